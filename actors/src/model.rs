@@ -1,0 +1,174 @@
+//! The words of the queue: keys, payloads, runs, jobs. Checked values without behaviour.
+//!
+//! Everybody speaks in these types: the file reader makes them, the store keeps them, the
+//! wire sends them. A value that exists is valid. Nothing here does I/O.
+
+use std::fmt;
+use std::sync::Arc;
+
+use md5::{Digest, Md5};
+use thiserror::Error;
+
+/// Longest key in bytes; a fetcher line with a longer one is skipped (spec 4).
+pub const KEY_MAX_BYTES: usize = 4 * 1024;
+
+/// Wall-clock time in whole seconds since 1970 (spec 2). Any value from 0 on is valid.
+pub type UnixSeconds = i64;
+
+/// Why a text is not a key.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum KeyError {
+    /// No bytes at all.
+    #[error("the key is empty")]
+    Empty,
+    /// Longer than [`KEY_MAX_BYTES`].
+    #[error("the key has {0} bytes; the limit is {KEY_MAX_BYTES}")]
+    TooLong(usize),
+    /// A space or a line end, which the line formats use as separators.
+    #[error("the key contains a space or a line end")]
+    Separator,
+}
+
+/// What a job is about: the first word of a fetcher line (column `attr_path`).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// Checks `text` and makes it a key.
+    ///
+    /// # Errors
+    /// When it is empty, longer than [`KEY_MAX_BYTES`], or contains a space or line end.
+    pub fn new(text: &str) -> Result<Self, KeyError> {
+        if text.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.len() > KEY_MAX_BYTES {
+            return Err(KeyError::TooLong(text.len()));
+        }
+        if text.contains([' ', '\n', '\r']) {
+            return Err(KeyError::Separator);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The place of a key among those that have waited equally long (spec 2).
+    #[must_use]
+    pub fn jitter(&self) -> i32 {
+        jitter(&self.0)
+    }
+}
+
+/// The first four bytes of the MD5 of `key`, little-endian and signed (spec 2).
+#[must_use]
+pub fn jitter(key: &str) -> i32 {
+    let digest = Md5::digest(key.as_bytes());
+    i32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+/// One line of a fetcher file: a key and the opaque rest, kept byte for byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The first word.
+    pub key: Key,
+    /// All after the first space. May begin with a space; never contains a line end.
+    pub payload: String,
+}
+
+/// One run of a fetcher: the file `FETCHER.STARTED.txt`, growing or complete.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Run {
+    /// The fetcher's name: not empty, without a dot.
+    pub fetcher: Arc<str>,
+    /// The number in the file name; a larger one is a newer run.
+    pub started: i64,
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.fetcher, self.started)
+    }
+}
+
+/// What a worker is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// The key to work on.
+    pub key: Key,
+    /// The rest of the fetcher's line.
+    pub payload: String,
+}
+
+/// The number of one dispatch: it grows with each and is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt(pub i64);
+
+/// How far a run's file has been read. Stored in the transaction of the rows it counts, so a
+/// restart goes on exactly where the queue stands (spec 4, "At start").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Bytes read; always at a line's end, or at the end of a complete file.
+    pub offset: u64,
+    /// Lines read, so that warnings go on with the right number.
+    pub lines: u64,
+    /// Device of the file that was read.
+    pub device: u64,
+    /// Inode of the file that was read.
+    pub inode: u64,
+    /// Checksum of the (up to) 4 KiB before `offset`; tells a file that was made anew.
+    pub checksum: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_the_reference_s() {
+        let known = [
+            ("alpha", -1_555_884_244),
+            ("bravo", 515_152_637),
+            ("charlie", 161_380_287),
+            ("delta", -122_962_845),
+            ("echo", -669_077_045),
+            ("zulu", 826_913_402),
+            ("python3Packages.requests", -1_993_033_843),
+            ("é", -1_748_116_122),
+            ("", -645_128_748),
+        ];
+        for (key, value) in known {
+            assert_eq!(jitter(key), value, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_one_word_within_its_limit() {
+        assert!(Key::new("#").is_ok());
+        assert!(Key::new("tab\tinside").is_ok());
+        assert_eq!(Key::new(""), Err(KeyError::Empty));
+        assert_eq!(Key::new("a b"), Err(KeyError::Separator));
+        assert_eq!(Key::new("a\nb"), Err(KeyError::Separator));
+        assert!(Key::new(&"k".repeat(KEY_MAX_BYTES)).is_ok());
+        assert_eq!(
+            Key::new(&"k".repeat(KEY_MAX_BYTES + 1)),
+            Err(KeyError::TooLong(KEY_MAX_BYTES + 1))
+        );
+    }
+}

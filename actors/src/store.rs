@@ -1,0 +1,197 @@
+//! What the tree needs of a queue: the trait [`Store`], its answers and its errors.
+//!
+//! `StorageActor` owns the one `Store` and calls it; SQLite implements it in the program,
+//! mocks implement it in the actors' tests. No SQL, no actor and no clock here: `now` is
+//! always an argument.
+
+use thiserror::Error;
+
+use crate::model::{Attempt, Job, Key, Position, Row, Run, UnixSeconds};
+
+/// Why the store could not do what it was asked. Sorted by consequence: the first three end
+/// one request, the last ends the process.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// Somebody else held the database for longer than the busy timeout.
+    #[error("the database is locked by another process: {0}")]
+    Busy(String),
+    /// The disk is full (or a quota is).
+    #[error("no space left for the database: {0}")]
+    Full(String),
+    /// This one request cannot be done; the store is sound.
+    #[error("{0}")]
+    Rejected(String),
+    /// The store cannot go on: an I/O error, corruption, a vanished file.
+    #[error("the database cannot be used any longer: {0}")]
+    Fatal(String),
+}
+
+impl StoreError {
+    /// True when only a new process can help.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Self::Fatal(_))
+    }
+}
+
+/// What a store call returns.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// A fetcher run as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRun {
+    /// Which run.
+    pub run: Run,
+    /// All its lines are in the store.
+    pub complete: bool,
+    /// How far its file was read; `None` for a run nothing was read of, and for one taken
+    /// over from a database that did not keep positions.
+    pub position: Option<Position>,
+    /// Rows now queued for it, dispatched ones included.
+    pub rows: u64,
+    /// A deletion of it was begun and must be gone on with.
+    pub deleting: bool,
+}
+
+/// Rows of one run that enter the queue together with the position behind them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The run, already registered.
+    pub run: Run,
+    /// Lines in file order; of a key that occurs twice the last payload counts.
+    pub rows: Vec<Row>,
+    /// Lines skipped as faulty since the previous batch.
+    pub skipped: u64,
+    /// Where the file stands behind these rows.
+    pub position: Position,
+    /// These are the last rows: the run is complete from this transaction on. `false` on a
+    /// run that was complete makes it a growing one again.
+    pub complete: bool,
+}
+
+/// The answer to a request for work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dispatch {
+    /// This job, under this attempt; undo it by the attempt.
+    Job(Attempt, Job),
+    /// Nothing is eligible.
+    Nothing,
+    /// A deletion in progress must get on before this can be answered.
+    Later,
+}
+
+/// Whether a stepwise deletion is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletion {
+    /// Rows are left: call again.
+    More,
+    /// The run is gone.
+    Done,
+}
+
+/// Whether the main database file holds everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// A copy of the main file is complete and current.
+    Complete,
+    /// A reader holds the log back: try again later.
+    Partial,
+}
+
+/// A queue with one owner. Mutations happen between [`begin`](Store::begin) and
+/// [`commit`](Store::commit); each either happens as a whole or leaves no trace, so that one
+/// that fails spoils none of its neighbours in the transaction.
+pub trait Store {
+    /// Opens the transaction that the next mutations share. Takes the write lock at once.
+    ///
+    /// # Errors
+    /// `Busy` when another process keeps the lock.
+    fn begin(&mut self) -> StoreResult<()>;
+
+    /// Makes everything since `begin` durable. On an error nothing of it is in the queue and no
+    /// transaction is open.
+    ///
+    /// # Errors
+    /// `Full`, `Busy` or `Fatal`.
+    fn commit(&mut self) -> StoreResult<()>;
+
+    /// Whether a transaction is open. An error inside a mutation can end it (a full disk does).
+    fn in_transaction(&self) -> bool;
+
+    /// Every run the store knows. Needs no transaction.
+    ///
+    /// # Errors
+    /// As any read.
+    fn runs(&mut self) -> StoreResult<Vec<StoredRun>>;
+
+    /// Makes `run` known, empty and growing; a known one is left as it is. Returns how it stands.
+    /// A run under deletion is `Rejected`.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn register_run(&mut self, run: &Run) -> StoreResult<StoredRun>;
+
+    /// Adds rows, position and completion of a registered run. Re-adding a row keeps its
+    /// dispatched state and takes the new payload.
+    ///
+    /// # Errors
+    /// `Rejected` for an unknown run or one under deletion; as any mutation.
+    fn add_rows(&mut self, batch: &Batch) -> StoreResult<()>;
+
+    /// Deletes up to `limit` rows of `run`, and the run with its last row. From the first call on
+    /// no row of it is dispatched. Unknown runs are `Done`.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn delete_run(&mut self, run: &Run, limit: usize) -> StoreResult<Deletion>;
+
+    /// Takes the next job (spec 2, 5) and marks it dispatched at `now`.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn dispatch(&mut self, now: UnixSeconds) -> StoreResult<Dispatch>;
+
+    /// Records the end of `key`'s job, by key alone; an unknown key changes nothing.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()>;
+
+    /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's.
+    /// Returns whether it was.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn undo(&mut self, attempt: Attempt) -> StoreResult<bool>;
+
+    /// Notes that the input file `name` is left out, for status. Replaces an earlier note.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn set_aside(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()>;
+
+    /// Takes the note about `name` back.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn clear_aside(&mut self, name: &str) -> StoreResult<()>;
+
+    /// Notes since when the input directory is lost; `None`: it is there.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn set_directory_lost(&mut self, since: Option<UnixSeconds>) -> StoreResult<()>;
+
+    /// Called outside a transaction when no request came for a while: brings the main file up to
+    /// date and looks whether the files are still the ones that were opened.
+    ///
+    /// # Errors
+    /// `Fatal` when the files have vanished or were replaced.
+    fn idle(&mut self) -> StoreResult<Checkpoint>;
+
+    /// The last call: commits nothing, brings everything into the main file, leaves WAL mode.
+    ///
+    /// # Errors
+    /// What failed; the queue itself is safe.
+    fn close(&mut self) -> StoreResult<()>;
+}

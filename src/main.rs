@@ -1,0 +1,3 @@
+//! The program: a page.
+
+fn main() {}

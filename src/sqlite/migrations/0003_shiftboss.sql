@@ -1,0 +1,84 @@
+-- Version 3: what shiftboss keeps beside the public tables. Triggers in plain SQL keep it right
+-- under edits by anybody, in the transaction of the edit.
+--
+-- queue.state says what a row is to the dispatcher:
+--   0  nothing: dispatched, or a newer run of its fetcher lists the key
+--   1  ready: the key is not in flight
+--   2  held: the key is in flight; ready again once the lease ran out (last_started tells)
+-- A row in state 1 or 2 is undispatched, or its dispatch lost its lease or may yet lose it.
+ALTER TABLE queue ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
+
+-- The order of dispatch. Walked from its beginning for state 1, and for state 2.
+CREATE INDEX shiftboss_ready ON queue (state, last_started, order_jitter, attr_path, fetcher_id)
+    WHERE state > 0;
+
+-- One row a fetcher run: counts of its rows and how far its file was read.
+CREATE TABLE shiftboss_runs (
+    fetcher_id  INTEGER NOT NULL,
+    run_started INTEGER NOT NULL,
+    rows        INTEGER NOT NULL DEFAULT 0,
+    pending     INTEGER NOT NULL DEFAULT 0,
+    skipped     INTEGER NOT NULL DEFAULT 0,
+    deleting    INTEGER NOT NULL DEFAULT 0,
+    offset      INTEGER,
+    lines       INTEGER,
+    device      INTEGER,
+    inode       INTEGER,
+    checksum    INTEGER,
+    PRIMARY KEY (fetcher_id, run_started)
+) STRICT, WITHOUT ROWID;
+
+-- Dispatches whose end is not known: what undoing one must restore, and whose lease may run out.
+-- Several of one key: the largest attempt is in flight, the others lost their lease.
+CREATE TABLE shiftboss_flights (
+    attr_path      TEXT NOT NULL,
+    attempt        INTEGER NOT NULL,
+    fetcher_id     INTEGER NOT NULL,
+    run_started    INTEGER NOT NULL,
+    started        INTEGER NOT NULL,
+    tries          INTEGER NOT NULL,
+    prev_started   INTEGER,
+    prev_finished  INTEGER,
+    prev_exit_code INTEGER,
+    prev_turn      INTEGER,
+    rearm          TEXT NOT NULL,  -- JSON array of the run_started whose rows it marked
+    PRIMARY KEY (attr_path, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- An undo names only the attempt.
+CREATE UNIQUE INDEX shiftboss_flights_attempt ON shiftboss_flights (attempt);
+
+-- The last attempt in which a fetcher's row of a key was dispatched; outlives runs and ids.
+CREATE TABLE shiftboss_turns (
+    attr_path TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    attempt   INTEGER NOT NULL,
+    PRIMARY KEY (attr_path, name)
+) STRICT, WITHOUT ROWID;
+
+-- in_flight: log rows without an end. attempt: the last attempt given out.
+CREATE TABLE shiftboss_counters (
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Jobs that ended, by minute (unix time / 60) and exit code; the daemon drops old minutes.
+CREATE TABLE shiftboss_done (
+    minute    INTEGER NOT NULL,
+    exit_code INTEGER NOT NULL,
+    jobs      INTEGER NOT NULL,
+    PRIMARY KEY (minute, exit_code)
+) STRICT, WITHOUT ROWID;
+
+-- Input files that are left out, and why.
+CREATE TABLE shiftboss_aside (
+    name   TEXT PRIMARY KEY,
+    reason TEXT NOT NULL,
+    since  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What status shows of the daemon: durability, policy, lease, directory_lost_since, clean.
+CREATE TABLE shiftboss_state (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
