@@ -21,7 +21,9 @@ pub const PATH_MAX_BYTES: usize = 107;
 #[derive(Debug, Error)]
 pub enum SocketError {
     /// The path does not fit into `sun_path`.
-    #[error("the socket path {path} has {length} bytes; the system's limit is {PATH_MAX_BYTES}: choose a shorter one")]
+    #[error(
+        "the socket path {path} has {length} bytes; the system's limit is {PATH_MAX_BYTES}: choose a shorter one"
+    )]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -151,7 +153,9 @@ fn check_path(path: &Path) -> Result<(), SocketError> {
     }
     let failed = |doing| move |source| SocketError::System { doing, path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path.to_owned())),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(SocketError::NotASocket(path.to_owned()));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found.map_err(failed("look at"))?,
     };

@@ -10,7 +10,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use shiftboss::sqlite::{self, SqliteStore};
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::tree::{self, Lifecycle, Parts, TreeError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,14 +19,15 @@ use crate::cli::ServeSettings;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, Holder, LockError, LockFile};
 use crate::socket::{SocketDoor, SocketError};
+use crate::sqlite::{self, OpenError, SqliteStore};
 
 /// Runs the daemon until it is told to stop.
 ///
 /// # Errors
 /// What is wrong at the start, and why the daemon had to end.
-pub fn run(settings: ServeSettings) -> Result<(), Failure> {
+pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
     raise_descriptor_limit();
-    let locks = Locks::take(&settings)?;
+    let locks = Locks::take(settings)?;
     let door = SocketDoor::prepare(&settings.socket).map_err(socket_failure)?;
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
     let clean = store.was_clean();
@@ -72,7 +72,7 @@ async fn run_tree(
             failure = checked(check) => *unsound.borrow_mut() = Some(failure),
         }
     };
-    tree::run(parts, &mut InitSystem::default(), stop).await
+    tree::run(parts, &mut InitSystem, stop).await
 }
 
 /// After an unclean stop: reads the whole database in the background. Resolves only when it is
@@ -118,7 +118,8 @@ impl Locks {
         require_directory(&settings.database, "database")?;
         require_directory(&settings.socket.path, "socket")?;
         make_input(&settings.input)?;
-        let holder = Holder::this_process(&settings.database, &settings.input, &settings.socket.path);
+        let holder =
+            Holder::this_process(&settings.database, &settings.input, &settings.socket.path);
         Ok(Self {
             _database: lock::take(&settings.database, &holder).map_err(lock_failure)?,
             _socket: lock::take(&settings.socket.path, &holder).map_err(lock_failure)?,
@@ -176,8 +177,17 @@ fn lock_failure(error: LockError) -> Failure {
     Failure::new(code, error.to_string())
 }
 
-fn open_failure(error: sqlite::OpenError) -> Failure {
-    Failure::new(ExitCode::Configuration, error.to_string())
+fn open_failure(error: OpenError) -> Failure {
+    let code = match error {
+        OpenError::Emptied(_) | OpenError::Corrupt { .. } => ExitCode::BadData,
+        OpenError::Access { .. } => ExitCode::CannotCreate,
+        OpenError::Sqlite { .. } => ExitCode::StoreIo,
+        OpenError::NotADatabase(_) | OpenError::Foreign { .. } | OpenError::Newer { .. } => {
+            ExitCode::Configuration
+        }
+        OpenError::OldLibrary(_) => ExitCode::Internal,
+    };
+    Failure::new(code, error.to_string())
 }
 
 fn tree_failure(error: TreeError) -> Failure {
@@ -229,7 +239,6 @@ impl Signals {
 }
 
 /// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is told.
-#[derive(Default)]
 struct InitSystem;
 
 impl InitSystem {
