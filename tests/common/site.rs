@@ -4,12 +4,17 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
 use super::Daemon;
+
+/// The user without rights that tests of permissions run the daemon as when they are root.
+const NOBODY: u32 = 65_534;
 
 /// Where one test runs. All of it is deleted at the end.
 pub struct Site {
@@ -101,6 +106,22 @@ impl Site {
         command
     }
 
+    /// As [`Site::serve`], but without root's right to read and write everything, which would
+    /// make every test of permissions pass.
+    pub fn serve_unprivileged(&self, options: &[&str]) -> Command {
+        let mut command = self.serve(options);
+        if rustix::process::geteuid().is_root() {
+            let program = self.path("program");
+            fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
+            let arguments = command.get_args().map(OsStr::to_owned).collect::<Vec<_>>();
+            self.give_away(self.dir.path());
+            command = Command::new(program);
+            command.args(arguments).stdin(Stdio::null());
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
     /// The command line `shiftboss serve DATABASE INPUT_DIR SOCKET options...`.
     pub fn serve(&self, options: &[&str]) -> Command {
         let mut command = self.program();
@@ -109,6 +130,16 @@ impl Site {
             .args([self.database(), self.input(), self.socket()])
             .args(options);
         command
+    }
+
+    /// Makes `path`, and all in it, the unprivileged user's.
+    fn give_away(&self, path: &Path) {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        if path.is_dir() {
+            for entry in fs::read_dir(path).unwrap() {
+                self.give_away(&entry.unwrap().path());
+            }
+        }
     }
 
     /// Starts the daemon and waits until it accepts.
