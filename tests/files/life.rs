@@ -50,6 +50,8 @@ fn a_complete_file_that_grows_is_read_on() {
     daemon.stop();
     site.append("f.1.txt", "delta 0 4");
     let _daemon = site.start();
+    // Nobody saw its writer close it: an unterminated line counts once the file is at rest.
+    site.wait_count(4);
     assert_eq!(site.ask("READY"), "JOB delta 0 4\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     site.wait_sql(RUNS, &["f|1|1"]);
@@ -85,10 +87,7 @@ fn deleting_a_growing_file_deletes_the_run() {
     file.write_all(b"charlie 0 3\n").unwrap();
     site.wait_sql(RUNS, &[]);
     assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
-    assert_eq!(
-        site.sql("SELECT attr_path, exit_code FROM log"),
-        ["alpha|0"]
-    );
+    assert_eq!(site.sql("SELECT attr_path, exit_code FROM log"), ["alpha|0"]);
 }
 
 /// A file that is deleted and made again under its name is a new life of the run, with what
