@@ -53,7 +53,10 @@ fn a_lost_job_comes_again() {
     assert_eq!(site.next(161).as_deref(), Some("alpha g.1"));
     site.finish("alpha", 162);
     assert_eq!(site.next(162).as_deref(), Some("alpha f.1"));
-    assert_eq!(site.rows("SELECT fetcher_id, tries FROM shiftboss_flights ORDER BY attempt"), ["1|1", "1|2"]);
+    assert_eq!(
+        site.rows("SELECT fetcher_id, tries FROM shiftboss_flights ORDER BY attempt"),
+        ["1|1", "1|2"]
+    );
     site.finish("alpha", 163);
     assert_eq!(site.next(1_000), None);
     assert_eq!(site.rows("SELECT count(*) FROM shiftboss_flights"), ["0"]);

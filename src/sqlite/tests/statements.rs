@@ -120,7 +120,9 @@ fn statement_14_a_key_in_flight_is_withheld() {
 #[test]
 fn statement_15_the_longest_waiting_goes_first() {
     let mut site = Site::new(FAIR);
-    site.edit("INSERT INTO log VALUES ('late', 30, 31, 0), ('early', 10, 11, 0), ('mid', 20, 21, 0)");
+    site.edit(
+        "INSERT INTO log VALUES ('late', 30, 31, 0), ('early', 10, 11, 0), ('mid', 20, 21, 0)",
+    );
     site.list(&run("f", 1), &["late", "mid", "early"]);
     assert_eq!(drain(&mut site, 100), ["early f.1", "mid f.1", "late f.1"]);
 }
