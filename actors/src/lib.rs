@@ -6,5 +6,6 @@
 //! Invariants: nothing here knows SQL, the command line, or a file outside the input
 //! directory; `model`, `fetcher_file`, `wire` and `store` know no actor.
 
+pub mod fetcher_file;
 pub mod model;
 pub mod store;
