@@ -9,3 +9,4 @@
 pub mod fetcher_file;
 pub mod model;
 pub mod store;
+pub mod wire;
