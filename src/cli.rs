@@ -1,14 +1,18 @@
-//! What the user typed, as clap sees it. The doc comments here are the help texts.
-//!
-//! `main` parses a [`Cli`] and hands each command its arguments; those that need more than
-//! clap's checks become settings in [`settings`], once. Nothing here opens a file.
+//! What the user typed, and the checked settings made of it, once. `main` parses, the commands see
+//! only settings. The doc comments are the help texts.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub mod settings;
+use crate::exit::{ExitCode, Failure};
+use crate::logging::LogFormat;
+use crate::socket::SocketSettings;
+use crate::sqlite::{Durability, Options, Policy};
+
+/// How long a request waits for another process's write to the database.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -43,160 +47,187 @@ const BACKUP_EXAMPLES: &str = "\
 Example:
   shiftboss backup /var/lib/shiftboss/state.db /backup/state-$(date +%F).db";
 
+/// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
+const LEASE_MAX_SECONDS: i64 = 10 * 31_557_600;
+
 /// Hands out recurring work, longest-waiting first.
 ///
 /// Fetchers write lists of tasks into a directory, one line each: a key, a space, and whatever
 /// a worker needs. Shiftboss keeps them in a queue in one SQLite file. Workers ask over a Unix
 /// socket and get the task whose key ran least recently, keys that never ran first.
 #[derive(Debug, Parser)]
-#[command(name = "shiftboss", version, after_help = EXIT_CODES)]
+#[command(version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
+/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the daemon: watch the input directory, keep the queue, serve the workers
-    Serve(ServeArgs),
-    /// Show the queue, the fetchers, and what is in flight
-    Status(StatusArgs),
-    /// Read fetcher files as the daemon would, and say what it would skip
-    Check(CheckArgs),
-    /// Send request lines to the daemon and print its answers
-    Ask(AskArgs),
-    /// Copy the database, also while the daemon runs
-    Backup(BackupArgs),
+    /// Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on SOCKET
+    Serve(ServeArguments),
+    /// Show how the daemon and its queue are
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status {
+        /// The database, or the daemon's socket
+        target: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read fetcher files as the daemon would, and report each line or name it would skip
+    ///
+    /// Exits with 65 if anything would be skipped.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check {
+        /// The directory of the fetcher files
+        input_dir: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Send lines to the daemon, and print its answers
+    ///
+    /// For workers written in shell. Exits with 69 if nobody answers in time.
+    #[command(after_help = ASK_EXAMPLES)]
+    Ask {
+        /// How long to wait for the answers
+        #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
+        timeout: Duration,
+        /// The daemon's socket
+        socket: PathBuf,
+        /// What to send, a line each: READY, or DONE KEY EXIT_CODE
+        #[arg(required = true, allow_hyphen_values = true)]
+        lines: Vec<String>,
+    },
+    /// Copy the database, consistently, while the daemon runs
+    #[command(after_help = BACKUP_EXAMPLES)]
+    Backup {
+        /// The database
+        database: PathBuf,
+        /// The copy to be made; must not exist
+        file: PathBuf,
+    },
 }
 
-/// What was typed behind `serve`. [`settings::ServeSettings`] is made of it.
+/// The arguments of `serve`, as typed.
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
-pub struct ServeArgs {
-    /// The SQLite file that keeps the queue; made if it is missing
+pub struct ServeArguments {
+    /// The SQLite database; made if there is none
     pub database: PathBuf,
-
-    /// Where fetchers put FETCHER.NUMBER.txt (growing: .txt.part); made if it is missing
+    /// The directory that fetchers write to; made if there is none
     pub input_dir: PathBuf,
-
-    /// The Unix socket that workers connect to; a stale one is replaced
+    /// The Unix socket for workers; made
     pub socket: PathBuf,
-
-    /// Behave as the Python supervisor did, to the letter
-    ///
-    /// Fetchers do not take turns at a key they share, a dispatch whose answer was lost is not
-    /// undone, and nothing is leased.
+    /// Follow the Python supervisor's rules exactly: nothing is undone, leased or counted
     #[arg(long, conflicts_with = "lease")]
     pub classic: bool,
-
-    /// How long a worker may take; then its job goes to another
-    #[arg(long, value_name = "TIME", default_value = "12h")]
-    pub lease: String,
-
-    /// What an answered request has survived
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Durability::Power)]
-    pub durability: Durability,
-
-    /// The socket's permissions, in octal; who may write may take jobs
-    #[arg(long, value_name = "MODE", default_value = "0600")]
-    pub socket_mode: String,
-
-    /// The socket's group, by name or number [default: the daemon's]
-    #[arg(long, value_name = "GROUP")]
+    /// How long a job may be out before it is handed out again
+    #[arg(long, default_value = "12h", value_parser = humantime::parse_duration)]
+    pub lease: Duration,
+    /// What an answer outlives: a power cut, or only the end of the process
+    #[arg(long, value_enum, default_value_t = DurabilityChoice::Power)]
+    pub durability: DurabilityChoice,
+    /// Permission bits of the socket, in octal
+    #[arg(long, default_value = "0600", value_parser = parse_mode)]
+    pub socket_mode: u32,
+    /// Group of the socket, by name or number
+    #[arg(long)]
     pub socket_group: Option<String>,
-
-    /// How many workers may be connected at a time
-    #[arg(long, value_name = "N", default_value = "16384")]
-    pub max_connections: String,
-
-    /// How log lines look on standard error
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Auto)]
+    /// Connections at once; further ones are closed
+    #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+    /// How log lines look; `auto` is `journal` under systemd, else `text`
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
-
-    /// What is logged: error, warn, info, debug or trace, or directives for single modules
-    /// (shiftboss_actors::listener=debug,info)
-    #[arg(
-        long,
-        env = "SHIFTBOSS_LOG",
-        value_name = "FILTER",
-        default_value = "info"
-    )]
+    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
+    #[arg(long, env = "SHIFTBOSS_LOG", default_value = "info")]
     pub log_level: String,
 }
 
-/// What an answer promises.
+/// What an answer outlives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Durability {
-    /// A power failure: every answer waits until the disk has it
+pub enum DurabilityChoice {
+    /// A power cut
     Power,
-    /// A crash of the daemon, but not of the machine: faster
+    /// The end of the process, not of the machine; faster
     Process,
 }
 
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// journal under systemd, else text
-    Auto,
-    /// For people: time, level, message
-    Text,
-    /// With the priorities that the systemd journal reads
-    Journal,
-    /// One JSON object a line
-    Json,
-}
-
-/// What was typed behind `status`.
-#[derive(Debug, Args)]
-#[command(after_help = STATUS_EXAMPLES)]
-pub struct StatusArgs {
-    /// The daemon's database, or its socket
-    pub target: PathBuf,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What was typed behind `check`.
-#[derive(Debug, Args)]
-#[command(after_help = CHECK_EXAMPLES)]
-pub struct CheckArgs {
-    /// The directory with fetcher files
-    pub input_dir: PathBuf,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What was typed behind `ask`. [`settings::AskSettings`] is made of it.
-#[derive(Debug, Args)]
-#[command(after_help = ASK_EXAMPLES)]
-pub struct AskArgs {
-    /// How long to wait for all answers together
-    #[arg(long, value_name = "TIME", default_value = "5s")]
-    pub timeout: String,
-
-    /// The daemon's socket
-    pub socket: PathBuf,
-
-    /// A request line, such as READY
-    #[arg(required = true, value_name = "LINE")]
-    pub lines: Vec<OsString>,
-}
-
-/// What was typed behind `backup`.
-#[derive(Debug, Args)]
-#[command(after_help = BACKUP_EXAMPLES)]
-pub struct BackupArgs {
-    /// The daemon's database
+/// The settings of `serve`, checked.
+#[derive(Debug)]
+pub struct ServeSettings {
+    /// The database.
     pub database: PathBuf,
+    /// The input directory.
+    pub input: PathBuf,
+    /// The workers' socket.
+    pub socket: SocketSettings,
+    /// How the database is used.
+    pub store: Options,
+    /// Connections at once.
+    pub connections_max: usize,
+}
 
-    /// The copy to make; it must not be there yet
-    pub file: PathBuf,
+impl TryFrom<ServeArguments> for ServeSettings {
+    type Error = Failure;
+
+    fn try_from(typed: ServeArguments) -> Result<Self, Failure> {
+        let policy = if typed.classic {
+            Policy::Classic
+        } else {
+            Policy::Fair { lease_seconds: whole_seconds(typed.lease)? }
+        };
+        let durability = match typed.durability {
+            DurabilityChoice::Power => Durability::Power,
+            DurabilityChoice::Process => Durability::Process,
+        };
+        Ok(Self {
+            database: absolute(typed.database)?,
+            input: absolute(typed.input_dir)?,
+            socket: SocketSettings {
+                path: absolute(typed.socket)?,
+                mode: typed.socket_mode,
+                group: typed.socket_group,
+            },
+            store: Options { policy, durability, busy_timeout: BUSY_TIMEOUT },
+            connections_max: usize::try_from(typed.max_connections).unwrap_or(usize::MAX),
+        })
+    }
+}
+
+/// Paths are kept whole: status shows them to whoever asks, wherever they are.
+fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
+    std::path::absolute(&path).map_err(|error| {
+        Failure::new(
+            ExitCode::Usage,
+            format!("the path {:?} cannot be used: {error}", path.display()),
+        )
+    })
+}
+
+/// A lease in whole seconds, the unit it is counted in (spec 2).
+fn whole_seconds(lease: Duration) -> Result<i64, Failure> {
+    match i64::try_from(lease.as_secs()) {
+        Ok(seconds) if (1..=LEASE_MAX_SECONDS).contains(&seconds) && lease.subsec_nanos() == 0 => {
+            Ok(seconds)
+        }
+        _ => {
+            let lease = humantime::format_duration(lease);
+            let message = format!("--lease {lease}: give whole seconds, from 1s to 10years");
+            Err(Failure::new(ExitCode::Usage, message))
+        }
+    }
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("permission bits are octal, from 0 to 777; for example 0660".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -205,23 +236,39 @@ mod tests {
 
     use super::*;
 
-    /// The definitions are free of contradictions (clap looks at all of them).
+    /// The definitions hold together.
     #[test]
-    fn the_definitions_are_sound() {
+    fn the_command_line_is_sound() {
         Cli::command().debug_assert();
     }
 
-    /// Each line of help fits a terminal of 80 columns where the text is ours to break.
+    /// What is typed becomes settings, and what is wrong is named.
     #[test]
-    fn help_texts_fit() {
-        for text in [
-            EXIT_CODES,
-            STATUS_EXAMPLES,
-            ASK_EXAMPLES,
-            BACKUP_EXAMPLES,
-            CHECK_EXAMPLES,
+    fn typed_settings_are_checked() {
+        let typed = |more: &[&str]| {
+            let all = ["shiftboss", "serve", "/d", "/i", "/s"].iter().chain(more);
+            match Cli::try_parse_from(all).map(|cli| cli.command) {
+                Ok(Command::Serve(typed)) => {
+                    ServeSettings::try_from(typed).map_err(|error| error.to_string())
+                }
+                Ok(_) => Err("another command".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let settings = typed(&[]).unwrap();
+        assert_eq!(settings.store.policy, Policy::Fair { lease_seconds: 43_200 });
+        assert_eq!((settings.socket.mode, settings.connections_max), (0o600, 16_384));
+        assert_eq!(typed(&["--classic"]).unwrap().store.policy, Policy::Classic);
+        for wrong in [
+            ["--lease", "0s"],
+            ["--lease", "1500ms"],
+            ["--lease", "11years"],
+            ["--lease", "soon"],
+            ["--socket-mode", "999"],
+            ["--durability", "none"],
+            ["--max-connections", "0"],
         ] {
-            assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+            assert!(typed(&wrong).unwrap_err().contains(wrong[0]), "{wrong:?}");
         }
     }
 }

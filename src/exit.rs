@@ -1,103 +1,80 @@
-//! How a command ends: the documented exit codes, and the error that carries one to `main`.
-//!
-//! Commands return a [`Failure`]; only `main` prints it and ends the process.
+//! Exit codes and the error that carries one, with the message for the user. Used by `main` and
+//! every command.
 
 use std::fmt;
 use std::io;
 
-use thiserror::Error;
-
-/// The exit codes besides 0, after `sysexits.h` where that has one.
+/// What the program's exit code says (docs/operating.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {
     /// The command line is wrong.
     Usage = 64,
-    /// Input was read, and some of it is faulty.
+    /// Input or database content is wrong.
     BadData = 65,
-    /// Nobody answered.
+    /// Nobody answers.
     Unavailable = 69,
-    /// A bug: a panic or a broken invariant.
+    /// A bug.
     Internal = 70,
-    /// A file or socket cannot be made.
+    /// A file, directory or socket cannot be made.
     CannotCreate = 73,
-    /// Reading or writing failed: the store's disk, or standard output.
-    Io = 74,
-    /// Another process holds the database or the socket.
+    /// The database cannot be used any longer, or the output cannot be written.
+    StoreIo = 74,
+    /// Another daemon holds the database, the socket or the input directory.
     AlreadyRunning = 75,
-    /// Something that must be there is not, or is not usable.
+    /// A setting or the surroundings are wrong.
     Configuration = 78,
 }
 
-impl From<ExitCode> for std::process::ExitCode {
-    fn from(code: ExitCode) -> Self {
-        Self::from(code as u8)
-    }
-}
-
-/// Why a command did not end with 0, or ended early.
-#[derive(Debug, PartialEq, Eq, Error)]
-pub enum Failure {
-    /// The reader of standard output is gone (`shiftboss check DIR | head`). It has what it
-    /// wanted, so the process ends quietly, with 0.
-    #[error("standard output is closed")]
-    OutputClosed,
-    /// Anything else: told on standard error.
-    #[error("{message}")]
-    Error {
-        /// The process's exit code.
-        code: ExitCode,
-        /// What was being done, to what, why it failed, and what to do.
-        message: String,
-    },
+/// Why a command ended: a code for scripts, a text for people.
+#[derive(Debug)]
+pub struct Failure {
+    code: ExitCode,
+    /// What was done, to what, why it failed, and what to do. Empty: all was said already.
+    message: String,
 }
 
 impl Failure {
-    /// A failure with a message that says it all.
-    pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
-        Self::Error {
-            code,
-            message: message.into(),
-        }
-    }
-
-    /// A failure told as `doing: why; hint`.
-    pub fn because(
-        code: ExitCode,
-        doing: impl fmt::Display,
-        why: impl fmt::Display,
-        hint: impl fmt::Display,
-    ) -> Self {
-        Self::new(code, format!("{doing}: {why}; {hint}"))
-    }
-
-    /// What a failed write to standard output means.
+    /// A failure with its message.
     #[must_use]
-    pub fn output(error: &io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self::OutputClosed;
-        }
-        Self::new(
-            ExitCode::Io,
-            format!("cannot write to standard output: {error}"),
-        )
+    pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// A failure whose message is the command's own output.
+    #[must_use]
+    pub fn silent(code: ExitCode) -> Self {
+        Self { code, message: String::new() }
+    }
+
+    /// The process's exit code.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        self.code as u8
+    }
+
+    /// Whether there is anything to be said.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.message.is_empty()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A closed pipe is quiet; any other trouble with the output is an error.
-    #[test]
-    fn output_errors() {
-        let closed = io::Error::from(io::ErrorKind::BrokenPipe);
-        assert_eq!(Failure::output(&closed), Failure::OutputClosed);
-        let full = io::Error::from(io::ErrorKind::StorageFull);
-        let Failure::Error { code, message } = Failure::output(&full) else {
-            panic!("a full disk is told");
-        };
-        assert_eq!(code, ExitCode::Io);
-        assert_eq!(message, "cannot write to standard output: no storage space");
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
+}
+
+/// What a failed write to standard output means for a command. A reader that is gone
+/// (`shiftboss check DIR | head`) has what it wanted: the command ends well, and quietly.
+///
+/// # Errors
+/// Any other trouble with the output.
+pub fn output_failed(error: &io::Error) -> Result<(), Failure> {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Ok(());
+    }
+    let message = format!("cannot write to standard output: {error}");
+    Err(Failure::new(ExitCode::StoreIo, message))
 }

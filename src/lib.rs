@@ -1,9 +1,12 @@
 //! The program's parts, as a library so that tests and benchmarks can reach them.
 //!
-//! - [`cli`]: what the user typed. - [`commands`]: one file a subcommand.
-//! - [`exit`]: how a command ends. - [`sqlite`]: implements the queue.
+//! [`sqlite`] implements the queue. [`cli`] is what the user typed; [`commands`] has one file a
+//! subcommand; [`socket`], [`lock`], [`logging`] and [`exit`] are what they stand on.
 
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod lock;
+pub mod logging;
+pub mod socket;
 pub mod sqlite;

@@ -57,27 +57,21 @@ fn good_files() {
 #[test]
 fn faulty_lines() {
     let long = [b"k ".to_vec(), vec![b'x'; 3 << 20], b"\nz 1\none".to_vec()].concat();
-    let directory = directory(&[
-        ("f.1.txt", b"a 1\n\n\xff b\r\nword\rb 2\n"),
-        ("g.1.txt", &long),
-    ]);
+    let directory = directory(&[("f.1.txt", b"a 1\n\n\xff b\r\nword\rb 2\n"), ("g.1.txt", &long)]);
     let output = check(&[], directory.path());
     assert_eq!(
         text(&output.stdout),
         "f.1.txt:2: skipped: the line is empty\n\
          f.1.txt:3: skipped: the line is not UTF-8\n\
-         f.1.txt:4: skipped: the line has only one word; a key, a space and a payload are needed\n\
+         f.1.txt:4: skipped: the line has one word only: a key and a payload are needed\n\
          f.1.txt: complete, 2 lines accepted, 3 skipped\n\
-         g.1.txt:1: skipped: the line is longer than 1048576 bytes\n\
-         g.1.txt:3: skipped: the line has only one word; a key, a space and a payload are needed\n\
+         g.1.txt:1: skipped: the line has more than 1048576 bytes\n\
+         g.1.txt:3: skipped: the line has one word only: a key and a payload are needed\n\
          g.1.txt: complete, 1 lines accepted, 2 skipped\n\
          in all: 2 files, 0 skipped; 3 lines accepted, 5 skipped\n"
     );
     let message = text(&output.stderr);
-    assert!(
-        message.starts_with("shiftboss: 5 lines and 0 files in "),
-        "{message}"
-    );
+    assert!(message.starts_with("shiftboss: 5 lines and 0 files in "), "{message}");
     assert_eq!(output.status.code(), Some(65));
 }
 
@@ -96,29 +90,23 @@ fn what_is_no_regular_file() {
     symlink("f.1.txt", path("l.1.txt")).unwrap();
     symlink("l.2.txt", path("l.2.txt")).unwrap();
     let _socket = UnixListener::bind(path("s.1.txt")).unwrap();
-    assert!(
-        Command::new("mkfifo")
-            .arg(path("p.1.txt.part"))
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(path("p.1.txt.part")).status().unwrap().success());
     let output = check(&[], directory.path());
-    let regular = "only regular files are read";
-    let bad = "skipped: a bad name: the number";
+    let other = "not a regular file";
+    let digits = "the part after the first dot is not a decimal number without a sign";
     assert_eq!(
         text(&output.stdout),
         format!(
-            "a.b.txt: {bad} has other characters than the digits 0 to 9\n\
-             d.1.txt: skipped: it is a directory; {regular}\n\
-             f.007.txt: {bad} begins with a zero\n\
+            "a.b.txt: skipped: {digits}\n\
+             d.1.txt: skipped: it is a directory, {other}\n\
+             f.007.txt: skipped: the number has a leading zero\n\
              f.1.txt: complete, 1 lines accepted, 0 skipped\n\
              f.1.txt.part: skipped: f.1.txt is there too, and the complete file wins\n\
-             l.1.txt: skipped: it is a symbolic link; {regular}\n\
-             l.2.txt: skipped: it is a symbolic link; {regular}\n\
-             p.1.txt.part: skipped: it is a FIFO; {regular}\n\
-             s.1.txt: skipped: it is a socket; {regular}\n\
-             \"\\xFF.1.txt\": skipped: a bad name: it is not UTF-8\n\
+             l.1.txt: skipped: it is a symbolic link, {other}\n\
+             l.2.txt: skipped: it is a symbolic link, {other}\n\
+             p.1.txt.part: skipped: it is a FIFO, {other}\n\
+             s.1.txt: skipped: it is a socket, {other}\n\
+             \"\\xFF.1.txt\": skipped: the name is not UTF-8\n\
              in all: 1 files, 9 skipped; 1 lines accepted, 0 skipped\n"
         )
     );
@@ -128,14 +116,11 @@ fn what_is_no_regular_file() {
 /// `--json` is one object that says the same.
 #[test]
 fn json() {
-    let directory = directory(&[
-        ("f.1.txt", b"a 1\nx\n\n"),
-        ("g.2.txt.part", b"a 1\n"),
-        ("x.txt", b""),
-    ]);
+    let directory =
+        directory(&[("f.1.txt", b"a 1\nx\n\n"), ("g.2.txt.part", b"a 1\n"), ("x.txt", b"")]);
     let output = check(&["--json"], directory.path());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let one_word = "the line has only one word; a key, a space and a payload are needed";
+    let one_word = "the line has one word only: a key and a payload are needed";
     let expected = json!({
         "files": [
             {
@@ -150,7 +135,7 @@ fn json() {
                 "name": "g.2.txt.part", "complete": false, "error": null,
                 "accepted_lines": 1, "skipped_lines": 0, "skipped": [],
             },
-            {"name": "x.txt", "error": "a bad name: the number is missing"},
+            {"name": "x.txt", "error": "the name is not FETCHER.STARTED.txt or FETCHER.STARTED.txt.part"},
         ],
         "read_files": 2, "skipped_files": 1, "accepted_lines": 2, "skipped_lines": 2,
     });
@@ -159,26 +144,17 @@ fn json() {
     let empty = TempDir::new().unwrap();
     let output = check(&["--json"], empty.path());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (&found["files"], output.status.code()),
-        (&json!([]), Some(0))
-    );
+    assert_eq!((&found["files"], output.status.code()), (&json!([]), Some(0)));
 }
 
 /// A directory that is not there, or is none, is named, with exit code 78.
 #[test]
 fn no_directory() {
     let directory = directory(&[("file", b"")]);
-    for (name, why) in [
-        ("none", "No such file or directory"),
-        ("file", "Not a directory"),
-    ] {
+    for (name, why) in [("none", "No such file or directory"), ("file", "Not a directory")] {
         let output = check(&[], &directory.path().join(name));
         let message = text(&output.stderr);
-        assert!(
-            message.starts_with("shiftboss: cannot read the input directory "),
-            "{message}"
-        );
+        assert!(message.starts_with("shiftboss: cannot read the input directory "), "{message}");
         assert!(message.contains(name) && message.contains(why), "{message}");
         assert_eq!((text(&output.stdout), output.status.code()), ("", Some(78)));
     }
@@ -211,18 +187,10 @@ fn a_full_output_is_told() {
     let output = Command::new(env!("CARGO_BIN_EXE_shiftboss"))
         .arg("check")
         .arg(directory.path())
-        .stdout(
-            fs::OpenOptions::new()
-                .write(true)
-                .open("/dev/full")
-                .unwrap(),
-        )
+        .stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
         .output()
         .unwrap();
     let message = text(&output.stderr);
-    assert!(
-        message.starts_with("shiftboss: cannot write to standard output: "),
-        "{message}"
-    );
+    assert!(message.starts_with("shiftboss: cannot write to standard output: "), "{message}");
     assert_eq!(output.status.code(), Some(74));
 }

@@ -6,40 +6,22 @@ use std::process::{Command, Output};
 
 fn shiftboss(words: &[&str]) -> (String, String, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
-    let Output {
-        stdout,
-        stderr,
-        status,
-    } = command.args(words).output().unwrap();
-    (
-        String::from_utf8(stdout).unwrap(),
-        String::from_utf8(stderr).unwrap(),
-        status.code(),
-    )
+    let Output { stdout, stderr, status } = command.args(words).output().unwrap();
+    (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap(), status.code())
 }
 
 /// Help and version go to standard output and end with 0.
 #[test]
 fn help_and_version() {
     let (stdout, stderr, code) = shiftboss(&["--version"]);
-    assert_eq!(
-        stdout,
-        concat!("shiftboss ", env!("CARGO_PKG_VERSION"), "\n")
-    );
+    assert_eq!(stdout, concat!("shiftboss ", env!("CARGO_PKG_VERSION"), "\n"));
     assert_eq!((&*stderr, code), ("", Some(0)));
     for command in ["serve", "status", "check", "ask", "backup"] {
         let (stdout, stderr, code) = shiftboss(&[command, "--help"]);
-        assert!(
-            stdout.contains(&format!("Usage: shiftboss {command}")),
-            "{stdout}"
-        );
+        assert!(stdout.contains(&format!("Usage: shiftboss {command}")), "{stdout}");
         assert!(stdout.contains("Example"), "{stdout}");
         assert_eq!((&*stderr, code), ("", Some(0)));
-        assert!(
-            shiftboss(&["--help"])
-                .0
-                .contains(&format!("\n  {command} "))
-        );
+        assert!(shiftboss(&["--help"]).0.contains(&format!("\n  {command} ")));
     }
 }
 

@@ -3,35 +3,44 @@
 //! For trying things out, and for scripts. It knows nothing of the protocol: it writes lines,
 //! closes its write side, and copies what comes back until the daemon closes.
 
-use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::cli::settings::AskSettings;
-use crate::exit::{ExitCode, Failure};
+use crate::exit::{self, ExitCode, Failure};
+use crate::socket::{PATH_MAX_BYTES, SocketError};
 
 /// How much of an answer is copied at a time.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// Asks, and prints the answers.
+/// Asks on `socket`, and prints the answers.
 ///
 /// # Errors
-/// `Unavailable` when nobody answers, or not all within the time.
-pub fn run(settings: &AskSettings) -> Result<(), Failure> {
-    let deadline = Deadline {
-        end: Instant::now() + settings.timeout,
+/// `Unavailable` when nobody answers, or not all within `timeout`; `Usage` when socket or
+/// timeout cannot be used at all.
+pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {
+    let length = socket.as_os_str().len();
+    if length > PATH_MAX_BYTES {
+        let error = SocketError::TooLong { path: socket.to_owned(), length };
+        return Err(Failure::new(ExitCode::Usage, error.to_string()));
+    }
+    let end = Instant::now().checked_add(timeout).filter(|_| !timeout.is_zero());
+    let Some(end) = end else {
+        let timeout = humantime::format_duration(timeout);
+        let message = format!("--timeout {timeout} cannot be used: give a time such as 5s");
+        return Err(Failure::new(ExitCode::Usage, message));
     };
-    let conversation = Conversation { settings, deadline };
-    conversation.hold().map_err(|why| match why {
-        Trouble::Socket(error) => conversation.no_answer(&error),
-        Trouble::Output(error) => Failure::output(&error),
-    })
+    let conversation = Conversation { socket, timeout, deadline: Deadline { end } };
+    match conversation.hold(&request(lines)) {
+        Ok(()) => Ok(()),
+        Err(Trouble::Socket(error)) => Err(conversation.no_answer(&error)),
+        Err(Trouble::Output(error)) => exit::output_failed(&error),
+    }
 }
 
 /// Which side of the copying failed.
@@ -48,14 +57,15 @@ impl From<io::Error> for Trouble {
 
 /// One connection, from connecting to the daemon's close.
 struct Conversation<'a> {
-    settings: &'a AskSettings,
+    socket: &'a Path,
+    timeout: Duration,
     deadline: Deadline,
 }
 
 impl Conversation<'_> {
-    fn hold(&self) -> Result<(), Trouble> {
+    fn hold(&self, request: &[u8]) -> Result<(), Trouble> {
         let mut stream = self.connect()?;
-        match self.send(&mut stream, &request(&self.settings.lines)) {
+        match self.send(&mut stream, request) {
             // Closed on us while we wrote: what was answered before that is there to be read.
             Err(error) if is_close(&error) => {}
             sent => sent?,
@@ -69,13 +79,9 @@ impl Conversation<'_> {
 
     /// Connects. A full backlog makes it wait, which the socket's send timeout bounds.
     fn connect(&self) -> io::Result<UnixStream> {
-        let address = SocketAddrUnix::new(&self.settings.socket)?;
-        let socket = socket_with(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let address = SocketAddrUnix::new(self.socket)?;
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         set_socket_timeout(&socket, Timeout::Send, Some(self.deadline.left()?))?;
         connect(&socket, &address)?;
         Ok(socket.into())
@@ -117,39 +123,27 @@ impl Conversation<'_> {
 
     /// Tells why there is no answer, and what may help.
     fn no_answer(&self, error: &io::Error) -> Failure {
-        let doing = format!("no answer from {}", self.settings.socket.display());
+        let doing = format!("no answer from {}", self.socket.display());
         let (why, hint) = match error.kind() {
             ErrorKind::TimedOut | ErrorKind::WouldBlock => (
-                format!(
-                    "waited {}",
-                    humantime::format_duration(self.settings.timeout)
-                ),
+                format!("waited {}", humantime::format_duration(self.timeout)),
                 "see the daemon's log, or give a longer --timeout",
             ),
             ErrorKind::UnexpectedEof => (error.to_string(), "see its log for what it minds"),
-            _ => (
-                error.to_string(),
-                "is `shiftboss serve` running with this socket?",
-            ),
+            _ => (error.to_string(), "is `shiftboss serve` running with this socket?"),
         };
-        Failure::because(ExitCode::Unavailable, doing, why, hint)
+        Failure::new(ExitCode::Unavailable, format!("{doing}: {why}; {hint}"))
     }
 }
 
 /// All lines, each with its end.
-fn request(lines: &[OsString]) -> Vec<u8> {
-    lines
-        .iter()
-        .flat_map(|line| [line.as_bytes(), b"\n"].concat())
-        .collect()
+fn request(lines: &[String]) -> Vec<u8> {
+    lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect()
 }
 
 /// Whether the peer's close shows as an error: it does when it left bytes of ours unread.
 fn is_close(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-    )
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
 /// The end of the time for the whole conversation.

@@ -1,22 +1,18 @@
 //! `shiftboss check`: reads fetcher files as the daemon would, and says what it would skip.
 //!
-//! It needs no database and changes nothing. The names and lines are judged by the daemon's
-//! own reader; here is only the walk over the directory, one file and 64 KiB at a time.
+//! It needs no database and changes nothing. Names, entries and lines are judged by the
+//! daemon's own parts; here is only the walk over the directory, one file and 64 KiB at a time.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
+use shiftboss_actors::directory::{Directory, Entry};
 use shiftboss_actors::fetcher_file::{FileName, Line, LineReader, Named};
 use shiftboss_actors::model::Run;
 
-use crate::cli::CheckArgs;
-use crate::exit::{ExitCode, Failure};
+use crate::exit::{self, ExitCode, Failure};
 use report::{FileTotals, JsonReport, Report, TextReport, Totals};
 
 mod report;
@@ -29,19 +25,17 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// # Errors
 /// `Configuration` when the directory cannot be read, `BadData` when a line or a file would be
 /// skipped.
-pub fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let directory = open_directory(&args.input_dir).map_err(|why| unreadable(args, why))?;
-    let names = list(&directory).map_err(|why| unreadable(args, why))?;
+pub fn run(input_dir: &Path, json: bool) -> Result<(), Failure> {
+    let directory = Directory::open(input_dir).map_err(|why| unreadable(input_dir, &why))?;
+    let mut names = directory.names().map_err(|why| unreadable(input_dir, &why))?;
+    names.sort_unstable();
     let out = io::BufWriter::new(io::stdout().lock());
-    let totals = if args.json {
+    let told = if json {
         Check::new(&directory, JsonReport::new(out)).run(names)
     } else {
         Check::new(&directory, TextReport::new(out)).run(names)
     };
-    judge(
-        &args.input_dir,
-        &totals.map_err(|error| Failure::output(&error))?,
-    )
+    told.map_or_else(|error| exit::output_failed(&error), |totals| judge(input_dir, &totals))
 }
 
 /// Faulty input is told by the exit code too.
@@ -58,36 +52,17 @@ fn judge(directory: &Path, totals: &Totals) -> Result<(), Failure> {
     Err(Failure::new(ExitCode::BadData, message))
 }
 
-fn unreadable(args: &CheckArgs, why: Errno) -> Failure {
-    let doing = format!(
-        "cannot read the input directory {}",
-        args.input_dir.display()
+fn unreadable(directory: &Path, why: &io::Error) -> Failure {
+    let message = format!(
+        "cannot read the input directory {}: {why}; name the directory that fetchers write to",
+        directory.display()
     );
-    let hint = "name the directory that fetchers write to";
-    Failure::because(ExitCode::Configuration, doing, why, hint)
-}
-
-fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-}
-
-/// The names of all that is in the directory, sorted by their bytes.
-fn list(directory: &OwnedFd) -> Result<Vec<OsString>, Errno> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        names.push(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned());
-    }
-    names.sort_unstable();
-    Ok(names)
+    Failure::new(ExitCode::Configuration, message)
 }
 
 /// A walk over the directory's names, in order.
 struct Check<'a, R> {
-    directory: &'a OwnedFd,
+    directory: &'a Directory,
     report: R,
     totals: Totals,
     /// The run whose complete file was read last. Its growing file, if there is one too, comes
@@ -96,20 +71,15 @@ struct Check<'a, R> {
 }
 
 impl<'a, R: Report> Check<'a, R> {
-    fn new(directory: &'a OwnedFd, report: R) -> Self {
-        Self {
-            directory,
-            report,
-            totals: Totals::default(),
-            complete: None,
-        }
+    fn new(directory: &'a Directory, report: R) -> Self {
+        Self { directory, report, totals: Totals::default(), complete: None }
     }
 
     fn run(mut self, names: Vec<OsString>) -> io::Result<Totals> {
         for name in names {
             match FileName::parse(&name) {
                 Named::Fetcher(file) => self.fetcher_file(&name, file)?,
-                Named::Bad(bad) => self.skip_file(&name, &format!("a bad name: {}", bad.fault))?,
+                Named::Bad(fault) => self.skip_file(&name, &fault.to_string())?,
                 Named::Other => {}
             }
         }
@@ -124,26 +94,37 @@ impl<'a, R: Report> Check<'a, R> {
 
     fn fetcher_file(&mut self, name: &OsStr, file: FileName) -> io::Result<()> {
         if file.growing && self.complete.as_ref() == Some(&file.run) {
-            let reason = format!(
-                "{} is there too, and the complete file wins",
-                file.complete_name()
-            );
+            let reason =
+                format!("{} is there too, and the complete file wins", file.spelled(false));
             return self.skip_file(name, &reason);
         }
-        match open_regular(self.directory, name) {
-            Ok(opened) => self.read(name, file, opened),
-            Err(Refusal::Gone) => Ok(()),
-            Err(Refusal::Reason(reason)) => self.skip_file(name, &reason),
+        match self.open(name) {
+            Ok(Some(opened)) => self.read(name, file, opened),
+            Ok(None) => Ok(()),
+            Err(reason) => self.skip_file(name, &reason),
+        }
+    }
+
+    /// Opens what is to be read; nothing when it has gone since the directory was listed, as
+    /// files there do; else says why it is not read.
+    fn open(&self, name: &OsStr) -> Result<Option<File>, String> {
+        let looked = match self.directory.look(name) {
+            Ok(Entry::File(_)) => self.directory.open_file(name),
+            Ok(Entry::Absent) => return Ok(None),
+            Ok(Entry::Unfit(reason)) => return Err(reason),
+            Err(error) => Err(error),
+        };
+        match looked {
+            Ok((file, _)) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("it cannot be opened: {error}")),
         }
     }
 
     /// Reads one file to its end. A growing one may end within a line.
     fn read(&mut self, name: &OsStr, file: FileName, mut opened: File) -> io::Result<()> {
         self.report.begin_file(name)?;
-        let mut totals = FileTotals {
-            complete: !file.growing,
-            ..FileTotals::default()
-        };
+        let mut totals = FileTotals { complete: !file.growing, ..FileTotals::default() };
         let mut reader = LineReader::new(true, 0);
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut lines = Vec::new();
@@ -158,7 +139,7 @@ impl<'a, R: Report> Check<'a, R> {
                 Ok(read) => reader.feed(&chunk[..read], &mut lines),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    totals.error = Some(format!("cannot be read on: {error}"));
+                    totals.error = Some(format!("it cannot be read on: {error}"));
                     break;
                 }
             }
@@ -178,65 +159,17 @@ impl<'a, R: Report> Check<'a, R> {
         &mut self,
         name: &OsStr,
         lines: &mut Vec<Line>,
-        to: &mut FileTotals,
+        totals: &mut FileTotals,
     ) -> io::Result<()> {
         for line in lines.drain(..) {
             match line {
-                Line::Row(_) => to.accepted_lines += 1,
+                Line::Row(_) => totals.accepted_lines += 1,
                 Line::Skipped { number, reason } => {
-                    to.skipped_lines += 1;
-                    self.report
-                        .skipped_line(name, number, &reason.to_string())?;
+                    totals.skipped_lines += 1;
+                    self.report.skipped_line(name, number, &reason.to_string())?;
                 }
             }
         }
         Ok(())
     }
-}
-
-/// Why a file is not read.
-enum Refusal {
-    /// It has gone since the directory was listed, as files there do.
-    Gone,
-    /// It is no file to read.
-    Reason(String),
-}
-
-impl From<Errno> for Refusal {
-    fn from(why: Errno) -> Self {
-        match why {
-            Errno::NOENT => Self::Gone,
-            why => Self::Reason(format!("cannot be opened: {why}")),
-        }
-    }
-}
-
-/// Opens a regular file without following a link, waiting for a FIFO's writer or touching a
-/// device.
-fn open_regular(directory: &OwnedFd, name: &OsStr) -> Result<File, Refusal> {
-    require_regular(&rustix::fs::statat(
-        directory,
-        name,
-        AtFlags::SYMLINK_NOFOLLOW,
-    )?)?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = rustix::fs::openat(directory, name, flags | OFlags::CLOEXEC, Mode::empty())?;
-    // Another may have taken its place in between.
-    require_regular(&rustix::fs::fstat(&file)?)?;
-    Ok(file.into())
-}
-
-fn require_regular(stat: &Stat) -> Result<(), Refusal> {
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => return Ok(()),
-        FileType::Directory => "a directory",
-        FileType::Symlink => "a symbolic link",
-        FileType::Fifo => "a FIFO",
-        FileType::Socket => "a socket",
-        FileType::BlockDevice | FileType::CharacterDevice => "a device",
-        FileType::Unknown => "of an unknown kind",
-    };
-    Err(Refusal::Reason(format!(
-        "it is {kind}; only regular files are read"
-    )))
 }

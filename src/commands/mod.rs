@@ -1,5 +1,25 @@
-//! The subcommands, a file each. They join what the user typed to the parts that do the work,
-//! and turn what went wrong into a [`Failure`](crate::exit::Failure).
+//! One file a subcommand: each turns settings into calls of the parts, and has no logic of its own.
 
 pub mod ask;
 pub mod check;
+pub mod serve;
+
+use crate::cli::{Command, ServeSettings};
+use crate::exit::{ExitCode, Failure};
+use crate::logging;
+
+/// Runs what was typed.
+///
+/// # Errors
+/// Why the command ended other than well.
+pub fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(typed) => {
+            logging::start(typed.log_format, &typed.log_level)?;
+            serve::run(&ServeSettings::try_from(typed)?)
+        }
+        Command::Check { input_dir, json } => check::run(&input_dir, json),
+        Command::Ask { timeout, socket, lines } => ask::run(&socket, &lines, timeout),
+        _ => Err(Failure::new(ExitCode::Unavailable, "not built yet")),
+    }
+}

@@ -1,221 +1,182 @@
-//! The lines of fetcher files (spec 4, "Lines"): bytes in, in pieces of any size, rows out.
-//!
-//! A tail feeds what it read and stores the rows together with [`LineReader::consumed`], so
-//! that a new reader can go on there. Memory is bounded by [`LINE_MAX_BYTES`], however long a
-//! line is. Nothing is logged here: a skipped line is handed out with its reason.
+//! The lines of fetcher files: bytes in, rows and faults out, at any boundary (spec 4, "Lines").
 
-use memchr::{memchr, memchr2};
 use thiserror::Error;
 
 use crate::model::{KEY_MAX_BYTES, Key, KeyError, Row};
 
-/// Longest line in bytes, its end not counted; a longer one is skipped (spec 4, "Limits").
+/// Longest line in bytes, without its end; a longer one is skipped in bounded memory.
 pub const LINE_MAX_BYTES: usize = 1024 * 1024;
+/// A byte order mark; not part of the first key.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The byte order mark that some editors put at the start of a file.
-const BOM: &[u8] = "\u{feff}".as_bytes();
-
-/// One whole line.
+/// One line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// A row for the queue.
+    /// A task.
     Row(Row),
-    /// Not a row; the others are not affected.
+    /// A line that is left out.
     Skipped {
-        /// Its line number in the file, from 1 on.
+        /// Its number; the first is 1.
         number: u64,
         /// Why.
         reason: SkipReason,
     },
 }
 
-/// Why a line is skipped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Error)]
+/// Why a line is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SkipReason {
-    /// White space at most.
+    /// Nothing but white space.
     #[error("the line is empty")]
     Empty,
     /// A key without a payload.
-    #[error("the line has only one word; a key, a space and a payload are needed")]
+    #[error("the line has one word only: a key and a payload are needed")]
     OneWord,
-    /// Bytes that are no text.
+    /// Bytes that are not UTF-8.
     #[error("the line is not UTF-8")]
     NotUtf8,
-    /// A first word above [`KEY_MAX_BYTES`].
-    #[error("the key is longer than {KEY_MAX_BYTES} bytes")]
+    /// See [`KEY_MAX_BYTES`].
+    #[error("the key has more than {KEY_MAX_BYTES} bytes")]
     KeyTooLong,
-    /// More than [`LINE_MAX_BYTES`].
-    #[error("the line is longer than {LINE_MAX_BYTES} bytes")]
+    /// See [`LINE_MAX_BYTES`].
+    #[error("the line has more than {LINE_MAX_BYTES} bytes")]
     LineTooLong,
 }
 
-/// Cuts what it is fed into lines.
-///
-/// A `\r` at the very end of what was fed is held back, since a `\n` may follow and belong to
-/// it: a growing file whose line ends in a lone `\r` gives that line with its next byte.
+/// Splits a file, fed in pieces, into lines.
 #[derive(Debug)]
 pub struct LineReader {
-    /// The unfinished line so far, without a held-back `\r`; empty once it is too long.
-    carry: Vec<u8>,
-    /// How many bytes the unfinished line has, also those that `carry` gave up.
-    carried: u64,
-    /// The unfinished line's end is here, but for a `\n` that may follow.
+    /// The unfinished line, unless it is too long.
+    partial: Vec<u8>,
+    /// Bytes of the unfinished line, those dropped included.
+    partial_bytes: u64,
+    /// The unfinished line is followed by a `\r`; whether a `\n` belongs to it is not known yet.
     held_return: bool,
-    /// The next line is the file's first: it may begin with a byte order mark.
-    first: bool,
+    /// The next line may begin with a byte order mark.
+    at_start: bool,
     consumed: u64,
     lines: u64,
 }
 
 impl LineReader {
-    /// A reader that begins at the `start_of_file` (a byte order mark is dropped there) or
-    /// behind `lines_before` lines of it.
+    /// A reader that begins at the start of a file, or behind `lines` lines of it.
     #[must_use]
-    pub fn new(start_of_file: bool, lines_before: u64) -> Self {
+    pub fn new(start_of_file: bool, lines: u64) -> Self {
         Self {
-            carry: Vec::new(),
-            carried: 0,
+            partial: Vec::new(),
+            partial_bytes: 0,
             held_return: false,
-            first: start_of_file,
+            at_start: start_of_file,
             consumed: 0,
-            lines: lines_before,
+            lines,
         }
     }
 
-    /// Takes the next `bytes` of the file and appends every line they complete to `out`.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Line>) {
-        let mut rest = self.release_return(bytes, out);
-        while let Some(end) = memchr2(b'\n', b'\r', rest) {
-            let after = match rest.get(end..end + 2) {
-                Some(b"\r\n") => end + 2,
-                None if rest[end] == b'\r' => {
-                    self.keep(&rest[..end]);
-                    self.held_return = true;
-                    return;
-                }
-                _ => end + 1,
-            };
-            self.complete(&rest[..end], after - end, out);
-            rest = &rest[after..];
-        }
-        self.keep(rest);
-    }
-
-    /// Takes the end of a complete file: a last line without an end counts (spec 4), but a byte
-    /// order mark alone is none.
-    pub fn finish(&mut self, out: &mut Vec<Line>) {
-        if self.held_return {
-            self.held_return = false;
-            self.complete(b"", 1, out);
-        } else if self.first && self.carry == BOM {
-            self.consumed += std::mem::take(&mut self.carried);
-            self.carry.clear();
-        } else if self.carried > 0 {
-            self.complete(b"", 0, out);
-        }
-    }
-
-    /// Bytes up to and including the end of the last line handed out, counted from where this
-    /// reader began. A new reader that begins there gives the lines that this one would.
+    /// Bytes up to and with the end of the last line handed out; reading may begin again there.
     #[must_use]
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// Lines handed out, skipped ones and `lines_before` included.
+    /// Number of the last line handed out.
     #[must_use]
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// How much memory the unfinished line takes.
-    #[cfg(test)]
-    pub(super) fn carry_capacity(&self) -> usize {
-        self.carry.capacity()
-    }
-
-    /// Ends the line whose `\r` was held back, now that the byte behind it is known. Returns
-    /// what is left of `bytes`.
-    fn release_return<'a>(&mut self, bytes: &'a [u8], out: &mut Vec<Line>) -> &'a [u8] {
-        if !self.held_return || bytes.is_empty() {
-            return bytes;
+    /// Takes the next bytes and appends the lines that end in them to `out`. A line that ends in
+    /// the very last byte by a `\r` waits: a `\n` may belong to it.
+    pub fn feed(&mut self, mut bytes: &[u8], out: &mut Vec<Line>) {
+        if self.held_return && !bytes.is_empty() {
+            self.held_return = false;
+            let newline = bytes[0] == b'\n';
+            self.end_line(&[], 1 + u64::from(newline), out);
+            bytes = &bytes[usize::from(newline)..];
         }
-        self.held_return = false;
-        let rest = bytes.strip_prefix(b"\n");
-        self.complete(b"", if rest.is_some() { 2 } else { 1 }, out);
-        rest.unwrap_or(bytes)
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
+            let (line, rest) = bytes.split_at(end);
+            let end_bytes = match rest {
+                [b'\r', b'\n', ..] => 2,
+                [b'\r'] => {
+                    self.keep(line);
+                    self.held_return = true;
+                    return;
+                }
+                _ => 1,
+            };
+            self.end_line(line, end_bytes, out);
+            bytes = &rest[usize::try_from(end_bytes).unwrap_or(1)..];
+        }
+        self.keep(bytes);
     }
 
-    /// Puts `bytes` of an unfinished line by, as long as it can still become a row.
+    /// Hands out an unterminated last line: the file is complete.
+    pub fn finish(&mut self, out: &mut Vec<Line>) {
+        if self.partial_bytes > 0 || self.held_return {
+            let end_bytes = u64::from(std::mem::take(&mut self.held_return));
+            self.end_line(&[], end_bytes, out);
+        }
+    }
+
+    /// Keeps the beginning of a line, as far as a line may go.
     fn keep(&mut self, bytes: &[u8]) {
-        self.carried += bytes.len() as u64;
-        if self.carried <= LINE_MAX_BYTES as u64 {
-            self.carry.extend_from_slice(bytes);
+        self.partial_bytes += bytes.len() as u64;
+        if self.is_overlong() {
+            self.partial = Vec::new();
         } else {
-            self.carry = Vec::new();
+            self.partial.extend_from_slice(bytes);
         }
     }
 
-    /// Hands out the line that is carried and ends with `tail`; its end has `end_len` bytes.
-    fn complete(&mut self, tail: &[u8], end_len: usize, out: &mut Vec<Line>) {
-        let len = self.carried + tail.len() as u64;
-        let line = if self.carried == 0 {
-            self.judge(tail, len)
+    fn is_overlong(&self) -> bool {
+        self.partial_bytes > LINE_MAX_BYTES as u64
+    }
+
+    /// A line ends with `rest`, followed by `end_bytes` of line end.
+    fn end_line(&mut self, rest: &[u8], end_bytes: u64, out: &mut Vec<Line>) {
+        let in_one_piece = self.partial_bytes == 0 && rest.len() <= LINE_MAX_BYTES;
+        if !in_one_piece {
+            self.keep(rest);
+        }
+        let line = if in_one_piece { rest } else { &self.partial };
+        let parsed = if self.is_overlong() {
+            Err(SkipReason::LineTooLong)
         } else {
-            self.keep(tail);
-            let line = self.judge(&self.carry, len);
-            self.carry.clear();
-            line
+            parse(if self.at_start { line.strip_prefix(BOM).unwrap_or(line) } else { line })
         };
-        self.consumed += len + end_len as u64;
-        self.carried = 0;
-        self.first = false;
         self.lines += 1;
-        out.push(line.map_or_else(|reason| self.skipped(reason), Line::Row));
-    }
-
-    /// The line just counted, as skipped.
-    fn skipped(&self, reason: SkipReason) -> Line {
-        Line::Skipped {
-            number: self.lines,
-            reason,
-        }
-    }
-
-    /// What a line of `len` bytes is; `line` is all of it unless it is too long.
-    fn judge(&self, line: &[u8], len: u64) -> Result<Row, SkipReason> {
-        if len > LINE_MAX_BYTES as u64 {
-            return Err(SkipReason::LineTooLong);
-        }
-        let line = if self.first {
-            line.strip_prefix(BOM).unwrap_or(line)
-        } else {
-            line
-        };
-        parse_line(line)
+        out.push(match parsed {
+            Ok(row) => Line::Row(row),
+            Err(reason) => Line::Skipped { number: self.lines, reason },
+        });
+        let length = if in_one_piece { rest.len() as u64 } else { self.partial_bytes };
+        self.consumed += length + end_bytes;
+        self.partial.clear();
+        self.partial_bytes = 0;
+        self.at_start = false;
     }
 }
 
-/// Makes a row of a line without its end.
-fn parse_line(line: &[u8]) -> Result<Row, SkipReason> {
-    let text = str::from_utf8(line).map_err(|_| SkipReason::NotUtf8)?;
-    let text = text.trim_matches(is_white_space);
+/// Splits one line, without its end, into key and payload.
+fn parse(line: &[u8]) -> Result<Row, SkipReason> {
+    let text = std::str::from_utf8(line).map_err(|_| SkipReason::NotUtf8)?;
+    let text = text.trim_matches(is_python_space);
     if text.is_empty() {
         return Err(SkipReason::Empty);
     }
-    let space = memchr(b' ', text.as_bytes()).ok_or(SkipReason::OneWord)?;
-    let key = Key::new(&text[..space]).map_err(|error| match error {
+    let (key, payload) = text.split_once(' ').ok_or(SkipReason::OneWord)?;
+    let key = Key::new(key).map_err(|error| match error {
         KeyError::TooLong(_) => SkipReason::KeyTooLong,
-        // Not reached: a stripped text has something before its first space, and no line ends.
         KeyError::Empty | KeyError::Separator => SkipReason::Empty,
     })?;
-    Ok(Row {
-        key,
-        payload: text[space + 1..].to_owned(),
-    })
+    Ok(Row { key, payload: payload.to_owned() })
 }
 
-/// White space as Python's `str.strip` has it (spec 4).
-fn is_white_space(c: char) -> bool {
-    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+/// White space as Python's `str.strip` has it (spec 4): more than Rust's by four separators.
+fn is_python_space(character: char) -> bool {
+    character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;

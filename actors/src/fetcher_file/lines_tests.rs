@@ -1,280 +1,173 @@
-//! What [`LineReader`] must do with the bytes of spec 4, in whatever pieces they come.
+//! The lines of fetcher files, at every boundary.
 
 use proptest::prelude::*;
 
-use super::{LINE_MAX_BYTES, Line, LineReader, SkipReason};
-use crate::model::{KEY_MAX_BYTES, Key, Row};
+use super::*;
+
+/// All lines of a complete file, fed in one piece.
+fn lines_of(bytes: &[u8]) -> Vec<Line> {
+    lines_in_pieces(&[bytes])
+}
+
+fn lines_in_pieces(pieces: &[&[u8]]) -> Vec<Line> {
+    let mut reader = LineReader::new(true, 0);
+    let mut lines = Vec::new();
+    for piece in pieces {
+        reader.feed(piece, &mut lines);
+    }
+    reader.finish(&mut lines);
+    lines
+}
 
 fn row(key: &str, payload: &str) -> Line {
-    Line::Row(Row {
-        key: Key::new(key).unwrap(),
-        payload: payload.to_owned(),
-    })
+    Line::Row(Row { key: Key::new(key).unwrap(), payload: payload.to_owned() })
 }
 
 fn skipped(number: u64, reason: SkipReason) -> Line {
     Line::Skipped { number, reason }
 }
 
-/// The lines of a complete file, read in the given pieces.
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Line> {
-    let mut reader = LineReader::new(true, 0);
-    let mut out = Vec::new();
-    for piece in pieces {
-        reader.feed(piece, &mut out);
-    }
-    reader.finish(&mut out);
-    out
-}
+/// A file with every kind of line.
+const MIXED: &[u8] =
+    b"\xef\xbb\xbfalpha  0 1\nbravo 1 2\r\ncharlie x\rd\xc3\xa9lta \xe2\x82\xac 2\n\
+    \n# x\n\xff bad\none\n\xc2\xa0echo\ty z\x1c\r\r\n last 1";
 
-fn read_whole(bytes: &[u8]) -> Vec<Line> {
-    read([bytes])
-}
-
-/// What is said slowly and plainly: the lines of a complete file as spec 4 has them.
-fn naive(bytes: &[u8]) -> Vec<Line> {
-    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let mut lines: Vec<Vec<u8>> = vec![Vec::new()];
-    let mut index = 0;
-    while index < bytes.len() {
-        match bytes[index] {
-            b'\r' | b'\n' => {
-                index += usize::from(bytes[index..].starts_with(b"\r\n"));
-                lines.push(Vec::new());
-            }
-            other => lines.last_mut().unwrap().push(other),
-        }
-        index += 1;
-    }
-    if lines.last().unwrap().is_empty() {
-        lines.pop();
-    }
-    let numbered = lines.iter().enumerate();
-    numbered
-        .map(|(before, line)| naive_line(before as u64 + 1, line))
-        .collect()
-}
-
-fn naive_line(number: u64, line: &[u8]) -> Line {
-    let Ok(text) = std::str::from_utf8(line) else {
-        return skipped(number, SkipReason::NotUtf8);
-    };
-    let text = text.trim_matches(|c: char| {
-        "\t\u{b}\u{c}\u{1c}\u{1d}\u{1e}\u{1f} \u{85}\u{a0}\u{2003}\u{2028}\u{3000}".contains(c)
-    });
-    match text.split_once(' ') {
-        Some((key, payload)) => row(key, payload),
-        None if text.is_empty() => skipped(number, SkipReason::Empty),
-        None => skipped(number, SkipReason::OneWord),
-    }
-}
-
-/// Text with everything in it that matters at a boundary.
-const MIXED: &[u8] = "\u{feff}alpha 0 1\nbravo  8.06.16 https://é.example\r\n\r\rcharlie x\r\
-      one\n\u{3000}délta\u{2003}e f\u{a0}\n\u{fffd}\n# x\r\n\n\nzulu last 日本"
-    .as_bytes();
-
-/// Each kind of line, by itself, in a complete file.
+/// Lines are split, stripped and numbered as spec 4 says.
 #[test]
-fn one_line() {
-    use SkipReason::{Empty, NotUtf8, OneWord};
-    let table: [(&[u8], Line); 26] = [
-        (b"alpha 0 1\n", row("alpha", "0 1")),
-        (b"alpha 0 1", row("alpha", "0 1")),
-        (b"alpha 0 1\r", row("alpha", "0 1")),
-        (b"alpha 0 1\r\n", row("alpha", "0 1")),
-        (b"alpha  0 1\n", row("alpha", " 0 1")),
-        (b"alpha   \t0\n", row("alpha", "  \t0")),
-        (b" \t alpha 0 1 \t \n", row("alpha", "0 1")),
-        (b"# x\n", row("#", "x")),
-        (b"a\tb c\n", row("a\tb", "c")),
-        (b"a\0b c\0\n", row("a\0b", "c\0")),
-        (b"\xef\xbb\xbfalpha 0\n", row("alpha", "0")),
-        (b"\xef\xbb\xbf alpha 0\n", row("alpha", "0")),
-        ("\u{85}alpha 0\u{85}\n".as_bytes(), row("alpha", "0")),
-        ("\u{a0}alpha 0\u{3000}\n".as_bytes(), row("alpha", "0")),
-        (b"\x1calpha 0\x1f\x1d\x1e\n", row("alpha", "0")),
-        (
-            "\u{2028}alpha\u{a0}b 0\u{1680}\n".as_bytes(),
-            row("alpha\u{a0}b", "0"),
-        ),
-        ("\u{200b}alpha 0\n".as_bytes(), row("\u{200b}alpha", "0")),
-        (b"\n", skipped(1, Empty)),
-        (b"\r", skipped(1, Empty)),
-        (b"\r\n", skipped(1, Empty)),
-        (b" \t\x1c\n", skipped(1, Empty)),
-        (b"alpha\n", skipped(1, OneWord)),
-        (b"alpha \n", skipped(1, OneWord)),
-        (b"alpha\tb\n", skipped(1, OneWord)),
-        (b"alpha \xff\n", skipped(1, NotUtf8)),
-        (b"alpha \xe6\x97\n", skipped(1, NotUtf8)),
-    ];
-    for (bytes, line) in table {
-        assert_eq!(read_whole(bytes), [line], "{}", bytes.escape_ascii());
-    }
-}
-
-/// A file without a byte has no line, nor has a byte order mark alone.
-#[test]
-fn no_line() {
-    assert_eq!(read_whole(b""), []);
-    assert_eq!(read_whole(b"\xef\xbb\xbf"), []);
-}
-
-/// Only the very start of a file loses a byte order mark.
-#[test]
-fn a_byte_order_mark_elsewhere_is_text() {
-    let lines = read_whole("a b\n\u{feff}c d\n".as_bytes());
-    assert_eq!(lines, [row("a", "b"), row("\u{feff}c", "d")]);
-    let mut out = Vec::new();
-    LineReader::new(false, 7).feed("\u{feff}c d\n".as_bytes(), &mut out);
-    assert_eq!(out, [row("\u{feff}c", "d")]);
-}
-
-/// A faulty line is skipped under its number, counted on from where the reader began.
-#[test]
-fn line_numbers() {
-    let mut reader = LineReader::new(false, 40);
-    let mut out = Vec::new();
-    reader.feed(b"a b\r\n\xff x\rone\n\nc d\n", &mut out);
+fn lines_are_those_of_the_spec() {
     let expected = [
-        row("a", "b"),
-        skipped(42, SkipReason::NotUtf8),
-        skipped(43, SkipReason::OneWord),
-        skipped(44, SkipReason::Empty),
-        row("c", "d"),
+        row("alpha", " 0 1"),
+        row("bravo", "1 2"),
+        row("charlie", "x"),
+        row("délta", "€ 2"),
+        skipped(5, SkipReason::Empty),
+        row("#", "x"),
+        skipped(7, SkipReason::NotUtf8),
+        skipped(8, SkipReason::OneWord),
+        row("echo\ty", "z"),
+        skipped(10, SkipReason::Empty),
+        row("last", "1"),
     ];
-    assert_eq!(out, expected);
-    assert_eq!(reader.lines(), 45);
+    assert_eq!(lines_of(MIXED), expected);
 }
 
-/// An unfinished line waits, also one whose `\r` may still get its `\n`.
+/// Where the bytes are cut makes no difference.
 #[test]
-fn unfinished_lines_wait() {
-    let mut reader = LineReader::new(true, 0);
-    let mut out = Vec::new();
-    reader.feed(b"a b\nc d", &mut out);
-    assert_eq!((out.len(), reader.consumed()), (1, 4));
-    reader.feed(b"\r", &mut out);
-    assert_eq!((out.len(), reader.consumed()), (1, 4));
-    reader.feed(b"", &mut out);
-    reader.feed(b"\n", &mut out);
-    assert_eq!((out.len(), reader.consumed()), (2, 9));
-    reader.feed(b"\r", &mut out);
-    reader.feed(b"e f\n", &mut out);
-    assert_eq!((out.len(), reader.consumed()), (4, 14));
-    assert_eq!(out[2..], [skipped(3, SkipReason::Empty), row("e", "f")]);
-}
-
-/// A file cut in two at any byte gives the same lines as in one piece.
-#[test]
-fn any_cut_gives_the_same_lines() {
-    let whole = read_whole(MIXED);
-    assert_eq!(whole, naive(MIXED));
-    assert_eq!(whole.len(), 12);
+fn every_boundary_gives_the_same_lines() {
     for cut in 0..=MIXED.len() {
-        let (head, tail) = MIXED.split_at(cut);
-        assert_eq!(read([head, tail]), whole, "cut at {cut}");
+        let (first, second) = MIXED.split_at(cut);
+        assert_eq!(lines_in_pieces(&[first, second]), lines_of(MIXED), "cut at {cut}");
     }
-    assert_eq!(read(MIXED.chunks(1)), whole);
+    let bytes: Vec<&[u8]> = MIXED.chunks(1).collect();
+    assert_eq!(lines_in_pieces(&bytes), lines_of(MIXED));
 }
 
-/// The limits are inclusive: a key of 4 KiB and a line of 1 MiB are rows.
+/// White space of Python's `str.strip` goes at both ends, and only there.
 #[test]
-fn limits() {
+fn python_space_is_stripped() {
+    for space in ["\u{85}", "\u{a0}", "\u{3000}", "\u{1c}", "\u{1f}", "\t", "\u{b}", "\u{2028}"] {
+        let line = format!("{space}key{space}k pay{space}load{space}\n");
+        let expected = row(&format!("key{space}k"), &format!("pay{space}load"));
+        assert_eq!(lines_of(line.as_bytes()), [expected], "{space:?}");
+    }
+    // Zero-width space is none.
+    assert_eq!(lines_of("\u{200b}a b\n".as_bytes()), [row("\u{200b}a", "b")]);
+}
+
+/// A byte order mark belongs to the first line alone.
+#[test]
+fn a_byte_order_mark_is_dropped_once() {
+    assert_eq!(
+        lines_of("\u{feff}a 1\n\u{feff}b 2\n".as_bytes()),
+        [row("a", "1"), row("\u{feff}b", "2")]
+    );
+}
+
+/// Limits hold to the byte, and the line after a line that is too long is read.
+#[test]
+fn limits_hold() {
     let key = "k".repeat(KEY_MAX_BYTES);
-    assert_eq!(
-        read_whole(format!("{key} p\n").as_bytes()),
-        [row(&key, "p")]
-    );
-    let long = read_whole(format!("{key}k p\na b\n").as_bytes());
-    assert_eq!(long, [skipped(1, SkipReason::KeyTooLong), row("a", "b")]);
+    assert_eq!(lines_of(format!("{key} 1").as_bytes()), [row(&key, "1")]);
+    let longer = format!("{key}k 1\na 1");
+    assert_eq!(lines_of(longer.as_bytes()), [skipped(1, SkipReason::KeyTooLong), row("a", "1")]);
+
     let payload = "p".repeat(LINE_MAX_BYTES - 2);
-    assert_eq!(
-        read_whole(format!("k {payload}\r\n").as_bytes()),
-        [row("k", &payload)]
-    );
-    let lines = format!("k {payload}p\r\na b");
-    let expected = [skipped(1, SkipReason::LineTooLong), row("a", "b")];
-    assert_eq!(read_whole(lines.as_bytes()), expected);
-    assert_eq!(read(lines.as_bytes().chunks(1000)), expected);
+    assert_eq!(lines_of(format!("k {payload}\n").as_bytes()), [row("k", &payload)]);
+    let longer = format!("k {payload}p\na 1");
+    assert_eq!(lines_of(longer.as_bytes()), [skipped(1, SkipReason::LineTooLong), row("a", "1")]);
 }
 
-/// A line of 10 MB is skipped without being kept, and what follows is read.
+/// A line of 100 MB is skipped in bounded memory.
 #[test]
-fn a_huge_line_takes_bounded_memory() {
+fn an_endless_line_takes_no_memory() {
     let mut reader = LineReader::new(true, 0);
-    let mut out = Vec::new();
-    let piece = vec![b'x'; 64 * 1024];
-    for _ in 0..160 {
-        reader.feed(&piece, &mut out);
-        assert!(reader.carry_capacity() <= 2 * LINE_MAX_BYTES);
+    let mut lines = Vec::new();
+    let chunk = vec![b'x'; 64 * 1024];
+    for _ in 0..1600 {
+        reader.feed(&chunk, &mut lines);
+        assert!(reader.partial.capacity() <= 2 * LINE_MAX_BYTES);
     }
-    assert_eq!(
-        (out.len(), reader.consumed(), reader.carry_capacity()),
-        (0, 0, 0)
-    );
-    reader.feed(b"\r\na b\n", &mut out);
-    assert_eq!(out, [skipped(1, SkipReason::LineTooLong), row("a", "b")]);
-    assert_eq!(reader.consumed(), 160 * 64 * 1024 + 6);
+    reader.feed(b"\na 1\n", &mut lines);
+    assert_eq!(lines, [skipped(1, SkipReason::LineTooLong), row("a", "1")]);
+    assert_eq!(reader.consumed(), 1600 * 64 * 1024 + 5);
 }
 
-/// Bytes that are rich in what the reader minds.
-fn bytes() -> impl Strategy<Value = Vec<u8>> {
-    let piece = prop_oneof![
-        4 => Just(&b"\n"[..]),
-        3 => Just(&b"\r"[..]),
-        2 => Just(&b"\r\n"[..]),
-        4 => Just(&b" "[..]),
-        4 => Just(&b"a"[..]),
-        2 => Just("日".as_bytes()),
-        1 => Just("\u{feff}".as_bytes()),
-        1 => Just("\u{85}".as_bytes()),
-        1 => Just(&b"\xe6"[..]),
-        1 => Just(&b"\x1c"[..]),
+/// An unfinished last line waits until its end comes, or the file is complete.
+#[test]
+fn an_unfinished_line_waits() {
+    let mut reader = LineReader::new(true, 0);
+    let mut lines = Vec::new();
+    reader.feed(b"a 1\nb", &mut lines);
+    assert_eq!((lines.len(), reader.consumed()), (1, 4));
+    reader.feed(b" 2", &mut lines);
+    assert_eq!((lines.len(), reader.consumed()), (1, 4));
+    reader.finish(&mut lines);
+    assert_eq!((lines[1].clone(), reader.consumed()), (row("b", "2"), 7));
+    reader.finish(&mut lines);
+    assert_eq!(lines.len(), 2);
+}
+
+/// Bytes that line ends and multi-byte characters are likely in.
+fn file() -> impl Strategy<Value = Vec<u8>> {
+    const PIECES: [&[u8]; 11] = [
+        b"\n",
+        b"\r",
+        b"\r\n",
+        b" ",
+        b"a",
+        b"key 1",
+        b"\xe2\x82",
+        b"\xac",
+        b"\xef\xbb\xbf",
+        b"\0",
+        b"\x1c",
     ];
-    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
-}
-
-/// Cuts `bytes` at the given places (each taken modulo the length).
-fn cut<'a>(bytes: &'a [u8], places: &[usize]) -> Vec<&'a [u8]> {
-    let mut places: Vec<usize> = places
-        .iter()
-        .map(|place| place % (bytes.len() + 1))
-        .collect();
-    places.extend([0, bytes.len()]);
-    places.sort_unstable();
-    places
-        .windows(2)
-        .map(|ends| &bytes[ends[0]..ends[1]])
-        .collect()
+    let piece = prop::sample::select(&PIECES[..]);
+    prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
 proptest! {
-    /// Any bytes in any pieces give what the plain reading gives.
+    /// Any cuts give the same lines.
     #[test]
-    fn pieces_do_not_matter(bytes in bytes(), places in prop::collection::vec(any::<usize>(), 0..6)) {
-        prop_assert_eq!(read(cut(&bytes, &places)), naive(&bytes));
+    fn cuts_make_no_difference(bytes in file(), cuts in prop::collection::vec(0..100_usize, 0..5)) {
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+        cuts.push(0);
+        cuts.push(bytes.len());
+        cuts.sort_unstable();
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
+        prop_assert_eq!(lines_in_pieces(&pieces), lines_of(&bytes));
     }
 
-    /// Stopping anywhere and going on from `consumed` with a new reader loses and doubles nothing.
+    /// A new reader at the place that was consumed goes on with the same lines.
     #[test]
-    fn a_restart_goes_on(bytes in bytes(), places in prop::collection::vec(any::<usize>(), 1..5)) {
-        let pieces = cut(&bytes, &places);
-        let mut out = Vec::new();
-        let (mut offset, mut lines, mut fed) = (0, 0, 0);
-        for piece in pieces {
-            fed += piece.len();
-            let mut reader = LineReader::new(offset == 0, lines);
-            reader.feed(&bytes[offset..fed], &mut out);
-            offset += usize::try_from(reader.consumed()).unwrap();
-            lines = reader.lines();
-            prop_assert_eq!(lines, out.len() as u64);
-        }
-        let mut reader = LineReader::new(offset == 0, lines);
-        reader.feed(&bytes[offset..], &mut out);
-        reader.finish(&mut out);
-        prop_assert_eq!(offset as u64 + reader.consumed(), bytes.len() as u64);
-        prop_assert_eq!(out, naive(&bytes));
+    fn reading_resumes_where_it_stopped(bytes in file(), cut in 0..100_usize) {
+        let mut first = LineReader::new(true, 0);
+        let mut lines = Vec::new();
+        first.feed(&bytes[..cut.min(bytes.len())], &mut lines);
+        let consumed = usize::try_from(first.consumed()).unwrap();
+        let mut second = LineReader::new(consumed == 0, first.lines());
+        second.feed(&bytes[consumed..], &mut lines);
+        second.finish(&mut lines);
+        prop_assert_eq!(lines, lines_of(&bytes));
     }
 }

@@ -81,29 +81,17 @@ impl<W: Write> Report for TextReport<W> {
 
     fn end_file(&mut self, name: &OsStr, totals: &FileTotals) -> io::Result<()> {
         let name = printable(name);
-        let FileTotals {
-            complete,
-            accepted_lines,
-            skipped_lines,
-            error,
-        } = totals;
+        let FileTotals { complete, accepted_lines, skipped_lines, error } = totals;
         let state = if *complete { "complete" } else { "growing" };
         writeln!(
             self.0,
             "{name}: {state}, {accepted_lines} lines accepted, {skipped_lines} skipped"
         )?;
-        error
-            .iter()
-            .try_for_each(|error| writeln!(self.0, "{name}: {error}"))
+        error.iter().try_for_each(|error| writeln!(self.0, "{name}: {error}"))
     }
 
     fn end(&mut self, totals: &Totals) -> io::Result<()> {
-        let Totals {
-            files,
-            skipped_files,
-            accepted_lines,
-            skipped_lines,
-        } = totals;
+        let Totals { files, skipped_files, accepted_lines, skipped_lines } = totals;
         writeln!(
             self.0,
             "in all: {files} files, {skipped_files} skipped; \
@@ -123,11 +111,7 @@ pub struct JsonReport<W> {
 impl<W: Write> JsonReport<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
-        Self {
-            out,
-            files: Separator("{\"files\":["),
-            lines: Separator(""),
-        }
+        Self { out, files: Separator("{\"files\":["), lines: Separator("") }
     }
 }
 
@@ -158,21 +142,11 @@ impl<W: Write> Report for JsonReport<W> {
     }
 
     fn skipped_line(&mut self, _name: &OsStr, number: u64, reason: &str) -> io::Result<()> {
-        write!(
-            self.out,
-            "{}{}",
-            self.lines.next(),
-            json!({"line": number, "reason": reason})
-        )
+        write!(self.out, "{}{}", self.lines.next(), json!({"line": number, "reason": reason}))
     }
 
     fn end_file(&mut self, _name: &OsStr, totals: &FileTotals) -> io::Result<()> {
-        let FileTotals {
-            complete,
-            accepted_lines,
-            skipped_lines,
-            error,
-        } = totals;
+        let FileTotals { complete, accepted_lines, skipped_lines, error } = totals;
         write!(
             self.out,
             "{},\"complete\":{complete},\"accepted_lines\":{accepted_lines},\
@@ -183,12 +157,7 @@ impl<W: Write> Report for JsonReport<W> {
     }
 
     fn end(&mut self, totals: &Totals) -> io::Result<()> {
-        let Totals {
-            files,
-            skipped_files,
-            accepted_lines,
-            skipped_lines,
-        } = totals;
+        let Totals { files, skipped_files, accepted_lines, skipped_lines } = totals;
         writeln!(
             self.out,
             "{},\"read_files\":{files},\"skipped_files\":{skipped_files},\

@@ -1,0 +1,22 @@
+//! What all black-box tests share: a place to run in, the built daemon, a worker's side of the
+//! socket, a reader of the database, and waiting.
+//!
+//! Everything goes through the binary, its socket, its files and its signals; nothing here
+//! reaches into the program. Each test file uses its own part of this.
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part of it")]
+
+pub mod child;
+pub mod daemon;
+pub mod reference;
+pub mod site;
+pub mod sql;
+pub mod wait;
+pub mod worker;
+
+pub use daemon::Daemon;
+pub use site::Site;
+pub use wait::{wait_equal, wait_until, wait_within};
+pub use worker::Client;
+
+/// The two ways of serving that every rule of the protocol must hold in.
+pub const BOTH_POLICIES: [&[&str]; 2] = [&[], &["--classic"]];

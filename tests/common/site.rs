@@ -1,0 +1,162 @@
+//! A directory of its own for each test: database, input directory and socket, and the things
+//! that fetchers do with files.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use super::Daemon;
+
+/// The user without rights that tests of permissions run the daemon as when they are root.
+const NOBODY: u32 = 65_534;
+
+/// Where one test runs. All of it is deleted at the end.
+pub struct Site {
+    dir: TempDir,
+}
+
+impl Site {
+    /// A place with an empty input directory.
+    pub fn new() -> Self {
+        let site = Self::bare();
+        fs::create_dir(site.input()).unwrap();
+        site
+    }
+
+    /// A place with nothing in it.
+    pub fn bare() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// `name` in the directory of this test.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.path("state.db")
+    }
+
+    pub fn input(&self) -> PathBuf {
+        self.path("input")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.path("socket")
+    }
+
+    /// `name` in the input directory.
+    pub fn file(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.input().join(Path::new(name.as_ref()))
+    }
+
+    /// Makes the input file `name` (or empties it) and writes `text` with one write.
+    pub fn write(&self, name: impl AsRef<OsStr>, text: impl AsRef<[u8]>) {
+        fs::write(self.file(name), text).unwrap();
+    }
+
+    /// Appends `text` to the input file `name` with one write; makes it if it is not there.
+    pub fn append(&self, name: impl AsRef<OsStr>, text: impl AsRef<[u8]>) {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).open(self.file(name)).unwrap();
+        file.write_all(text.as_ref()).unwrap();
+    }
+
+    pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
+        fs::rename(self.file(from), self.file(to)).unwrap();
+    }
+
+    pub fn remove(&self, name: impl AsRef<OsStr>) {
+        fs::remove_file(self.file(name)).unwrap();
+    }
+
+    /// What a fetcher's script does with a whole list: writes the `.part`, removes its older
+    /// complete lists, and renames (spec 1).
+    pub fn deliver(&self, fetcher: &str, started: i64, text: impl AsRef<[u8]>) {
+        let part = format!("{fetcher}.{started}.txt.part");
+        self.write(&part, text);
+        for entry in fs::read_dir(self.input()).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.starts_with(&format!("{fetcher}.")) && name.ends_with(".txt") {
+                self.remove(name);
+            }
+        }
+        self.rename(&part, format!("{fetcher}.{started}.txt"));
+    }
+
+    /// `shiftboss`, with no setting taken over from the environment.
+    pub fn program(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
+        for name in ["RUST_LOG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS"] {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null()).current_dir(self.dir.path());
+        command
+    }
+
+    /// As [`Site::serve`], but without root's right to read and write everything, which would
+    /// make every test of permissions pass.
+    pub fn serve_unprivileged(&self, options: &[&str]) -> Command {
+        let mut command = self.serve(options);
+        if rustix::process::geteuid().is_root() {
+            let program = self.path("program");
+            fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
+            let arguments = command.get_args().map(OsStr::to_owned).collect::<Vec<_>>();
+            self.give_away(self.dir.path());
+            command = Command::new(program);
+            command.args(arguments).stdin(Stdio::null());
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// The command line `shiftboss serve DATABASE INPUT_DIR SOCKET options...`.
+    pub fn serve(&self, options: &[&str]) -> Command {
+        let mut command = self.program();
+        command.arg("serve").args([self.database(), self.input(), self.socket()]).args(options);
+        command
+    }
+
+    /// Makes `path`, and all in it, the unprivileged user's.
+    fn give_away(&self, path: &Path) {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        if path.is_dir() {
+            for entry in fs::read_dir(path).unwrap() {
+                self.give_away(&entry.unwrap().path());
+            }
+        }
+    }
+
+    /// Starts the daemon and waits until it accepts.
+    pub fn start(&self) -> Daemon {
+        self.start_with(&[])
+    }
+
+    /// Starts the daemon with `options` and waits until it accepts.
+    pub fn start_with(&self, options: &[&str]) -> Daemon {
+        self.spawn(self.serve(options)).ready()
+    }
+
+    /// Runs a daemon's command line without waiting for anything.
+    pub fn spawn(&self, command: Command) -> Daemon {
+        Daemon::spawn(command, self.dir.path(), &self.socket())
+    }
+
+    /// Runs a command that must end by itself, and returns its exit code and standard error.
+    pub fn refused(&self, command: Command) -> (i32, String) {
+        let mut daemon = self.spawn(command);
+        let status = daemon.exit();
+        (status.code().unwrap_or(-1), daemon.log())
+    }
+
+    /// Runs `shiftboss` with `arguments` to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.program().args(arguments).output().unwrap()
+    }
+}

@@ -1,0 +1,151 @@
+//! The life of a run: registered, growing, complete, grown again, gone.
+
+use std::fs;
+use std::io::Write;
+
+use crate::common::Site;
+use crate::common::sql::RUNS;
+
+/// A run is registered when its file is first seen, empty or not; at start before the socket
+/// accepts.
+#[test]
+fn a_run_is_registered_when_first_seen() {
+    let site = Site::new();
+    site.write("empty.1.txt.part", "");
+    site.write("full.1.txt.part", "alpha 0 1\n");
+    let _daemon = site.start();
+    assert_eq!(site.sql(RUNS), ["empty|1|0", "full|1|0"]);
+    site.write("later.1.txt.part", "");
+    site.wait_sql(RUNS, &["empty|1|0", "full|1|0", "later|1|0"]);
+}
+
+/// Renaming a `.part` reads what is left, an unterminated last line included, and completes
+/// the run.
+#[test]
+fn a_rename_completes_with_the_unterminated_line() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt.part", "alpha 0 1\nbravo 0");
+    site.wait_queue(&["f|1|alpha|0 1|0"]);
+    site.append("f.1.txt.part", " 2");
+    site.rename("f.1.txt.part", "f.1.txt");
+    site.wait_queue(&["f|1|alpha|0 1|0", "f|1|bravo|0 2|0"]);
+    site.wait_sql(RUNS, &["f|1|1"]);
+}
+
+/// A complete file that is opened again and appended to is read on, as often as that happens,
+/// and complete again.
+#[test]
+fn a_complete_file_that_grows_is_read_on() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.write("f.1.txt", "alpha 0 1\n");
+    site.wait_sql(RUNS, &["f|1|1"]);
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    site.append("f.1.txt", "bravo 0 2\n");
+    assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
+    site.append("f.1.txt", "charlie 0 3\n");
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
+    site.wait_sql(RUNS, &["f|1|1"]);
+    daemon.stop();
+    site.append("f.1.txt", "delta 0 4");
+    let _daemon = site.start();
+    // Nobody saw its writer close it: an unterminated line counts once the file is at rest.
+    site.wait_count(4);
+    assert_eq!(site.ask("READY"), "JOB delta 0 4\n");
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    site.wait_sql(RUNS, &["f|1|1"]);
+    site.wait_count(4);
+}
+
+/// A writer that keeps a `.txt` open is waited for, however many others close it meanwhile.
+#[test]
+fn a_complete_name_with_an_open_writer() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let mut file = fs::File::create(site.file("f.1.txt")).unwrap();
+    file.write_all(b"alpha 0 1\n").unwrap();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    site.append("f.1.txt", "");
+    file.write_all(b"bravo 0 2\n").unwrap();
+    assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
+    drop(file);
+    site.wait_sql(RUNS, &["f|1|1"]);
+    site.wait_count(2);
+}
+
+/// Deleting a growing file deletes its run; what was dispatched of it stays in the log.
+#[test]
+fn deleting_a_growing_file_deletes_the_run() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let mut file = fs::File::create(site.file("f.1.txt.part")).unwrap();
+    file.write_all(b"alpha 0 1\nbravo 0 2\n").unwrap();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    site.remove("f.1.txt.part");
+    // A failed fetcher may still be writing into what it deleted.
+    file.write_all(b"charlie 0 3\n").unwrap();
+    site.wait_sql(RUNS, &[]);
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    assert_eq!(site.sql("SELECT attr_path, exit_code FROM log"), ["alpha|0"]);
+}
+
+/// A file that is deleted and made again under its name is a new life of the run, with what
+/// was dispatched of the old one forgotten.
+#[test]
+fn deleted_and_made_again() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "alpha 0 1\n");
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    site.remove("f.1.txt");
+    site.wait_sql(RUNS, &[]);
+    site.write("f.1.txt", "alpha 0 2\n");
+    assert_eq!(site.ask("READY"), "JOB alpha 0 2\n");
+}
+
+/// The newer run is there before the older goes; the whole delivery of a fetcher's script
+/// keeps the fetcher's id and leaves exactly the new list.
+#[test]
+fn a_fetchers_whole_delivery() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.deliver("f", 1, "alpha 0 1\nbravo 0 1\n");
+    site.wait_queue(&["f|1|alpha|0 1|0", "f|1|bravo|0 1|0"]);
+    let id = site.sql("SELECT fetcher_id FROM fetchers");
+    for run in 2..30 {
+        site.deliver("f", run, format!("alpha 0 {run}\ncharlie 0 {run}\n"));
+    }
+    site.wait_queue(&["f|29|alpha|0 29|0", "f|29|charlie|0 29|0"]);
+    site.wait_sql(RUNS, &["f|29|1"]);
+    assert_eq!(site.sql("SELECT fetcher_id FROM fetchers"), id);
+}
+
+/// A `.part` renamed to another fetcher's name leaves the old run and becomes the new one.
+#[test]
+fn renamed_to_another_run() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt.part", "alpha 0 1\n");
+    site.wait_count(1);
+    site.rename("f.1.txt.part", "g.2.txt");
+    site.wait_queue(&["g|2|alpha|0 1|0"]);
+    site.wait_sql(RUNS, &["g|2|1"]);
+    site.rename("g.2.txt", "nothing of ours");
+    site.wait_sql(RUNS, &[]);
+}
+
+/// A complete file renamed over by a newer version of itself is read again.
+#[test]
+fn a_complete_file_replaced_by_rename() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 1\n");
+    site.wait_count(2);
+    site.write("f.1.tmp", "alpha 0 2\ncharlie 0 2\nand more\n");
+    site.rename("f.1.tmp", "f.1.txt");
+    let chosen = "SELECT attr_path, payload FROM queue WHERE attr_path IN ('alpha', 'charlie')
+        ORDER BY attr_path";
+    site.wait_sql(chosen, &["alpha|0 2", "charlie|0 2"]);
+}
