@@ -3,7 +3,7 @@
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`]; runs and rows in [`runs`];
-//! checkpoints, checks and the end in [`upkeep`].
+//! checkpoints, checks and the end in [`upkeep`]. Readers have [`views`].
 
 mod dispatch;
 mod error;
@@ -14,6 +14,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod views;
 
 use std::path::PathBuf;
 
@@ -28,6 +29,9 @@ pub use open::{Durability, OpenError, Options, Policy};
 pub use schema::{APPLICATION_ID, VERSION};
 use slots::Slots;
 pub use upkeep::quick_check;
+pub use views::{
+    Aside, Done, FetcherStatus, QueueStatus, Rows, ViewError, Waiting, open_to_read, queue_status,
+};
 
 /// The queue in one SQLite file.
 pub struct SqliteStore {
