@@ -1,3 +1,30 @@
-//! The program: a page.
+//! The program: a page. Parse, call the command, map its error to an exit code.
 
-fn main() {}
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use shiftboss::cli::Cli;
+use shiftboss::{commands, exit};
+
+fn main() -> ExitCode {
+    let typed = match Cli::try_parse() {
+        Ok(typed) => typed,
+        Err(told) => {
+            // Help and version are told on standard output, and are no error.
+            let code = if told.use_stderr() { exit::ExitCode::Usage as u8 } else { 0 };
+            let _ = told.print();
+            return code.into();
+        }
+    };
+    match commands::run(typed.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_silent() {
+                // Nobody may be reading; the code tells all the same.
+                let _ = writeln!(std::io::stderr(), "shiftboss: {failure}");
+            }
+            failure.code().into()
+        }
+    }
+}

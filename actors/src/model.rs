@@ -51,6 +51,12 @@ impl Key {
         Ok(Self(text.into()))
     }
 
+    /// A key that is in the queue already: whoever put it there, it is handed out as it is.
+    #[must_use]
+    pub fn stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

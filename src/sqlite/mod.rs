@@ -1,1 +1,161 @@
-//! The queue in one SQLite file.
+//! The queue in one SQLite file: [`SqliteStore`] implements the actors' `Store`.
+//!
+//! A plain struct around one connection, called by the StorageActor through the trait. It knows no
+//! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
+//! opening and refusing in [`open`]; the queue's order in [`dispatch`]; runs and rows in [`runs`];
+//! checkpoints, checks and the end in [`upkeep`].
+
+mod dispatch;
+mod error;
+mod open;
+mod runs;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+use shiftboss_actors::model::{Attempt, Key, Run, UnixSeconds};
+use shiftboss_actors::store::{
+    Batch, Checkpoint, Deletion, Dispatch, Store, StoreResult, StoredRun,
+};
+
+use error::sorted;
+pub use open::{Durability, OpenError, Options, Policy};
+pub use schema::{APPLICATION_ID, VERSION};
+pub use upkeep::quick_check;
+
+/// The queue in one SQLite file.
+pub struct SqliteStore {
+    connection: Connection,
+    path: PathBuf,
+    policy: Policy,
+    /// Device and inode of the file that was opened.
+    identity: (u64, u64),
+    /// Runs under deletion, as (fetcher_id, run_started): nothing of them is handed out.
+    deleting: HashSet<(i64, i64)>,
+    /// Minute of the last look at old counts of ended jobs.
+    minute: i64,
+    was_clean: bool,
+}
+
+impl SqliteStore {
+    /// Runs one mutation as a savepoint: it happens as a whole or not at all.
+    fn mutation<T>(
+        &mut self,
+        operation: impl FnOnce(&mut Self) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        self.statement("SAVEPOINT mutation")?;
+        let result = operation(self);
+        // SQLite may have ended the transaction by itself; then there is no savepoint left.
+        if self.in_transaction() {
+            if result.is_err() {
+                self.statement("ROLLBACK TO mutation")?;
+            }
+            self.statement("RELEASE mutation")?;
+        }
+        result
+    }
+
+    fn statement(&self, sql: &str) -> StoreResult<()> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(sorted)?;
+        statement.execute([]).map(|_| ()).map_err(sorted)
+    }
+
+    /// Whether the last daemon closed this database, rather than being killed.
+    #[must_use]
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+}
+
+impl Store for SqliteStore {
+    fn begin(&mut self) -> StoreResult<()> {
+        self.statement("BEGIN IMMEDIATE")
+    }
+
+    fn commit(&mut self) -> StoreResult<()> {
+        let result = self.statement("COMMIT");
+        if result.is_err() {
+            if self.in_transaction() {
+                self.statement("ROLLBACK")?;
+            }
+            self.load_deleting()?;
+        }
+        result
+    }
+
+    fn in_transaction(&self) -> bool {
+        !self.connection.is_autocommit()
+    }
+
+    fn runs(&mut self) -> StoreResult<Vec<StoredRun>> {
+        self.all_runs().map_err(sorted)
+    }
+
+    fn register_run(&mut self, run: &Run) -> StoreResult<StoredRun> {
+        self.mutation(|store| store.register(run))
+    }
+
+    fn add_rows(&mut self, batch: &Batch) -> StoreResult<()> {
+        self.mutation(|store| store.add(batch))
+    }
+
+    fn delete_run(&mut self, run: &Run, limit: usize) -> StoreResult<Deletion> {
+        self.mutation(|store| store.delete_step(run, limit))
+    }
+
+    fn dispatch(&mut self, now: UnixSeconds) -> StoreResult<Dispatch> {
+        self.mutation(|store| store.next_job(now).map_err(sorted))
+    }
+
+    fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()> {
+        self.mutation(|store| store.end_job(key, exit_code, now).map_err(sorted))
+    }
+
+    fn undo(&mut self, attempt: Attempt) -> StoreResult<bool> {
+        self.mutation(|store| store.undo_dispatch(attempt).map_err(sorted))
+    }
+
+    fn set_aside(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()> {
+        let sql = "INSERT INTO shiftboss_aside (name, reason, since) VALUES (?1, ?2, ?3)
+            ON CONFLICT (name) DO UPDATE SET reason = excluded.reason, since = excluded.since";
+        self.mutation(|store| store.execute(sql, (name, reason, now)))
+    }
+
+    fn clear_aside(&mut self, name: &str) -> StoreResult<()> {
+        self.mutation(|store| store.execute("DELETE FROM shiftboss_aside WHERE name = ?1", [name]))
+    }
+
+    fn set_directory_lost(&mut self, since: Option<UnixSeconds>) -> StoreResult<()> {
+        self.mutation(|store| match since {
+            Some(since) => store.set_state("directory_lost_since", &since.to_string()),
+            None => store
+                .execute("DELETE FROM shiftboss_state WHERE name = ?1", ["directory_lost_since"]),
+        })
+    }
+
+    fn idle(&mut self) -> StoreResult<Checkpoint> {
+        self.look_after()
+    }
+
+    fn close(&mut self) -> StoreResult<()> {
+        self.shut()
+    }
+}
+
+impl SqliteStore {
+    fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> StoreResult<()> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(sorted)?;
+        statement.execute(parameters).map(|_| ()).map_err(sorted)
+    }
+
+    fn set_state(&self, name: &str, value: &str) -> StoreResult<()> {
+        let sql = "INSERT INTO shiftboss_state (name, value) VALUES (?1, ?2)
+            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        self.execute(sql, (name, value))
+    }
+}

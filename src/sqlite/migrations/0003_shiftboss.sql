@@ -1,5 +1,5 @@
 -- Version 3: what shiftboss keeps beside the public tables. Triggers in plain SQL keep it right
--- under edits by anybody, in the transaction of the edit.
+-- under edits by anybody, in the transaction of the edit (triggers.sql).
 --
 -- queue.state says what a row is to the dispatcher:
 --   0  nothing: dispatched, or a newer run of its fetcher lists the key
@@ -7,6 +7,10 @@
 --   2  held: the key is in flight; ready again once the lease ran out (last_started tells)
 -- A row in state 1 or 2 is undispatched, or its dispatch lost its lease or may yet lose it.
 ALTER TABLE queue ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
+
+-- The reference's own order: two wide indexes would cost twice at every dispatch. It works without
+-- (docs/operating.md, roll-back).
+DROP INDEX IF EXISTS queue_order_index;
 
 -- The order of dispatch. Walked from its beginning for state 1, and for state 2.
 CREATE INDEX shiftboss_ready ON queue (state, last_started, order_jitter, attr_path, fetcher_id)
@@ -56,11 +60,16 @@ CREATE TABLE shiftboss_turns (
     PRIMARY KEY (attr_path, name)
 ) STRICT, WITHOUT ROWID;
 
--- in_flight: log rows without an end. attempt: the last attempt given out.
+-- attempt: the last attempt given out.
 CREATE TABLE shiftboss_counters (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+INSERT INTO shiftboss_counters (name, value) VALUES ('attempt', 0);
+
+-- The keys in flight. An index, not a counter: it stays right under INSERT OR REPLACE too, which
+-- fires no delete trigger.
+CREATE INDEX shiftboss_unfinished ON log (started) WHERE finished IS NULL;
 
 -- Jobs that ended, by minute (unix time / 60) and exit code; the daemon drops old minutes.
 CREATE TABLE shiftboss_done (

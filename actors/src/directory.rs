@@ -1,0 +1,171 @@
+//! The input directory: listing it, looking at names, opening files safely. Plain and synchronous.
+//!
+//! Used by the watcher (names) and the tails (bytes). All goes through one descriptor of the
+//! directory, so a rename of its path in between cannot lead anywhere else. Nothing is written.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+/// What one look at a file told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileState {
+    /// Device and inode: which file it is.
+    pub device: u64,
+    /// See `device`.
+    pub inode: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Last change of the content, in nanoseconds since 1970.
+    pub modified: i128,
+    /// Last change of content, rights or names, in nanoseconds since 1970.
+    pub changed: i128,
+}
+
+impl FileState {
+    fn of(stat: &Stat) -> Self {
+        let nanoseconds = |seconds: i128, rest: i128| seconds * 1_000_000_000 + rest;
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            length: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: nanoseconds(stat.st_mtime.into(), stat.st_mtime_nsec.into()),
+            changed: nanoseconds(stat.st_ctime.into(), stat.st_ctime_nsec.into()),
+        }
+    }
+
+    /// Whether both looks were at the same file, whatever happened to its content.
+    #[must_use]
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// Whether a file that was read to its end when it was `self` has nothing new now.
+    #[must_use]
+    pub fn is_as_read(&self, now: &Self) -> bool {
+        self.is_same_file(now) && self.length == now.length && self.modified == now.modified
+    }
+}
+
+/// What is found under a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A regular file.
+    File(FileState),
+    /// Nothing.
+    Absent,
+    /// Something that is never read, and why.
+    Unfit(String),
+}
+
+/// An open input directory.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    descriptor: OwnedFd,
+}
+
+impl Directory {
+    /// Opens the directory at `path`.
+    ///
+    /// # Errors
+    /// When it is missing, no directory, or may not be read.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self { path: path.to_owned(), descriptor })
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the path still leads to this directory, and it still exists.
+    #[must_use]
+    pub fn is_at_its_path(&self) -> bool {
+        let (Ok(here), Ok(there)) =
+            (rustix::fs::fstat(&self.descriptor), rustix::fs::stat(&self.path))
+        else {
+            return false;
+        };
+        here.st_nlink > 0 && (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+    }
+
+    /// All names in it, in no order.
+    ///
+    /// # Errors
+    /// As reading a directory.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.descriptor)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Looks at a name without opening it; links are not followed.
+    ///
+    /// # Errors
+    /// As `fstatat`, apart from a missing name, which is an answer.
+    pub fn look(&self, name: &OsStr) -> io::Result<Entry> {
+        match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(entry_of(&stat)),
+            Err(Errno::NOENT) => Ok(Entry::Absent),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens a regular file for reading. Never waits on a FIFO, never follows a link.
+    ///
+    /// # Errors
+    /// As `openat`; also when the name leads to anything but a regular file.
+    pub fn open_file(&self, name: &OsStr) -> io::Result<(File, FileState)> {
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let descriptor = rustix::fs::openat(&self.descriptor, name, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&descriptor)?;
+        match entry_of(&stat) {
+            Entry::File(state) => Ok((File::from(descriptor), state)),
+            Entry::Unfit(reason) => Err(io::Error::other(reason)),
+            Entry::Absent => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Looks at an open file.
+///
+/// # Errors
+/// As `fstat`.
+pub fn state_of(file: &File) -> io::Result<FileState> {
+    Ok(FileState::of(&rustix::fs::fstat(file)?))
+}
+
+fn entry_of(stat: &Stat) -> Entry {
+    let unfit = |what: &str| Entry::Unfit(format!("it is {what}, not a regular file"));
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Entry::File(FileState::of(stat)),
+        FileType::Directory => unfit("a directory"),
+        FileType::Symlink => unfit("a symbolic link"),
+        FileType::Fifo => unfit("a FIFO"),
+        FileType::Socket => unfit("a socket"),
+        _ => unfit("a device"),
+    }
+}

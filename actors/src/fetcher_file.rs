@@ -1,0 +1,25 @@
+//! Names and lines of fetcher files (spec 4). Pure: fed names and bytes, gives runs and rows.
+//!
+//! The watcher parses names, the run reader feeds bytes, `shiftboss check` does both. No file is
+//! touched here.
+
+mod lines;
+mod name;
+
+use md5::{Digest, Md5};
+
+pub use lines::{LINE_MAX_BYTES, Line, LineReader, SkipReason};
+pub use name::{FileName, NameFault, Named};
+
+/// Bytes before a stored position that its checksum covers (spec 4, "At start").
+pub const CHECKSUM_BYTES: usize = 4096;
+
+/// A checksum that tells whether a file still is the one that was read: the first eight bytes of
+/// the MD5, little-endian.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u64 {
+    let digest = Md5::digest(bytes);
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    u64::from_le_bytes(first)
+}

@@ -1,0 +1,182 @@
+//! The lines of fetcher files: bytes in, rows and faults out, at any boundary (spec 4, "Lines").
+
+use thiserror::Error;
+
+use crate::model::{KEY_MAX_BYTES, Key, KeyError, Row};
+
+/// Longest line in bytes, without its end; a longer one is skipped in bounded memory.
+pub const LINE_MAX_BYTES: usize = 1024 * 1024;
+/// A byte order mark; not part of the first key.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// One line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// A task.
+    Row(Row),
+    /// A line that is left out.
+    Skipped {
+        /// Its number; the first is 1.
+        number: u64,
+        /// Why.
+        reason: SkipReason,
+    },
+}
+
+/// Why a line is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SkipReason {
+    /// Nothing but white space.
+    #[error("the line is empty")]
+    Empty,
+    /// A key without a payload.
+    #[error("the line has one word only: a key and a payload are needed")]
+    OneWord,
+    /// Bytes that are not UTF-8.
+    #[error("the line is not UTF-8")]
+    NotUtf8,
+    /// See [`KEY_MAX_BYTES`].
+    #[error("the key has more than {KEY_MAX_BYTES} bytes")]
+    KeyTooLong,
+    /// See [`LINE_MAX_BYTES`].
+    #[error("the line has more than {LINE_MAX_BYTES} bytes")]
+    LineTooLong,
+}
+
+/// Splits a file, fed in pieces, into lines.
+#[derive(Debug)]
+pub struct LineReader {
+    /// The unfinished line, unless it is too long.
+    partial: Vec<u8>,
+    /// Bytes of the unfinished line, those dropped included.
+    partial_bytes: u64,
+    /// The unfinished line is followed by a `\r`; whether a `\n` belongs to it is not known yet.
+    held_return: bool,
+    /// The next line may begin with a byte order mark.
+    at_start: bool,
+    consumed: u64,
+    lines: u64,
+}
+
+impl LineReader {
+    /// A reader that begins at the start of a file, or behind `lines` lines of it.
+    #[must_use]
+    pub fn new(start_of_file: bool, lines: u64) -> Self {
+        Self {
+            partial: Vec::new(),
+            partial_bytes: 0,
+            held_return: false,
+            at_start: start_of_file,
+            consumed: 0,
+            lines,
+        }
+    }
+
+    /// Bytes up to and with the end of the last line handed out; reading may begin again there.
+    #[must_use]
+    pub fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Number of the last line handed out.
+    #[must_use]
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Takes the next bytes and appends the lines that end in them to `out`. A line that ends in
+    /// the very last byte by a `\r` waits: a `\n` may belong to it.
+    pub fn feed(&mut self, mut bytes: &[u8], out: &mut Vec<Line>) {
+        if self.held_return && !bytes.is_empty() {
+            self.held_return = false;
+            let newline = bytes[0] == b'\n';
+            self.end_line(&[], 1 + u64::from(newline), out);
+            bytes = &bytes[usize::from(newline)..];
+        }
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
+            let (line, rest) = bytes.split_at(end);
+            let end_bytes = match rest {
+                [b'\r', b'\n', ..] => 2,
+                [b'\r'] => {
+                    self.keep(line);
+                    self.held_return = true;
+                    return;
+                }
+                _ => 1,
+            };
+            self.end_line(line, end_bytes, out);
+            bytes = &rest[usize::try_from(end_bytes).unwrap_or(1)..];
+        }
+        self.keep(bytes);
+    }
+
+    /// Hands out an unterminated last line: the file is complete.
+    pub fn finish(&mut self, out: &mut Vec<Line>) {
+        if self.partial_bytes > 0 || self.held_return {
+            let end_bytes = u64::from(std::mem::take(&mut self.held_return));
+            self.end_line(&[], end_bytes, out);
+        }
+    }
+
+    /// Keeps the beginning of a line, as far as a line may go.
+    fn keep(&mut self, bytes: &[u8]) {
+        self.partial_bytes += bytes.len() as u64;
+        if self.is_overlong() {
+            self.partial = Vec::new();
+        } else {
+            self.partial.extend_from_slice(bytes);
+        }
+    }
+
+    fn is_overlong(&self) -> bool {
+        self.partial_bytes > LINE_MAX_BYTES as u64
+    }
+
+    /// A line ends with `rest`, followed by `end_bytes` of line end.
+    fn end_line(&mut self, rest: &[u8], end_bytes: u64, out: &mut Vec<Line>) {
+        let in_one_piece = self.partial_bytes == 0 && rest.len() <= LINE_MAX_BYTES;
+        if !in_one_piece {
+            self.keep(rest);
+        }
+        let line = if in_one_piece { rest } else { &self.partial };
+        let parsed = if self.is_overlong() {
+            Err(SkipReason::LineTooLong)
+        } else {
+            parse(if self.at_start { line.strip_prefix(BOM).unwrap_or(line) } else { line })
+        };
+        self.lines += 1;
+        out.push(match parsed {
+            Ok(row) => Line::Row(row),
+            Err(reason) => Line::Skipped { number: self.lines, reason },
+        });
+        let length = if in_one_piece { rest.len() as u64 } else { self.partial_bytes };
+        self.consumed += length + end_bytes;
+        self.partial.clear();
+        self.partial_bytes = 0;
+        self.at_start = false;
+    }
+}
+
+/// Splits one line, without its end, into key and payload.
+fn parse(line: &[u8]) -> Result<Row, SkipReason> {
+    let text = std::str::from_utf8(line).map_err(|_| SkipReason::NotUtf8)?;
+    let text = text.trim_matches(is_python_space);
+    if text.is_empty() {
+        return Err(SkipReason::Empty);
+    }
+    let (key, payload) = text.split_once(' ').ok_or(SkipReason::OneWord)?;
+    let key = Key::new(key).map_err(|error| match error {
+        KeyError::TooLong(_) => SkipReason::KeyTooLong,
+        KeyError::Empty | KeyError::Separator => SkipReason::Empty,
+    })?;
+    Ok(Row { key, payload: payload.to_owned() })
+}
+
+/// White space as Python's `str.strip` has it (spec 4): more than Rust's by four separators.
+fn is_python_space(character: char) -> bool {
+    character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
+}
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;

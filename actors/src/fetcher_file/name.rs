@@ -1,0 +1,167 @@
+//! The names of fetcher files: `FETCHER.STARTED.txt`, with `.part` while they grow (spec 4).
+
+use std::ffi::OsStr;
+
+use thiserror::Error;
+
+use crate::model::Run;
+
+/// A name of the fetcher grammar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileName {
+    /// The run it names.
+    pub run: Run,
+    /// It ends in `.part`.
+    pub growing: bool,
+}
+
+/// What a name in the input directory is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// A fetcher file.
+    Fetcher(FileName),
+    /// Meant as one, it seems, but not of the grammar.
+    Bad(NameFault),
+    /// None of our business.
+    Other,
+}
+
+/// Why a name that ends like a fetcher file's is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NameFault {
+    /// Bytes that are not UTF-8.
+    #[error("the name is not UTF-8")]
+    NotUtf8,
+    /// Other than two words before `.txt`.
+    #[error("the name is not FETCHER.STARTED.txt or FETCHER.STARTED.txt.part")]
+    NotThreeParts,
+    /// No fetcher before the first dot.
+    #[error("the fetcher's name is empty")]
+    NoFetcher,
+    /// STARTED is not made of digits alone.
+    #[error("the part after the first dot is not a decimal number without a sign")]
+    NotANumber,
+    /// STARTED has a zero in front: it would name the same run as the name without.
+    #[error("the number has a leading zero")]
+    LeadingZero,
+    /// STARTED does not fit 63 bits.
+    #[error("the number is larger than 9223372036854775807")]
+    TooLarge,
+}
+
+impl FileName {
+    /// The name of a complete run.
+    #[must_use]
+    pub fn of(run: Run) -> Self {
+        Self { run, growing: false }
+    }
+
+    /// Reads a name.
+    #[must_use]
+    pub fn parse(name: &OsStr) -> Named {
+        let bytes = name.as_encoded_bytes();
+        let (bytes, growing) = match bytes.strip_suffix(b".part") {
+            Some(stem) => (stem, true),
+            None => (bytes, false),
+        };
+        let Some(stem) = bytes.strip_suffix(b".txt") else {
+            return Named::Other;
+        };
+        match run_of(stem) {
+            Ok(run) => Named::Fetcher(Self { run, growing }),
+            Err(fault) => Named::Bad(fault),
+        }
+    }
+
+    /// The name that the run's file has while it grows, or once it is complete.
+    #[must_use]
+    pub fn spelled(&self, growing: bool) -> String {
+        let part = if growing { ".part" } else { "" };
+        format!("{}.txt{part}", self.run)
+    }
+}
+
+fn run_of(stem: &[u8]) -> Result<Run, NameFault> {
+    let stem = std::str::from_utf8(stem).map_err(|_| NameFault::NotUtf8)?;
+    let (fetcher, started) = stem.split_once('.').ok_or(NameFault::NotThreeParts)?;
+    if fetcher.is_empty() {
+        return Err(NameFault::NoFetcher);
+    }
+    if started.contains('.') {
+        return Err(NameFault::NotThreeParts);
+    }
+    if started.is_empty() || !started.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(NameFault::NotANumber);
+    }
+    if started.len() > 1 && started.starts_with('0') {
+        return Err(NameFault::LeadingZero);
+    }
+    let started = started.parse().map_err(|_| NameFault::TooLarge)?;
+    Ok(Run { fetcher: fetcher.into(), started })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    fn parse(name: &str) -> Named {
+        FileName::parse(OsStr::new(name))
+    }
+
+    /// Names of the grammar name their run, and are spelled back as they were.
+    #[test]
+    fn good_names_name_runs() {
+        for (name, fetcher, started, growing) in [
+            ("f.1.txt", "f", 1, false),
+            ("f.1.txt.part", "f", 1, true),
+            ("a b\nc.0.txt", "a b\nc", 0, false),
+            ("-.9223372036854775807.txt", "-", i64::MAX, false),
+        ] {
+            let Named::Fetcher(file) = parse(name) else {
+                panic!("{name}: not a fetcher file");
+            };
+            assert_eq!(
+                (&*file.run.fetcher, file.run.started, file.growing),
+                (fetcher, started, growing)
+            );
+            assert_eq!(file.spelled(growing), name);
+        }
+    }
+
+    /// Every bad name of spec 4 is refused with its reason.
+    #[test]
+    fn bad_names_say_why() {
+        for (name, fault) in [
+            ("a.b.txt", NameFault::NotANumber),
+            ("a..txt", NameFault::NotANumber),
+            (".x.txt", NameFault::NoFetcher),
+            (".5.txt", NameFault::NoFetcher),
+            (".txt", NameFault::NotThreeParts),
+            ("a.txt", NameFault::NotThreeParts),
+            ("a.b.1.txt", NameFault::NotThreeParts),
+            ("f.-5.txt", NameFault::NotANumber),
+            ("f.+5.txt", NameFault::NotANumber),
+            ("f.1_0.txt", NameFault::NotANumber),
+            ("f.٣.txt", NameFault::NotANumber),
+            ("f.007.txt", NameFault::LeadingZero),
+            ("f.00.txt.part", NameFault::LeadingZero),
+            ("f.9223372036854775808.txt", NameFault::TooLarge),
+        ] {
+            assert_eq!(parse(name), Named::Bad(fault), "{name}");
+        }
+        assert_eq!(
+            FileName::parse(OsStr::from_bytes(b"\xff.1.txt")),
+            Named::Bad(NameFault::NotUtf8)
+        );
+    }
+
+    /// Files that are nobody's business are passed over in silence.
+    #[test]
+    fn other_names_are_passed_over() {
+        for name in ["state.db", "f.1.txt.gz", "txt", "f.1.txt.part.tmp", "f.1.TXT", ".part"] {
+            assert_eq!(parse(name), Named::Other, "{name}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! FileTailActor: one fetcher run, from its first byte to complete or deleted.
+//!
+//! The FileWatcherActor starts it, tells it when its file changed, and restarts it when it fails.
+//! It stores one batch at a time and reads on only when that one is on disk. A store that is busy
+//! or full is waited for; a file that cannot be read is a failure, told to the parent. What the
+//! bytes mean is `run_reader`'s and `fetcher_file`'s business.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use crate::directory::FileState;
+use crate::run_reader::{RunReader, Target};
+use crate::storage::messages::AddRows;
+use crate::store::{Batch, StoreError, StoreResult};
+use crate::vital::Vital;
+
+/// How long one batch may take to be stored before it is sent again.
+const STORE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Delay before a batch is sent again to a store that was busy or full.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// How a tail ended, for its parent. No word at all is a panic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TailEnd {
+    /// All lines are in the queue, and the run is complete. The file as it was read.
+    Complete(Option<FileState>),
+    /// The file could not be read, or its rows were refused.
+    Failed {
+        /// Why, for the log and for status.
+        reason: String,
+        /// Whether any batch was stored since the tail was started.
+        progress: bool,
+    },
+}
+
+/// Tells a tail which name its file has now, whether its writer is done, and that it may have
+/// changed.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct Changed(
+    /// What to read from now on.
+    pub Target,
+);
+
+/// Asks a tail to store what is unread, one batch; answered when that batch is on disk.
+#[derive(Debug, Message)]
+#[rtype(result = "CaughtUp")]
+pub struct CatchUp;
+
+/// The answer to [`CatchUp`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
+pub struct CaughtUp {
+    /// There is more to be read.
+    pub more: bool,
+}
+
+/// Ends a tail: its run is gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StopTail;
+
+/// Reads one run. See the module's documentation.
+pub struct FileTailActor {
+    reader: RunReader,
+    target: Target,
+    storage: Recipient<AddRows>,
+    vital: Vital<TailEnd>,
+    /// A batch is on its way to the store.
+    storing: bool,
+    /// The store is busy or full; the batch is sent again later.
+    stalled: bool,
+    /// A batch was stored since the start.
+    progress: bool,
+    /// Answered when the batch under way is stored: it was read after they asked.
+    waiting: Vec<oneshot::Sender<CaughtUp>>,
+    /// Answered after the next batch: the one under way may have been read before they asked.
+    late: Vec<oneshot::Sender<CaughtUp>>,
+}
+
+impl FileTailActor {
+    /// A tail that reads `target` through `reader` into `storage`.
+    #[must_use]
+    pub fn new(
+        reader: RunReader,
+        target: Target,
+        storage: Recipient<AddRows>,
+        vital: Vital<TailEnd>,
+    ) -> Self {
+        Self {
+            reader,
+            target,
+            storage,
+            vital,
+            storing: false,
+            stalled: false,
+            progress: false,
+            waiting: Vec::new(),
+            late: Vec::new(),
+        }
+    }
+
+    /// Reads the next batch and sends it off, unless one is under way.
+    fn read_on(&mut self, ctx: &mut Context<Self>) {
+        if self.storing {
+            return;
+        }
+        self.waiting.append(&mut self.late);
+        match self.reader.next_batch(self.target) {
+            Ok(Some(batch)) => self.store(batch, ctx),
+            Ok(None) => {
+                self.answer_waiting();
+                if self.target.complete && !self.reader.has_unread() {
+                    self.end(TailEnd::Complete(self.reader.read_state()), ctx);
+                }
+            }
+            Err(error) => self.fail(error.to_string(), ctx),
+        }
+    }
+
+    fn store(&mut self, batch: Batch, ctx: &mut Context<Self>) {
+        self.storing = true;
+        let sent = self.storage.send(AddRows(batch.clone())).timeout(STORE_TIMEOUT);
+        let answered = sent.into_actor(self).map(move |answer, tail, ctx| {
+            let result = answer.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())));
+            tail.stored(batch, result, ctx);
+        });
+        ctx.spawn(answered);
+    }
+
+    fn stored(&mut self, batch: Batch, result: StoreResult<()>, ctx: &mut Context<Self>) {
+        match result {
+            Ok(()) => {
+                self.storing = false;
+                self.stalled = false;
+                self.progress = true;
+                self.reader.batch_stored(&batch);
+                self.answer_waiting();
+                self.read_on(ctx);
+            }
+            Err(StoreError::Rejected(reason)) => self.fail(reason, ctx),
+            Err(error) => {
+                warn!(run = %batch.run, %error, "Rows could not be stored yet; trying again.");
+                // Nobody may wait for a store that is full: their request fails, and comes back.
+                self.stalled = true;
+                self.waiting.append(&mut self.late);
+                self.answer_waiting();
+                ctx.run_later(STORE_RETRY, |tail, ctx| tail.store(batch, ctx));
+            }
+        }
+    }
+
+    fn answer_waiting(&mut self) {
+        let answer = CaughtUp { more: self.reader.has_unread() };
+        for waiter in self.waiting.drain(..) {
+            // A watcher that gave up needs no answer.
+            let _ = waiter.send(answer);
+        }
+    }
+
+    fn fail(&mut self, reason: String, ctx: &mut Context<Self>) {
+        let progress = self.progress;
+        self.end(TailEnd::Failed { reason, progress }, ctx);
+    }
+
+    fn end(&mut self, how: TailEnd, ctx: &mut Context<Self>) {
+        self.vital.ended(how);
+        ctx.stop();
+    }
+}
+
+impl Actor for FileTailActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.read_on(ctx);
+    }
+}
+
+impl Handler<Changed> for FileTailActor {
+    type Result = ();
+
+    fn handle(&mut self, Changed(target): Changed, ctx: &mut Self::Context) {
+        self.target = target;
+        self.read_on(ctx);
+    }
+}
+
+impl Handler<CatchUp> for FileTailActor {
+    type Result = ResponseFuture<CaughtUp>;
+
+    fn handle(&mut self, _: CatchUp, ctx: &mut Self::Context) -> Self::Result {
+        let (waiter, answer) = oneshot::channel();
+        self.late.push(waiter);
+        if self.stalled {
+            self.waiting.append(&mut self.late);
+            self.answer_waiting();
+        }
+        self.read_on(ctx);
+        Box::pin(async move { answer.await.unwrap_or(CaughtUp { more: false }) })
+    }
+}
+
+impl Handler<StopTail> for FileTailActor {
+    type Result = ();
+
+    fn handle(&mut self, _: StopTail, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}

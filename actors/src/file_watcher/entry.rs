@@ -1,0 +1,178 @@
+//! What the watcher knows of one fetcher run. Plain state; the watcher's actor acts on it.
+
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use tokio::time::Instant;
+
+use crate::directory::FileState;
+use crate::fetcher_file::FileName;
+use crate::file_tail::{CatchUp, Changed, StopTail};
+use crate::run_reader::Target;
+use crate::store::StoredRun;
+use crate::watch::Happened;
+
+/// A complete name that nobody was seen to write counts as closed after this long unchanged.
+const STEADY: Duration = Duration::from_secs(2);
+
+/// How a started tail is spoken to.
+#[derive(Clone)]
+pub struct TailLink {
+    /// Tells it what to read from now on.
+    pub changed: Recipient<Changed>,
+    /// Makes it store what is unread.
+    pub catch_up: Recipient<CatchUp>,
+    /// Ends it.
+    pub stop: Recipient<StopTail>,
+}
+
+/// Where a run stands between its file and the store.
+pub(super) enum Phase {
+    /// To be registered.
+    New,
+    /// The store is being told of it.
+    Registering,
+    /// Registered; waits until fewer tails are running.
+    Waiting(StoredRun),
+    /// A tail reads it.
+    Tailing(TailLink),
+    /// Its tail failed; a new one is started after a delay.
+    Delayed,
+    /// It was read to its end, when its file was so.
+    Complete(Option<FileState>),
+    /// It failed too often; tried again when its file is no longer so.
+    Aside(Option<FileState>),
+    /// Its rows are being deleted.
+    Deleting,
+}
+
+/// One run: its names in the directory and its phase.
+pub(super) struct Entry {
+    pub(super) name: FileName,
+    pub(super) phase: Phase,
+    /// `NAME.txt.part`, when last looked at.
+    growing: Option<FileState>,
+    /// `NAME.txt`, when last looked at.
+    whole: Option<FileState>,
+    /// Whether the names are there, after the last look and the events since.
+    has_growing: bool,
+    has_whole: bool,
+    /// The writer of `NAME.txt` is done with it.
+    closed: bool,
+    /// Somebody was seen writing to `NAME.txt`, and not yet closing it.
+    writing: bool,
+    /// `NAME.txt` is not known to be closed, and has been unchanged since then.
+    steady_since: Option<(FileState, Instant)>,
+    /// It waits in the watcher's queue for a free tail.
+    pub(super) queued: bool,
+    /// Tails that failed in a row without storing anything.
+    pub(super) failures: u32,
+    /// Tells a tail's end from that of an earlier tail of the run.
+    pub(super) generation: u64,
+    /// Its last name was removed since the last look: what is there now is a new file.
+    pub(super) emptied: bool,
+    /// Both names were there at once, and that was logged.
+    doubled: bool,
+}
+
+impl Entry {
+    pub(super) fn new(name: FileName) -> Self {
+        Self {
+            name,
+            phase: Phase::New,
+            growing: None,
+            whole: None,
+            has_growing: false,
+            has_whole: false,
+            closed: false,
+            writing: false,
+            steady_since: None,
+            queued: false,
+            failures: 0,
+            generation: 0,
+            emptied: false,
+            doubled: false,
+        }
+    }
+
+    /// The file to be read now, `None` when there is none. The complete name wins.
+    pub(super) fn file(&self) -> Option<FileState> {
+        self.whole.or(self.growing)
+    }
+
+    /// What a tail is to read.
+    pub(super) fn target(&self) -> Target {
+        Target { growing_name: self.whole.is_none(), complete: self.whole.is_some() && self.closed }
+    }
+
+    /// The name of the file to be read.
+    pub(super) fn file_name(&self) -> String {
+        self.name.spelled(self.whole.is_none())
+    }
+
+    /// Takes an event in, in the order in which they happened.
+    pub(super) fn note(&mut self, growing: bool, happened: Happened) {
+        let there = !matches!(happened, Happened::Removed | Happened::MovedAway);
+        if growing {
+            self.has_growing = there;
+        } else {
+            self.has_whole = there;
+            self.closed = matches!(happened, Happened::Closed | Happened::MovedHere);
+            self.writing = happened == Happened::Modified;
+        }
+        // A move away may be half of a rename; a look tells.
+        if happened == Happened::Removed && !self.has_growing && !self.has_whole {
+            self.emptied = true;
+        }
+    }
+
+    /// Takes over what a look at both names told.
+    pub(super) fn saw(&mut self, growing: Option<FileState>, whole: Option<FileState>) {
+        // Finished by link and unlink: it is the very file that grew.
+        let finished = self.growing.is_some_and(|before| {
+            growing.is_none() && whole.is_some_and(|now| now.is_same_file(&before))
+        });
+        self.closed = whole.is_some() && (self.closed || finished);
+        (self.growing, self.whole) = (growing, whole);
+        (self.has_growing, self.has_whole) = (growing.is_some(), whole.is_some());
+    }
+
+    /// Forgets who is writing: events were lost.
+    pub(super) fn forget_writer(&mut self) {
+        self.writing = false;
+    }
+
+    /// Whether time alone may close its file.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.whole.is_some() && !self.closed && !self.writing
+    }
+
+    /// A complete name that nobody was seen writing to (it was linked here, or found by a scan)
+    /// counts as closed when it has been as it is for a while.
+    pub(super) fn settle(&mut self) {
+        let Some(file) = self.whole.filter(|_| self.is_unsettled()) else {
+            self.steady_since = None;
+            return;
+        };
+        let steady = match self.steady_since {
+            Some((before, since)) if before == file => since.elapsed() >= STEADY,
+            _ => {
+                self.steady_since = Some((file, Instant::now()));
+                is_old(&file)
+            }
+        };
+        self.closed = steady;
+    }
+
+    /// True the first time that both names are there.
+    pub(super) fn is_newly_doubled(&mut self) -> bool {
+        let both = self.growing.is_some() && self.whole.is_some();
+        !std::mem::replace(&mut self.doubled, both) && both
+    }
+}
+
+/// Whether the file was last written longer than [`STEADY`] ago by the wall clock.
+fn is_old(file: &FileState) -> bool {
+    let written = u64::try_from(file.modified / 1_000_000_000).unwrap_or(0);
+    (SystemTime::UNIX_EPOCH + Duration::from_secs(written)).elapsed().is_ok_and(|age| age > STEADY)
+}

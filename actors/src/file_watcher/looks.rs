@@ -1,0 +1,85 @@
+//! The look before NOJOBS (spec 2, "The very next request sees it"): all events are handled, every
+//! tail with unread bytes stores a batch. One look serves all who asked before it began.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures_util::future::join_all;
+use tokio::sync::oneshot;
+
+use super::FileWatcherActor;
+use super::entry::Phase;
+use crate::file_tail::CatchUp;
+
+/// How long a tail may take to store one batch before the look goes on without it.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Asks for a look that begins now or later; answered when it is over.
+#[derive(Debug, Message)]
+#[rtype(result = "Looked")]
+pub struct Look;
+
+/// The answer to [`Look`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
+pub struct Looked {
+    /// Some file has more than was stored now: look again if there is still no work.
+    pub more: bool,
+}
+
+/// Who waits for a look.
+#[derive(Default)]
+pub(super) struct Looks {
+    waiting: Vec<oneshot::Sender<Looked>>,
+    running: bool,
+}
+
+/// The second half of a look: by now the new runs are registered.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct CatchUpAll;
+
+impl Handler<Look> for FileWatcherActor {
+    type Result = ResponseFuture<Looked>;
+
+    fn handle(&mut self, _: Look, ctx: &mut Self::Context) -> Self::Result {
+        let (waiter, answer) = oneshot::channel();
+        self.looks.waiting.push(waiter);
+        if !self.looks.running {
+            self.begin_look(ctx);
+        }
+        Box::pin(async move { answer.await.unwrap_or(Looked { more: false }) })
+    }
+}
+
+impl Handler<CatchUpAll> for FileWatcherActor {
+    type Result = ();
+
+    fn handle(&mut self, _: CatchUpAll, ctx: &mut Self::Context) {
+        // Whoever asks from here on may have written since: the next look is theirs.
+        let waiting = std::mem::take(&mut self.looks.waiting);
+        let tails = self.runs.values().filter_map(|entry| match &entry.phase {
+            Phase::Tailing(tail) => Some(tail.catch_up.send(CatchUp).timeout(CATCH_UP_TIMEOUT)),
+            _ => None,
+        });
+        let caught_up = join_all(tails.collect::<Vec<_>>()).into_actor(self);
+        ctx.spawn(caught_up.map(move |answers, watcher, ctx| {
+            let more = answers.iter().flatten().any(|tail| tail.more);
+            for waiter in waiting {
+                // A connection that gave up needs no answer.
+                let _ = waiter.send(Looked { more });
+            }
+            watcher.looks.running = false;
+            if !watcher.looks.waiting.is_empty() {
+                watcher.begin_look(ctx);
+            }
+        }));
+    }
+}
+
+impl FileWatcherActor {
+    fn begin_look(&mut self, ctx: &mut Context<Self>) {
+        self.looks.running = true;
+        self.drain(ctx);
+        ctx.notify(CatchUpAll);
+    }
+}

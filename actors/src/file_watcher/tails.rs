@@ -1,0 +1,168 @@
+//! Starting tails, and what follows when one ends: the run is complete, or the tail is started
+//! again after a growing delay, or, after some tries, its file is set aside.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use tokio::sync::oneshot::error::RecvError;
+use tracing::{debug, error, info, warn};
+
+use super::entry::{Phase, TailLink};
+use super::{FileWatcherActor, escaped};
+use crate::file_tail::{FileTailActor, TailEnd};
+use crate::model::Run;
+use crate::run_reader::{RunReader, Target};
+use crate::storage::messages::{AddRows, SetAside};
+use crate::store::StoredRun;
+use crate::vital::Vital;
+
+/// Tails at once; each holds a descriptor and up to a batch of rows.
+const TAILS_MAX: usize = 1024;
+/// A file whose tail failed this often without storing anything is set aside.
+const FAILURES_MAX: u32 = 5;
+/// Delay before the first restart; doubled with each failure.
+const RESTART_DELAY: Duration = Duration::from_millis(100);
+
+/// All that a tail is made of.
+pub struct TailSeed {
+    /// The run's file and the place in it.
+    pub reader: RunReader,
+    /// What to read.
+    pub target: Target,
+    /// Where rows go.
+    pub storage: Recipient<AddRows>,
+    /// Where its end is told.
+    pub vital: Vital<TailEnd>,
+}
+
+/// Starts a tail. A parameter of the watcher, so that its tests can start one that fails.
+pub type StartTail = Box<dyn Fn(TailSeed) -> TailLink>;
+
+/// Starts the real tail.
+#[must_use]
+pub fn start_tail(seed: TailSeed) -> TailLink {
+    let TailSeed { reader, target, storage, vital } = seed;
+    let tail = FileTailActor::new(reader, target, storage, vital).start();
+    TailLink {
+        changed: tail.clone().recipient(),
+        catch_up: tail.clone().recipient(),
+        stop: tail.recipient(),
+    }
+}
+
+impl FileWatcherActor {
+    /// A run is registered as `stored`: starts its tail, unless nothing is left to be read.
+    pub(super) fn begin(&mut self, run: &Run, stored: StoredRun, ctx: &mut Context<Self>) {
+        let Some(entry) = self.runs.get_mut(run) else {
+            return;
+        };
+        let file = entry.file();
+        let read = stored.position.is_some_and(|at| {
+            file.is_some_and(|file| {
+                (at.device, at.inode, at.offset) == (file.device, file.inode, file.length)
+            })
+        });
+        if stored.complete && read && !entry.target().growing_name {
+            entry.phase = Phase::Complete(file);
+        } else if self.tails < TAILS_MAX {
+            self.start_tail(run, stored, ctx);
+        } else {
+            entry.phase = Phase::Waiting(stored);
+            entry.queued = true;
+            self.queue.push_back(run.clone());
+        }
+    }
+
+    fn start_tail(&mut self, run: &Run, stored: StoredRun, ctx: &mut Context<Self>) {
+        let (Some(open), Some(entry)) = (&self.open, self.runs.get_mut(run)) else {
+            return;
+        };
+        let (vital, end) = Vital::new();
+        self.generation += 1;
+        self.tails += 1;
+        let generation = self.generation;
+        entry.generation = generation;
+        entry.queued = false;
+        let reader = RunReader::new(Rc::clone(&open.directory), entry.name.clone(), stored);
+        let storage = self.storage.add.clone();
+        let target = entry.target();
+        entry.phase =
+            Phase::Tailing((self.start_tail)(TailSeed { reader, target, storage, vital }));
+        let run = run.clone();
+        ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {
+            watcher.tails -= 1;
+            watcher.tail_ended(&run, generation, end, ctx);
+            watcher.start_next(ctx);
+        }));
+    }
+
+    /// Gives the free place to the run that has waited longest.
+    fn start_next(&mut self, ctx: &mut Context<Self>) {
+        while let Some(run) = self.queue.pop_front() {
+            let Some(entry) = self.runs.get_mut(&run).filter(|entry| entry.queued) else {
+                continue;
+            };
+            entry.queued = false;
+            if let Phase::Waiting(stored) = &entry.phase {
+                let stored = stored.clone();
+                return self.start_tail(&run, stored, ctx);
+            }
+        }
+    }
+
+    fn tail_ended(
+        &mut self,
+        run: &Run,
+        generation: u64,
+        end: Result<TailEnd, RecvError>,
+        ctx: &mut Context<Self>,
+    ) {
+        let Some(entry) = self.runs.get_mut(run) else {
+            return;
+        };
+        if entry.generation != generation || !matches!(entry.phase, Phase::Tailing(_)) {
+            return;
+        }
+        match end {
+            Ok(TailEnd::Complete(read)) => {
+                info!(%run, "The run is complete.");
+                entry.phase = Phase::Complete(read);
+                entry.failures = 0;
+                // It may have grown between its last byte and now.
+                self.refresh(BTreeSet::from([run.clone()]), ctx);
+            }
+            Ok(TailEnd::Failed { reason, progress }) => self.restart(run, reason, progress, ctx),
+            Err(_) => self.restart(run, "its tail panicked".to_owned(), false, ctx),
+        }
+    }
+
+    fn restart(&mut self, run: &Run, reason: String, progress: bool, ctx: &mut Context<Self>) {
+        let Some(entry) = self.runs.get_mut(run) else {
+            return;
+        };
+        entry.failures = if progress { 1 } else { entry.failures + 1 };
+        if entry.failures > FAILURES_MAX {
+            error!(%run, reason, "The run's file keeps failing and is set aside.");
+            entry.phase = Phase::Aside(entry.file());
+            let name = escaped(entry.file_name().as_ref());
+            return self.storage.aside.do_send(SetAside { name, reason });
+        }
+        let delay = RESTART_DELAY * 2_u32.saturating_pow(entry.failures - 1);
+        warn!(%run, reason, ?delay, "Reading a run failed; starting again.");
+        entry.phase = Phase::Delayed;
+        let run = run.clone();
+        ctx.run_later(delay, move |watcher, ctx| watcher.retry(run, ctx));
+    }
+
+    fn retry(&mut self, run: Run, ctx: &mut Context<Self>) {
+        if let Some(entry) = self.runs.get_mut(&run)
+            && matches!(entry.phase, Phase::Delayed)
+        {
+            debug!(%run, "Starting again from the last stored position.");
+            entry.phase = Phase::New;
+            self.refresh(BTreeSet::from([run]), ctx);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! ListenerActor: accepts workers' sockets and starts a ConnectionActor for each.
+//!
+//! The tree starts it last, with a bound socket. It limits how many connections there are, lives
+//! through a shortage of descriptors, and binds anew when the socket's file was removed. It reads
+//! and writes nothing on a connection.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures_util::stream::{self, Stream};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
+use tracing::{error, info, warn};
+
+use crate::accept::Acceptor;
+use crate::connection::{CloseConnection, ConnectionActor, WorkLinks};
+use crate::vital::Vital;
+
+/// How often the socket's file is looked for.
+const REBIND_EVERY: Duration = Duration::from_secs(2);
+
+/// Where workers connect to.
+pub trait Door {
+    /// The listener to begin with.
+    ///
+    /// # Errors
+    /// As binding a socket.
+    fn open(&mut self) -> io::Result<UnixListener>;
+
+    /// A listener to go on with when the present one can no longer be reached; `None` while it can.
+    ///
+    /// # Errors
+    /// As binding a socket.
+    fn rebind(&mut self) -> io::Result<Option<UnixListener>>;
+}
+
+/// Stops accepting, and has every connection finish its request; answered when all are gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct CloseAll;
+
+/// Accepts workers. See the module's documentation.
+pub struct ListenerActor {
+    door: Box<dyn Door>,
+    links: WorkLinks,
+    connections_max: usize,
+    connections: HashMap<u64, Recipient<CloseConnection>>,
+    next_number: u64,
+    accepting: Option<SpawnHandle>,
+    /// Connections closed at once since the start, and accepts that failed: both log sparsely.
+    refused: u64,
+    failed: u64,
+    closing: bool,
+    closed: Vec<oneshot::Sender<()>>,
+    _vital: Vital<String>,
+}
+
+impl ListenerActor {
+    /// Starts accepting on `listener`, at most `connections_max` at once.
+    pub fn start(
+        listener: UnixListener,
+        door: Box<dyn Door>,
+        links: WorkLinks,
+        connections_max: usize,
+        vital: Vital<String>,
+    ) -> Addr<Self> {
+        Self::create(|ctx| {
+            let accepting = Some(ctx.add_stream(accepted(listener)));
+            Self {
+                door,
+                links,
+                connections_max,
+                connections: HashMap::new(),
+                next_number: 0,
+                accepting,
+                refused: 0,
+                failed: 0,
+                closing: false,
+                closed: Vec::new(),
+                _vital: vital,
+            }
+        })
+    }
+
+    fn admit(&mut self, stream: UnixStream, ctx: &mut Context<Self>) {
+        if self.connections.len() >= self.connections_max {
+            self.refused += 1;
+            if self.refused.is_power_of_two() {
+                warn!(
+                    limit = self.connections_max,
+                    refused = self.refused,
+                    "Too many connections: closing a new one. Raise --max-connections."
+                );
+            }
+            return;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let mut inner = Context::new();
+        let address = inner.address();
+        let actor = ConnectionActor::new(stream, self.links.clone(), &mut inner);
+        // Its own task, whose handle tells of a panic; actix itself would tell nobody.
+        let connection = actix::spawn(inner.into_future(actor));
+        self.connections.insert(number, address.recipient());
+        ctx.spawn(connection.into_actor(self).map(move |end, listener, _| {
+            if end.is_err_and(|end| end.is_panic()) {
+                error!("A connection panicked; its job is back in the queue. Please report this.");
+            }
+            listener.connections.remove(&number);
+            listener.tell_if_closed();
+        }));
+    }
+
+    fn tell_if_closed(&mut self) {
+        if self.closing && self.connections.is_empty() {
+            for waiter in self.closed.drain(..) {
+                // A tree that gave up needs no answer.
+                let _ = waiter.send(());
+            }
+        }
+    }
+
+    fn rebind(&mut self, ctx: &mut Context<Self>) {
+        if self.closing {
+            return;
+        }
+        match self.door.rebind() {
+            Ok(None) => {}
+            Ok(Some(listener)) => {
+                info!("The socket's file was gone: listening on a new one.");
+                if let Some(accepting) = self.accepting.take() {
+                    ctx.cancel_future(accepting);
+                }
+                self.accepting = Some(ctx.add_stream(accepted(listener)));
+            }
+            Err(error) => {
+                error!(%error, "The socket's file is gone and cannot be made anew; trying again.")
+            }
+        }
+    }
+}
+
+/// All connections of a listener, and the errors in between.
+fn accepted(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
+    stream::unfold(Acceptor::new(listener), |mut acceptor| async move {
+        Some((acceptor.accept().await, acceptor))
+    })
+}
+
+impl Actor for ListenerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(REBIND_EVERY, Self::rebind);
+    }
+}
+
+impl StreamHandler<io::Result<UnixStream>> for ListenerActor {
+    fn handle(&mut self, accepted: io::Result<UnixStream>, ctx: &mut Context<Self>) {
+        match accepted {
+            Ok(stream) if !self.closing => self.admit(stream, ctx),
+            Ok(_) => {}
+            Err(error) => {
+                self.failed += 1;
+                if self.failed.is_power_of_two() {
+                    warn!(%error, failed = self.failed, "Accepting a connection failed; going on.");
+                }
+            }
+        }
+    }
+}
+
+impl Handler<CloseAll> for ListenerActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: CloseAll, ctx: &mut Self::Context) -> Self::Result {
+        self.closing = true;
+        if let Some(accepting) = self.accepting.take() {
+            ctx.cancel_future(accepting);
+        }
+        for connection in self.connections.values() {
+            connection.do_send(CloseConnection);
+        }
+        let (waiter, closed) = oneshot::channel();
+        self.closed.push(waiter);
+        self.tell_if_closed();
+        Box::pin(async move {
+            // An actor that ended has no connection left either.
+            let _ = closed.await;
+        })
+    }
+}

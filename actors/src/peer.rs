@@ -1,0 +1,132 @@
+//! What the kernel knows of a worker's end of a socket: has it read what we wrote, did it go away
+//! without reading, and who is it. Used by the ConnectionActor.
+//!
+//! A Unix socket that is closed with unread data tells the other end `ECONNRESET`, in a read or,
+//! after a half-close, in `SO_ERROR` (spec 5). How much is unread, `SIOCOUTQ` tells.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::ioctl::{Getter, Opcode, ioctl};
+use tokio::net::UnixStream;
+
+/// `SIOCOUTQ`, which Linux defines as `TIOCOUTQ`.
+const SIOCOUTQ: Opcode = 0x5411;
+/// First pause between two looks at a peer that has yet to read; doubled up to the longest.
+const PAUSE_FIRST: Duration = Duration::from_millis(1);
+/// See [`PAUSE_FIRST`].
+const PAUSE_LONGEST: Duration = Duration::from_millis(100);
+
+/// What became of the bytes written to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// The peer has read all of them.
+    Read,
+    /// The peer has yet to read some.
+    Unread,
+    /// The peer closed with some unread.
+    Lost,
+}
+
+/// Looks what became of all bytes written so far.
+///
+/// # Errors
+/// As `ioctl` and `getsockopt`.
+pub fn delivery(stream: &UnixStream) -> io::Result<Delivery> {
+    // In this order: a peer that closes first sets the error, then drops what was unread.
+    let unread = unread_bytes(stream)?;
+    let error = stream.take_error()?;
+    Ok(match (unread, error) {
+        (_, Some(_)) => Delivery::Lost,
+        (0, None) => Delivery::Read,
+        _ => Delivery::Unread,
+    })
+}
+
+/// Waits until the peer has read everything or is gone.
+///
+/// # Errors
+/// As [`delivery`].
+pub async fn delivered(stream: &UnixStream) -> io::Result<bool> {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        match delivery(stream)? {
+            Delivery::Read => return Ok(true),
+            Delivery::Lost => return Ok(false),
+            Delivery::Unread => tokio::time::sleep(pause).await,
+        }
+        pause = PAUSE_LONGEST.min(pause * 2);
+    }
+}
+
+#[allow(unsafe_code)]
+fn unread_bytes(stream: &UnixStream) -> io::Result<i32> {
+    // SAFETY: SIOCOUTQ on a socket writes one C int to its argument and does nothing else, which
+    // is what `Getter` with `c_int` provides room for.
+    let unread = unsafe { ioctl(stream.as_fd(), Getter::<SIOCOUTQ, i32>::new()) }?;
+    Ok(unread)
+}
+
+/// Who is at the other end, as it was when it connected. For the log; a pid can be reused.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    pid: Option<i32>,
+    uid: u32,
+}
+
+impl Peer {
+    /// Asks the kernel; `None` when it does not tell.
+    #[must_use]
+    pub fn of(stream: &UnixStream) -> Option<Self> {
+        let credentials = stream.peer_cred().ok()?;
+        Some(Self { pid: credentials.pid(), uid: credentials.uid() })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "pid {pid}, uid {}", self.uid),
+            None => write!(f, "uid {}", self.uid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// Bytes count as read when the peer took them, and as lost when it closed without.
+    #[tokio::test]
+    async fn the_kernel_tells_what_was_read() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.write_all(b"JOB a 1\n").await.unwrap();
+        assert_eq!(delivery(&ours).unwrap(), Delivery::Unread);
+        let mut answer = [0; 8];
+        theirs.read_exact(&mut answer).await.unwrap();
+        assert_eq!(delivery(&ours).unwrap(), Delivery::Read);
+        drop(theirs);
+        assert!(delivered(&ours).await.unwrap());
+    }
+
+    /// The same after both ends were shut for writing, as a stock worker's connection is.
+    #[tokio::test]
+    async fn an_unread_answer_is_lost_with_the_peer() {
+        for half_closed in [false, true] {
+            let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+            if half_closed {
+                theirs.shutdown().await.unwrap();
+            }
+            ours.write_all(b"JOB a 1\n").await.unwrap();
+            if half_closed {
+                ours.shutdown().await.unwrap();
+            }
+            assert_eq!(delivery(&ours).unwrap(), Delivery::Unread);
+            drop(theirs);
+            assert!(!delivered(&ours).await.unwrap(), "half closed: {half_closed}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Reads one fetcher run's file in batches, from wherever the queue stands. Plain and synchronous.
+//!
+//! The FileTailActor calls it. It opens, follows and re-reads the file (spec 4, "Life cycle") and
+//! turns bytes into [`Batch`]es; it stores nothing and decides nothing about restarts.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+use thiserror::Error;
+use tracing::warn;
+
+use crate::directory::{self, Directory, Entry, FileState};
+use crate::fetcher_file::{CHECKSUM_BYTES, FileName, Line, LineReader, checksum};
+use crate::model::{Position, Row};
+use crate::store::{Batch, StoredRun};
+
+/// Rows of one batch, at the most (and those of the last chunk read).
+const BATCH_ROWS_MAX: usize = 1_000;
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Bytes read for one batch at the most, so that a file of faulty lines also lets others in.
+const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Faulty lines of one batch that are logged one by one; the others are counted.
+const WARNINGS_PER_BATCH: u64 = 20;
+
+/// Why a run's file could not be read.
+#[derive(Debug, Error)]
+#[error("cannot {doing} {name}: {source}")]
+pub struct ReadError {
+    doing: &'static str,
+    name: String,
+    source: io::Error,
+}
+
+/// Which of a run's two names to read, and whether its writer is done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Read `NAME.txt.part` rather than `NAME.txt`.
+    pub growing_name: bool,
+    /// No more bytes are expected: an unterminated last line counts, and the run is complete.
+    pub complete: bool,
+}
+
+/// One run's file and the place in it.
+pub struct RunReader {
+    directory: Rc<Directory>,
+    name: FileName,
+    stored: StoredRun,
+    open: Option<OpenFile>,
+    chunk: Vec<u8>,
+}
+
+/// An open file and how far it was read.
+struct OpenFile {
+    file: File,
+    state: FileState,
+    lines: LineReader,
+    /// Where reading began, in this process; `lines.consumed()` counts from here.
+    began: u64,
+    /// The next byte to be read. Ahead of the position by an unfinished line.
+    next: u64,
+    /// Lines of faulty content since the last batch.
+    skipped: u64,
+}
+
+impl RunReader {
+    /// A reader that goes on where `stored` stands.
+    #[must_use]
+    pub fn new(directory: Rc<Directory>, name: FileName, stored: StoredRun) -> Self {
+        Self { directory, name, stored, open: None, chunk: vec![0; CHUNK_BYTES] }
+    }
+
+    /// The next rows, or `None` when there is nothing to store. `target` says what to read.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or read. A missing file is `None`: the watcher decides.
+    pub fn next_batch(&mut self, target: Target) -> Result<Option<Batch>, ReadError> {
+        let name = self.name.spelled(target.growing_name);
+        let failed = |doing| move |source| ReadError { doing, name: name.clone(), source };
+        if !self.follow(target).map_err(failed("open"))? {
+            return Ok(None);
+        }
+        let name = self.name.spelled(target.growing_name);
+        let failed = |source| ReadError { doing: "read", name, source };
+        self.read_rows(target).map_err(failed)
+    }
+
+    /// Tells the reader that its last batch is in the store.
+    pub fn batch_stored(&mut self, batch: &Batch) {
+        self.stored.position = Some(batch.position);
+        self.stored.complete = batch.complete;
+    }
+
+    /// Opens the file, or opens it again from the start when the name leads to another one, or the
+    /// one that was read is shorter or other than it was (spec 4, losses 8 and 11).
+    fn follow(&mut self, target: Target) -> io::Result<bool> {
+        let name = self.name.spelled(target.growing_name);
+        let Entry::File(now) = self.directory.look(name.as_ref())? else {
+            return Ok(false);
+        };
+        let position = self.stored.position;
+        if let Some(open) = &mut self.open {
+            if open.state == now {
+                return Ok(true);
+            }
+            if open.state.is_same_file(&now)
+                && still_holds(&open.file, &now, position)?
+                && now.length >= open.next
+            {
+                open.state = now;
+                return Ok(true);
+            }
+            self.open = None;
+        }
+        let (file, state) = match self.directory.open_file(name.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened?,
+        };
+        let resumed = position.filter(|at| (at.device, at.inode) == (state.device, state.inode));
+        let resumed = match resumed {
+            Some(at) if still_holds(&file, &state, Some(at))? => Some(at),
+            _ => None,
+        };
+        if position.is_some() && resumed.is_none() {
+            warn!(
+                file = name,
+                "The file is not the one that was read before: reading it from the start."
+            );
+        }
+        self.open = Some(OpenFile::at(file, state, resumed));
+        Ok(true)
+    }
+
+    fn read_rows(&mut self, target: Target) -> io::Result<Option<Batch>> {
+        let Some(open) = &mut self.open else {
+            return Ok(None);
+        };
+        if self.stored.complete && self.stored.position.is_none() && self.stored.rows > 0 {
+            // Taken over from a database without positions: a known complete run is not read again.
+            open.skip_to_end();
+        }
+        let mut lines = Vec::new();
+        let at_end = open.read_lines(&mut self.chunk, &mut lines)?;
+        let complete = target.complete && at_end;
+        if complete {
+            open.lines.finish(&mut lines);
+        }
+        let name = self.name.spelled(target.growing_name);
+        let rows = open.sort_out(lines, &name);
+        let position = open.position()?;
+        // A complete run that is appended to stays complete: its rows so far are all there.
+        let complete = complete || (self.stored.complete && !target.growing_name);
+        if self.stored.position == Some(position) && self.stored.complete == complete {
+            return Ok(None);
+        }
+        let skipped = std::mem::take(&mut open.skipped);
+        let run = self.stored.run.clone();
+        Ok(Some(Batch { run, rows, skipped, position, complete }))
+    }
+
+    /// The file that was read, with the length up to which it was; `None` when none was opened.
+    #[must_use]
+    pub fn read_state(&self) -> Option<FileState> {
+        self.open.as_ref().map(|open| FileState { length: open.next, ..open.state })
+    }
+
+    /// Whether bytes are there that were not read yet.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        let length =
+            |open: &OpenFile| directory::state_of(&open.file).map_or(0, |state| state.length);
+        self.open.as_ref().is_some_and(|open| length(open) > open.next)
+    }
+}
+
+impl OpenFile {
+    fn at(file: File, state: FileState, position: Option<Position>) -> Self {
+        let (offset, lines) = position.map_or((0, 0), |at| (at.offset, at.lines));
+        Self {
+            file,
+            state,
+            lines: LineReader::new(offset == 0, lines),
+            began: offset,
+            next: offset,
+            skipped: 0,
+        }
+    }
+
+    fn skip_to_end(&mut self) {
+        self.began = self.state.length;
+        self.next = self.state.length;
+        self.lines = LineReader::new(false, 0);
+    }
+
+    /// Reads until a batch is full or the file ends; tells whether it ended.
+    fn read_lines(&mut self, chunk: &mut [u8], lines: &mut Vec<Line>) -> io::Result<bool> {
+        let limit = self.next + BATCH_BYTES_MAX;
+        while lines.len() < BATCH_ROWS_MAX && self.next < limit {
+            let length = match self.file.read_at(chunk, self.next) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            if length == 0 {
+                return Ok(true);
+            }
+            self.next += length as u64;
+            self.lines.feed(&chunk[..length], lines);
+        }
+        Ok(false)
+    }
+
+    /// Keeps the rows; warns of the faulty lines, the first few of them by number.
+    fn sort_out(&mut self, lines: Vec<Line>, file: &str) -> Vec<Row> {
+        let mut rows = Vec::with_capacity(lines.len());
+        let mut skipped = 0;
+        for line in lines {
+            match line {
+                Line::Row(row) => rows.push(row),
+                Line::Skipped { number, reason } => {
+                    skipped += 1;
+                    if skipped <= WARNINGS_PER_BATCH {
+                        warn!(file, line = number, %reason, "A line was skipped.");
+                    }
+                }
+            }
+        }
+        if skipped > WARNINGS_PER_BATCH {
+            let more = skipped - WARNINGS_PER_BATCH;
+            warn!(file, more, "More lines were skipped; `shiftboss check` lists them all.");
+        }
+        self.skipped += skipped;
+        rows
+    }
+
+    fn position(&self) -> io::Result<Position> {
+        let offset = self.began + self.lines.consumed();
+        Ok(Position {
+            offset,
+            lines: self.lines.lines(),
+            device: self.state.device,
+            inode: self.state.inode,
+            checksum: checksum_before(&self.file, offset)?.unwrap_or(0),
+        })
+    }
+}
+
+/// Whether the file still has the bytes that were read: long enough, and the same before the place.
+fn still_holds(file: &File, now: &FileState, position: Option<Position>) -> io::Result<bool> {
+    let Some(at) = position else {
+        return Ok(true);
+    };
+    Ok(now.length >= at.offset && checksum_before(file, at.offset)? == Some(at.checksum))
+}
+
+/// Checksum of the bytes before `offset`; `None` when the file is shorter.
+fn checksum_before(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    let length = offset.min(CHECKSUM_BYTES as u64);
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(CHECKSUM_BYTES)];
+    match file.read_exact_at(&mut bytes, offset - length) {
+        Ok(()) => Ok(Some(checksum(&bytes))),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}

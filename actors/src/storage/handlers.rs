@@ -1,0 +1,146 @@
+//! One handler a message of the StorageActor: each names the store's operation, nothing more.
+//!
+//! Called by actix; the transaction around them is [`StorageActor::mutate`].
+
+use actix::prelude::*;
+use tokio::sync::oneshot;
+use tracing::{debug, info};
+
+use super::messages::{
+    AddRows, ClearAside, DeleteRun, Dispatch, Finish, KnownRuns, Ping, RegisterRuns, SetAside,
+    SetDirectoryLost, Shutdown, Undo,
+};
+use super::reply::{Deferred, Dispatched};
+use super::{DELETE_STEP_PAUSE, DELETE_STEP_ROWS, DeleteStep, StorageActor, UNDO_RETRY};
+use crate::store::{Deletion, StoreError, StoreResult, StoredRun};
+
+impl Handler<Dispatch> for StorageActor {
+    type Result = Deferred<Dispatched>;
+
+    fn handle(&mut self, _: Dispatch, ctx: &mut Self::Context) -> Self::Result {
+        self.take_work(ctx, None)
+    }
+}
+
+impl Handler<Finish> for StorageActor {
+    type Result = Deferred<Dispatched>;
+
+    fn handle(&mut self, finish: Finish, ctx: &mut Self::Context) -> Self::Result {
+        self.take_work(ctx, Some(finish))
+    }
+}
+
+impl Handler<Undo> for StorageActor {
+    type Result = ();
+
+    fn handle(&mut self, Undo { attempt }: Undo, ctx: &mut Self::Context) {
+        let this = ctx.address();
+        self.mutate(ctx, |store| store.undo(attempt)).then(move |result| match result {
+            Ok(true) => {
+                info!(attempt = attempt.0, "A job that did not arrive is back in the queue.")
+            }
+            Ok(false) => debug!(attempt = attempt.0, "Nothing to undo."),
+            // Lost otherwise until its lease ends: try until it is written.
+            Err(_) => drop(actix::spawn(async move {
+                tokio::time::sleep(UNDO_RETRY).await;
+                this.do_send(Undo { attempt });
+            })),
+        });
+    }
+}
+
+impl Handler<KnownRuns> for StorageActor {
+    type Result = MessageResult<KnownRuns>;
+
+    fn handle(&mut self, _: KnownRuns, _: &mut Self::Context) -> Self::Result {
+        let runs = self.store.runs();
+        MessageResult(runs.map_err(|error| self.noted(error)))
+    }
+}
+
+impl Handler<RegisterRuns> for StorageActor {
+    type Result = Deferred<Vec<StoredRun>>;
+
+    fn handle(&mut self, message: RegisterRuns, ctx: &mut Self::Context) -> Self::Result {
+        self.mutate(ctx, |store| message.runs.iter().map(|run| store.register_run(run)).collect())
+    }
+}
+
+impl Handler<AddRows> for StorageActor {
+    type Result = Deferred<()>;
+
+    fn handle(&mut self, AddRows(batch): AddRows, ctx: &mut Self::Context) -> Self::Result {
+        self.mutate(ctx, |store| store.add_rows(&batch))
+    }
+}
+
+impl Handler<DeleteRun> for StorageActor {
+    type Result = ResponseFuture<StoreResult<()>>;
+
+    fn handle(&mut self, DeleteRun { run }: DeleteRun, ctx: &mut Self::Context) -> Self::Result {
+        let (reply, answer) = oneshot::channel();
+        // Its first step counts: from then on no row of the run is handed out.
+        let first = self.mutate(ctx, |store| store.delete_run(&run, DELETE_STEP_ROWS));
+        let idle = self.deletions.is_empty();
+        match first.into_result() {
+            Ok(Deletion::More) => self.deletions.push_back((run, reply)),
+            ended => self.held.push(move |committed| {
+                let _ = reply.send(ended.map(|_| ()).and(committed.clone()));
+            }),
+        }
+        if idle && !self.deletions.is_empty() {
+            ctx.notify_later(DeleteStep, DELETE_STEP_PAUSE);
+        }
+        if self.opened.is_none() {
+            self.held.release(&Ok(()));
+        }
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(stopping())) })
+    }
+}
+
+impl Handler<SetAside> for StorageActor {
+    type Result = Deferred<()>;
+
+    fn handle(&mut self, message: SetAside, ctx: &mut Self::Context) -> Self::Result {
+        let now = self.clock.now();
+        self.mutate(ctx, |store| store.set_aside(&message.name, &message.reason, now))
+    }
+}
+
+impl Handler<ClearAside> for StorageActor {
+    type Result = Deferred<()>;
+
+    fn handle(&mut self, message: ClearAside, ctx: &mut Self::Context) -> Self::Result {
+        self.mutate(ctx, |store| store.clear_aside(&message.name))
+    }
+}
+
+impl Handler<SetDirectoryLost> for StorageActor {
+    type Result = Deferred<()>;
+
+    fn handle(&mut self, message: SetDirectoryLost, ctx: &mut Self::Context) -> Self::Result {
+        let since = message.lost.then(|| self.clock.now());
+        self.mutate(ctx, |store| store.set_directory_lost(since))
+    }
+}
+
+impl Handler<Ping> for StorageActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Ping, _: &mut Self::Context) {}
+}
+
+impl Handler<Shutdown> for StorageActor {
+    type Result = MessageResult<Shutdown>;
+
+    fn handle(&mut self, _: Shutdown, ctx: &mut Self::Context) -> Self::Result {
+        self.commit();
+        let closed = self.store.close();
+        ctx.stop();
+        MessageResult(closed)
+    }
+}
+
+fn stopping() -> StoreError {
+    StoreError::Busy("the daemon is stopping".to_owned())
+}

@@ -1,0 +1,145 @@
+//! What can be asked of the StorageActor, and the guard around a job that is handed out.
+//!
+//! Sent by connections ([`Dispatch`], [`Finish`], [`Undo`]), by the watcher and its tails (the
+//! runs and rows), and by the tree ([`Ping`], [`Shutdown`]).
+
+use actix::prelude::*;
+
+use crate::model::{Attempt, Job, Key, Run};
+use crate::store::{Batch, StoreResult, StoredRun};
+
+/// Asks for the next job.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Work>")]
+pub struct Dispatch;
+
+/// Records the end of a job and asks for the next one, in one transaction.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Work>")]
+pub struct Finish {
+    /// The key whose job ended.
+    pub key: Key,
+    /// How it ended.
+    pub exit_code: i64,
+}
+
+/// Makes a dispatch undone whose answer did not arrive (spec 5).
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Undo {
+    /// Which dispatch.
+    pub attempt: Attempt,
+}
+
+/// Asks for every run in the store.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<StoredRun>>")]
+pub struct KnownRuns;
+
+/// Makes runs known, all or none, and tells how each stands.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<StoredRun>>")]
+pub struct RegisterRuns {
+    /// The runs, in the order of the answer.
+    pub runs: Vec<Run>,
+}
+
+/// Adds a batch of a run's rows.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct AddRows(
+    /// The rows and the position behind them.
+    pub Batch,
+);
+
+/// Deletes a run and its rows, in steps; answered when it is gone.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct DeleteRun {
+    /// Which run.
+    pub run: Run,
+}
+
+/// Notes that an input file is left out.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct SetAside {
+    /// The file's name, escaped.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Takes the note about an input file back.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct ClearAside {
+    /// The file's name, escaped.
+    pub name: String,
+}
+
+/// Notes that the input directory is lost, or is back.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct SetDirectoryLost {
+    /// Whether it is lost now.
+    pub lost: bool,
+}
+
+/// Goes once through the mailbox; answered when all before it was handled. For the watchdog.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Ping;
+
+/// Commits, closes the store and stops the actor. The last message of its life.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct Shutdown;
+
+/// The answer to a request for work.
+#[derive(Debug)]
+pub enum Work {
+    /// A job, to be written to a worker.
+    Job(HandOut),
+    /// Nothing is eligible.
+    Nothing,
+    /// A deletion in progress must get on first: ask again in a moment.
+    Later,
+}
+
+/// A dispatched job on its way to a worker. Dropped before it is [`settled`](HandOut::settle),
+/// by an error, a panic or a timeout anywhere on that way, it makes its dispatch undone.
+#[derive(Debug)]
+pub struct HandOut {
+    job: Job,
+    attempt: Attempt,
+    undo: Option<Recipient<Undo>>,
+}
+
+impl HandOut {
+    /// Guards `job`, dispatched as `attempt`; `undo` is told if it does not arrive.
+    #[must_use]
+    pub fn new(attempt: Attempt, job: Job, undo: Recipient<Undo>) -> Self {
+        Self { job, attempt, undo: Some(undo) }
+    }
+
+    /// The job to be written.
+    #[must_use]
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The peer has read the answer: the dispatch stands.
+    pub fn settle(mut self) {
+        self.undo = None;
+    }
+}
+
+impl Drop for HandOut {
+    fn drop(&mut self) {
+        if let Some(undo) = self.undo.take() {
+            // A mailbox that is closed means the process ends; the lease frees the job then.
+            undo.do_send(Undo { attempt: self.attempt });
+        }
+    }
+}

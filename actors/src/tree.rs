@@ -1,0 +1,235 @@
+//! The supervision tree: the one place where actors are started, wired, watched and stopped.
+//!
+//! `serve` calls [`run`] with everything that touches the outside (store, socket, signals). Order
+//! of the start: storage, watch, scan and registration, then the socket. Order of the stop: accept
+//! no more, stop tails, let connections finish, commit and close, join. A central actor that ends
+//! by itself ends the process: its state is on disk, and the init system starts it again.
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_rt::Arbiter;
+use thiserror::Error;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::clock::Clock;
+use crate::connection::WorkLinks;
+use crate::file_watcher::{FileWatcherActor, Start, StopWatching, StorageLinks, start_tail};
+use crate::listener::{CloseAll, Door, ListenerActor};
+use crate::storage::StorageActor;
+use crate::storage::messages::{Ping, Shutdown};
+use crate::store::{Store, StoreError};
+use crate::vital::Vital;
+
+/// Connections get this long to finish the request they have.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Storage gets this long to commit and close.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the tree is made of.
+pub struct Parts {
+    /// The queue.
+    pub store: Box<dyn Store + Send>,
+    /// What tells storage the time.
+    pub clock: Box<dyn Clock>,
+    /// The input directory.
+    pub input: PathBuf,
+    /// Where workers connect. Opened once every run is registered.
+    pub door: Box<dyn Door>,
+    /// Connections at once.
+    pub connections_max: usize,
+}
+
+/// What the tree tells the outside.
+pub trait Lifecycle {
+    /// Workers can connect.
+    fn ready(&mut self);
+    /// The stop was begun.
+    fn stopping(&mut self);
+    /// A message went once through storage. Called once an interval.
+    fn alive(&mut self);
+    /// How often `alive` is wanted; `None`: never.
+    fn alive_every(&self) -> Option<Duration>;
+}
+
+/// Why the tree ended other than by being asked to.
+#[derive(Debug, Error)]
+pub enum TreeError {
+    /// The store cannot go on.
+    #[error(transparent)]
+    Storage(StoreError),
+    /// The input directory cannot be used at the start.
+    #[error("cannot watch the input directory {path}: {reason}")]
+    Input {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The socket cannot be opened.
+    #[error("cannot open the socket: {0}")]
+    Socket(#[source] io::Error),
+    /// A central actor panicked.
+    #[error("{0} panicked; this is a bug, please report it with the log")]
+    Panicked(&'static str),
+}
+
+/// The running actors.
+struct Tree {
+    storage: Addr<StorageActor>,
+    storage_arbiter: Arbiter,
+    watcher: Addr<FileWatcherActor>,
+    listener: Option<Addr<ListenerActor>>,
+}
+
+/// The ends of the central actors' lives.
+struct Ends {
+    storage: oneshot::Receiver<StoreError>,
+    watcher: oneshot::Receiver<String>,
+}
+
+/// Runs the tree until `stop` resolves or a central actor ends. Must be called on an actix system.
+///
+/// # Errors
+/// Why the tree could not be started, or why it ended by itself.
+pub async fn run(
+    parts: Parts,
+    lifecycle: &mut dyn Lifecycle,
+    stop: impl Future<Output = ()>,
+) -> Result<(), TreeError> {
+    let Parts { store, clock, input, door, connections_max } = parts;
+    let (mut tree, mut ends) = Tree::grow(store, clock, input.clone());
+    tokio::pin!(stop);
+    let started = tokio::select! {
+        started = tree.start_intake(input) => started,
+        error = ends.ended() => Err(error),
+        () = &mut stop => Ok(false),
+    };
+    let ended = match started {
+        Ok(true) => tree.serve(door, connections_max, lifecycle, &mut ends, stop).await,
+        Ok(false) => Ok(()),
+        Err(error) => Err(error),
+    };
+    lifecycle.stopping();
+    let felled = tree.fell().await;
+    ended.and(felled)
+}
+
+impl Tree {
+    /// Starts storage on its own thread, and the watcher here.
+    fn grow(store: Box<dyn Store + Send>, clock: Box<dyn Clock>, input: PathBuf) -> (Self, Ends) {
+        let storage_arbiter = Arbiter::new();
+        let (vital, storage_end) = Vital::new();
+        let storage = StorageActor::start_in_arbiter(&storage_arbiter.handle(), move |_| {
+            StorageActor::new(store, clock, vital)
+        });
+        let (vital, watcher_end) = Vital::new();
+        let links = StorageLinks {
+            known: storage.clone().recipient(),
+            register: storage.clone().recipient(),
+            add: storage.clone().recipient(),
+            delete: storage.clone().recipient(),
+            aside: storage.clone().recipient(),
+            clear: storage.clone().recipient(),
+            lost: storage.clone().recipient(),
+        };
+        let watcher = FileWatcherActor::new(input, links, Box::new(start_tail), vital).start();
+        let tree = Self { storage, storage_arbiter, watcher, listener: None };
+        (tree, Ends { storage: storage_end, watcher: watcher_end })
+    }
+
+    /// Registers every run. True: the workers may come.
+    async fn start_intake(&self, path: PathBuf) -> Result<bool, TreeError> {
+        match self.watcher.send(Start).await {
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(reason)) => Err(TreeError::Input { path, reason }),
+            Err(_) => Err(TreeError::Panicked("the FileWatcherActor")),
+        }
+    }
+
+    /// Lets workers in until it is time to stop.
+    async fn serve(
+        &mut self,
+        mut door: Box<dyn Door>,
+        connections_max: usize,
+        lifecycle: &mut dyn Lifecycle,
+        ends: &mut Ends,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), TreeError> {
+        let listener = door.open().map_err(TreeError::Socket)?;
+        let (vital, end) = Vital::new();
+        let links = self.work_links();
+        self.listener = Some(ListenerActor::start(listener, door, links, connections_max, vital));
+        lifecycle.ready();
+        tokio::select! {
+            error = ends.ended() => Err(error),
+            _ = end => Err(TreeError::Panicked("the ListenerActor")),
+            () = self.keep_alive(lifecycle) => Ok(()),
+            () = stop => Ok(()),
+        }
+    }
+
+    fn work_links(&self) -> WorkLinks {
+        WorkLinks {
+            dispatch: self.storage.clone().recipient(),
+            finish: self.storage.clone().recipient(),
+            look: self.watcher.clone().recipient(),
+        }
+    }
+
+    /// Tells the outside once an interval that storage still answers. Never ends.
+    async fn keep_alive(&self, lifecycle: &mut dyn Lifecycle) {
+        let Some(every) = lifecycle.alive_every() else {
+            return std::future::pending().await;
+        };
+        let mut ticks = tokio::time::interval(every);
+        loop {
+            ticks.tick().await;
+            if self.storage.send(Ping).await.is_ok() {
+                lifecycle.alive();
+            }
+        }
+    }
+
+    /// Stops everything, in order, each step within its deadline.
+    async fn fell(self) -> Result<(), TreeError> {
+        self.watcher.do_send(StopWatching);
+        if let Some(listener) = &self.listener
+            && timeout(CLOSE_TIMEOUT, listener.send(CloseAll)).await.is_err()
+        {
+            warn!(
+                "Some connections did not finish in time; their jobs go back when their leases end."
+            );
+        }
+        let closed = timeout(SHUTDOWN_TIMEOUT, self.storage.send(Shutdown)).await;
+        self.storage_arbiter.stop();
+        match closed {
+            Ok(Ok(Ok(()))) => info!("The database is closed."),
+            Ok(Ok(Err(error))) => return Err(TreeError::Storage(error)),
+            // It has panicked, or hangs in a system call: what is committed is safe.
+            Ok(Err(_)) | Err(_) => {
+                warn!("Storage could not be closed; the next start will recover it.");
+                return Ok(());
+            }
+        }
+        if self.storage_arbiter.join().is_err() {
+            warn!("The storage thread ended with a panic.");
+        }
+        Ok(())
+    }
+}
+
+impl Ends {
+    /// Resolves when storage or the watcher ended by itself.
+    async fn ended(&mut self) -> TreeError {
+        tokio::select! {
+            end = &mut self.storage => end.map_or(TreeError::Panicked("the StorageActor"), TreeError::Storage),
+            _ = &mut self.watcher => TreeError::Panicked("the FileWatcherActor"),
+        }
+    }
+}

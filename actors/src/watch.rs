@@ -1,0 +1,144 @@
+//! The inotify watch on the input directory. Used by the FileWatcherActor alone.
+//!
+//! Events are hints; the truth is the directory. One watch, drained without waiting: the watcher
+//! does so when the descriptor becomes readable and before anybody is told that there is no work.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use inotify::{EventMask, Inotify, WatchMask};
+use tokio::io::unix::AsyncFd;
+
+use crate::directory::Directory;
+
+/// Room for the events of one read; each takes 16 bytes and its padded name.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// What happened to a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Happened {
+    /// It came into being, by creation or link.
+    Created,
+    /// Its content changed.
+    Modified,
+    /// A writer closed it.
+    Closed,
+    /// It was moved here.
+    MovedHere,
+    /// It was moved away, here under another name or out of the directory.
+    MovedAway,
+    /// It was removed.
+    Removed,
+}
+
+/// One drain of the watch.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// What happened to names, in order.
+    pub names: Vec<(OsString, Happened)>,
+    /// Events were lost: look at everything.
+    pub overflow: bool,
+    /// The directory itself was removed, moved or unmounted.
+    pub lost: bool,
+}
+
+/// A watch on one directory.
+pub struct Watch {
+    inotify: Inotify,
+    ready: Rc<AsyncFd<OwnedFd>>,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    /// Watches `directory`.
+    ///
+    /// # Errors
+    /// `EMFILE` or `ENOSPC` when the user's instances or watches are used up; when the path no
+    /// longer leads to `directory`.
+    pub fn new(directory: &Directory) -> io::Result<Self> {
+        let inotify = Inotify::init()?;
+        let mask = WatchMask::CREATE
+            | WatchMask::MODIFY
+            | WatchMask::CLOSE_WRITE
+            | WatchMask::MOVED_FROM
+            | WatchMask::MOVED_TO
+            | WatchMask::DELETE
+            | WatchMask::DELETE_SELF
+            | WatchMask::MOVE_SELF
+            | WatchMask::ONLYDIR;
+        inotify.watches().add(directory.path(), mask)?;
+        if !directory.is_at_its_path() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let ready = Rc::new(readiness(inotify.as_fd().try_clone_to_owned()?)?);
+        Ok(Self { inotify, ready, buffer: vec![0; BUFFER_BYTES] })
+    }
+
+    /// Becomes readable when there may be events. Clear its readiness before draining.
+    #[must_use]
+    pub fn ready(&self) -> Rc<AsyncFd<OwnedFd>> {
+        Rc::clone(&self.ready)
+    }
+
+    /// Takes all events that are there now.
+    ///
+    /// # Errors
+    /// As reading the descriptor.
+    pub fn drain(&mut self) -> io::Result<Events> {
+        let mut events = Events::default();
+        loop {
+            match self.inotify.read_events(&mut self.buffer) {
+                Ok(read) => {
+                    for event in read {
+                        events.note(&event);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(events)
+    }
+}
+
+#[allow(unsafe_code)]
+fn readiness(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` keeps its descriptor open, and the same, for as long as it lives, and
+    // the `AsyncFd` owns it from here on.
+    unsafe { AsyncFd::register(descriptor) }.map_err(Into::into)
+}
+
+impl Events {
+    fn note(&mut self, event: &inotify::Event<&std::ffi::OsStr>) {
+        if event.mask.contains(EventMask::Q_OVERFLOW) {
+            self.overflow = true;
+        }
+        let gone =
+            EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT | EventMask::IGNORED;
+        if event.mask.intersects(gone) {
+            self.lost = true;
+        }
+        if let (Some(name), Some(happened)) = (event.name, happened(event.mask)) {
+            let same =
+                self.names.last().is_some_and(|(last, what)| last == name && *what == happened);
+            if !same {
+                self.names.push((name.to_owned(), happened));
+            }
+        }
+    }
+}
+
+fn happened(mask: EventMask) -> Option<Happened> {
+    let table = [
+        (EventMask::CREATE, Happened::Created),
+        (EventMask::MODIFY, Happened::Modified),
+        (EventMask::CLOSE_WRITE, Happened::Closed),
+        (EventMask::MOVED_TO, Happened::MovedHere),
+        (EventMask::MOVED_FROM, Happened::MovedAway),
+        (EventMask::DELETE, Happened::Removed),
+    ];
+    table.iter().find(|(bit, _)| mask.contains(*bit)).map(|(_, what)| *what)
+}

@@ -1,0 +1,21 @@
+//! One file a subcommand: each turns settings into calls of the parts, and has no logic of its own.
+
+pub mod serve;
+
+use crate::cli::{Command, ServeSettings};
+use crate::exit::{ExitCode, Failure};
+use crate::logging;
+
+/// Runs what was typed.
+///
+/// # Errors
+/// Why the command ended other than well.
+pub fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(typed) => {
+            logging::start(typed.log_format, &typed.log_level)?;
+            serve::run(&ServeSettings::try_from(typed)?)
+        }
+        _ => Err(Failure::new(ExitCode::Unavailable, "not built yet")),
+    }
+}

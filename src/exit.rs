@@ -1,0 +1,66 @@
+//! Exit codes and the error that carries one, with the message for the user. Used by `main` and
+//! every command.
+
+use std::fmt;
+
+/// What the program's exit code says (docs/operating.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitCode {
+    /// The command line is wrong.
+    Usage = 64,
+    /// Input or database content is wrong.
+    BadData = 65,
+    /// Nobody answers.
+    Unavailable = 69,
+    /// A bug.
+    Internal = 70,
+    /// A file, directory or socket cannot be made.
+    CannotCreate = 73,
+    /// The database cannot be used any longer.
+    StoreIo = 74,
+    /// Another daemon holds the database, the socket or the input directory.
+    AlreadyRunning = 75,
+    /// A setting or the surroundings are wrong.
+    Configuration = 78,
+}
+
+/// Why a command ended: a code for scripts, a text for people.
+#[derive(Debug)]
+pub struct Failure {
+    code: ExitCode,
+    /// What was done, to what, why it failed, and what to do. Empty: all was said already.
+    message: String,
+}
+
+impl Failure {
+    /// A failure with its message.
+    #[must_use]
+    pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// A failure whose message is the command's own output.
+    #[must_use]
+    pub fn silent(code: ExitCode) -> Self {
+        Self { code, message: String::new() }
+    }
+
+    /// The process's exit code.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        self.code as u8
+    }
+
+    /// Whether there is anything to be said.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.message.is_empty()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

@@ -1,0 +1,199 @@
+//! Lock files: one daemon per database, per socket and per input directory (spec 6).
+//!
+//! `serve` takes them for its life; `status` looks who holds one. The lock is the kernel's (flock),
+//! so it goes with its holder however that ends; the file stays and says who it was. The database
+//! file itself is never opened here: closing it would drop SQLite's own locks.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A status command holds the lock for an instant to see whether it is free.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Who holds a lock, as written into its file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Process id.
+    pub pid: u32,
+    /// The database it keeps.
+    pub database: PathBuf,
+    /// The directory it watches.
+    pub input_dir: PathBuf,
+    /// The socket it listens on.
+    pub socket: PathBuf,
+    /// When it started, in seconds since 1970.
+    pub started: u64,
+}
+
+impl Holder {
+    /// This process, with what it works on.
+    #[must_use]
+    pub fn this_process(database: &Path, input_dir: &Path, socket: &Path) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            pid: std::process::id(),
+            database: database.to_owned(),
+            input_dir: input_dir.to_owned(),
+            socket: socket.to_owned(),
+            started: since.map_or(0, |since| since.as_secs()),
+        }
+    }
+}
+
+/// Why a lock was not had.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another daemon has it.
+    #[error("another daemon{} is using {path}: stop it first", holder.as_ref().map_or(String::new(), |held| format!(" (pid {}, database {}, socket {})", held.pid, held.database.display(), held.socket.display())))]
+    Held {
+        /// What is locked.
+        path: PathBuf,
+        /// Who has it, if the file tells.
+        holder: Option<Holder>,
+    },
+    /// The lock file cannot be used.
+    #[error("cannot {doing} {path}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A lock that is held until it is dropped.
+#[derive(Debug)]
+pub struct LockFile(File);
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // What it says would only mislead; the lock itself goes with the descriptor.
+        let _ = self.0.set_len(0);
+    }
+}
+
+/// The lock file of a database or a socket.
+#[must_use]
+pub fn file_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+/// Takes the lock of the database or socket at `path`.
+///
+/// # Errors
+/// When another daemon has it, or the lock file cannot be written.
+pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
+    let lock = file_of(path);
+    let failed = |doing| {
+        let path = lock.clone();
+        move |source| LockError::Io { doing, path, source }
+    };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = options.open(&lock).map_err(failed("open the lock file"))?;
+    if !wait_for(&file).map_err(|error| failed("lock")(error.into()))? {
+        return Err(LockError::Held { path: path.to_owned(), holder: read(&mut file) });
+    }
+    let text = serde_json::to_string(holder).map_err(|error| failed("write")(error.into()))?;
+    file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed("write"))?;
+    Ok(LockFile(file))
+}
+
+/// Takes the lock on an input directory itself: two daemons would both hand out its tasks.
+///
+/// # Errors
+/// When another daemon has it, or the directory cannot be opened.
+pub fn take_directory(path: &Path) -> Result<OwnedFd, LockError> {
+    let failed = |doing| {
+        move |error: Errno| LockError::Io { doing, path: path.to_owned(), source: error.into() }
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(failed("open the input directory"))?;
+    if wait_for(&directory).map_err(failed("lock the input directory"))? {
+        Ok(directory)
+    } else {
+        Err(LockError::Held { path: path.to_owned(), holder: None })
+    }
+}
+
+/// Who holds the lock of the database or socket at `path` now. Changes nothing.
+#[must_use]
+pub fn holder_of(path: &Path) -> Option<Holder> {
+    let mut file = File::open(file_of(path)).ok()?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => read(&mut file),
+        _ => None,
+    }
+}
+
+fn read(file: &mut File) -> Option<Holder> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Tries for the lock for a little while.
+fn wait_for(file: &impl std::os::fd::AsFd) -> Result<bool, Errno> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => pause(),
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // Nothing runs yet that could be kept waiting.
+fn pause() {
+    std::thread::sleep(PAUSE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock keeps a second taker out, names its holder to readers, and goes when dropped.
+    #[test]
+    fn a_lock_has_one_holder() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        assert_eq!(holder_of(&path), None);
+        let held = take(&path, &holder).unwrap();
+        assert_eq!(holder_of(&path), Some(holder.clone()));
+        let refused = take(&path, &holder).unwrap_err();
+        assert!(refused.to_string().contains(&format!("pid {}", std::process::id())), "{refused}");
+        drop(held);
+        assert_eq!(holder_of(&path), None);
+        assert!(take(&path, &holder).is_ok());
+        assert!(!path.exists(), "the database is not touched");
+    }
+
+    /// A directory is locked by its own descriptor.
+    #[test]
+    fn a_directory_has_one_daemon() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = take_directory(directory.path()).unwrap();
+        assert!(matches!(take_directory(directory.path()), Err(LockError::Held { .. })));
+        drop(held);
+        assert!(take_directory(directory.path()).is_ok());
+    }
+}

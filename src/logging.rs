@@ -1,0 +1,108 @@
+//! The log: lines on standard error, for a terminal, for journald, or as JSON. Set up once by `serve`.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+use rustix::fs::fstat;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::exit::{ExitCode, Failure};
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// `journal` when standard error is connected to the journal, else `text`
+    Auto,
+    /// Time, level and message
+    Text,
+    /// The message behind a syslog priority, as journald reads it
+    Journal,
+    /// One JSON object a line
+    Json,
+}
+
+/// Starts logging to standard error.
+///
+/// # Errors
+/// When `filter` is none, or logging was started before.
+pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
+    let wrong = |what: String| Failure::new(ExitCode::Usage, what);
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        wrong(format!("--log-level {filter:?} is not a level or a list of target=level: {error}"))
+    })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(StandardError);
+    let started = match format {
+        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Journal => builder.event_format(JournalLine).try_init(),
+        LogFormat::Auto if is_journal() => builder.event_format(JournalLine).try_init(),
+        LogFormat::Auto | LogFormat::Text => {
+            builder.with_target(false).with_ansi(io::stderr().is_terminal()).try_init()
+        }
+    };
+    started.map_err(|error| wrong(error.to_string()))
+}
+
+/// Whether standard error is the journal's: JOURNAL_STREAM names its device and inode.
+fn is_journal() -> bool {
+    let (Ok(named), Ok(stat)) = (std::env::var("JOURNAL_STREAM"), fstat(io::stderr())) else {
+        return false;
+    };
+    named == format!("{}:{}", stat.st_dev, stat.st_ino)
+}
+
+/// Standard error that may be closed: a log nobody reads must not end the daemon.
+struct StandardError;
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().lock().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for StandardError {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        Self
+    }
+}
+
+/// `<priority>message fields`: journald takes the priority and adds the time itself.
+struct JournalLine;
+
+impl<S, N> FormatEvent<S, N> for JournalLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        write!(writer, "<{}>", priority(*event.metadata().level()))?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+/// The syslog priority of a level.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}

@@ -1,0 +1,190 @@
+//! The workers' socket: inherited from the init system, or bound; found stale or alive; made anew.
+//!
+//! `serve` makes a [`SocketDoor`]; the ListenerActor opens it. It accepts nothing itself. The
+//! socket's lock file is held by then, so a socket that nobody answers on is nobody's.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, chown};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use listenfd::ListenFd;
+use rustix::fs::Mode;
+use shiftboss_actors::listener::Door;
+use thiserror::Error;
+use tokio::net::UnixListener;
+
+/// Longest path of a Unix socket in bytes (`sun_path` less its final zero).
+pub const PATH_MAX_BYTES: usize = 107;
+
+/// Why the socket cannot be used.
+#[derive(Debug, Error)]
+pub enum SocketError {
+    /// The path does not fit into `sun_path`.
+    #[error(
+        "the socket path {path} has {length} bytes; the system's limit is {PATH_MAX_BYTES}: choose a shorter one"
+    )]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length.
+        length: usize,
+    },
+    /// Something else stands there.
+    #[error("{0} exists and is not a socket: remove it, or choose another path")]
+    NotASocket(PathBuf),
+    /// Somebody answers on it.
+    #[error("another program is listening on {0}: stop it first, or choose another path")]
+    Alive(PathBuf),
+    /// The group does not exist.
+    #[error("there is no group {0:?} for --socket-group: create it, or name another")]
+    NoSuchGroup(String),
+    /// The system refused something.
+    #[error("cannot {doing} {path}: {source}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// How the socket's file is to be made.
+#[derive(Debug, Clone)]
+pub struct SocketSettings {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Its group, by name or number; `None`: the process's own.
+    pub group: Option<String>,
+}
+
+/// The socket, from before it is bound to after it is gone.
+pub struct SocketDoor {
+    path: PathBuf,
+    mode: u32,
+    group: Option<u32>,
+    inherited: Option<StdListener>,
+    /// Device and inode of the file that was bound; `None` for an inherited socket.
+    bound: Option<(u64, u64)>,
+}
+
+impl SocketDoor {
+    /// Looks whether the socket could be bound, without binding it yet.
+    ///
+    /// # Errors
+    /// Everything that can be known to be wrong beforehand.
+    pub fn prepare(settings: &SocketSettings) -> Result<Self, SocketError> {
+        let group = settings.group.as_deref().map(group_id).transpose()?;
+        let path = settings.path.clone();
+        let inherited = inherited(&path)?;
+        if inherited.is_none() {
+            check_path(&path)?;
+        }
+        Ok(Self { path, mode: settings.mode, group, inherited, bound: None })
+    }
+
+    /// Removes the socket's file, if it is still the one that was bound.
+    pub fn remove(path: &Path, bound: Option<(u64, u64)>) {
+        if bound.is_some() && identity(path) == bound {
+            // It may be gone in this very moment; there is nothing else to be done about it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    fn bind(&mut self) -> io::Result<UnixListener> {
+        check_path(&self.path).map_err(io::Error::other)?;
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = bind_with_mode(&self.path, self.mode)?;
+        if let Some(group) = self.group {
+            chown(&self.path, None, Some(group))?;
+        }
+        self.bound = identity(&self.path);
+        listener.set_nonblocking(true)?;
+        UnixListener::from_std(listener)
+    }
+}
+
+impl Door for SocketDoor {
+    fn open(&mut self) -> io::Result<UnixListener> {
+        match self.inherited.take() {
+            Some(listener) => {
+                listener.set_nonblocking(true)?;
+                UnixListener::from_std(listener)
+            }
+            None => self.bind(),
+        }
+    }
+
+    fn rebind(&mut self) -> io::Result<Option<UnixListener>> {
+        if self.bound.is_none() || identity(&self.path) == self.bound {
+            return Ok(None);
+        }
+        self.bind().map(Some)
+    }
+}
+
+impl Drop for SocketDoor {
+    fn drop(&mut self) {
+        Self::remove(&self.path, self.bound);
+    }
+}
+
+/// The socket that the init system listens on for us (LISTEN_FDS), if there is one.
+fn inherited(path: &Path) -> Result<Option<StdListener>, SocketError> {
+    ListenFd::from_env().take_unix_listener(0).map_err(|source| SocketError::System {
+        doing: "use the socket of LISTEN_FDS for",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Looks at what stands at the path; a socket that nobody answers on may be replaced.
+fn check_path(path: &Path) -> Result<(), SocketError> {
+    let length = path.as_os_str().len();
+    if length > PATH_MAX_BYTES {
+        return Err(SocketError::TooLong { path: path.to_owned(), length });
+    }
+    let failed = |doing| move |source| SocketError::System { doing, path: path.to_owned(), source };
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(SocketError::NotASocket(path.to_owned()));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(failed("look at"))?,
+    };
+    match UnixStream::connect(path) {
+        Ok(_) => Err(SocketError::Alive(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) => Err(failed("find out whether anybody listens on")(error)),
+    }
+}
+
+/// Binds with the mode from the first moment on: nobody can connect in between.
+fn bind_with_mode(path: &Path, mode: u32) -> io::Result<StdListener> {
+    let before = rustix::process::umask(Mode::from_raw_mode(0o777 & !mode));
+    let bound = StdListener::bind(path);
+    rustix::process::umask(before);
+    bound
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+fn group_id(name: &str) -> Result<u32, SocketError> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    match nix::unistd::Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        _ => Err(SocketError::NoSuchGroup(name.to_owned())),
+    }
+}

@@ -1,0 +1,351 @@
+//! Opening a database, making a new one, and refusing what is none of ours (spec 6).
+//!
+//! Order: a look at the plain file, before SQLite has it open (closing a descriptor of it later
+//! would drop SQLite's locks); then what it holds; then WAL mode and the migrations. A file that is
+//! refused is left as it is.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use thiserror::Error;
+
+use super::upkeep::set_journal_mode;
+use super::{SqliteStore, schema};
+
+/// The first SQLite without a bug that could corrupt a database in WAL mode.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+/// Statements kept prepared.
+const STATEMENTS_MAX: usize = 64;
+/// Pages in the log before a commit moves them into the main file.
+const AUTOCHECKPOINT_PAGES: i64 = 4_000;
+/// The log is cut to this size when it is begun anew.
+const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
+/// How long the start waits for readers to leave, so that WAL mode can be entered.
+const ENTER_WAL_PATIENCE: Duration = Duration::from_secs(30);
+/// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
+const CLASSIC_LEASE_SECONDS: i64 = 43_200;
+
+/// Which of the two sets of rules of spec 5 the queue follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Lost answers are undone, leases run out, fetchers take turns.
+    Fair {
+        /// How long a job may be in flight.
+        lease_seconds: i64,
+    },
+    /// The Python supervisor's rules, bit for bit.
+    Classic,
+}
+
+impl Policy {
+    /// How long a key in flight is excluded, in seconds.
+    #[must_use]
+    pub fn lease(self) -> i64 {
+        match self {
+            Self::Fair { lease_seconds } => lease_seconds,
+            Self::Classic => CLASSIC_LEASE_SECONDS,
+        }
+    }
+}
+
+/// What a reply outlives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: every commit is synced (synchronous FULL).
+    Power,
+    /// The end of the process, not of the machine (synchronous NORMAL).
+    Process,
+}
+
+impl Durability {
+    /// Its name on the command line and in status.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Power => "power",
+            Self::Process => "process",
+        }
+    }
+}
+
+/// How to open a database.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The rules of the queue.
+    pub policy: Policy,
+    /// What a reply outlives.
+    pub durability: Durability,
+    /// How long to wait for another process's write.
+    pub busy_timeout: Duration,
+}
+
+/// Why a database cannot be used. Each says what to do.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The file cannot be reached, read or written.
+    #[error(
+        "cannot {doing} the database {path}: {source}; the daemon's user needs to read and write the file and its directory"
+    )]
+    Access {
+        /// What was tried.
+        doing: &'static str,
+        /// The database.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No bytes where a database was.
+    #[error(
+        "the database {0} is empty (0 bytes): it was cut off or emptied. Restore a backup; to begin anew, remove the file"
+    )]
+    Emptied(PathBuf),
+    /// Some other file.
+    #[error("{0} is not an SQLite database: give another path; nothing was changed")]
+    NotADatabase(PathBuf),
+    /// Somebody else's database.
+    #[error(
+        "{path} is an SQLite database of another program ({what}): give another path; nothing was changed"
+    )]
+    Foreign {
+        /// The database.
+        path: PathBuf,
+        /// How it was told.
+        what: String,
+    },
+    /// A version we do not know.
+    #[error(
+        "the database {path} has version {version}, this program knows versions up to {}: use the newer shiftboss that wrote it; nothing was changed",
+        schema::VERSION
+    )]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        version: i64,
+    },
+    /// Pages are missing or wrong.
+    #[error(
+        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `sqlite3 OLD .recover | sqlite3 NEW`; nothing was changed"
+    )]
+    Corrupt {
+        /// The database.
+        path: PathBuf,
+        /// How it was told.
+        what: String,
+    },
+    /// Anything else that SQLite says.
+    #[error("cannot {doing} the database {path}: {source}")]
+    Sqlite {
+        /// What was tried.
+        doing: &'static str,
+        /// The database.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// Built with the wrong library.
+    #[error(
+        "built with SQLite {0}, which can corrupt databases in WAL mode: build with 3.51.3 or newer"
+    )]
+    OldLibrary(String),
+}
+
+impl SqliteStore {
+    /// Opens the database at `path`, made anew if there is none, migrated if it is older.
+    ///
+    /// # Errors
+    /// Everything that [`OpenError`] lists.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        if rusqlite::version_number() < SQLITE_VERSION_MIN {
+            return Err(OpenError::OldLibrary(rusqlite::version().to_owned()));
+        }
+        if !path.try_exists().map_err(|source| access("look at", path, source))? {
+            create(path)?;
+        }
+        look_at_file(path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection =
+            Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
+        configure(&connection, options).map_err(failed("configure", path))?;
+        look_inside(&connection, path)?;
+        set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
+            .map_err(failed("switch to WAL mode (a reader keeps it out)", path))?;
+        schema::migrate(&mut connection).map_err(failed("migrate", path))?;
+        let found = std::fs::metadata(path).map_err(|source| access("look at", path, source))?;
+        let mut store = Self {
+            connection,
+            path: path.to_owned(),
+            policy: options.policy,
+            identity: (found.dev(), found.ino()),
+            deleting: HashSet::new(),
+            minute: 0,
+            was_clean: true,
+        };
+        store.take_over(options).map_err(failed("begin to use", path))?;
+        Ok(store)
+    }
+
+    /// Notes what status shows of this daemon, and that it has not been stopped yet.
+    fn take_over(&mut self, options: &Options) -> rusqlite::Result<()> {
+        let unclean =
+            "SELECT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = 'clean' AND value = '0')";
+        let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
+        let lease = options.policy.lease().to_string();
+        let transaction = self.connection.unchecked_transaction()?;
+        let was_unclean: bool = transaction.query_row(unclean, [], |row| row.get(0))?;
+        let set = "INSERT OR REPLACE INTO shiftboss_state (name, value) VALUES (?1, ?2)";
+        for (name, value) in [
+            ("clean", "0"),
+            ("durability", options.durability.name()),
+            ("policy", policy),
+            ("lease", lease.as_str()),
+        ] {
+            transaction.execute(set, (name, value))?;
+        }
+        // What an earlier daemon left out, this one finds out for itself.
+        transaction.execute("DELETE FROM shiftboss_aside", [])?;
+        if options.policy == Policy::Classic {
+            transaction.execute("DELETE FROM shiftboss_flights", [])?;
+        }
+        transaction.commit()?;
+        self.was_clean = !was_unclean;
+        let deleting = "SELECT fetcher_id, run_started FROM shiftboss_runs WHERE deleting <> 0";
+        let mut statement = self.connection.prepare(deleting)?;
+        let runs = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        self.deleting = runs.collect::<rusqlite::Result<_>>()?;
+        Ok(())
+    }
+}
+
+fn access(doing: &'static str, path: &Path, source: io::Error) -> OpenError {
+    OpenError::Access { doing, path: path.to_owned(), source }
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    move |source| match source.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
+            OpenError::Corrupt { path, what: source.to_string() }
+        }
+        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
+        _ => OpenError::Sqlite { doing, path, source },
+    }
+}
+
+/// Makes a new database under a temporary name, whole, and gives it its name.
+fn create(path: &Path) -> Result<(), OpenError> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let temporary = directory.join(name);
+    let _left_over = std::fs::remove_file(&temporary);
+    let made = make(&temporary).map_err(failed("make", path)).and_then(|()| {
+        publish(&temporary, path, directory).map_err(|error| access("make", path, error))
+    });
+    if made.is_err() {
+        let _not_made = std::fs::remove_file(&temporary);
+    }
+    made
+}
+
+fn make(path: &Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "delete")?;
+    schema::migrate(&mut connection)?;
+    connection.close().map_err(|(_, error)| error)
+}
+
+fn publish(temporary: &Path, path: &Path, directory: &Path) -> io::Result<()> {
+    File::open(temporary)?.sync_all()?;
+    // A link, unlike a rename, never replaces what has come to stand there meanwhile.
+    std::fs::hard_link(temporary, path)?;
+    std::fs::remove_file(temporary)?;
+    File::open(directory)?.sync_all()
+}
+
+/// Looks at the plain file: is there anything, is it a database, is it whole?
+fn look_at_file(path: &Path) -> Result<(), OpenError> {
+    let mut file = File::open(path).map_err(|source| access("read", path, source))?;
+    let found = file.metadata().map_err(|source| access("look at", path, source))?;
+    if !found.is_file() {
+        return Err(OpenError::NotADatabase(path.to_owned()));
+    }
+    if found.len() == 0 {
+        return Err(OpenError::Emptied(path.to_owned()));
+    }
+    let mut header = [0; 100];
+    let whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"SQLite format 3\0");
+    if !whole {
+        return Err(OpenError::NotADatabase(path.to_owned()));
+    }
+    check_size(path, &header, found.len())
+}
+
+/// The header says how many pages there are; fewer bytes than that is a file that was cut off.
+fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), OpenError> {
+    let number = |at: usize| {
+        u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
+    };
+    let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        bytes => u64::from(bytes),
+    };
+    let (changes, pages, valid_for) = (number(24), number(28), number(92));
+    // Only a header written by the last change tells the number of pages.
+    if changes == valid_for && length < pages * page_bytes {
+        let what = format!("{length} bytes of {} are there", pages * page_bytes);
+        return Err(OpenError::Corrupt { path: path.to_owned(), what });
+    }
+    Ok(())
+}
+
+fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
+    connection.busy_timeout(options.busy_timeout)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    let synchronous = match options.durability {
+        Durability::Power => "full",
+        Durability::Process => "normal",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "wal_autocheckpoint", AUTOCHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)
+}
+
+/// Looks at what the database holds: is it a supervisor's, of a version that we know?
+fn look_inside(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    if connection.is_readonly("main").map_err(failed("open", path))? {
+        let source = io::ErrorKind::PermissionDenied.into();
+        return Err(access("write to", path, source));
+    }
+    let application: i64 = connection
+        .pragma_query_value(None, "application_id", |row| row.get(0))
+        .map_err(failed("read", path))?;
+    let version = schema::version(connection).map_err(failed("read", path))?;
+    let foreign = |what: String| OpenError::Foreign { path: path.to_owned(), what };
+    if application != 0 && application != schema::APPLICATION_ID {
+        return Err(foreign(format!("its application_id is {application}")));
+    }
+    if version > schema::VERSION {
+        return Err(OpenError::Newer { path: path.to_owned(), version });
+    }
+    for table in schema::PUBLIC_TABLES {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+        let found: i64 =
+            connection.query_row(sql, [table], |row| row.get(0)).map_err(failed("read", path))?;
+        if found == 0 || version == 0 {
+            return Err(foreign(format!("version {version}, table {table}: {found}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+-- Makes everything that the triggers keep, anew from the public tables: after a take-over.
+DELETE FROM shiftboss_runs
+WHERE NOT EXISTS (
+    SELECT 1 FROM fetcher_runs AS run
+    WHERE run.fetcher_id = shiftboss_runs.fetcher_id AND run.run_started = shiftboss_runs.run_started
+);
+INSERT INTO shiftboss_runs (fetcher_id, run_started)
+SELECT fetcher_id, run_started FROM fetcher_runs AS run
+WHERE NOT EXISTS (
+    SELECT 1 FROM shiftboss_runs AS known
+    WHERE known.fetcher_id = run.fetcher_id AND known.run_started = run.run_started
+);
+UPDATE shiftboss_runs SET rows = 0, pending = 0;
+UPDATE shiftboss_runs SET rows = counted.rows, pending = counted.pending
+FROM (
+    SELECT fetcher_id, fetcher_run_started, count(*) AS rows, sum(is_dequeued = 0) AS pending
+    FROM queue GROUP BY fetcher_id, fetcher_run_started
+) AS counted
+WHERE counted.fetcher_id = shiftboss_runs.fetcher_id
+  AND counted.fetcher_run_started = shiftboss_runs.run_started;
+-- Dispatches that somebody else ended or repeated meanwhile.
+DELETE FROM shiftboss_flights
+WHERE NOT EXISTS (
+    SELECT 1 FROM log
+    WHERE log.attr_path = shiftboss_flights.attr_path
+      AND log.started = shiftboss_flights.started AND log.finished IS NULL
+);
+UPDATE queue SET last_started = (SELECT started FROM log WHERE log.attr_path = queue.attr_path)
+WHERE last_started IS NOT (SELECT started FROM log WHERE log.attr_path = queue.attr_path);
+RECOMPUTE();

@@ -1,0 +1,109 @@
+//! The schema and its numbered migrations (spec 6). Used when a database is opened.
+//!
+//! `user_version` says which migrations a file has had. The steps are in `migrations/`, the
+//! triggers in `triggers.sql`. A file that the Python supervisor took back in between says version
+//! 2 but has what version 3 added: the last step finds what is there.
+
+use rusqlite::{Connection, TransactionBehavior};
+use shiftboss_actors::model::jitter;
+
+/// The version that this program reads and writes.
+pub const VERSION: i64 = 3;
+/// `application_id` of a database of ours ("SHFT"). The reference sets none.
+pub const APPLICATION_ID: i64 = 0x5348_4654;
+/// The tables that are a public interface.
+pub const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue", "log"];
+
+const REFERENCE: &str = include_str!("migrations/0001_reference.sql");
+const JITTER: &str = include_str!("migrations/0002_jitter.sql");
+const SHIFTBOSS: &str = include_str!("migrations/0003_shiftboss.sql");
+const TRIGGERS: &str = include_str!("triggers.sql");
+const REBUILD: &str = include_str!("rebuild.sql");
+
+/// What a row is to the dispatcher; see `0003_shiftboss.sql`. The `+` keeps SQLite on the key's
+/// index.
+const STATE: &str = "CASE
+    WHEN EXISTS (
+        SELECT 1 FROM queue AS newer
+        WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id
+          AND +newer.fetcher_run_started > queue.fetcher_run_started
+    ) THEN 0
+    WHEN queue.is_dequeued <> 0 AND NOT EXISTS (
+        SELECT 1 FROM shiftboss_flights AS flight
+        WHERE flight.attr_path = queue.attr_path AND flight.fetcher_id = queue.fetcher_id
+          AND flight.run_started = queue.fetcher_run_started
+    ) THEN 0
+    WHEN EXISTS (
+        SELECT 1 FROM log WHERE log.attr_path = queue.attr_path AND log.finished IS NULL
+    ) THEN 2
+    ELSE 1 END";
+
+/// Brings a database from the version it has to [`VERSION`], in one transaction.
+pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version = version(&transaction)?;
+    if version < 1 {
+        transaction.execute_batch(REFERENCE)?;
+    }
+    if version < 2 {
+        add_jitter(&transaction)?;
+    }
+    if version < 3 {
+        add_ours(&transaction)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.commit()
+}
+
+/// The version that a database says it has.
+pub fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Version 2. The reference threw all rows away here; the jitter can be had from the key.
+fn add_jitter(connection: &Connection) -> rusqlite::Result<()> {
+    if !has_column(connection, "order_jitter")? {
+        connection.execute_batch(JITTER)?;
+    }
+    let mut keys =
+        connection.prepare("SELECT rowid, attr_path FROM queue WHERE order_jitter IS NULL")?;
+    let mut update = connection.prepare("UPDATE queue SET order_jitter = ?2 WHERE rowid = ?1")?;
+    let keys = keys.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for key in keys.collect::<rusqlite::Result<Vec<(i64, String)>>>()? {
+        update.execute((key.0, jitter(&key.1)))?;
+    }
+    Ok(())
+}
+
+/// Version 3. On a file that had it before, only what is kept by triggers is made anew.
+fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
+    if !has_column(connection, "state")? {
+        connection.execute_batch(SHIFTBOSS)?;
+    }
+    let names = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'shiftboss!_%' ESCAPE '!'";
+    let mut triggers = connection.prepare(names)?;
+    for name in
+        triggers.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?
+    {
+        connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
+    }
+    connection.execute_batch(&recomputing(REBUILD))?;
+    connection.execute_batch(&recomputing(TRIGGERS))
+}
+
+fn has_column(connection: &Connection, column: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM pragma_table_info('queue') WHERE name = ?1";
+    connection.query_row(sql, [column], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+}
+
+/// Puts the one rule in for every `RECOMPUTE(key)`; without a key it is for all rows.
+fn recomputing(sql: &str) -> String {
+    let rule = format!("UPDATE queue SET state = {STATE} WHERE queue.state IS NOT {STATE}");
+    let mut out = sql.replace("RECOMPUTE()", &rule);
+    for key in ["NEW.attr_path", "OLD.attr_path"] {
+        let mark = format!("RECOMPUTE({key})");
+        out = out.replace(&mark, &format!("{rule} AND queue.attr_path = {key}"));
+    }
+    out
+}

@@ -1,0 +1,102 @@
+//! The files under the store: bringing the main file up to date, noticing that it is gone, checking
+//! it, and leaving it so that anybody can read it (spec 6).
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
+
+use super::SqliteStore;
+use super::error::sorted;
+
+/// How long the end waits for readers to leave, so that the journal mode can be changed.
+const LEAVE_WAL_PATIENCE: Duration = Duration::from_secs(1);
+/// Pause between two tries of a change of the journal mode.
+pub(super) const MODE_PAUSE: Duration = Duration::from_millis(20);
+
+impl SqliteStore {
+    pub(super) fn look_after(&mut self) -> StoreResult<Checkpoint> {
+        self.check_identity()?;
+        let (log, moved) = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+                Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+            })
+            .map_err(sorted)?;
+        Ok(if log == moved { Checkpoint::Complete } else { Checkpoint::Partial })
+    }
+
+    /// A file that was removed or replaced would take all further work with it in silence.
+    fn check_identity(&self) -> StoreResult<()> {
+        // Looked at by its path and never opened: closing it would drop SQLite's own locks.
+        let gone = match std::fs::metadata(&self.path) {
+            Ok(found) => (found.dev(), found.ino()) != self.identity || found.nlink() == 0,
+            Err(_) => true,
+        };
+        if gone {
+            let path = self.path.display();
+            let text = format!("{path} was removed, renamed or replaced while it was in use");
+            return Err(StoreError::Fatal(text));
+        }
+        Ok(())
+    }
+
+    /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
+    /// cannot be opened read-only where its directory is not writable.
+    pub(super) fn shut(&mut self) -> StoreResult<()> {
+        self.set_state("clean", "1")?;
+        let (busy, _) = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+            })
+            .map_err(sorted)?;
+        if busy == 0 && set_journal_mode(&self.connection, "delete", LEAVE_WAL_PATIENCE).is_ok() {
+            return Ok(());
+        }
+        // A reader is in. The log stays beside the file, and whoever opens it next reads both.
+        tracing::warn!(
+            "A reader keeps the database in WAL mode; it can be read where its directory is writable."
+        );
+        Ok(())
+    }
+}
+
+/// Changes the journal mode; that does not wait for readers by itself.
+pub(super) fn set_journal_mode(
+    connection: &Connection,
+    mode: &str,
+    patience: Duration,
+) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let tried = connection
+            .pragma_update_and_check(None, "journal_mode", mode, |row| row.get::<_, String>(0));
+        match tried {
+            Ok(now) if now.eq_ignore_ascii_case(mode) => return Ok(()),
+            Err(error) if Instant::now() >= deadline => return Err(error),
+            Ok(_) if Instant::now() >= deadline => return Err(rusqlite::Error::InvalidQuery),
+            _ => pause(),
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // Before the first and after the last request nobody waits.
+fn pause() {
+    std::thread::sleep(MODE_PAUSE);
+}
+
+/// Reads the whole database, on a connection of its own, and tells what is wrong with it.
+///
+/// # Errors
+/// What is wrong, in SQLite's words.
+pub fn quick_check(path: &Path) -> Result<(), String> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(|error| error.to_string())?;
+    let said: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|error| error.to_string())?;
+    if said == "ok" { Ok(()) } else { Err(said) }
+}
