@@ -269,10 +269,7 @@ fn statement_39_the_log_in_flight_and_from_outside() {
     assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
     let log = site.sql(LOG);
     assert_eq!(log[0], "alpha|1000|1001|0");
-    assert!(
-        log[1].starts_with("charlie|") && log[1].ends_with("|-|-"),
-        "{log:?}"
-    );
+    assert!(log[1].starts_with("charlie|") && log[1].ends_with("|-|-"), "{log:?}");
     site.edit("UPDATE log SET started = unixepoch(), finished = NULL WHERE attr_path = 'alpha'");
     assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");

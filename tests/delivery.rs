@@ -67,9 +67,7 @@ fn an_answer_not_waited_for_is_undone() {
         drop(client);
     }
     // The last dispatches may still be on their way; each is undone when it arrives nowhere.
-    wait_until("the job is handed out", || {
-        site.ask("READY") == "JOB alpha 0 1\n"
-    });
+    wait_until("the job is handed out", || site.ask("READY") == "JOB alpha 0 1\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
 }
 
@@ -130,9 +128,7 @@ fn of_several_answers_only_the_unread_are_undone() {
     assert_eq!(client.ask("READY"), "JOB alpha 0 1\n");
     client.write(b"DONE alpha 0\nREADY\n");
     client.wait_unread();
-    wait_until("three jobs are out", || {
-        site.number("SELECT count(*) FROM log") == 3
-    });
+    wait_until("three jobs are out", || site.number("SELECT count(*) FROM log") == 3);
     drop(client);
     site.wait_sql("SELECT attr_path, exit_code FROM log", &["alpha|0"]);
     let mut again = [site.ask("READY"), site.ask("READY")];
@@ -200,9 +196,7 @@ fn a_lease_runs_out() {
     let (site, _daemon) = one_old_job(&["--lease", "1s"]);
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     for _ in 0..3 {
-        wait_until("the lease has run out", || {
-            site.ask("READY") == "JOB alpha 0 1\n"
-        });
+        wait_until("the lease has run out", || site.ask("READY") == "JOB alpha 0 1\n");
     }
     assert_eq!(site.ask("DONE alpha 4"), "NOJOBS\n");
     assert!(site.sql(LOG)[0].ends_with("|4"));

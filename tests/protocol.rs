@@ -42,9 +42,8 @@ fn a_thousand_pipelined_lines() {
         site.write("f.1.txt", lines.concat());
         let _daemon = site.start_with(options);
         site.wait_count(1_000);
-        let started: Vec<String> = (0..1_000)
-            .map(|i| format!("('key{i:04}', {i}, {i}, 0)"))
-            .collect();
+        let started: Vec<String> =
+            (0..1_000).map(|i| format!("('key{i:04}', {i}, {i}, 0)")).collect();
         site.edit(&format!("INSERT INTO log VALUES {}", started.join(",")));
         let answers: Vec<String> = lines.iter().map(|line| format!("JOB {line}")).collect();
         assert_eq!(site.send(&b"READY\n".repeat(1_000)), answers.concat());
@@ -72,10 +71,7 @@ fn byte_by_byte() {
 fn half_closed_peers_are_answered() {
     for options in BOTH_POLICIES {
         let (site, _daemon) = two_jobs(options);
-        assert_eq!(
-            site.send(b"READY\nREADY\nREADY\n"),
-            "JOB alpha 0 1\nJOB bravo 0 2\nNOJOBS\n"
-        );
+        assert_eq!(site.send(b"READY\nREADY\nREADY\n"), "JOB alpha 0 1\nJOB bravo 0 2\nNOJOBS\n");
         assert_eq!(site.send(b""), "");
     }
 }
@@ -98,10 +94,7 @@ fn accepted_forms_of_done() {
         ];
         for (line, code) in forms {
             let answer = site.send(line);
-            assert!(
-                answer.starts_with("JOB ") || answer == "NOJOBS\n",
-                "{line:?}: {answer:?}"
-            );
+            assert!(answer.starts_with("JOB ") || answer == "NOJOBS\n", "{line:?}: {answer:?}");
             let stored = site.number("SELECT exit_code FROM log WHERE attr_path = 'a'");
             assert_eq!(stored, code, "{:?}", String::from_utf8_lossy(line));
         }
@@ -140,27 +133,12 @@ fn refused_lines() -> Vec<(&'static str, Vec<u8>)> {
         ("hexadecimal", b"DONE a 0x10\n".to_vec()),
         ("too large", b"DONE a 9223372036854775808\n".to_vec()),
         ("too small", b"DONE a -9223372036854775809\n".to_vec()),
-        (
-            "a hundred digits",
-            format!("DONE a {}\n", "9".repeat(100)).into_bytes(),
-        ),
+        ("a hundred digits", format!("DONE a {}\n", "9".repeat(100)).into_bytes()),
         ("no UTF-8", b"DONE \xff\xfe 0\n".to_vec()),
-        (
-            "a line of 64 KiB and more",
-            [vec![b'x'; 65_537], b"\n".to_vec()].concat(),
-        ),
-        (
-            "a DONE of 64 KiB and more",
-            format!("DONE a 0 {}\n", "x".repeat(65_536)).into_bytes(),
-        ),
-        (
-            "HTTP",
-            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
-        ),
-        (
-            "TLS",
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x0a\n".to_vec(),
-        ),
+        ("a line of 64 KiB and more", [vec![b'x'; 65_537], b"\n".to_vec()].concat()),
+        ("a DONE of 64 KiB and more", format!("DONE a 0 {}\n", "x".repeat(65_536)).into_bytes()),
+        ("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec()),
+        ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x0a\n".to_vec()),
         ("noise", (0..=255_u8).chain(*b"\n").collect()),
     ]
 }
@@ -245,9 +223,7 @@ fn a_bad_line_is_a_warning_that_names_the_peer() {
         let (site, daemon) = two_jobs(options);
         assert_eq!(site.ask("ready"), "");
         let pid = std::process::id().to_string();
-        wait_until("the warning is there", || {
-            !daemon.warnings(&[&pid, "ready"]).is_empty()
-        });
+        wait_until("the warning is there", || !daemon.warnings(&[&pid, "ready"]).is_empty());
     }
 }
 
@@ -257,15 +233,7 @@ fn a_bad_line_is_a_warning_that_names_the_peer() {
 fn only_classic_words_are_ever_sent() {
     for options in BOTH_POLICIES {
         let (site, _daemon) = two_jobs(options);
-        for words in [
-            "HELP",
-            "STATUS",
-            "PING",
-            "HELLO",
-            "HELLO x",
-            "TOUCH alpha",
-            "FAIL alpha",
-        ] {
+        for words in ["HELP", "STATUS", "PING", "HELLO", "HELLO x", "TOUCH alpha", "FAIL alpha"] {
             let answer = site.ask(words);
             assert!(!answer.contains("JOB"), "{words}: {answer:?}");
             let may_opt_in = words.starts_with("HELLO") && options.is_empty();

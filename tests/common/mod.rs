@@ -3,11 +3,7 @@
 //!
 //! Everything goes through the binary, its socket, its files and its signals; nothing here
 //! reaches into the program. Each test file uses its own part of this.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each test file uses its own part of it"
-)]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part of it")]
 
 pub mod child;
 pub mod daemon;

@@ -65,9 +65,7 @@ PRAGMA user_version = 2;
 /// A new database of version 1 with foreign keys on.
 pub fn version_1(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
-    connection
-        .execute_batch("PRAGMA foreign_keys = ON")
-        .unwrap();
+    connection.execute_batch("PRAGMA foreign_keys = ON").unwrap();
     connection.execute_batch(VERSION_1).unwrap();
     connection
 }
@@ -81,12 +79,7 @@ pub fn version_2(path: &Path) -> Connection {
 
 /// Registers a run as the reference does.
 pub fn register(connection: &Connection, fetcher: &str, started: i64, complete: bool) {
-    connection
-        .execute(
-            "INSERT OR IGNORE INTO fetchers (name) VALUES (?1)",
-            [fetcher],
-        )
-        .unwrap();
+    connection.execute("INSERT OR IGNORE INTO fetchers (name) VALUES (?1)", [fetcher]).unwrap();
     let statement = "INSERT INTO fetcher_runs (fetcher_id, run_started, is_complete) \
         VALUES ((SELECT fetcher_id FROM fetchers WHERE name = ?1), ?2, ?3) \
         ON CONFLICT DO UPDATE SET is_complete = excluded.is_complete";
@@ -111,9 +104,7 @@ pub fn dispatch(connection: &Connection, fetcher: &str, key: &str, now: i64) {
     connection.execute(mark, [fetcher, key]).unwrap();
     let log = "INSERT INTO log (attr_path, started) VALUES (?1, ?2) ON CONFLICT DO UPDATE \
         SET started = excluded.started, finished = NULL, exit_code = NULL";
-    connection
-        .execute(log, rusqlite::params![key, now])
-        .unwrap();
+    connection.execute(log, rusqlite::params![key, now]).unwrap();
 }
 
 /// Records the end of a job, as the reference does.

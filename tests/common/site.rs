@@ -31,9 +31,7 @@ impl Site {
 
     /// A place with nothing in it.
     pub fn bare() -> Self {
-        Self {
-            dir: tempfile::tempdir().unwrap(),
-        }
+        Self { dir: tempfile::tempdir().unwrap() }
     }
 
     /// `name` in the directory of this test.
@@ -66,11 +64,7 @@ impl Site {
     /// Appends `text` to the input file `name` with one write; makes it if it is not there.
     pub fn append(&self, name: impl AsRef<OsStr>, text: impl AsRef<[u8]>) {
         let mut options = fs::OpenOptions::new();
-        let mut file = options
-            .append(true)
-            .create(true)
-            .open(self.file(name))
-            .unwrap();
+        let mut file = options.append(true).create(true).open(self.file(name)).unwrap();
         file.write_all(text.as_ref()).unwrap();
     }
 
@@ -125,10 +119,7 @@ impl Site {
     /// The command line `shiftboss serve DATABASE INPUT_DIR SOCKET options...`.
     pub fn serve(&self, options: &[&str]) -> Command {
         let mut command = self.program();
-        command
-            .arg("serve")
-            .args([self.database(), self.input(), self.socket()])
-            .args(options);
+        command.arg("serve").args([self.database(), self.input(), self.socket()]).args(options);
         command
     }
 

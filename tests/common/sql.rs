@@ -83,9 +83,7 @@ impl Site {
     pub fn wait_sql(&self, query: &str, expected: &[&str]) {
         let expected: Result<Vec<String>, String> =
             Ok(expected.iter().map(|line| (*line).to_owned()).collect());
-        wait_equal(query, &expected, || {
-            self.try_sql(query).map_err(|e| e.to_string())
-        });
+        wait_equal(query, &expected, || self.try_sql(query).map_err(|e| e.to_string()));
     }
 
     /// Waits until the queue is `expected`, as [`QUEUE`] shows it.

@@ -19,10 +19,7 @@ pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
 pub fn wait_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(
-            start.elapsed() < limit,
-            "waited {limit:?} in vain until {what}"
-        );
+        assert!(start.elapsed() < limit, "waited {limit:?} in vain until {what}");
         pause(POLL);
     }
 }
@@ -42,10 +39,7 @@ pub fn wait_equal<T: PartialEq + Debug>(what: &str, expected: &T, mut look: impl
 
 /// Lets `time` pass: between two looks, between a refused request and its repetition, and for
 /// the random moments of the kill tests.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the one place where tests let time pass"
-)]
+#[allow(clippy::disallowed_methods, reason = "the one place where tests let time pass")]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }

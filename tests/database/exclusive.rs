@@ -95,9 +95,7 @@ fn a_socket_path_that_is_too_long() {
     let site = Site::new();
     let long = site.path(&"s".repeat(108));
     let mut command = site.program();
-    command
-        .arg("serve")
-        .args([site.database(), site.input(), long]);
+    command.arg("serve").args([site.database(), site.input(), long]);
     let (code, log) = site.refused(command);
     assert!(code > 0 && log.contains("107"), "{code}: {log}");
 }
@@ -108,9 +106,7 @@ fn a_socket_that_cannot_be_made() {
     let site = Site::new();
     let mut command = site.program();
     let socket = site.path("missing/socket");
-    command
-        .arg("serve")
-        .args([site.database(), site.input(), socket]);
+    command.arg("serve").args([site.database(), site.input(), socket]);
     let (code, log) = site.refused(command);
     assert!(code > 0 && log.contains("missing/socket"), "{code}: {log}");
 }

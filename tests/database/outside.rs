@@ -78,11 +78,7 @@ fn another_sqlite_reads_and_edits() {
     let (site, _daemon) = many_jobs(3);
     let shell = |text: &str| {
         let mut command = Command::new("sqlite3");
-        command
-            .arg("-cmd")
-            .arg(".timeout 5000")
-            .arg(site.database())
-            .arg(text);
+        command.arg("-cmd").arg(".timeout 5000").arg(site.database()).arg(text);
         command.output()
     };
     let Ok(output) = shell("SELECT count(*) FROM queue") else {
@@ -118,8 +114,7 @@ fn edits_are_honoured_at_once() {
     site.wait_count(4);
     let hand = editor(&site.database()).unwrap();
     let last = "SELECT attr_path, last_started FROM queue ORDER BY 1";
-    hand.execute_batch("BEGIN; INSERT INTO log VALUES ('alpha', 900, 901, 0)")
-        .unwrap();
+    hand.execute_batch("BEGIN; INSERT INTO log VALUES ('alpha', 900, 901, 0)").unwrap();
     let inside = rows(&hand, last).unwrap();
     assert_eq!(inside, ["alpha|900", "bravo|-", "charlie|-", "zulu|-"]);
     hand.execute_batch("UPDATE queue SET is_dequeued = 1 WHERE attr_path = 'charlie'; COMMIT")
@@ -128,8 +123,7 @@ fn edits_are_honoured_at_once() {
     assert_eq!(site.ask("READY"), "JOB zulu 0 4\n");
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
-    hand.execute_batch("UPDATE queue SET is_dequeued = 0")
-        .unwrap();
+    hand.execute_batch("UPDATE queue SET is_dequeued = 0").unwrap();
     assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     hand.execute_batch(
@@ -186,10 +180,7 @@ fn a_reader_that_holds_its_transaction() {
         crate::common::wait::pause(Duration::from_millis(2));
     }
     assert_eq!(rows(&long, LOG).unwrap(), before);
-    assert_eq!(
-        site.sql("SELECT count(*) FROM queue WHERE attr_path = 'late'"),
-        ["1"]
-    );
+    assert_eq!(site.sql("SELECT count(*) FROM queue WHERE attr_path = 'late'"), ["1"]);
     drop(long);
     daemon.stop();
 }
@@ -202,9 +193,7 @@ fn a_raw_copy_of_an_idle_daemon_s_file_is_current() {
     for round in 0..3 {
         assert!(site.ask("READY").starts_with("JOB "));
         let now = [site.sql(QUEUE), site.sql(LOG)].concat();
-        wait_until("the copy is current", || {
-            raw_copy(&site).is_ok_and(|copy| copy == now)
-        });
+        wait_until("the copy is current", || raw_copy(&site).is_ok_and(|copy| copy == now));
         assert_eq!(site.number("SELECT count(*) FROM log"), round + 1);
     }
 }

@@ -19,10 +19,7 @@ fn refuses(content: &[u8], words: &[&str]) {
         assert!(code > 0, "code {code}: {log}");
         assert!(log.contains("state.db"), "{log}");
         let lower = log.to_lowercase();
-        assert!(
-            words.iter().any(|word| lower.contains(word)),
-            "{words:?}: {log}"
-        );
+        assert!(words.iter().any(|word| lower.contains(word)), "{words:?}: {log}");
         assert_eq!(fs::read(site.database()).unwrap(), content);
         assert!(!site.socket().exists());
     }
@@ -44,9 +41,7 @@ fn sound() -> Vec<u8> {
 fn a_newer_version() {
     let site = Site::new();
     let connection = version_2(&site.database());
-    connection
-        .execute_batch("PRAGMA user_version = 99")
-        .unwrap();
+    connection.execute_batch("PRAGMA user_version = 99").unwrap();
     drop(connection);
     refuses(&fs::read(site.database()).unwrap(), &["99", "newer"]);
 }
@@ -60,9 +55,7 @@ fn another_program_s_database() {
         let script = format!("CREATE TABLE users (name); PRAGMA user_version = {version}");
         connection.execute_batch(&script).unwrap();
         drop(connection);
-        let words = [
-            "not a", "another", "foreign", "unknown", "missing", "no table", "lacks",
-        ];
+        let words = ["not a", "another", "foreign", "unknown", "missing", "no table", "lacks"];
         refuses(&fs::read(site.database()).unwrap(), &words);
     }
 }
@@ -70,10 +63,7 @@ fn another_program_s_database() {
 /// A file that is no database at all.
 #[test]
 fn no_database_at_all() {
-    refuses(
-        b"alpha 0 1\nThis is a list, not a database.\n",
-        &["not a database", "database"],
-    );
+    refuses(b"alpha 0 1\nThis is a list, not a database.\n", &["not a database", "database"]);
     refuses(&[0; 8_192], &["not a database", "database"]);
 }
 
@@ -88,10 +78,7 @@ fn a_damaged_database() {
         &sound[..sound.len() / 2],
         &["truncated", "damaged", "corrupt", "malformed", "shorter"],
     );
-    refuses(
-        &sound[..4_096],
-        &["truncated", "damaged", "corrupt", "malformed", "shorter"],
-    );
+    refuses(&sound[..4_096], &["truncated", "damaged", "corrupt", "malformed", "shorter"]);
 }
 
 /// An emptied file is refused: it was a database once, and a new one would hide the loss.
@@ -106,9 +93,7 @@ fn a_database_that_cannot_be_made() {
     let site = Site::new();
     for database in ["missing/state.db", "input", "/proc/state.db"] {
         let mut command = site.program();
-        command
-            .args(["serve", database])
-            .args([site.input(), site.socket()]);
+        command.args(["serve", database]).args([site.input(), site.socket()]);
         let (code, log) = site.refused(command);
         assert!(code > 0, "{database}: {code}: {log}");
         assert!(log.contains(database), "{log}");

@@ -47,11 +47,7 @@ fn fill(connection: &Connection) {
 
 fn expected_order() -> Vec<String> {
     let line = |key: &str, last: &str| format!("{key}|{last}|{}", jitter(key));
-    vec![
-        line("alpha", "1000"),
-        line("bravo", "-"),
-        line("charlie", "2000"),
-    ]
+    vec![line("alpha", "1000"), line("bravo", "-"), line("charlie", "2000")]
 }
 
 /// Version 2 is taken over with every row, flag, id and log entry, and serves at once.
@@ -75,10 +71,7 @@ fn version_2_is_taken_over_whole() {
     daemon.stop();
     site.write("h.1.txt", "zulu 0 1\n");
     let _daemon = site.start();
-    site.wait_sql(
-        "SELECT * FROM fetchers ORDER BY name",
-        &["2|f", "3|g", "4|h"],
-    );
+    site.wait_sql("SELECT * FROM fetchers ORDER BY name", &["2|f", "3|g", "4|h"]);
 }
 
 /// Version 1 is taken over; its rows get their places in the order.
@@ -95,10 +88,8 @@ fn version_1_is_taken_over() {
     connection.execute_batch(rows).unwrap();
     drop(connection);
     let _daemon = site.start();
-    let fresh: Vec<String> = QUEUED
-        .iter()
-        .map(|row| format!("{}0", &row[..row.len() - 1]))
-        .collect();
+    let fresh: Vec<String> =
+        QUEUED.iter().map(|row| format!("{}0", &row[..row.len() - 1])).collect();
     let fresh: Vec<&str> = fresh.iter().map(String::as_str).collect();
     site.wait_queue(&fresh);
     let wrong = "SELECT count(*) FROM queue WHERE order_jitter IS NULL";
@@ -159,10 +150,7 @@ fn forward_the_reference_and_forward_again() {
     site.write("h.1.txt", "alpha 9 9\ndelta 0 4\necho 0 5\n");
     let daemon = site.start();
     site.wait_sql(RUNS, &["f|1|1", "f|2|0", "g|1|1", "h|1|1"]);
-    site.wait_sql(
-        "SELECT count(*) FROM queue WHERE fetcher_run_started = 1",
-        &["7"],
-    );
+    site.wait_sql("SELECT count(*) FROM queue WHERE fetcher_run_started = 1", &["7"]);
     // echo and alpha are dispatched or in flight for the reference; charlie is old.
     assert_eq!(site.ask("READY"), "JOB delta 0 4\n");
     site.edit("UPDATE log SET finished = started WHERE attr_path = 'alpha'");
@@ -175,9 +163,7 @@ fn forward_the_reference_and_forward_again() {
 /// UPSERTs, a dispatch, a deletion by the foreign key, and version 2 again.
 fn a_day_of_the_reference(site: &Site) {
     let connection = Connection::open(site.database()).unwrap();
-    connection
-        .execute_batch("PRAGMA foreign_keys = ON; PRAGMA user_version = 2")
-        .unwrap();
+    connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA user_version = 2").unwrap();
     register(&connection, "h", 1, false);
     enqueue(&connection, "h", 1, "delta", "0 3");
     enqueue(&connection, "h", 1, "delta", "0 4");
@@ -186,10 +172,7 @@ fn a_day_of_the_reference(site: &Site) {
     register(&connection, "h", 1, true);
     register(&connection, "short", 7, true);
     enqueue(&connection, "short", 7, "zulu", "0 1");
-    let now = std::time::SystemTime::UNIX_EPOCH
-        .elapsed()
-        .unwrap()
-        .as_secs();
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     dispatch(&connection, "h", "echo", now.try_into().unwrap());
     finish(&connection, "bravo", 3_000, 1);
     delete(&connection, "short", 7);
@@ -199,8 +182,5 @@ fn a_day_of_the_reference(site: &Site) {
     );
     let left = crate::common::sql::rows(&connection, QUEUE).unwrap();
     assert_eq!(left.len(), 8, "{left:?}");
-    assert_eq!(
-        crate::common::sql::rows(&connection, "PRAGMA integrity_check").unwrap(),
-        ["ok"]
-    );
+    assert_eq!(crate::common::sql::rows(&connection, "PRAGMA integrity_check").unwrap(), ["ok"]);
 }

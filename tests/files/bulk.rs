@@ -42,10 +42,7 @@ fn very_many_files_made_while_running() {
     for i in 0..FILES / 4 {
         site.write(format!("f{i}.1.txt"), format!("key{i} 0 {i}\n"));
     }
-    site.wait_sql(
-        "SELECT sum(is_complete) FROM fetcher_runs",
-        &[&(FILES / 4).to_string()],
-    );
+    site.wait_sql("SELECT sum(is_complete) FROM fetcher_runs", &[&(FILES / 4).to_string()]);
     site.wait_count(FILES / 4);
     for i in 0..FILES / 4 {
         site.remove(format!("f{i}.1.txt"));

@@ -85,10 +85,7 @@ fn deleting_a_growing_file_deletes_the_run() {
     file.write_all(b"charlie 0 3\n").unwrap();
     site.wait_sql(RUNS, &[]);
     assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
-    assert_eq!(
-        site.sql("SELECT attr_path, exit_code FROM log"),
-        ["alpha|0"]
-    );
+    assert_eq!(site.sql("SELECT attr_path, exit_code FROM log"), ["alpha|0"]);
 }
 
 /// A file that is deleted and made again under its name is a new life of the run, with what

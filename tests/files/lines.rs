@@ -97,9 +97,7 @@ fn skipped_lines_are_named() {
     assert!(site.ask("READY").starts_with("JOB "));
     let more = format!("\n{}oneword\n", "d 0 4\n".repeat(94));
     site.append("f.1.txt.part", more);
-    wait_until("line 99 is named", || {
-        warned_of_line(&daemon, "f.1.txt", 99)
-    });
+    wait_until("line 99 is named", || warned_of_line(&daemon, "f.1.txt", 99));
     site.append("f.1.txt.part", "e 0 5\n");
     site.wait_count(5);
     assert_eq!(daemon.warnings(&["f.1.txt"]).len(), 1);
@@ -115,9 +113,7 @@ fn line_numbers_go_on_after_a_restart() {
     daemon.stop();
     let daemon = site.start();
     site.append("f.1.txt.part", b"bad \xff 0\n");
-    wait_until("line 777 is named", || {
-        warned_of_line(&daemon, "f.1.txt", 777)
-    });
+    wait_until("line 777 is named", || warned_of_line(&daemon, "f.1.txt", 777));
 }
 
 /// A key of 4 KiB is taken and handed out, a longer one is skipped with a warning.
@@ -141,10 +137,7 @@ fn lines_up_to_1_mib() {
     let site = Site::new();
     let payload = "p".repeat(MIB - "key \n".len());
     let daemon = site.start();
-    site.write(
-        "f.1.txt",
-        format!("longer {}\nkey {payload}\n", "q".repeat(MIB)),
-    );
+    site.write("f.1.txt", format!("longer {}\nkey {payload}\n", "q".repeat(MIB)));
     site.wait_count(1);
     assert_eq!(site.ask("READY"), format!("JOB key {payload}\n"));
     assert!(warned_of_line(&daemon, "f.1.txt", 1), "{}", daemon.log());
@@ -197,10 +190,7 @@ fn a_binary_file_is_a_run_without_rows() {
     site.write("empty.1.txt", "");
     site.write("good.1.txt", "alpha 0 1\n");
     let daemon = site.start();
-    site.wait_sql(
-        crate::common::sql::RUNS,
-        &["empty|1|1", "good|1|1", "noise|1|1"],
-    );
+    site.wait_sql(crate::common::sql::RUNS, &["empty|1|1", "good|1|1", "noise|1|1"]);
     site.wait_queue(&["good|1|alpha|0 1|0"]);
     assert!(daemon.log().len() < 1_000_000, "a flood of warnings");
     daemon.stop();

@@ -47,9 +47,7 @@ fn loss_02_things_that_are_no_files() {
     site.write("good.2.txt", "bravo 0 2\n");
     site.wait_queue(&[GOOD, "good|2|bravo|0 2|0"]);
     for kind in ["directory.1", "fifo.2", "dangling.1", "loop.2", "socket.1"] {
-        wait_until("every oddity is named", || {
-            !daemon.warnings(&[kind]).is_empty()
-        });
+        wait_until("every oddity is named", || !daemon.warnings(&[kind]).is_empty());
     }
     daemon.kill();
     let daemon = site.start();
@@ -62,20 +60,11 @@ fn loss_02_things_that_are_no_files() {
 #[test]
 fn loss_03_invalid_utf8() {
     let site = Site::new();
-    let lines = [
-        &b"alpha 0 1\n".repeat(330)[..],
-        b"b\xffd 0 2\ncharlie \xc3\n",
-        b"delta 0 4\n",
-    ];
+    let lines = [&b"alpha 0 1\n".repeat(330)[..], b"b\xffd 0 2\ncharlie \xc3\n", b"delta 0 4\n"];
     site.write("f.1.txt", lines.concat());
     let daemon = site.start();
     site.write("g.1.txt.part", lines.concat());
-    let expected = [
-        "f|1|alpha|0 1|0",
-        "f|1|delta|0 4|0",
-        "g|1|alpha|0 1|0",
-        "g|1|delta|0 4|0",
-    ];
+    let expected = ["f|1|alpha|0 1|0", "f|1|delta|0 4|0", "g|1|alpha|0 1|0", "g|1|delta|0 4|0"];
     site.wait_queue(&expected);
     site.wait_sql(RUNS, &["f|1|1", "g|1|0"]);
     for (file, line) in [("f.1.txt", 331), ("f.1.txt", 332), ("g.1.txt.part", 331)] {
@@ -192,18 +181,12 @@ fn loss_09_event_queue_overflow() {
     daemon.freeze();
     let open = |name: &str| {
         let mut options = OpenOptions::new();
-        options
-            .create(true)
-            .append(true)
-            .open(site.file(name))
-            .unwrap()
+        options.create(true).append(true).open(site.file(name)).unwrap()
     };
     let mut files = [open("a.1.txt.part"), open("b.1.txt.part")];
     for i in 0..20_000_usize {
         // Taking turns keeps the kernel from merging equal events.
-        files[i % 2]
-            .write_all(format!("key{i} 0 1\n").as_bytes())
-            .unwrap();
+        files[i % 2].write_all(format!("key{i} 0 1\n").as_bytes()).unwrap();
     }
     site.write("late.1.txt", "late 0 1\n");
     site.remove("gone.1.txt");
@@ -226,9 +209,7 @@ fn loss_10_the_input_directory_made_again() {
     for round in 2..4 {
         site.remove(format!("f.{}.txt", round - 1));
         fs::remove_dir(site.input()).unwrap();
-        wait_until("the loss is told", || {
-            daemon.warnings(&["input"]).len() >= round - 1
-        });
+        wait_until("the loss is told", || daemon.warnings(&["input"]).len() >= round - 1);
         site.wait_count(0);
         assert_eq!(site.ask("READY"), "NOJOBS\n");
         assert!(!site.input().exists());
@@ -273,10 +254,7 @@ fn loss_11_a_part_made_anew_under_its_name() {
         site.wait_sql(chosen, &["alpha|3 3|1", "new|3 3|0"]);
         site.append("f.1.txt.part", "new 4 4\n");
         site.wait_sql(chosen, &["alpha|3 3|1", "new|4 4|0"]);
-        site.wait_sql(
-            "SELECT count(*) FROM queue WHERE attr_path LIKE 'pha%'",
-            &["0"],
-        );
+        site.wait_sql("SELECT count(*) FROM queue WHERE attr_path LIKE 'pha%'", &["0"]);
     }
 }
 
@@ -292,22 +270,11 @@ fn loss_12_complete_and_growing_file_of_one_run() {
     site.append("f.1.txt.part", "charlie part 3\n");
     assert_eq!(site.ask("READY"), "JOB alpha complete 1\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
-    assert_eq!(
-        daemon.warnings(&["f.1.txt.part"]).len(),
-        1,
-        "{}",
-        daemon.log()
-    );
+    assert_eq!(daemon.warnings(&["f.1.txt.part"]).len(), 1, "{}", daemon.log());
     site.write("g.1.txt.part", "zulu part 1\n");
-    site.wait_sql(
-        "SELECT payload FROM queue WHERE attr_path = 'zulu'",
-        &["part 1"],
-    );
+    site.wait_sql("SELECT payload FROM queue WHERE attr_path = 'zulu'", &["part 1"]);
     site.write("g.1.txt", "zulu complete 1\n");
-    site.wait_sql(
-        "SELECT payload FROM queue WHERE attr_path = 'zulu'",
-        &["complete 1"],
-    );
+    site.wait_sql("SELECT payload FROM queue WHERE attr_path = 'zulu'", &["complete 1"]);
     site.wait_sql(RUNS, &["f|1|1", "g|1|1"]);
     site.remove("f.1.txt.part");
     site.remove("g.1.txt.part");
@@ -329,18 +296,13 @@ fn loss_13_no_worker_waits_five_seconds() {
     let lines: Vec<String> = (0..300_000).map(|i| format!("key{i} 0 {i}\n")).collect();
     let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..6)
-            .map(|_| scope.spawn(|| slowest_answer(&site, &over)))
-            .collect();
+        let workers: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| slowest_answer(&site, &over))).collect();
         site.write("big.1.txt.part", lines.concat());
         site.rename("big.1.txt.part", "big.1.txt");
-        wait_two_minutes("all is loaded", || {
-            site.number("SELECT count(*) FROM queue") == 300_001
-        });
+        wait_two_minutes("all is loaded", || site.number("SELECT count(*) FROM queue") == 300_001);
         site.remove("big.1.txt");
-        wait_two_minutes("all is deleted", || {
-            site.number("SELECT count(*) FROM queue") == 1
-        });
+        wait_two_minutes("all is deleted", || site.number("SELECT count(*) FROM queue") == 1);
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         for worker in workers {
             let slowest = worker.join().unwrap();

@@ -20,8 +20,7 @@ fn warned_of_line(daemon: &Daemon, file: &str, line: u64) -> bool {
     let names_line = |text: &str| {
         let after_time = text.split_once(' ').map_or("", |(_, rest)| rest);
         let rest = after_time.replace(file, "");
-        rest.split(|c: char| !c.is_ascii_digit())
-            .any(|word| word == number)
+        rest.split(|c: char| !c.is_ascii_digit()).any(|word| word == number)
     };
     let warnings = daemon.warnings(&[file]);
     warnings.iter().any(|text| names_line(text))

@@ -17,25 +17,14 @@ pub fn make_oddities(site: &Site, stamp: i64) {
     fs::create_dir(name("directory")).unwrap();
     fs::create_dir(site.file(format!("directory2.{stamp}.txt.part"))).unwrap();
     mkfifoat(CWD, name("fifo"), Mode::RWXU).unwrap();
-    mkfifoat(
-        CWD,
-        site.file(format!("fifo2.{stamp}.txt.part")),
-        Mode::RWXU,
-    )
-    .unwrap();
+    mkfifoat(CWD, site.file(format!("fifo2.{stamp}.txt.part")), Mode::RWXU).unwrap();
     symlink("nowhere", name("dangling")).unwrap();
     symlink(format!("loop.{stamp}.txt"), name("loop")).unwrap();
     drop(UnixListener::bind(name("socket")).unwrap());
     if rustix::process::geteuid().is_root() {
         let null = rustix::fs::makedev(1, 3);
         // Containers may forbid it; the other oddities are there all the same.
-        let _ = mknodat(
-            CWD,
-            name("device"),
-            FileType::CharacterDevice,
-            Mode::RWXU,
-            null,
-        );
+        let _ = mknodat(CWD, name("device"), FileType::CharacterDevice, Mode::RWXU, null);
     }
 }
 
@@ -56,14 +45,8 @@ pub const BAD_NAMES: [&[u8]; 12] = [
 ];
 
 /// Names that are no fetcher file's and none of our business.
-pub const OTHER_NAMES: [&str; 6] = [
-    "README",
-    "f.5.txt~",
-    "f.5.txt.part.swp",
-    "f.5.TXT",
-    "f.5.json",
-    "txt",
-];
+pub const OTHER_NAMES: [&str; 6] =
+    ["README", "f.5.txt~", "f.5.txt.part.swp", "f.5.TXT", "f.5.json", "txt"];
 
 pub fn make_bad_names(site: &Site) {
     for name in BAD_NAMES {
@@ -111,10 +94,7 @@ fn a_bad_name_is_logged_once() {
     });
     assert_eq!(daemon.warnings(&["a.b.txt"]).len(), 1);
     let log = daemon.stop();
-    assert!(
-        !log.contains("README") && !log.contains("f.5.json"),
-        "{log}"
-    );
+    assert!(!log.contains("README") && !log.contains("f.5.json"), "{log}");
 }
 
 /// A line end in a name cannot forge a line of the log.
@@ -123,14 +103,9 @@ fn names_are_escaped_in_the_log() {
     let site = Site::new();
     let daemon = site.start();
     site.write("a\nERROR forged.b.txt", "bad 0 1\n");
-    wait_until("the bad name is logged", || {
-        !daemon.warnings(&["forged"]).is_empty()
-    });
+    wait_until("the bad name is logged", || !daemon.warnings(&["forged"]).is_empty());
     let log = daemon.stop();
-    assert!(
-        !log.lines().any(|line| line.starts_with("ERROR forged")),
-        "{log}"
-    );
+    assert!(!log.lines().any(|line| line.starts_with("ERROR forged")), "{log}");
 }
 
 /// What is left out is taken as soon as a file of that name can be read.
@@ -143,12 +118,7 @@ fn an_oddity_replaced_by_a_file_is_loaded() {
     site.wait_queue(&["good|1|good|0 1|0"]);
     fs::remove_dir(site.file("directory.1.txt")).unwrap();
     site.write("directory.1.txt", "alpha 0 1\n");
-    assert!(
-        fs::symlink_metadata(site.file("fifo.1.txt"))
-            .unwrap()
-            .file_type()
-            .is_fifo()
-    );
+    assert!(fs::symlink_metadata(site.file("fifo.1.txt")).unwrap().file_type().is_fifo());
     site.remove("fifo.1.txt");
     site.write("new", "bravo 0 2\n");
     site.rename("new", "fifo.1.txt");
@@ -172,9 +142,7 @@ fn an_unreadable_file_is_set_aside_and_taken_later() {
     let secret = site.file("secret.1.txt");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
     let daemon = site.spawn(site.serve_unprivileged(&[])).ready();
-    wait_until("the file is reported", || {
-        !daemon.warnings(&["secret.1.txt"]).is_empty()
-    });
+    wait_until("the file is reported", || !daemon.warnings(&["secret.1.txt"]).is_empty());
     assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
     site.wait_queue(&["good|1|bravo|0 2|1", "secret|1|alpha|0 1|0"]);

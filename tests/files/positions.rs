@@ -11,9 +11,7 @@ const DISPATCHED: &str = "SELECT count(*) FROM queue WHERE is_dequeued <> 0";
 
 /// About 14 KB: more than the 4 KiB before the position that are compared.
 fn long_list(payload: &str) -> String {
-    (0..1_000)
-        .map(|i| format!("key{i:03} 0 {payload}\n"))
-        .collect()
+    (0..1_000).map(|i| format!("key{i:03} 0 {payload}\n")).collect()
 }
 
 /// A daemon that has read a long list as `name`, and one job of it is out.
@@ -28,10 +26,7 @@ fn loaded(name: &str) -> (Site, Daemon) {
 
 /// Overwrites `text` at `offset` of a file, which keeps its length and inode.
 fn patch(site: &Site, name: &str, offset: usize, text: &str) {
-    let file = OpenOptions::new()
-        .write(true)
-        .open(site.file(name))
-        .unwrap();
+    let file = OpenOptions::new().write(true).open(site.file(name)).unwrap();
     file.write_all_at(text.as_bytes(), offset as u64).unwrap();
 }
 
@@ -75,11 +70,7 @@ fn a_part_with_another_checksum_is_read_from_the_start() {
 /// whether it is now shorter, as long, or longer.
 #[test]
 fn a_part_rewritten_while_down_is_read_from_the_start() {
-    for text in [
-        long_list("new")[..500 * LINE].to_owned(),
-        long_list("new"),
-        long_list("newer"),
-    ] {
+    for text in [long_list("new")[..500 * LINE].to_owned(), long_list("new"), long_list("newer")] {
         let (site, daemon) = loaded("f.1.txt.part");
         daemon.stop();
         site.write("f.1.txt.part", &text);
@@ -107,10 +98,7 @@ fn a_part_truncated_while_down_is_read_from_the_start() {
     let (site, daemon) = loaded("f.1.txt.part");
     daemon.stop();
     patch(&site, "f.1.txt.part", 0, "key000 0 new\n");
-    let file = OpenOptions::new()
-        .write(true)
-        .open(site.file("f.1.txt.part"))
-        .unwrap();
+    let file = OpenOptions::new().write(true).open(site.file("f.1.txt.part")).unwrap();
     file.set_len(10 * LINE as u64).unwrap();
     let _daemon = site.start();
     site.wait_sql(FIRST, &["0 new"]);
@@ -162,9 +150,6 @@ fn restarts_between_any_two_bytes() {
     }
     let daemon = site.start();
     assert_eq!(site.ask("READY"), "NOJOBS\n");
-    assert_eq!(
-        site.sql(crate::common::sql::QUEUE),
-        ["f|1|alpha|0 1|1", "f|1|é|0 2|1"]
-    );
+    assert_eq!(site.sql(crate::common::sql::QUEUE), ["f|1|alpha|0 1|1", "f|1|é|0 2|1"]);
     assert!(daemon.warnings(&["f.1.txt"]).is_empty());
 }

@@ -52,21 +52,14 @@ fn whole_list_survived() {
 /// More events than the kernel keeps, then a run that only a rescan can find.
 fn overflow(site: &Site, daemon: &crate::common::Daemon) {
     daemon.freeze();
-    let open = |name: &str| {
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(site.file(name))
-    };
+    let open = |name: &str| OpenOptions::new().create(true).append(true).open(site.file(name));
     let mut files = [open("noise").unwrap(), open("noise2").unwrap()];
     for i in 0..20_000 {
         files[i % 2].write_all(b"x").unwrap();
     }
     site.write("made.1.txt", "made 0 1\n");
     daemon.thaw();
-    wait_until("the run is found", || {
-        site.number("SELECT count(*) FROM queue") == 1
-    });
+    wait_until("the run is found", || site.number("SELECT count(*) FROM queue") == 1);
 }
 
 fn names_and_lines(site: &Site) {
@@ -77,19 +70,10 @@ fn names_and_lines(site: &Site) {
         assert!(site.ask("").is_empty());
     }
     drop(slow);
-    site.write(
-        "grown.1.txt.part",
-        "garbage that is cut off\nand more of it\n",
-    );
-    site.wait_sql(
-        "SELECT count(*) FROM queue WHERE attr_path = 'garbage'",
-        &["1"],
-    );
+    site.write("grown.1.txt.part", "garbage that is cut off\nand more of it\n");
+    site.wait_sql("SELECT count(*) FROM queue WHERE attr_path = 'garbage'", &["1"]);
     site.remove("grown.1.txt.part");
-    site.wait_sql(
-        "SELECT count(*) FROM queue WHERE attr_path = 'garbage'",
-        &["0"],
-    );
+    site.wait_sql("SELECT count(*) FROM queue WHERE attr_path = 'garbage'", &["0"]);
     site.write("grown.1.txt.part", "grown 1 1\ngrown 0 1\n");
     site.write("grown.1.txt.part", "grown 0 1\n");
     site.append("grown.1.txt.part", vec![b'x'; 3 * 1024 * 1024]);
