@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::common::sql::{LOG, QUEUE, editor, reader, rows};
+use crate::common::sql::{LOG, QUEUE, RUNS, editor, reader, rows};
 use crate::common::{Client, Daemon, Site, wait_until};
 
 /// The queue page's query.
@@ -58,6 +58,7 @@ fn a_running_installation_s_queries() {
     site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
     site.write("g.1.txt.part", "charlie 0 3\n");
     let daemon = site.start();
+    site.wait_sql(RUNS, &["f|1|1", "g|1|0"]);
     site.wait_count(3);
     site.edit("INSERT INTO log VALUES ('bravo', 1000, 1007, 3)");
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
