@@ -286,7 +286,18 @@ fn look_at_file(path: &Path) -> Result<(), OpenError> {
     if !whole {
         return Err(OpenError::NotADatabase(path.to_owned()));
     }
+    // A write that was interrupted is finished from its log, which has the pages that are missing.
+    if is_hot(path, "-wal") || is_hot(path, "-journal") {
+        return Ok(());
+    }
     check_size(path, &header, found.len())
+}
+
+/// Whether SQLite has something to recover from beside the file.
+fn is_hot(path: &Path, ending: &str) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push(ending);
+    std::fs::metadata(log).is_ok_and(|found| found.len() > 0)
 }
 
 /// The header says how many pages there are; fewer bytes than that is a file that was cut off.
