@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use common::wait::pause;
+use common::wait::{SetOnDrop, pause};
 use common::worker::key_of;
 use common::{Site, wait_until};
 
@@ -53,7 +53,7 @@ fn two_hundred_kills_under_load() {
             let load = &load;
             scope.spawn(move || work(load, worker % 2 == 0));
         }
-        let stop_at_panic = StopAtEnd(&load.over);
+        let at_end = SetOnDrop(&load.over);
         for _ in 0..KILLS {
             let daemon = load.site.spawn(load.site.serve(&[]));
             pause(Duration::from_millis(random.below(300)));
@@ -62,19 +62,10 @@ fn two_hundred_kills_under_load() {
         let daemon = load.site.start();
         let before = acknowledged(&load);
         wait_until("work goes on", || acknowledged(&load) > before + 100);
-        drop(stop_at_panic);
+        drop(at_end);
         daemon
     });
     check(&load);
-}
-
-/// Ends the threads also when the test fails, which otherwise waited for them for ever.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }
 
 fn acknowledged(load: &Load) -> usize {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use common::sql::editor;
+use common::wait::SetOnDrop;
 use common::{Client, Daemon, Site, wait_until, wait_within};
 use rustix::process::Signal;
 
@@ -33,11 +34,12 @@ fn a_clean_stop_under_load() {
         let acknowledged: Vec<String> = std::thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..4).map(|_| scope.spawn(|| work_until_closed(&site, &over))).collect();
+            let at_end = SetOnDrop(&over);
             wait_until("work is being done", || site.number("SELECT count(*) FROM log") > 200);
             daemon.signal(signal);
             let status = daemon.exit_within(Duration::from_secs(5));
             assert_eq!(status.code(), Some(0), "{}", daemon.log());
-            over.store(true, Relaxed);
+            drop(at_end);
             workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
         });
         assert!(!site.socket().exists());

@@ -146,8 +146,7 @@ impl ConnectionActor {
         };
         let unread = std::mem::take(&mut self.unread);
         let patience = if self.hurried { HURRIED_WRITE_TIMEOUT } else { WRITE_TIMEOUT };
-        drop_input(writer.as_ref());
-        if unread.is_empty() {
+        if !drop_input(writer.as_ref()) || unread.is_empty() {
             return ctx.stop();
         }
         let departed = async move {
@@ -227,16 +226,19 @@ impl Handler<CloseConnection> for ConnectionActor {
     }
 }
 
-/// Reads and drops what the peer has sent already.
-fn drop_input(stream: &UnixStream) {
+/// Reads and drops what the peer has sent already. False when the peer is gone with an answer
+/// unread: the error that says so is told only once.
+fn drop_input(stream: &UnixStream) -> bool {
     let mut scrap = [0; 4096];
     let mut dropped = 0;
     while dropped < DROPPED_INPUT_MAX {
         match stream.try_read(&mut scrap) {
-            Ok(length) if length > 0 => dropped += length,
-            _ => return,
+            Ok(0) => return true,
+            Ok(length) => dropped += length,
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
         }
     }
+    true
 }
 
 /// Answers one request. The writer comes back whatever happened.

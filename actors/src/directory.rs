@@ -122,7 +122,8 @@ impl Directory {
     pub fn look(&self, name: &OsStr) -> io::Result<Entry> {
         match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(entry_of(&stat)),
-            Err(Errno::NOENT) => Ok(Entry::Absent),
+            // A name that is too long (`.part` behind one of 255 bytes) cannot be there either.
+            Err(Errno::NOENT | Errno::NAMETOOLONG) => Ok(Entry::Absent),
             Err(error) => Err(error.into()),
         }
     }

@@ -5,6 +5,8 @@
 //! or full is waited for; a file that cannot be read is a failure, told to the parent. What the
 //! bytes mean is `run_reader`'s and `fetcher_file`'s business.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -27,6 +29,8 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 pub enum TailEnd {
     /// All lines are in the queue, and the run is complete. The file as it was read.
     Complete(Option<FileState>),
+    /// All that is there is read, and its place was wanted. The file as it was read.
+    Parked(Option<FileState>),
     /// The file could not be read, or its rows were refused.
     Failed {
         /// Why, for the log and for status.
@@ -62,11 +66,26 @@ pub struct CaughtUp {
 #[rtype(result = "()")]
 pub struct StopTail;
 
+/// All that a tail is made of.
+pub struct TailSeed {
+    /// The run's file and the place in it.
+    pub reader: RunReader,
+    /// What to read.
+    pub target: Target,
+    /// Where rows go.
+    pub storage: Recipient<AddRows>,
+    /// Others wait for its place: it is to end when it has nothing to read.
+    pub crowded: Rc<Cell<bool>>,
+    /// Where its end is told.
+    pub vital: Vital<TailEnd>,
+}
+
 /// Reads one run. See the module's documentation.
 pub struct FileTailActor {
     reader: RunReader,
     target: Target,
     storage: Recipient<AddRows>,
+    crowded: Rc<Cell<bool>>,
     vital: Vital<TailEnd>,
     /// A batch is on its way to the store.
     storing: bool,
@@ -81,18 +100,15 @@ pub struct FileTailActor {
 }
 
 impl FileTailActor {
-    /// A tail that reads `target` through `reader` into `storage`.
+    /// A tail made of `seed`.
     #[must_use]
-    pub fn new(
-        reader: RunReader,
-        target: Target,
-        storage: Recipient<AddRows>,
-        vital: Vital<TailEnd>,
-    ) -> Self {
+    pub fn new(seed: TailSeed) -> Self {
+        let TailSeed { reader, target, storage, crowded, vital } = seed;
         Self {
             reader,
             target,
             storage,
+            crowded,
             vital,
             storing: false,
             stalled: false,
@@ -112,11 +128,21 @@ impl FileTailActor {
             Ok(Some(batch)) => self.store(batch, ctx),
             Ok(None) => {
                 self.answer_waiting();
-                if self.target.complete && !self.reader.has_unread() {
-                    self.end(TailEnd::Complete(self.reader.read_state()), ctx);
+                if !self.reader.has_unread() {
+                    self.caught_up(ctx);
                 }
             }
             Err(error) => self.fail(error.to_string(), ctx),
+        }
+    }
+
+    /// All is read: the run is complete, or its place may be given to another.
+    fn caught_up(&mut self, ctx: &mut Context<Self>) {
+        let read = self.reader.read_state();
+        if self.target.complete {
+            self.end(TailEnd::Complete(read), ctx);
+        } else if self.crowded.get() {
+            self.end(TailEnd::Parked(read), ctx);
         }
     }
 

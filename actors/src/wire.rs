@@ -122,7 +122,8 @@ fn done(line: &[u8]) -> Option<Request> {
     let text = std::str::from_utf8(line).ok()?.strip_prefix("DONE ")?;
     let text = text.strip_suffix('\r').unwrap_or(text);
     let mut words = text.split(' ');
-    let key = Key::new(words.next()?).ok()?;
+    // Not `Key::new`: any key may be named here, and one that is not in the queue changes nothing.
+    let key = words.next().filter(|key| !key.is_empty()).map(Key::stored)?;
     let exit_code = integer(words.next()?)?;
     Some(Request::Done { key, exit_code })
 }

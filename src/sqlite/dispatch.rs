@@ -12,9 +12,6 @@ use shiftboss_actors::store::Dispatch;
 
 use super::{Policy, SqliteStore};
 
-/// Rows of runs under deletion that one request may come across before it has to wait.
-const DELETED_ON_THE_WAY_MAX: usize = 200;
-
 /// The place of a row in the order; `None` comes first, as NULL does.
 type Place = (Option<i64>, Option<i64>, String, i64);
 
@@ -52,41 +49,56 @@ impl Candidate {
 impl SqliteStore {
     /// Takes the next job and marks it.
     pub(super) fn next_job(&mut self, now: UnixSeconds) -> rusqlite::Result<Dispatch> {
-        for _ in 0..DELETED_ON_THE_WAY_MAX {
-            let Some(key) = self.next_key(now)? else {
-                return Ok(if self.may_be_shadowed()? {
-                    Dispatch::Later
-                } else {
-                    Dispatch::Nothing
-                });
-            };
-            if self.deleting.is_empty() || self.delete_on_the_way(&key)? == 0 {
-                return self.hand_out(&key, now);
-            }
+        match self.next_key(now)? {
+            Some(key) => self.hand_out(&key, now),
+            None if self.may_be_shadowed()? => Ok(Dispatch::Later),
+            None => Ok(Dispatch::Nothing),
         }
-        Ok(Dispatch::Later)
     }
 
     /// The key of the first eligible row.
     fn next_key(&self, now: UnixSeconds) -> rusqlite::Result<Option<String>> {
-        let ready = "SELECT last_started, order_jitter, attr_path, fetcher_id
-            FROM queue INDEXED BY shiftboss_ready WHERE state = 1 AND state > 0
-            ORDER BY last_started, order_jitter, attr_path, fetcher_id LIMIT 1";
-        let held = "SELECT last_started, order_jitter, attr_path, fetcher_id
-            FROM queue INDEXED BY shiftboss_ready WHERE state = 2 AND state > 0 AND last_started < ?1
-            ORDER BY last_started, order_jitter, attr_path, fetcher_id LIMIT 1";
-        let place = |row: &Row<'_>| -> rusqlite::Result<Place> {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        };
-        let ready = self.prepared(ready)?.query_row([], place).optional()?;
+        let ready = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
+            FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = 1 AND state > 0
+            ORDER BY last_started, order_jitter, attr_path, fetcher_id";
+        let held = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
+            FROM queue INDEXED BY shiftboss_ready
+            WHERE slot = ?1 AND state = 2 AND state > 0 AND last_started < ?2
+            ORDER BY last_started, order_jitter, attr_path, fetcher_id";
         let expired = now.saturating_sub(self.policy.lease());
-        let held = self.prepared(held)?.query_row([expired], place).optional()?;
-        Ok([ready, held].into_iter().flatten().min().map(|place| place.2))
+        let mut first = None;
+        for slot in &self.slots.open {
+            for place in
+                [self.first_place(ready, [slot])?, self.first_place(held, [slot, &expired])?]
+            {
+                first = match (first, place) {
+                    (Some(first), Some(place)) => Some(std::cmp::min(first, place)),
+                    (first, place) => first.or(place),
+                };
+            }
+        }
+        Ok(first.map(|place: Place| place.2))
+    }
+
+    /// The first row of a query that is in no run under deletion: those count as gone already.
+    fn first_place(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+    ) -> rusqlite::Result<Option<Place>> {
+        let mut statement = self.prepared(sql)?;
+        let mut rows = statement.query(parameters)?;
+        while let Some(row) = rows.next()? {
+            if self.slots.allow(row.get(3)?, row.get(4)?) {
+                return Ok(Some((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+            }
+        }
+        Ok(None)
     }
 
     /// A row of an older run may be eligible once a newer run's deletion got to its key.
     fn may_be_shadowed(&self) -> rusqlite::Result<bool> {
-        if self.deleting.is_empty() {
+        if self.slots.deleting.is_empty() {
             return Ok(false);
         }
         let sql = "SELECT EXISTS (
@@ -96,20 +108,9 @@ impl SqliteStore {
         self.prepared(sql)?.query_row([], |row| row.get(0))
     }
 
-    /// Deletes the key's rows in runs under deletion: they count as gone already.
-    fn delete_on_the_way(&self, key: &str) -> rusqlite::Result<usize> {
-        let sql = "DELETE FROM queue
-            WHERE attr_path = ?1 AND fetcher_id = ?2 AND fetcher_run_started = ?3";
-        let mut statement = self.prepared(sql)?;
-        let mut deleted = 0;
-        for (fetcher_id, run_started) in &self.deleting {
-            deleted += statement.execute((key, fetcher_id, run_started))?;
-        }
-        Ok(deleted)
-    }
-
     fn hand_out(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Dispatch> {
         let mut candidates = self.candidates(key)?;
+        candidates.retain(|row| self.slots.allow(row.fetcher_id, row.run_started));
         candidates.sort_by(|a, b| match self.policy {
             Policy::Fair { .. } => a.fair_order(b),
             Policy::Classic => a.fetcher_id.cmp(&b.fetcher_id),

@@ -10,11 +10,11 @@ mod error;
 mod open;
 mod runs;
 mod schema;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
@@ -26,6 +26,7 @@ use shiftboss_actors::store::{
 use error::sorted;
 pub use open::{Durability, OpenError, Options, Policy};
 pub use schema::{APPLICATION_ID, VERSION};
+use slots::Slots;
 pub use upkeep::quick_check;
 
 /// The queue in one SQLite file.
@@ -35,8 +36,7 @@ pub struct SqliteStore {
     policy: Policy,
     /// Device and inode of the file that was opened.
     identity: (u64, u64),
-    /// Runs under deletion, as (fetcher_id, run_started): nothing of them is handed out.
-    deleting: HashSet<(i64, i64)>,
+    slots: Slots,
     /// Minute of the last look at old counts of ended jobs.
     minute: i64,
     was_clean: bool,
@@ -83,7 +83,7 @@ impl Store for SqliteStore {
             if self.in_transaction() {
                 self.statement("ROLLBACK")?;
             }
-            self.load_deleting()?;
+            self.load_slots()?;
         }
         result
     }

@@ -4,7 +4,6 @@
 //! would drop SQLite's locks); then what it holds; then WAL mode and the migrations. A file that is
 //! refused is left as it is.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +13,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use thiserror::Error;
 
+use super::slots::Slots;
 use super::upkeep::set_journal_mode;
 use super::{SqliteStore, schema};
 
@@ -182,7 +182,7 @@ impl SqliteStore {
             path: path.to_owned(),
             policy: options.policy,
             identity: (found.dev(), found.ino()),
-            deleting: HashSet::new(),
+            slots: Slots::default(),
             minute: 0,
             was_clean: true,
         };
@@ -214,10 +214,7 @@ impl SqliteStore {
         }
         transaction.commit()?;
         self.was_clean = !was_unclean;
-        let deleting = "SELECT fetcher_id, run_started FROM shiftboss_runs WHERE deleting <> 0";
-        let mut statement = self.connection.prepare(deleting)?;
-        let runs = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        self.deleting = runs.collect::<rusqlite::Result<_>>()?;
+        self.slots = Slots::load(&self.connection)?;
         Ok(())
     }
 }

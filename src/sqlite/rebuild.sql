@@ -18,6 +18,19 @@ FROM (
 ) AS counted
 WHERE counted.fetcher_id = shiftboss_runs.fetcher_id
   AND counted.fetcher_run_started = shiftboss_runs.run_started;
+-- Large runs get slots of their own, the largest first (src/sqlite/slots.rs).
+UPDATE shiftboss_runs SET slot = coalesce((
+    SELECT place FROM (
+        SELECT fetcher_id, run_started, row_number() OVER (ORDER BY rows DESC) AS place
+        FROM shiftboss_runs WHERE rows > 500
+    ) AS large
+    WHERE large.fetcher_id = shiftboss_runs.fetcher_id
+      AND large.run_started = shiftboss_runs.run_started AND place < 64
+), 0);
+UPDATE queue SET slot = (
+    SELECT slot FROM shiftboss_runs AS run
+    WHERE run.fetcher_id = queue.fetcher_id AND run.run_started = queue.fetcher_run_started
+);
 -- Dispatches that somebody else ended or repeated meanwhile.
 DELETE FROM shiftboss_flights
 WHERE NOT EXISTS (

@@ -6,6 +6,7 @@ use shiftboss_actors::store::{Batch, Deletion, StoreError, StoreResult, StoredRu
 
 use super::SqliteStore;
 use super::error::sorted;
+use super::slots::{Slots, slot_for};
 
 /// A run with its counts and position; the columns of [`read_run`].
 const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
@@ -71,23 +72,29 @@ impl SqliteStore {
     }
 
     pub(super) fn add(&mut self, batch: &Batch) -> StoreResult<()> {
-        let fetcher_id = self
-            .fetcher_id(&batch.run)?
-            .filter(|id| !self.deleting.contains(&(*id, batch.run.started)));
+        let fetcher_id =
+            self.fetcher_id(&batch.run)?.filter(|id| self.slots.allow(*id, batch.run.started));
         let Some(fetcher_id) = fetcher_id else {
             return Err(StoreError::Rejected(format!("run {} is not known", batch.run)));
         };
         self.add_position(fetcher_id, batch)?;
+        let slot = slot_for(&self.connection, fetcher_id, batch.run.started).map_err(sorted)?;
         let sql = "INSERT INTO queue
-                (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
-            VALUES (?1, ?2, ?3, ?4, ?5)
+                (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter, slot)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6)
             ON CONFLICT (fetcher_run_started, fetcher_id, attr_path) DO UPDATE
             SET payload = excluded.payload WHERE payload <> excluded.payload";
         let mut statement = self.prepared(sql).map_err(sorted)?;
         for row in &batch.rows {
             let (key, jitter) = (row.key.as_str(), row.key.jitter());
             let run = batch.run.started;
-            statement.execute((fetcher_id, run, key, &row.payload, jitter)).map_err(sorted)?;
+            statement
+                .execute((fetcher_id, run, key, &row.payload, jitter, slot))
+                .map_err(sorted)?;
+        }
+        drop(statement);
+        if slot > 0 && !self.slots.open.contains(&slot) {
+            self.load_slots()?;
         }
         Ok(())
     }
@@ -137,18 +144,13 @@ impl SqliteStore {
             let run_row = "DELETE FROM fetcher_runs WHERE fetcher_id = ?1 AND run_started = ?2";
             self.execute(run_row, (fetcher_id, run.started))?;
         }
-        self.load_deleting()?;
+        self.load_slots()?;
         Ok(if done { Deletion::Done } else { Deletion::More })
     }
 
-    /// Reads which runs are under deletion; there are few runs, and fewer of those.
-    pub(super) fn load_deleting(&mut self) -> StoreResult<()> {
-        let sql = "SELECT fetcher_id, run_started FROM shiftboss_runs WHERE deleting <> 0";
-        let mut statement = self.prepared(sql).map_err(sorted)?;
-        let runs = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(sorted)?;
-        let deleting = runs.collect::<rusqlite::Result<_>>().map_err(sorted)?;
-        drop(statement);
-        self.deleting = deleting;
+    /// Reads anew which runs have slots, and which are under deletion.
+    pub(super) fn load_slots(&mut self) -> StoreResult<()> {
+        self.slots = Slots::load(&self.connection).map_err(sorted)?;
         Ok(())
     }
 }

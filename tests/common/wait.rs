@@ -43,3 +43,12 @@ pub fn wait_equal<T: PartialEq + Debug>(what: &str, expected: &T, mut look: impl
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
+
+/// Sets a flag when it goes, so that threads that watch the flag end with a test that fails.
+pub struct SetOnDrop<'a>(pub &'a std::sync::atomic::AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::common::sql::{LOG, QUEUE, RUNS, editor, reader, rows};
+use crate::common::wait::SetOnDrop;
 use crate::common::{Client, Daemon, Site, wait_until};
 
 /// The queue page's query.
@@ -45,8 +46,8 @@ fn under_load(site: &Site, work: impl FnOnce()) {
                 }
             });
         }
+        let _at_end = SetOnDrop(&over);
         work();
-        over.store(true, Relaxed);
     });
 }
 

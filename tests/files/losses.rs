@@ -270,7 +270,7 @@ fn loss_12_complete_and_growing_file_of_one_run() {
     site.append("f.1.txt.part", "charlie part 3\n");
     assert_eq!(site.ask("READY"), "JOB alpha complete 1\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
-    assert_eq!(daemon.warnings(&["f.1"]).len(), 1, "{}", daemon.log());
+    assert_eq!(daemon.warnings(&["f.1.txt.part"]).len(), 1, "{}", daemon.log());
     site.write("g.1.txt.part", "zulu part 1\n");
     site.wait_sql("SELECT payload FROM queue WHERE attr_path = 'zulu'", &["part 1"]);
     site.write("g.1.txt", "zulu complete 1\n");

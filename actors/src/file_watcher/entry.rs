@@ -40,6 +40,8 @@ pub(super) enum Phase {
     Delayed,
     /// It was read to its end, when its file was so.
     Complete(Option<FileState>),
+    /// All that is there was read, and others waited for a tail; read on when there is more.
+    Parked(Option<FileState>),
     /// It failed too often; tried again when its file is no longer so.
     Aside(Option<FileState>),
     /// Its rows are being deleted.
@@ -63,6 +65,8 @@ pub(super) struct Entry {
     writing: bool,
     /// `NAME.txt` is not known to be closed, and has been unchanged since then.
     steady_since: Option<(FileState, Instant)>,
+    /// The store was told of it, and is to be told when it goes.
+    pub(super) known: bool,
     /// It waits in the watcher's queue for a free tail.
     pub(super) queued: bool,
     /// Tails that failed in a row without storing anything.
@@ -87,6 +91,7 @@ impl Entry {
             closed: false,
             writing: false,
             steady_since: None,
+            known: false,
             queued: false,
             failures: 0,
             generation: 0,
@@ -115,6 +120,8 @@ impl Entry {
         let there = !matches!(happened, Happened::Removed | Happened::MovedAway);
         if growing {
             self.has_growing = there;
+            // Finished by link and unlink. By copying, it would have been written to.
+            self.closed |= !there && self.has_whole && !self.writing;
         } else {
             self.has_whole = there;
             self.closed = matches!(happened, Happened::Closed | Happened::MovedHere);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use actix::prelude::*;
 use futures_util::stream;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::entry::Phase;
 use super::{FileWatcherActor, Open, StopTail};
@@ -76,7 +76,7 @@ impl FileWatcherActor {
         if let Some(events) = open.events {
             ctx.cancel_future(events);
         }
-        error!(path = %self.path.display(), "The input directory is lost; waiting for it to come back.");
+        warn!(path = %self.path.display(), "The input directory is lost; waiting for it to come back.");
         self.storage.lost.do_send(SetDirectoryLost { lost: true });
         // Their descriptors lead to the old directory.
         for entry in self.runs.values_mut() {

@@ -9,12 +9,13 @@ use actix::prelude::*;
 use tokio::sync::oneshot::error::RecvError;
 use tracing::{debug, error, info, warn};
 
+use super::FileWatcherActor;
 use super::entry::{Phase, TailLink};
-use super::{FileWatcherActor, escaped};
-use crate::file_tail::{FileTailActor, TailEnd};
+use super::unfit::escaped;
+use crate::file_tail::{Changed, FileTailActor, TailEnd, TailSeed};
 use crate::model::Run;
-use crate::run_reader::{RunReader, Target};
-use crate::storage::messages::{AddRows, SetAside};
+use crate::run_reader::RunReader;
+use crate::storage::messages::SetAside;
 use crate::store::StoredRun;
 use crate::vital::Vital;
 
@@ -25,26 +26,13 @@ const FAILURES_MAX: u32 = 5;
 /// Delay before the first restart; doubled with each failure.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
 
-/// All that a tail is made of.
-pub struct TailSeed {
-    /// The run's file and the place in it.
-    pub reader: RunReader,
-    /// What to read.
-    pub target: Target,
-    /// Where rows go.
-    pub storage: Recipient<AddRows>,
-    /// Where its end is told.
-    pub vital: Vital<TailEnd>,
-}
-
 /// Starts a tail. A parameter of the watcher, so that its tests can start one that fails.
 pub type StartTail = Box<dyn Fn(TailSeed) -> TailLink>;
 
 /// Starts the real tail.
 #[must_use]
 pub fn start_tail(seed: TailSeed) -> TailLink {
-    let TailSeed { reader, target, storage, vital } = seed;
-    let tail = FileTailActor::new(reader, target, storage, vital).start();
+    let tail = FileTailActor::new(seed).start();
     TailLink {
         changed: tail.clone().recipient(),
         catch_up: tail.clone().recipient(),
@@ -72,6 +60,7 @@ impl FileWatcherActor {
             entry.phase = Phase::Waiting(stored);
             entry.queued = true;
             self.queue.push_back(run.clone());
+            self.crowd();
         }
     }
 
@@ -88,14 +77,27 @@ impl FileWatcherActor {
         let reader = RunReader::new(Rc::clone(&open.directory), entry.name.clone(), stored);
         let storage = self.storage.add.clone();
         let target = entry.target();
+        let crowded = Rc::clone(&self.crowded);
         entry.phase =
-            Phase::Tailing((self.start_tail)(TailSeed { reader, target, storage, vital }));
+            Phase::Tailing((self.start_tail)(TailSeed { reader, target, storage, crowded, vital }));
         let run = run.clone();
         ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {
             watcher.tails -= 1;
             watcher.tail_ended(&run, generation, end, ctx);
             watcher.start_next(ctx);
         }));
+    }
+
+    /// Asks the tails that have nothing to read for their places.
+    fn crowd(&mut self) {
+        if self.crowded.replace(true) {
+            return;
+        }
+        for entry in self.runs.values() {
+            if let Phase::Tailing(tail) = &entry.phase {
+                tail.changed.do_send(Changed(entry.target()));
+            }
+        }
     }
 
     /// Gives the free place to the run that has waited longest.
@@ -110,6 +112,7 @@ impl FileWatcherActor {
                 return self.start_tail(&run, stored, ctx);
             }
         }
+        self.crowded.set(false);
     }
 
     fn tail_ended(
@@ -131,6 +134,11 @@ impl FileWatcherActor {
                 entry.phase = Phase::Complete(read);
                 entry.failures = 0;
                 // It may have grown between its last byte and now.
+                self.refresh(BTreeSet::from([run.clone()]), ctx);
+            }
+            Ok(TailEnd::Parked(read)) => {
+                entry.phase = Phase::Parked(read);
+                entry.failures = 0;
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
             Ok(TailEnd::Failed { reason, progress }) => self.restart(run, reason, progress, ctx),

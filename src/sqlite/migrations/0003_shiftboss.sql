@@ -12,9 +12,14 @@ ALTER TABLE queue ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
 -- (docs/operating.md, roll-back).
 DROP INDEX IF EXISTS queue_order_index;
 
--- The order of dispatch. Walked from its beginning for state 1, and for state 2.
-CREATE INDEX shiftboss_ready ON queue (state, last_started, order_jitter, attr_path, fetcher_id)
-    WHERE state > 0;
+-- The rows of a large run lie apart in the order of dispatch, under the run's slot, so that a run
+-- under deletion is passed over at once. Small runs, and the first rows of large ones, share slot 0.
+ALTER TABLE queue ADD COLUMN slot INTEGER NOT NULL DEFAULT 0;
+
+-- The order of dispatch: walked from its beginning, for each slot, in state 1 and in state 2.
+CREATE INDEX shiftboss_ready ON queue (
+    slot, state, last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
+) WHERE state > 0;
 
 -- One row a fetcher run: counts of its rows and how far its file was read.
 CREATE TABLE shiftboss_runs (
@@ -24,6 +29,7 @@ CREATE TABLE shiftboss_runs (
     pending     INTEGER NOT NULL DEFAULT 0,
     skipped     INTEGER NOT NULL DEFAULT 0,
     deleting    INTEGER NOT NULL DEFAULT 0,
+    slot        INTEGER NOT NULL DEFAULT 0,
     offset      INTEGER,
     lines       INTEGER,
     device      INTEGER,

@@ -1,0 +1,102 @@
+//! Telling the store which runs there are: registering new ones, deleting those that are gone.
+
+use std::collections::BTreeSet;
+
+use actix::prelude::*;
+use tracing::{debug, info, warn};
+
+use super::entry::{Entry, Phase};
+use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY, STORE_TIMEOUT};
+use crate::file_tail::StopTail;
+use crate::model::Run;
+use crate::storage::messages::{DeleteRun, RegisterRuns};
+use crate::store::StoreResult;
+
+impl FileWatcherActor {
+    /// A future that makes runs known to the store and starts their tails.
+    pub(super) fn register(&mut self, runs: Vec<Run>) -> Option<ResponseActFuture<Self, ()>> {
+        if runs.is_empty() {
+            return None;
+        }
+        for run in &runs {
+            if let Some(entry) = self.runs.get_mut(run) {
+                entry.phase = Phase::Registering;
+                entry.known = true;
+            }
+        }
+        let sent = self.storage.register.send(RegisterRuns { runs: runs.clone() });
+        let registered = sent.timeout(STORE_TIMEOUT).into_actor(self);
+        Some(Box::pin(registered.map(|answer, watcher, ctx| match answer {
+            Ok(Ok(stored)) => {
+                for stored in stored {
+                    let run = stored.run.clone();
+                    debug!(%run, complete = stored.complete, "Registered.");
+                    watcher.begin(&run, stored, ctx);
+                }
+            }
+            Ok(Err(error)) => watcher.register_later(runs, &error, ctx),
+            Err(error) => watcher.register_later(runs, &error, ctx),
+        })))
+    }
+
+    fn register_later(
+        &mut self,
+        runs: Vec<Run>,
+        error: &dyn std::error::Error,
+        ctx: &mut Context<Self>,
+    ) {
+        warn!(%error, "Runs could not be registered yet; trying again.");
+        for run in &runs {
+            if let Some(entry) = self.runs.get_mut(run) {
+                entry.phase = Phase::New;
+            }
+        }
+        let runs = runs.into_iter().collect();
+        ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.refresh(runs, ctx));
+    }
+
+    /// Both names of a run are gone: ends its tail and deletes its rows.
+    pub(super) fn drop_run(&mut self, run: &Run, ctx: &mut Context<Self>) {
+        let Some(entry) = self.runs.get_mut(run) else {
+            return;
+        };
+        match &entry.phase {
+            Phase::Deleting if entry.generation > 0 => return,
+            _ if !entry.known => {
+                self.runs.remove(run);
+                return;
+            }
+            Phase::Tailing(tail) => tail.stop.do_send(StopTail),
+            _ => {}
+        }
+        info!(%run, "The run's file is gone: deleting its rows.");
+        entry.phase = Phase::Deleting;
+        self.generation += 1;
+        entry.generation = self.generation;
+        self.delete(run.clone(), ctx);
+    }
+
+    fn delete(&mut self, run: Run, ctx: &mut Context<Self>) {
+        let sent = self.storage.delete.send(DeleteRun { run: run.clone() });
+        let deleted = sent.timeout(DELETE_TIMEOUT).into_actor(self).map(
+            move |answer: Result<StoreResult<()>, _>, watcher, ctx| {
+                if matches!(answer, Ok(Ok(()))) {
+                    watcher.deleted(&run, ctx);
+                } else {
+                    warn!(%run, ?answer, "A run could not be deleted yet; trying again.");
+                    ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.delete(run, ctx));
+                }
+            },
+        );
+        ctx.spawn(deleted);
+    }
+
+    fn deleted(&mut self, run: &Run, ctx: &mut Context<Self>) {
+        let Some(old) = self.runs.remove(run) else {
+            return;
+        };
+        // Its file may have been made anew meanwhile.
+        self.runs.insert(run.clone(), Entry::new(old.name));
+        self.refresh(BTreeSet::from([run.clone()]), ctx);
+    }
+}

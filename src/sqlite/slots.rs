@@ -1,0 +1,71 @@
+//! Slots: the parts of the dispatch order that large runs have for themselves.
+//!
+//! The order of dispatch is one index that begins with a slot. A large run's rows lie under its
+//! own, so a run that is being deleted is passed over at once, however many rows it still has. All
+//! small runs share slot 0: there a dispatch steps over the few rows of runs under deletion.
+//! The next job is the first of the first rows of all slots.
+
+use std::collections::HashSet;
+
+use rusqlite::Connection;
+
+/// A run with more rows than this gets a slot; `rebuild.sql` says so too.
+pub(super) const SMALL_RUN_ROWS: i64 = 500;
+/// Slots at the most: each costs a dispatch two seeks. Further large runs share slot 0.
+const SLOTS_MAX: i64 = 64;
+
+/// Where rows are looked for, and which are passed over. In memory; the truth is `shiftboss_runs`.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    /// Slots with rows that may be handed out; 0 is always one of them.
+    pub(super) open: Vec<i64>,
+    /// Runs under deletion, as (fetcher_id, run_started): nothing of them is handed out.
+    pub(super) deleting: HashSet<(i64, i64)>,
+}
+
+impl Slots {
+    /// Reads how the runs stand. There are few, so this is done whenever one changed.
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        let sql = "SELECT fetcher_id, run_started, slot, deleting <> 0 FROM shiftboss_runs
+            WHERE slot > 0 OR deleting <> 0";
+        let mut slots = Self { open: vec![0], deleting: HashSet::new() };
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let slot = row.get(2)?;
+            if row.get(3)? {
+                slots.deleting.insert((row.get(0)?, row.get(1)?));
+            } else if slot > 0 {
+                slots.open.push(slot);
+            }
+        }
+        Ok(slots)
+    }
+
+    /// Whether a row of that run may be handed out.
+    pub(super) fn allow(&self, fetcher_id: i64, run_started: i64) -> bool {
+        self.deleting.is_empty() || !self.deleting.contains(&(fetcher_id, run_started))
+    }
+}
+
+/// The slot for further rows of a run: its own once it is large, as long as there are any left.
+pub(super) fn slot_for(
+    connection: &Connection,
+    fetcher_id: i64,
+    run_started: i64,
+) -> rusqlite::Result<i64> {
+    let sql = "SELECT slot, rows FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
+    let (slot, rows): (i64, i64) = connection
+        .prepare_cached(sql)?
+        .query_row((fetcher_id, run_started), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if slot > 0 || rows <= SMALL_RUN_ROWS {
+        return Ok(slot);
+    }
+    let mut taken = connection.prepare_cached("SELECT slot FROM shiftboss_runs WHERE slot > 0")?;
+    let taken =
+        taken.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<HashSet<i64>>>()?;
+    let free = (1..SLOTS_MAX).find(|slot| !taken.contains(slot)).unwrap_or(0);
+    let sql = "UPDATE shiftboss_runs SET slot = ?3 WHERE fetcher_id = ?1 AND run_started = ?2";
+    connection.prepare_cached(sql)?.execute((fetcher_id, run_started, free))?;
+    Ok(free)
+}
