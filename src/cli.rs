@@ -14,9 +14,49 @@ use crate::sqlite::{Durability, Options, Policy};
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 
+const EXIT_CODES: &str = "\
+Exit codes:
+   0  done; the daemon: stopped cleanly     64  wrong command line
+  65  some input is faulty                  69  nobody answered
+  70  a bug in shiftboss                    73  a file or socket cannot be made
+  74  an I/O error                          75  already running
+  78  something needed is missing or unusable";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  shiftboss serve state.db input worker.sock
+  shiftboss serve --lease 2h --socket-mode 0660 --socket-group workers \\
+      /var/lib/shiftboss/state.db /var/lib/shiftboss/input /run/shiftboss/worker.sock";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  shiftboss status state.db
+  shiftboss status --json /run/shiftboss/worker.sock";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  shiftboss check input
+  shiftboss check --json input | jq '.files[] | select(.skipped_lines > 0)'";
+
+const ASK_EXAMPLES: &str = "\
+Examples:
+  shiftboss ask worker.sock READY
+  shiftboss ask worker.sock 'DONE alpha 0'";
+
+const BACKUP_EXAMPLES: &str = "\
+Example:
+  shiftboss backup /var/lib/shiftboss/state.db /backup/state-$(date +%F).db";
+
+/// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
+const LEASE_MAX_SECONDS: i64 = 10 * 31_557_600;
+
 /// Hands out recurring work, longest-waiting first.
+///
+/// Fetchers write lists of tasks into a directory, one line each: a key, a space, and whatever
+/// a worker needs. Shiftboss keeps them in a queue in one SQLite file. Workers ask over a Unix
+/// socket and get the task whose key ran least recently, keys that never ran first.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -29,6 +69,7 @@ pub enum Command {
     /// Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on SOCKET
     Serve(ServeArguments),
     /// Show how the daemon and its queue are
+    #[command(after_help = STATUS_EXAMPLES)]
     Status {
         /// The database, or the daemon's socket
         target: PathBuf,
@@ -39,6 +80,7 @@ pub enum Command {
     /// Read fetcher files as the daemon would, and report each line or name it would skip
     ///
     /// Exits with 65 if anything would be skipped.
+    #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The directory of the fetcher files
         input_dir: PathBuf,
@@ -49,6 +91,7 @@ pub enum Command {
     /// Send lines to the daemon, and print its answers
     ///
     /// For workers written in shell. Exits with 69 if nobody answers in time.
+    #[command(after_help = ASK_EXAMPLES)]
     Ask {
         /// How long to wait for the answers
         #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
@@ -60,6 +103,7 @@ pub enum Command {
         lines: Vec<String>,
     },
     /// Copy the database, consistently, while the daemon runs
+    #[command(after_help = BACKUP_EXAMPLES)]
     Backup {
         /// The database
         database: PathBuf,
@@ -70,6 +114,7 @@ pub enum Command {
 
 /// The arguments of `serve`, as typed.
 #[derive(Debug, Args)]
+#[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeArguments {
     /// The SQLite database; made if there is none
     pub database: PathBuf,
@@ -164,10 +209,17 @@ fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
     })
 }
 
+/// A lease in whole seconds, the unit it is counted in (spec 2).
 fn whole_seconds(lease: Duration) -> Result<i64, Failure> {
     match i64::try_from(lease.as_secs()) {
-        Ok(seconds) if seconds > 0 => Ok(seconds),
-        _ => Err(Failure::new(ExitCode::Usage, "--lease must be a second or more")),
+        Ok(seconds) if (1..=LEASE_MAX_SECONDS).contains(&seconds) && lease.subsec_nanos() == 0 => {
+            Ok(seconds)
+        }
+        _ => {
+            let lease = humantime::format_duration(lease);
+            let message = format!("--lease {lease}: give whole seconds, from 1s to 10years");
+            Err(Failure::new(ExitCode::Usage, message))
+        }
     }
 }
 
@@ -209,6 +261,8 @@ mod tests {
         assert_eq!(typed(&["--classic"]).unwrap().store.policy, Policy::Classic);
         for wrong in [
             ["--lease", "0s"],
+            ["--lease", "1500ms"],
+            ["--lease", "11years"],
             ["--lease", "soon"],
             ["--socket-mode", "999"],
             ["--durability", "none"],

@@ -2,6 +2,7 @@
 //! every command.
 
 use std::fmt;
+use std::io;
 
 /// What the program's exit code says (docs/operating.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub enum ExitCode {
     Internal = 70,
     /// A file, directory or socket cannot be made.
     CannotCreate = 73,
-    /// The database cannot be used any longer.
+    /// The database cannot be used any longer, or the output cannot be written.
     StoreIo = 74,
     /// Another daemon holds the database, the socket or the input directory.
     AlreadyRunning = 75,
@@ -63,4 +64,17 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
+}
+
+/// What a failed write to standard output means for a command. A reader that is gone
+/// (`shiftboss check DIR | head`) has what it wanted: the command ends well, and quietly.
+///
+/// # Errors
+/// Any other trouble with the output.
+pub fn output_failed(error: &io::Error) -> Result<(), Failure> {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Ok(());
+    }
+    let message = format!("cannot write to standard output: {error}");
+    Err(Failure::new(ExitCode::StoreIo, message))
 }

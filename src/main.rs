@@ -1,10 +1,12 @@
 //! The program: a page. Parse, call the command, map its error to an exit code.
 
 use std::io::Write;
+use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
 use shiftboss::cli::Cli;
+use shiftboss::exit::Failure;
 use shiftboss::{commands, exit};
 
 fn main() -> ExitCode {
@@ -17,7 +19,7 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
-    match commands::run(typed.command) {
+    match panic::catch_unwind(|| commands::run(typed.command)).unwrap_or_else(|_| Err(bug())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_silent() {
@@ -27,4 +29,10 @@ fn main() -> ExitCode {
             failure.code().into()
         }
     }
+}
+
+/// A panic has said on standard error where it happened.
+fn bug() -> Failure {
+    let message = "a bug in shiftboss ended it; please report the message above";
+    Failure::new(exit::ExitCode::Internal, message)
 }

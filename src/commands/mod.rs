@@ -1,5 +1,7 @@
 //! One file a subcommand: each turns settings into calls of the parts, and has no logic of its own.
 
+pub mod ask;
+pub mod check;
 pub mod serve;
 
 use crate::cli::{Command, ServeSettings};
@@ -16,6 +18,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
             logging::start(typed.log_format, &typed.log_level)?;
             serve::run(&ServeSettings::try_from(typed)?)
         }
+        Command::Check { input_dir, json } => check::run(&input_dir, json),
+        Command::Ask { timeout, socket, lines } => ask::run(&socket, &lines, timeout),
         _ => Err(Failure::new(ExitCode::Unavailable, "not built yet")),
     }
 }

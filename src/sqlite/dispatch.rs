@@ -12,6 +12,27 @@ use shiftboss_actors::store::Dispatch;
 
 use super::{Policy, SqliteStore};
 
+/// Rows of a slot whose key is not in flight, in order.
+const READY: &str = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
+    FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = 1 AND state > 0
+    ORDER BY last_started, order_jitter, attr_path, fetcher_id";
+/// Rows of a slot whose key's lease ran out, in order.
+const HELD: &str = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
+    FROM queue INDEXED BY shiftboss_ready
+    WHERE slot = ?1 AND state = 2 AND state > 0 AND last_started < ?2
+    ORDER BY last_started, order_jitter, attr_path, fetcher_id";
+/// Rows of a key that may be dispatched; the columns of [`Candidate::read`].
+const CANDIDATES: &str = "SELECT queue.fetcher_id, queue.fetcher_run_started, queue.payload,
+        queue.is_dequeued, fetchers.name, turn.attempt
+    FROM queue INDEXED BY queue_attr_path_index
+    JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
+    LEFT JOIN shiftboss_turns AS turn
+        ON turn.attr_path = queue.attr_path AND turn.name = fetchers.name
+    WHERE queue.attr_path = ?1 AND queue.state > 0";
+/// The statements whose cost must not grow with the queue.
+#[cfg(test)]
+pub(super) const CHOOSING: [&str; 3] = [READY, HELD, CANDIDATES];
+
 /// The place of a row in the order; `None` comes first, as NULL does.
 type Place = (Option<i64>, Option<i64>, String, i64);
 
@@ -58,18 +79,11 @@ impl SqliteStore {
 
     /// The key of the first eligible row.
     fn next_key(&self, now: UnixSeconds) -> rusqlite::Result<Option<String>> {
-        let ready = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-            FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = 1 AND state > 0
-            ORDER BY last_started, order_jitter, attr_path, fetcher_id";
-        let held = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-            FROM queue INDEXED BY shiftboss_ready
-            WHERE slot = ?1 AND state = 2 AND state > 0 AND last_started < ?2
-            ORDER BY last_started, order_jitter, attr_path, fetcher_id";
         let expired = now.saturating_sub(self.policy.lease());
         let mut first = None;
         for slot in &self.slots.open {
             for place in
-                [self.first_place(ready, [slot])?, self.first_place(held, [slot, &expired])?]
+                [self.first_place(READY, [slot])?, self.first_place(HELD, [slot, &expired])?]
             {
                 first = match (first, place) {
                     (Some(first), Some(place)) => Some(std::cmp::min(first, place)),
@@ -128,14 +142,7 @@ impl SqliteStore {
 
     /// All rows of the key that are not excluded; of the two states only one occurs in a key.
     fn candidates(&self, key: &str) -> rusqlite::Result<Vec<Candidate>> {
-        let sql = "SELECT queue.fetcher_id, queue.fetcher_run_started, queue.payload,
-                queue.is_dequeued, fetchers.name, turn.attempt
-            FROM queue INDEXED BY queue_attr_path_index
-            JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
-            LEFT JOIN shiftboss_turns AS turn
-                ON turn.attr_path = queue.attr_path AND turn.name = fetchers.name
-            WHERE queue.attr_path = ?1 AND queue.state > 0";
-        self.prepared(sql)?.query_map([key], Candidate::read)?.collect()
+        self.prepared(CANDIDATES)?.query_map([key], Candidate::read)?.collect()
     }
 
     fn next_attempt(&self) -> rusqlite::Result<Attempt> {
@@ -253,9 +260,13 @@ impl SqliteStore {
         self.prepared("DELETE FROM log WHERE attr_path = ?1")?.execute([&flight.key])?;
         match flight.log {
             (Some(started), finished, exit_code) => {
+                // Tells the trigger that this is no end of a job.
+                let undoing = "INSERT INTO shiftboss_state (name, value) VALUES ('undoing', '1')";
+                self.prepared(undoing)?.execute([])?;
                 let sql = "INSERT INTO log (attr_path, started, finished, exit_code)
                     VALUES (?1, ?2, ?3, ?4)";
                 self.prepared(sql)?.execute((&flight.key, started, finished, exit_code))?;
+                self.prepared("DELETE FROM shiftboss_state WHERE name = 'undoing'")?.execute([])?;
             }
             (None, ..) => {
                 let sql = "UPDATE queue SET last_started = NULL WHERE attr_path = ?1";

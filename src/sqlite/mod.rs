@@ -72,6 +72,22 @@ impl SqliteStore {
     }
 }
 
+#[cfg(test)]
+impl SqliteStore {
+    /// Steps of SQLite's virtual machine in the statements that choose a job, since they were made.
+    pub(super) fn statement_steps(&self) -> i64 {
+        use rusqlite::StatementStatus;
+        dispatch::CHOOSING
+            .iter()
+            .map(|sql| {
+                self.connection
+                    .prepare_cached(sql)
+                    .map_or(0, |statement| i64::from(statement.get_status(StatementStatus::VmStep)))
+            })
+            .sum()
+    }
+}
+
 impl Store for SqliteStore {
     fn begin(&mut self) -> StoreResult<()> {
         self.statement("BEGIN IMMEDIATE")

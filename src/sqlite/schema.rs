@@ -22,7 +22,7 @@ const REBUILD: &str = include_str!("rebuild.sql");
 
 /// What a row is to the dispatcher; see `0003_shiftboss.sql`. The `+` keeps SQLite on the key's
 /// index.
-const STATE: &str = "CASE
+pub(super) const STATE: &str = "CASE
     WHEN EXISTS (
         SELECT 1 FROM queue AS newer
         WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id

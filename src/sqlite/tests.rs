@@ -1,1 +1,10 @@
-//! tests
+//! The store, tested through the trait that the StorageActor sees, and through SQL as outsiders do.
+
+mod fairness;
+mod histories;
+mod model;
+mod refusals;
+mod shapes;
+mod statements;
+mod support;
+mod take_over;

@@ -52,8 +52,18 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
+-- INSERT OR REPLACE of an ended job ends it as an UPDATE does. An undo puts back what was: it says
+-- so in shiftboss_state.
 CREATE TRIGGER shiftboss_log_insert AFTER INSERT ON log
 BEGIN
+    DELETE FROM shiftboss_flights
+    WHERE NEW.finished IS NOT NULL
+      AND attr_path = NEW.attr_path
+      AND fetcher_id = (
+          SELECT fetcher_id FROM shiftboss_flights
+          WHERE attr_path = NEW.attr_path ORDER BY attempt DESC LIMIT 1
+      )
+      AND NOT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = 'undoing');
     RECOMPUTE(NEW.attr_path);
 END;
 

@@ -1,0 +1,33 @@
+# The same commands for people, for the README and for continuous integration.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint bench
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
+
+setup: ## Fetch the dependencies and build, so that the rest works offline
+	cargo fetch --locked
+	cargo build --locked --all-targets
+
+run: ## Run the example: checksums of all programs, by two workers
+	sh examples/audit-files/run.sh
+
+# With nextest where it is installed (faster, and a hanging test is named), without it else.
+test: ## Run all tests
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		set -x; cargo nextest run --locked --workspace; \
+	else \
+		set -x; cargo test --locked --workspace --lib --bins --tests; \
+	fi
+	cargo test --locked --workspace --doc
+
+# The documentation is for those who work on the source, so it may link to what is private.
+lint: ## Check format, lints and documentation; a warning is an error
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
+		cargo doc --locked --workspace --no-deps --document-private-items
+
+bench: ## Build the benchmarks
+	cargo bench --locked --workspace --no-run

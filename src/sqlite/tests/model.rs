@@ -1,0 +1,307 @@
+//! A naive model of spec 2 and 5: plain lists, searched through from end to end.
+
+use std::collections::BTreeMap;
+
+use shiftboss_actors::model::jitter;
+
+use crate::sqlite::Policy;
+
+/// A queue row.
+#[derive(Debug, Clone)]
+struct Row {
+    fetcher: i64,
+    run: i64,
+    key: String,
+    payload: String,
+    dispatched: bool,
+}
+
+/// A log row: started, finished, exit code.
+type Log = (i64, Option<i64>, Option<i64>);
+
+/// A dispatch whose end is not known.
+#[derive(Debug, Clone)]
+struct Flight {
+    key: String,
+    attempt: i64,
+    fetcher: i64,
+    run: i64,
+    started: i64,
+    before: Option<Log>,
+    turn: Option<i64>,
+    rearm: Vec<i64>,
+}
+
+/// The queue as the specification describes it.
+#[derive(Debug)]
+pub struct Model {
+    policy: Policy,
+    fetchers: Vec<(i64, String)>,
+    last_fetcher: i64,
+    /// fetcher, started, complete
+    runs: Vec<(i64, i64, bool)>,
+    queue: Vec<Row>,
+    log: BTreeMap<String, Log>,
+    flights: Vec<Flight>,
+    turns: BTreeMap<(String, String), i64>,
+    attempts: i64,
+}
+
+impl Model {
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            fetchers: Vec::new(),
+            last_fetcher: 0,
+            runs: Vec::new(),
+            queue: Vec::new(),
+            log: BTreeMap::new(),
+            flights: Vec::new(),
+            turns: BTreeMap::new(),
+            attempts: 0,
+        }
+    }
+
+    fn id(&self, name: &str) -> Option<i64> {
+        self.fetchers.iter().find(|(_, known)| known == name).map(|(id, _)| *id)
+    }
+
+    fn name(&self, id: i64) -> String {
+        self.fetchers.iter().find(|(known, _)| *known == id).unwrap().1.clone()
+    }
+
+    pub fn register(&mut self, name: &str, run: i64) {
+        let id = self.id(name).unwrap_or_else(|| {
+            self.last_fetcher += 1;
+            self.fetchers.push((self.last_fetcher, name.to_owned()));
+            self.last_fetcher
+        });
+        if !self.runs.iter().any(|(f, r, _)| (*f, *r) == (id, run)) {
+            self.runs.push((id, run, false));
+        }
+    }
+
+    pub fn add(&mut self, name: &str, run: i64, rows: &[(String, String)], complete: bool) {
+        let fetcher = self.id(name).unwrap();
+        for (key, payload) in rows {
+            let known = self
+                .queue
+                .iter_mut()
+                .find(|row| (row.fetcher, row.run, &row.key) == (fetcher, run, key));
+            match known {
+                Some(row) => row.payload.clone_from(payload),
+                None => self.queue.push(Row {
+                    fetcher,
+                    run,
+                    key: key.clone(),
+                    payload: payload.clone(),
+                    dispatched: false,
+                }),
+            }
+        }
+        self.runs.iter_mut().find(|(f, r, _)| (*f, *r) == (fetcher, run)).unwrap().2 = complete;
+    }
+
+    pub fn delete(&mut self, name: &str, run: i64) {
+        let Some(fetcher) = self.id(name) else {
+            return;
+        };
+        let log = &self.log;
+        self.flights.retain(|flight| {
+            let flying = log.get(&flight.key).filter(|log| log.1.is_none());
+            (flight.fetcher, flight.run) != (fetcher, run)
+                || flying.is_some_and(|log| log.0 == flight.started)
+        });
+        self.queue.retain(|row| (row.fetcher, row.run) != (fetcher, run));
+        self.runs.retain(|(f, r, _)| (*f, *r) != (fetcher, run));
+        if !self.runs.iter().any(|(f, ..)| *f == fetcher) {
+            self.fetchers.retain(|(id, _)| *id != fetcher);
+        }
+    }
+
+    /// The rows that may be dispatched, not looking at whether their key is in flight.
+    fn candidates(&self) -> Vec<&Row> {
+        let newest = |row: &&Row| {
+            !self.queue.iter().any(|other| {
+                (other.fetcher, &other.key) == (row.fetcher, &row.key) && other.run > row.run
+            })
+        };
+        let leased = |row: &Row| {
+            self.flights.iter().any(|flight| {
+                (flight.fetcher, flight.run, &flight.key) == (row.fetcher, row.run, &row.key)
+            })
+        };
+        self.queue.iter().filter(newest).filter(|row| !row.dispatched || leased(row)).collect()
+    }
+
+    /// `key payload` of the next job, and its attempt.
+    pub fn dispatch(&mut self, now: i64) -> Option<(i64, String)> {
+        let free = |key: &str| match self.log.get(key) {
+            None | Some((_, Some(_), _)) => true,
+            Some((started, None, _)) => started + self.policy.lease() < now,
+        };
+        let started = |row: &Row| self.log.get(&row.key).map(|log| log.0);
+        let turn = |row: &Row| self.turns.get(&(row.key.clone(), self.name(row.fetcher))).copied();
+        let fair = matches!(self.policy, Policy::Fair { .. });
+        let rank = |row: &Row| {
+            let turn = if fair { (row.dispatched, turn(row)) } else { (false, None) };
+            (started(row), jitter(&row.key), row.key.clone(), turn, row.fetcher)
+        };
+        let eligible = self.candidates().into_iter().filter(|row| free(&row.key));
+        let row = eligible.min_by_key(|row| rank(row))?.clone();
+        let turn = turn(&row);
+        self.attempts += 1;
+        if fair {
+            self.take_off(&row, now, turn);
+        }
+        for other in &mut self.queue {
+            if (other.fetcher, &other.key) == (row.fetcher, &row.key) {
+                other.dispatched = true;
+            }
+        }
+        self.log.insert(row.key.clone(), (now, None, None));
+        Some((self.attempts, format!("{} {}", row.key, row.payload)))
+    }
+
+    fn take_off(&mut self, row: &Row, now: i64, turn: Option<i64>) {
+        let queue = &self.queue;
+        self.flights.retain(|flight| {
+            flight.key != row.key
+                || queue.iter().any(|row| {
+                    (row.fetcher, row.run, &row.key) == (flight.fetcher, flight.run, &flight.key)
+                })
+        });
+        let of_row = |other: &&Row| (other.fetcher, &other.key) == (row.fetcher, &row.key);
+        let rearm = queue.iter().filter(of_row).filter(|other| !other.dispatched);
+        self.flights.push(Flight {
+            key: row.key.clone(),
+            attempt: self.attempts,
+            fetcher: row.fetcher,
+            run: row.run,
+            started: now,
+            before: self.log.get(&row.key).copied(),
+            turn,
+            rearm: rearm.map(|other| other.run).collect(),
+        });
+        self.turns.insert((row.key.clone(), self.name(row.fetcher)), self.attempts);
+    }
+
+    /// The flights of a key's last dispatch's fetcher are over.
+    fn land(&mut self, key: &str) {
+        let last = self.flights.iter().filter(|flight| flight.key == key);
+        if let Some(fetcher) = last.max_by_key(|flight| flight.attempt).map(|flight| flight.fetcher)
+        {
+            self.flights.retain(|flight| flight.key != key || flight.fetcher != fetcher);
+        }
+    }
+
+    pub fn finish(&mut self, key: &str, code: i64, now: i64) {
+        if let Some(log) = self.log.get_mut(key) {
+            let flying = log.1.is_none();
+            (log.1, log.2) = (Some(now), Some(code));
+            if flying {
+                self.land(key);
+            }
+        }
+    }
+
+    pub fn undo(&mut self, attempt: i64) -> bool {
+        let Some(flight) = self.flights.iter().find(|flight| flight.attempt == attempt).cloned()
+        else {
+            return false;
+        };
+        let last = self
+            .flights
+            .iter()
+            .filter(|other| other.key == flight.key)
+            .map(|other| other.attempt)
+            .max();
+        let log = self.log.get(&flight.key);
+        if last != Some(attempt) || log.is_none_or(|log| log.1.is_some() || log.0 != flight.started)
+        {
+            return false;
+        }
+        for row in &mut self.queue {
+            if (row.fetcher, &row.key) == (flight.fetcher, &flight.key)
+                && flight.rearm.contains(&row.run)
+            {
+                row.dispatched = false;
+            }
+        }
+        if self.fetchers.iter().any(|(id, _)| *id == flight.fetcher) {
+            let name = (flight.key.clone(), self.name(flight.fetcher));
+            match flight.turn {
+                Some(turn) => self.turns.insert(name, turn),
+                None => self.turns.remove(&name),
+            };
+        }
+        match flight.before {
+            Some(before) => self.log.insert(flight.key.clone(), before),
+            None => self.log.remove(&flight.key),
+        };
+        self.flights.retain(|other| other.attempt != attempt);
+        true
+    }
+
+    /// `INSERT OR REPLACE` of a log row from outside.
+    pub fn replace_log(&mut self, key: &str, row: Log) {
+        self.log.insert(key.to_owned(), row);
+        if row.1.is_some() {
+            self.land(key);
+        }
+    }
+
+    /// `UPDATE log SET started` from outside.
+    pub fn restart_log(&mut self, key: &str, started: i64) {
+        if let Some(log) = self.log.get_mut(key) {
+            log.0 = started;
+        }
+    }
+
+    /// `UPDATE log SET finished` from outside.
+    pub fn refinish_log(&mut self, key: &str, finished: Option<i64>) {
+        if let Some(log) = self.log.get_mut(key) {
+            let ends = log.1.is_none() && finished.is_some();
+            log.1 = finished;
+            if ends {
+                self.land(key);
+            }
+        }
+    }
+
+    /// `UPDATE queue SET is_dequeued` of a key in all runs, from outside.
+    pub fn set_dispatched(&mut self, key: &str, dispatched: bool) {
+        for row in self.queue.iter_mut().filter(|row| row.key == key) {
+            row.dispatched = dispatched;
+        }
+    }
+
+    /// The public tables, and flights and turns, as lines.
+    pub fn tables(&self) -> Vec<String> {
+        let text = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
+        let mut lines = Vec::new();
+        for (id, name) in &self.fetchers {
+            lines.push(format!("fetcher|{id}|{name}"));
+        }
+        for (fetcher, run, complete) in &self.runs {
+            lines.push(format!("run|{fetcher}|{run}|{}", i32::from(*complete)));
+        }
+        for row in &self.queue {
+            let started = text(self.log.get(&row.key).map(|log| log.0));
+            let (fetcher, run, key, payload) = (row.fetcher, row.run, &row.key, &row.payload);
+            let dispatched = i32::from(row.dispatched);
+            lines.push(format!("queue|{fetcher}|{run}|{key}|{payload}|{dispatched}|{started}"));
+        }
+        for (key, (started, finished, code)) in &self.log {
+            lines.push(format!("log|{key}|{started}|{}|{}", text(*finished), text(*code)));
+        }
+        for flight in &self.flights {
+            lines.push(format!("flight|{}|{}", flight.key, flight.attempt));
+        }
+        for ((key, name), attempt) in &self.turns {
+            lines.push(format!("turn|{key}|{name}|{attempt}"));
+        }
+        lines.sort();
+        lines
+    }
+}

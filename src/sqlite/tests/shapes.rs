@@ -1,0 +1,109 @@
+//! A dispatch costs the same however many rows there are, and a run under deletion is gone at once.
+
+use shiftboss_actors::store::{Deletion, Dispatch, Store};
+
+use super::support::{FAIR, Site, batch, run};
+
+/// Rows of the dispatch order that one request for work steps over, by SQLite's own count of
+/// virtual machine steps.
+fn steps(site: &mut Site, now: i64) -> i64 {
+    let steps = |site: &Site| site.store.statement_steps();
+    let before = steps(site);
+    site.commit(|store| store.dispatch(now)).unwrap();
+    steps(site) - before
+}
+
+fn fill(site: &mut Site, fetcher: &str, started: i64, rows: usize) {
+    let keys: Vec<String> = (0..rows).map(|i| format!("key{i}")).collect();
+    for keys in keys.chunks(1000) {
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        site.list(&run(fetcher, started), &keys);
+    }
+}
+
+/// Makes a queue of a shape and a size.
+type Shape = fn(&mut Site, usize);
+
+const SHAPES: [(&str, Shape); 5] = [
+    ("all undispatched", |site, rows| fill(site, "f", 1, rows)),
+    ("all dispatched", |site, rows| {
+        fill(site, "f", 1, rows);
+        site.edit("UPDATE queue SET is_dequeued = 1");
+    }),
+    ("two fetchers with the same keys, all in flight", |site, rows| {
+        fill(site, "f", 1, rows);
+        fill(site, "g", 1, rows);
+        site.edit(
+            "UPDATE queue SET is_dequeued = 1 WHERE fetcher_id = 1;
+             INSERT INTO log SELECT attr_path, 1000, NULL, NULL FROM queue WHERE fetcher_id = 1",
+        );
+    }),
+    ("an old run undispatched under a newer one dispatched", |site, rows| {
+        fill(site, "f", 2, rows);
+        site.edit("UPDATE queue SET is_dequeued = 1");
+        fill(site, "f", 1, rows);
+    }),
+    ("all keys unfinished", |site, rows| {
+        fill(site, "f", 1, rows);
+        site.edit("INSERT INTO log SELECT attr_path, 1000, NULL, NULL FROM queue");
+    }),
+];
+
+/// In every shape a dispatch takes as many steps at 12,000 rows as at 3,000 (large enough for slots).
+#[test]
+fn a_dispatch_does_not_feel_the_size() {
+    for (name, shape) in SHAPES {
+        let cost = |rows| {
+            let mut site = Site::new(FAIR);
+            shape(&mut site, rows);
+            steps(&mut site, 2_000)
+        };
+        let (small, large) = (cost(3_000), cost(12_000));
+        assert!(large <= small + small / 4 + 50, "{name}: {small} steps, then {large}");
+    }
+}
+
+/// From the first step of its deletion on nothing of a run is handed out, also after a restart,
+/// and what it stood before comes forward.
+#[test]
+fn a_run_under_deletion_is_gone_at_once() {
+    for rows in [3, 2_000] {
+        let mut site = Site::new(FAIR);
+        fill(&mut site, "f", 2, rows);
+        site.list(&run("g", 1), &["other"]);
+        let step = site.commit(|store| store.delete_run(&run("f", 2), 1)).unwrap();
+        assert_eq!(step, Deletion::More);
+        assert_eq!(site.next(10).as_deref(), Some("other g.1"));
+        assert_eq!(site.next(10), None);
+        let Site { store, directory, .. } = site;
+        drop(store);
+        let mut site = Site::in_directory(directory, FAIR);
+        assert_eq!(site.next(10), None);
+        assert!(site.store.runs().unwrap().iter().any(|run| run.deleting));
+        assert!(site.commit(|store| store.register_run(&run("f", 2))).is_err());
+        assert!(
+            site.commit(|store| store.add_rows(&batch(&run("f", 2), &[("late", "1")], false)))
+                .is_err()
+        );
+        site.delete(&run("f", 2));
+        assert_eq!(site.rows("SELECT name FROM fetchers"), ["g"]);
+    }
+}
+
+/// An older run's row under one that is being deleted is not denied: its turn comes, later.
+#[test]
+fn what_a_deletion_uncovers_is_waited_for() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 2), &["a", "b", "c"]);
+    site.edit("UPDATE queue SET is_dequeued = 1");
+    site.list(&run("f", 1), &["a", "b", "c"]);
+    assert_eq!(site.next(10), None);
+    assert_eq!(site.commit(|store| store.delete_run(&run("f", 2), 1)).unwrap(), Deletion::More);
+    let answers: Vec<_> =
+        (0..2).map(|_| site.commit(|store| store.dispatch(10)).unwrap()).collect();
+    assert!(matches!(answers[0], Dispatch::Job(..)), "{answers:?}");
+    assert_eq!(answers[1], Dispatch::Later);
+    site.delete(&run("f", 2));
+    assert!(site.next(10).is_some() && site.next(10).is_some());
+    assert_eq!(site.next(10), None);
+}

@@ -1,0 +1,136 @@
+//! A store in a temporary directory, and short words for what the tests do with it.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+use shiftboss_actors::model::{Attempt, Key, Position, Row, Run};
+use shiftboss_actors::store::{Batch, Deletion, Dispatch, Store};
+use tempfile::TempDir;
+
+use crate::sqlite::{Durability, Options, Policy, SqliteStore};
+
+/// The default policy of spec 5.
+pub const FAIR: Policy = Policy::Fair { lease_seconds: 43_200 };
+
+/// Options that cost no syncs.
+pub fn options(policy: Policy) -> Options {
+    Options { policy, durability: Durability::Process, busy_timeout: Duration::from_secs(5) }
+}
+
+/// A store, a second connection as an outsider has, and their directory.
+pub struct Site {
+    pub store: SqliteStore,
+    pub outside: Connection,
+    pub directory: TempDir,
+}
+
+/// A run by name and number.
+pub fn run(fetcher: &str, started: i64) -> Run {
+    Run { fetcher: fetcher.into(), started }
+}
+
+/// A key.
+pub fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+/// A batch of (key, payload) without a position worth the name.
+pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> Batch {
+    let rows = rows.iter().map(|(k, payload)| Row { key: key(k), payload: (*payload).to_owned() });
+    let position = Position { offset: 0, lines: 0, device: 0, inode: 0, checksum: 0 };
+    Batch { run: run.clone(), rows: rows.collect(), skipped: 0, position, complete }
+}
+
+impl Site {
+    /// A new, empty database.
+    pub fn new(policy: Policy) -> Self {
+        Self::in_directory(tempfile::tempdir().unwrap(), policy)
+    }
+
+    /// The database that is in the directory, or a new one.
+    pub fn in_directory(directory: TempDir, policy: Policy) -> Self {
+        let path = directory.path().join("state.db");
+        let store = SqliteStore::open(&path, &options(policy)).unwrap();
+        let outside = Connection::open(&path).unwrap();
+        outside.busy_timeout(Duration::from_secs(5)).unwrap();
+        Self { store, outside, directory }
+    }
+
+    /// Runs mutations in a transaction of their own.
+    pub fn commit<T>(&mut self, mutation: impl FnOnce(&mut SqliteStore) -> T) -> T {
+        self.store.begin().unwrap();
+        let result = mutation(&mut self.store);
+        self.store.commit().unwrap();
+        result
+    }
+
+    /// Registers a run and adds rows of (key, payload).
+    pub fn add(&mut self, run: &Run, rows: &[(&str, &str)]) {
+        self.commit(|store| {
+            store.register_run(run).unwrap();
+            store.add_rows(&batch(run, rows, false)).unwrap();
+        });
+    }
+
+    /// Adds rows whose payload names the run.
+    pub fn list(&mut self, run: &Run, keys: &[&str]) {
+        let payload = run.to_string();
+        let rows: Vec<_> = keys.iter().map(|key| (*key, payload.as_str())).collect();
+        self.add(run, &rows);
+    }
+
+    /// Deletes a run, whole.
+    pub fn delete(&mut self, run: &Run) {
+        while self.commit(|store| store.delete_run(run, 2)).unwrap() == Deletion::More {}
+    }
+
+    /// Asks for a job; `key payload` of it.
+    pub fn next(&mut self, now: i64) -> Option<String> {
+        self.attempt(now).map(|(_, job)| job)
+    }
+
+    /// Asks for a job; its attempt, and `key payload`.
+    pub fn attempt(&mut self, now: i64) -> Option<(Attempt, String)> {
+        match self.commit(|store| store.dispatch(now)).unwrap() {
+            Dispatch::Job(attempt, job) => Some((attempt, format!("{} {}", job.key, job.payload))),
+            Dispatch::Nothing => None,
+            Dispatch::Later => panic!("no deletion is under way"),
+        }
+    }
+
+    /// Ends a job with exit code 0.
+    pub fn finish(&mut self, text: &str, now: i64) {
+        self.commit(|store| store.finish(&key(text), 0, now)).unwrap();
+    }
+
+    /// Makes a dispatch undone.
+    pub fn undo(&mut self, attempt: Attempt) -> bool {
+        self.commit(|store| store.undo(attempt)).unwrap()
+    }
+
+    /// An edit from outside.
+    pub fn edit(&self, sql: &str) {
+        self.outside.execute_batch(sql).unwrap();
+    }
+
+    /// The rows of a query from outside, columns joined by `|`, NULL as `-`.
+    pub fn rows(&self, sql: &str) -> Vec<String> {
+        rows_of(&self.outside, sql)
+    }
+}
+
+/// The rows of a query, columns joined by `|`, NULL as `-`.
+pub fn rows_of(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = connection.prepare(sql).unwrap();
+    let columns = statement.column_count();
+    let row = |row: &rusqlite::Row<'_>| {
+        let text = |column| match row.get_ref(column).unwrap() {
+            rusqlite::types::ValueRef::Null => "-".to_owned(),
+            rusqlite::types::ValueRef::Integer(value) => value.to_string(),
+            rusqlite::types::ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            other => format!("{other:?}"),
+        };
+        Ok((0..columns).map(text).collect::<Vec<_>>().join("|"))
+    };
+    statement.query_map([], row).unwrap().map(Result::unwrap).collect()
+}

@@ -1,0 +1,44 @@
+//! The command line: help, version and usage errors.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output};
+
+fn shiftboss(words: &[&str]) -> (String, String, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
+    let Output { stdout, stderr, status } = command.args(words).output().unwrap();
+    (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap(), status.code())
+}
+
+/// Help and version go to standard output and end with 0.
+#[test]
+fn help_and_version() {
+    let (stdout, stderr, code) = shiftboss(&["--version"]);
+    assert_eq!(stdout, concat!("shiftboss ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!((&*stderr, code), ("", Some(0)));
+    for command in ["serve", "status", "check", "ask", "backup"] {
+        let (stdout, stderr, code) = shiftboss(&[command, "--help"]);
+        assert!(stdout.contains(&format!("Usage: shiftboss {command}")), "{stdout}");
+        assert!(stdout.contains("Example"), "{stdout}");
+        assert_eq!((&*stderr, code), ("", Some(0)));
+        assert!(shiftboss(&["--help"]).0.contains(&format!("\n  {command} ")));
+    }
+}
+
+/// A wrong command line ends with 64, and says what is wrong on standard error.
+#[test]
+fn usage_errors() {
+    let wrong: [&[&str]; 6] = [
+        &[],
+        &["dance"],
+        &["check"],
+        &["check", "--fast", "input"],
+        &["serve", "state.db", "input"],
+        &["serve", "--lease", "soon", "state.db", "input", "s.sock"],
+    ];
+    for words in wrong {
+        let (stdout, stderr, code) = shiftboss(words);
+        assert_eq!((&*stdout, code), ("", Some(64)), "{words:?}");
+        assert!(!stderr.is_empty(), "{words:?}");
+    }
+}
