@@ -84,12 +84,21 @@ impl Drop for LockFile {
     }
 }
 
-/// The lock file of a database or a socket.
+/// The lock file of a database or a socket: the same through whatever links it is reached.
 #[must_use]
 pub fn file_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
+    let mut name = resolved(path).into_os_string();
     name.push(".lock");
     name.into()
+}
+
+/// The path without links; where nothing is yet, that of its directory and its name.
+fn resolved(path: &Path) -> PathBuf {
+    let in_directory = || {
+        let directory = std::fs::canonicalize(path.parent()?).ok()?;
+        Some(directory.join(path.file_name()?))
+    };
+    std::fs::canonicalize(path).ok().or_else(in_directory).unwrap_or_else(|| path.to_owned())
 }
 
 /// Takes the lock of the database or socket at `path`.
@@ -185,6 +194,20 @@ mod tests {
         assert_eq!(holder_of(&path), None);
         assert!(take(&path, &holder).is_ok());
         assert!(!path.exists(), "the database is not touched");
+    }
+
+    /// A link leads to the lock of what it leads to, before and after that is made.
+    #[test]
+    fn a_link_has_no_lock_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let (real, link) = (directory.path().join("state.db"), directory.path().join("link"));
+        std::os::unix::fs::symlink(directory.path(), &link).unwrap();
+        let lock = file_of(&real);
+        assert_eq!(file_of(&link.join("state.db")), lock);
+        std::fs::write(&real, "").unwrap();
+        std::os::unix::fs::symlink(&real, directory.path().join("other.db")).unwrap();
+        assert_eq!(file_of(&directory.path().join("other.db")), lock);
+        assert_eq!(file_of(&link.join("state.db")), lock);
     }
 
     /// A directory is locked by its own descriptor.

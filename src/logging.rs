@@ -1,5 +1,6 @@
 //! The log: lines on standard error, for a terminal, for journald, or as JSON. Set up once by `serve`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
@@ -35,13 +36,15 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(filter).map_err(|error| {
         wrong(format!("--log-level {filter:?} is not a level or a list of target=level: {error}"))
     })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(StandardError);
+    let colours = io::stderr().is_terminal();
+    let writer = StandardError { colours };
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let started = match format {
         LogFormat::Json => builder.json().try_init(),
         LogFormat::Journal => builder.event_format(JournalLine).try_init(),
         LogFormat::Auto if is_journal() => builder.event_format(JournalLine).try_init(),
         LogFormat::Auto | LogFormat::Text => {
-            builder.with_target(false).with_ansi(io::stderr().is_terminal()).try_init()
+            builder.with_target(false).with_ansi(colours).try_init()
         }
     };
     started.map_err(|error| wrong(error.to_string()))
@@ -56,11 +59,15 @@ fn is_journal() -> bool {
 }
 
 /// Standard error that may be closed: a log nobody reads must not end the daemon.
-struct StandardError;
+#[derive(Clone, Copy)]
+struct StandardError {
+    /// On a terminal; its escape sequences are ours then.
+    colours: bool,
+}
 
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().lock().write_all(bytes);
+        let _ = io::stderr().lock().write_all(&one_line(bytes, self.colours));
         Ok(bytes.len())
     }
 
@@ -69,11 +76,33 @@ impl Write for StandardError {
     }
 }
 
+/// An event as one line: line ends and other control characters that came in with a name or a
+/// message must not look like another line. Each event is one write.
+fn one_line(event: &[u8], colours: bool) -> Cow<'_, [u8]> {
+    let (line, end) = match event.strip_suffix(b"\n") {
+        Some(line) => (line, &b"\n"[..]),
+        None => (event, &b""[..]),
+    };
+    let is_harmless = |byte: &u8| match byte {
+        b'\t' => true,
+        b'\x1b' => colours,
+        byte => !byte.is_ascii_control(),
+    };
+    if line.iter().all(is_harmless) {
+        return Cow::Borrowed(event);
+    }
+    let escaped = line.iter().flat_map(|byte| match is_harmless(byte) {
+        true => vec![*byte],
+        false => byte.escape_ascii().collect(),
+    });
+    Cow::Owned(escaped.chain(end.iter().copied()).collect())
+}
+
 impl<'a> MakeWriter<'a> for StandardError {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
-        Self
+        *self
     }
 }
 
@@ -104,5 +133,20 @@ fn priority(level: Level) -> u8 {
         Level::WARN => 4,
         Level::INFO => 6,
         _ => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An event stays one line, whatever came in with it; its own end and text are kept.
+    #[test]
+    fn an_event_is_one_line() {
+        let event = "WARN é\tname=a\nERROR forged\r\u{1b}[31m\n".as_bytes();
+        let shown = "WARN é\tname=a\\nERROR forged\\r\\x1b[31m\n";
+        assert_eq!(one_line(event, false), shown.as_bytes());
+        assert!(one_line(event, true).ends_with(b"\x1b[31m\n"));
+        assert_eq!(one_line(b"plain\n", false), &b"plain\n"[..]);
     }
 }

@@ -21,6 +21,8 @@ use crate::vital::Vital;
 
 /// How long one batch may take to be stored before it is sent again.
 const STORE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Delay before a line that fills a batch and does not end is read on; others have their turn.
+const NEXT_PIECE: Duration = Duration::from_millis(1);
 /// Delay before a batch is sent again to a store that was busy or full.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
@@ -128,7 +130,9 @@ impl FileTailActor {
             Ok(Some(batch)) => self.store(batch, ctx),
             Ok(None) => {
                 self.answer_waiting();
-                if !self.reader.has_unread() {
+                if self.reader.is_interrupted() {
+                    ctx.run_later(NEXT_PIECE, Self::read_on);
+                } else if !self.reader.has_unread() {
                     self.caught_up(ctx);
                 }
             }

@@ -50,6 +50,8 @@ pub struct RunReader {
     stored: StoredRun,
     open: Option<OpenFile>,
     chunk: Vec<u8>,
+    /// The last batch was full before the file ended.
+    interrupted: bool,
 }
 
 /// An open file and how far it was read.
@@ -69,7 +71,8 @@ impl RunReader {
     /// A reader that goes on where `stored` stands.
     #[must_use]
     pub fn new(directory: Rc<Directory>, name: FileName, stored: StoredRun) -> Self {
-        Self { directory, name, stored, open: None, chunk: vec![0; CHUNK_BYTES] }
+        let chunk = vec![0; CHUNK_BYTES];
+        Self { directory, name, stored, open: None, chunk, interrupted: false }
     }
 
     /// The next rows, or `None` when there is nothing to store. `target` says what to read.
@@ -77,6 +80,7 @@ impl RunReader {
     /// # Errors
     /// When the file cannot be opened or read. A missing file is `None`: the watcher decides.
     pub fn next_batch(&mut self, target: Target) -> Result<Option<Batch>, ReadError> {
+        self.interrupted = false;
         let name = self.name.spelled(target.growing_name);
         let failed = |doing| move |source| ReadError { doing, name: name.clone(), source };
         if !self.follow(target).map_err(failed("open"))? {
@@ -143,6 +147,7 @@ impl RunReader {
         }
         let mut lines = Vec::new();
         let at_end = open.read_lines(&mut self.chunk, &mut lines)?;
+        self.interrupted = !at_end;
         let complete = target.complete && at_end;
         if complete {
             open.lines.finish(&mut lines);
@@ -164,6 +169,13 @@ impl RunReader {
     #[must_use]
     pub fn read_state(&self) -> Option<FileState> {
         self.open.as_ref().map(|open| FileState { length: open.next, ..open.state })
+    }
+
+    /// Whether the last call of [`next_batch`](Self::next_batch) ended before the file did: in the
+    /// middle of a very long line there is nothing to store, and yet more to be read.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted
     }
 
     /// Whether bytes are there that were not read yet.

@@ -7,6 +7,7 @@
 
 mod dispatch;
 mod error;
+mod file;
 mod open;
 mod runs;
 mod schema;

@@ -1,11 +1,9 @@
 //! Opening a database, making a new one, and refusing what is none of ours (spec 6).
 //!
-//! Order: a look at the plain file, before SQLite has it open (closing a descriptor of it later
-//! would drop SQLite's locks); then what it holds; then WAL mode and the migrations. A file that is
-//! refused is left as it is.
+//! Order: a look at the plain file ([`file`]); then what it holds; then WAL mode and the migrations.
+//! A file that is refused is left as it is.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +13,7 @@ use thiserror::Error;
 
 use super::slots::Slots;
 use super::upkeep::set_journal_mode;
-use super::{SqliteStore, schema};
+use super::{SqliteStore, file, schema};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -165,9 +163,9 @@ impl SqliteStore {
             return Err(OpenError::OldLibrary(rusqlite::version().to_owned()));
         }
         if !path.try_exists().map_err(|source| access("look at", path, source))? {
-            create(path)?;
+            file::create(path)?;
         }
-        look_at_file(path)?;
+        file::look_at(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection =
             Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
@@ -176,6 +174,10 @@ impl SqliteStore {
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
             .map_err(failed("switch to WAL mode (a reader keeps it out)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
+        // From here on no statement is large, and none needs a descriptor when there is none left.
+        connection
+            .pragma_update(None, "temp_store", "memory")
+            .map_err(failed("configure", path))?;
         let found = std::fs::metadata(path).map_err(|source| access("look at", path, source))?;
         let mut store = Self {
             connection,
@@ -219,11 +221,14 @@ impl SqliteStore {
     }
 }
 
-fn access(doing: &'static str, path: &Path, source: io::Error) -> OpenError {
+pub(super) fn access(doing: &'static str, path: &Path, source: io::Error) -> OpenError {
     OpenError::Access { doing, path: path.to_owned(), source }
 }
 
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(rusqlite::Error) -> OpenError {
+pub(super) fn failed(
+    doing: &'static str,
+    path: &Path,
+) -> impl FnOnce(rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     move |source| match source.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
@@ -232,76 +237,6 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(rusqlite::Error) -> O
         Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
         _ => OpenError::Sqlite { doing, path, source },
     }
-}
-
-/// Makes a new database under a temporary name, whole, and gives it its name.
-fn create(path: &Path) -> Result<(), OpenError> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
-    let temporary = directory.join(name);
-    let _left_over = std::fs::remove_file(&temporary);
-    let made = make(&temporary).map_err(failed("make", path)).and_then(|()| {
-        publish(&temporary, path, directory).map_err(|error| access("make", path, error))
-    });
-    if made.is_err() {
-        let _not_made = std::fs::remove_file(&temporary);
-    }
-    made
-}
-
-fn make(path: &Path) -> rusqlite::Result<()> {
-    let mut connection = Connection::open(path)?;
-    connection.pragma_update(None, "journal_mode", "delete")?;
-    schema::migrate(&mut connection)?;
-    connection.close().map_err(|(_, error)| error)
-}
-
-fn publish(temporary: &Path, path: &Path, directory: &Path) -> io::Result<()> {
-    File::open(temporary)?.sync_all()?;
-    // A link, unlike a rename, never replaces what has come to stand there meanwhile.
-    std::fs::hard_link(temporary, path)?;
-    std::fs::remove_file(temporary)?;
-    File::open(directory)?.sync_all()
-}
-
-/// Looks at the plain file: is there anything, is it a database, is it whole?
-fn look_at_file(path: &Path) -> Result<(), OpenError> {
-    let mut file = File::open(path).map_err(|source| access("read", path, source))?;
-    let found = file.metadata().map_err(|source| access("look at", path, source))?;
-    if !found.is_file() {
-        return Err(OpenError::NotADatabase(path.to_owned()));
-    }
-    if found.len() == 0 {
-        return Err(OpenError::Emptied(path.to_owned()));
-    }
-    let mut header = [0; 100];
-    let whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"SQLite format 3\0");
-    if !whole {
-        return Err(OpenError::NotADatabase(path.to_owned()));
-    }
-    check_size(path, &header, found.len())
-}
-
-/// The header says how many pages there are; fewer bytes than that is a file that was cut off.
-fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), OpenError> {
-    let number = |at: usize| {
-        u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
-    };
-    let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
-        1 => 65_536,
-        bytes => u64::from(bytes),
-    };
-    let (changes, pages, valid_for) = (number(24), number(28), number(92));
-    // Only a header written by the last change tells the number of pages.
-    if changes == valid_for && length < pages * page_bytes {
-        let what = format!("{length} bytes of {} are there", pages * page_bytes);
-        return Err(OpenError::Corrupt { path: path.to_owned(), what });
-    }
-    Ok(())
 }
 
 fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()> {

@@ -51,7 +51,11 @@ pub struct Client {
 
 impl Client {
     pub fn connect(site: &Site) -> Self {
-        let stream = UnixStream::connect(site.socket()).unwrap();
+        Self::over(UnixStream::connect(site.socket()).unwrap())
+    }
+
+    /// A client over a stream that is connected already.
+    pub fn over(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(ANSWER)).unwrap();
         stream.set_write_timeout(Some(ANSWER)).unwrap();
         let unread = Vec::new();

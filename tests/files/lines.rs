@@ -143,8 +143,9 @@ fn lines_up_to_1_mib() {
     assert!(warned_of_line(&daemon, "f.1.txt", 1), "{}", daemon.log());
 }
 
-/// One line of 100 MB is skipped in bounded memory, in a growing and in a complete file; the
-/// lines around it are kept.
+/// One line of 100 MB is skipped in bounded memory, in a growing file, in a complete one, and in
+/// one that is moved in whole, so that one event must do for all of it; the lines around it are
+/// kept.
 #[test]
 fn a_line_of_100_mb() {
     let site = Site::new();
@@ -160,7 +161,15 @@ fn a_line_of_100_mb() {
         site.append(name, "\nbravo 0 2\n");
     }
     site.rename("g.1.txt.part", "g.1.txt");
-    site.wait_queue(&["f|1|bravo|0 2|0", "g|1|alpha|0 1|0", "g|1|bravo|0 2|0"]);
+    std::fs::copy(site.file("g.1.txt"), site.path("whole")).unwrap();
+    std::fs::rename(site.path("whole"), site.file("h.1.txt")).unwrap();
+    site.wait_queue(&[
+        "f|1|bravo|0 2|0",
+        "g|1|alpha|0 1|0",
+        "g|1|bravo|0 2|0",
+        "h|1|alpha|0 1|0",
+        "h|1|bravo|0 2|0",
+    ]);
     assert_bounded(&daemon, before);
     let daemon = {
         daemon.stop();

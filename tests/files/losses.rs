@@ -30,7 +30,7 @@ fn loss_01_bad_names() {
     daemon.kill();
     let daemon = site.start();
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.sql(RUNS), ["good|1|1"]);
+    site.wait_sql(RUNS, &["good|1|1"]);
     daemon.stop();
 }
 
@@ -209,7 +209,7 @@ fn loss_10_the_input_directory_made_again() {
     for round in 2..4 {
         site.remove(format!("f.{}.txt", round - 1));
         fs::remove_dir(site.input()).unwrap();
-        wait_until("the loss is told", || daemon.warnings(&["input"]).len() >= round - 1);
+        wait_until("the loss is told", || daemon.log().matches("is lost").count() == round - 1);
         site.wait_count(0);
         assert_eq!(site.ask("READY"), "NOJOBS\n");
         assert!(!site.input().exists());

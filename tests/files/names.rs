@@ -97,15 +97,19 @@ fn a_bad_name_is_logged_once() {
     assert!(!log.contains("README") && !log.contains("f.5.json"), "{log}");
 }
 
-/// A line end in a name cannot forge a line of the log.
+/// A line end in a name, good or bad, cannot forge a line of the log; nor can one in a request.
 #[test]
 fn names_are_escaped_in_the_log() {
     let site = Site::new();
     let daemon = site.start();
     site.write("a\nERROR forged.b.txt", "bad 0 1\n");
-    wait_until("the bad name is logged", || !daemon.warnings(&["forged"]).is_empty());
+    site.write("a\nERROR forged.1.txt", "alpha 0 1\none\u{1b}[31mword\n");
+    site.wait_sql("SELECT max(is_complete) FROM fetcher_runs", &["1"]);
+    site.ask("a\rERROR forged\u{1b}[31m");
+    wait_until("the bad name is logged", || daemon.warnings(&["forged"]).len() >= 3);
     let log = daemon.stop();
     assert!(!log.lines().any(|line| line.starts_with("ERROR forged")), "{log}");
+    assert!(!log.contains(['\r', '\u{1b}']), "{log:?}");
 }
 
 /// What is left out is taken as soon as a file of that name can be read.

@@ -1,0 +1,92 @@
+//! The database as a plain file: made whole, and looked at, before SQLite has it open (closing a
+//! descriptor of it later would drop SQLite's locks). Called by `open`; it knows no tables.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::open::{OpenError, access, failed};
+use super::schema;
+
+/// Makes a new database under a temporary name, whole, and gives it its name.
+pub(super) fn create(path: &Path) -> Result<(), OpenError> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let temporary = directory.join(name);
+    let _left_over = std::fs::remove_file(&temporary);
+    let made = make(&temporary).map_err(failed("make", path)).and_then(|()| {
+        publish(&temporary, path, directory).map_err(|error| access("make", path, error))
+    });
+    if made.is_err() {
+        let _not_made = std::fs::remove_file(&temporary);
+    }
+    made
+}
+
+fn make(path: &Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "delete")?;
+    schema::migrate(&mut connection)?;
+    connection.close().map_err(|(_, error)| error)
+}
+
+fn publish(temporary: &Path, path: &Path, directory: &Path) -> io::Result<()> {
+    File::open(temporary)?.sync_all()?;
+    // A link, unlike a rename, never replaces what has come to stand there meanwhile.
+    std::fs::hard_link(temporary, path)?;
+    std::fs::remove_file(temporary)?;
+    File::open(directory)?.sync_all()
+}
+
+/// Looks at the plain file: is there anything, is it a database, is it whole?
+pub(super) fn look_at(path: &Path) -> Result<(), OpenError> {
+    let mut file = File::open(path).map_err(|source| access("read", path, source))?;
+    let found = file.metadata().map_err(|source| access("look at", path, source))?;
+    if !found.is_file() {
+        return Err(OpenError::NotADatabase(path.to_owned()));
+    }
+    if found.len() == 0 {
+        return Err(OpenError::Emptied(path.to_owned()));
+    }
+    let mut header = [0; 100];
+    let whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"SQLite format 3\0");
+    if !whole {
+        return Err(OpenError::NotADatabase(path.to_owned()));
+    }
+    // A write that was interrupted is finished from its log, which has the pages that are missing.
+    if is_hot(path, "-wal") || is_hot(path, "-journal") {
+        return Ok(());
+    }
+    check_size(path, &header, found.len())
+}
+
+/// Whether SQLite has something to recover from beside the file.
+fn is_hot(path: &Path, ending: &str) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push(ending);
+    std::fs::metadata(log).is_ok_and(|found| found.len() > 0)
+}
+
+/// The header says how many pages there are; fewer bytes than that is a file that was cut off.
+fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), OpenError> {
+    let number = |at: usize| {
+        u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
+    };
+    let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        bytes => u64::from(bytes),
+    };
+    let (changes, pages, valid_for) = (number(24), number(28), number(92));
+    // Only a header written by the last change tells the number of pages.
+    if changes == valid_for && length < pages * page_bytes {
+        let what = format!("{length} bytes of {} are there", pages * page_bytes);
+        return Err(OpenError::Corrupt { path: path.to_owned(), what });
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! The database locked, full or taken away while the daemon runs (spec 6).
+
+use std::fs;
+
+use crate::common::sql::editor;
+use crate::common::{Daemon, Site, wait_until};
+
+fn two_jobs() -> (Site, Daemon) {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    let daemon = site.start();
+    site.wait_count(2);
+    (site, daemon)
+}
+
+/// Locked by somebody for longer than the daemon waits: requests close in silence, files wait,
+/// and everything goes on by itself when the lock is gone.
+#[test]
+fn locked_for_longer_than_the_busy_timeout() {
+    let (site, mut daemon) = two_jobs();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    let lock = editor(&site.database()).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    site.write("g.1.txt", "charlie 0 3\n");
+    assert_eq!(site.ask("DONE alpha 4"), "");
+    assert_eq!(site.ask("READY"), "");
+    lock.execute_batch("ROLLBACK").unwrap();
+    assert!(daemon.is_running());
+    wait_until("charlie is loaded", || site.number("SELECT count(*) FROM queue") == 3);
+    assert_eq!(site.ask("DONE alpha 4"), "JOB charlie 0 3\n");
+    assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
+    let code = "SELECT exit_code FROM log WHERE attr_path = 'alpha'";
+    assert_eq!(site.sql(code), ["4"]);
+    daemon.stop();
+}
+
+/// The daemon, whose database `change` takes away, says so and ends with an error; the next
+/// start does not pretend that nothing happened unless it is back.
+fn ends_when(change: impl Fn(&Site)) {
+    let (site, mut daemon) = two_jobs();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    change(&site);
+    let status = daemon.exit();
+    assert!(status.code().is_some_and(|code| code > 0), "{status}");
+    let log = daemon.log();
+    assert!(log.contains("ERROR") && log.contains("state.db"), "{log}");
+}
+
+/// The database unlinked while running.
+#[test]
+fn unlinked_while_running() {
+    ends_when(|site| fs::remove_file(site.database()).unwrap());
+}
+
+/// The database renamed while running.
+#[test]
+fn renamed_while_running() {
+    ends_when(|site| fs::rename(site.database(), site.path("moved.db")).unwrap());
+}
+
+/// The database replaced by another one while running.
+#[test]
+fn replaced_while_running() {
+    ends_when(|site| {
+        fs::copy(site.database(), site.path("copy.db")).unwrap();
+        fs::rename(site.path("copy.db"), site.database()).unwrap();
+    });
+}
+
+/// Under load too: a daemon that is never idle notices.
+#[test]
+fn unlinked_under_load() {
+    let (site, mut daemon) = two_jobs();
+    fs::remove_file(site.database()).unwrap();
+    let mut status = None;
+    wait_until("the daemon ends", || {
+        if let Ok(stream) = std::os::unix::net::UnixStream::connect(site.socket()) {
+            use std::io::Write;
+            let _ = (&stream).write_all(b"DONE nobody 0\n");
+        }
+        if !daemon.is_running() {
+            status = Some(daemon.exit());
+        }
+        status.is_some()
+    });
+    assert!(status.and_then(|s| s.code()).is_some_and(|code| code > 0));
+}
+
+/// `kill -9` at any time leaves a database that the next start takes up as it is.
+#[test]
+fn a_killed_daemon_s_database_is_taken_up() {
+    let (site, daemon) = two_jobs();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert_eq!(site.ask("DONE alpha 3"), "JOB bravo 0 2\n");
+    daemon.kill();
+    let _daemon = site.start();
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    let codes = "SELECT attr_path, exit_code FROM log ORDER BY 1";
+    assert_eq!(site.sql(codes), ["alpha|3", "bravo|-"]);
+    assert_eq!(site.integrity(), ["ok"]);
+}

@@ -1,0 +1,372 @@
+//! Starting, stopping, signals, the init system, and the limits of the process.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use common::sql::editor;
+use common::wait::SetOnDrop;
+use common::{Client, Daemon, Site, wait_until, wait_within};
+use rustix::process::Signal;
+
+fn many_jobs(count: usize) -> Site {
+    let site = Site::new();
+    let lines: Vec<String> = (0..count).map(|i| format!("key{i} 0 {i}\n")).collect();
+    site.write("f.1.txt", lines.concat());
+    site
+}
+
+/// SIGTERM and SIGINT under load: what was accepted is finished, the exit code is 0 within
+/// five seconds, the socket is gone, and everything acknowledged is in the database.
+#[test]
+fn a_clean_stop_under_load() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let site = many_jobs(20_000);
+        let mut daemon = site.start();
+        let over = AtomicBool::new(false);
+        let acknowledged: Vec<String> = std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| work_until_closed(&site, &over))).collect();
+            let at_end = SetOnDrop(&over);
+            wait_until("work is being done", || site.number("SELECT count(*) FROM log") > 200);
+            daemon.signal(signal);
+            let status = daemon.exit_within(Duration::from_secs(5));
+            assert_eq!(status.code(), Some(0), "{}", daemon.log());
+            drop(at_end);
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        assert!(!site.socket().exists());
+        assert!(acknowledged.len() > 10);
+        let finished = site.sql("SELECT attr_path FROM log WHERE exit_code = 7");
+        let finished: std::collections::HashSet<String> = finished.into_iter().collect();
+        assert!(acknowledged.iter().all(|key| finished.contains(key)));
+    }
+}
+
+/// Works until the daemon closes or cannot be reached; returns the keys whose DONE was
+/// answered.
+fn work_until_closed(site: &Site, over: &AtomicBool) -> Vec<String> {
+    let mut done = Vec::new();
+    let mut held: Option<String> = None;
+    while !over.load(Relaxed) {
+        let Ok(stream) = UnixStream::connect(site.socket()) else { break };
+        let mut client = Client::over(stream);
+        let request = held.as_ref().map_or("READY".to_owned(), |key| format!("DONE {key} 7"));
+        let answer = client.ask(&request);
+        if answer.ends_with('\n') {
+            done.extend(held.take());
+            held = common::worker::key_of(&answer);
+        }
+    }
+    done
+}
+
+/// A clean stop with connections that are open, silent, or in the middle of a line does not
+/// wait for them.
+#[test]
+fn idle_connections_do_not_hold_up_a_stop() {
+    let site = many_jobs(10);
+    let daemon = site.start();
+    let mut clients: Vec<Client> = (0..200).map(|_| Client::connect(&site)).collect();
+    for client in clients.iter_mut().step_by(2) {
+        client.write(b"REA");
+    }
+    assert!(clients[1].ask("READY").starts_with("JOB "));
+    daemon.stop();
+    for client in clients {
+        assert_eq!(client.rest(), "");
+    }
+}
+
+/// A clean stop while 300,000 lines are being loaded; the next start goes on with them.
+#[test]
+fn a_clean_stop_while_loading() {
+    let site = many_jobs(300_000);
+    let daemon = site.start();
+    wait_until("rows are coming in", || site.number("SELECT count(*) FROM queue") > 0);
+    daemon.stop();
+    let loaded = site.number("SELECT count(*) FROM queue");
+    assert!(loaded < 300_000, "loaded before it could be stopped");
+    let _daemon = site.start();
+    assert!(site.number("SELECT count(*) FROM queue") >= loaded);
+    wait_within(Duration::from_secs(120), "the rest is loaded", || {
+        site.number("SELECT count(*) FROM queue") == 300_000
+    });
+}
+
+/// A second signal ends a daemon that is held up in its stop, at once.
+#[test]
+fn a_second_signal_ends_at_once() {
+    let site = many_jobs(10);
+    let mut daemon = site.start();
+    site.wait_count(10);
+    let lock = editor(&site.database()).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut client = Client::connect(&site);
+    client.write(b"READY\n");
+    daemon.signal(Signal::TERM);
+    wait_until("the stop has begun", || daemon.log().contains("Stopping"));
+    daemon.signal(Signal::TERM);
+    daemon.exit_within(Duration::from_secs(2));
+    drop(lock);
+    let _daemon = site.start();
+    assert!(site.ask("READY").starts_with("JOB "));
+}
+
+/// SIGHUP, SIGPIPE and a stop and continuation are survived.
+#[test]
+fn other_signals_do_not_kill() {
+    let site = many_jobs(10);
+    let mut daemon = site.start();
+    site.wait_count(10);
+    for signal in [Signal::HUP, Signal::PIPE] {
+        daemon.signal(signal);
+        assert!(site.ask("READY").starts_with("JOB "));
+    }
+    daemon.freeze();
+    let mut client = Client::connect(&site);
+    client.write(b"READY\n");
+    daemon.thaw();
+    assert!(client.line().starts_with("JOB "));
+    assert!(daemon.is_running());
+    daemon.stop();
+}
+
+/// Receives datagrams until one has the line `wanted`.
+fn wait_notified(notify: &UnixDatagram, wanted: &str) {
+    let mut buffer = [0_u8; 4096];
+    wait_until(wanted, || {
+        let count = notify.recv(&mut buffer).unwrap();
+        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        text.lines().any(|line| line == wanted)
+    });
+}
+
+/// Under systemd: READY=1 once workers can connect, WATCHDOG=1 within the interval again and
+/// again, STOPPING=1 at the end.
+#[test]
+fn the_init_system_is_told() {
+    let site = many_jobs(10);
+    let notify = UnixDatagram::bind(site.path("notify")).unwrap();
+    notify.set_read_timeout(Some(common::wait::DEADLINE)).unwrap();
+    let mut command = site.serve(&[]);
+    command.env("NOTIFY_SOCKET", site.path("notify")).env("WATCHDOG_USEC", "2000000");
+    let daemon = site.spawn(command);
+    wait_notified(&notify, "READY=1");
+    assert!(site.ask("READY").starts_with("JOB "));
+    for _ in 0..3 {
+        let start = Instant::now();
+        wait_notified(&notify, "WATCHDOG=1");
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
+    daemon.signal(Signal::TERM);
+    wait_notified(&notify, "STOPPING=1");
+    let mut daemon = daemon;
+    assert_eq!(daemon.exit().code(), Some(0));
+}
+
+/// A daemon whose database thread is stuck does not ping the watchdog.
+#[test]
+fn a_stuck_daemon_is_not_reported_alive() {
+    let site = many_jobs(10);
+    let notify = UnixDatagram::bind(site.path("notify")).unwrap();
+    let mut command = site.serve(&[]);
+    command.env("NOTIFY_SOCKET", site.path("notify")).env("WATCHDOG_USEC", "400000");
+    let daemon = site.spawn(command).ready();
+    wait_notified(&notify, "WATCHDOG=1");
+    daemon.freeze();
+    notify.set_nonblocking(true).unwrap();
+    let mut buffer = [0_u8; 4096];
+    while notify.recv(&mut buffer).is_ok() {}
+    common::wait::pause(Duration::from_millis(600));
+    assert!(notify.recv(&mut buffer).is_err());
+    daemon.thaw();
+    notify.set_nonblocking(false).unwrap();
+    wait_notified(&notify, "WATCHDOG=1");
+}
+
+/// The daemon run by `script`, a shell's, in which "$@" is the daemon's command line.
+fn through_shell(site: &Site, script: &str, options: &[&str]) -> Command {
+    let serve = site.serve(options);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(serve.get_program()).args(serve.get_args());
+    shell.stdin(Stdio::null());
+    shell
+}
+
+/// A socket that the init system made and listens on is used, and left where it is.
+#[test]
+fn socket_activation() {
+    let site = many_jobs(10);
+    let listener = UnixListener::bind(site.socket()).unwrap();
+    // Sent before there is a daemon.
+    let mut early = Client::connect(&site);
+    early.write(b"READY\n");
+    let script = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 0</dev/null";
+    for _ in 0..2 {
+        let mut shell = through_shell(&site, script, &[]);
+        shell.stdin(Stdio::from(OwnedFd::from(listener.try_clone().unwrap())));
+        let daemon = site.spawn(shell);
+        assert!(site.ask("READY").starts_with("JOB "));
+        daemon.stop();
+        assert!(site.socket().exists());
+    }
+    assert!(early.line().starts_with("JOB "));
+}
+
+/// The socket's mode is 0600 unless set, whatever the umask, from the first moment on.
+#[test]
+fn the_socket_s_mode() {
+    for (options, mode) in [(&[][..], 0o600), (&["--socket-mode", "0666"][..], 0o666)] {
+        for umask in ["000", "077"] {
+            let site = many_jobs(1);
+            let script = format!("umask {umask}; exec \"$@\"");
+            let daemon = site.spawn(through_shell(&site, &script, options));
+            wait_until("the socket is there", || site.socket().exists());
+            let found = fs::symlink_metadata(site.socket()).unwrap();
+            assert!(found.file_type().is_socket());
+            assert_eq!(found.permissions().mode() & 0o777, mode, "umask {umask}");
+            daemon.ready().stop();
+        }
+    }
+}
+
+/// The socket's group is what `--socket-group` says, by number; a group that is none is
+/// refused.
+#[test]
+fn the_socket_s_group() {
+    let site = many_jobs(1);
+    let own = rustix::process::getegid().as_raw();
+    let group = if own == 0 { 12_345 } else { own };
+    let _daemon = site.start_with(&["--socket-group", &group.to_string()]);
+    assert_eq!(fs::symlink_metadata(site.socket()).unwrap().gid(), group);
+    let other = Site::new();
+    let (code, log) = other.refused(other.serve(&["--socket-group", "no such group"]));
+    assert!(code > 0 && log.contains("no such group"), "{code}: {log}");
+}
+
+/// With no descriptor left, those who are in are served on, and those who wait are served when
+/// others leave; the daemon neither ends nor spins.
+#[test]
+fn no_descriptors_left() {
+    let site = many_jobs(1_000);
+    let script = "ulimit -n 64; exec \"$@\"";
+    let mut daemon = site.spawn(through_shell(&site, script, &[])).ready();
+    site.wait_count(1_000);
+    let mut first = Client::connect(&site);
+    assert!(first.ask("READY").starts_with("JOB "));
+    let crowd: Vec<Client> = (0..200).map(|_| Client::connect(&site)).collect();
+    let used = processor_time(&daemon);
+    for _ in 0..300 {
+        assert!(first.ask("DONE nobody 0").starts_with("JOB "));
+        common::wait::pause(Duration::from_millis(3));
+    }
+    let used = processor_time(&daemon) - used;
+    assert!(used < Duration::from_millis(700), "{used:?} in about a second");
+    drop(crowd);
+    assert!(site.ask("READY").starts_with("JOB "));
+    site.write("g.1.txt", "late 0 1\n");
+    site.wait_count(1_001);
+    assert!(daemon.is_running());
+    daemon.stop();
+}
+
+/// User and system time so far.
+fn processor_time(daemon: &Daemon) -> Duration {
+    let path = format!("/proc/{}/stat", daemon.pid().as_raw_nonzero());
+    let text = fs::read_to_string(path).unwrap();
+    let after_name = text.rsplit_once(')').unwrap().1;
+    let ticks = |field: usize| -> u64 {
+        after_name.split_whitespace().nth(field).unwrap().parse().unwrap()
+    };
+    Duration::from_millis((ticks(11) + ticks(12)) * 10)
+}
+
+/// Beyond `--max-connections` a connection is closed rather than held; those who are in are
+/// served on, and there is room again when one leaves.
+#[test]
+fn more_connections_than_allowed() {
+    let site = many_jobs(10);
+    let _daemon = site.start_with(&["--max-connections", "4"]);
+    site.wait_count(10);
+    let mut inside = Vec::new();
+    // The connections of the start may still be on their way out.
+    wait_until("four are in", || {
+        let mut client = Client::connect(&site);
+        if client.ask("DONE nobody 0").ends_with('\n') {
+            inside.push(client);
+        }
+        inside.len() == 4
+    });
+    for _ in 0..10 {
+        assert_eq!(Client::connect(&site).rest(), "");
+    }
+    assert!(inside[0].ask("READY").starts_with("JOB "));
+    inside.pop();
+    wait_until("there is room again", || site.ask("READY").ends_with('\n'));
+}
+
+/// An input directory that is not there is made; what is no directory is refused.
+#[test]
+fn the_input_directory_at_the_start() {
+    let site = Site::bare();
+    let daemon = site.start();
+    assert!(site.input().is_dir());
+    daemon.stop();
+    fs::remove_dir(site.input()).unwrap();
+    fs::write(site.input(), "a file").unwrap();
+    let (code, log) = site.refused(site.serve(&[]));
+    assert!(code > 0 && log.contains("input"), "{code}: {log}");
+    assert_eq!(fs::read_to_string(site.input()).unwrap(), "a file");
+}
+
+/// A socket whose file was deleted while running is bound again; the daemon is not lost.
+#[test]
+fn a_deleted_socket_is_bound_again() {
+    let site = many_jobs(10);
+    let _daemon = site.start();
+    fs::remove_file(site.socket()).unwrap();
+    wait_until("the socket is back", || UnixStream::connect(site.socket()).is_ok());
+    assert!(site.ask("READY").starts_with("JOB "));
+}
+
+/// Wrong command lines end with 64 and make nothing.
+#[test]
+fn wrong_command_lines() {
+    let site = Site::bare();
+    let wrong: [&[&str]; 5] = [
+        &["--lease", "soon"],
+        &["--durability", "none"],
+        &["--socket-mode", "rw"],
+        &["--max-connections", "0"],
+        &["--no-such-option"],
+    ];
+    for options in wrong {
+        let (code, log) = site.refused(site.serve(options));
+        assert_eq!(code, 64, "{options:?}: {log}");
+        assert!(!site.database().exists() && !site.input().exists());
+    }
+    assert_eq!(site.run(&["serve", "only-one"]).status.code(), Some(64));
+}
+
+/// `--log-format json` gives one JSON object a line.
+#[test]
+fn the_log_as_json() {
+    let site = Site::new();
+    site.write("a.b.txt", "bad 0 1\n");
+    let daemon = site.start_with(&["--log-format", "json"]);
+    assert_eq!(site.ask("nonsense \"quoted\""), "");
+    let log = daemon.stop();
+    assert!(log.lines().count() > 1);
+    for line in log.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(value["level"].is_string() && value["timestamp"].is_string(), "{line}");
+    }
+}
