@@ -2,7 +2,7 @@
 //!
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
-//! opening and refusing in [`open`]; the queue's order in [`dispatch`]; runs and rows in [`runs`];
+//! opening and refusing in [`open`]; the queue's order in [`dispatch`] and [`undo`], under [`slots`]; runs and rows in [`runs`];
 //! checkpoints, checks and the end in [`upkeep`]. Readers have [`views`].
 
 mod dispatch;
@@ -14,6 +14,7 @@ mod schema;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod upkeep;
 mod views;
 
