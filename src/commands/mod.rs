@@ -1,11 +1,13 @@
 //! One file a subcommand: each turns settings into calls of the parts, and has no logic of its own.
 
 pub mod ask;
+pub mod backup;
 pub mod check;
 pub mod serve;
+pub mod status;
 
 use crate::cli::{Command, ServeSettings};
-use crate::exit::{ExitCode, Failure};
+use crate::exit::Failure;
 use crate::logging;
 
 /// Runs what was typed.
@@ -20,6 +22,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Check { input_dir, json } => check::run(&input_dir, json),
         Command::Ask { timeout, socket, lines } => ask::run(&socket, &lines, timeout),
-        _ => Err(Failure::new(ExitCode::Unavailable, "not built yet")),
+        Command::Status { target, json } => status::run(&target, json),
+        Command::Backup { database, file } => backup::run(&database, &file),
     }
 }

@@ -62,7 +62,7 @@ fn statement_03_and_04_rows_know_when_their_key_started() {
 /// Log rows inserted or updated later reach all rows of that key, and only those.
 #[test]
 fn statement_05_and_06_the_log_reaches_queued_rows() {
-    let mut site = two_fetchers();
+    let site = two_fetchers();
     site.edit("INSERT INTO log VALUES ('alpha', 7, 8, 0)");
     assert_eq!(site.rows(STARTED), ["f1|alpha|7", "f1|bravo|-", "f2|alpha|7", "f2|charlie|-"]);
     site.edit("UPDATE log SET started = 9 WHERE attr_path = 'alpha'");

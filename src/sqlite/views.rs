@@ -1,0 +1,343 @@
+//! Read-only views of a database, for `status` and whoever else only looks.
+//!
+//! A reader needs no write access to the file or its directory, disturbs no daemon, and takes one
+//! consistent look. All counts are kept ones; the only rows gone through are runs and fetchers.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
+use serde::Serialize;
+use shiftboss_actors::model::UnixSeconds;
+use thiserror::Error;
+
+use super::schema;
+
+/// How long a reader waits for a lock; in WAL mode it never has to.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Jobs that ended within this many minutes are counted.
+const HOUR_MINUTES: i64 = 60;
+
+/// How a queue stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QueueStatus {
+    /// Version of the schema; below 3 no shiftboss has taken the database over yet.
+    pub schema_version: i64,
+    /// What an answer outlives, as the last daemon was told: `power` or `process`.
+    pub durability: Option<String>,
+    /// `fair` or `classic`, as the last daemon was told.
+    pub policy: Option<String>,
+    /// How long a job may be out, in seconds.
+    pub lease_seconds: Option<i64>,
+    /// Rows.
+    pub rows: Rows,
+    /// Every fetcher with its newest run, by name.
+    pub fetchers: Vec<FetcherStatus>,
+    /// The key that has waited longest of those that could be handed out now.
+    pub oldest_waiting: Option<Waiting>,
+    /// Jobs that ended in the last hour, by exit code.
+    pub done_last_hour: Vec<Done>,
+    /// Input files that are left out.
+    pub set_aside: Vec<Aside>,
+    /// Since when the input directory is lost, in seconds since 1970.
+    pub directory_lost_since: Option<UnixSeconds>,
+}
+
+/// Counts of rows and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Rows {
+    /// Rows not handed out yet.
+    pub pending: i64,
+    /// Rows handed out.
+    pub dispatched: i64,
+    /// Keys whose job has not ended yet.
+    pub in_flight: i64,
+    /// Of those, keys handed out again since their lease ran out.
+    pub in_flight_again: i64,
+}
+
+/// A fetcher and its newest run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FetcherStatus {
+    /// Its name.
+    pub name: String,
+    /// The number of its newest run, usually the time of its start.
+    pub run: i64,
+    /// All lines of that run are there.
+    pub complete: bool,
+    /// Rows of that run.
+    pub lines: i64,
+    /// Of those, rows not handed out yet.
+    pub pending: i64,
+    /// Faulty lines of that run that were skipped.
+    pub skipped: i64,
+    /// Older runs that are there still.
+    pub older_runs: i64,
+    /// Seconds since the run's number, if that is a time.
+    pub age_seconds: Option<i64>,
+}
+
+/// A key that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    /// The key.
+    pub key: String,
+    /// When it was last started; `None`: never.
+    pub last_started: Option<UnixSeconds>,
+}
+
+/// Jobs that ended alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// Their exit code.
+    pub exit_code: i64,
+    /// How many.
+    pub jobs: i64,
+}
+
+/// An input file that is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Aside {
+    /// Its name, escaped.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+    /// Since when, in seconds since 1970.
+    pub since: UnixSeconds,
+}
+
+/// Why a database cannot be looked at.
+#[derive(Debug, Error)]
+pub enum ViewError {
+    /// Not there.
+    #[error("there is no database {0}: give the path that `shiftboss serve` was given")]
+    Missing(PathBuf),
+    /// Not a supervisor's.
+    #[error("{0} is not the database of a supervisor")]
+    Foreign(PathBuf),
+    /// What SQLite says.
+    #[error("cannot read the database {path}: {source}")]
+    Sqlite {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+}
+
+/// Opens a database for reading alone.
+///
+/// # Errors
+/// When it is missing or cannot be read.
+pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
+    if !path.exists() {
+        return Err(ViewError::Missing(path.to_owned()));
+    }
+    let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
+    match try_to_read(path, "mode=ro") {
+        // A file in WAL mode whose log is gone, in a directory that cannot be written to: nobody
+        // has it open, so it does not change while it is read.
+        Err(_) if !beside(path, "-wal").exists() => {
+            try_to_read(path, "mode=ro&immutable=1").map_err(failed)
+        }
+        opened => opened.map_err(failed),
+    }
+}
+
+fn try_to_read(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let connection =
+        Connection::open_with_flags(format!("file:{}?{parameters}", uri(path)), flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+/// A path as part of a URI: what has a meaning there is escaped.
+fn uri(path: &Path) -> String {
+    let mut out = String::new();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
+            out.push(char::from(*byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+/// Looks how the queue at `path` stands, at the time `now`.
+///
+/// # Errors
+/// When the database is missing, somebody else's, or cannot be read.
+pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewError> {
+    let connection = open_to_read(path)?;
+    let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
+    for table in schema::PUBLIC_TABLES {
+        if !has_table(&connection, table).map_err(failed)? {
+            return Err(ViewError::Foreign(path.to_owned()));
+        }
+    }
+    look(&connection, now).map_err(failed)
+}
+
+/// One consistent look, in one read transaction.
+fn look(connection: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
+    let look = connection.unchecked_transaction()?;
+    let schema_version = schema::version(&look)?;
+    if !has_table(&look, "shiftboss_runs")? {
+        return look_at_reference(&look, schema_version, now);
+    }
+    let state = |name: &str| -> rusqlite::Result<Option<String>> {
+        let sql = "SELECT value FROM shiftboss_state WHERE name = ?1";
+        look.query_row(sql, [name], |row| row.get(0)).optional()
+    };
+    let number = |name: &str| state(name).map(|text| text.and_then(|text| text.parse().ok()));
+    Ok(QueueStatus {
+        schema_version,
+        durability: state("durability")?,
+        policy: state("policy")?,
+        lease_seconds: number("lease")?,
+        rows: rows(&look)?,
+        fetchers: fetchers(&look, FETCHERS, now)?,
+        oldest_waiting: oldest_waiting(&look)?,
+        done_last_hour: done_since(&look, now / 60 - HOUR_MINUTES)?,
+        set_aside: set_aside(&look)?,
+        directory_lost_since: number("directory_lost_since")?,
+    })
+}
+
+fn rows(look: &Connection) -> rusqlite::Result<Rows> {
+    let sql = "SELECT coalesce(sum(pending), 0), coalesce(sum(rows - pending), 0),
+            (SELECT count(*) FROM log INDEXED BY shiftboss_unfinished WHERE finished IS NULL),
+            (SELECT count(*) FROM shiftboss_flights WHERE tries > 1)
+        FROM shiftboss_runs WHERE deleting = 0";
+    look.query_row(sql, [], |row| {
+        Ok(Rows {
+            pending: row.get(0)?,
+            dispatched: row.get(1)?,
+            in_flight: row.get(2)?,
+            in_flight_again: row.get(3)?,
+        })
+    })
+}
+
+/// Each fetcher's newest run, from the kept counts.
+const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete, rows, pending, skipped,
+        count(*) - 1
+    FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id)
+    JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
+        AND ours.run_started = run.run_started
+    WHERE deleting = 0 GROUP BY fetchers.fetcher_id ORDER BY name";
+
+fn fetchers(
+    look: &Connection,
+    sql: &str,
+    now: UnixSeconds,
+) -> rusqlite::Result<Vec<FetcherStatus>> {
+    let read = |row: &Row<'_>| {
+        let run = row.get(1)?;
+        Ok(FetcherStatus {
+            name: row.get(0)?,
+            run,
+            complete: row.get::<_, i64>(2)? != 0,
+            lines: row.get(3)?,
+            pending: row.get(4)?,
+            skipped: row.get(5)?,
+            older_runs: row.get(6)?,
+            age_seconds: age(run, now),
+        })
+    };
+    look.prepare(sql)?.query_map([], read)?.collect()
+}
+
+/// A run's number is usually the time of its start; one that cannot be has no age.
+fn age(run: i64, now: UnixSeconds) -> Option<i64> {
+    const YEAR_2000: i64 = 946_684_800;
+    (YEAR_2000..=now).contains(&run).then(|| now - run)
+}
+
+/// The first row of each slot that is ready; the first of those.
+fn oldest_waiting(look: &Connection) -> rusqlite::Result<Option<Waiting>> {
+    let sql = "SELECT attr_path, last_started, order_jitter FROM queue INDEXED BY shiftboss_ready
+        WHERE slot = ?1 AND state = 1 AND state > 0
+        ORDER BY last_started, order_jitter, attr_path LIMIT 1";
+    let slots = "SELECT DISTINCT slot FROM shiftboss_runs WHERE deleting = 0 UNION SELECT 0";
+    let slots: Vec<i64> =
+        look.prepare(slots)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut first = None;
+    for slot in slots {
+        let place = |row: &Row<'_>| {
+            Ok((
+                row.get::<_, Option<i64>>(1)?,
+                row.get::<_, Option<i64>>(2)?,
+                row.get::<_, String>(0)?,
+            ))
+        };
+        let place = look.prepare_cached(sql)?.query_row([slot], place).optional()?;
+        first = [first, place].into_iter().flatten().min();
+    }
+    Ok(first.map(|(last_started, _, key)| Waiting { key, last_started }))
+}
+
+fn done_since(look: &Connection, minute: i64) -> rusqlite::Result<Vec<Done>> {
+    let sql = "SELECT exit_code, sum(jobs) FROM shiftboss_done WHERE minute > ?1
+        GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
+    let read = |row: &Row<'_>| Ok(Done { exit_code: row.get(0)?, jobs: row.get(1)? });
+    look.prepare(sql)?.query_map([minute], read)?.collect()
+}
+
+fn set_aside(look: &Connection) -> rusqlite::Result<Vec<Aside>> {
+    let sql = "SELECT name, reason, since FROM shiftboss_aside ORDER BY name";
+    let read =
+        |row: &Row<'_>| Ok(Aside { name: row.get(0)?, reason: row.get(1)?, since: row.get(2)? });
+    look.prepare(sql)?.query_map([], read)?.collect()
+}
+
+/// A database that only the Python supervisor has used: nothing is kept, so all is counted.
+fn look_at_reference(
+    look: &Connection,
+    schema_version: i64,
+    now: UnixSeconds,
+) -> rusqlite::Result<QueueStatus> {
+    let sql =
+        "SELECT count(*) FILTER (WHERE is_dequeued = 0), count(*) FILTER (WHERE is_dequeued <> 0),
+        (SELECT count(*) FROM log WHERE finished IS NULL) FROM queue";
+    let rows = look.query_row(sql, [], |row| {
+        Ok(Rows {
+            pending: row.get(0)?,
+            dispatched: row.get(1)?,
+            in_flight: row.get(2)?,
+            in_flight_again: 0,
+        })
+    })?;
+    let sql = "SELECT name, max(run_started), is_complete,
+            (SELECT count(*) FROM queue WHERE queue.fetcher_id = run.fetcher_id
+                AND fetcher_run_started = run_started),
+            (SELECT count(*) FROM queue WHERE queue.fetcher_id = run.fetcher_id
+                AND fetcher_run_started = run_started AND is_dequeued = 0), 0, count(*) - 1
+        FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id) GROUP BY fetcher_id ORDER BY name";
+    Ok(QueueStatus {
+        schema_version,
+        durability: None,
+        policy: None,
+        lease_seconds: None,
+        rows,
+        fetchers: fetchers(look, sql, now)?,
+        oldest_waiting: None,
+        done_last_hour: Vec::new(),
+        set_aside: Vec::new(),
+        directory_lost_since: None,
+    })
+}
+
+fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    connection.query_row(sql, [table], |row| row.get(0))
+}
