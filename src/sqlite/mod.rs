@@ -45,14 +45,26 @@ pub struct SqliteStore {
     /// Minute of the last look at old counts of ended jobs.
     minute: i64,
     was_clean: bool,
+    /// A transaction was begun, and nothing was done in it yet.
+    untouched: bool,
 }
 
 impl SqliteStore {
-    /// Runs one mutation as a savepoint: it happens as a whole or not at all.
+    /// Runs one mutation: it happens as a whole or not at all.
     fn mutation<T>(
         &mut self,
         operation: impl FnOnce(&mut Self) -> StoreResult<T>,
     ) -> StoreResult<T> {
+        // The first of a transaction needs no savepoint: there is nothing before it to be kept.
+        // Large ones come first, for a savepoint makes each statement in it cost as much as all
+        // pages that were changed before.
+        if std::mem::take(&mut self.untouched) {
+            let result = operation(self);
+            if result.is_err() {
+                self.roll_back()?;
+            }
+            return result;
+        }
         self.statement("SAVEPOINT mutation")?;
         let result = operation(self);
         // SQLite may have ended the transaction by itself; then there is no savepoint left.
@@ -63,6 +75,13 @@ impl SqliteStore {
             self.statement("RELEASE mutation")?;
         }
         result
+    }
+
+    fn roll_back(&mut self) -> StoreResult<()> {
+        if self.in_transaction() {
+            self.statement("ROLLBACK")?;
+        }
+        self.load_slots()
     }
 
     fn statement(&self, sql: &str) -> StoreResult<()> {
@@ -95,16 +114,15 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn begin(&mut self) -> StoreResult<()> {
-        self.statement("BEGIN IMMEDIATE")
+        self.statement("BEGIN IMMEDIATE")?;
+        self.untouched = true;
+        Ok(())
     }
 
     fn commit(&mut self) -> StoreResult<()> {
         let result = self.statement("COMMIT");
         if result.is_err() {
-            if self.in_transaction() {
-                self.statement("ROLLBACK")?;
-            }
-            self.load_slots()?;
+            self.roll_back()?;
         }
         result
     }

@@ -20,7 +20,10 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Statements kept prepared.
 const STATEMENTS_MAX: usize = 64;
 /// Pages in the log before a commit moves them into the main file.
-const AUTOCHECKPOINT_PAGES: i64 = 4_000;
+const AUTOCHECKPOINT_PAGES: i64 = 10_000;
+/// Page cache at the most, in KiB. Loading a large list scatters its rows over the whole order;
+/// with SQLite's default of 2 MiB it slowed down to a tenth at 100,000 rows.
+const CACHE_KIB_MAX: i64 = 48 * 1024;
 /// The log is cut to this size when it is begun anew.
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// How long the start waits for readers to leave, so that WAL mode can be entered.
@@ -187,6 +190,7 @@ impl SqliteStore {
             slots: Slots::default(),
             minute: 0,
             was_clean: true,
+            untouched: false,
         };
         store.take_over(options).map_err(failed("begin to use", path))?;
         Ok(store)
@@ -250,6 +254,7 @@ fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()>
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB_MAX)?;
     connection.pragma_update(None, "wal_autocheckpoint", AUTOCHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)
 }

@@ -70,7 +70,7 @@ impl Handler<AddRows> for StorageActor {
     type Result = Deferred<()>;
 
     fn handle(&mut self, AddRows(batch): AddRows, ctx: &mut Self::Context) -> Self::Result {
-        self.mutate(ctx, |store| store.add_rows(&batch))
+        self.mutate_many(ctx, |store| store.add_rows(&batch))
     }
 }
 
@@ -80,7 +80,7 @@ impl Handler<DeleteRun> for StorageActor {
     fn handle(&mut self, DeleteRun { run }: DeleteRun, ctx: &mut Self::Context) -> Self::Result {
         let (reply, answer) = oneshot::channel();
         // Its first step counts: from then on no row of the run is handed out.
-        let first = self.mutate(ctx, |store| store.delete_run(&run, DELETE_STEP_ROWS));
+        let first = self.mutate_many(ctx, |store| store.delete_run(&run, DELETE_STEP_ROWS));
         let idle = self.deletions.is_empty();
         match first.into_result() {
             Ok(Deletion::More) => self.deletions.push_back((run, reply)),
