@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::sql::LOG;
-use common::{Client, Daemon, Site, child, wait_until};
+use common::{BOTH_POLICIES, Client, Daemon, Site, child, wait_until};
 
 const STATE: &str = "SELECT attr_path, is_dequeued, last_started FROM queue ORDER BY attr_path";
 
@@ -294,6 +294,46 @@ fn fetchers_take_turns() {
 #[test]
 fn classic_serves_the_lower_id() {
     assert_eq!(first_of_twenty_cycles(&["--classic"]), "a".repeat(20));
+}
+
+/// Keys that never ran go out in the order of their jitter; under both policies.
+#[test]
+fn never_run_keys_in_their_order() {
+    let keys =
+        ["python3Packages.requests", "é", "alpha", "echo", "delta", "charlie", "bravo", "zulu"];
+    for options in BOTH_POLICIES {
+        let site = Site::new();
+        let mut sorted = keys;
+        sorted.sort();
+        site.write("f.1.txt", sorted.map(|key| format!("{key} 0 1\n")).concat());
+        let _daemon = site.start_with(options);
+        site.wait_count(keys.len());
+        let given: Vec<_> = keys.iter().map_while(|_| site.next_key("READY")).collect();
+        assert_eq!(given, keys);
+    }
+}
+
+/// Twelve hours after a start without an end the key's other rows are eligible, not before; its
+/// own row too where there are leases, and not with `--classic`.
+#[test]
+fn twelve_hours_after_a_start() {
+    for options in BOTH_POLICIES {
+        let site = Site::new();
+        site.write("f.1.txt", "alpha f\n");
+        site.write("g.1.txt", "alpha g\n");
+        let _daemon = site.start_with(options);
+        site.wait_count(2);
+        let first = site.ask("READY");
+        site.edit("UPDATE log SET started = unixepoch() - 43190");
+        assert_eq!(site.ask("READY"), "NOJOBS\n");
+        site.edit("UPDATE log SET started = unixepoch() - 43201");
+        let second = site.ask("READY");
+        assert!(second.starts_with("JOB alpha ") && second != first, "{second}");
+        site.edit("UPDATE log SET started = unixepoch() - 43201");
+        let third = site.ask("READY");
+        let leased = options.is_empty();
+        assert_eq!(third.starts_with("JOB alpha "), leased, "{options:?}: {third}");
+    }
 }
 
 /// A turn that was undone was not taken: it is the same fetcher's in the next cycle.

@@ -21,6 +21,11 @@ use crate::lock::{self, Holder, LockError, LockFile};
 use crate::socket::{SocketDoor, SocketError};
 use crate::sqlite::{self, OpenError, SqliteStore};
 
+/// Descriptors for the database, its log, the locks, the watch and the runtime.
+const OWN_DESCRIPTORS: u64 = 32;
+/// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
+const FILE_DESCRIPTORS: u64 = 1024;
+
 /// Runs the daemon until it is told to stop.
 ///
 /// # Errors
@@ -36,7 +41,7 @@ pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
         clock: Box::new(SystemClock),
         input: settings.input.clone(),
         door: Box::new(door),
-        connections_max: settings.connections_max,
+        connections_max: connections_max(settings.connections_max),
     };
     info!(
         database = %settings.database.display(),
@@ -158,6 +163,23 @@ fn raise_descriptor_limit() {
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         warn!(%error, "The limit on open files could not be raised.");
     }
+}
+
+/// As many connections as are wanted, or as leave descriptors for the queue and its files: a full
+/// house must not keep the daemon from working.
+fn connections_max(wanted: usize) -> usize {
+    let Some(limit) = getrlimit(Resource::Nofile).current else {
+        return wanted;
+    };
+    let others = OWN_DESCRIPTORS + FILE_DESCRIPTORS.min(limit / 4);
+    let possible = usize::try_from(limit.saturating_sub(others)).unwrap_or(usize::MAX).max(1);
+    if possible < wanted {
+        warn!(
+            wanted,
+            possible, limit, "Fewer connections than set: raise the limit on open files."
+        );
+    }
+    wanted.min(possible)
 }
 
 fn socket_failure(error: SocketError) -> Failure {

@@ -8,7 +8,9 @@ pub fn sorted(error: Error) -> StoreError {
     let text = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(text),
-        Some(ErrorCode::DiskFull) => StoreError::Full(text),
+        // The database is open already: it is a temporary file that could not be opened, for want
+        // of descriptors or space. A database that vanished is told by its identity.
+        Some(ErrorCode::DiskFull | ErrorCode::CannotOpen) => StoreError::Full(text),
         Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
             StoreError::Rejected(text)
         }

@@ -2,8 +2,9 @@
 //!
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
-//! opening and refusing in [`open`]; the queue's order in [`dispatch`]; runs and rows in [`runs`];
-//! checkpoints, checks and the end in [`upkeep`]. Readers have [`reader`] and [`views`].
+//! opening and refusing in [`open`]; the queue's order in [`dispatch`] and [`undo`], under
+//! [`slots`]; runs and rows in [`runs`]; checkpoints, checks and the end in [`upkeep`]. Readers have
+//! [`reader`] and [`views`].
 
 mod dispatch;
 mod error;
@@ -15,6 +16,7 @@ mod schema;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod upkeep;
 mod views;
 

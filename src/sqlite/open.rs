@@ -177,10 +177,6 @@ impl SqliteStore {
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
             .map_err(failed("switch to WAL mode (a reader keeps it out)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
-        // From here on no statement is large, and none needs a descriptor when there is none left.
-        connection
-            .pragma_update(None, "temp_store", "memory")
-            .map_err(failed("configure", path))?;
         let found = std::fs::metadata(path).map_err(|source| access("look at", path, source))?;
         let mut store = Self {
             connection,

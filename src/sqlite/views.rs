@@ -7,102 +7,16 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use serde::Serialize;
 use shiftboss_actors::model::UnixSeconds;
 
 use super::reader::{ViewError, open_to_read};
 use super::schema;
+pub use report::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting};
+
+mod report;
 
 /// Jobs that ended within this many minutes are counted.
 const HOUR_MINUTES: i64 = 60;
-
-/// How a queue stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct QueueStatus {
-    /// Version of the schema; below 3 no shiftboss has taken the database over yet.
-    pub schema_version: i64,
-    /// What an answer outlives, as the last daemon was told: `power` or `process`.
-    pub durability: Option<String>,
-    /// `fair` or `classic`, as the last daemon was told.
-    pub policy: Option<String>,
-    /// How long a job may be out, in seconds.
-    pub lease_seconds: Option<i64>,
-    /// Rows.
-    pub rows: Rows,
-    /// Every fetcher with its newest run, by name.
-    pub fetchers: Vec<FetcherStatus>,
-    /// The key that has waited longest of those that could be handed out now.
-    pub oldest_waiting: Option<Waiting>,
-    /// Jobs that ended in the last hour, by exit code.
-    pub done_last_hour: Vec<Done>,
-    /// Input files that are left out.
-    pub set_aside: Vec<Aside>,
-    /// Since when the input directory is lost, in seconds since 1970.
-    pub directory_lost_since: Option<UnixSeconds>,
-}
-
-/// Counts of rows and keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Rows {
-    /// Rows not handed out yet.
-    pub pending: i64,
-    /// Rows handed out.
-    pub dispatched: i64,
-    /// Keys whose job has not ended yet.
-    pub in_flight: i64,
-    /// Of those, keys handed out again since their lease ran out.
-    pub in_flight_again: i64,
-}
-
-/// A fetcher and its newest run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FetcherStatus {
-    /// Its name.
-    pub name: String,
-    /// The number of its newest run, usually the time of its start.
-    pub run: i64,
-    /// All lines of that run are there.
-    pub complete: bool,
-    /// Rows of that run.
-    pub lines: i64,
-    /// Of those, rows not handed out yet.
-    pub pending: i64,
-    /// Faulty lines of that run that were skipped.
-    pub skipped: i64,
-    /// Older runs that are there still.
-    pub older_runs: i64,
-    /// Seconds since the run's number, if that is a time.
-    pub age_seconds: Option<i64>,
-}
-
-/// A key that waits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Waiting {
-    /// The key.
-    pub key: String,
-    /// When it was last started; `None`: never.
-    pub last_started: Option<UnixSeconds>,
-}
-
-/// Jobs that ended alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Done {
-    /// Their exit code.
-    pub exit_code: i64,
-    /// How many.
-    pub jobs: i64,
-}
-
-/// An input file that is left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Aside {
-    /// Its name, escaped.
-    pub name: String,
-    /// Why.
-    pub reason: String,
-    /// Since when, in seconds since 1970.
-    pub since: UnixSeconds,
-}
 
 /// Looks how the queue at `path` stands, at the time `now`.
 ///

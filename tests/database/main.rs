@@ -6,6 +6,7 @@
 mod common;
 mod exclusive;
 mod faults;
+mod full;
 mod outside;
 mod refused;
 mod takeover;

@@ -1,0 +1,96 @@
+//! The disk is full for a while (spec 6).
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::sql::{editor, rows};
+use crate::common::{Daemon, Site, wait_equal, wait_until};
+
+/// Mounts a small file system that only this process and its children see, puts ballast on it,
+/// and becomes the daemon.
+const SCRIPT: &str = "mount -t tmpfs -o size=128m none disk && \
+    head -c 122000000 /dev/zero >disk/ballast && exec \"$@\"";
+
+/// A daemon whose database is on a nearly full disk, or nothing where that cannot be made.
+fn on_a_small_disk(site: &Site) -> Option<Daemon> {
+    fs::create_dir(site.path("disk")).unwrap();
+    let mut probe = unshare();
+    let usable = probe.args(["true"]).stderr(Stdio::null()).status();
+    if !usable.is_ok_and(|status| status.success()) {
+        eprintln!("no private mounts here: not tested");
+        return None;
+    }
+    let serve = site.program();
+    let mut command = unshare();
+    command.args(["sh", "-c", SCRIPT, "sh"]).arg(serve.get_program()).arg("serve");
+    command.arg(site.path("disk/state.db")).args([site.input(), site.socket()]);
+    command.current_dir(site.path("")).stdin(Stdio::null());
+    Some(site.spawn(command).ready())
+}
+
+/// A new mount namespace; with one of users around it where that is needed.
+fn unshare() -> Command {
+    let mut command = Command::new("unshare");
+    let namespaces = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+    command.arg(namespaces);
+    command
+}
+
+/// The small disk as it is seen from outside.
+fn disk(site: &Site, daemon: &Daemon) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{}/root", daemon.pid().as_raw_nonzero()));
+    root.join(site.path("disk").strip_prefix("/").unwrap())
+}
+
+/// While there is no space requests fail closed or are answered, and the list waits; when there
+/// is space again, service resumes by itself, and nothing acknowledged is lost.
+#[test]
+fn a_full_disk_is_outlived() {
+    let site = Site::new();
+    let Some(mut daemon) = on_a_small_disk(&site) else { return };
+    let disk = disk(&site, &daemon);
+    site.write("small.1.txt", (0..2_000).map(|i| format!("small{i} 0 1\n")).collect::<String>());
+    wait_until("jobs are there", || site.ask("DONE nobody 0").starts_with("JOB "));
+    let mut acknowledged = work_for(&site, Duration::from_millis(300));
+    let list: String =
+        (0..60_000).map(|i| format!("key{i} 0 a payload of some length\n")).collect();
+    site.write("large.1.txt", &list);
+    wait_until("the disk is full", || daemon.log().contains("no space"));
+    acknowledged.extend(work_for(&site, Duration::from_secs(1)));
+    assert!(daemon.is_running() && !acknowledged.is_empty());
+    fs::remove_file(disk.join("ballast")).unwrap();
+    // SQLite follows the link that leads into the daemon's mounts to its end, and finds nothing;
+    // a raw copy of an idle daemon's file is as good.
+    let look = |query: &str| {
+        let copy = site.path("copy.db");
+        fs::copy(disk.join("state.db"), &copy).unwrap();
+        rows(&editor(&copy)?, query)
+    };
+    let loaded = Ok(vec!["62000".to_owned()]);
+    let count = || look("SELECT count(*) FROM queue").map_err(|error| error.to_string());
+    wait_equal("all is loaded", &loaded, count);
+    let finished = look("SELECT attr_path FROM log WHERE exit_code = 7").unwrap();
+    let finished: HashSet<String> = finished.into_iter().collect();
+    assert!(acknowledged.iter().all(|key| finished.contains(key)));
+    assert!(site.ask("READY").starts_with("JOB "));
+    daemon.stop();
+}
+
+/// Works as a stock worker does; returns the keys whose DONE was answered.
+fn work_for(site: &Site, time: Duration) -> Vec<String> {
+    let (start, mut done, mut held) = (Instant::now(), Vec::new(), None::<String>);
+    while start.elapsed() < time {
+        let request = held.as_ref().map_or("READY".to_owned(), |key| format!("DONE {key} 7"));
+        let answer = site.ask(&request);
+        if answer.is_empty() {
+            crate::common::wait::pause(Duration::from_millis(20));
+            continue;
+        }
+        done.extend(held.take());
+        held = crate::common::worker::key_of(&answer);
+    }
+    done
+}
