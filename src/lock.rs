@@ -5,8 +5,9 @@
 //! file itself is never opened here: closing it would drop SQLite's own locks.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -112,7 +113,7 @@ pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
         move |source| LockError::Io { doing, path, source }
     };
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
+    options.read(true).write(true).create(true).truncate(false).mode(0o644);
     let mut file = options.open(&lock).map_err(failed("open the lock file"))?;
     if !wait_for(&file).map_err(|error| failed("lock")(error.into()))? {
         return Err(LockError::Held { path: path.to_owned(), holder: read(&mut file) });
@@ -144,14 +145,30 @@ pub fn take_directory(path: &Path) -> Result<OwnedFd, LockError> {
 #[must_use]
 pub fn holder_of(path: &Path) -> Option<Holder> {
     let mut file = File::open(file_of(path)).ok()?;
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => read(&mut file),
-        _ => None,
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => {}
+            _ => return None,
+        }
+        match read(&mut file) {
+            // It was taken a moment ago, and is about to be written.
+            None if Instant::now() < deadline => pause(),
+            holder => return holder,
+        }
     }
+}
+
+/// Who wrote the lock file of the database or socket at `path` last: the holder, or one that was
+/// killed. A holder that stops takes its note away.
+#[must_use]
+pub fn noted(path: &Path) -> Option<Holder> {
+    read(&mut File::open(file_of(path)).ok()?)
 }
 
 fn read(file: &mut File) -> Option<Holder> {
     let mut text = String::new();
+    file.rewind().ok()?;
     file.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
@@ -170,7 +187,7 @@ fn wait_for(file: &impl std::os::fd::AsFd) -> Result<bool, Errno> {
     }
 }
 
-#[allow(clippy::disallowed_methods)] // Nothing runs yet that could be kept waiting.
+#[allow(clippy::disallowed_methods)] // Nothing runs that could be kept waiting.
 fn pause() {
     std::thread::sleep(PAUSE);
 }

@@ -27,6 +27,16 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// The format that `auto` stands for, here and now.
+    fn settled(self) -> Self {
+        match self {
+            Self::Auto if is_journal() => Self::Journal,
+            format => format,
+        }
+    }
+}
+
 /// Starts logging to standard error.
 ///
 /// # Errors
@@ -39,10 +49,9 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let colours = io::stderr().is_terminal();
     let writer = StandardError { colours };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
-    let started = match format {
+    let started = match format.settled() {
         LogFormat::Json => builder.json().try_init(),
-        LogFormat::Journal => builder.event_format(JournalLine).try_init(),
-        LogFormat::Auto if is_journal() => builder.event_format(JournalLine).try_init(),
+        LogFormat::Journal => builder.with_ansi(false).event_format(JournalLine).try_init(),
         LogFormat::Auto | LogFormat::Text => {
             builder.with_target(false).with_ansi(colours).try_init()
         }
@@ -77,25 +86,46 @@ impl Write for StandardError {
 }
 
 /// An event as one line: line ends and other control characters that came in with a name or a
-/// message must not look like another line. Each event is one write.
+/// message must not look like another line, nor steer a terminal. Each event is one write.
 fn one_line(event: &[u8], colours: bool) -> Cow<'_, [u8]> {
-    let (line, end) = match event.strip_suffix(b"\n") {
-        Some(line) => (line, &b"\n"[..]),
-        None => (event, &b""[..]),
-    };
-    let is_harmless = |byte: &u8| match byte {
-        b'\t' => true,
-        b'\x1b' => colours,
-        byte => !byte.is_ascii_control(),
-    };
-    if line.iter().all(is_harmless) {
+    let line = event.strip_suffix(b"\n").unwrap_or(event);
+    let mut out = Vec::new();
+    let (mut kept, mut at) = (0, 0);
+    while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
+        let (length, is_harmless) = first_character(rest, colours);
+        if !is_harmless {
+            out.extend_from_slice(&line[kept..at]);
+            out.extend(rest[..length].iter().flat_map(|byte| byte.escape_ascii()));
+            kept = at + length;
+        }
+        at += length;
+    }
+    if kept == 0 {
         return Cow::Borrowed(event);
     }
-    let escaped = line.iter().flat_map(|byte| match is_harmless(byte) {
-        true => vec![*byte],
-        false => byte.escape_ascii().collect(),
-    });
-    Cow::Owned(escaped.chain(end.iter().copied()).collect())
+    out.extend_from_slice(&event[kept..]);
+    Cow::Owned(out)
+}
+
+/// The length in bytes of what comes first, and whether it can be shown as it is.
+fn first_character(text: &[u8], colours: bool) -> (usize, bool) {
+    match text {
+        [b'\t', ..] => (1, true),
+        [b'\x1b', b'[', rest @ ..] if colours => {
+            colour_length(rest).map_or((1, false), |n| (n, true))
+        }
+        // The control characters beyond ASCII, U+0080 to U+009F, in UTF-8.
+        [0xc2, 0x80..=0x9f, ..] => (2, false),
+        [byte, ..] => (1, !byte.is_ascii_control()),
+        [] => (0, true),
+    }
+}
+
+/// The length of a whole escape sequence that does nothing but change colours, given what follows
+/// its first two bytes.
+fn colour_length(rest: &[u8]) -> Option<usize> {
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b';')?;
+    (rest[end] == b'm').then_some(end + 3)
 }
 
 impl<'a> MakeWriter<'a> for StandardError {
@@ -143,10 +173,22 @@ mod tests {
     /// An event stays one line, whatever came in with it; its own end and text are kept.
     #[test]
     fn an_event_is_one_line() {
-        let event = "WARN é\tname=a\nERROR forged\r\u{1b}[31m\n".as_bytes();
-        let shown = "WARN é\tname=a\\nERROR forged\\r\\x1b[31m\n";
+        let event = "WARN é\tname=a\nERROR forged\r\u{1b}[2J\u{9b}m\u{7f}\n".as_bytes();
+        let shown = "WARN é\tname=a\\nERROR forged\\r\\x1b[2J\\xc2\\x9bm\\x7f\n";
         assert_eq!(one_line(event, false), shown.as_bytes());
-        assert!(one_line(event, true).ends_with(b"\x1b[31m\n"));
+        assert_eq!(one_line(event, true), shown.as_bytes());
         assert_eq!(one_line(b"plain\n", false), &b"plain\n"[..]);
+        assert_eq!(one_line(b"\n", false), &b"\n"[..]);
+    }
+
+    /// On a terminal our own colours pass, and nothing else that begins as they do.
+    #[test]
+    fn colours_pass_on_a_terminal() {
+        let coloured = b"\x1b[2mnow\x1b[0m \x1b[1;31mWARN\x1b[m\n";
+        assert_eq!(one_line(coloured, true), &coloured[..]);
+        assert_eq!(one_line(b"\x1b[2m\n", false), &b"\\x1b[2m\n"[..]);
+        for other in [&b"\x1b[2J\n"[..], b"\x1b[2", b"\x1b", b"\x1b]0;title\x07", b"\x1b[?25l"] {
+            assert!(!one_line(other, true).contains(&0x1b), "{other:?}");
+        }
     }
 }

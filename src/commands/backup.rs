@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
+use super::view_failure;
 use crate::exit::{ExitCode, Failure};
 use crate::sqlite::{open_to_read, quick_check};
 
@@ -18,12 +19,13 @@ use crate::sqlite::{open_to_read, quick_check};
 /// # Errors
 /// When the database cannot be read, the copy cannot be made, or is found to be corrupt.
 pub fn run(database: &Path, file: &Path) -> Result<(), Failure> {
-    let source = open_to_read(database)
-        .map_err(|error| Failure::new(ExitCode::Unavailable, error.to_string()))?;
+    let source = open_to_read(database).map_err(|error| view_failure(&error))?;
     if file.symlink_metadata().is_ok() {
         return Err(cannot(file, "it exists already: remove it, or choose another name"));
     }
     let temporary = temporary_name(file);
+    // Left by a backup that was killed.
+    let _ = std::fs::remove_file(&temporary);
     let copied = copy(&source, &temporary).map_err(|error| cannot(file, error)).and_then(|()| {
         quick_check(&temporary).map_err(|fault| {
             let text = format!(

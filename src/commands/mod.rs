@@ -7,8 +7,9 @@ pub mod serve;
 pub mod status;
 
 use crate::cli::{Command, ServeSettings};
-use crate::exit::Failure;
+use crate::exit::{ExitCode, Failure};
 use crate::logging;
+use crate::sqlite::ViewError;
 
 /// Runs what was typed.
 ///
@@ -25,4 +26,15 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Status { target, json } => status::run(&target, json),
         Command::Backup { database, file } => backup::run(&database, &file),
     }
+}
+
+/// Why a command that only reads the database ended.
+fn view_failure(error: &ViewError) -> Failure {
+    let code = match error {
+        ViewError::Missing(_) | ViewError::Unrecovered { .. } => ExitCode::Unavailable,
+        ViewError::Foreign(_) | ViewError::Newer { .. } => ExitCode::Configuration,
+        ViewError::Unsound { .. } => ExitCode::BadData,
+        ViewError::Sqlite { .. } => ExitCode::StoreIo,
+    };
+    Failure::new(code, error.to_string())
 }

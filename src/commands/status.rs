@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
 
+use super::view_failure;
 use crate::exit::{self, ExitCode, Failure};
 use crate::lock::{self, Holder};
-use crate::sqlite::{QueueStatus, ViewError, queue_status};
+use crate::sqlite::{QueueStatus, queue_status};
 
 /// All that is shown; the JSON object (docs/operating.md).
 #[derive(Debug, Serialize)]
@@ -34,7 +35,7 @@ struct Status {
 pub fn run(target: &Path, json: bool) -> Result<(), Failure> {
     let database = database_of(target)?;
     let now = SystemClock.now();
-    let queue = queue_status(&database, now).map_err(|error| failure(&error))?;
+    let queue = queue_status(&database, now).map_err(|error| view_failure(&error))?;
     let status = Status { daemon: lock::holder_of(&database), database, queue };
     let text = if json {
         serde_json::to_string(&status)
@@ -46,30 +47,21 @@ pub fn run(target: &Path, json: bool) -> Result<(), Failure> {
     io::stdout().lock().write_all(text.as_bytes()).or_else(|error| exit::output_failed(&error))
 }
 
-/// The database itself, or that of the daemon that listens on a socket.
+/// The database itself, or that of the daemon that listens on a socket, or did until it was killed.
 fn database_of(target: &Path) -> Result<PathBuf, Failure> {
-    let is_socket =
-        std::fs::symlink_metadata(target).is_ok_and(|found| found.file_type().is_socket());
-    match lock::holder_of(target) {
-        Some(holder) => Ok(holder.database),
-        None if is_socket => {
+    if let Some(holder) = lock::holder_of(target) {
+        return Ok(holder.database);
+    }
+    let found = std::fs::symlink_metadata(target);
+    if found.is_ok_and(|found| found.file_type().is_socket()) {
+        return lock::noted(target).map(|left| left.database).ok_or_else(|| {
             let text = format!(
                 "no daemon listens on {}: start one, or give the database instead of the socket",
                 target.display()
             );
-            Err(Failure::new(ExitCode::Unavailable, text))
-        }
-        None => std::path::absolute(target).map_err(|error| {
-            Failure::new(ExitCode::Usage, format!("{}: {error}", target.display()))
-        }),
+            Failure::new(ExitCode::Unavailable, text)
+        });
     }
-}
-
-fn failure(error: &ViewError) -> Failure {
-    let code = match error {
-        ViewError::Missing(_) => ExitCode::Unavailable,
-        ViewError::Foreign(_) => ExitCode::Configuration,
-        ViewError::Sqlite { .. } => ExitCode::BadData,
-    };
-    Failure::new(code, error.to_string())
+    std::path::absolute(target)
+        .map_err(|error| Failure::new(ExitCode::Usage, format!("{}: {error}", target.display())))
 }

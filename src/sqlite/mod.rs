@@ -2,13 +2,15 @@
 //!
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
-//! opening and refusing in [`open`]; the queue's order in [`dispatch`] and [`undo`], under [`slots`]; runs and rows in [`runs`];
-//! checkpoints, checks and the end in [`upkeep`]. Readers have [`views`].
+//! opening and refusing in [`open`]; the queue's order in [`dispatch`] and [`undo`], under
+//! [`slots`]; runs and rows in [`runs`]; checkpoints, checks and the end in [`upkeep`]. Readers have
+//! [`reader`] and [`views`].
 
 mod dispatch;
 mod error;
 mod file;
 mod open;
+mod reader;
 mod runs;
 mod schema;
 mod slots;
@@ -28,12 +30,11 @@ use shiftboss_actors::store::{
 
 use error::sorted;
 pub use open::{Durability, OpenError, Options, Policy};
+pub use reader::{ViewError, open_to_read};
 pub use schema::{APPLICATION_ID, VERSION};
 use slots::Slots;
 pub use upkeep::quick_check;
-pub use views::{
-    Aside, Done, FetcherStatus, QueueStatus, Rows, ViewError, Waiting, open_to_read, queue_status,
-};
+pub use views::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting, queue_status};
 
 /// The queue in one SQLite file.
 pub struct SqliteStore {

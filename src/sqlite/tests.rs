@@ -8,3 +8,4 @@ mod shapes;
 mod statements;
 mod support;
 mod take_over;
+mod views;

@@ -1,138 +1,76 @@
-//! Read-only views of a database, for `status` and whoever else only looks.
+//! How a queue stands, for `status`: one consistent look in one read transaction.
 //!
-//! A reader needs no write access to the file or its directory, disturbs no daemon, and takes one
-//! consistent look. All counts are kept ones; the only rows gone through are runs and fetchers.
+//! Opening is [`reader`](super::reader)'s. All counts are kept ones; the only rows gone through are
+//! runs, fetchers and keys in flight. A database that no shiftboss has taken over keeps no counts:
+//! there, and only there, rows are counted.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 use shiftboss_actors::model::UnixSeconds;
-use thiserror::Error;
 
+use super::reader::{ViewError, open_to_read};
 use super::schema;
 pub use report::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting};
 
 mod report;
 
-/// How long a reader waits for a lock; in WAL mode it never has to.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Jobs that ended within this many minutes are counted.
 const HOUR_MINUTES: i64 = 60;
-
-/// Why a database cannot be looked at.
-#[derive(Debug, Error)]
-pub enum ViewError {
-    /// Not there.
-    #[error("there is no database {0}: give the path that `shiftboss serve` was given")]
-    Missing(PathBuf),
-    /// Not a supervisor's.
-    #[error("{0} is not the database of a supervisor")]
-    Foreign(PathBuf),
-    /// What SQLite says.
-    #[error("cannot read the database {path}: {source}")]
-    Sqlite {
-        /// The database.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
-}
-
-/// Opens a database for reading alone.
-///
-/// # Errors
-/// When it is missing or cannot be read.
-pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
-    if !path.exists() {
-        return Err(ViewError::Missing(path.to_owned()));
-    }
-    let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
-    match try_to_read(path, "mode=ro") {
-        // A file in WAL mode whose log is gone, in a directory that cannot be written to: nobody
-        // has it open, so it does not change while it is read.
-        Err(_) if !beside(path, "-wal").exists() => {
-            try_to_read(path, "mode=ro&immutable=1").map_err(failed)
-        }
-        opened => opened.map_err(failed),
-    }
-}
-
-fn try_to_read(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let connection =
-        Connection::open_with_flags(format!("file:{}?{parameters}", uri(path)), flags)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-    Ok(connection)
-}
-
-/// A path as part of a URI: what has a meaning there is escaped.
-fn uri(path: &Path) -> String {
-    let mut out = String::new();
-    for byte in path.as_os_str().as_encoded_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
-            out.push(char::from(*byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
-}
-
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
-}
 
 /// Looks how the queue at `path` stands, at the time `now`.
 ///
 /// # Errors
-/// When the database is missing, somebody else's, or cannot be read.
+/// When the database is missing, somebody else's, newer than this program, or cannot be read.
 pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewError> {
     let connection = open_to_read(path)?;
     let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
+    let look = connection.unchecked_transaction().map_err(failed)?;
     for table in schema::PUBLIC_TABLES {
-        if !has_table(&connection, table).map_err(failed)? {
+        if !has_table(&look, table).map_err(failed)? {
             return Err(ViewError::Foreign(path.to_owned()));
         }
     }
-    look(&connection, now).map_err(failed)
+    match schema::version(&look).map_err(failed)? {
+        version if version > schema::VERSION => {
+            Err(ViewError::Newer { path: path.to_owned(), version })
+        }
+        schema::VERSION => look_at_ours(&look, now).map_err(failed),
+        version => look_at_reference(&look, version, now).map_err(failed),
+    }
 }
 
-/// One consistent look, in one read transaction.
-fn look(connection: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
-    let look = connection.unchecked_transaction()?;
-    let schema_version = schema::version(&look)?;
-    if !has_table(&look, "shiftboss_runs")? {
-        return look_at_reference(&look, schema_version, now);
-    }
-    let state = |name: &str| -> rusqlite::Result<Option<String>> {
-        let sql = "SELECT value FROM shiftboss_state WHERE name = ?1";
-        look.query_row(sql, [name], |row| row.get(0)).optional()
-    };
-    let number = |name: &str| state(name).map(|text| text.and_then(|text| text.parse().ok()));
+/// From what the daemon and its triggers keep.
+fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
+    let number = |name| state(look, name).map(|text| text.and_then(|text| text.parse().ok()));
     Ok(QueueStatus {
-        schema_version,
-        durability: state("durability")?,
-        policy: state("policy")?,
+        schema_version: schema::VERSION,
+        durability: state(look, "durability")?,
+        policy: state(look, "policy")?,
         lease_seconds: number("lease")?,
-        rows: rows(&look)?,
-        fetchers: fetchers(&look, FETCHERS, now)?,
-        oldest_waiting: oldest_waiting(&look)?,
-        done_last_hour: done_since(&look, now / 60 - HOUR_MINUTES)?,
-        set_aside: set_aside(&look)?,
+        rows: rows(look)?,
+        fetchers: fetchers(look, FETCHERS, now)?,
+        oldest_waiting: oldest_waiting(look)?,
+        done_last_hour: done_since(look, now / 60 - HOUR_MINUTES)?,
+        set_aside: set_aside(look)?,
         directory_lost_since: number("directory_lost_since")?,
     })
 }
 
+/// What the last daemon noted of itself.
+fn state(look: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT value FROM shiftboss_state WHERE name = ?1";
+    look.query_row(sql, [name], |row| row.get(0)).optional()
+}
+
+/// The kept counts of all runs, and the keys in flight.
+const ROWS: &str = "SELECT coalesce(sum(pending), 0), coalesce(sum(rows - pending), 0),
+        (SELECT count(*) FROM log INDEXED BY shiftboss_unfinished WHERE finished IS NULL),
+        (SELECT count(*) FROM shiftboss_flights WHERE tries > 1)
+    FROM shiftboss_runs WHERE deleting = 0";
+
 fn rows(look: &Connection) -> rusqlite::Result<Rows> {
-    let sql = "SELECT coalesce(sum(pending), 0), coalesce(sum(rows - pending), 0),
-            (SELECT count(*) FROM log INDEXED BY shiftboss_unfinished WHERE finished IS NULL),
-            (SELECT count(*) FROM shiftboss_flights WHERE tries > 1)
-        FROM shiftboss_runs WHERE deleting = 0";
-    look.query_row(sql, [], |row| {
+    look.query_row(ROWS, [], |row| {
         Ok(Rows {
             pending: row.get(0)?,
             dispatched: row.get(1)?,
@@ -177,14 +115,17 @@ fn age(run: i64, now: UnixSeconds) -> Option<i64> {
     (YEAR_2000..=now).contains(&run).then(|| now - run)
 }
 
+/// The parts of the order.
+const SLOTS: &str = "SELECT DISTINCT slot FROM shiftboss_runs WHERE deleting = 0 UNION SELECT 0";
+/// The first row of one of them that could be handed out now.
+const FIRST: &str = "SELECT attr_path, last_started, order_jitter
+    FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = 1 AND state > 0
+    ORDER BY last_started, order_jitter, attr_path LIMIT 1";
+
 /// The first row of each slot that is ready; the first of those.
 fn oldest_waiting(look: &Connection) -> rusqlite::Result<Option<Waiting>> {
-    let sql = "SELECT attr_path, last_started, order_jitter FROM queue INDEXED BY shiftboss_ready
-        WHERE slot = ?1 AND state = 1 AND state > 0
-        ORDER BY last_started, order_jitter, attr_path LIMIT 1";
-    let slots = "SELECT DISTINCT slot FROM shiftboss_runs WHERE deleting = 0 UNION SELECT 0";
     let slots: Vec<i64> =
-        look.prepare(slots)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        look.prepare(SLOTS)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     let mut first = None;
     for slot in slots {
         let place = |row: &Row<'_>| {
@@ -194,17 +135,19 @@ fn oldest_waiting(look: &Connection) -> rusqlite::Result<Option<Waiting>> {
                 row.get::<_, String>(0)?,
             ))
         };
-        let place = look.prepare_cached(sql)?.query_row([slot], place).optional()?;
+        let place = look.prepare_cached(FIRST)?.query_row([slot], place).optional()?;
         first = [first, place].into_iter().flatten().min();
     }
     Ok(first.map(|(last_started, _, key)| Waiting { key, last_started }))
 }
 
+/// Jobs by exit code, from the counts by minute.
+const DONE: &str = "SELECT exit_code, sum(jobs) FROM shiftboss_done WHERE minute > ?1
+    GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
+
 fn done_since(look: &Connection, minute: i64) -> rusqlite::Result<Vec<Done>> {
-    let sql = "SELECT exit_code, sum(jobs) FROM shiftboss_done WHERE minute > ?1
-        GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
     let read = |row: &Row<'_>| Ok(Done { exit_code: row.get(0)?, jobs: row.get(1)? });
-    look.prepare(sql)?.query_map([minute], read)?.collect()
+    look.prepare(DONE)?.query_map([minute], read)?.collect()
 }
 
 fn set_aside(look: &Connection) -> rusqlite::Result<Vec<Aside>> {
@@ -214,7 +157,11 @@ fn set_aside(look: &Connection) -> rusqlite::Result<Vec<Aside>> {
     look.prepare(sql)?.query_map([], read)?.collect()
 }
 
-/// A database that only the Python supervisor has used: nothing is kept, so all is counted.
+/// The statements whose cost must not grow with the queue.
+#[cfg(test)]
+pub(super) const LOOKING: [&str; 5] = [ROWS, FETCHERS, SLOTS, FIRST, DONE];
+
+/// A database that the Python supervisor used last: what is kept may be old, so all is counted.
 fn look_at_reference(
     look: &Connection,
     schema_version: i64,

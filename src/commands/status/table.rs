@@ -14,7 +14,7 @@ pub(super) fn render(status: &Status, now: i64) -> String {
         let _ = writeln!(out, "{name:<16}{value}");
     };
     let queue = &status.queue;
-    line("Database", status.database.display().to_string());
+    line("Database", shown(&status.database.display().to_string()));
     line("Daemon", daemon(status, now));
     line("Rules", rules(queue));
     line("Rows", rows(queue));
@@ -29,7 +29,7 @@ pub(super) fn render(status: &Status, now: i64) -> String {
             out,
             "{:<16}{}: {} ({})",
             "Set aside",
-            aside.name,
+            shown(&aside.name),
             shown(&aside.reason),
             ago(now - aside.since)
         );
@@ -44,7 +44,7 @@ fn daemon(status: &Status, now: i64) -> String {
             format!(
                 "running, pid {}, socket {}, started {}",
                 holder.pid,
-                holder.socket.display(),
+                shown(&holder.socket.display().to_string()),
                 ago(now - started)
             )
         }

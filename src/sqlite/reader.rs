@@ -1,0 +1,127 @@
+//! Opening a database to look at it, for `status`, `backup` and whoever else only reads.
+//!
+//! A reader needs no write access to the file or its directory, makes no file, and disturbs no
+//! daemon. It knows no tables.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use thiserror::Error;
+
+use super::schema;
+
+/// How long a reader waits for a lock; in WAL mode it never has to.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a database cannot be looked at.
+#[derive(Debug, Error)]
+pub enum ViewError {
+    /// Not there.
+    #[error("there is no database {0}: give the path that `shiftboss serve` was given")]
+    Missing(PathBuf),
+    /// Not a supervisor's.
+    #[error(
+        "{0} is not the database of a supervisor: give the path that `shiftboss serve` was given"
+    )]
+    Foreign(PathBuf),
+    /// A version we do not know.
+    #[error(
+        "the database {path} has version {version}, this program knows versions up to {}: use the newer shiftboss that wrote it",
+        schema::VERSION
+    )]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        version: i64,
+    },
+    /// A log that must be replayed first, in a place where that cannot be done.
+    #[error(
+        "cannot read the database {path}: {source}. Its last writer did not finish, and what it left in {log} can only be read where the directory is writable: start `shiftboss serve`, or run this as the daemon's user"
+    )]
+    Unrecovered {
+        /// The database.
+        path: PathBuf,
+        /// The log beside it.
+        log: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// Not a database, or one with wrong pages.
+    #[error(
+        "{path} is no sound SQLite database ({source}): give another path, or restore a backup"
+    )]
+    Unsound {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// Anything else that SQLite says.
+    #[error("cannot read the database {path}: {source}")]
+    Sqlite {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+}
+
+/// Opens a database for reading alone.
+///
+/// # Errors
+/// When it is missing or cannot be read.
+pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
+    let source = match try_to_read(path, "mode=ro") {
+        Ok(connection) => return Ok(connection),
+        Err(_) if !path.exists() => return Err(ViewError::Missing(path.to_owned())),
+        Err(source) => source,
+    };
+    let owned = || path.to_owned();
+    match source.sqlite_error_code() {
+        // SQLite would have had to make a file, or to write one, in order to read.
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => match log_beside(path) {
+            Some(log) => Err(ViewError::Unrecovered { path: owned(), log, source }),
+            // Left in WAL mode and closed: nobody has it open, so it stays as it is meanwhile.
+            None => try_to_read(path, "mode=ro&immutable=1")
+                .map_err(|source| ViewError::Sqlite { path: owned(), source }),
+        },
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            Err(ViewError::Unsound { path: owned(), source })
+        }
+        _ => Err(ViewError::Sqlite { path: owned(), source }),
+    }
+}
+
+/// A log that holds what the main file does not.
+fn log_beside(path: &Path) -> Option<PathBuf> {
+    let beside = |end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    [beside("-wal"), beside("-journal")].into_iter().find(|log| log.exists())
+}
+
+fn try_to_read(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let connection =
+        Connection::open_with_flags(format!("file:{}?{parameters}", uri(path)), flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+/// A path as part of a URI: what has a meaning there is escaped.
+fn uri(path: &Path) -> String {
+    let mut out = String::new();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
+            out.push(char::from(*byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}

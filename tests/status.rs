@@ -1,0 +1,248 @@
+//! `shiftboss status`: what it shows, of what, without which rights.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::reference::{dispatch, enqueue, register, version_2};
+use common::{Site, wait_equal, wait_until};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+/// The user without rights.
+const NOBODY: u32 = 65_534;
+
+fn text(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn table(site: &Site) -> String {
+    text(&site.run(&["status", "state.db"]))
+}
+
+fn object(site: &Site, target: &str) -> Value {
+    serde_json::from_str(&text(&site.run(&["status", "--json", target]))).unwrap()
+}
+
+/// Runs `command` on `target` and expects it to fail with `code`; returns what it said.
+fn failure(site: &Site, target: &str, code: i32) -> String {
+    let output = site.run(&["status", target]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(code), &b""[..]), "{said}");
+    said
+}
+
+/// `shiftboss status` by somebody who may read everything in the site and write nothing.
+fn as_a_reader(site: &Site) -> Output {
+    let program = site.path("program");
+    if !program.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
+    }
+    let mut command = Command::new(&program);
+    command.args(["status", "--json"]).arg(site.database());
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let directory = site.path(".");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o555)).unwrap();
+    let output = command.output();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    output.unwrap()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The JSON object is as docs/operating.md has it, to the last member.
+#[test]
+fn the_json_object() {
+    let site = Site::new();
+    site.write("f.1000000000.txt", "alpha 0 1\nbravo 0 2\nskipped\n");
+    site.write("a.b.txt", "");
+    let daemon = site.start();
+    site.wait_count(2);
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert_eq!(site.ask("DONE alpha 3"), "JOB bravo 0 2\n");
+    wait_until("the bad name is noted and the run is complete", || {
+        let found = object(&site, "state.db");
+        found["set_aside"][0].is_object() && found["fetchers"][0]["complete"] == true
+    });
+    let mut found = object(&site, "state.db");
+    let age = found["fetchers"][0]["age_seconds"].take();
+    assert!(age.as_i64().is_some_and(|age| age > 700_000_000), "{age}");
+    assert!(found["daemon"]["started"].take().is_u64());
+    assert!(found["set_aside"][0]["since"].take().is_i64());
+    assert!(found["set_aside"][0]["reason"].take().is_string());
+    let expected = json!({
+        "database": site.database(),
+        "daemon": {
+            "pid": daemon.pid().as_raw_nonzero().get(),
+            "database": site.database(),
+            "input_dir": site.input(),
+            "socket": site.socket(),
+            "started": null,
+        },
+        "schema_version": 3,
+        "durability": "power",
+        "policy": "fair",
+        "lease_seconds": 43_200,
+        "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "in_flight_again": 0},
+        "fetchers": [{
+            "name": "f", "run": 1_000_000_000, "complete": true, "lines": 2, "pending": 0,
+            "skipped": 1, "older_runs": 0, "age_seconds": null,
+        }],
+        "oldest_waiting": null,
+        "done_last_hour": [{"exit_code": 3, "jobs": 1}],
+        "set_aside": [{"name": "a.b.txt", "reason": null, "since": null}],
+        "directory_lost_since": null,
+    });
+    assert_eq!(found, expected);
+}
+
+/// A socket leads to its daemon's database, also after the daemon was killed.
+#[test]
+fn a_socket_leads_to_the_database() {
+    let site = Site::new();
+    let daemon = site.start();
+    assert_eq!(object(&site, "socket"), object(&site, "state.db"));
+    daemon.kill();
+    let left = object(&site, "socket");
+    assert_eq!((&left["database"], &left["daemon"]), (&json!(site.database()), &Value::Null));
+    site.start().stop();
+    assert!(failure(&site, "socket", 69).contains("socket"));
+    assert_eq!(object(&site, "state.db")["daemon"], Value::Null);
+}
+
+/// Somebody who may write nothing sees the queue of a daemon that runs, of one that was stopped,
+/// and of one that was killed, and leaves no file behind.
+#[test]
+fn without_the_right_to_write() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    let daemon = site.start();
+    site.wait_count(2);
+    let rows = || {
+        let found: Value = serde_json::from_str(&text(&as_a_reader(&site))).unwrap();
+        (found["rows"]["pending"].as_i64(), found["daemon"].is_null())
+    };
+    assert_eq!(rows(), (Some(2), false));
+    daemon.stop();
+    let before = names(&site.path("."));
+    assert_eq!(rows(), (Some(2), true));
+    assert_eq!(names(&site.path(".")), before);
+    let daemon = site.start();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    daemon.kill();
+    assert_eq!(rows(), (Some(1), true));
+}
+
+/// A file left in WAL mode is read where nothing can be made, as long as its log is not missed.
+#[test]
+fn a_file_left_in_wal_mode() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    let daemon = site.start();
+    site.wait_count(2);
+    daemon.stop();
+    site.edit("PRAGMA journal_mode = wal; UPDATE queue SET payload = 'x'");
+    let before = names(&site.path("."));
+    assert!(!before.contains(&"state.db-wal".to_owned()), "{before:?}");
+    assert!(text(&as_a_reader(&site)).contains("\"pending\":2"));
+    fs::write(site.path("state.db-wal"), "what only the log knows").unwrap();
+    let output = as_a_reader(&site);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(69), "{said}");
+    assert!(said.contains("state.db-wal") && said.contains("serve"), "{said}");
+}
+
+/// A database of the reference is shown, said to be not yet taken over, and left as it is.
+#[test]
+fn a_database_of_the_reference() {
+    let site = Site::new();
+    let connection = version_2(&site.database());
+    register(&connection, "f", 1, true);
+    enqueue(&connection, "f", 1, "alpha", "0 1");
+    enqueue(&connection, "f", 1, "bravo", "0 1");
+    dispatch(&connection, "f", "bravo", 1_000);
+    connection.close().unwrap();
+    let before = fs::read(site.database()).unwrap();
+    let shown = table(&site);
+    assert!(shown.contains("not yet taken over: start `shiftboss serve`"), "{shown}");
+    assert!(shown.contains("1 pending, 1 dispatched, 1 in flight"), "{shown}");
+    let found = object(&site, "state.db");
+    assert_eq!((&found["schema_version"], &found["policy"]), (&json!(2), &Value::Null));
+    assert_eq!(fs::read(site.database()).unwrap(), before);
+    assert!(!site.path("state.db.lock").exists());
+}
+
+/// What cannot be shown is told apart by exit code, with what to do; nothing is made.
+#[test]
+fn what_cannot_be_shown() {
+    let site = Site::new();
+    assert!(failure(&site, "state.db", 69).contains("give the path"));
+    assert!(!site.database().exists());
+    fs::write(site.database(), "alpha 0 1\n".repeat(200)).unwrap();
+    assert!(failure(&site, "state.db", 65).contains("state.db"));
+    fs::remove_file(site.database()).unwrap();
+    let other = Connection::open(site.database()).unwrap();
+    other.execute_batch("CREATE TABLE users (name)").unwrap();
+    assert!(failure(&site, "state.db", 78).contains("not the database of a supervisor"));
+    fs::remove_file(site.database()).unwrap();
+    version_2(&site.database()).execute_batch("PRAGMA user_version = 9").unwrap();
+    assert!(failure(&site, "state.db", 78).contains("newer"));
+}
+
+/// Names and keys cannot move the cursor of whoever looks.
+#[test]
+fn what_comes_from_outside_is_escaped() {
+    let site = Site::new();
+    site.write("f\u{1b}[31m.1.txt", "evil\u{1b}[2J\u{7}key 0 1\n");
+    site.write("b\u{1b}[0m\n.x.txt", "");
+    let _daemon = site.start();
+    site.wait_count(1);
+    wait_until("the bad name is noted", || table(&site).contains("Set aside"));
+    let shown = table(&site);
+    assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
+    for escaped in ["evil\\u{1b}[2J\\u{7}key (never run)", "f\\u{1b}[31m", "[0m"] {
+        assert!(shown.contains(escaped), "{escaped}: {shown}");
+    }
+}
+
+/// A lost input directory is shown as lost, with since when, until it is back.
+#[test]
+fn a_lost_directory() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let lost = || object(&site, "state.db")["directory_lost_since"].is_i64();
+    assert!(!lost());
+    fs::remove_dir(site.input()).unwrap();
+    wait_equal("the loss is shown", &true, lost);
+    assert!(table(&site).contains("LOST"));
+    fs::create_dir(site.input()).unwrap();
+    wait_equal("the return is shown", &false, lost);
+}
+
+/// Output into a pipe that nobody reads ends quietly and well.
+#[test]
+fn a_closed_pipe() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = site.program();
+    let output = command.args(["status", "state.db"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
+}
