@@ -54,7 +54,10 @@ fn two_hundred_kills_under_load() {
         }
         let at_end = SetOnDrop(&load.over);
         for _ in 0..KILLS {
-            let daemon = load.site.spawn(load.site.serve(&[]));
+            // Without power cuts the lesser durability promises the same.
+            let options: [&[&str]; 2] = [&[], &["--durability", "process"]];
+            let options = options[usize::try_from(random.below(2)).unwrap()];
+            let daemon = load.site.spawn(load.site.serve(options));
             pause(Duration::from_millis(random.below(300)));
             daemon.kill();
         }
