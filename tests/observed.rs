@@ -165,3 +165,23 @@ fn a_backup_of_a_working_daemon() {
         assert_eq!(again.status.code(), Some(73), "{again:?}");
     }
 }
+
+/// Names with every character that means something to a shell, to SQL or in a URI.
+#[test]
+fn odd_names_of_database_and_directories() {
+    let site = Site::bare();
+    let odd = "a?b=c&d%20#e 'f' \"g\" *\n\u{e9}";
+    let (database, input) = (format!("{odd}.db"), format!("{odd}/in"));
+    fs::create_dir(site.path(odd)).unwrap();
+    let mut command = site.program();
+    command.args(["serve", &database, &input, "socket"]);
+    let daemon = site.spawn(command).ready();
+    fs::write(site.path(&input).join("f.1.txt.part"), "alpha 0 1\n").unwrap();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert_eq!(site.status_of("socket")["rows"]["dispatched"], 1);
+    assert_eq!(site.status_of(&database)["rows"]["dispatched"], 1);
+    assert!(site.run(&["backup", &database, "copy.db"]).status.success());
+    daemon.stop();
+    assert_eq!(site.status_of(&database)["rows"]["dispatched"], 1);
+    assert!(site.path(&database).is_file());
+}

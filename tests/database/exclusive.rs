@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
-use crate::common::Site;
+use crate::common::{Site, wait_until};
 
 /// A second daemon on these paths ends with 75 and names `named`, or the first one's pid; the
 /// first goes on undisturbed.
@@ -108,4 +108,23 @@ fn a_socket_that_cannot_be_made() {
     command.arg("serve").args([site.database(), site.input(), socket]);
     let (code, log) = site.refused(command);
     assert!(code > 0 && log.contains("missing"), "{code}: {log}");
+}
+
+/// Of several that start at the same moment, with nothing there yet, exactly one serves.
+#[test]
+fn one_of_many_that_start_at_once() {
+    for _ in 0..5 {
+        let site = Site::new();
+        let mut daemons: Vec<_> = (0..4).map(|_| site.spawn(site.serve(&[]))).collect();
+        wait_until("all but one have ended", || {
+            daemons.iter_mut().filter_map(|daemon| daemon.is_running().then_some(())).count() == 1
+        });
+        for daemon in &mut daemons {
+            if !daemon.is_running() {
+                assert_eq!(daemon.exit().code(), Some(75), "{}", daemon.log());
+            }
+        }
+        wait_until("it serves", || UnixStream::connect(site.socket()).is_ok());
+        assert_eq!(site.ask("READY"), "NOJOBS\n");
+    }
 }

@@ -223,3 +223,39 @@ fn a_reader_that_is_in_at_the_start() {
     let _daemon = daemon.ready();
     wait_until("a job is there", || site.ask("READY").starts_with("JOB "));
 }
+
+/// A reader that is in at the end does not keep the daemon from stopping in time, sees its
+/// snapshot to the end, and the next start takes everything up.
+#[test]
+fn a_reader_that_is_in_at_the_stop() {
+    let (site, daemon) = many_jobs(10);
+    let long = reader(&site.database()).unwrap();
+    long.execute_batch("BEGIN").unwrap();
+    assert_eq!(rows(&long, LOG).unwrap(), Vec::<String>::new());
+    assert!(site.ask("READY").starts_with("JOB "));
+    daemon.stop();
+    assert_eq!(rows(&long, LOG).unwrap(), Vec::<String>::new());
+    assert_eq!(site.number("SELECT count(*) FROM log"), 1);
+    drop(long);
+    let daemon = site.start();
+    assert_eq!(site.number("SELECT count(*) FROM log"), 1);
+    daemon.stop();
+    assert!(crate::stands_alone(&site));
+}
+
+/// Nor does a writer that keeps the database locked; what was acknowledged is there afterwards.
+#[test]
+fn a_writer_that_is_in_at_the_stop() {
+    let (site, mut daemon) = many_jobs(10);
+    let key = site.next_key("READY").unwrap();
+    assert!(site.ask(&format!("DONE {key} 5")).starts_with("JOB "));
+    let lock = editor(&site.database()).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.exit_within(Duration::from_secs(10));
+    lock.execute_batch("ROLLBACK").unwrap();
+    drop(lock);
+    let daemon = site.start();
+    assert_eq!(site.sql("SELECT exit_code FROM log WHERE finished IS NOT NULL"), ["5"]);
+    daemon.stop();
+}

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::Write;
 
-use crate::common::Site;
 use crate::common::sql::RUNS;
+use crate::common::{Site, wait_until};
 
 /// A run is registered when its file is first seen, empty or not; at start before the socket
 /// accepts.
@@ -148,4 +148,31 @@ fn a_complete_file_replaced_by_rename() {
     let chosen = "SELECT attr_path, payload FROM queue WHERE attr_path IN ('alpha', 'charlie')
         ORDER BY attr_path";
     site.wait_sql(chosen, &["alpha|0 2", "charlie|0 2"]);
+}
+
+/// A deletion that a kill interrupted goes on at the next start; a file that was made anew
+/// meanwhile is loaded whole, with nothing of the old life.
+#[test]
+fn killed_while_deleting() {
+    const COUNT: &str = "SELECT count(*) FROM queue";
+    let list =
+        |payload: &str| (0..40_000).map(|i| format!("key{i} 0 {payload}\n")).collect::<String>();
+    for made_anew in [false, true] {
+        let site = Site::new();
+        site.write("f.1.txt.part", list("old"));
+        let daemon = site.start();
+        site.wait_count(40_000);
+        assert!(site.ask("READY").starts_with("JOB "));
+        site.remove("f.1.txt.part");
+        wait_until("some rows are gone", || site.number(COUNT) < 40_000);
+        daemon.kill();
+        if made_anew {
+            site.write("f.1.txt.part", list("new"));
+        }
+        let _daemon = site.start();
+        site.wait_count(if made_anew { 40_000 } else { 0 });
+        let of_old = "SELECT count(*) FROM queue WHERE payload = '0 old' OR is_dequeued <> 0";
+        site.wait_sql(of_old, &["0"]);
+        site.wait_sql("SELECT count(*) FROM fetchers", &[if made_anew { "1" } else { "0" }]);
+    }
 }
