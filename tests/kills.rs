@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use common::random::Random;
 use common::wait::{SetOnDrop, pause};
 use common::worker::key_of;
 use common::{Site, wait_until};
@@ -38,9 +39,7 @@ struct Load {
 /// 200 kills at random moments of start, load and work.
 #[test]
 fn two_hundred_kills_under_load() {
-    let seed = std::env::var("SHIFTBOSS_SEED").ok().and_then(|text| text.parse().ok());
-    let mut random = Random(seed.unwrap_or_else(|| u64::from(std::process::id()) * 7_919 + 1));
-    eprintln!("SHIFTBOSS_SEED={}", random.0);
+    let mut random = Random::seeded();
     let load = Load {
         site: Site::new(),
         book: Mutex::default(),
@@ -167,15 +166,4 @@ fn check(load: &Load) {
     let unknown = dispatched.len() - book.received.len();
     assert!(unknown <= WORKERS * KILLS as usize, "{unknown} jobs went to nobody");
     assert_eq!(load.site.integrity(), ["ok"]);
-}
-
-/// A linear congruential generator: small, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
 }

@@ -26,6 +26,8 @@ pub mod peer;
 pub mod run_reader;
 pub mod storage;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod throttle;
 pub mod tree;
 pub mod vital;

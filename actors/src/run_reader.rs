@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::directory::{self, Directory, Entry, FileState};
 use crate::fetcher_file::{CHECKSUM_BYTES, FileName, Line, LineReader, checksum};
-use crate::model::{Position, Row};
+use crate::model::{Position, Row, Run};
 use crate::store::{Batch, StoredRun};
 
 /// Rows of one batch, at the most (and those of the last chunk read).
@@ -73,6 +73,12 @@ impl RunReader {
     pub fn new(directory: Rc<Directory>, name: FileName, stored: StoredRun) -> Self {
         let chunk = vec![0; CHUNK_BYTES];
         Self { directory, name, stored, open: None, chunk, interrupted: false }
+    }
+
+    /// The run that is read.
+    #[must_use]
+    pub fn run(&self) -> &Run {
+        &self.stored.run
     }
 
     /// The next rows, or `None` when there is nothing to store. `target` says what to read.

@@ -233,3 +233,7 @@ impl Ends {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

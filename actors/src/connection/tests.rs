@@ -1,1 +1,253 @@
-//! tests
+//! The ConnectionActor over a socket pair, with recorded storage and looks.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use actix::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+
+use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT, WorkLinks};
+use crate::file_watcher::{Look, Looked};
+use crate::model::{Attempt, Job, Key};
+use crate::storage::messages::{Dispatch, Finish, HandOut, Undo, Work};
+use crate::store::{StoreError, StoreResult};
+use crate::testing::until;
+
+/// What the fake answers next.
+enum Next {
+    Job(&'static str),
+    Nothing,
+    Later,
+    Error,
+    Silence,
+}
+
+/// Storage and watcher in one, which do as they are told and note what they are asked.
+#[derive(Clone, Default)]
+struct Fake {
+    next: Rc<RefCell<VecDeque<Next>>>,
+    more: Rc<RefCell<VecDeque<bool>>>,
+    asked: Rc<RefCell<Vec<String>>>,
+}
+
+impl Fake {
+    fn answer(&self, asked: String, undo: Recipient<Undo>) -> ResponseFuture<StoreResult<Work>> {
+        self.asked.borrow_mut().push(asked);
+        let number = self.asked.borrow().len();
+        let next = self.next.borrow_mut().pop_front();
+        Box::pin(async move {
+            match next {
+                Some(Next::Job(key)) => {
+                    let job = Job { key: Key::new(key).unwrap(), payload: "1".to_owned() };
+                    let attempt = Attempt(i64::try_from(number).unwrap());
+                    Ok(Work::Job(HandOut::new(attempt, job, undo)))
+                }
+                Some(Next::Later) => Ok(Work::Later),
+                Some(Next::Error) => Err(StoreError::Full("disk".to_owned())),
+                Some(Next::Silence) => std::future::pending().await,
+                Some(Next::Nothing) | None => Ok(Work::Nothing),
+            }
+        })
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.borrow().clone()
+    }
+}
+
+impl Actor for Fake {
+    type Context = Context<Self>;
+}
+
+impl Handler<Dispatch> for Fake {
+    type Result = ResponseFuture<StoreResult<Work>>;
+
+    fn handle(&mut self, _: Dispatch, ctx: &mut Self::Context) -> Self::Result {
+        self.answer("ready".to_owned(), ctx.address().recipient())
+    }
+}
+
+impl Handler<Finish> for Fake {
+    type Result = ResponseFuture<StoreResult<Work>>;
+
+    fn handle(&mut self, finish: Finish, ctx: &mut Self::Context) -> Self::Result {
+        self.answer(format!("done {} {}", finish.key, finish.exit_code), ctx.address().recipient())
+    }
+}
+
+impl Handler<Undo> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, undo: Undo, _: &mut Self::Context) {
+        self.asked.borrow_mut().push(format!("undo {}", undo.attempt.0));
+    }
+}
+
+impl Handler<Look> for Fake {
+    type Result = Looked;
+
+    fn handle(&mut self, _: Look, _: &mut Self::Context) -> Looked {
+        self.asked.borrow_mut().push("look".to_owned());
+        Looked { more: self.more.borrow_mut().pop_front().unwrap_or(false) }
+    }
+}
+
+/// Makes the connection panic.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Bomb;
+
+impl Handler<Bomb> for ConnectionActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Bomb, _: &mut Self::Context) {
+        panic!("a connection panics");
+    }
+}
+
+/// A connection to the fake, and the worker's end of it.
+fn connect(fake: &Fake) -> (UnixStream, Addr<ConnectionActor>, JoinHandle<()>) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let fake = fake.clone().start();
+    let links = WorkLinks {
+        dispatch: fake.clone().recipient(),
+        finish: fake.clone().recipient(),
+        look: fake.recipient(),
+    };
+    let mut context = Context::new();
+    let address = context.address();
+    let actor = ConnectionActor::new(ours, links, &mut context);
+    (theirs, address, actix::spawn(context.into_future(actor)))
+}
+
+fn fake(next: Vec<Next>) -> Fake {
+    let fake = Fake::default();
+    fake.next.borrow_mut().extend(next);
+    fake
+}
+
+/// Sends all, half-closes, and reads to the end.
+async fn exchange(stream: &mut UnixStream, lines: &str) -> String {
+    stream.write_all(lines.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn line(stream: &mut UnixStream) -> String {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        line.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(line).unwrap()
+}
+
+/// Lines of one write are answered in order, one at a time.
+#[actix::test]
+async fn requests_are_answered_in_order() {
+    let fake = fake(vec![Next::Job("a"), Next::Job("b"), Next::Nothing, Next::Nothing]);
+    let (mut worker, _address, _end) = connect(&fake);
+    let answers = exchange(&mut worker, "READY\nDONE a 3\nREADY\n").await;
+    assert_eq!(answers, "JOB a 1\nJOB b 1\nNOJOBS\n");
+    assert_eq!(fake.asked(), ["ready", "done a 3", "ready", "look", "ready"]);
+}
+
+/// NOJOBS is said only after a look, and after another one while there is more to be found.
+#[actix::test]
+async fn no_jobs_is_said_after_a_look() {
+    let fake = fake(vec![Next::Nothing, Next::Nothing, Next::Later, Next::Nothing]);
+    fake.more.borrow_mut().extend([true, true, false]);
+    let (mut worker, _address, _end) = connect(&fake);
+    assert_eq!(exchange(&mut worker, "READY\n").await, "NOJOBS\n");
+    assert_eq!(fake.asked(), ["ready", "look", "ready", "look", "ready", "ready", "look", "ready"]);
+}
+
+/// A request that cannot be answered closes the connection in silence; later ones are dropped.
+#[actix::test]
+async fn an_error_closes_in_silence() {
+    let fake = fake(vec![Next::Error]);
+    let (mut worker, _address, end) = connect(&fake);
+    assert_eq!(exchange(&mut worker, "READY\nREADY\n").await, "");
+    end.await.unwrap();
+    assert_eq!(fake.asked(), ["ready"]);
+}
+
+/// So does a storage that does not answer in time.
+#[actix::test]
+async fn a_silent_storage_closes_in_time() {
+    tokio::time::pause();
+    let fake = fake(vec![Next::Silence]);
+    let (mut worker, _address, _end) = connect(&fake);
+    let before = tokio::time::Instant::now();
+    assert_eq!(exchange(&mut worker, "READY\n").await, "");
+    assert!(before.elapsed() >= REQUEST_TIMEOUT && before.elapsed() < REQUEST_TIMEOUT * 2);
+}
+
+/// A job that the worker read stays its own, whichever way it closes.
+#[actix::test]
+async fn a_job_that_was_read_is_not_undone() {
+    for half_close in [true, false] {
+        let fake = fake(vec![Next::Job("a")]);
+        let (mut worker, _address, end) = connect(&fake);
+        if half_close {
+            assert_eq!(exchange(&mut worker, "READY\n").await, "JOB a 1\n");
+        } else {
+            worker.write_all(b"READY\n").await.unwrap();
+            assert_eq!(line(&mut worker).await, "JOB a 1\n");
+        }
+        drop(worker);
+        end.await.unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(fake.asked(), ["ready"], "half close: {half_close}");
+    }
+}
+
+/// A job that the worker did not read is undone, whichever way it closes.
+#[actix::test]
+async fn a_job_that_was_not_read_is_undone() {
+    for half_close in [true, false] {
+        let fake = fake(vec![Next::Job("a")]);
+        let (mut worker, _address, end) = connect(&fake);
+        worker.write_all(b"READY\n").await.unwrap();
+        if half_close {
+            worker.shutdown().await.unwrap();
+        }
+        worker.readable().await.unwrap();
+        drop(worker);
+        end.await.unwrap();
+        until("it is undone", || fake.asked() == ["ready", "undo 1"]).await;
+    }
+}
+
+/// A panic closes only that connection, and gives its job back.
+#[actix::test]
+async fn a_panic_closes_one_connection() {
+    let fake = fake(vec![Next::Job("a"), Next::Job("b")]);
+    let (mut first, address, end) = connect(&fake);
+    let (mut second, _address, _end) = connect(&fake);
+    first.write_all(b"READY\n").await.unwrap();
+    first.readable().await.unwrap();
+    address.do_send(Bomb);
+    assert!(end.await.unwrap_err().is_panic());
+    until("its job is undone", || fake.asked() == ["ready", "undo 1"]).await;
+    assert_eq!(line(&mut first).await, "JOB a 1\n");
+    assert_eq!(first.read(&mut [0]).await.unwrap_or(0), 0, "closed");
+    assert_eq!(exchange(&mut second, "READY\n").await, "JOB b 1\n");
+}
+
+/// A line that is begun and not ended closes the connection after a while.
+#[actix::test]
+async fn half_a_line_has_its_time() {
+    tokio::time::pause();
+    let fake = fake(vec![]);
+    let (mut worker, _address, end) = connect(&fake);
+    worker.write_all(b"REA").await.unwrap();
+    let before = tokio::time::Instant::now();
+    end.await.unwrap();
+    assert!(before.elapsed() >= LINE_TIMEOUT && before.elapsed() < LINE_TIMEOUT * 2);
+    assert_eq!(fake.asked(), Vec::<String>::new());
+}

@@ -1,1 +1,203 @@
-//! tests
+//! The StorageActor over a mock store: group commit, failures, undoing, deletions, the end.
+
+use actix::prelude::*;
+use futures_util::future::join_all;
+use tokio::sync::oneshot;
+
+use super::StorageActor;
+use super::messages::*;
+use crate::clock::ManualClock;
+use crate::model::{Attempt, Key, Run};
+use crate::store::{Batch, StoreError};
+use crate::testing::{MockStore, Trouble, position, until};
+use crate::vital::Vital;
+
+fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
+    let (vital, end) = Vital::new();
+    let store = Box::new(mock.clone());
+    let actor = StorageActor::new(store, Box::new(ManualClock::at(100)), vital);
+    (actor.start(), end)
+}
+
+fn full() -> StoreError {
+    StoreError::Full("disk".to_owned())
+}
+
+fn run(started: i64) -> Run {
+    Run { fetcher: "f".into(), started }
+}
+
+/// The job of an answer, kept.
+fn job(work: Work) -> HandOut {
+    match work {
+        Work::Job(handed_out) => handed_out,
+        other => panic!("no job: {other:?}"),
+    }
+}
+
+/// Messages that are queued together share one commit, and each is answered after it.
+#[actix::test]
+async fn one_commit_answers_all() {
+    let mock = MockStore::with_jobs(&["a", "b", "c"]);
+    let (storage, _end) = start(&mock);
+    let asked: Vec<_> = (0..3).map(|_| storage.send(Dispatch)).collect();
+    let seen = mock.clone();
+    let answers = join_all(asked.into_iter().map(|asked| async {
+        let work = asked.await.unwrap().unwrap();
+        (work, seen.calls())
+    }))
+    .await;
+    for (work, calls) in answers {
+        assert_eq!(calls, ["begin", "dispatch", "dispatch", "dispatch", "commit"]);
+        job(work).settle();
+    }
+}
+
+/// A message that fails is answered with its error and spoils no neighbour.
+#[actix::test]
+async fn a_failure_is_its_own() {
+    let mock = MockStore::with_jobs(&["a", "b"]);
+    mock.trouble("finish", Trouble::Error(StoreError::Rejected("no".to_owned())));
+    let (storage, _end) = start(&mock);
+    let first = storage.send(Dispatch);
+    let failing = storage.send(Finish { key: Key::new("x").unwrap(), exit_code: 0 });
+    let last = storage.send(Dispatch);
+    job(first.await.unwrap().unwrap()).settle();
+    assert!(matches!(failing.await.unwrap(), Err(StoreError::Rejected(_))));
+    job(last.await.unwrap().unwrap()).settle();
+    assert!(mock.inside().undone.is_empty());
+}
+
+/// A commit that fails fails everybody in it. Nothing was dispatched, so nothing is undone.
+#[actix::test]
+async fn a_failed_commit_hands_nothing_out() {
+    let mock = MockStore::with_jobs(&["a", "b"]);
+    mock.trouble("commit", Trouble::Error(full()));
+    let (storage, _end) = start(&mock);
+    let asked: Vec<_> = (0..2).map(|_| storage.send(Dispatch)).collect();
+    for asked in asked {
+        assert_eq!(asked.await.unwrap().unwrap_err(), full());
+    }
+    let again = job(storage.send(Dispatch).await.unwrap().unwrap());
+    assert_eq!(again.job().key.as_str(), "a");
+    again.settle();
+    assert!(mock.inside().undone.is_empty());
+}
+
+/// An error that ends the transaction takes along those who were answered with it already.
+#[actix::test]
+async fn the_end_of_a_transaction_is_told_to_all_in_it() {
+    let mock = MockStore::with_jobs(&["a", "b"]);
+    mock.trouble("finish", Trouble::EndOfTransaction(full()));
+    let (storage, _end) = start(&mock);
+    let first = storage.send(Dispatch);
+    let failing = storage.send(Finish { key: Key::new("x").unwrap(), exit_code: 0 });
+    assert_eq!(first.await.unwrap().unwrap_err(), full());
+    assert_eq!(failing.await.unwrap().unwrap_err(), full());
+    assert!(!mock.calls().contains(&"commit".to_owned()));
+}
+
+/// A hand-out that is dropped is undone, one that is settled is not, and one that nobody waited for
+/// is undone too.
+#[actix::test]
+async fn what_does_not_arrive_is_undone() {
+    let mock = MockStore::with_jobs(&["a", "b", "c"]);
+    let (storage, _end) = start(&mock);
+    job(storage.send(Dispatch).await.unwrap().unwrap()).settle();
+    drop(job(storage.send(Dispatch).await.unwrap().unwrap()));
+    until("the dropped one is undone", || mock.inside().undone == [Attempt(2)]).await;
+    // The request is sent, and its sender gone before the answer.
+    let asked = storage.send(Dispatch);
+    let waited = storage.send(Ping);
+    drop(tokio::spawn(async {}));
+    waited.await.unwrap();
+    drop(asked);
+    until("so is the one that was not waited for", || {
+        mock.inside().undone == [Attempt(2), Attempt(3)]
+    })
+    .await;
+}
+
+/// An undo that cannot be written is tried until it is.
+#[actix::test]
+async fn an_undo_is_tried_again() {
+    tokio::time::pause();
+    let mock = MockStore::with_jobs(&["a"]);
+    mock.trouble("undo", Trouble::Error(full()));
+    mock.trouble("undo", Trouble::Error(full()));
+    let (storage, _end) = start(&mock);
+    drop(job(storage.send(Dispatch).await.unwrap().unwrap()));
+    until("it is undone", || mock.inside().undone == [Attempt(1)]).await;
+    assert_eq!(mock.calls().iter().filter(|call| **call == "undo 1").count(), 3);
+}
+
+/// A deletion goes in steps, each committed; requests are answered in between.
+#[actix::test]
+async fn a_deletion_lets_others_in() {
+    let mock = MockStore::with_jobs(&["a"]);
+    let (storage, _end) = start(&mock);
+    let deleted = storage.send(DeleteRun { run: run(1) });
+    let work = job(storage.send(Dispatch).await.unwrap().unwrap());
+    assert_eq!(mock.calls().iter().filter(|call| **call == "delete f.1").count(), 1);
+    work.settle();
+    assert_eq!(deleted.await.unwrap(), Ok(()));
+    let calls = mock.calls();
+    assert_eq!(calls.iter().filter(|call| **call == "delete f.1").count(), 3);
+    assert!(calls.iter().filter(|call| **call == "commit").count() >= 3);
+}
+
+/// A batch of rows has a transaction of its own at its beginning.
+#[actix::test]
+async fn rows_come_first_in_their_transaction() {
+    let mock = MockStore::with_jobs(&["a"]);
+    let (storage, _end) = start(&mock);
+    let asked = storage.send(Dispatch);
+    let batch =
+        Batch { run: run(1), rows: vec![], skipped: 0, position: position(), complete: true };
+    storage.send(AddRows(batch)).await.unwrap().unwrap();
+    job(asked.await.unwrap().unwrap()).settle();
+    assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 0", "commit"]);
+}
+
+/// An error that only a new process can mend is told to the parent, once, and to the asker.
+#[actix::test]
+async fn a_fatal_error_is_told_upwards() {
+    let mock = MockStore::with_jobs(&["a"]);
+    let fatal = StoreError::Fatal("gone".to_owned());
+    mock.trouble("commit", Trouble::Error(fatal.clone()));
+    let (storage, end) = start(&mock);
+    assert_eq!(storage.send(Dispatch).await.unwrap().unwrap_err(), fatal);
+    assert_eq!(end.await, Ok(fatal));
+}
+
+/// So is a panic, by silence.
+#[actix::test]
+async fn a_panic_is_noticed() {
+    let mock = MockStore::with_jobs(&["a"]);
+    mock.trouble("dispatch", Trouble::Panic);
+    let (storage, end) = start(&mock);
+    assert!(storage.send(Dispatch).await.is_err());
+    assert!(end.await.is_err());
+}
+
+/// When nothing happens the store is looked after; then it is left alone but for its files.
+#[actix::test]
+async fn an_idle_store_is_looked_after() {
+    tokio::time::pause();
+    let mock = MockStore::with_jobs(&["a"]);
+    let (storage, _end) = start(&mock);
+    job(storage.send(Dispatch).await.unwrap().unwrap()).settle();
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert!(mock.calls().contains(&"idle".to_owned()));
+}
+
+/// The end commits what is open, closes the store, and is the last that the store hears.
+#[actix::test]
+async fn shutdown_commits_and_closes() {
+    let mock = MockStore::with_jobs(&["a"]);
+    let (storage, _end) = start(&mock);
+    let asked = storage.send(Dispatch);
+    assert_eq!(storage.send(Shutdown).await.unwrap(), Ok(()));
+    job(asked.await.unwrap().unwrap()).settle();
+    assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "close"]);
+}

@@ -60,7 +60,10 @@ impl Site {
     pub fn commit<T>(&mut self, mutation: impl FnOnce(&mut SqliteStore) -> T) -> T {
         self.store.begin().unwrap();
         let result = mutation(&mut self.store);
-        self.store.commit().unwrap();
+        // One that fails as the first of its transaction ends it.
+        if self.store.in_transaction() {
+            self.store.commit().unwrap();
+        }
         result
     }
 

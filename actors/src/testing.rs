@@ -1,0 +1,219 @@
+//! A store for the actors' tests: it records what it is asked, hands out what it is given, and fails
+//! or panics when it is told to. Clones share it, so that a test can look at it from outside.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::model::{Attempt, Job, Key, Position, Run, UnixSeconds};
+use crate::store::{
+    Batch, Checkpoint, Deletion, Dispatch, Store, StoreError, StoreResult, StoredRun,
+};
+
+/// What the next call of a kind does instead of its work.
+#[derive(Debug, Clone)]
+pub enum Trouble {
+    /// It fails.
+    Error(StoreError),
+    /// It fails, and the transaction with it.
+    EndOfTransaction(StoreError),
+    /// It panics.
+    Panic,
+}
+
+/// The mock's inside.
+#[derive(Default)]
+pub struct Inside {
+    /// All calls, in order: the name, and what it was about.
+    pub calls: Vec<String>,
+    /// Jobs to be handed out.
+    pub jobs: VecDeque<Job>,
+    /// Troubles by call name, one a call.
+    pub troubles: BTreeMap<&'static str, VecDeque<Trouble>>,
+    /// Runs, with positions as stored.
+    pub runs: BTreeMap<Run, StoredRun>,
+    /// Keys of all rows added, by run.
+    pub rows: Vec<(Run, String)>,
+    /// Attempts undone.
+    pub undone: Vec<Attempt>,
+    /// Files set aside.
+    pub aside: Vec<String>,
+    attempts: i64,
+    open: bool,
+    uncommitted: VecDeque<Job>,
+}
+
+/// A store that can be looked at while an actor owns it.
+#[derive(Clone, Default)]
+pub struct MockStore(Arc<Mutex<Inside>>);
+
+impl MockStore {
+    /// The inside; a panic in the mock does not lock it away.
+    pub fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A mock with jobs for the given keys.
+    pub fn with_jobs(keys: &[&str]) -> Self {
+        let mock = Self::default();
+        let job = |key: &&str| Job { key: Key::new(key).unwrap(), payload: "1".to_owned() };
+        mock.inside().jobs = keys.iter().map(job).collect();
+        mock
+    }
+
+    /// Makes the next call of that name go wrong, after those told before.
+    pub fn trouble(&self, call: &'static str, trouble: Trouble) {
+        self.inside().troubles.entry(call).or_default().push_back(trouble);
+    }
+
+    /// The names of all calls so far.
+    pub fn calls(&self) -> Vec<String> {
+        self.inside().calls.clone()
+    }
+
+    fn called(&self, name: &'static str, about: &str) -> StoreResult<()> {
+        let mut inside = self.inside();
+        inside.calls.push(format!("{name} {about}").trim_end().to_owned());
+        let trouble = inside.troubles.get_mut(name).and_then(VecDeque::pop_front);
+        match trouble {
+            None => Ok(()),
+            Some(Trouble::Error(error)) => Err(error),
+            Some(Trouble::EndOfTransaction(error)) => {
+                inside.open = false;
+                Err(error)
+            }
+            Some(Trouble::Panic) => {
+                drop(inside);
+                panic!("the mock was told to panic");
+            }
+        }
+    }
+}
+
+impl Store for MockStore {
+    fn begin(&mut self) -> StoreResult<()> {
+        self.called("begin", "")?;
+        self.inside().open = true;
+        Ok(())
+    }
+
+    fn commit(&mut self) -> StoreResult<()> {
+        let result = self.called("commit", "");
+        let mut inside = self.inside();
+        inside.open = false;
+        let uncommitted = std::mem::take(&mut inside.uncommitted);
+        if result.is_err() {
+            for job in uncommitted.into_iter().rev() {
+                inside.jobs.push_front(job);
+            }
+        }
+        result
+    }
+
+    fn in_transaction(&self) -> bool {
+        self.inside().open
+    }
+
+    fn runs(&mut self) -> StoreResult<Vec<StoredRun>> {
+        self.called("runs", "")?;
+        Ok(self.inside().runs.values().cloned().collect())
+    }
+
+    fn register_run(&mut self, run: &Run) -> StoreResult<StoredRun> {
+        self.called("register", &run.to_string())?;
+        let new = StoredRun {
+            run: run.clone(),
+            complete: false,
+            position: None,
+            rows: 0,
+            deleting: false,
+        };
+        Ok(self.inside().runs.entry(run.clone()).or_insert(new).clone())
+    }
+
+    fn add_rows(&mut self, batch: &Batch) -> StoreResult<()> {
+        self.called("add", &format!("{} {}", batch.run, batch.rows.len()))?;
+        let mut inside = self.inside();
+        for row in &batch.rows {
+            inside.rows.push((batch.run.clone(), row.key.to_string()));
+            inside.jobs.push_back(Job { key: row.key.clone(), payload: row.payload.clone() });
+        }
+        if let Some(stored) = inside.runs.get_mut(&batch.run) {
+            stored.complete = batch.complete;
+            stored.position = Some(batch.position);
+        }
+        Ok(())
+    }
+
+    fn delete_run(&mut self, run: &Run, _limit: usize) -> StoreResult<Deletion> {
+        self.called("delete", &run.to_string())?;
+        let mut inside = self.inside();
+        // Three steps a run, told by how many calls there were.
+        let call = format!("delete {run}");
+        let steps = inside.calls.iter().filter(|known| **known == call).count();
+        if steps % 3 != 0 {
+            return Ok(Deletion::More);
+        }
+        inside.runs.remove(run);
+        Ok(Deletion::Done)
+    }
+
+    fn dispatch(&mut self, _now: UnixSeconds) -> StoreResult<Dispatch> {
+        self.called("dispatch", "")?;
+        let mut inside = self.inside();
+        let Some(job) = inside.jobs.pop_front() else {
+            return Ok(Dispatch::Nothing);
+        };
+        inside.attempts += 1;
+        inside.uncommitted.push_back(job.clone());
+        Ok(Dispatch::Job(Attempt(inside.attempts), job))
+    }
+
+    fn finish(&mut self, key: &Key, exit_code: i64, _now: UnixSeconds) -> StoreResult<()> {
+        self.called("finish", &format!("{key} {exit_code}"))
+    }
+
+    fn undo(&mut self, attempt: Attempt) -> StoreResult<bool> {
+        self.called("undo", &attempt.0.to_string())?;
+        self.inside().undone.push(attempt);
+        Ok(true)
+    }
+
+    fn set_aside(&mut self, name: &str, reason: &str, _now: UnixSeconds) -> StoreResult<()> {
+        self.called("aside", name)?;
+        self.inside().aside.push(format!("{name}: {reason}"));
+        Ok(())
+    }
+
+    fn clear_aside(&mut self, name: &str) -> StoreResult<()> {
+        self.called("clear", name)?;
+        self.inside().aside.retain(|known| !known.starts_with(name));
+        Ok(())
+    }
+
+    fn set_directory_lost(&mut self, since: Option<UnixSeconds>) -> StoreResult<()> {
+        self.called("lost", if since.is_some() { "yes" } else { "no" })
+    }
+
+    fn idle(&mut self) -> StoreResult<Checkpoint> {
+        self.called("idle", "")?;
+        Ok(Checkpoint::Complete)
+    }
+
+    fn close(&mut self) -> StoreResult<()> {
+        self.called("close", "")
+    }
+}
+
+/// A position at the start of nothing.
+pub fn position() -> Position {
+    Position { offset: 0, lines: 0, device: 0, inode: 0, checksum: 0 }
+}
+
+/// Lets other tasks run until `condition` holds; panics after a while of real time.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "waited in vain until {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}

@@ -1,0 +1,164 @@
+//! The whole tree over a mock store: how it starts, stops, and ends by itself.
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
+
+use super::{Lifecycle, Parts, TreeError, run};
+use crate::clock::ManualClock;
+use crate::listener::Door;
+use crate::store::StoreError;
+use crate::testing::{MockStore, Trouble, until};
+
+/// A socket in a directory.
+struct TestDoor(PathBuf);
+
+impl Door for TestDoor {
+    fn open(&mut self) -> io::Result<UnixListener> {
+        UnixListener::bind(&self.0)
+    }
+
+    fn rebind(&mut self) -> io::Result<Option<UnixListener>> {
+        Ok(None)
+    }
+}
+
+/// Notes what it is told.
+#[derive(Default)]
+struct Notes(Vec<&'static str>);
+
+impl Lifecycle for Notes {
+    fn ready(&mut self) {
+        self.0.push("ready");
+    }
+
+    fn stopping(&mut self) {
+        self.0.push("stopping");
+    }
+
+    fn alive(&mut self) {
+        self.0.push("alive");
+    }
+
+    fn alive_every(&self) -> Option<Duration> {
+        Some(Duration::from_millis(1))
+    }
+}
+
+/// A tree that runs until it is stopped or ends.
+struct Site {
+    directory: TempDir,
+    mock: MockStore,
+}
+
+impl Site {
+    fn new(mock: MockStore) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("input")).unwrap();
+        Self { directory, mock }
+    }
+
+    fn parts(&self) -> Parts {
+        Parts {
+            store: Box::new(self.mock.clone()),
+            clock: Box::new(ManualClock::at(100)),
+            input: self.directory.path().join("input"),
+            door: Box::new(TestDoor(self.directory.path().join("socket"))),
+            connections_max: 10,
+        }
+    }
+
+    async fn ask(&self, line: &str) -> String {
+        let socket = self.directory.path().join("socket");
+        until("the socket is there", || socket.exists()).await;
+        let mut stream = UnixStream::connect(socket).await.unwrap();
+        stream.write_all(line.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        // A tree that ends while it is asked may reset the connection.
+        let _ = stream.read_to_string(&mut answer).await;
+        answer
+    }
+}
+
+/// Runs a tree while `work` is done on it; the tree is stopped when that is done.
+async fn run_while(site: &Site, work: impl Future<Output = ()>) -> (Result<(), TreeError>, Notes) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let mut notes = Notes::default();
+    let ended = {
+        let running = run(site.parts(), &mut notes, async {
+            let _ = stopped.await;
+        });
+        tokio::pin!(running);
+        tokio::select! {
+            ended = &mut running => ended,
+            () = work => {
+                drop(stop);
+                running.await
+            }
+        }
+    };
+    (ended, notes)
+}
+
+/// A file's line is handed out, and the stop closes the store as the last thing.
+#[actix::test]
+async fn a_tree_works_and_stops() {
+    let site = Site::new(MockStore::default());
+    std::fs::write(site.directory.path().join("input/f.1.txt.part"), "alpha 1\n").unwrap();
+    let (ended, notes) = run_while(&site, async {
+        assert_eq!(site.ask("READY\n").await, "JOB alpha 1\n");
+    })
+    .await;
+    ended.unwrap();
+    assert_eq!(notes.0.first(), Some(&"ready"));
+    assert_eq!(notes.0.last(), Some(&"stopping"));
+    assert!(notes.0.contains(&"alive"));
+    assert_eq!(site.mock.calls().last().unwrap(), "close");
+}
+
+/// An error that storage cannot go on from ends the tree with it.
+#[actix::test]
+async fn a_fatal_error_ends_the_tree() {
+    let site = Site::new(MockStore::with_jobs(&["a"]));
+    let fatal = StoreError::Fatal("the disk is on fire".to_owned());
+    site.mock.trouble("dispatch", Trouble::Error(fatal.clone()));
+    let (ended, _) = run_while(&site, async {
+        assert_eq!(site.ask("READY\n").await, "");
+        std::future::pending::<()>().await;
+    })
+    .await;
+    match ended {
+        Err(TreeError::Storage(error)) => assert_eq!(error, fatal),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A panic in storage ends the tree, too.
+#[actix::test]
+async fn a_panic_in_storage_ends_the_tree() {
+    let site = Site::new(MockStore::with_jobs(&["a"]));
+    site.mock.trouble("dispatch", Trouble::Panic);
+    let (ended, _) = run_while(&site, async {
+        assert_eq!(site.ask("READY\n").await, "");
+        std::future::pending::<()>().await;
+    })
+    .await;
+    assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
+}
+
+/// Without an input directory there is no start.
+#[actix::test]
+async fn a_missing_directory_is_told() {
+    let site = Site::new(MockStore::default());
+    std::fs::remove_dir(site.directory.path().join("input")).unwrap();
+    let (ended, notes) = run_while(&site, std::future::pending()).await;
+    assert!(matches!(ended, Err(TreeError::Input { .. })), "{ended:?}");
+    assert!(!notes.0.contains(&"ready"));
+}
