@@ -118,3 +118,16 @@ fn a_log_that_nobody_reads() {
     wait_until("it serves", || site.ask("READY") == "JOB alpha 0 1\n");
     assert_eq!(daemon.stop(), Some(0));
 }
+
+/// A worker that goes wrong as fast as it can connect does not fill the log.
+#[test]
+fn complaints_are_limited() {
+    let site = Site::new();
+    let daemon = site.start();
+    for _ in 0..250 {
+        assert_eq!(site.ask("ready"), "");
+    }
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    // A hundred a minute; a slow run may reach into a second minute.
+    assert!((100..=200).contains(&daemon.warnings(&["faulty request"]).len()));
+}

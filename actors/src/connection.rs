@@ -4,6 +4,7 @@
 //! by the StorageActor, writes the answer, and only then reads on. Jobs whose answer the worker did
 //! not read are given back (spec 5): by dropping their [`HandOut`]. It knows no SQL and no file.
 
+mod complaints;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::codec::{Decoder, FramedRead};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::file_watcher::Look;
 use crate::peer::{self, Delivery, Peer};
@@ -128,7 +129,7 @@ impl ConnectionActor {
                 }
             }
             Err(NoAnswer::Unanswered(reason)) => {
-                warn!(peer = %self.peer(), reason, "A request could not be answered: closing.");
+                self.complain("A request could not be answered: closing.", reason);
                 self.depart(ctx);
             }
             Err(NoAnswer::Unwritten(error)) => {
@@ -161,7 +162,7 @@ impl ConnectionActor {
 
     fn close_slow_line(&mut self, ctx: &mut Context<Self>) {
         if self.unfinished.get().is_some_and(|since| since.elapsed() >= LINE_TIMEOUT) {
-            warn!(peer = %self.peer(), "A line was not finished in time: closing.");
+            self.complain("A line was not finished: closing.", "it took too long");
             self.depart(ctx);
         }
     }
@@ -202,7 +203,7 @@ impl StreamHandler<Result<Request, WireError>> for ConnectionActor {
                 ctx.stop();
             }
             Err(fault) => {
-                warn!(peer = %self.peer(), %fault, "A faulty request: closing.");
+                self.complain("A faulty request: closing.", fault);
                 self.depart(ctx);
             }
         }

@@ -24,7 +24,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay before a line that fills a batch and does not end is read on; others have their turn.
 const NEXT_PIECE: Duration = Duration::from_millis(1);
 /// Delay before a batch is sent again to a store that was busy or full.
-const STORE_RETRY: Duration = Duration::from_secs(1);
+const STORE_RETRY: Duration = Duration::from_millis(200);
 
 /// How a tail ended, for its parent. No word at all is a panic.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -47,7 +47,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long the store may take for a request before it is asked again.
 const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay before the store is asked again.
-const STORE_RETRY: Duration = Duration::from_secs(1);
+const STORE_RETRY: Duration = Duration::from_millis(200);
 /// Deleting a run of ten million rows takes minutes.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(3600);
 

@@ -8,7 +8,7 @@
 //! starts a [`connection`] (ConnectionActor) per socket.
 //!
 //! Plain helpers under them: [`directory`], [`watch`] and [`run_reader`] (files), [`peer`]
-//! (sockets), [`clock`], [`vital`].
+//! (sockets), [`throttle`] (warnings), [`clock`], [`vital`].
 //!
 //! Invariants: nothing here knows SQL, the command line, or a file outside the input
 //! directory; `model`, `fetcher_file`, `wire` and `store` know no actor.
@@ -28,6 +28,7 @@ pub mod storage;
 pub mod store;
 #[cfg(test)]
 mod testing;
+pub mod throttle;
 pub mod tree;
 pub mod vital;
 pub mod watch;

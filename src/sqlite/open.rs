@@ -1,6 +1,6 @@
 //! Opening a database, making a new one, and refusing what is none of ours (spec 6).
 //!
-//! Order: a look at the plain file ([`file`]); then what it holds; then WAL mode and the migrations.
+//! Order: a look at the plain file ([`mod@file`]); then what it holds; then WAL mode and the migrations.
 //! A file that is refused is left as it is.
 
 use std::io;

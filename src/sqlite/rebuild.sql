@@ -1,4 +1,6 @@
 -- Makes everything that the triggers keep, anew from the public tables: after a take-over.
+-- Whoever gave the file back to the reference may have made its index again.
+DROP INDEX IF EXISTS queue_order_index;
 DELETE FROM shiftboss_runs
 WHERE NOT EXISTS (
     SELECT 1 FROM fetcher_runs AS run

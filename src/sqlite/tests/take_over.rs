@@ -175,7 +175,9 @@ fn the_reference_can_take_it_back() {
         drop((store, outside));
 
         let reference = Reference::open(&directory);
-        reference.0.execute_batch("PRAGMA user_version = 2").unwrap();
+        let index = "CREATE INDEX queue_order_index ON queue
+            (last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started DESC)";
+        reference.0.execute_batch(&format!("{index}; PRAGMA user_version = 2")).unwrap();
         reference.finish("charlie", 301);
         reference.dispatch("f", "alpha", 302);
         reference.upsert_run("f", 3, true);
@@ -194,6 +196,8 @@ fn the_reference_can_take_it_back() {
             site.rows("SELECT run_started, rows, pending FROM shiftboss_runs ORDER BY 1"),
             ["2|1|0", "3|2|2"]
         );
+        let index = "SELECT 1 FROM sqlite_schema WHERE name = 'queue_order_index'";
+        assert_eq!(site.rows(index), [""; 0]);
         assert_eq!(site.next(400).as_deref(), Some("delta newer still"));
         assert_eq!(site.next(400).as_deref(), Some("charlie newest"));
         assert_eq!(site.next(400), None);

@@ -1,0 +1,120 @@
+//! A limit on how often something is said: so many at once, then so many in a time.
+//!
+//! For warnings that a peer can cause at will. Pure: it is handed the time and says yes or no, and
+//! how often it said no; the caller logs.
+
+use std::time::{Duration, Instant};
+
+/// Whether something may be said now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Say it, and how many were left out since the last one.
+    Log {
+        /// Left out since the last one.
+        suppressed_before: u64,
+    },
+    /// Leave it out.
+    Suppress,
+}
+
+/// Admits `burst` events in each period; a period begins with the first event after the last one.
+#[derive(Debug)]
+pub struct Throttle {
+    burst: u32,
+    period: Duration,
+    /// When the period began; `None` before the first event.
+    began: Option<Instant>,
+    admitted: u32,
+    suppressed: u64,
+    total: u64,
+}
+
+impl Throttle {
+    /// Admits `burst` events in `per_seconds` seconds.
+    #[must_use]
+    pub const fn new(burst: u32, per_seconds: u32) -> Self {
+        Self {
+            burst,
+            period: Duration::from_secs(per_seconds as u64),
+            began: None,
+            admitted: 0,
+            suppressed: 0,
+            total: 0,
+        }
+    }
+
+    /// Counts an event at `now`, and says whether it may be logged.
+    pub fn admit(&mut self, now: Instant) -> Verdict {
+        self.total += 1;
+        let is_over = |began| now.saturating_duration_since(began) >= self.period;
+        if self.began.is_none_or(is_over) {
+            self.began = Some(now);
+            self.admitted = 0;
+        }
+        if self.admitted >= self.burst {
+            self.suppressed += 1;
+            return Verdict::Suppress;
+        }
+        self.admitted += 1;
+        Verdict::Log { suppressed_before: std::mem::take(&mut self.suppressed) }
+    }
+
+    /// How many events there were, logged or not.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: Verdict = Verdict::Log { suppressed_before: 0 };
+
+    /// A burst is admitted whole, what follows in the same period is left out, and all is counted.
+    #[test]
+    fn a_burst_then_silence() {
+        let mut throttle = Throttle::new(3, 10);
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!([0, 1, 2].map(|millis| throttle.admit(at(millis))), [SAID; 3]);
+        assert_eq!([3, 5_000, 9_999].map(|t| throttle.admit(at(t))), [Verdict::Suppress; 3]);
+        assert_eq!(throttle.total(), 6);
+    }
+
+    /// The next period admits again, and its first says how many were left out; once.
+    #[test]
+    fn what_was_left_out_is_told_once() {
+        let mut throttle = Throttle::new(1, 10);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(throttle.admit(at(0)), SAID);
+        assert_eq!([1, 2].map(|t| throttle.admit(at(t))), [Verdict::Suppress; 2]);
+        assert_eq!(throttle.admit(at(10)), Verdict::Log { suppressed_before: 2 });
+        assert_eq!(throttle.admit(at(19)), Verdict::Suppress);
+        assert_eq!(throttle.admit(at(20)), Verdict::Log { suppressed_before: 1 });
+        assert_eq!(throttle.admit(at(40)), SAID);
+    }
+
+    /// A period begins with an event, not by a clock of its own; time that goes back changes
+    /// nothing.
+    #[test]
+    fn a_period_begins_with_an_event() {
+        let mut throttle = Throttle::new(1, 10);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(throttle.admit(at(25)), SAID);
+        assert_eq!(throttle.admit(at(34)), Verdict::Suppress);
+        assert_eq!(throttle.admit(at(0)), Verdict::Suppress);
+        assert_eq!(throttle.admit(at(35)), Verdict::Log { suppressed_before: 2 });
+    }
+
+    /// A burst of none admits none.
+    #[test]
+    fn none_at_all() {
+        let mut throttle = Throttle::new(0, 1);
+        assert_eq!(throttle.admit(Instant::now()), Verdict::Suppress);
+        assert_eq!(throttle.total(), 1);
+    }
+}
