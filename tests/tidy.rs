@@ -29,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Files that were too long when this rule came: they may shrink, not grow, and then leave here.
-const LONG_FILES: &[(&str, usize)] = &[("actors/src/connection.rs", 340)];
+const LONG_FILES: &[(&str, usize)] = &[];
 
 /// A source file, with its path from the workspace's root.
 struct Source {

@@ -4,7 +4,9 @@
 //! by the StorageActor, writes the answer, and only then reads on. Jobs whose answer the worker did
 //! not read are given back (spec 5): by dropping their [`HandOut`]. It knows no SQL and no file.
 
+mod answer;
 mod complaints;
+mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -14,21 +16,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::codec::{Decoder, FramedRead};
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use crate::file_watcher::Look;
 use crate::peer::{self, Delivery, Peer};
-use crate::storage::messages::{Dispatch, Finish, HandOut, Work};
-use crate::wire::{Answer, Request, RequestCodec, WireError};
+use crate::storage::messages::{Dispatch, Finish, HandOut};
+use crate::wire::{Request, WireError};
+use answer::NoAnswer;
+pub use answer::REQUEST_TIMEOUT;
 
-/// How long a request may take before its connection is closed; the stock worker waits 5 s.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a peer may take to read an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a peer may take from the first byte of a line to its end.
@@ -38,10 +38,6 @@ const HURRIED_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Input of a closing connection that is read and dropped at the most: a socket closed with
 /// unread input resets its peer, which may yet have an answer to read.
 const DROPPED_INPUT_MAX: usize = 1024 * 1024;
-/// Pause before asking again while a deletion is getting on.
-const LATER_PAUSE: Duration = Duration::from_millis(20);
-/// First size of the read buffer; requests are short and connections many.
-const READ_BUFFER_BYTES: usize = 512;
 
 /// Whom a connection asks.
 #[derive(Clone)]
@@ -74,22 +70,13 @@ pub struct ConnectionActor {
     hurried: bool,
 }
 
-/// Why a request got no answer.
-#[derive(Debug)]
-enum NoAnswer {
-    /// Storage or the watcher could not answer in time, or at all.
-    Unanswered(String),
-    /// The answer could not be written.
-    Unwritten(io::Error),
-}
-
 impl ConnectionActor {
     /// Makes an actor for an accepted socket inside its context.
     pub fn new(stream: UnixStream, links: WorkLinks, ctx: &mut Context<Self>) -> Self {
         let peer = Peer::of(&stream);
         let (reader, writer) = stream.into_split();
         let unfinished = Rc::default();
-        ctx.add_stream(requests(reader, Rc::clone(&unfinished)));
+        ctx.add_stream(requests::requests(reader, Rc::clone(&unfinished)));
         Self {
             links,
             peer,
@@ -191,7 +178,7 @@ impl StreamHandler<Result<Request, WireError>> for ConnectionActor {
                 let Some(writer) = self.writer.take() else {
                     return ctx.stop();
                 };
-                let served = serve(request, self.links.clone(), writer).into_actor(self);
+                let served = answer::serve(request, self.links.clone(), writer).into_actor(self);
                 // Nothing is read meanwhile: one request in flight bounds the whole system.
                 ctx.wait(served.map(|(writer, result), connection, ctx| {
                     connection.answered(writer, result, ctx);
@@ -240,101 +227,4 @@ fn drop_input(stream: &UnixStream) -> bool {
         }
     }
     true
-}
-
-/// Answers one request. The writer comes back whatever happened.
-async fn serve(
-    request: Request,
-    links: WorkLinks,
-    mut writer: OwnedWriteHalf,
-) -> (OwnedWriteHalf, Result<Option<HandOut>, NoAnswer>) {
-    let result = match next_work(request, &links).await {
-        Ok(work) => write_answer(work, &mut writer).await.map_err(NoAnswer::Unwritten),
-        Err(reason) => Err(NoAnswer::Unanswered(reason)),
-    };
-    (writer, result)
-}
-
-/// The next job, or none after a look that found nothing more (spec 2).
-async fn next_work(request: Request, links: &WorkLinks) -> Result<Option<HandOut>, String> {
-    let deadline = Instant::now() + REQUEST_TIMEOUT;
-    let mut looked = false;
-    let mut work = match request {
-        Request::Ready => ask(links.dispatch.send(Dispatch), deadline).await?,
-        Request::Done { key, exit_code } => {
-            ask(links.finish.send(Finish { key, exit_code }), deadline).await?
-        }
-    };
-    loop {
-        match work {
-            Work::Job(handed_out) => return Ok(Some(handed_out)),
-            Work::Nothing if looked => return Ok(None),
-            Work::Nothing => {
-                let look = timeout_at(deadline, links.look.send(Look)).await;
-                let found =
-                    look.map_err(|_| "no look in time")?.map_err(|error| error.to_string())?;
-                looked = !found.more;
-            }
-            Work::Later => tokio::time::sleep(LATER_PAUSE).await,
-        }
-        work = ask(links.dispatch.send(Dispatch), deadline).await?;
-    }
-}
-
-/// Awaits storage's answer until the deadline.
-async fn ask<M>(sent: RecipientRequest<M>, deadline: Instant) -> Result<Work, String>
-where
-    M: Message<Result = crate::store::StoreResult<Work>> + Send + 'static,
-{
-    match timeout_at(deadline, sent).await {
-        Ok(Ok(Ok(work))) => Ok(work),
-        Ok(Ok(Err(error))) => Err(error.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("storage did not answer in time".to_owned()),
-    }
-}
-
-async fn write_answer(
-    work: Option<HandOut>,
-    writer: &mut OwnedWriteHalf,
-) -> io::Result<Option<HandOut>> {
-    let mut bytes = BytesMut::new();
-    match &work {
-        Some(handed_out) => Answer::Job(handed_out.job()).encode(&mut bytes),
-        None => Answer::NoJobs.encode(&mut bytes),
-    }
-    timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await??;
-    Ok(work)
-}
-
-/// The requests of a socket. `unfinished` tells since when a begun line has been waiting.
-fn requests(
-    reader: OwnedReadHalf,
-    unfinished: Rc<Cell<Option<Instant>>>,
-) -> FramedRead<OwnedReadHalf, TimedCodec> {
-    let codec = TimedCodec { codec: RequestCodec::default(), unfinished };
-    FramedRead::with_capacity(reader, codec, READ_BUFFER_BYTES)
-}
-
-/// The codec, and a note of when a line was begun.
-struct TimedCodec {
-    codec: RequestCodec,
-    unfinished: Rc<Cell<Option<Instant>>>,
-}
-
-impl Decoder for TimedCodec {
-    type Item = Request;
-    type Error = WireError;
-
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Request>, WireError> {
-        let request = self.codec.decode(bytes)?;
-        let waiting = request.is_none() && !bytes.is_empty();
-        let since = self.unfinished.get().unwrap_or_else(Instant::now);
-        self.unfinished.set(waiting.then_some(since));
-        Ok(request)
-    }
-
-    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Request>, WireError> {
-        self.codec.decode_eof(bytes)
-    }
 }

@@ -29,6 +29,7 @@ use crate::directory::Directory;
 use crate::fetcher_file::FileName;
 use crate::file_tail::StopTail;
 use crate::model::Run;
+use crate::storage::StorageActor;
 use crate::storage::messages::{
     AddRows, ClearAside, DeleteRun, KnownRuns, RegisterRuns, SetAside, SetDirectoryLost,
 };
@@ -68,6 +69,22 @@ pub struct StorageLinks {
     pub clear: Recipient<ClearAside>,
     /// Whether the directory is there.
     pub lost: Recipient<SetDirectoryLost>,
+}
+
+impl StorageLinks {
+    /// All links to one StorageActor.
+    #[must_use]
+    pub fn to(storage: &Addr<StorageActor>) -> Self {
+        Self {
+            known: storage.clone().recipient(),
+            register: storage.clone().recipient(),
+            add: storage.clone().recipient(),
+            delete: storage.clone().recipient(),
+            aside: storage.clone().recipient(),
+            clear: storage.clone().recipient(),
+            lost: storage.clone().recipient(),
+        }
+    }
 }
 
 /// Opens the directory, registers every run in it and drops those that are gone; answered when

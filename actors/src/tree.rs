@@ -129,15 +129,7 @@ impl Tree {
             StorageActor::new(store, clock, vital)
         });
         let (vital, watcher_end) = Vital::new();
-        let links = StorageLinks {
-            known: storage.clone().recipient(),
-            register: storage.clone().recipient(),
-            add: storage.clone().recipient(),
-            delete: storage.clone().recipient(),
-            aside: storage.clone().recipient(),
-            clear: storage.clone().recipient(),
-            lost: storage.clone().recipient(),
-        };
+        let links = StorageLinks::to(&storage);
         let watcher = FileWatcherActor::new(input, links, Box::new(start_tail), vital).start();
         let tree = Self { storage, storage_arbiter, watcher, listener: None };
         (tree, Ends { storage: storage_end, watcher: watcher_end })

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::open::{OpenError, access, failed};
+use super::refusal::{OpenError, access, failed};
 use super::schema;
 
 /// Makes a new database under a temporary name, whole, and gives it its name.

@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod open;
 mod reader;
+mod refusal;
 mod runs;
 mod schema;
 mod slots;
@@ -29,8 +30,9 @@ use shiftboss_actors::store::{
 };
 
 use error::sorted;
-pub use open::{Durability, OpenError, Options, Policy};
+pub use open::{Durability, Options, Policy};
 pub use reader::{ViewError, open_to_read};
+pub use refusal::OpenError;
 pub use schema::{APPLICATION_ID, VERSION};
 use slots::Slots;
 pub use upkeep::quick_check;

@@ -5,12 +5,12 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use thiserror::Error;
 
+use super::refusal::{OpenError, access, failed};
 use super::slots::Slots;
 use super::upkeep::set_journal_mode;
 use super::{SqliteStore, file, schema};
@@ -85,77 +85,6 @@ pub struct Options {
     pub busy_timeout: Duration,
 }
 
-/// Why a database cannot be used. Each says what to do.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// The file cannot be reached, read or written.
-    #[error(
-        "cannot {doing} the database {path}: {source}; the daemon's user needs to read and write the file and its directory"
-    )]
-    Access {
-        /// What was tried.
-        doing: &'static str,
-        /// The database.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// No bytes where a database was.
-    #[error(
-        "the database {0} is empty (0 bytes): it was cut off or emptied. Restore a backup; to begin anew, remove the file"
-    )]
-    Emptied(PathBuf),
-    /// Some other file.
-    #[error("{0} is not an SQLite database: give another path; nothing was changed")]
-    NotADatabase(PathBuf),
-    /// Somebody else's database.
-    #[error(
-        "{path} is an SQLite database of another program ({what}): give another path; nothing was changed"
-    )]
-    Foreign {
-        /// The database.
-        path: PathBuf,
-        /// How it was told.
-        what: String,
-    },
-    /// A version we do not know.
-    #[error(
-        "the database {path} has version {version}, this program knows versions up to {}: use the newer shiftboss that wrote it; nothing was changed",
-        schema::VERSION
-    )]
-    Newer {
-        /// The database.
-        path: PathBuf,
-        /// Its version.
-        version: i64,
-    },
-    /// Pages are missing or wrong.
-    #[error(
-        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `sqlite3 OLD .recover | sqlite3 NEW`; nothing was changed"
-    )]
-    Corrupt {
-        /// The database.
-        path: PathBuf,
-        /// How it was told.
-        what: String,
-    },
-    /// Anything else that SQLite says.
-    #[error("cannot {doing} the database {path}: {source}")]
-    Sqlite {
-        /// What was tried.
-        doing: &'static str,
-        /// The database.
-        path: PathBuf,
-        /// What SQLite said.
-        source: rusqlite::Error,
-    },
-    /// Built with the wrong library.
-    #[error(
-        "built with SQLite {0}, which can corrupt databases in WAL mode: build with 3.51.3 or newer"
-    )]
-    OldLibrary(String),
-}
-
 impl SqliteStore {
     /// Opens the database at `path`, made anew if there is none, migrated if it is older.
     ///
@@ -218,24 +147,6 @@ impl SqliteStore {
         self.was_clean = !was_unclean;
         self.slots = Slots::load(&self.connection)?;
         Ok(())
-    }
-}
-
-pub(super) fn access(doing: &'static str, path: &Path, source: io::Error) -> OpenError {
-    OpenError::Access { doing, path: path.to_owned(), source }
-}
-
-pub(super) fn failed(
-    doing: &'static str,
-    path: &Path,
-) -> impl FnOnce(rusqlite::Error) -> OpenError {
-    let path = path.to_owned();
-    move |source| match source.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
-            OpenError::Corrupt { path, what: source.to_string() }
-        }
-        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
-        _ => OpenError::Sqlite { doing, path, source },
     }
 }
 

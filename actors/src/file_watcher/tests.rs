@@ -30,15 +30,7 @@ impl Site {
         let (vital, _end) = Vital::new();
         let clock = Box::new(ManualClock::at(100));
         let storage = StorageActor::new(Box::new(mock.clone()), clock, vital).start();
-        let links = StorageLinks {
-            known: storage.clone().recipient(),
-            register: storage.clone().recipient(),
-            add: storage.clone().recipient(),
-            delete: storage.clone().recipient(),
-            aside: storage.clone().recipient(),
-            clear: storage.clone().recipient(),
-            lost: storage.recipient(),
-        };
+        let links = StorageLinks::to(&storage);
         let (vital, _end) = Vital::new();
         let path = directory.path().to_owned();
         let watcher = FileWatcherActor::new(path, links, start, vital).start();

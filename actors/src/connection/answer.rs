@@ -1,0 +1,96 @@
+//! Answering one request: asking storage, looking once more before NOJOBS, writing the line.
+//!
+//! Plain futures, awaited by the ConnectionActor; they know neither actor nor connection.
+
+use std::io;
+use std::time::Duration;
+
+use actix::prelude::*;
+use bytes::BytesMut;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{WRITE_TIMEOUT, WorkLinks};
+use crate::file_watcher::Look;
+use crate::storage::messages::{Dispatch, Finish, HandOut, Work};
+use crate::wire::{Answer, Request};
+
+/// How long a request may take before its connection is closed; the stock worker waits 5 s.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
+/// Pause before asking again while a deletion is getting on.
+const LATER_PAUSE: Duration = Duration::from_millis(20);
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub(super) enum NoAnswer {
+    /// Storage or the watcher could not answer in time, or at all.
+    Unanswered(String),
+    /// The answer could not be written.
+    Unwritten(io::Error),
+}
+
+/// Answers one request. The writer comes back whatever happened.
+pub(super) async fn serve(
+    request: Request,
+    links: WorkLinks,
+    mut writer: OwnedWriteHalf,
+) -> (OwnedWriteHalf, Result<Option<HandOut>, NoAnswer>) {
+    let result = match next_work(request, &links).await {
+        Ok(work) => write_answer(work, &mut writer).await.map_err(NoAnswer::Unwritten),
+        Err(reason) => Err(NoAnswer::Unanswered(reason)),
+    };
+    (writer, result)
+}
+
+/// The next job, or none after a look that found nothing more (spec 2).
+async fn next_work(request: Request, links: &WorkLinks) -> Result<Option<HandOut>, String> {
+    let deadline = Instant::now() + REQUEST_TIMEOUT;
+    let mut looked = false;
+    let mut work = match request {
+        Request::Ready => ask(links.dispatch.send(Dispatch), deadline).await?,
+        Request::Done { key, exit_code } => {
+            ask(links.finish.send(Finish { key, exit_code }), deadline).await?
+        }
+    };
+    loop {
+        match work {
+            Work::Job(handed_out) => return Ok(Some(handed_out)),
+            Work::Nothing if looked => return Ok(None),
+            Work::Nothing => {
+                let look = timeout_at(deadline, links.look.send(Look)).await;
+                let found =
+                    look.map_err(|_| "no look in time")?.map_err(|error| error.to_string())?;
+                looked = !found.more;
+            }
+            Work::Later => tokio::time::sleep(LATER_PAUSE).await,
+        }
+        work = ask(links.dispatch.send(Dispatch), deadline).await?;
+    }
+}
+
+/// Awaits storage's answer until the deadline.
+async fn ask<M>(sent: RecipientRequest<M>, deadline: Instant) -> Result<Work, String>
+where
+    M: Message<Result = crate::store::StoreResult<Work>> + Send + 'static,
+{
+    match timeout_at(deadline, sent).await {
+        Ok(Ok(Ok(work))) => Ok(work),
+        Ok(Ok(Err(error))) => Err(error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("storage did not answer in time".to_owned()),
+    }
+}
+
+async fn write_answer(
+    work: Option<HandOut>,
+    writer: &mut OwnedWriteHalf,
+) -> io::Result<Option<HandOut>> {
+    let mut bytes = BytesMut::new();
+    match &work {
+        Some(handed_out) => Answer::Job(handed_out.job()).encode(&mut bytes),
+        None => Answer::NoJobs.encode(&mut bytes),
+    }
+    timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await??;
+    Ok(work)
+}
