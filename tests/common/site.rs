@@ -123,6 +123,15 @@ impl Site {
         command
     }
 
+    /// The daemon run by `script`, a shell's, in which "$@" is the daemon's command line.
+    pub fn through_shell(&self, script: &str, options: &[&str]) -> Command {
+        let serve = self.serve(options);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(serve.get_program()).args(serve.get_args());
+        shell.stdin(Stdio::null());
+        shell
+    }
+
     /// Makes `path`, and all in it, the unprivileged user's.
     fn give_away(&self, path: &Path) {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();

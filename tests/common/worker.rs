@@ -62,6 +62,17 @@ impl Client {
         Self { stream, unread }
     }
 
+    /// Sends `line` and waits until its answer has arrived; the caller decides what becomes of it.
+    pub fn unread(site: &Site, line: &str, half_close: bool) -> Self {
+        let mut client = Self::connect(site);
+        client.write(format!("{line}\n").as_bytes());
+        if half_close {
+            client.half_close();
+        }
+        client.wait_unread();
+        client
+    }
+
     /// Writes `bytes`; a peer that has closed already is no error.
     pub fn write(&mut self, bytes: &[u8]) {
         match self.stream.write_all(bytes) {

@@ -1,4 +1,4 @@
-//! Very many files at once.
+//! Very many lines and very many files at once; loss 13 of spec 4.
 
 use std::time::{Duration, Instant};
 
@@ -48,4 +48,48 @@ fn very_many_files_made_while_running() {
         site.remove(format!("f{i}.1.txt"));
     }
     site.wait_sql("SELECT count(*) FROM fetcher_runs", &["0"]);
+}
+
+/// Loss 13: 300,000 lines at once, and then the deletion of that run: none of six workers goes
+/// without an answer for the five seconds that it waits.
+#[test]
+fn loss_13_no_worker_waits_five_seconds() {
+    let site = Site::new();
+    site.write("small.1.txt", "small 0 1\n");
+    let _daemon = site.start();
+    site.wait_count(1);
+    let lines: Vec<String> = (0..300_000).map(|i| format!("key{i} 0 {i}\n")).collect();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| slowest_answer(&site, &over))).collect();
+        site.write("big.1.txt.part", lines.concat());
+        site.rename("big.1.txt.part", "big.1.txt");
+        wait_two_minutes("all is loaded", || site.number("SELECT count(*) FROM queue") == 300_001);
+        site.remove("big.1.txt");
+        wait_two_minutes("all is deleted", || site.number("SELECT count(*) FROM queue") == 1);
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        for worker in workers {
+            let slowest = worker.join().unwrap();
+            assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+        }
+    });
+}
+
+fn wait_two_minutes(what: &str, condition: impl FnMut() -> bool) {
+    crate::common::wait_within(Duration::from_secs(120), what, condition);
+}
+
+/// Works like a stock worker until `over`; returns the longest wait for an answer.
+fn slowest_answer(site: &Site, over: &std::sync::atomic::AtomicBool) -> Duration {
+    let mut slowest = Duration::ZERO;
+    let mut request = "READY".to_owned();
+    while !over.load(std::sync::atomic::Ordering::Relaxed) {
+        let start = Instant::now();
+        let key = site.next_key(&request);
+        slowest = slowest.max(start.elapsed());
+        request = key.map_or("READY".to_owned(), |key| format!("DONE {key} 0"));
+        crate::common::wait::pause(Duration::from_millis(5));
+    }
+    slowest
 }
