@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use tokio::sync::oneshot;
-use tracing::warn;
+use tracing::debug;
 
 use crate::directory::FileState;
 use crate::run_reader::{RunReader, Target};
@@ -172,7 +172,8 @@ impl FileTailActor {
             }
             Err(StoreError::Rejected(reason)) => self.fail(reason, ctx),
             Err(error) => {
-                warn!(run = %batch.run, %error, "Rows could not be stored yet; trying again.");
+                // Storage has warned of it already, and not too often.
+                debug!(run = %batch.run, %error, "Rows could not be stored yet; trying again.");
                 // Nobody may wait for a store that is full: their request fails, and comes back.
                 self.stalled = true;
                 self.waiting.append(&mut self.late);

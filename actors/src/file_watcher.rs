@@ -173,7 +173,10 @@ impl Actor for FileWatcherActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(RESCAN_EVERY, |watcher, ctx| watcher.rescan(ctx));
+        ctx.run_interval(RESCAN_EVERY, |watcher, ctx| {
+            watcher.retry_aside();
+            watcher.rescan(ctx);
+        });
         ctx.run_interval(TICK, Self::tick);
     }
 }

@@ -24,6 +24,7 @@ use tracing::{debug, error, warn};
 use crate::clock::Clock;
 use crate::model::Run;
 use crate::store::{Checkpoint, Deletion, Store, StoreError, StoreResult};
+use crate::throttle::{Throttle, Verdict};
 use crate::vital::Vital;
 use messages::Finish;
 use reply::{Deferred, Dispatched, Held};
@@ -45,6 +46,11 @@ const IDLE_AFTER: Duration = Duration::from_millis(400);
 /// Even a busy store is looked after this often: its files may have vanished.
 const CARE_EVERY: Duration = Duration::from_secs(2);
 
+/// Failures that are logged in one period, one by one.
+const COMPLAINTS_BURST: u32 = 10;
+/// See [`COMPLAINTS_BURST`].
+const COMPLAINTS_PERIOD_SECONDS: u32 = 60;
+
 /// Owns the queue. See the module's documentation.
 pub struct StorageActor {
     store: Box<dyn Store>,
@@ -60,6 +66,7 @@ pub struct StorageActor {
     dirty: bool,
     last_commit: Instant,
     last_care: Instant,
+    complaints: Throttle,
     /// Told once, with the error that ends the process.
     vital: Vital<StoreError>,
 }
@@ -79,6 +86,7 @@ impl StorageActor {
             dirty: true,
             last_commit: now,
             last_care: now,
+            complaints: Throttle::new(COMPLAINTS_BURST, COMPLAINTS_PERIOD_SECONDS),
             vital,
         }
     }
@@ -166,7 +174,7 @@ impl StorageActor {
             error!(%error, "Storage cannot go on.");
             self.vital.ended(error.clone());
         } else {
-            warn!(%error, "A storage request failed.");
+            self.complain(&error);
         }
         error
     }
@@ -185,6 +193,17 @@ impl StorageActor {
             let dispatch = store.dispatch(now)?;
             Ok(Dispatched { dispatch, undo })
         })
+    }
+
+    /// Warns of a failure, unless that was said too often lately: a disk can stay full for hours.
+    fn complain(&mut self, error: &StoreError) {
+        match self.complaints.admit(std::time::Instant::now()) {
+            Verdict::Log { suppressed_before: 0 } => warn!(%error, "A storage request failed."),
+            Verdict::Log { suppressed_before: left_out } => {
+                warn!(%error, left_out, "A storage request failed. Others were left out.");
+            }
+            Verdict::Suppress => {}
+        }
     }
 
     /// Goes on with the first deletion, one step, in a transaction that may be shared.

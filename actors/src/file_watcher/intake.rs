@@ -218,7 +218,8 @@ impl FileWatcherActor {
                 return new;
             }
             Phase::Aside(failed) if *failed != Some(file) => {
-                entry.failures = 0;
+                // A changed file has all its tries again; one that is only looked at again, one.
+                entry.failures = if failed.is_some() { 0 } else { entry.failures };
                 let name = escaped(entry.file_name().as_ref());
                 self.storage.clear.do_send(ClearAside { name });
                 return true;

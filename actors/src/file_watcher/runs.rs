@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use actix::prelude::*;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::entry::{Entry, Phase};
 use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY, STORE_TIMEOUT};
@@ -45,7 +45,8 @@ impl FileWatcherActor {
         error: &dyn std::error::Error,
         ctx: &mut Context<Self>,
     ) {
-        warn!(%error, "Runs could not be registered yet; trying again.");
+        // Storage has warned of it already, and not too often.
+        debug!(%error, "Runs could not be registered yet; trying again.");
         for run in &runs {
             if let Some(entry) = self.runs.get_mut(run) {
                 entry.phase = Phase::New;
@@ -83,7 +84,7 @@ impl FileWatcherActor {
                 if matches!(answer, Ok(Ok(()))) {
                     watcher.deleted(&run, ctx);
                 } else {
-                    warn!(%run, ?answer, "A run could not be deleted yet; trying again.");
+                    debug!(%run, ?answer, "A run could not be deleted yet; trying again.");
                     ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.delete(run, ctx));
                 }
             },

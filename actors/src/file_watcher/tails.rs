@@ -164,6 +164,16 @@ impl FileWatcherActor {
         ctx.run_later(delay, move |watcher, ctx| watcher.retry(run, ctx));
     }
 
+    /// Gives each file that was set aside one more try: what kept it from being read may be over.
+    pub(super) fn retry_aside(&mut self) {
+        for entry in self.runs.values_mut() {
+            if let Phase::Aside(failed) = &mut entry.phase {
+                *failed = None;
+                entry.failures = FAILURES_MAX;
+            }
+        }
+    }
+
     fn retry(&mut self, run: Run, ctx: &mut Context<Self>) {
         if let Some(entry) = self.runs.get_mut(&run)
             && matches!(entry.phase, Phase::Delayed)

@@ -165,6 +165,17 @@ async fn a_file_that_keeps_failing_is_set_aside() {
     until("and no longer set aside", || site.mock.inside().aside.is_empty()).await;
 }
 
+/// A file that was set aside is tried again from time to time, though it did not change.
+#[actix::test]
+async fn a_file_set_aside_is_tried_again() {
+    tokio::time::pause();
+    let (start, panics) = panicking(7);
+    let site = Site::started(MockStore::default(), start).await;
+    site.write("bad.1.txt", "alpha 1\n");
+    until("the file is read after all", || site.keys() == ["alpha"]).await;
+    assert_eq!(panics.get(), 7, "set aside after six, and tried twice more");
+}
+
 /// A store that is full or busy is waited for: that is no failure of the tail.
 #[actix::test]
 async fn a_full_store_is_waited_for() {
