@@ -102,17 +102,13 @@ impl SqliteStore {
 
 #[cfg(test)]
 impl SqliteStore {
-    /// Steps of SQLite's virtual machine in the statements that choose a job, since they were made.
-    pub(super) fn statement_steps(&self) -> i64 {
-        use rusqlite::StatementStatus;
-        dispatch::CHOOSING
-            .iter()
-            .map(|sql| {
-                self.connection
-                    .prepare_cached(sql)
-                    .map_or(0, |statement| i64::from(statement.get_status(StatementStatus::VmStep)))
-            })
-            .sum()
+    /// A count of SQLite's over the statements that choose a job, since they were made.
+    pub(super) fn choosing_costs(&self, what: rusqlite::StatementStatus) -> i64 {
+        let count = |sql: &&str| {
+            let statement = self.connection.prepare_cached(sql);
+            statement.map_or(0, |statement| i64::from(statement.get_status(what)))
+        };
+        dispatch::CHOOSING.iter().map(count).sum()
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::refusal::{OpenError, access, failed};
@@ -153,6 +154,8 @@ impl SqliteStore {
 fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans must not depend on bound values: SQLite would compile statements anew at every call.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let synchronous = match options.durability {
         Durability::Power => "full",
         Durability::Process => "normal",

@@ -1,5 +1,6 @@
 //! A dispatch costs the same however many rows there are, and a run under deletion is gone at once.
 
+use rusqlite::StatementStatus;
 use shiftboss_actors::store::{Deletion, Dispatch, Store};
 
 use super::support::{FAIR, Site, batch, run};
@@ -7,7 +8,7 @@ use super::support::{FAIR, Site, batch, run};
 /// Rows of the dispatch order that one request for work steps over, by SQLite's own count of
 /// virtual machine steps.
 fn steps(site: &mut Site, now: i64) -> i64 {
-    let steps = |site: &Site| site.store.statement_steps();
+    let steps = |site: &Site| site.store.choosing_costs(StatementStatus::VmStep);
     let before = steps(site);
     site.commit(|store| store.dispatch(now)).unwrap();
     steps(site) - before
@@ -61,6 +62,18 @@ fn a_dispatch_does_not_feel_the_size() {
         let (small, large) = (cost(3_000), cost(12_000));
         assert!(large <= small + small / 4 + 50, "{name}: {small} steps, then {large}");
     }
+}
+
+/// Statements are compiled once, not anew whenever other values are bound.
+#[test]
+fn statements_are_compiled_once() {
+    let mut site = Site::new(FAIR);
+    fill(&mut site, "f", 1, 50);
+    for now in 0..50 {
+        let job = site.next(now).unwrap();
+        site.finish(job.split(' ').next().unwrap(), now);
+    }
+    assert_eq!(site.store.choosing_costs(StatementStatus::RePrepare), 0);
 }
 
 /// From the first step of its deletion on nothing of a run is handed out, also after a restart,
