@@ -235,8 +235,8 @@ impl StorageActor {
         }
         self.last_care = Instant::now();
         match self.store.idle() {
-            Ok(Checkpoint::Complete) => self.dirty = !idle,
-            Ok(Checkpoint::Partial) => {}
+            Ok(Checkpoint::Complete) if idle => self.dirty = false,
+            Ok(Checkpoint::Complete | Checkpoint::Partial) => {}
             Err(error) => {
                 self.noted(error);
             }

@@ -63,7 +63,8 @@ impl Handler<CatchUpAll> for FileWatcherActor {
         });
         let caught_up = join_all(tails.collect::<Vec<_>>()).into_actor(self);
         ctx.spawn(caught_up.map(move |answers, watcher, ctx| {
-            let more = answers.iter().flatten().any(|tail| tail.more);
+            // Runs that wait for a tail have unread bytes as well.
+            let more = !watcher.queue.is_empty() || answers.iter().flatten().any(|tail| tail.more);
             for waiter in waiting {
                 // A connection that gave up needs no answer.
                 let _ = waiter.send(Looked { more });

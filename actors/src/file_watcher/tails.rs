@@ -65,7 +65,12 @@ impl FileWatcherActor {
     }
 
     fn start_tail(&mut self, run: &Run, stored: StoredRun, ctx: &mut Context<Self>) {
-        let (Some(open), Some(entry)) = (&self.open, self.runs.get_mut(run)) else {
+        let Some(entry) = self.runs.get_mut(run) else {
+            return;
+        };
+        let Some(open) = &self.open else {
+            // Lost meanwhile: it is registered again when the directory is back.
+            entry.phase = Phase::New;
             return;
         };
         let (vital, end) = Vital::new();
