@@ -62,6 +62,14 @@ pub enum LockError {
         /// Who has it, if the file tells.
         holder: Option<Holder>,
     },
+    /// Another daemon watches the directory.
+    #[error("another daemon{} is watching {path}: stop it first, or give each a directory of its own", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
+    Watched {
+        /// The input directory.
+        path: PathBuf,
+        /// The daemon's process id, where the kernel tells.
+        pid: Option<u32>,
+    },
     /// The lock file cannot be used.
     #[error("cannot {doing} {path}: {source}")]
     Io {
@@ -137,8 +145,21 @@ pub fn take_directory(path: &Path) -> Result<OwnedFd, LockError> {
     if wait_for(&directory).map_err(failed("lock the input directory"))? {
         Ok(directory)
     } else {
-        Err(LockError::Held { path: path.to_owned(), holder: None })
+        Err(LockError::Watched { path: path.to_owned(), pid: pid_locking(&directory) })
     }
+}
+
+/// The process that holds a lock on an open file: a directory has no room for its name.
+fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
+    let inode = rustix::fs::fstat(file).ok()?.st_ino.to_string();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131075 0 EOF
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let same = words.get(1) == Some(&"FLOCK")
+            && words.get(5).is_some_and(|file| file.rsplit(':').next() == Some(&*inode));
+        same.then(|| words.get(4)?.parse().ok())?
+    })
 }
 
 /// Who holds the lock of the database or socket at `path` now. Changes nothing.
@@ -232,7 +253,8 @@ mod tests {
     fn a_directory_has_one_daemon() {
         let directory = tempfile::tempdir().unwrap();
         let held = take_directory(directory.path()).unwrap();
-        assert!(matches!(take_directory(directory.path()), Err(LockError::Held { .. })));
+        let refused = take_directory(directory.path()).unwrap_err();
+        assert!(refused.to_string().contains(&format!("pid {}", std::process::id())), "{refused}");
         drop(held);
         assert!(take_directory(directory.path()).is_ok());
     }

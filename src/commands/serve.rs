@@ -193,7 +193,7 @@ fn socket_failure(error: SocketError) -> Failure {
 
 fn lock_failure(error: LockError) -> Failure {
     let code = match error {
-        LockError::Held { .. } => ExitCode::AlreadyRunning,
+        LockError::Held { .. } | LockError::Watched { .. } => ExitCode::AlreadyRunning,
         LockError::Io { .. } => ExitCode::CannotCreate,
     };
     Failure::new(code, error.to_string())
