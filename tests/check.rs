@@ -67,7 +67,7 @@ fn faulty_lines() {
          f.1.txt: complete, 2 lines accepted, 3 skipped\n\
          g.1.txt:1: skipped: the line has more than 1048576 bytes\n\
          g.1.txt:3: skipped: the line has one word only: a key and a payload are needed\n\
-         g.1.txt: complete, 1 lines accepted, 2 skipped\n\
+         g.1.txt: complete, 1 line accepted, 2 skipped\n\
          in all: 2 files, 0 skipped; 3 lines accepted, 5 skipped\n"
     );
     let message = text(&output.stderr);
@@ -100,14 +100,14 @@ fn what_is_no_regular_file() {
             "a.b.txt: skipped: {digits}\n\
              d.1.txt: skipped: it is a directory, {other}\n\
              f.007.txt: skipped: the number has a leading zero\n\
-             f.1.txt: complete, 1 lines accepted, 0 skipped\n\
+             f.1.txt: complete, 1 line accepted, 0 skipped\n\
              f.1.txt.part: skipped: f.1.txt is there too, and the complete file wins\n\
              l.1.txt: skipped: it is a symbolic link, {other}\n\
              l.2.txt: skipped: it is a symbolic link, {other}\n\
              p.1.txt.part: skipped: it is a FIFO, {other}\n\
              s.1.txt: skipped: it is a socket, {other}\n\
              \"\\xFF.1.txt\": skipped: the name is not UTF-8\n\
-             in all: 1 files, 9 skipped; 1 lines accepted, 0 skipped\n"
+             in all: 1 file, 9 skipped; 1 line accepted, 0 skipped\n"
         )
     );
     assert_eq!(output.status.code(), Some(65));

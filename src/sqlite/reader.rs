@@ -18,7 +18,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Error)]
 pub enum ViewError {
     /// Not there.
-    #[error("there is no database {0}: give the path that `shiftboss serve` was given")]
+    #[error("there is no database {0}, and no daemon with such a socket: give the database that `shiftboss serve` was given")]
     Missing(PathBuf),
     /// Not a supervisor's.
     #[error(

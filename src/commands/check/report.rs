@@ -83,19 +83,17 @@ impl<W: Write> Report for TextReport<W> {
         let name = printable(name);
         let FileTotals { complete, accepted_lines, skipped_lines, error } = totals;
         let state = if *complete { "complete" } else { "growing" };
-        writeln!(
-            self.0,
-            "{name}: {state}, {accepted_lines} lines accepted, {skipped_lines} skipped"
-        )?;
+        let accepted = counted(*accepted_lines, "line");
+        writeln!(self.0, "{name}: {state}, {accepted} accepted, {skipped_lines} skipped")?;
         error.iter().try_for_each(|error| writeln!(self.0, "{name}: {error}"))
     }
 
     fn end(&mut self, totals: &Totals) -> io::Result<()> {
         let Totals { files, skipped_files, accepted_lines, skipped_lines } = totals;
+        let (files, accepted) = (counted(*files, "file"), counted(*accepted_lines, "line"));
         writeln!(
             self.0,
-            "in all: {files} files, {skipped_files} skipped; \
-             {accepted_lines} lines accepted, {skipped_lines} skipped"
+            "in all: {files}, {skipped_files} skipped; {accepted} accepted, {skipped_lines} skipped"
         )?;
         self.0.flush()
     }
@@ -166,6 +164,11 @@ impl<W: Write> Report for JsonReport<W> {
         )?;
         self.out.flush()
     }
+}
+
+/// A number with its noun: `1 line`, `2 lines`.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A name as it is, or quoted and escaped where it would spoil a line or a terminal.
