@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use rustix::fs::fstat;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
@@ -43,8 +44,9 @@ impl LogFormat {
 /// When `filter` is none, or logging was started before.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let wrong = |what: String| Failure::new(ExitCode::Usage, what);
-    let filter = EnvFilter::try_new(filter).map_err(|error| {
-        wrong(format!("--log-level {filter:?} is not a level or a list of target=level: {error}"))
+    let filter = parse(filter).map_err(|error| {
+        let what = "is not a level (error, warn, info, debug, trace) or a list of target=level";
+        wrong(format!("--log-level (or SHIFTBOSS_LOG) {filter:?} {what}: {error}"))
     })?;
     let colours = io::stderr().is_terminal();
     let writer = StandardError { colours };
@@ -57,6 +59,17 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
         }
     };
     started.map_err(|error| wrong(error.to_string()))
+}
+
+/// A filter; an empty one is the default. A lone word must be a level: taken for a target, as the
+/// library does, a mistyped one would silence everything.
+fn parse(filter: &str) -> Result<EnvFilter, String> {
+    let filter = if filter.trim().is_empty() { "info" } else { filter };
+    for directive in filter.split(',').filter(|directive| !directive.contains('=')) {
+        let level = directive.trim().parse::<LevelFilter>();
+        level.map_err(|_| format!("{directive:?} is no level"))?;
+    }
+    EnvFilter::try_new(filter).map_err(|error| error.to_string())
 }
 
 /// Whether standard error is the journal's: JOURNAL_STREAM names its device and inode.
@@ -169,6 +182,17 @@ fn priority(level: Level) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A mistyped level is told, not taken for a part of the program that logs nothing.
+    #[test]
+    fn a_filter_is_levels_and_targets() {
+        for good in ["", "info", "WARN", "off", "warn,shiftboss_actors=debug"] {
+            assert!(parse(good).is_ok(), "{good}");
+        }
+        for bad in ["loud", "info,loud", "a=loud"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
 
     /// An event stays one line, whatever came in with it; its own end and text are kept.
     #[test]

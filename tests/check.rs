@@ -135,7 +135,7 @@ fn json() {
                 "name": "g.2.txt.part", "complete": false, "error": null,
                 "accepted_lines": 1, "skipped_lines": 0, "skipped": [],
             },
-            {"name": "x.txt", "error": "the name is not FETCHER.STARTED.txt or FETCHER.STARTED.txt.part"},
+            {"name": "x.txt", "error": "the name is not FETCHER.NUMBER.txt or FETCHER.NUMBER.txt.part"},
         ],
         "read_files": 2, "skipped_files": 1, "accepted_lines": 2, "skipped_lines": 2,
     });

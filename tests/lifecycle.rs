@@ -225,7 +225,8 @@ fn a_deleted_socket_is_bound_again() {
 #[test]
 fn wrong_command_lines() {
     let site = Site::bare();
-    let wrong: [&[&str]; 5] = [
+    let wrong: [&[&str]; 6] = [
+        &["--log-level", "loud"],
         &["--lease", "soon"],
         &["--durability", "none"],
         &["--socket-mode", "rw"],
@@ -238,6 +239,9 @@ fn wrong_command_lines() {
         assert!(!site.database().exists() && !site.input().exists());
     }
     assert_eq!(site.run(&["serve", "only-one"]).status.code(), Some(64));
+    let same = site.run(&["serve", "same", "input", "./same"]);
+    assert_eq!(same.status.code(), Some(64));
+    assert!(String::from_utf8(same.stderr).unwrap().contains("both database and socket"));
 }
 
 /// `--log-format json` gives one JSON object a line.

@@ -192,7 +192,7 @@ fn a_database_of_the_reference() {
 #[test]
 fn what_cannot_be_shown() {
     let site = Site::new();
-    assert!(failure(&site, "state.db", 69).contains("give the path"));
+    assert!(failure(&site, "state.db", 69).contains("give the database"));
     assert!(!site.database().exists());
     fs::write(site.database(), "alpha 0 1\n".repeat(200)).unwrap();
     assert!(failure(&site, "state.db", 65).contains("state.db"));
@@ -200,6 +200,8 @@ fn what_cannot_be_shown() {
     let other = Connection::open(site.database()).unwrap();
     other.execute_batch("CREATE TABLE users (name)").unwrap();
     assert!(failure(&site, "state.db", 78).contains("not the database of a supervisor"));
+    assert!(failure(&site, ".", 78).contains("not the database of a supervisor"));
+    assert_eq!(site.run(&["backup", "state.db", "copy.db"]).status.code(), Some(78));
     fs::remove_file(site.database()).unwrap();
     version_2(&site.database()).execute_batch("PRAGMA user_version = 9").unwrap();
     assert!(failure(&site, "state.db", 78).contains("newer"));

@@ -26,6 +26,9 @@ fn a_lease_runs_out() {
     for _ in 0..3 {
         wait_until("the lease has run out", || site.ask("READY") == "JOB alpha 0 1\n");
     }
+    // One job, however often it was handed out again.
+    let status = String::from_utf8(site.run(&["status", "state.db"]).stdout).unwrap();
+    assert!(status.contains("1 in flight (1 of them again"), "{status}");
     assert_eq!(site.ask("DONE alpha 4"), "NOJOBS\n");
     assert!(site.sql(LOG)[0].ends_with("|4"));
     wait_seconds(2, || assert_eq!(site.ask("READY"), "NOJOBS\n"));

@@ -1,9 +1,10 @@
 //! `shiftboss ask`: sends request lines as a worker would, and prints the answers.
 //!
-//! For trying things out, and for scripts. It knows nothing of the protocol: it writes lines,
-//! closes its write side, and copies what comes back until the daemon closes.
+//! For trying things out, and for scripts. Of the protocol it knows only that each line is answered
+//! by one: it writes lines, closes its write side, and copies what comes back until the daemon
+//! closes.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -36,10 +37,19 @@ pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Fai
         return Err(Failure::new(ExitCode::Usage, message));
     };
     let conversation = Conversation { socket, timeout, deadline: Deadline { end } };
-    match conversation.hold(&request(lines)) {
+    match conversation.hold(lines) {
         Ok(()) => Ok(()),
         Err(Trouble::Socket(error)) => Err(conversation.no_answer(&error)),
-        Err(Trouble::Output(error)) => exit::output_failed(&error),
+        Err(Trouble::Output(error)) => Err(unprinted(&error)),
+    }
+}
+
+/// An answer that nobody saw was read from the socket all the same: the daemon takes its job for
+/// delivered. So this is a failure even where a listing would end well.
+fn unprinted(error: &io::Error) -> Failure {
+    match exit::output_failed(error) {
+        Ok(()) => Failure::silent(ExitCode::StoreIo),
+        Err(failure) => failure,
     }
 }
 
@@ -63,15 +73,21 @@ struct Conversation<'a> {
 }
 
 impl Conversation<'_> {
-    fn hold(&self, request: &[u8]) -> Result<(), Trouble> {
+    fn hold(&self, lines: &[String]) -> Result<(), Trouble> {
         let mut stream = self.connect()?;
-        match self.send(&mut stream, request) {
+        match self.send(&mut stream, &request(lines)) {
             // Closed on us while we wrote: what was answered before that is there to be read.
             Err(error) if is_close(&error) => {}
             sent => sent?,
         }
-        if self.copy(&mut stream)? == 0 {
-            let why = "the daemon closed the connection without an answer";
+        let (answers, requests) = (self.copy(&mut stream)?, request(lines).lines().count());
+        if answers < requests {
+            let why = match answers {
+                0 => "the daemon closed the connection without an answer".to_owned(),
+                _ => format!(
+                    "the daemon closed the connection after {answers} of {requests} answers"
+                ),
+            };
             return Err(io::Error::new(ErrorKind::UnexpectedEof, why).into());
         }
         Ok(())
@@ -100,7 +116,7 @@ impl Conversation<'_> {
         stream.shutdown(Shutdown::Write)
     }
 
-    /// Copies answers to standard output until the daemon closes. Returns how many bytes came.
+    /// Copies answers to standard output until the daemon closes. Returns how many lines came.
     fn copy(&self, stream: &mut UnixStream) -> Result<usize, Trouble> {
         let mut out = io::stdout().lock();
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -112,7 +128,7 @@ impl Conversation<'_> {
                 Ok(read) => {
                     let written = out.write_all(&chunk[..read]).and_then(|()| out.flush());
                     written.map_err(Trouble::Output)?;
-                    copied += read;
+                    copied += chunk[..read].iter().filter(|byte| **byte == b'\n').count();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_close(&error) => return Ok(copied),
@@ -130,6 +146,10 @@ impl Conversation<'_> {
                 "see the daemon's log, or give a longer --timeout",
             ),
             ErrorKind::UnexpectedEof => (error.to_string(), "see its log for what it minds"),
+            ErrorKind::PermissionDenied => (
+                error.to_string(),
+                "the socket is for the daemon's user alone unless `serve` has --socket-mode or --socket-group",
+            ),
             _ => (error.to_string(), "is `shiftboss serve` running with this socket?"),
         };
         Failure::new(ExitCode::Unavailable, format!("{doing}: {why}; {hint}"))

@@ -3,13 +3,14 @@
 //! Everything that touches the outside is made here, in the order in which it can fail with the
 //! clearest message, and handed to [`shiftboss_actors::tree::run`]. No logic of the queue.
 
+mod descriptors;
+
 use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::tree::{self, Lifecycle, Parts, TreeError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -21,17 +22,12 @@ use crate::lock::{self, Holder, LockError, LockFile};
 use crate::socket::{SocketDoor, SocketError};
 use crate::sqlite::{self, OpenError, SqliteStore};
 
-/// Descriptors for the database, its log, the locks, the watch and the runtime.
-const OWN_DESCRIPTORS: u64 = 32;
-/// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
-const FILE_DESCRIPTORS: u64 = 1024;
-
 /// Runs the daemon until it is told to stop.
 ///
 /// # Errors
 /// What is wrong at the start, and why the daemon had to end.
 pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let locks = Locks::take(settings)?;
     let door = SocketDoor::prepare(&settings.socket).map_err(socket_failure)?;
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
@@ -41,7 +37,7 @@ pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
         clock: Box::new(SystemClock),
         input: settings.input.clone(),
         door: Box::new(door),
-        connections_max: connections_max(settings.connections_max),
+        connections_max: descriptors::connections_max(settings.connections_max),
     };
     info!(
         database = %settings.database.display(),
@@ -122,6 +118,7 @@ impl Locks {
     fn take(settings: &ServeSettings) -> Result<Self, Failure> {
         require_directory(&settings.database, "database")?;
         require_directory(&settings.socket.path, "socket")?;
+        require_different(&settings.database, &settings.socket.path)?;
         make_input(&settings.input)?;
         let holder =
             Holder::this_process(&settings.database, &settings.input, &settings.socket.path);
@@ -149,37 +146,20 @@ fn require_directory(file: &Path, what: &str) -> Result<(), Failure> {
     Err(Failure::new(ExitCode::CannotCreate, text))
 }
 
+/// Each has a lock file beside it: with one path the daemon would be in its own way.
+fn require_different(database: &Path, socket: &Path) -> Result<(), Failure> {
+    if lock::file_of(database) != lock::file_of(socket) {
+        return Ok(());
+    }
+    let text = format!("{} cannot be both database and socket: give two paths", database.display());
+    Err(Failure::new(ExitCode::Usage, text))
+}
+
 fn make_input(input: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(input).map_err(|error| {
         let text = format!("cannot make the input directory {}: {error}", input.display());
         Failure::new(ExitCode::CannotCreate, text)
     })
-}
-
-/// Each connection and each growing file takes a descriptor: as many as the system allows.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        warn!(%error, "The limit on open files could not be raised.");
-    }
-}
-
-/// As many connections as are wanted, or as leave descriptors for the queue and its files: a full
-/// house must not keep the daemon from working.
-fn connections_max(wanted: usize) -> usize {
-    let Some(limit) = getrlimit(Resource::Nofile).current else {
-        return wanted;
-    };
-    let others = OWN_DESCRIPTORS + FILE_DESCRIPTORS.min(limit / 4);
-    let possible = usize::try_from(limit.saturating_sub(others)).unwrap_or(usize::MAX).max(1);
-    if possible < wanted {
-        warn!(
-            wanted,
-            possible, limit, "Fewer connections than set: raise the limit on open files."
-        );
-    }
-    wanted.min(possible)
 }
 
 fn socket_failure(error: SocketError) -> Failure {

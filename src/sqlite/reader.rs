@@ -1,7 +1,7 @@
 //! Opening a database to look at it, for `status`, `backup` and whoever else only reads.
 //!
 //! A reader needs no write access to the file or its directory, makes no file, and disturbs no
-//! daemon. It knows no tables.
+//! daemon. Of the tables it knows only which must be there.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Error)]
 pub enum ViewError {
     /// Not there.
-    #[error("there is no database {0}, and no daemon with such a socket: give the database that `shiftboss serve` was given")]
+    #[error(
+        "there is no database {0}, and no daemon with such a socket: give the database that `shiftboss serve` was given"
+    )]
     Missing(PathBuf),
     /// Not a supervisor's.
     #[error(
@@ -68,14 +70,27 @@ pub enum ViewError {
     },
 }
 
-/// Opens a database for reading alone.
+/// Opens a supervisor's database for reading alone.
 ///
 /// # Errors
-/// When it is missing or cannot be read.
+/// When it is missing, somebody else's, or cannot be read.
 pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
+    let connection = open(path)?;
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    for table in schema::PUBLIC_TABLES {
+        let has_table = connection.query_row(sql, [table], |row| row.get(0));
+        if !has_table.map_err(|source| ViewError::Sqlite { path: path.to_owned(), source })? {
+            return Err(ViewError::Foreign(path.to_owned()));
+        }
+    }
+    Ok(connection)
+}
+
+fn open(path: &Path) -> Result<Connection, ViewError> {
     let source = match try_to_read(path, "mode=ro") {
         Ok(connection) => return Ok(connection),
         Err(_) if !path.exists() => return Err(ViewError::Missing(path.to_owned())),
+        Err(_) if !path.is_file() => return Err(ViewError::Foreign(path.to_owned())),
         Err(source) => source,
     };
     let owned = || path.to_owned();

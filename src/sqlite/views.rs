@@ -26,11 +26,6 @@ pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewEr
     let connection = open_to_read(path)?;
     let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
     let look = connection.unchecked_transaction().map_err(failed)?;
-    for table in schema::PUBLIC_TABLES {
-        if !has_table(&look, table).map_err(failed)? {
-            return Err(ViewError::Foreign(path.to_owned()));
-        }
-    }
     match schema::version(&look).map_err(failed)? {
         version if version > schema::VERSION => {
             Err(ViewError::Newer { path: path.to_owned(), version })
@@ -66,7 +61,7 @@ fn state(look: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
 /// The kept counts of all runs, and the keys in flight.
 const ROWS: &str = "SELECT coalesce(sum(pending), 0), coalesce(sum(rows - pending), 0),
         (SELECT count(*) FROM log INDEXED BY shiftboss_unfinished WHERE finished IS NULL),
-        (SELECT count(*) FROM shiftboss_flights WHERE tries > 1)
+        (SELECT count(DISTINCT attr_path) FROM shiftboss_flights WHERE tries > 1)
     FROM shiftboss_runs WHERE deleting = 0";
 
 fn rows(look: &Connection) -> rusqlite::Result<Rows> {
@@ -196,9 +191,4 @@ fn look_at_reference(
         set_aside: Vec::new(),
         directory_lost_since: None,
     })
-}
-
-fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
-    connection.query_row(sql, [table], |row| row.get(0))
 }

@@ -176,3 +176,16 @@ fn killed_while_deleting() {
         site.wait_sql("SELECT count(*) FROM fetchers", &[if made_anew { "1" } else { "0" }]);
     }
 }
+
+/// A directory made anew is found by the request that needs it, not a second later.
+#[test]
+fn a_directory_made_anew() {
+    let site = Site::new();
+    let _daemon = site.start();
+    for round in 0..20 {
+        std::fs::remove_dir_all(site.input()).unwrap();
+        std::fs::create_dir(site.input()).unwrap();
+        site.write(format!("f.{round}.txt"), format!("key{round} 1\n"));
+        assert_eq!(site.ask("READY"), format!("JOB key{round} 1\n"));
+    }
+}

@@ -33,7 +33,7 @@ pub enum NameFault {
     #[error("the name is not UTF-8")]
     NotUtf8,
     /// Other than two words before `.txt`.
-    #[error("the name is not FETCHER.STARTED.txt or FETCHER.STARTED.txt.part")]
+    #[error("the name is not FETCHER.NUMBER.txt or FETCHER.NUMBER.txt.part")]
     NotThreeParts,
     /// No fetcher before the first dot.
     #[error("the fetcher's name is empty")]

@@ -80,6 +80,7 @@ impl Handler<CatchUpAll> for FileWatcherActor {
 impl FileWatcherActor {
     fn begin_look(&mut self, ctx: &mut Context<Self>) {
         self.looks.running = true;
+        self.find_directory(ctx);
         self.drain(ctx);
         ctx.notify(CatchUpAll);
     }

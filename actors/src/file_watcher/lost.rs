@@ -51,11 +51,20 @@ impl FileWatcherActor {
         }
     }
 
-    /// Once a second: is the directory still there, or there again; has a file come to rest?
-    pub(super) fn tick(&mut self, ctx: &mut Context<Self>) {
+    /// Notices that the directory is gone, or back: no event tells as long as it is held open.
+    pub(super) fn find_directory(&mut self, ctx: &mut Context<Self>) {
         match &self.open {
             None => self.find_again(ctx),
             Some(open) if !open.directory.is_at_its_path() => self.lose(ctx),
+            Some(_) => {}
+        }
+    }
+
+    /// Once a second: is the directory there; has a file come to rest?
+    pub(super) fn tick(&mut self, ctx: &mut Context<Self>) {
+        self.find_directory(ctx);
+        match &self.open {
+            None => {}
             Some(open) if open.watch.is_none() => {
                 self.open_watch(ctx);
                 self.rescan(ctx);

@@ -95,7 +95,8 @@ fn last_hour(queue: &QueueStatus) -> String {
         .done_last_hour
         .iter()
         .map(|done| format!("{} with exit code {}", done.jobs, done.exit_code));
-    format!("{total} jobs ended: {}", codes.collect::<Vec<_>>().join(", "))
+    let jobs = if total == 1 { "job" } else { "jobs" };
+    format!("{total} {jobs} ended: {}", codes.collect::<Vec<_>>().join(", "))
 }
 
 /// One line a fetcher, in columns as wide as they need to be.

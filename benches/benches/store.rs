@@ -1,0 +1,3 @@
+//! The store's operations, one by one: `cargo bench -p shiftboss-bench`.
+
+fn main() {}

@@ -1,0 +1,139 @@
+//! The load generator: one process, many connections, one request in flight on each.
+//!
+//! Called by the rows. It drives any server that speaks a [`Protocol`] over a Unix socket, and
+//! uses the same code for all, so that only the servers differ.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::task::LocalSet;
+
+use crate::protocol::{Answer, Protocol};
+
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// What is asked of a server, and for how long.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The server's socket.
+    pub socket: PathBuf,
+    /// Its language.
+    pub protocol: Protocol,
+    /// Connections at once.
+    pub connections: usize,
+    /// Whether each request has a connection of its own, half-closed after it.
+    pub one_request_each: bool,
+    /// How long it is measured; less when the work runs out.
+    pub time: Duration,
+    /// Go on asking when there is no work: NOJOBS is what is measured.
+    pub without_work: bool,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Default)]
+pub struct Load {
+    /// Requests a second.
+    pub rate: f64,
+    /// Round trips, sorted.
+    trips: Vec<Duration>,
+}
+
+impl Load {
+    fn new(mut trips: Vec<Duration>, elapsed: Duration) -> Self {
+        trips.sort_unstable();
+        Self { rate: trips.len() as f64 / elapsed.as_secs_f64(), trips }
+    }
+
+    /// The round trip that `share` of all did not exceed.
+    #[must_use]
+    pub fn trip(&self, share: f64) -> Duration {
+        let last = self.trips.len().saturating_sub(1);
+        self.trips.get((share * last as f64).round() as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Runs a plan to its end.
+///
+/// # Errors
+/// When the server cannot be reached, or answers what no worker could use.
+pub fn run(plan: &Plan) -> io::Result<Load> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, drive(plan))
+}
+
+async fn drive(plan: &Plan) -> io::Result<Load> {
+    let begun = Instant::now();
+    let until = begun + plan.time;
+    let workers: Vec<_> = (0..plan.connections)
+        .map(|_| tokio::task::spawn_local(worker(plan.clone(), until)))
+        .collect();
+    let mut trips = Vec::new();
+    for worker in workers {
+        trips.extend(worker.await.map_err(io::Error::other)??);
+    }
+    Ok(Load::new(trips, begun.elapsed().min(plan.time)))
+}
+
+async fn worker(plan: Plan, until: Instant) -> io::Result<Vec<Duration>> {
+    let mut trips = Vec::new();
+    let mut request = plan.protocol.ask().to_vec();
+    let mut answer = Vec::new();
+    let mut connection = None;
+    while Instant::now() < until {
+        let begun = Instant::now();
+        let mut stream = match connection.take() {
+            Some(stream) => stream,
+            None => connect(&plan.socket).await?,
+        };
+        answer.clear();
+        exchange(&mut stream, &plan, &request, &mut answer).await?;
+        trips.push(begun.elapsed());
+        if !plan.one_request_each {
+            connection = Some(stream);
+        }
+        match plan.protocol.end(&answer, &mut request) {
+            Answer::Job => {}
+            Answer::Nothing if plan.without_work => request = plan.protocol.ask().to_vec(),
+            Answer::Nothing => break,
+            Answer::Fault(text) => return Err(io::Error::other(format!("answer {text:?}"))),
+        }
+    }
+    Ok(trips)
+}
+
+async fn exchange(
+    stream: &mut UnixStream,
+    plan: &Plan,
+    request: &[u8],
+    answer: &mut Vec<u8>,
+) -> io::Result<()> {
+    stream.write_all(request).await?;
+    if plan.one_request_each {
+        stream.shutdown().await?;
+    }
+    while plan.one_request_each || !plan.protocol.is_whole(answer) {
+        if stream.read_buf(answer).await? == 0 {
+            break;
+        }
+        if answer.len() > ANSWER_BYTES_MAX {
+            return Err(io::Error::other("an answer without end"));
+        }
+    }
+    Ok(())
+}
+
+/// A full backlog is no fault: the next moment has room.
+async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(socket).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::task::yield_now().await;
+            }
+            other => return other,
+        }
+    }
+}

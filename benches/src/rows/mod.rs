@@ -1,0 +1,42 @@
+//! The rows of the table, by what they measure. Each gives [`Figure`]s, and knows its targets.
+
+mod latency;
+mod loading;
+mod shapes;
+mod size;
+mod throughput;
+mod work;
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::report::Figure;
+pub use work::cycles;
+
+/// What every row needs to know.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The daemon's binary.
+    pub program: PathBuf,
+    /// Whether beanstalkd can be compared with.
+    pub beanstalkd: bool,
+    /// Rows of the largest queue: ten million, or fewer for a quick look.
+    pub largest: usize,
+    /// Lines of the list that is loaded.
+    pub list: usize,
+    /// How long a rate is measured, in seconds.
+    pub seconds: u64,
+}
+
+/// A group of rows that share a measurement.
+type Group = fn(&Setting) -> io::Result<Vec<Figure>>;
+
+/// Every group, by the numbers of its rows.
+pub const GROUPS: &[(&[u32], Group)] = &[
+    (&[1, 2, 3, 4, 5], throughput::rows),
+    (&[6, 7], shapes::rows),
+    (&[8, 9, 10], loading::rows),
+    (&[11, 12], size::rows),
+    (&[13], latency::rows),
+    (&[14], work::rows),
+];

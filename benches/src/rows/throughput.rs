@@ -1,0 +1,186 @@
+//! Rows 1 to 5: jobs a second, beside beanstalkd.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::Setting;
+use super::work::Bare;
+use crate::load::{self, Load, Plan};
+use crate::report::{Figure, ms, per_second};
+use crate::servers::{Server, new_home};
+
+/// Jobs for a server that is measured for a few seconds; beanstalkd syncs each of them.
+const JOBS: usize = 400_000;
+const JOBS_SYNCED: usize = 40_000;
+
+/// beanstalkd, a sync for each write.
+const SYNCED: &[&str] = &["-b", ".", "-f", "0"];
+/// beanstalkd with a log that is never synced.
+const UNSYNCED: &[&str] = &["-b", ".", "-F"];
+
+pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
+    let ours = |flags: &[&str], connections, one_request_each| {
+        let home = new_home()?;
+        let mut server = Server::shiftboss(&setting.program, home.path(), flags)?;
+        server.fill(JOBS)?;
+        measure(setting, &server, connections, one_request_each)
+    };
+    let other = |flags: &[&str], jobs, connections| -> io::Result<Option<Load>> {
+        if !setting.beanstalkd {
+            return Ok(None);
+        }
+        let home = new_home()?;
+        let mut server = Server::beanstalkd(home.path(), flags)?;
+        server.fill(jobs)?;
+        measure(setting, &server, connections, false).map(Some)
+    };
+    let row_1 = ours(&[], 64, false)?;
+    let row_2 = ours(&[], 1, false)?;
+    let row_3 = ours(&[], 1000, false)?;
+    let bare = bare_rate(setting)?;
+    Ok(vec![
+        compared(
+            1,
+            "DONE+next, 64 connections, durable",
+            &row_1,
+            "beanstalkd -f 0",
+            other(SYNCED, JOBS_SYNCED, 64)?,
+            3.0,
+            "3x",
+        ),
+        compared(
+            1,
+            "the same",
+            &row_1,
+            "beanstalkd in memory",
+            other(&[], JOBS, 64)?,
+            1.0,
+            "aim: 1x",
+        ),
+        compared(
+            2,
+            "the same, 1 connection",
+            &row_2,
+            "beanstalkd -f 0",
+            other(SYNCED, JOBS_SYNCED, 1)?,
+            1.0,
+            "1x",
+        ),
+        against_rate(2, "the same", &row_2, "bare SQLite", bare, 0.7, "0.7x"),
+        against_rate(3, "the same, 1,000 connections", &row_3, "row 1", row_1.rate, 1.0, "1x"),
+        slowest(&row_3),
+        at_least(4, "a connection for each request, 64 at a time", &ours(&[], 64, true)?, 10_000.0),
+        compared(
+            5,
+            "--durability process, 64 connections",
+            &ours(&["--durability", "process"], 64, false)?,
+            "beanstalkd -F",
+            other(UNSYNCED, JOBS, 64)?,
+            1.0,
+            "1x",
+        ),
+    ])
+}
+
+fn measure(
+    setting: &Setting,
+    server: &Server,
+    connections: usize,
+    one_request_each: bool,
+) -> io::Result<Load> {
+    load::run(&Plan {
+        socket: server.socket.clone(),
+        protocol: server.protocol,
+        connections,
+        one_request_each,
+        time: Duration::from_secs(setting.seconds),
+        without_work: false,
+    })
+}
+
+/// The store's own statements, one commit for each DONE+next, without actors and sockets.
+fn bare_rate(setting: &Setting) -> io::Result<f64> {
+    let mut bare = Bare::new(JOBS.min(100_000))?;
+    let (begun, mut jobs) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(setting.seconds) {
+        bare.cycle()?;
+        jobs += 1;
+    }
+    Ok(f64::from(jobs) / begun.elapsed().as_secs_f64())
+}
+
+fn measured(load: &Load) -> String {
+    let trips = [0.5, 0.99, 0.999, 1.0].map(|share| ms(load.trip(share)));
+    format!(
+        "{}; p50 {}, p99 {}, p99.9 {}, max {}",
+        per_second(load.rate),
+        trips[0],
+        trips[1],
+        trips[2],
+        trips[3]
+    )
+}
+
+fn compared(
+    row: u32,
+    what: &str,
+    ours: &Load,
+    name: &str,
+    other: Option<Load>,
+    target: f64,
+    target_text: &'static str,
+) -> Figure {
+    match other {
+        Some(other) => against_rate(row, what, ours, name, other.rate, target, target_text),
+        None => Figure {
+            row,
+            what: what.to_owned(),
+            measured: measured(ours),
+            compared: "beanstalkd is not installed".to_owned(),
+            target: target_text,
+            met: None,
+        },
+    }
+}
+
+fn against_rate(
+    row: u32,
+    what: &str,
+    ours: &Load,
+    name: &str,
+    rate: f64,
+    target: f64,
+    target_text: &'static str,
+) -> Figure {
+    let ratio = ours.rate / rate;
+    Figure {
+        row,
+        what: what.to_owned(),
+        measured: measured(ours),
+        compared: format!("{name} {}: {ratio:.2}x", per_second(rate)),
+        target: target_text,
+        met: Some(ratio >= target),
+    }
+}
+
+fn slowest(load: &Load) -> Figure {
+    Figure {
+        row: 3,
+        what: "its round trip".to_owned(),
+        measured: format!("p99 {}", ms(load.trip(0.99))),
+        compared: String::new(),
+        target: "p99 100 ms",
+        met: Some(load.trip(0.99) <= Duration::from_millis(100)),
+    }
+}
+
+fn at_least(row: u32, what: &str, load: &Load, rate: f64) -> Figure {
+    Figure {
+        row,
+        what: what.to_owned(),
+        measured: measured(load),
+        compared: String::new(),
+        target: "10,000/s",
+        met: Some(load.rate >= rate),
+    }
+}

@@ -1,0 +1,209 @@
+//! The servers under measurement: started, filled, stopped.
+//!
+//! Called by the rows. Each server lives in a temporary directory of the row's.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::protocol::Protocol;
+
+/// How long a server may take to be ready, or to have read a list.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// How often is looked whether it is.
+const GLANCE: Duration = Duration::from_millis(5);
+/// Jobs that are put into beanstalkd in one write.
+const PUT_AT_ONCE: usize = 1000;
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// The directory of everything that is its own.
+    home: PathBuf,
+    /// The program that was started.
+    program: PathBuf,
+}
+
+impl Server {
+    /// Starts shiftboss in `home`, which may hold a database and lists already.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn shiftboss(program: &Path, home: &Path, flags: &[&str]) -> io::Result<Self> {
+        let mut command = Command::new(program);
+        command.args(["serve", "state.db", "input", "socket"]).args(flags);
+        Self::start(command, program, Protocol::Shiftboss, home)
+    }
+
+    /// Starts beanstalkd in `home` with the given flags; `-b .` keeps its log there.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn beanstalkd(home: &Path, flags: &[&str]) -> io::Result<Self> {
+        let program = Path::new("beanstalkd");
+        let mut command = Command::new(program);
+        command.arg("-l").arg(format!("unix:{}", home.join("socket").display()));
+        command.args(flags);
+        Self::start(command, program, Protocol::Beanstalkd, home)
+    }
+
+    fn start(
+        mut command: Command,
+        program: &Path,
+        protocol: Protocol,
+        home: &Path,
+    ) -> io::Result<Self> {
+        let log = File::create(home.join("server.log"))?;
+        let child = command.current_dir(home).stdout(Stdio::null()).stderr(log).spawn()?;
+        let (socket, home) = (home.join("socket"), home.to_owned());
+        let mut server = Self { child, protocol, socket, home, program: program.to_owned() };
+        server.wait(|server| Ok(UnixStream::connect(&server.socket).is_ok()))?;
+        Ok(server)
+    }
+
+    /// Waits until something holds.
+    ///
+    /// # Errors
+    /// When the server ended, or patience did.
+    pub fn wait(&mut self, holds: impl Fn(&Self) -> io::Result<bool>) -> io::Result<()> {
+        let since = Instant::now();
+        while !holds(self)? {
+            if self.child.try_wait()?.is_some() || since.elapsed() > PATIENCE {
+                let log = fs::read_to_string(self.home.join("server.log"))?;
+                return Err(io::Error::other(format!("{:?} failed: {log}", self.program)));
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(())
+    }
+
+    /// Gives it `jobs` jobs and waits until it has them.
+    ///
+    /// # Errors
+    /// When it does not take them.
+    pub fn fill(&mut self, jobs: usize) -> io::Result<()> {
+        match self.protocol {
+            Protocol::Shiftboss => {
+                write_list(&self.home.join("input/bench.1.txt.part"), jobs)?;
+                fs::rename(self.input("bench.1.txt.part"), self.input("bench.1.txt"))?;
+                self.wait(|server| server.is_complete(jobs))
+            }
+            Protocol::Beanstalkd => put(&self.socket, jobs),
+        }
+    }
+
+    /// The path of an input file.
+    #[must_use]
+    pub fn input(&self, name: &str) -> PathBuf {
+        self.home.join("input").join(name)
+    }
+
+    /// Whether the newest run is complete with that many lines, as `status` tells.
+    ///
+    /// # Errors
+    /// When `status` cannot be run.
+    pub fn is_complete(&self, lines: usize) -> io::Result<bool> {
+        let run = &self.status()?["fetchers"][0];
+        Ok(run["complete"] == true && run["lines"] == lines)
+    }
+
+    /// What `shiftboss status --json` tells.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn status(&self) -> io::Result<serde_json::Value> {
+        let database = self.home.join("state.db");
+        let told =
+            Command::new(&self.program).arg("status").arg(database).arg("--json").output()?;
+        serde_json::from_slice(&told.stdout).map_err(io::Error::other)
+    }
+
+    /// Resident memory in MB: now, and the most it ever was.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn memory(&self) -> io::Result<(f64, f64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name));
+            let kib = line.and_then(|line| line.split_whitespace().nth(1)).unwrap_or("0");
+            kib.parse::<f64>().unwrap_or(0.0) / 1024.0
+        };
+        Ok((field("VmRSS:"), field("VmHWM:")))
+    }
+
+    /// Stops it cleanly.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub fn stop(mut self) -> io::Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.child.wait().map(|_| ())
+    }
+}
+
+/// A new directory for a daemon.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn new_home() -> io::Result<TempDir> {
+    let home = tempfile::tempdir()?;
+    fs::create_dir(home.path().join("input"))?;
+    Ok(home)
+}
+
+/// The key of the `index`th line of a list: names sort as numbers do, and look like paths.
+#[must_use]
+pub fn key(index: usize) -> String {
+    format!("packages/by-name/p{index:08}")
+}
+
+/// Writes a list of `lines` lines of 50 bytes.
+///
+/// # Errors
+/// When the disk does not take it.
+pub fn write_list(path: &Path, lines: usize) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    for index in 0..lines {
+        writeln!(out, "{} 1.{:07} -> 2.{:06}", key(index), index % 1_000, index % 777)?;
+    }
+    out.flush()
+}
+
+fn put(socket: &Path, jobs: usize) -> io::Result<()> {
+    let mut stream = UnixStream::connect(socket)?;
+    let mut answers = BufReader::new(stream.try_clone()?).lines();
+    for from in (0..jobs).step_by(PUT_AT_ONCE) {
+        let until = jobs.min(from + PUT_AT_ONCE);
+        let puts = (from..until).map(|index| {
+            let body = format!("{} 1.0 -> 2.0", key(index));
+            format!("put 1 0 600 {}\r\n{body}\r\n", body.len())
+        });
+        stream.write_all(puts.collect::<String>().as_bytes())?;
+        for _ in from..until {
+            let answer = answers.next().ok_or(io::ErrorKind::UnexpectedEof)??;
+            if !answer.starts_with("INSERTED") {
+                return Err(io::Error::other(format!("put: {answer}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; its directory goes anyway.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

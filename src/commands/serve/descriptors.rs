@@ -1,0 +1,35 @@
+//! How many files and connections the system lets the daemon have open. Used by `serve` at its start.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::warn;
+
+/// Descriptors for the database, its log, the locks, the watch and the runtime.
+const OWN_DESCRIPTORS: u64 = 32;
+/// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
+const FILE_DESCRIPTORS: u64 = 1024;
+
+/// Each connection and each growing file takes a descriptor: as many as the system allows.
+pub fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "The limit on open files could not be raised.");
+    }
+}
+
+/// As many connections as are wanted, or as leave descriptors for the queue and its files: a full
+/// house must not keep the daemon from working.
+pub fn connections_max(wanted: usize) -> usize {
+    let Some(limit) = getrlimit(Resource::Nofile).current else {
+        return wanted;
+    };
+    let others = OWN_DESCRIPTORS + FILE_DESCRIPTORS.min(limit / 4);
+    let possible = usize::try_from(limit.saturating_sub(others)).unwrap_or(usize::MAX).max(1);
+    if possible < wanted {
+        warn!(
+            wanted,
+            possible, limit, "Fewer connections than set: raise the limit on open files."
+        );
+    }
+    wanted.min(possible)
+}
