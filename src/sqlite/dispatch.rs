@@ -1,6 +1,7 @@
-//! The queue's order: which job is next, and its end (spec 2 and 5).
+//! The queue's order: which job is next (spec 2 and 5). What a dispatch changes is in
+//! [`flights`](super::flights).
 //!
-//! `queue.state` is kept by triggers, so the next row is the first of an index in state 1, or in
+//! `queue.state` is always kept, so the next row is the first of an index in state 1, or in
 //! state 2 once the lease of its key's dispatch ran out. Nothing here depends on how many rows
 //! there are.
 
@@ -21,14 +22,14 @@ const HELD: &str = "SELECT last_started, order_jitter, attr_path, fetcher_id, fe
     FROM queue INDEXED BY shiftboss_ready
     WHERE slot = ?1 AND state = 2 AND state > 0 AND last_started < ?2
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
-/// Rows of a key that may be dispatched; the columns of [`Candidate::read`].
-const CANDIDATES: &str = "SELECT queue.fetcher_id, queue.fetcher_run_started, queue.payload,
-        queue.is_dequeued, fetchers.name, turn.attempt
+/// All rows of a key; the columns of [`Candidate::read`].
+const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
+        queue.payload, queue.is_dequeued, queue.state, coalesce(fetchers.name, ''), turn.attempt
     FROM queue INDEXED BY queue_attr_path_index
-    JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
+    LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
     LEFT JOIN shiftboss_turns AS turn
         ON turn.attr_path = queue.attr_path AND turn.name = fetchers.name
-    WHERE queue.attr_path = ?1 AND queue.state > 0";
+    WHERE queue.attr_path = ?1";
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
 pub(super) const CHOOSING: [&str; 3] = [READY, HELD, CANDIDATES];
@@ -36,27 +37,31 @@ pub(super) const CHOOSING: [&str; 3] = [READY, HELD, CANDIDATES];
 /// The place of a row in the order; `None` comes first, as NULL does.
 type Place = (Option<i64>, Option<i64>, String, i64);
 
-/// A row that could be dispatched.
-struct Candidate {
-    fetcher_id: i64,
-    run_started: i64,
+/// A row of a key that is about to be dispatched.
+pub(super) struct Candidate {
+    pub(super) rowid: i64,
+    pub(super) fetcher_id: i64,
+    pub(super) run_started: i64,
     payload: String,
-    fetcher: String,
-    /// It was dispatched before, and lost its lease.
-    again: bool,
+    /// It was dispatched before; a candidate was, and lost its lease.
+    pub(super) again: bool,
+    state: i64,
+    pub(super) fetcher: String,
     /// The attempt in which this fetcher's row of the key was last dispatched.
-    turn: Option<i64>,
+    pub(super) turn: Option<i64>,
 }
 
 impl Candidate {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            fetcher_id: row.get(0)?,
-            run_started: row.get(1)?,
-            payload: row.get(2)?,
-            again: row.get::<_, i64>(3)? != 0,
-            fetcher: row.get(4)?,
-            turn: row.get(5)?,
+            rowid: row.get(0)?,
+            fetcher_id: row.get(1)?,
+            run_started: row.get(2)?,
+            payload: row.get(3)?,
+            again: row.get::<_, i64>(4)? != 0,
+            state: row.get(5)?,
+            fetcher: row.get(6)?,
+            turn: row.get(7)?,
         })
     }
 
@@ -123,116 +128,29 @@ impl SqliteStore {
     }
 
     fn hand_out(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Dispatch> {
-        let mut candidates = self.candidates(key)?;
-        candidates.retain(|row| self.slots.allow(row.fetcher_id, row.run_started));
-        candidates.sort_by(|a, b| match self.policy {
-            Policy::Fair { .. } => a.fair_order(b),
-            Policy::Classic => a.fetcher_id.cmp(&b.fetcher_id),
-        });
-        let Some(chosen) = candidates.into_iter().next() else {
+        let mut rows: Vec<Candidate> = self
+            .prepared(CANDIDATES)?
+            .query_map([key], Candidate::read)?
+            .collect::<Result<_, _>>()?;
+        let slots = &self.slots;
+        let is_free =
+            |row: &Candidate| row.state > 0 && slots.allow(row.fetcher_id, row.run_started);
+        let order = |a: &usize, b: &usize| match self.policy {
+            Policy::Fair { .. } => rows[*a].fair_order(&rows[*b]),
+            Policy::Classic => rows[*a].fetcher_id.cmp(&rows[*b].fetcher_id),
+        };
+        let Some(chosen) = (0..rows.len()).filter(|at| is_free(&rows[*at])).min_by(order) else {
             return Ok(Dispatch::Nothing);
         };
         let attempt = self.next_attempt()?;
-        if matches!(self.policy, Policy::Fair { .. }) {
-            self.note_flight(key, &chosen, attempt, now)?;
-        }
-        self.mark_dispatched(key, &chosen, now)?;
-        Ok(Dispatch::Job(attempt, Job { key: Key::stored(key), payload: chosen.payload }))
-    }
-
-    /// All rows of the key that are not excluded; of the two states only one occurs in a key.
-    fn candidates(&self, key: &str) -> rusqlite::Result<Vec<Candidate>> {
-        self.prepared(CANDIDATES)?.query_map([key], Candidate::read)?.collect()
+        self.take_off(key, &rows, chosen, attempt, now)?;
+        let payload = rows.swap_remove(chosen).payload;
+        Ok(Dispatch::Job(attempt, Job { key: Key::stored(key), payload }))
     }
 
     fn next_attempt(&self) -> rusqlite::Result<Attempt> {
         let sql = "UPDATE shiftboss_counters SET value = value + 1 WHERE name = 'attempt' RETURNING value";
         self.prepared(sql)?.query_row([], |row| row.get(0).map(Attempt))
-    }
-
-    /// Marks all rows of (fetcher, key), in every run, and the key's log row. Triggers do the rest.
-    fn mark_dispatched(
-        &self,
-        key: &str,
-        row: &Candidate,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
-        let mark = "UPDATE queue SET is_dequeued = 1
-            WHERE attr_path = ?1 AND fetcher_id = ?2 AND is_dequeued = 0";
-        self.prepared(mark)?.execute((key, row.fetcher_id))?;
-        let log = "INSERT INTO log (attr_path, started) VALUES (?1, ?2)
-            ON CONFLICT (attr_path) DO UPDATE
-            SET started = excluded.started, finished = NULL, exit_code = NULL";
-        self.prepared(log)?.execute((key, now))?;
-        Ok(())
-    }
-
-    /// Keeps what undoing this dispatch must restore, and whose turn it was.
-    fn note_flight(
-        &self,
-        key: &str,
-        row: &Candidate,
-        attempt: Attempt,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
-        let stale = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND NOT EXISTS (
-            SELECT 1 FROM queue WHERE queue.attr_path = ?1
-                AND queue.fetcher_id = shiftboss_flights.fetcher_id
-                AND queue.fetcher_run_started = shiftboss_flights.run_started)";
-        self.prepared(stale)?.execute([key])?;
-        let flight = "INSERT INTO shiftboss_flights (attr_path, attempt, fetcher_id, run_started,
-                started, tries, prev_started, prev_finished, prev_exit_code, prev_turn, rearm)
-            SELECT ?1, ?2, ?3, ?4, ?5,
-                1 + iif(?6, (SELECT max(tries) FROM shiftboss_flights
-                    WHERE attr_path = ?1 AND fetcher_id = ?3 AND run_started = ?4), 0),
-                log.started, log.finished, log.exit_code, ?7,
-                (SELECT json_group_array(fetcher_run_started) FROM queue
-                    WHERE attr_path = ?1 AND fetcher_id = ?3 AND is_dequeued = 0)
-            FROM (SELECT 1) LEFT JOIN log ON log.attr_path = ?1";
-        self.prepared(flight)?.execute((
-            key,
-            attempt.0,
-            row.fetcher_id,
-            row.run_started,
-            now,
-            row.again,
-            row.turn,
-        ))?;
-        self.set_turn(key, &row.fetcher, Some(attempt.0))
-    }
-
-    pub(super) fn set_turn(
-        &self,
-        key: &str,
-        fetcher: &str,
-        turn: Option<i64>,
-    ) -> rusqlite::Result<()> {
-        let set = "INSERT INTO shiftboss_turns (attr_path, name, attempt) VALUES (?1, ?2, ?3)
-            ON CONFLICT (attr_path, name) DO UPDATE SET attempt = excluded.attempt";
-        let unset = "DELETE FROM shiftboss_turns WHERE attr_path = ?1 AND name = ?2";
-        match turn {
-            Some(turn) => self.prepared(set)?.execute((key, fetcher, turn))?,
-            None => self.prepared(unset)?.execute((key, fetcher))?,
-        };
-        Ok(())
-    }
-
-    /// Records the end of a key's job; an unknown key changes nothing.
-    pub(super) fn end_job(
-        &mut self,
-        key: &Key,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
-        let sql = "UPDATE log SET finished = ?2, exit_code = ?3 WHERE attr_path = ?1";
-        self.prepared(sql)?.execute((key.as_str(), now, exit_code))?;
-        if self.minute != now / 60 {
-            self.minute = now / 60;
-            let day = 24 * 60;
-            self.prepared("DELETE FROM shiftboss_done WHERE minute < ?1")?
-                .execute([self.minute - day])?;
-        }
-        Ok(())
     }
 
     /// A statement from the cache.

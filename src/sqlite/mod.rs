@@ -2,13 +2,15 @@
 //!
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
-//! opening and refusing in [`open`]; the queue's order in [`dispatch`] and [`undo`], under
-//! [`slots`]; runs and rows in [`runs`]; checkpoints, checks and the end in [`upkeep`]. Readers have
+//! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches and
+//! their ends in [`flights`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; checkpoints, checks and the end in [`upkeep`]. Readers have
 //! [`reader`] and [`views`].
 
 mod dispatch;
 mod error;
 mod file;
+mod flights;
+mod keep;
 mod open;
 mod reader;
 mod refusal;
@@ -17,7 +19,6 @@ mod schema;
 mod slots;
 #[cfg(test)]
 mod tests;
-mod undo;
 mod upkeep;
 mod views;
 

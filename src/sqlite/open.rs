@@ -119,6 +119,11 @@ impl SqliteStore {
             untouched: false,
         };
         store.take_over(options).map_err(failed("begin to use", path))?;
+        // What triggers do for others is done by `keep` from here on.
+        store
+            .connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
+            .map_err(failed("configure", path))?;
         Ok(store)
     }
 

@@ -1,7 +1,7 @@
 //! Runs and their rows: registering, adding, deleting in steps (spec 4).
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Position, Run};
+use shiftboss_actors::model::{Position, Row as Line, Run};
 use shiftboss_actors::store::{Batch, Deletion, StoreError, StoreResult, StoredRun};
 
 use super::SqliteStore;
@@ -43,6 +43,14 @@ fn read_position(row: &Row<'_>) -> rusqlite::Result<Option<Position>> {
     }))
 }
 
+/// Where the rows of a batch go.
+#[derive(Clone, Copy)]
+struct Place {
+    fetcher_id: i64,
+    run: i64,
+    slot: i64,
+}
+
 impl SqliteStore {
     pub(super) fn all_runs(&self) -> rusqlite::Result<Vec<StoredRun>> {
         self.prepared(RUNS)?.query_map([], read_run)?.collect()
@@ -62,6 +70,10 @@ impl SqliteStore {
             SELECT fetcher_id, ?2 FROM fetchers WHERE name = ?1
             ON CONFLICT DO NOTHING";
         self.execute(started, (&*run.fetcher, run.started))?;
+        let counts = "INSERT INTO shiftboss_runs (fetcher_id, run_started)
+            SELECT fetcher_id, ?2 FROM fetchers WHERE name = ?1
+            ON CONFLICT DO NOTHING";
+        self.execute(counts, (&*run.fetcher, run.started))?;
         let sql = format!("{RUNS} WHERE name = ?1 AND run.run_started = ?2");
         let mut statement = self.prepared(&sql).map_err(sorted)?;
         let stored = statement.query_row((&*run.fetcher, run.started), read_run).map_err(sorted)?;
@@ -79,24 +91,43 @@ impl SqliteStore {
         };
         self.add_position(fetcher_id, batch)?;
         let slot = slot_for(&self.connection, fetcher_id, batch.run.started).map_err(sorted)?;
-        let sql = "INSERT INTO queue
-                (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter, slot)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-            ON CONFLICT (fetcher_run_started, fetcher_id, attr_path) DO UPDATE
-            SET payload = excluded.payload WHERE payload <> excluded.payload";
-        let mut statement = self.prepared(sql).map_err(sorted)?;
+        let mut added = 0;
         for row in &batch.rows {
-            let (key, jitter) = (row.key.as_str(), row.key.jitter());
-            let run = batch.run.started;
-            statement
-                .execute((fetcher_id, run, key, &row.payload, jitter, slot))
-                .map_err(sorted)?;
+            let place = Place { fetcher_id, run: batch.run.started, slot };
+            added += i64::from(self.add_row(place, row).map_err(sorted)?);
         }
-        drop(statement);
+        self.count(fetcher_id, batch.run.started, added, added).map_err(sorted)?;
         if slot > 0 && !self.slots.open.contains(&slot) {
             self.load_slots()?;
         }
         Ok(())
+    }
+
+    /// Adds a row; false when it was there already, and only its payload counts.
+    fn add_row(&self, place: Place, row: &Line) -> rusqlite::Result<bool> {
+        let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
+                EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
+            FROM (SELECT 1) LEFT JOIN log ON log.attr_path = ?1";
+        let insert = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload,
+                order_jitter, slot, last_started, state)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+        let again = "UPDATE queue SET payload = ?4 WHERE payload <> ?4
+            AND fetcher_id = ?1 AND fetcher_run_started = ?2 AND attr_path = ?3";
+        let key = row.key.as_str();
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let (started, in_flight, is_listed): (Option<i64>, bool, bool) =
+            self.prepared(known)?.query_row([key], read)?;
+        let Place { fetcher_id, run, slot } = place;
+        let state = if in_flight { 2 } else { 1 };
+        let values = (fetcher_id, run, key, &row.payload, row.key.jitter(), slot, started, state);
+        if self.prepared(insert)?.execute(values)? == 0 {
+            self.prepared(again)?.execute((fetcher_id, run, key, &row.payload))?;
+            return Ok(false);
+        }
+        if is_listed {
+            self.recompute(key)?;
+        }
+        Ok(true)
     }
 
     fn add_position(&self, fetcher_id: i64, batch: &Batch) -> StoreResult<()> {
@@ -133,19 +164,49 @@ impl SqliteStore {
         let mark = "UPDATE shiftboss_runs SET deleting = 1
             WHERE fetcher_id = ?1 AND run_started = ?2 AND deleting = 0";
         self.execute(mark, (fetcher_id, run.started))?;
-        let rows = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
-            WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut statement = self.prepared(rows).map_err(sorted)?;
-        let deleted = statement.execute((fetcher_id, run.started, limit)).map_err(sorted)?;
-        drop(statement);
-        let done = i64::try_from(deleted).unwrap_or(i64::MAX) < limit;
+        let deleted = self.delete_rows(fetcher_id, run.started, limit).map_err(sorted)?;
+        let done = deleted < limit;
         if done {
-            let run_row = "DELETE FROM fetcher_runs WHERE fetcher_id = ?1 AND run_started = ?2";
-            self.execute(run_row, (fetcher_id, run.started))?;
+            self.delete_empty(fetcher_id, run.started)?;
         }
         self.load_slots()?;
         Ok(if done { Deletion::Done } else { Deletion::More })
+    }
+
+    /// Deletes rows of a run, at most `limit`; says how many.
+    fn delete_rows(&self, fetcher_id: i64, run: i64, limit: i64) -> rusqlite::Result<i64> {
+        let sql = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
+                WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)
+            RETURNING attr_path, is_dequeued = 0";
+        // A dispatch that lost its lease has nothing left to be handed out; one in flight stays known.
+        let flights = "DELETE FROM shiftboss_flights
+            WHERE attr_path = ?1 AND fetcher_id = ?2 AND run_started = ?3 AND started IS NOT (
+                SELECT log.started FROM log WHERE log.attr_path = ?1 AND log.finished IS NULL)";
+        let mut statement = self.prepared(sql)?;
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let deleted: Vec<(String, i64)> = statement
+            .query_map((fetcher_id, run, limit), read)?
+            .collect::<rusqlite::Result<_>>()?;
+        for (key, _) in &deleted {
+            self.prepared(flights)?.execute((key, fetcher_id, run))?;
+            self.recompute(key)?;
+        }
+        let pending: i64 = deleted.iter().map(|(_, pending)| pending).sum();
+        let count = i64::try_from(deleted.len()).unwrap_or(i64::MAX);
+        self.count(fetcher_id, run, -count, -pending)?;
+        Ok(count)
+    }
+
+    /// Deletes a run without rows, and with its last run the fetcher.
+    fn delete_empty(&self, fetcher_id: i64, run: i64) -> StoreResult<()> {
+        let sql = "DELETE FROM fetcher_runs WHERE fetcher_id = ?1 AND run_started = ?2";
+        self.execute(sql, (fetcher_id, run))?;
+        let sql = "DELETE FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
+        self.execute(sql, (fetcher_id, run))?;
+        let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
+            AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";
+        self.execute(sql, [fetcher_id])
     }
 
     /// Reads anew which runs have slots, and which are under deletion.

@@ -4,6 +4,8 @@
 //! triggers in `triggers.sql`. A file that the Python supervisor took back in between says version
 //! 2 but has what version 3 added: the last step finds what is there.
 
+use std::sync::LazyLock;
+
 use rusqlite::{Connection, TransactionBehavior};
 use shiftboss_actors::model::jitter;
 
@@ -37,6 +39,9 @@ pub(super) const STATE: &str = "CASE
         SELECT 1 FROM log WHERE log.attr_path = queue.attr_path AND log.finished IS NULL
     ) THEN 2
     ELSE 1 END";
+
+/// Sets the state of all rows of the key ?1.
+pub(super) static RECOMPUTE: LazyLock<String> = LazyLock::new(|| recompute("?1"));
 
 /// Brings a database from the version it has to [`VERSION`], in one transaction.
 pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
@@ -99,11 +104,17 @@ fn has_column(connection: &Connection, column: &str) -> rusqlite::Result<bool> {
 
 /// Puts the one rule in for every `RECOMPUTE(key)`; without a key it is for all rows.
 fn recomputing(sql: &str) -> String {
-    let rule = format!("UPDATE queue SET state = {STATE} WHERE queue.state IS NOT {STATE}");
-    let mut out = sql.replace("RECOMPUTE()", &rule);
+    let mut out = sql.replace("RECOMPUTE()", &rule());
     for key in ["NEW.attr_path", "OLD.attr_path"] {
-        let mark = format!("RECOMPUTE({key})");
-        out = out.replace(&mark, &format!("{rule} AND queue.attr_path = {key}"));
+        out = out.replace(&format!("RECOMPUTE({key})"), &recompute(key));
     }
     out
+}
+
+fn recompute(key: &str) -> String {
+    format!("{} AND queue.attr_path = {key}", rule())
+}
+
+fn rule() -> String {
+    format!("UPDATE queue SET state = {STATE} WHERE queue.state IS NOT {STATE}")
 }

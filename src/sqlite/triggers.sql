@@ -1,5 +1,6 @@
 -- The triggers of version 3, in plain SQL that every SQLite from 3.40 on can run. They are dropped
--- and made again by every migration to version 3.
+-- and made again by every migration to version 3. They serve everybody but the daemon, which has
+-- them switched off and does their work itself (src/sqlite/keep.rs).
 --
 -- RECOMPUTE(key) stands for one UPDATE that sets queue.state of all rows of the key by the rule in
 -- 0003_shiftboss.sql; src/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
@@ -16,6 +17,9 @@ END;
 
 CREATE TRIGGER shiftboss_run_delete AFTER DELETE ON fetcher_runs
 BEGIN
+    -- As the foreign key would: most who edit by hand have those switched off.
+    DELETE FROM queue
+    WHERE fetcher_id = OLD.fetcher_id AND fetcher_run_started = OLD.run_started;
     DELETE FROM shiftboss_runs
     WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.run_started;
 END;
@@ -52,8 +56,7 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
--- INSERT OR REPLACE of an ended job ends it as an UPDATE does. An undo puts back what was: it says
--- so in shiftboss_state.
+-- INSERT OR REPLACE of an ended job ends it as an UPDATE does.
 CREATE TRIGGER shiftboss_log_insert AFTER INSERT ON log
 BEGIN
     DELETE FROM shiftboss_flights
@@ -62,8 +65,7 @@ BEGIN
       AND fetcher_id = (
           SELECT fetcher_id FROM shiftboss_flights
           WHERE attr_path = NEW.attr_path ORDER BY attempt DESC LIMIT 1
-      )
-      AND NOT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = 'undoing');
+      );
     RECOMPUTE(NEW.attr_path);
 END;
 
@@ -94,12 +96,12 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
--- A finish said again: the last one stands, and is not counted twice.
-CREATE TRIGGER shiftboss_log_refinish AFTER UPDATE OF finished ON log
+-- A finish said again, or another exit code: the last one stands, and is not counted twice.
+CREATE TRIGGER shiftboss_log_refinish AFTER UPDATE OF finished, exit_code ON log
 WHEN OLD.finished IS NOT NULL AND NEW.finished IS NOT NULL
 BEGIN
     UPDATE shiftboss_done SET jobs = jobs - 1
-    WHERE minute = OLD.finished / 60 AND exit_code = coalesce(OLD.exit_code, 0);
+    WHERE minute = OLD.finished / 60 AND exit_code = coalesce(OLD.exit_code, 0) AND jobs > 0;
     INSERT INTO shiftboss_done (minute, exit_code, jobs)
     SELECT NEW.finished / 60, coalesce(NEW.exit_code, 0), 0
     WHERE NOT EXISTS (

@@ -1,0 +1,265 @@
+//! Dispatches: what one writes, what its end writes, and what undoing it restores (spec 2 and 5).
+//!
+//! Called by the store's operations; [`dispatch`](super::dispatch) has chosen before. Most keys have
+//! one row: they take the short way. All others are left to the one rule ([`keep`](super::keep)).
+
+use rusqlite::{OptionalExtension, Row};
+use shiftboss_actors::model::{Attempt, Key, UnixSeconds};
+
+use super::dispatch::Candidate;
+use super::{Policy, SqliteStore};
+
+/// started, finished and exit_code of a key's log row.
+type LogRow = (Option<i64>, Option<i64>, Option<i64>);
+
+/// A dispatch whose end is not known.
+struct Flight {
+    attempt: i64,
+    fetcher_id: i64,
+    run_started: i64,
+    tries: i64,
+}
+
+impl Flight {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            attempt: row.get(0)?,
+            fetcher_id: row.get(1)?,
+            run_started: row.get(2)?,
+            tries: row.get(3)?,
+        })
+    }
+
+    fn is_of(&self, fetcher_id: i64, run_started: i64) -> bool {
+        (self.fetcher_id, self.run_started) == (fetcher_id, run_started)
+    }
+}
+
+impl SqliteStore {
+    /// Writes that the chosen one of a key's rows is dispatched.
+    pub(super) fn take_off(
+        &mut self,
+        key: &str,
+        rows: &[Candidate],
+        chosen: usize,
+        attempt: Attempt,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<()> {
+        let row = &rows[chosen];
+        let fair = matches!(self.policy, Policy::Fair { .. });
+        let before = self.log_row(key)?;
+        if fair {
+            self.note_flight(key, rows, row, attempt, now, before.unwrap_or_default())?;
+            self.set_turn(key, &row.fetcher, Some(attempt.0))?;
+        }
+        self.start_log(key, now, before.is_some())?;
+        self.count_dispatched(rows, row.fetcher_id)?;
+        if let [only] = rows {
+            let mark = "UPDATE queue SET is_dequeued = 1, last_started = ?2, state = ?3
+                WHERE rowid = ?1";
+            self.prepared(mark)?.execute((only.rowid, now, if fair { 2 } else { 0 }))?;
+            return Ok(());
+        }
+        let mark = "UPDATE queue SET is_dequeued = 1
+            WHERE attr_path = ?1 AND fetcher_id = ?2 AND is_dequeued = 0";
+        self.prepared(mark)?.execute((key, row.fetcher_id))?;
+        self.set_last_started(key, Some(now))?;
+        self.recompute(key)
+    }
+
+    fn log_row(&self, key: &str) -> rusqlite::Result<Option<LogRow>> {
+        let sql = "SELECT started, finished, exit_code FROM log WHERE attr_path = ?1";
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        self.prepared(sql)?.query_row([key], read).optional()
+    }
+
+    fn start_log(&self, key: &str, now: UnixSeconds, known: bool) -> rusqlite::Result<()> {
+        let sql = if known {
+            "UPDATE log SET started = ?2, finished = NULL, exit_code = NULL WHERE attr_path = ?1"
+        } else {
+            "INSERT INTO log (attr_path, started) VALUES (?1, ?2)"
+        };
+        self.prepared(sql)?.execute((key, now)).map(|_| ())
+    }
+
+    /// All undispatched rows of (fetcher, key), in every run, are dispatched now.
+    fn count_dispatched(&self, rows: &[Candidate], fetcher_id: i64) -> rusqlite::Result<()> {
+        rows.iter()
+            .filter(|row| row.fetcher_id == fetcher_id && !row.again)
+            .try_for_each(|row| self.count(fetcher_id, row.run_started, 0, -1))
+    }
+
+    /// Keeps what undoing this dispatch must restore.
+    fn note_flight(
+        &self,
+        key: &str,
+        rows: &[Candidate],
+        row: &Candidate,
+        attempt: Attempt,
+        now: UnixSeconds,
+        before: LogRow,
+    ) -> rusqlite::Result<()> {
+        let earlier = self.live_flights(key, rows)?;
+        let same = earlier.iter().filter(|flight| flight.is_of(row.fetcher_id, row.run_started));
+        let tries = if row.again { same.map(|flight| flight.tries).max() } else { None };
+        let rearm = rows.iter().filter(|other| other.fetcher_id == row.fetcher_id && !other.again);
+        let rearm: Vec<String> = rearm.map(|other| other.run_started.to_string()).collect();
+        let sql = "INSERT INTO shiftboss_flights (attr_path, attempt, fetcher_id, run_started,
+                started, tries, prev_started, prev_finished, prev_exit_code, prev_turn, rearm)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        self.prepared(sql)?.execute((
+            key,
+            attempt.0,
+            row.fetcher_id,
+            row.run_started,
+            now,
+            1 + tries.unwrap_or(0),
+            before.0,
+            before.1,
+            before.2,
+            row.turn,
+            format!("[{}]", rearm.join(",")),
+        ))?;
+        Ok(())
+    }
+
+    /// The earlier dispatches of a key; those whose row is gone have nothing left to lose.
+    fn live_flights(&self, key: &str, rows: &[Candidate]) -> rusqlite::Result<Vec<Flight>> {
+        let mut flights = self.flights(key)?;
+        let is_live =
+            |flight: &Flight| rows.iter().any(|row| flight.is_of(row.fetcher_id, row.run_started));
+        for stale in flights.extract_if(.., |flight| !is_live(flight)) {
+            let sql = "DELETE FROM shiftboss_flights WHERE attempt = ?1";
+            self.prepared(sql)?.execute([stale.attempt])?;
+        }
+        Ok(flights)
+    }
+
+    /// A key's dispatches, the last one last.
+    fn flights(&self, key: &str) -> rusqlite::Result<Vec<Flight>> {
+        let sql = "SELECT attempt, fetcher_id, run_started, tries FROM shiftboss_flights
+            WHERE attr_path = ?1 ORDER BY attempt";
+        self.prepared(sql)?.query_map([key], Flight::read)?.collect()
+    }
+
+    fn set_turn(&self, key: &str, fetcher: &str, turn: Option<i64>) -> rusqlite::Result<()> {
+        let set = "INSERT INTO shiftboss_turns (attr_path, name, attempt) VALUES (?1, ?2, ?3)
+            ON CONFLICT (attr_path, name) DO UPDATE SET attempt = excluded.attempt";
+        let unset = "DELETE FROM shiftboss_turns WHERE attr_path = ?1 AND name = ?2";
+        match turn {
+            Some(turn) => self.prepared(set)?.execute((key, fetcher, turn))?,
+            None => self.prepared(unset)?.execute((key, fetcher))?,
+        };
+        Ok(())
+    }
+
+    /// Records the end of a key's job; an unknown key changes nothing.
+    pub(super) fn end_job(
+        &mut self,
+        key: &Key,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<()> {
+        let key = key.as_str();
+        let Some((_, finished, code_before)) = self.log_row(key)? else {
+            return Ok(());
+        };
+        let sql = "UPDATE log SET finished = ?2, exit_code = ?3 WHERE attr_path = ?1";
+        self.prepared(sql)?.execute((key, now, exit_code))?;
+        self.count_done(now, exit_code)?;
+        match finished {
+            // Said again: the last one stands, and is not counted twice.
+            Some(finished) => self.uncount_done(finished, code_before.unwrap_or(0))?,
+            None => self.land(key)?,
+        }
+        self.forget_old_counts(now)
+    }
+
+    /// The dispatch in flight is known no longer, and neither are earlier ones of its fetcher that
+    /// had lost their lease.
+    fn land(&self, key: &str) -> rusqlite::Result<()> {
+        let mut flights = self.flights(key)?;
+        if let Some(last) = flights.last() {
+            let fetcher_id = last.fetcher_id;
+            let sql = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND fetcher_id = ?2";
+            self.prepared(sql)?.execute((key, fetcher_id))?;
+            flights.retain(|flight| flight.fetcher_id != fetcher_id);
+        }
+        if flights.is_empty() { self.settle_one(key) } else { self.recompute(key) }
+    }
+
+    /// Undoes a dispatch whose answer did not arrive, as if it had not happened, if nothing has
+    /// happened to its key since.
+    pub(super) fn undo_dispatch(&mut self, attempt: Attempt) -> rusqlite::Result<bool> {
+        let sql = "SELECT flight.attr_path, flight.fetcher_id, fetchers.name, prev_turn, rearm,
+                prev_started, prev_finished, prev_exit_code
+            FROM shiftboss_flights AS flight
+            JOIN log ON log.attr_path = flight.attr_path
+                AND log.started = flight.started AND log.finished IS NULL
+            LEFT JOIN fetchers ON fetchers.fetcher_id = flight.fetcher_id
+            WHERE flight.attempt = ?1 AND flight.attempt = (
+                SELECT max(attempt) FROM shiftboss_flights WHERE attr_path = flight.attr_path)";
+        let flight = self.prepared(sql)?.query_row([attempt.0], Undone::read).optional()?;
+        let Some(flight) = flight else {
+            return Ok(false);
+        };
+        self.prepared("DELETE FROM shiftboss_flights WHERE attempt = ?1")?.execute([attempt.0])?;
+        self.rearm(&flight)?;
+        if let Some(fetcher) = &flight.fetcher {
+            self.set_turn(&flight.key, fetcher, flight.turn)?;
+        }
+        self.restore_log(&flight)?;
+        self.recompute(&flight.key)?;
+        Ok(true)
+    }
+
+    /// The rows that the dispatch marked wait again.
+    fn rearm(&self, flight: &Undone) -> rusqlite::Result<()> {
+        let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND fetcher_id = ?2
+            AND is_dequeued <> 0 AND fetcher_run_started IN (SELECT value FROM json_each(?3))
+            RETURNING fetcher_run_started";
+        let mut rearmed = self.prepared(sql)?;
+        let parameters = (&flight.key, flight.fetcher_id, &flight.rearm);
+        let runs = rearmed.query_map(parameters, |row| row.get(0))?;
+        for run in runs.collect::<rusqlite::Result<Vec<i64>>>()? {
+            self.count(flight.fetcher_id, run, 0, 1)?;
+        }
+        Ok(())
+    }
+
+    fn restore_log(&self, flight: &Undone) -> rusqlite::Result<()> {
+        let (started, finished, exit_code) = flight.log;
+        if started.is_some() {
+            let sql = "UPDATE log SET started = ?2, finished = ?3, exit_code = ?4
+                WHERE attr_path = ?1";
+            self.prepared(sql)?.execute((&flight.key, started, finished, exit_code))?;
+        } else {
+            self.prepared("DELETE FROM log WHERE attr_path = ?1")?.execute([&flight.key])?;
+        }
+        self.set_last_started(&flight.key, started)
+    }
+}
+
+/// What is to be restored.
+struct Undone {
+    key: String,
+    fetcher_id: i64,
+    fetcher: Option<String>,
+    turn: Option<i64>,
+    rearm: String,
+    /// Before the dispatch.
+    log: LogRow,
+}
+
+impl Undone {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            key: row.get(0)?,
+            fetcher_id: row.get(1)?,
+            fetcher: row.get(2)?,
+            turn: row.get(3)?,
+            rearm: row.get(4)?,
+            log: (row.get(5)?, row.get(6)?, row.get(7)?),
+        })
+    }
+}
