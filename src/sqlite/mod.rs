@@ -50,34 +50,22 @@ pub struct SqliteStore {
     /// Minute of the last look at old counts of ended jobs.
     minute: i64,
     was_clean: bool,
-    /// A transaction was begun, and nothing was done in it yet.
-    untouched: bool,
 }
 
 impl SqliteStore {
-    /// Runs one mutation: it happens as a whole or not at all.
+    /// Runs one mutation: it happens as a whole or not at all. One that failed before it changed
+    /// anything leaves its neighbours alone; one that failed half-way takes the transaction with it,
+    /// and everybody in it is told. A savepoint for each would save those neighbours, but costs
+    /// every mutation a copy of each page that it changes, and such failures (a full disk) end the
+    /// transaction mostly anyway.
     fn mutation<T>(
         &mut self,
         operation: impl FnOnce(&mut Self) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        // The first of a transaction needs no savepoint: there is nothing before it to be kept.
-        // Large ones come first, for a savepoint makes each statement in it cost as much as all
-        // pages that were changed before.
-        if std::mem::take(&mut self.untouched) {
-            let result = operation(self);
-            if result.is_err() {
-                self.roll_back()?;
-            }
-            return result;
-        }
-        self.statement("SAVEPOINT mutation")?;
+        let changes = self.connection.total_changes();
         let result = operation(self);
-        // SQLite may have ended the transaction by itself; then there is no savepoint left.
-        if self.in_transaction() {
-            if result.is_err() {
-                self.statement("ROLLBACK TO mutation")?;
-            }
-            self.statement("RELEASE mutation")?;
+        if result.is_err() && self.connection.total_changes() != changes {
+            self.roll_back()?;
         }
         result
     }
@@ -115,9 +103,7 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn begin(&mut self) -> StoreResult<()> {
-        self.statement("BEGIN IMMEDIATE")?;
-        self.untouched = true;
-        Ok(())
+        self.statement("BEGIN IMMEDIATE")
     }
 
     fn commit(&mut self) -> StoreResult<()> {

@@ -116,7 +116,6 @@ impl SqliteStore {
             slots: Slots::default(),
             minute: 0,
             was_clean: true,
-            untouched: false,
         };
         store.take_over(options).map_err(failed("begin to use", path))?;
         // What triggers do for others is done by `keep` from here on.
