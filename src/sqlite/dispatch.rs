@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use rusqlite::{CachedStatement, Row};
-use shiftboss_actors::model::{Attempt, Job, Key, UnixSeconds};
+use shiftboss_actors::model::{Attempt, Job, Key, UnixSeconds, jitter};
 use shiftboss_actors::store::Dispatch;
 
 use super::{Policy, SqliteStore};
@@ -28,7 +28,7 @@ const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_ru
     FROM queue INDEXED BY queue_attr_path_index
     LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
     LEFT JOIN shiftboss_turns AS turn
-        ON turn.attr_path = queue.attr_path AND turn.name = fetchers.name
+        ON turn.order_jitter = ?2 AND turn.attr_path = ?1 AND turn.name = fetchers.name
     WHERE queue.attr_path = ?1";
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
@@ -130,7 +130,7 @@ impl SqliteStore {
     fn hand_out(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Dispatch> {
         let mut rows: Vec<Candidate> = self
             .prepared(CANDIDATES)?
-            .query_map([key], Candidate::read)?
+            .query_map((key, jitter(key)), Candidate::read)?
             .collect::<Result<_, _>>()?;
         let slots = &self.slots;
         let is_free =

@@ -4,7 +4,7 @@
 //! one row: they take the short way. All others are left to the one rule ([`keep`](super::keep)).
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Attempt, Key, UnixSeconds};
+use shiftboss_actors::model::{Attempt, Key, UnixSeconds, jitter};
 
 use super::dispatch::Candidate;
 use super::{Policy, SqliteStore};
@@ -143,12 +143,14 @@ impl SqliteStore {
     }
 
     fn set_turn(&self, key: &str, fetcher: &str, turn: Option<i64>) -> rusqlite::Result<()> {
-        let set = "INSERT INTO shiftboss_turns (attr_path, name, attempt) VALUES (?1, ?2, ?3)
-            ON CONFLICT (attr_path, name) DO UPDATE SET attempt = excluded.attempt";
-        let unset = "DELETE FROM shiftboss_turns WHERE attr_path = ?1 AND name = ?2";
+        let set = "INSERT INTO shiftboss_turns (order_jitter, attr_path, name, attempt)
+            VALUES (?1, ?2, ?3, ?4)
+            ON CONFLICT (order_jitter, attr_path, name) DO UPDATE SET attempt = excluded.attempt";
+        let unset = "DELETE FROM shiftboss_turns
+            WHERE order_jitter = ?1 AND attr_path = ?2 AND name = ?3";
         match turn {
-            Some(turn) => self.prepared(set)?.execute((key, fetcher, turn))?,
-            None => self.prepared(unset)?.execute((key, fetcher))?,
+            Some(turn) => self.prepared(set)?.execute((jitter(key), key, fetcher, turn))?,
+            None => self.prepared(unset)?.execute((jitter(key), key, fetcher))?,
         };
         Ok(())
     }

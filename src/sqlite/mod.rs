@@ -12,6 +12,7 @@ mod file;
 mod flights;
 mod keep;
 mod open;
+mod places;
 mod reader;
 mod refusal;
 mod runs;

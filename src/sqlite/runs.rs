@@ -6,6 +6,7 @@ use shiftboss_actors::store::{Batch, Deletion, StoreError, StoreResult, StoredRu
 
 use super::SqliteStore;
 use super::error::sorted;
+use super::places::Places;
 use super::slots::{Slots, slot_for};
 
 /// A run with its counts and position; the columns of [`read_run`].
@@ -43,9 +44,9 @@ fn read_position(row: &Row<'_>) -> rusqlite::Result<Option<Position>> {
     }))
 }
 
-/// Where the rows of a batch go.
+/// What all rows of a batch have in common.
 #[derive(Clone, Copy)]
-struct Place {
+struct Part {
     fetcher_id: i64,
     run: i64,
     slot: i64,
@@ -91,11 +92,13 @@ impl SqliteStore {
         };
         self.add_position(fetcher_id, batch)?;
         let slot = slot_for(&self.connection, fetcher_id, batch.run.started).map_err(sorted)?;
+        let part = Part { fetcher_id, run: batch.run.started, slot };
+        let mut places = Places::load(&self.connection).map_err(sorted)?;
         let mut added = 0;
         for row in &batch.rows {
-            let place = Place { fetcher_id, run: batch.run.started, slot };
-            added += i64::from(self.add_row(place, row).map_err(sorted)?);
+            added += i64::from(self.add_row(part, row, &mut places).map_err(sorted)?);
         }
+        places.store(&self.connection).map_err(sorted)?;
         self.count(fetcher_id, batch.run.started, added, added).map_err(sorted)?;
         if slot > 0 && !self.slots.open.contains(&slot) {
             self.load_slots()?;
@@ -104,23 +107,38 @@ impl SqliteStore {
     }
 
     /// Adds a row; false when it was there already, and only its payload counts.
-    fn add_row(&self, place: Place, row: &Line) -> rusqlite::Result<bool> {
+    fn add_row(&self, part: Part, row: &Line, places: &mut Places) -> rusqlite::Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
             FROM (SELECT 1) LEFT JOIN log ON log.attr_path = ?1";
         let insert = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload,
-                order_jitter, slot, last_started, state)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+                order_jitter, slot, last_started, state, rowid)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+            ON CONFLICT (fetcher_run_started, fetcher_id, attr_path) DO NOTHING";
         let again = "UPDATE queue SET payload = ?4 WHERE payload <> ?4
             AND fetcher_id = ?1 AND fetcher_run_started = ?2 AND attr_path = ?3";
         let key = row.key.as_str();
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         let (started, in_flight, is_listed): (Option<i64>, bool, bool) =
             self.prepared(known)?.query_row([key], read)?;
-        let Place { fetcher_id, run, slot } = place;
-        let state = if in_flight { 2 } else { 1 };
-        let values = (fetcher_id, run, key, &row.payload, row.key.jitter(), slot, started, state);
-        if self.prepared(insert)?.execute(values)? == 0 {
+        let Part { fetcher_id, run, slot } = part;
+        let (state, jitter) = (if in_flight { 2 } else { 1 }, row.key.jitter());
+        let mut insert = self.prepared(insert)?;
+        let inserted = places.claim(jitter, |rowid| {
+            let order = (jitter, slot, started, state);
+            insert.execute((
+                fetcher_id,
+                run,
+                key,
+                &row.payload,
+                order.0,
+                order.1,
+                order.2,
+                order.3,
+                rowid,
+            ))
+        })?;
+        if inserted == 0 {
             self.prepared(again)?.execute((fetcher_id, run, key, &row.payload))?;
             return Ok(false);
         }

@@ -21,6 +21,27 @@ CREATE INDEX shiftboss_ready ON queue (
     slot, state, last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
 ) WHERE state > 0;
 
+-- The log in the order of dispatch rather than by key: what is dispatched one after the other then
+-- lies on the same pages, and a commit writes few of them. To others it is the same table.
+CREATE TABLE shiftboss_copy AS SELECT * FROM log;
+DROP TABLE log;
+CREATE TABLE log (
+    attr_path TEXT PRIMARY KEY NOT NULL,
+    started   INTEGER NOT NULL,
+    finished  INTEGER,
+    exit_code INTEGER
+) STRICT;
+INSERT INTO log SELECT * FROM shiftboss_copy ORDER BY started;
+DROP TABLE shiftboss_copy;
+CREATE TRIGGER log_insert_started AFTER INSERT ON log
+BEGIN
+    UPDATE queue SET last_started = NEW.started WHERE attr_path = NEW.attr_path;
+END;
+CREATE TRIGGER log_update_started AFTER UPDATE OF started ON log
+BEGIN
+    UPDATE queue SET last_started = NEW.started WHERE attr_path = NEW.attr_path;
+END;
+
 -- One row a fetcher run: counts of its rows and how far its file was read.
 CREATE TABLE shiftboss_runs (
     fetcher_id  INTEGER NOT NULL,
@@ -58,20 +79,22 @@ CREATE TABLE shiftboss_flights (
 -- An undo names only the attempt.
 CREATE UNIQUE INDEX shiftboss_flights_attempt ON shiftboss_flights (attempt);
 
--- The last attempt in which a fetcher's row of a key was dispatched; outlives runs and ids.
+-- The last attempt in which a fetcher's row of a key was dispatched; outlives runs and ids. By
+-- jitter first, as keys are dispatched: see the log.
 CREATE TABLE shiftboss_turns (
-    attr_path TEXT NOT NULL,
-    name      TEXT NOT NULL,
-    attempt   INTEGER NOT NULL,
-    PRIMARY KEY (attr_path, name)
+    order_jitter INTEGER NOT NULL,
+    attr_path    TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    attempt      INTEGER NOT NULL,
+    PRIMARY KEY (order_jitter, attr_path, name)
 ) STRICT, WITHOUT ROWID;
 
--- attempt: the last attempt given out.
+-- attempt: the last attempt given out. row: see src/sqlite/places.rs.
 CREATE TABLE shiftboss_counters (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO shiftboss_counters (name, value) VALUES ('attempt', 0);
+INSERT INTO shiftboss_counters (name, value) VALUES ('attempt', 0), ('row', 0);
 
 -- The keys in flight. An index, not a counter: it stays right under INSERT OR REPLACE too, which
 -- fires no delete trigger.

@@ -1,0 +1,89 @@
+//! Where a row lies in its table: in the order in which new keys are dispatched.
+//!
+//! What is dispatched one after the other then shares pages, and a commit writes few of them: that
+//! counts for more than the number of statements. Loading scatters its rows instead. The order is
+//! only good, never needed: rows of an older database, or after a VACUUM, may lie anywhere.
+//! Used by [`runs`](super::runs).
+
+use rusqlite::{Connection, ErrorCode};
+
+/// Bits of a rowid below the jitter, so that rows of equal jitter have room.
+const SEQUENCE_BITS: u32 = 31;
+/// Tries of a row whose place is taken, which takes the same jitter and 2^31 rows in between.
+const TRIES_MAX: u32 = 1000;
+
+/// Gives out rowids.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// Rows that were ever given a place.
+    sequence: i64,
+}
+
+impl Places {
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        let sql = "SELECT value FROM shiftboss_counters WHERE name = 'row'";
+        let sequence = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(Self { sequence })
+    }
+
+    pub(super) fn store(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'row'";
+        connection.prepare_cached(sql)?.execute([self.sequence]).map(|_| ())
+    }
+
+    /// Calls `insert` with a rowid for a key of that jitter, again if it is taken.
+    pub(super) fn claim(
+        &mut self,
+        jitter: i32,
+        mut insert: impl FnMut(i64) -> rusqlite::Result<usize>,
+    ) -> rusqlite::Result<usize> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match insert(self.next(jitter)) {
+                Err(error) if is_taken(&error) && tries < TRIES_MAX => {}
+                told => return told,
+            }
+        }
+    }
+
+    fn next(&mut self, jitter: i32) -> i64 {
+        self.sequence = self.sequence.wrapping_add(1);
+        let in_order = i64::from(jitter) - i64::from(i32::MIN);
+        (in_order << SEQUENCE_BITS) | (self.sequence & ((1 << SEQUENCE_BITS) - 1))
+    }
+}
+
+fn is_taken(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+        && error
+            .sqlite_error()
+            .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_ROWID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places follow the jitter, are positive, and fit.
+    #[test]
+    fn places_are_in_the_order_of_jitter() {
+        let mut places = Places { sequence: (1 << SEQUENCE_BITS) - 2 };
+        let taken: Vec<i64> =
+            [i32::MIN, -1, 0, 1, i32::MAX].map(|jitter| places.next(jitter)).to_vec();
+        assert!(taken.is_sorted() && taken[0] >= 0, "{taken:?}");
+    }
+
+    /// A place that is taken is not the end of it.
+    #[test]
+    fn a_taken_place_is_passed_over() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (name)").unwrap();
+        let sql = "INSERT INTO t (rowid, name) VALUES (?1, 'x')";
+        for _ in 0..3 {
+            let mut places = Places { sequence: 0 };
+            let inserted = places.claim(7, |rowid| connection.execute(sql, [rowid]));
+            assert_eq!(inserted.unwrap(), 1);
+        }
+    }
+}
