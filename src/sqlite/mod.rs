@@ -27,9 +27,7 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Run, UnixSeconds};
-use shiftboss_actors::store::{
-    Batch, Checkpoint, Deletion, Dispatch, Store, StoreResult, StoredRun,
-};
+use shiftboss_actors::store::{Batch, Checkpoint, Dispatch, Store, StoreResult, StoredRun};
 
 use error::sorted;
 pub use open::{Durability, Options, Policy};
@@ -65,7 +63,9 @@ impl SqliteStore {
     ) -> StoreResult<T> {
         let changes = self.connection.total_changes();
         let result = operation(self);
-        if result.is_err() && self.connection.total_changes() != changes {
+        // SQLite may have ended the transaction by itself, with whatever was done before in it.
+        let ended = !self.in_transaction();
+        if result.is_err() && (ended || self.connection.total_changes() != changes) {
             self.roll_back()?;
         }
         result
@@ -131,8 +131,12 @@ impl Store for SqliteStore {
         self.mutation(|store| store.add(batch))
     }
 
-    fn delete_run(&mut self, run: &Run, limit: usize) -> StoreResult<Deletion> {
-        self.mutation(|store| store.delete_step(run, limit))
+    fn begin_deletion(&mut self, run: &Run) -> StoreResult<()> {
+        self.mutation(|store| store.mark_deleting(run))
+    }
+
+    fn delete_runs(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize> {
+        self.mutation(|store| store.delete_step(runs, limit))
     }
 
     fn dispatch(&mut self, now: UnixSeconds) -> StoreResult<Dispatch> {
