@@ -41,10 +41,9 @@ pub use views::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting, queue_st
 /// The queue in one SQLite file.
 pub struct SqliteStore {
     connection: Connection,
-    path: PathBuf,
     policy: Policy,
-    /// Device and inode of the file that was opened.
-    identity: (u64, u64),
+    /// The files that were opened: the database, its log, and the log's index.
+    files: Vec<(PathBuf, file::Identity)>,
     slots: Slots,
     /// Minute of the last look at old counts of ended jobs.
     minute: i64,

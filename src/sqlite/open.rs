@@ -4,7 +4,6 @@
 //! A file that is refused is left as it is.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -95,9 +94,8 @@ impl SqliteStore {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             return Err(OpenError::OldLibrary(rusqlite::version().to_owned()));
         }
-        if !path.try_exists().map_err(|source| access("look at", path, source))? {
-            file::create(path)?;
-        }
+        let given = path;
+        let path = &file::found_or_made(given)?;
         file::look_at(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection =
@@ -107,12 +105,10 @@ impl SqliteStore {
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
             .map_err(failed("switch to WAL mode (a reader keeps it out)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
-        let found = std::fs::metadata(path).map_err(|source| access("look at", path, source))?;
         let mut store = Self {
             connection,
-            path: path.to_owned(),
             policy: options.policy,
-            identity: (found.dev(), found.ino()),
+            files: Vec::new(),
             slots: Slots::default(),
             minute: 0,
             was_clean: true,
@@ -123,6 +119,9 @@ impl SqliteStore {
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
             .map_err(failed("configure", path))?;
+        // By now SQLite has all of them open; a link is looked at as well as what it leads to.
+        let files = [given.to_owned(), file::beside(path, "-wal"), file::beside(path, "-shm")];
+        store.watch_files(files).map_err(|source| access("look at", path, source))?;
         Ok(store)
     }
 
