@@ -186,10 +186,12 @@ impl StorageActor {
         let now = self.clock.now();
         let undo = ctx.address().recipient();
         self.mutate(ctx, move |store| {
-            if let Some(Finish { key, exit_code }) = finished {
-                store.finish(&key, exit_code, now)?;
-            }
-            let dispatch = store.dispatch(now)?;
+            let dispatch = match finished {
+                Some(Finish { key, exit_code }) => {
+                    store.finish_and_dispatch(&key, exit_code, now)?
+                }
+                None => store.dispatch(now)?,
+            };
             Ok(Dispatched { dispatch, undo })
         })
     }

@@ -156,6 +156,18 @@ pub trait Store {
     /// As any mutation.
     fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()>;
 
+    /// [`finish`](Self::finish) and then [`dispatch`](Self::dispatch), both or neither: a worker that
+    /// is told of an error says the end again.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn finish_and_dispatch(
+        &mut self,
+        key: &Key,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Dispatch>;
+
     /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's.
     /// Returns whether it was.
     ///

@@ -179,6 +179,16 @@ impl Store for MockStore {
         self.called("finish", &format!("{key} {exit_code}"))
     }
 
+    fn finish_and_dispatch(
+        &mut self,
+        key: &Key,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Dispatch> {
+        self.finish(key, exit_code, now)?;
+        self.dispatch(now)
+    }
+
     fn undo(&mut self, attempt: Attempt) -> StoreResult<bool> {
         self.called("undo", &attempt.0.to_string())?;
         self.inside().undone.push(attempt);

@@ -146,6 +146,18 @@ impl Store for SqliteStore {
         self.mutation(|store| store.end_job(key, exit_code, now).map_err(sorted))
     }
 
+    fn finish_and_dispatch(
+        &mut self,
+        key: &Key,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Dispatch> {
+        self.mutation(|store| {
+            store.end_job(key, exit_code, now).map_err(sorted)?;
+            store.next_job(now).map_err(sorted)
+        })
+    }
+
     fn undo(&mut self, attempt: Attempt) -> StoreResult<bool> {
         self.mutation(|store| store.undo_dispatch(attempt).map_err(sorted))
     }

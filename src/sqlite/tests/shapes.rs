@@ -161,3 +161,27 @@ fn a_mark_is_kept_or_taken_back_whole() {
     site.commit(|store| store.begin_deletion(&run("f", 2))).unwrap();
     assert_eq!(site.next(10), None);
 }
+
+/// An end and the next dispatch happen both or not at all, alone in their transaction or not.
+#[test]
+fn an_end_without_its_dispatch_is_none() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["a", "b"]);
+    assert!(site.next(5).is_some());
+    let in_flight = site.rows("SELECT attr_path FROM log WHERE finished IS NULL");
+    site.edit("UPDATE shiftboss_counters SET name = 'away'");
+    for alone in [true, false] {
+        site.commit(|store| {
+            if !alone {
+                store.clear_aside("nothing").unwrap();
+            }
+            let ended = store.finish_and_dispatch(&key(&in_flight[0]), 3, 9);
+            assert!(ended.is_err());
+        });
+        assert_eq!(site.rows("SELECT attr_path FROM log WHERE finished IS NULL"), in_flight);
+    }
+    site.edit("UPDATE shiftboss_counters SET name = 'attempt'");
+    let next = site.commit(|store| store.finish_and_dispatch(&key(&in_flight[0]), 3, 9)).unwrap();
+    assert!(matches!(next, Dispatch::Job(..)));
+    assert_eq!(site.rows("SELECT exit_code FROM log WHERE finished = 9"), ["3"]);
+}
