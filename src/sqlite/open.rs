@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use tracing::warn;
 
 use super::refusal::{OpenError, access, failed};
 use super::slots::Slots;
@@ -103,7 +104,7 @@ impl SqliteStore {
         configure(&connection, options).map_err(failed("configure", path))?;
         look_inside(&connection, path)?;
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
-            .map_err(failed("switch to WAL mode (a reader keeps it out)", path))?;
+            .map_err(failed("switch to WAL mode (no reader may be in)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
         let mut store = Self {
             connection,
@@ -129,10 +130,26 @@ impl SqliteStore {
     fn take_over(&mut self, options: &Options) -> rusqlite::Result<()> {
         let unclean =
             "SELECT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = 'clean' AND value = '0')";
+        let was_unclean: bool = self.connection.query_row(unclean, [], |row| row.get(0))?;
+        self.was_clean = !was_unclean;
+        self.slots = Slots::load(&self.connection)?;
+        match self.note_start(options) {
+            // An earlier daemon's notes stand as well. Requests fail until there is space again.
+            Err(error)
+                if options.policy != Policy::Classic
+                    && error.sqlite_error_code() == Some(ErrorCode::DiskFull) =>
+            {
+                warn!(%error, "The disk is full: requests wait until there is space for the database.");
+                Ok(())
+            }
+            noted => noted,
+        }
+    }
+
+    fn note_start(&self, options: &Options) -> rusqlite::Result<()> {
         let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
         let lease = options.policy.lease().to_string();
         let transaction = self.connection.unchecked_transaction()?;
-        let was_unclean: bool = transaction.query_row(unclean, [], |row| row.get(0))?;
         let set = "INSERT OR REPLACE INTO shiftboss_state (name, value) VALUES (?1, ?2)";
         for (name, value) in [
             ("clean", "0"),
@@ -147,10 +164,7 @@ impl SqliteStore {
         if options.policy == Policy::Classic {
             transaction.execute("DELETE FROM shiftboss_flights", [])?;
         }
-        transaction.commit()?;
-        self.was_clean = !was_unclean;
-        self.slots = Slots::load(&self.connection)?;
-        Ok(())
+        transaction.commit()
     }
 }
 

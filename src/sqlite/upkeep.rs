@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
 
 use super::error::sorted;
@@ -90,11 +90,16 @@ pub(super) fn set_journal_mode(
             .pragma_update_and_check(None, "journal_mode", mode, |row| row.get::<_, String>(0));
         match tried {
             Ok(now) if now.eq_ignore_ascii_case(mode) => return Ok(()),
-            Err(error) if Instant::now() >= deadline => return Err(error),
+            Err(error) if Instant::now() >= deadline || !is_busy(&error) => return Err(error),
             Ok(_) if Instant::now() >= deadline => return Err(rusqlite::Error::InvalidQuery),
             _ => pause(),
         }
     }
+}
+
+/// Waiting for others helps; a full disk, say, is told at once.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 #[allow(clippy::disallowed_methods)] // Before the first and after the last request nobody waits.
