@@ -15,9 +15,12 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tracing::warn;
 
 /// A status command holds the lock for an instant to see whether it is free.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A holder's note is no longer: three paths and two numbers.
+const NOTE_BYTES_MAX: u64 = 64 * 1024;
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -113,7 +116,7 @@ fn resolved(path: &Path) -> PathBuf {
 /// Takes the lock of the database or socket at `path`.
 ///
 /// # Errors
-/// When another daemon has it, or the lock file cannot be written.
+/// When another daemon has it, or the lock file cannot be opened for writing.
 pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     let lock = file_of(path);
     let failed = |doing| {
@@ -126,9 +129,18 @@ pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     if !wait_for(&file).map_err(|error| failed("lock")(error.into()))? {
         return Err(LockError::Held { path: path.to_owned(), holder: read(&mut file) });
     }
-    let text = serde_json::to_string(holder).map_err(|error| failed("write")(error.into()))?;
-    file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed("write"))?;
+    // The lock is the kernel's: it is held whatever the file says, also on a disk that is full.
+    if let Err(error) = write(&mut file, holder) {
+        let lock = lock.display();
+        warn!(%error, %lock, "The lock file could not be written: status will not know this daemon's pid.");
+    }
     Ok(LockFile(file))
+}
+
+fn write(file: &mut File, holder: &Holder) -> io::Result<()> {
+    let text = serde_json::to_string(holder)?;
+    file.set_len(0)?;
+    file.write_all(text.as_bytes())
 }
 
 /// Takes the lock on an input directory itself: two daemons would both hand out its tasks.
@@ -190,7 +202,7 @@ pub fn noted(path: &Path) -> Option<Holder> {
 fn read(file: &mut File) -> Option<Holder> {
     let mut text = String::new();
     file.rewind().ok()?;
-    file.read_to_string(&mut text).ok()?;
+    file.take(NOTE_BYTES_MAX).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
@@ -246,6 +258,18 @@ mod tests {
         std::os::unix::fs::symlink(&real, directory.path().join("other.db")).unwrap();
         assert_eq!(file_of(&directory.path().join("other.db")), lock);
         assert_eq!(file_of(&link.join("state.db")), lock);
+    }
+
+    /// Where there is no space for a note the lock is had all the same.
+    #[test]
+    fn a_lock_needs_no_space() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        std::os::unix::fs::symlink("/dev/full", file_of(&path)).unwrap();
+        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let _held = take(&path, &holder).unwrap();
+        assert!(matches!(take(&path, &holder), Err(LockError::Held { holder: None, .. })));
+        assert_eq!(holder_of(&path), None);
     }
 
     /// A directory is locked by its own descriptor.

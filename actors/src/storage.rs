@@ -7,6 +7,7 @@
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`], the held replies in [`reply`].
 
+mod deletions;
 mod handlers;
 pub mod messages;
 mod reply;
@@ -17,15 +18,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use crate::clock::Clock;
-use crate::model::Run;
-use crate::store::{Checkpoint, Deletion, Store, StoreError, StoreResult};
+use crate::store::{Checkpoint, Store, StoreError, StoreResult};
 use crate::throttle::{Throttle, Verdict};
 use crate::vital::Vital;
+use deletions::Deletion;
 use messages::Finish;
 use reply::{Deferred, Dispatched, Held};
 
@@ -33,10 +33,6 @@ use reply::{Deferred, Dispatched, Held};
 const BATCH_MESSAGES_MAX: usize = 1024;
 /// How long a transaction may stay open while messages keep coming.
 const BATCH_TIME_MAX: Duration = Duration::from_millis(10);
-/// Rows deleted in one step; a worker's request waits for one step at most.
-const DELETE_STEP_ROWS: usize = 500;
-/// Pause between two steps of a deletion, so that others get at the database.
-const DELETE_STEP_PAUSE: Duration = Duration::from_millis(1);
 /// Delay before an undo that could not be written is tried again.
 const UNDO_RETRY: Duration = Duration::from_secs(1);
 /// How often the actor looks whether it is idle.
@@ -60,8 +56,8 @@ pub struct StorageActor {
     /// When the open transaction was begun, and what it has taken so far.
     opened: Option<Instant>,
     messages: usize,
-    /// Runs under deletion; the first is being worked on.
-    deletions: VecDeque<(Run, oneshot::Sender<StoreResult<()>>)>,
+    /// Runs under deletion, in the order in which they go.
+    deletions: VecDeque<Deletion>,
     /// Commits were made since the main file was last up to date.
     dirty: bool,
     last_commit: Instant,
@@ -119,13 +115,14 @@ impl StorageActor {
         ctx: &mut Context<Self>,
         operation: impl FnOnce(&mut dyn Store) -> StoreResult<T>,
     ) -> Deferred<T> {
-        self.commit();
+        // Who is in it is told by the commit itself.
+        let _ = self.commit();
         self.mutate(ctx, operation)
     }
 
     fn open_transaction(&mut self, ctx: &mut Context<Self>) -> StoreResult<()> {
         if self.batch_is_full() {
-            self.commit();
+            let _ = self.commit();
         }
         if self.opened.is_none() {
             self.store.begin()?;
@@ -141,9 +138,10 @@ impl StorageActor {
             || self.opened.is_some_and(|since| since.elapsed() >= BATCH_TIME_MAX)
     }
 
-    fn commit(&mut self) {
+    /// Ends the open transaction, if there is one, and answers everybody in it.
+    fn commit(&mut self) -> StoreResult<()> {
         if self.opened.take().is_none() {
-            return;
+            return Ok(());
         }
         let result = self.store.commit();
         debug!(messages = self.messages, ok = result.is_ok(), "Committed.");
@@ -156,6 +154,7 @@ impl StorageActor {
             self.noted(error.clone());
         }
         self.held.release(&result);
+        result
     }
 
     /// An error can end the whole transaction (a full disk does): then none of its neighbours is
@@ -187,10 +186,12 @@ impl StorageActor {
         let now = self.clock.now();
         let undo = ctx.address().recipient();
         self.mutate(ctx, move |store| {
-            if let Some(Finish { key, exit_code }) = finished {
-                store.finish(&key, exit_code, now)?;
-            }
-            let dispatch = store.dispatch(now)?;
+            let dispatch = match finished {
+                Some(Finish { key, exit_code }) => {
+                    store.finish_and_dispatch(&key, exit_code, now)?
+                }
+                None => store.dispatch(now)?,
+            };
             Ok(Dispatched { dispatch, undo })
         })
     }
@@ -203,27 +204,6 @@ impl StorageActor {
                 warn!(%error, left_out, "A storage request failed. Others were left out.");
             }
             Verdict::Suppress => {}
-        }
-    }
-
-    /// Goes on with the first deletion, one step, in a transaction that may be shared.
-    fn delete_step(&mut self, ctx: &mut Context<Self>) {
-        let Some((run, _)) = self.deletions.front() else {
-            return;
-        };
-        let run = run.clone();
-        let step = self.mutate_many(ctx, |store| store.delete_run(&run, DELETE_STEP_ROWS));
-        self.commit();
-        match step.into_result() {
-            Ok(Deletion::More) => {}
-            ended => {
-                if let Some((_, reply)) = self.deletions.pop_front() {
-                    let _ = reply.send(ended.map(|_| ()));
-                }
-            }
-        }
-        if !self.deletions.is_empty() {
-            ctx.notify_later(DeleteStep, DELETE_STEP_PAUSE);
         }
     }
 
@@ -257,23 +237,10 @@ impl Actor for StorageActor {
 #[rtype(result = "()")]
 struct Commit;
 
-/// The next step of the first deletion.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct DeleteStep;
-
 impl Handler<Commit> for StorageActor {
     type Result = ();
 
     fn handle(&mut self, _: Commit, _: &mut Self::Context) {
-        self.commit();
-    }
-}
-
-impl Handler<DeleteStep> for StorageActor {
-    type Result = ();
-
-    fn handle(&mut self, _: DeleteStep, ctx: &mut Self::Context) {
-        self.delete_step(ctx);
+        let _ = self.commit();
     }
 }

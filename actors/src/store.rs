@@ -80,15 +80,6 @@ pub enum Dispatch {
     Later,
 }
 
-/// Whether a stepwise deletion is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deletion {
-    /// Rows are left: call again.
-    More,
-    /// The run is gone.
-    Done,
-}
-
 /// Whether the main database file holds everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoint {
@@ -138,12 +129,20 @@ pub trait Store {
     /// `Rejected` for an unknown run or one under deletion; as any mutation.
     fn add_rows(&mut self, batch: &Batch) -> StoreResult<()>;
 
-    /// Deletes up to `limit` rows of `run`, and the run with its last row. From the first call on
-    /// no row of it is dispatched. Unknown runs are `Done`.
+    /// Marks `run` for its deletion: no row of it is dispatched from now on. An unknown run is left
+    /// alone.
     ///
     /// # Errors
     /// As any mutation.
-    fn delete_run(&mut self, run: &Run, limit: usize) -> StoreResult<Deletion>;
+    fn begin_deletion(&mut self, run: &Run) -> StoreResult<()>;
+
+    /// Deletes rows of `runs`, one run after the other, and each run with its last row, until
+    /// `limit` rows and runs are gone. Returns how many of the first runs are gone; one that was
+    /// not known counts.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn delete_runs(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize>;
 
     /// Takes the next job (spec 2, 5) and marks it dispatched at `now`.
     ///
@@ -156,6 +155,18 @@ pub trait Store {
     /// # Errors
     /// As any mutation.
     fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()>;
+
+    /// [`finish`](Self::finish) and then [`dispatch`](Self::dispatch), both or neither: a worker that
+    /// is told of an error says the end again.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn finish_and_dispatch(
+        &mut self,
+        key: &Key,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Dispatch>;
 
     /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's.
     /// Returns whether it was.

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::model::{Attempt, Job, Key, Position, Run, UnixSeconds};
-use crate::store::{
-    Batch, Checkpoint, Deletion, Dispatch, Store, StoreError, StoreResult, StoredRun,
-};
+use crate::store::{Batch, Checkpoint, Dispatch, Store, StoreError, StoreResult, StoredRun};
 
 /// What the next call of a kind does instead of its work.
 #[derive(Debug, Clone)]
 pub enum Trouble {
+    /// None yet: this call does its work.
+    None,
     /// It fails.
     Error(StoreError),
     /// It fails, and the transaction with it.
@@ -75,7 +75,7 @@ impl MockStore {
         inside.calls.push(format!("{name} {about}").trim_end().to_owned());
         let trouble = inside.troubles.get_mut(name).and_then(VecDeque::pop_front);
         match trouble {
-            None => Ok(()),
+            None | Some(Trouble::None) => Ok(()),
             Some(Trouble::Error(error)) => Err(error),
             Some(Trouble::EndOfTransaction(error)) => {
                 inside.open = false;
@@ -144,17 +144,24 @@ impl Store for MockStore {
         Ok(())
     }
 
-    fn delete_run(&mut self, run: &Run, _limit: usize) -> StoreResult<Deletion> {
+    fn begin_deletion(&mut self, run: &Run) -> StoreResult<()> {
+        self.called("mark", &run.to_string())
+    }
+
+    fn delete_runs(&mut self, runs: &[Run], _limit: usize) -> StoreResult<usize> {
+        let Some(run) = runs.first() else {
+            return Ok(0);
+        };
         self.called("delete", &run.to_string())?;
         let mut inside = self.inside();
         // Three steps a run, told by how many calls there were.
         let call = format!("delete {run}");
         let steps = inside.calls.iter().filter(|known| **known == call).count();
         if steps % 3 != 0 {
-            return Ok(Deletion::More);
+            return Ok(0);
         }
         inside.runs.remove(run);
-        Ok(Deletion::Done)
+        Ok(1)
     }
 
     fn dispatch(&mut self, _now: UnixSeconds) -> StoreResult<Dispatch> {
@@ -170,6 +177,16 @@ impl Store for MockStore {
 
     fn finish(&mut self, key: &Key, exit_code: i64, _now: UnixSeconds) -> StoreResult<()> {
         self.called("finish", &format!("{key} {exit_code}"))
+    }
+
+    fn finish_and_dispatch(
+        &mut self,
+        key: &Key,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Dispatch> {
+        self.finish(key, exit_code, now)?;
+        self.dispatch(now)
     }
 
     fn undo(&mut self, attempt: Attempt) -> StoreResult<bool> {

@@ -182,7 +182,7 @@ fn lock_failure(error: LockError) -> Failure {
 fn open_failure(error: OpenError) -> Failure {
     let code = match error {
         OpenError::Emptied(_) | OpenError::Corrupt { .. } => ExitCode::BadData,
-        OpenError::Access { .. } => ExitCode::CannotCreate,
+        OpenError::Access { .. } | OpenError::LinkToNowhere { .. } => ExitCode::CannotCreate,
         OpenError::Sqlite { .. } => ExitCode::StoreIo,
         OpenError::NotADatabase(_) | OpenError::Foreign { .. } | OpenError::Newer { .. } => {
             ExitCode::Configuration

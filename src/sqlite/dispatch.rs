@@ -120,10 +120,14 @@ impl SqliteStore {
         if self.slots.deleting.is_empty() {
             return Ok(false);
         }
+        // One look at all runs: there may be very many, and all of one fetcher.
         let sql = "SELECT EXISTS (
-            SELECT 1 FROM shiftboss_runs AS gone JOIN shiftboss_runs AS older
-                ON older.fetcher_id = gone.fetcher_id AND older.run_started < gone.run_started
-            WHERE gone.deleting <> 0 AND older.deleting = 0 AND older.pending > 0)";
+            SELECT 1 FROM shiftboss_runs AS older JOIN (
+                SELECT fetcher_id, max(run_started) AS run_started
+                FROM shiftboss_runs WHERE deleting <> 0 GROUP BY fetcher_id
+            ) AS gone USING (fetcher_id)
+            WHERE older.run_started < gone.run_started
+                AND older.deleting = 0 AND older.pending > 0)";
         self.prepared(sql)?.query_row([], |row| row.get(0))
     }
 

@@ -1,11 +1,14 @@
 //! What SQLite says, sorted by consequence. Used by the store's operations.
 
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, ffi};
 use shiftboss_actors::store::StoreError;
 
 /// Sorts an error: one request's, or the end of the store.
 pub fn sorted(error: Error) -> StoreError {
     let text = error.to_string();
+    if grows_shared_memory(&error) {
+        return StoreError::Full(text);
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(text),
         // The database is open already: it is a temporary file that could not be opened, for want
@@ -16,5 +19,29 @@ pub fn sorted(error: Error) -> StoreError {
         }
         // An I/O error, corruption, a read-only or vanished file, and what ought not to happen.
         _ => StoreError::Fatal(text),
+    }
+}
+
+/// The log's index beside the database could not grow. SQLite calls that an I/O error, whatever the
+/// reason; the usual one is a full disk, and the next try begins anew.
+fn grows_shared_memory(error: &Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    matches!(code, Some(ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMMAP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A full disk is outlived wherever it is met; a failing one is not.
+    #[test]
+    fn a_full_disk_is_told_from_a_failing_one() {
+        let sort = |code| sorted(Error::SqliteFailure(ffi::Error::new(code), None));
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_SHMMAP] {
+            assert!(matches!(sort(code), StoreError::Full(_)), "{code}");
+        }
+        for code in [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_READ, ffi::SQLITE_CORRUPT] {
+            assert!(matches!(sort(code), StoreError::Fatal(_)), "{code}");
+        }
     }
 }

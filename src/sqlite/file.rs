@@ -1,17 +1,45 @@
 //! The database as a plain file: made whole, and looked at, before SQLite has it open (closing a
 //! descriptor of it later would drop SQLite's locks). Called by `open`; it knows no tables.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
 use super::refusal::{OpenError, access, failed};
 use super::schema;
 
+/// Device and inode: which file it is, whatever its name.
+pub(super) type Identity = (u64, u64);
+
+/// The identity of what stands at `path`. It is never opened: closing it would drop SQLite's locks.
+pub(super) fn identity(path: &Path) -> io::Result<Identity> {
+    std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+/// The file that SQLite keeps beside a database.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// The database's path without links, for SQLite keeps its files beside what a link leads to. Made
+/// anew if there is nothing.
+pub(super) fn found_or_made(path: &Path) -> Result<PathBuf, OpenError> {
+    if !path.try_exists().map_err(|source| access("look at", path, source))? {
+        if let Ok(target) = std::fs::read_link(path) {
+            return Err(OpenError::LinkToNowhere { path: path.to_owned(), target });
+        }
+        create(path)?;
+    }
+    std::fs::canonicalize(path).map_err(|source| access("look at", path, source))
+}
+
 /// Makes a new database under a temporary name, whole, and gives it its name.
-pub(super) fn create(path: &Path) -> Result<(), OpenError> {
+fn create(path: &Path) -> Result<(), OpenError> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -46,11 +74,17 @@ fn publish(temporary: &Path, path: &Path, directory: &Path) -> io::Result<()> {
 
 /// Looks at the plain file: is there anything, is it a database, is it whole?
 pub(super) fn look_at(path: &Path) -> Result<(), OpenError> {
-    let mut file = File::open(path).map_err(|source| access("read", path, source))?;
-    let found = file.metadata().map_err(|source| access("look at", path, source))?;
+    let found = std::fs::metadata(path).map_err(|source| access("look at", path, source))?;
     if !found.is_file() {
         return Err(OpenError::NotADatabase(path.to_owned()));
     }
+    // Never to wait for somebody at the other end, if a pipe has come to stand there meanwhile.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(|source| access("read", path, source))?;
     if found.len() == 0 {
         return Err(OpenError::Emptied(path.to_owned()));
     }
@@ -68,9 +102,7 @@ pub(super) fn look_at(path: &Path) -> Result<(), OpenError> {
 
 /// Whether SQLite has something to recover from beside the file.
 fn is_hot(path: &Path, ending: &str) -> bool {
-    let mut log = path.as_os_str().to_owned();
-    log.push(ending);
-    std::fs::metadata(log).is_ok_and(|found| found.len() > 0)
+    std::fs::metadata(beside(path, ending)).is_ok_and(|found| found.len() > 0)
 }
 
 /// The header says how many pages there are; fewer bytes than that is a file that was cut off.

@@ -27,9 +27,7 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Run, UnixSeconds};
-use shiftboss_actors::store::{
-    Batch, Checkpoint, Deletion, Dispatch, Store, StoreResult, StoredRun,
-};
+use shiftboss_actors::store::{Batch, Checkpoint, Dispatch, Store, StoreResult, StoredRun};
 
 use error::sorted;
 pub use open::{Durability, Options, Policy};
@@ -43,10 +41,9 @@ pub use views::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting, queue_st
 /// The queue in one SQLite file.
 pub struct SqliteStore {
     connection: Connection,
-    path: PathBuf,
     policy: Policy,
-    /// Device and inode of the file that was opened.
-    identity: (u64, u64),
+    /// The files that were opened: the database, its log, and the log's index.
+    files: Vec<(PathBuf, file::Identity)>,
     slots: Slots,
     /// Minute of the last look at old counts of ended jobs.
     minute: i64,
@@ -65,7 +62,9 @@ impl SqliteStore {
     ) -> StoreResult<T> {
         let changes = self.connection.total_changes();
         let result = operation(self);
-        if result.is_err() && self.connection.total_changes() != changes {
+        // SQLite may have ended the transaction by itself, with whatever was done before in it.
+        let ended = !self.in_transaction();
+        if result.is_err() && (ended || self.connection.total_changes() != changes) {
             self.roll_back()?;
         }
         result
@@ -131,8 +130,12 @@ impl Store for SqliteStore {
         self.mutation(|store| store.add(batch))
     }
 
-    fn delete_run(&mut self, run: &Run, limit: usize) -> StoreResult<Deletion> {
-        self.mutation(|store| store.delete_step(run, limit))
+    fn begin_deletion(&mut self, run: &Run) -> StoreResult<()> {
+        self.mutation(|store| store.mark_deleting(run))
+    }
+
+    fn delete_runs(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize> {
+        self.mutation(|store| store.delete_step(runs, limit))
     }
 
     fn dispatch(&mut self, now: UnixSeconds) -> StoreResult<Dispatch> {
@@ -141,6 +144,18 @@ impl Store for SqliteStore {
 
     fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()> {
         self.mutation(|store| store.end_job(key, exit_code, now).map_err(sorted))
+    }
+
+    fn finish_and_dispatch(
+        &mut self,
+        key: &Key,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Dispatch> {
+        self.mutation(|store| {
+            store.end_job(key, exit_code, now).map_err(sorted)?;
+            store.next_job(now).map_err(sorted)
+        })
     }
 
     fn undo(&mut self, attempt: Attempt) -> StoreResult<bool> {

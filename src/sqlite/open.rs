@@ -4,12 +4,12 @@
 //! A file that is refused is left as it is.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use tracing::warn;
 
 use super::refusal::{OpenError, access, failed};
 use super::slots::Slots;
@@ -95,9 +95,8 @@ impl SqliteStore {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             return Err(OpenError::OldLibrary(rusqlite::version().to_owned()));
         }
-        if !path.try_exists().map_err(|source| access("look at", path, source))? {
-            file::create(path)?;
-        }
+        let given = path;
+        let path = &file::found_or_made(given)?;
         file::look_at(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection =
@@ -105,14 +104,12 @@ impl SqliteStore {
         configure(&connection, options).map_err(failed("configure", path))?;
         look_inside(&connection, path)?;
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
-            .map_err(failed("switch to WAL mode (a reader keeps it out)", path))?;
+            .map_err(failed("switch to WAL mode (no reader may be in)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
-        let found = std::fs::metadata(path).map_err(|source| access("look at", path, source))?;
         let mut store = Self {
             connection,
-            path: path.to_owned(),
             policy: options.policy,
-            identity: (found.dev(), found.ino()),
+            files: Vec::new(),
             slots: Slots::default(),
             minute: 0,
             was_clean: true,
@@ -123,6 +120,9 @@ impl SqliteStore {
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
             .map_err(failed("configure", path))?;
+        // By now SQLite has all of them open; a link is looked at as well as what it leads to.
+        let files = [given.to_owned(), file::beside(path, "-wal"), file::beside(path, "-shm")];
+        store.watch_files(files).map_err(|source| access("look at", path, source))?;
         Ok(store)
     }
 
@@ -130,10 +130,26 @@ impl SqliteStore {
     fn take_over(&mut self, options: &Options) -> rusqlite::Result<()> {
         let unclean =
             "SELECT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = 'clean' AND value = '0')";
+        let was_unclean: bool = self.connection.query_row(unclean, [], |row| row.get(0))?;
+        self.was_clean = !was_unclean;
+        self.slots = Slots::load(&self.connection)?;
+        match self.note_start(options) {
+            // An earlier daemon's notes stand as well. Requests fail until there is space again.
+            Err(error)
+                if options.policy != Policy::Classic
+                    && error.sqlite_error_code() == Some(ErrorCode::DiskFull) =>
+            {
+                warn!(%error, "The disk is full: requests wait until there is space for the database.");
+                Ok(())
+            }
+            noted => noted,
+        }
+    }
+
+    fn note_start(&self, options: &Options) -> rusqlite::Result<()> {
         let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
         let lease = options.policy.lease().to_string();
         let transaction = self.connection.unchecked_transaction()?;
-        let was_unclean: bool = transaction.query_row(unclean, [], |row| row.get(0))?;
         let set = "INSERT OR REPLACE INTO shiftboss_state (name, value) VALUES (?1, ?2)";
         for (name, value) in [
             ("clean", "0"),
@@ -148,10 +164,7 @@ impl SqliteStore {
         if options.policy == Policy::Classic {
             transaction.execute("DELETE FROM shiftboss_flights", [])?;
         }
-        transaction.commit()?;
-        self.was_clean = !was_unclean;
-        self.slots = Slots::load(&self.connection)?;
-        Ok(())
+        transaction.commit()
     }
 }
 

@@ -29,6 +29,16 @@ pub enum OpenError {
         "the database {0} is empty (0 bytes): it was cut off or emptied. Restore a backup; to begin anew, remove the file"
     )]
     Emptied(PathBuf),
+    /// A link that leads to nothing.
+    #[error(
+        "the database {path} is a link to {target}, where nothing is: mount or restore what it leads to, or remove the link; nothing was changed"
+    )]
+    LinkToNowhere {
+        /// The database.
+        path: PathBuf,
+        /// What the link says.
+        target: PathBuf,
+    },
     /// Some other file.
     #[error("{0} is not an SQLite database: give another path; nothing was changed")]
     NotADatabase(PathBuf),

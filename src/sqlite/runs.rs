@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::model::{Position, Row as Line, Run};
-use shiftboss_actors::store::{Batch, Deletion, StoreError, StoreResult, StoredRun};
+use shiftboss_actors::store::{Batch, StoreError, StoreResult, StoredRun};
 
 use super::SqliteStore;
 use super::error::sorted;
@@ -100,9 +100,7 @@ impl SqliteStore {
         }
         places.store(&self.connection).map_err(sorted)?;
         self.count(fetcher_id, batch.run.started, added, added).map_err(sorted)?;
-        if slot > 0 && !self.slots.open.contains(&slot) {
-            self.load_slots()?;
-        }
+        self.slots.open(slot);
         Ok(())
     }
 
@@ -175,21 +173,55 @@ impl SqliteStore {
         self.execute(complete, (fetcher_id, run, batch.complete))
     }
 
-    pub(super) fn delete_step(&mut self, run: &Run, limit: usize) -> StoreResult<Deletion> {
-        let Some(fetcher_id) = self.fetcher_id(run)? else {
-            return Ok(Deletion::Done);
-        };
+    /// Marks a run for its deletion, on disk and in memory.
+    pub(super) fn mark_deleting(&mut self, run: &Run) -> StoreResult<()> {
         let mark = "UPDATE shiftboss_runs SET deleting = 1
-            WHERE fetcher_id = ?1 AND run_started = ?2 AND deleting = 0";
-        self.execute(mark, (fetcher_id, run.started))?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let deleted = self.delete_rows(fetcher_id, run.started, limit).map_err(sorted)?;
-        let done = deleted < limit;
-        if done {
-            self.delete_empty(fetcher_id, run.started)?;
+            WHERE fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?1)
+                AND run_started = ?2
+            RETURNING fetcher_id, slot";
+        let mut statement = self.prepared(mark).map_err(sorted)?;
+        let marked = statement
+            .query_row((&*run.fetcher, run.started), |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+            .map_err(sorted)?;
+        drop(statement);
+        if let Some((fetcher_id, slot)) = marked {
+            self.slots.begin_deletion(fetcher_id, run.started, slot);
         }
-        self.load_slots()?;
-        Ok(if done { Deletion::Done } else { Deletion::More })
+        Ok(())
+    }
+
+    /// Deletes up to `limit` rows and runs; returns how many of the first runs are gone.
+    pub(super) fn delete_step(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize> {
+        let mut left = i64::try_from(limit).unwrap_or(i64::MAX);
+        for (gone, run) in runs.iter().enumerate() {
+            if left <= 0 {
+                return Ok(gone);
+            }
+            match self.delete_part(run, left)? {
+                Some(rows) => left -= rows + 1,
+                None => return Ok(gone),
+            }
+        }
+        Ok(runs.len())
+    }
+
+    /// Deletes up to `limit` rows of a run, and the run with its last row: then it returns how
+    /// many those were.
+    fn delete_part(&mut self, run: &Run, limit: i64) -> StoreResult<Option<i64>> {
+        let Some(fetcher_id) = self.fetcher_id(run)? else {
+            return Ok(Some(0));
+        };
+        if self.slots.allow(fetcher_id, run.started) {
+            self.mark_deleting(run)?;
+        }
+        let deleted = self.delete_rows(fetcher_id, run.started, limit).map_err(sorted)?;
+        if deleted >= limit {
+            return Ok(None);
+        }
+        self.delete_empty(fetcher_id, run.started)?;
+        self.slots.end_deletion(fetcher_id, run.started);
+        Ok(Some(deleted))
     }
 
     /// Deletes rows of a run, at most `limit`; says how many.

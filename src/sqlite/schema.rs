@@ -45,6 +45,12 @@ pub(super) static RECOMPUTE: LazyLock<String> = LazyLock::new(|| recompute("?1")
 
 /// Brings a database from the version it has to [`VERSION`], in one transaction.
 pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let application: i64 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if version(connection)? == VERSION && application == APPLICATION_ID {
+        // Nothing is written in vain: the disk may be full.
+        return Ok(());
+    }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version = version(&transaction)?;
     if version < 1 {

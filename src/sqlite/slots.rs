@@ -15,7 +15,7 @@ pub(super) const SMALL_RUN_ROWS: i64 = 500;
 const SLOTS_MAX: i64 = 64;
 
 /// Where rows are looked for, and which are passed over. In memory; the truth is `shiftboss_runs`.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Slots {
     /// Slots with rows that may be handed out; 0 is always one of them.
     pub(super) open: Vec<i64>,
@@ -24,7 +24,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Reads how the runs stand. There are few, so this is done whenever one changed.
+    /// Reads how the runs stand: all of them, so only at the start and after a rollback.
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let sql = "SELECT fetcher_id, run_started, slot, deleting <> 0 FROM shiftboss_runs
             WHERE slot > 0 OR deleting <> 0";
@@ -40,6 +40,25 @@ impl Slots {
             }
         }
         Ok(slots)
+    }
+
+    /// A run has this slot, new or not.
+    pub(super) fn open(&mut self, slot: i64) {
+        if !self.open.contains(&slot) {
+            self.open.push(slot);
+        }
+    }
+
+    /// A run was marked for its deletion.
+    pub(super) fn begin_deletion(&mut self, fetcher_id: i64, run_started: i64, slot: i64) {
+        self.deleting.insert((fetcher_id, run_started));
+        // The rows that it has in slot 0, as all runs may have, are passed over one by one.
+        self.open.retain(|known| *known == 0 || *known != slot);
+    }
+
+    /// A run under deletion is gone. Its slot was closed when that began.
+    pub(super) fn end_deletion(&mut self, fetcher_id: i64, run_started: i64) {
+        self.deleting.remove(&(fetcher_id, run_started));
     }
 
     /// Whether a row of that run may be handed out.

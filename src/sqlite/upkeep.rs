@@ -1,15 +1,15 @@
 //! The files under the store: bringing the main file up to date, noticing that it is gone, checking
 //! it, and leaving it so that anybody can read it (spec 6).
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
 
-use super::SqliteStore;
 use super::error::sorted;
+use super::{SqliteStore, file};
 
 /// How long the end waits for readers to leave, so that the journal mode can be changed.
 const LEAVE_WAL_PATIENCE: Duration = Duration::from_secs(1);
@@ -17,8 +17,19 @@ const LEAVE_WAL_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) const MODE_PAUSE: Duration = Duration::from_millis(20);
 
 impl SqliteStore {
+    /// Notes which files are open, so that it is seen when others stand in their place.
+    pub(super) fn watch_files(&mut self, files: [PathBuf; 3]) -> io::Result<()> {
+        let noted = |path: PathBuf| file::identity(&path).map(|identity| (path, identity));
+        self.files = files.into_iter().map(noted).collect::<io::Result<_>>()?;
+        Ok(())
+    }
+
     pub(super) fn look_after(&mut self) -> StoreResult<Checkpoint> {
-        self.check_identity()?;
+        self.check_files()?;
+        self.checkpoint()
+    }
+
+    fn checkpoint(&self) -> StoreResult<Checkpoint> {
         let (log, moved) = self
             .connection
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
@@ -29,18 +40,21 @@ impl SqliteStore {
     }
 
     /// A file that was removed or replaced would take all further work with it in silence.
-    fn check_identity(&self) -> StoreResult<()> {
-        // Looked at by its path and never opened: closing it would drop SQLite's own locks.
-        let gone = match std::fs::metadata(&self.path) {
-            Ok(found) => (found.dev(), found.ino()) != self.identity || found.nlink() == 0,
-            Err(_) => true,
+    fn check_files(&self) -> StoreResult<()> {
+        let gone = |(path, identity): &&(PathBuf, file::Identity)| {
+            file::identity(path).ok() != Some(*identity)
         };
-        if gone {
-            let path = self.path.display();
-            let text = format!("{path} was removed, renamed or replaced while it was in use");
-            return Err(StoreError::Fatal(text));
+        let Some((path, _)) = self.files.iter().find(gone) else {
+            return Ok(());
+        };
+        if path.as_os_str().as_encoded_bytes().ends_with(b"-wal") {
+            // SQLite has it open still: what was answered goes into the main file while it can.
+            let saved = self.checkpoint();
+            tracing::warn!(?saved, "The database's log was removed: saving what it held.");
         }
-        Ok(())
+        let text =
+            format!("{} was removed, renamed or replaced while it was in use", path.display());
+        Err(StoreError::Fatal(text))
     }
 
     /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
@@ -76,11 +90,16 @@ pub(super) fn set_journal_mode(
             .pragma_update_and_check(None, "journal_mode", mode, |row| row.get::<_, String>(0));
         match tried {
             Ok(now) if now.eq_ignore_ascii_case(mode) => return Ok(()),
-            Err(error) if Instant::now() >= deadline => return Err(error),
+            Err(error) if Instant::now() >= deadline || !is_busy(&error) => return Err(error),
             Ok(_) if Instant::now() >= deadline => return Err(rusqlite::Error::InvalidQuery),
             _ => pause(),
         }
     }
+}
+
+/// Waiting for others helps; a full disk, say, is told at once.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 #[allow(clippy::disallowed_methods)] // Before the first and after the last request nobody waits.

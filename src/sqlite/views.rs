@@ -38,14 +38,16 @@ pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewEr
 /// From what the daemon and its triggers keep.
 fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
     let number = |name| state(look, name).map(|text| text.and_then(|text| text.parse().ok()));
+    let lease_seconds: Option<i64> = number("lease")?;
+    let expired = lease_seconds.map(|lease| now.saturating_sub(lease));
     Ok(QueueStatus {
         schema_version: schema::VERSION,
         durability: state(look, "durability")?,
         policy: state(look, "policy")?,
-        lease_seconds: number("lease")?,
+        lease_seconds,
         rows: rows(look)?,
         fetchers: fetchers(look, FETCHERS, now)?,
-        oldest_waiting: oldest_waiting(look)?,
+        oldest_waiting: oldest_waiting(look, expired)?,
         done_last_hour: done_since(look, now / 60 - HOUR_MINUTES)?,
         set_aside: set_aside(look)?,
         directory_lost_since: number("directory_lost_since")?,
@@ -112,28 +114,38 @@ fn age(run: i64, now: UnixSeconds) -> Option<i64> {
 
 /// The parts of the order.
 const SLOTS: &str = "SELECT DISTINCT slot FROM shiftboss_runs WHERE deleting = 0 UNION SELECT 0";
-/// The first row of one of them that could be handed out now.
+/// The first row of one of them in a state (1: ready, 2: its key is in flight), of the runs that
+/// stay; the order is that of dispatch.
 const FIRST: &str = "SELECT attr_path, last_started, order_jitter
-    FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = 1 AND state > 0
+    FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = ?2 AND state > 0
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_runs AS run
+            WHERE run.fetcher_id = queue.fetcher_id
+                AND run.run_started = queue.fetcher_run_started AND run.deleting <> 0)
     ORDER BY last_started, order_jitter, attr_path LIMIT 1";
 
-/// The first row of each slot that is ready; the first of those.
-fn oldest_waiting(look: &Connection) -> rusqlite::Result<Option<Waiting>> {
+/// A row's place in the order of dispatch: `None` comes first, as NULL does.
+type Place = (Option<i64>, Option<i64>, String);
+
+/// The row that the next request would get: the first of all slots that is ready, or whose key was
+/// started before `expired` and so lost its lease.
+fn oldest_waiting(
+    look: &Connection,
+    expired: Option<UnixSeconds>,
+) -> rusqlite::Result<Option<Waiting>> {
     let slots: Vec<i64> =
         look.prepare(SLOTS)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     let mut first = None;
     for slot in slots {
-        let place = |row: &Row<'_>| {
-            Ok((
-                row.get::<_, Option<i64>>(1)?,
-                row.get::<_, Option<i64>>(2)?,
-                row.get::<_, String>(0)?,
-            ))
-        };
-        let place = look.prepare_cached(FIRST)?.query_row([slot], place).optional()?;
-        first = [first, place].into_iter().flatten().min();
+        // Of the keys in flight the first was started first: it tells for all.
+        let held = first_place(look, slot, 2)?.filter(|place| place.0 < expired);
+        first = [first, first_place(look, slot, 1)?, held].into_iter().flatten().min();
     }
     Ok(first.map(|(last_started, _, key)| Waiting { key, last_started }))
+}
+
+fn first_place(look: &Connection, slot: i64, state: i64) -> rusqlite::Result<Option<Place>> {
+    let place = |row: &Row<'_>| Ok((row.get(1)?, row.get(2)?, row.get(0)?));
+    look.prepare_cached(FIRST)?.query_row([slot, state], place).optional()
 }
 
 /// Jobs by exit code, from the counts by minute.

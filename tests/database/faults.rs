@@ -67,6 +67,21 @@ fn replaced_while_running() {
     });
 }
 
+/// The log beside the database, or its index, unlinked while running. What was answered is safe.
+#[test]
+fn log_unlinked_while_running() {
+    for ending in ["state.db-wal", "state.db-shm"] {
+        ends_when(|site| fs::remove_file(site.path(ending)).unwrap());
+    }
+    let (site, mut daemon) = two_jobs();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    fs::remove_file(site.path("state.db-wal")).unwrap();
+    assert_eq!(site.ask("DONE alpha 3"), "JOB bravo 0 2\n");
+    assert!(!daemon.exit().success());
+    let codes = "SELECT attr_path, exit_code FROM log ORDER BY 1";
+    assert_eq!(site.sql(codes), ["alpha|3", "bravo|-"]);
+}
+
 /// Under load too: a daemon that is never idle notices.
 #[test]
 fn unlinked_under_load() {

@@ -14,8 +14,13 @@ use crate::common::{Daemon, Site, wait_equal, wait_until};
 const SCRIPT: &str = "mount -t tmpfs -o size=128m none disk && \
     head -c 122000000 /dev/zero >disk/ballast && exec \"$@\"";
 
-/// A daemon whose database is on a nearly full disk, or nothing where that cannot be made.
-fn on_a_small_disk(site: &Site) -> Option<Daemon> {
+/// The same, but the daemon is one that was killed before the disk was full to the last byte.
+const KILLED: &str = "mount -t tmpfs -o size=8m none disk && { \"$@\" & \
+    until test -S socket; do sleep 0.02; done; kill -9 $!; wait $!; \
+    head -c 16000000 /dev/zero >disk/ballast; } 2>/dev/null; exec \"$@\"";
+
+/// A daemon whose database is on a disk as `script` makes it, or nothing where that cannot be done.
+fn on_a_small_disk(site: &Site, script: &str) -> Option<Daemon> {
     fs::create_dir(site.path("disk")).unwrap();
     let mut probe = unshare();
     let usable = probe.args(["true"]).stderr(Stdio::null()).status();
@@ -25,7 +30,7 @@ fn on_a_small_disk(site: &Site) -> Option<Daemon> {
     }
     let serve = site.program();
     let mut command = unshare();
-    command.args(["sh", "-c", SCRIPT, "sh"]).arg(serve.get_program()).arg("serve");
+    command.args(["sh", "-c", script, "sh"]).arg(serve.get_program()).arg("serve");
     command.arg(site.path("disk/state.db")).args([site.input(), site.socket()]);
     command.current_dir(site.path("")).stdin(Stdio::null());
     Some(site.spawn(command).ready())
@@ -50,7 +55,7 @@ fn disk(site: &Site, daemon: &Daemon) -> PathBuf {
 #[test]
 fn a_full_disk_is_outlived() {
     let site = Site::new();
-    let Some(mut daemon) = on_a_small_disk(&site) else { return };
+    let Some(mut daemon) = on_a_small_disk(&site, SCRIPT) else { return };
     let disk = disk(&site, &daemon);
     site.write("small.1.txt", (0..2_000).map(|i| format!("small{i} 0 1\n")).collect::<String>());
     wait_until("jobs are there", || site.ask("DONE nobody 0").starts_with("JOB "));
@@ -76,6 +81,19 @@ fn a_full_disk_is_outlived() {
     let finished: HashSet<String> = finished.into_iter().collect();
     assert!(acknowledged.iter().all(|key| finished.contains(key)));
     assert!(site.ask("READY").starts_with("JOB "));
+    daemon.stop();
+}
+
+/// A daemon that was killed starts again on a full disk, says so, and serves as soon as there is space.
+#[test]
+fn a_start_on_a_full_disk() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\n");
+    let Some(daemon) = on_a_small_disk(&site, KILLED) else { return };
+    wait_until("the second one accepts", || daemon.log().contains("Ready"));
+    assert_eq!(daemon.warnings(&["disk is full"]).len(), 1);
+    fs::remove_file(disk(&site, &daemon).join("ballast")).unwrap();
+    wait_until("a job is there", || site.ask("READY") == "JOB alpha 0 1\n");
     daemon.stop();
 }
 

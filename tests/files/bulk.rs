@@ -50,6 +50,38 @@ fn very_many_files_made_while_running() {
     site.wait_sql("SELECT count(*) FROM fetcher_runs", &["0"]);
 }
 
+/// Very many files removed at once, of many fetchers and of one, while a worker asks: it waits for
+/// one step of the deletion at most, and for what the watcher does.
+#[test]
+fn very_many_files_removed_at_once() {
+    const REMOVED: usize = 15_000;
+    let site = Site::new();
+    let name = |i: usize| match i % 2 {
+        0 => format!("f{i}.1.txt"),
+        _ => format!("f.{i}.txt"),
+    };
+    for i in 0..REMOVED {
+        site.write(name(i), format!("key{i} 0 {i}\n"));
+    }
+    let _daemon = site.start();
+    crate::common::wait_within(Duration::from_secs(90), "all files are loaded", || {
+        site.number("SELECT count(*) FROM queue WHERE EXISTS (SELECT 1 FROM fetcher_runs)")
+            == REMOVED as i64
+    });
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| slowest_answer(&site, &over));
+        (0..REMOVED).for_each(|i| site.remove(name(i)));
+        wait_two_minutes("all is deleted", || {
+            site.number("SELECT count(*) FROM fetcher_runs") == 0
+        });
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let slowest = worker.join().unwrap();
+        println!("the longest wait: {slowest:?}");
+        assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    });
+}
+
 /// Loss 13: 300,000 lines at once, and then the deletion of that run: none of six workers goes
 /// without an answer for the five seconds that it waits.
 #[test]

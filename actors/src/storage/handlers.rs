@@ -3,16 +3,15 @@
 //! Called by actix; the transaction around them is [`StorageActor::mutate`].
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
 use tracing::{debug, info};
 
 use super::messages::{
-    AddRows, ClearAside, DeleteRun, Dispatch, Finish, KnownRuns, Ping, RegisterRuns, SetAside,
+    AddRows, ClearAside, Dispatch, Finish, KnownRuns, Ping, RegisterRuns, SetAside,
     SetDirectoryLost, Shutdown, Undo,
 };
 use super::reply::{Deferred, Dispatched};
-use super::{DELETE_STEP_PAUSE, DELETE_STEP_ROWS, DeleteStep, StorageActor, UNDO_RETRY};
-use crate::store::{Deletion, StoreError, StoreResult, StoredRun};
+use super::{StorageActor, UNDO_RETRY};
+use crate::store::StoredRun;
 
 impl Handler<Dispatch> for StorageActor {
     type Result = Deferred<Dispatched>;
@@ -74,30 +73,6 @@ impl Handler<AddRows> for StorageActor {
     }
 }
 
-impl Handler<DeleteRun> for StorageActor {
-    type Result = ResponseFuture<StoreResult<()>>;
-
-    fn handle(&mut self, DeleteRun { run }: DeleteRun, ctx: &mut Self::Context) -> Self::Result {
-        let (reply, answer) = oneshot::channel();
-        // Its first step counts: from then on no row of the run is handed out.
-        let first = self.mutate_many(ctx, |store| store.delete_run(&run, DELETE_STEP_ROWS));
-        let idle = self.deletions.is_empty();
-        match first.into_result() {
-            Ok(Deletion::More) => self.deletions.push_back((run, reply)),
-            ended => self.held.push(move |committed| {
-                let _ = reply.send(ended.map(|_| ()).and(committed.clone()));
-            }),
-        }
-        if idle && !self.deletions.is_empty() {
-            ctx.notify_later(DeleteStep, DELETE_STEP_PAUSE);
-        }
-        if self.opened.is_none() {
-            self.held.release(&Ok(()));
-        }
-        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(stopping())) })
-    }
-}
-
 impl Handler<SetAside> for StorageActor {
     type Result = Deferred<()>;
 
@@ -134,13 +109,9 @@ impl Handler<Shutdown> for StorageActor {
     type Result = MessageResult<Shutdown>;
 
     fn handle(&mut self, _: Shutdown, ctx: &mut Self::Context) -> Self::Result {
-        self.commit();
+        let _ = self.commit();
         let closed = self.store.close();
         ctx.stop();
         MessageResult(closed)
     }
-}
-
-fn stopping() -> StoreError {
-    StoreError::Busy("the daemon is stopping".to_owned())
 }

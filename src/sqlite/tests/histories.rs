@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use shiftboss_actors::model::Attempt;
-use shiftboss_actors::store::{Deletion, Dispatch, Store};
+use shiftboss_actors::store::{Dispatch, Store};
 
 use super::model::Model;
 use super::support::{FAIR, Site, batch, key, run};
@@ -81,9 +81,7 @@ impl Pair {
             }
             Event::Delete { fetcher, run: started, step } => {
                 let gone = run(FETCHERS[*fetcher], *started);
-                while self.site.commit(|store| store.delete_run(&gone, *step)).unwrap()
-                    == Deletion::More
-                {}
+                while self.site.delete_step(&gone, *step) {}
                 self.model.delete(FETCHERS[*fetcher], *started);
             }
             Event::Dispatch => self.dispatch()?,

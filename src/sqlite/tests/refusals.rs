@@ -54,6 +54,51 @@ fn no_database() {
     assert!(matches!(error, OpenError::NotADatabase(_)));
 }
 
+/// A pipe, at whose other end nobody is: refused at once, not waited for.
+#[test]
+fn a_pipe() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
+    assert!(matches!(error, OpenError::NotADatabase(_)), "{error}");
+}
+
+/// A link to nothing is told as that, and nothing is made.
+#[test]
+fn a_link_to_nowhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    std::os::unix::fs::symlink("not/mounted.db", &path).unwrap();
+    let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
+    assert!(error.to_string().contains("link to not/mounted.db"), "{error}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+/// A database that a killed daemon left shorter than its header says, whole in its log: through a
+/// link it is taken up too.
+#[test]
+fn a_link_to_a_database_with_a_log() {
+    let mut site = Site::new(FAIR);
+    let keys: Vec<String> = (0..2000).map(|i| format!("key{i}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    site.list(&run("f", 1), &keys);
+    let killed = tempfile::tempdir().unwrap();
+    // As if the power had gone in a checkpoint: the first page is written, the last is not.
+    site.edit("PRAGMA wal_checkpoint(PASSIVE)");
+    for ending in ["", "-wal"] {
+        let name = format!("state.db{ending}");
+        fs::copy(site.directory.path().join(&name), killed.path().join(&name)).unwrap();
+    }
+    let cut = fs::OpenOptions::new().write(true).open(killed.path().join("state.db")).unwrap();
+    cut.set_len(cut.metadata().unwrap().len() - 4096).unwrap();
+    let link = killed.path().join("link.db");
+    std::os::unix::fs::symlink("state.db", &link).unwrap();
+    let store = SqliteStore::open(&link, &options(FAIR)).unwrap();
+    assert_eq!(shiftboss_actors::store::Store::runs(&mut { store }).unwrap()[0].rows, 2000);
+}
+
 /// Another program's database: by its id, by its tables, by having none.
 #[test]
 fn a_foreign_database() {

@@ -1,9 +1,9 @@
 //! A dispatch costs the same however many rows there are, and a run under deletion is gone at once.
 
 use rusqlite::StatementStatus;
-use shiftboss_actors::store::{Deletion, Dispatch, Store};
+use shiftboss_actors::store::{Dispatch, Store, StoreError};
 
-use super::support::{FAIR, Site, batch, run};
+use super::support::{FAIR, Site, batch, key, run};
 
 /// Rows of the dispatch order that one request for work steps over, by SQLite's own count of
 /// virtual machine steps.
@@ -84,8 +84,7 @@ fn a_run_under_deletion_is_gone_at_once() {
         let mut site = Site::new(FAIR);
         fill(&mut site, "f", 2, rows);
         site.list(&run("g", 1), &["other"]);
-        let step = site.commit(|store| store.delete_run(&run("f", 2), 1)).unwrap();
-        assert_eq!(step, Deletion::More);
+        assert!(site.delete_step(&run("f", 2), 1), "there is more");
         assert_eq!(site.next(10).as_deref(), Some("other g.1"));
         assert_eq!(site.next(10), None);
         let Site { store, directory, .. } = site;
@@ -111,7 +110,7 @@ fn what_a_deletion_uncovers_is_waited_for() {
     site.edit("UPDATE queue SET is_dequeued = 1");
     site.list(&run("f", 1), &["a", "b", "c"]);
     assert_eq!(site.next(10), None);
-    assert_eq!(site.commit(|store| store.delete_run(&run("f", 2), 1)).unwrap(), Deletion::More);
+    assert!(site.delete_step(&run("f", 2), 1), "there is more");
     let answers: Vec<_> =
         (0..2).map(|_| site.commit(|store| store.dispatch(10)).unwrap()).collect();
     assert!(matches!(answers[0], Dispatch::Job(..)), "{answers:?}");
@@ -119,4 +118,70 @@ fn what_a_deletion_uncovers_is_waited_for() {
     site.delete(&run("f", 2));
     assert!(site.next(10).is_some() && site.next(10).is_some());
     assert_eq!(site.next(10), None);
+}
+
+/// One step takes small runs together, as many as there is room for, and a large one in parts.
+#[test]
+fn a_step_takes_several_small_runs() {
+    let mut site = Site::new(FAIR);
+    let runs: Vec<_> = (1..=9).map(|i| run("f", i)).collect();
+    for run in &runs {
+        site.list(run, &["a", "b"]);
+    }
+    let mut step =
+        |from: usize, limit| site.commit(|store| store.delete_runs(&runs[from..], limit)).unwrap();
+    assert_eq!(step(0, 6), 2);
+    // Each costs three: its rows and itself. The last one had no room for all of it.
+    assert_eq!(step(2, 7), 2);
+    assert_eq!(step(4, 100), 5);
+    assert_eq!(step(0, 100), 9, "unknown runs are gone");
+    assert_eq!(site.rows("SELECT count(*) FROM fetchers"), ["0"]);
+}
+
+/// A run that is marked is passed over from then on; a transaction that fails leaves no mark, not
+/// even in memory, whoever rolled it back.
+#[test]
+fn a_mark_is_kept_or_taken_back_whole() {
+    let mut site = Site::new(FAIR);
+    fill(&mut site, "f", 2, 2_000);
+    let failed = || StoreError::Full("disk".to_owned());
+    for ended in [false, true] {
+        site.store.begin().unwrap();
+        site.store.begin_deletion(&run("f", 2)).unwrap();
+        let marked = site.store.mutation(|store| {
+            let end = if ended { "ROLLBACK" } else { "DELETE FROM queue" };
+            store.statement(end)?;
+            Err::<(), _>(failed())
+        });
+        assert_eq!(marked, Err(failed()));
+        assert!(!site.store.in_transaction());
+        site.check_slots();
+    }
+    assert!(site.next(10).is_some());
+    site.commit(|store| store.begin_deletion(&run("f", 2))).unwrap();
+    assert_eq!(site.next(10), None);
+}
+
+/// An end and the next dispatch happen both or not at all, alone in their transaction or not.
+#[test]
+fn an_end_without_its_dispatch_is_none() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["a", "b"]);
+    assert!(site.next(5).is_some());
+    let in_flight = site.rows("SELECT attr_path FROM log WHERE finished IS NULL");
+    site.edit("UPDATE shiftboss_counters SET name = 'away' WHERE name = 'attempt'");
+    for alone in [true, false] {
+        site.commit(|store| {
+            if !alone {
+                store.clear_aside("nothing").unwrap();
+            }
+            let ended = store.finish_and_dispatch(&key(&in_flight[0]), 3, 9);
+            assert!(ended.is_err());
+        });
+        assert_eq!(site.rows("SELECT attr_path FROM log WHERE finished IS NULL"), in_flight);
+    }
+    site.edit("UPDATE shiftboss_counters SET name = 'attempt' WHERE name = 'away'");
+    let next = site.commit(|store| store.finish_and_dispatch(&key(&in_flight[0]), 3, 9)).unwrap();
+    assert!(matches!(next, Dispatch::Job(..)));
+    assert_eq!(site.rows("SELECT exit_code FROM log WHERE finished = 9"), ["3"]);
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Position, Row, Run};
-use shiftboss_actors::store::{Batch, Deletion, Dispatch, Store};
+use shiftboss_actors::store::{Batch, Dispatch, Store};
 use tempfile::TempDir;
 
+use crate::sqlite::slots::Slots;
 use crate::sqlite::{Durability, Options, Policy, SqliteStore};
 
 /// The default policy of spec 5.
@@ -64,7 +65,18 @@ impl Site {
         if self.store.in_transaction() {
             self.store.commit().unwrap();
         }
+        self.check_slots();
         result
+    }
+
+    /// What is known of slots and deletions in memory is what is on disk.
+    pub fn check_slots(&self) {
+        let sorted = |mut slots: Slots| {
+            slots.open.sort_unstable();
+            slots
+        };
+        let on_disk = Slots::load(&self.store.connection).unwrap();
+        assert_eq!(sorted(self.store.slots.clone()), sorted(on_disk));
     }
 
     /// Registers a run and adds rows of (key, payload).
@@ -84,7 +96,12 @@ impl Site {
 
     /// Deletes a run, whole.
     pub fn delete(&mut self, run: &Run) {
-        while self.commit(|store| store.delete_run(run, 2)).unwrap() == Deletion::More {}
+        while self.delete_step(run, 2) {}
+    }
+
+    /// One step of a deletion; whether there is more to delete.
+    pub fn delete_step(&mut self, run: &Run, limit: usize) -> bool {
+        self.commit(|store| store.delete_runs(std::slice::from_ref(run), limit)).unwrap() == 0
     }
 
     /// Asks for a job; `key payload` of it.

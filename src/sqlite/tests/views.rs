@@ -60,6 +60,30 @@ fn the_longest_waiting_key() {
     assert_eq!(look(&site, 12).oldest_waiting, None);
 }
 
+/// It is the one that the next request would get: also when its lease ran out, and never one of a
+/// run under deletion.
+#[test]
+fn the_longest_waiting_key_is_the_next_one() {
+    let mut site = Site::new(Policy::Fair { lease_seconds: 60 });
+    site.list(&run("f", 1), &["a"]);
+    site.list(&run("g", 1), &["b", "c"]);
+    site.list(&run("gone", 1), &["never"]);
+    site.edit(
+        "INSERT INTO log VALUES ('a', 100, NULL, NULL), ('b', 90, 95, 0), ('c', 105, 106, 0)",
+    );
+    site.edit("UPDATE queue SET is_dequeued = 1 WHERE attr_path = 'b'");
+    assert!(site.delete_step(&run("gone", 1), 1));
+    site.list(&run("gone", 2), &["new"]);
+    site.commit(|store| store.begin_deletion(&run("gone", 2))).unwrap();
+    for (now, next) in [(160, "c g.1"), (161, "a f.1")] {
+        let waiting = look(&site, now).oldest_waiting.unwrap();
+        assert!(next.starts_with(&waiting.key), "{now}: {waiting:?}");
+        let attempt = site.attempt(now).unwrap();
+        assert_eq!(attempt.1, next);
+        assert!(site.undo(attempt.0));
+    }
+}
+
 /// Ended jobs are counted for an hour; jobs over their first try, files set aside and a lost
 /// directory are shown.
 #[test]
