@@ -73,6 +73,13 @@ pub(super) struct Entry {
     pub(super) failures: u32,
     /// Tells a tail's end from that of an earlier tail of the run.
     pub(super) generation: u64,
+    /// How often its tail was told that the file may have changed.
+    told: u64,
+    /// `NAME.txt` was written to, made or closed, and no tail was started or told since: whether
+    /// its content is still what was stored, only its content can tell.
+    pub(super) touched: bool,
+    /// Bytes of `NAME.txt` were written since it was last read to its end.
+    written: bool,
     /// Its last name was removed since the last look: what is there now is a new file.
     pub(super) emptied: bool,
     /// Both names were there at once, and that was logged.
@@ -95,6 +102,9 @@ impl Entry {
             queued: false,
             failures: 0,
             generation: 0,
+            told: 0,
+            touched: false,
+            written: false,
             emptied: false,
             doubled: false,
         }
@@ -126,6 +136,8 @@ impl Entry {
             self.has_whole = there;
             self.closed = matches!(happened, Happened::Closed | Happened::MovedHere);
             self.writing = happened == Happened::Modified;
+            self.touched |= there;
+            self.written |= self.writing;
         }
         // A move away may be half of a rename; a look tells.
         if happened == Happened::Removed && !self.has_growing && !self.has_whole {
@@ -147,6 +159,38 @@ impl Entry {
     /// Forgets who is writing: events were lost.
     pub(super) fn forget_writer(&mut self) {
         self.writing = false;
+    }
+
+    /// Tells the run's tail, if it has one, that the file may have changed.
+    pub(super) fn tell_tail(&mut self) {
+        let target = self.target();
+        if let Phase::Tailing(tail) = &self.phase {
+            self.told += 1;
+            self.touched = false;
+            tail.changed.do_send(Changed { target, number: self.told });
+        }
+    }
+
+    /// A tail is about to look into the file. Returns whether bytes were written to it since it
+    /// was last read to its end.
+    pub(super) fn begin_tail(&mut self) -> bool {
+        self.told = 0;
+        self.touched = false;
+        std::mem::take(&mut self.written)
+    }
+
+    /// Its tail has read all and ended. What it was told after that, it did not hear.
+    pub(super) fn tail_is_done(&mut self, heard: u64) {
+        self.failures = 0;
+        self.touched |= heard < self.told;
+        self.written &= self.touched;
+    }
+
+    /// Whether its file may hold other than when it was `read`.
+    pub(super) fn is_changed_since(&mut self, read: Option<FileState>) -> bool {
+        let same = read.zip(self.file()).is_some_and(|(read, now)| read.is_as_read(&now));
+        self.touched |= !same;
+        self.touched
     }
 
     /// Whether time alone may close its file.

@@ -15,7 +15,6 @@ use super::entry::{Entry, Phase};
 use super::unfit::escaped;
 use crate::directory::{Directory, Entry as Seen};
 use crate::fetcher_file::{FileName, Named};
-use crate::file_tail::Changed;
 use crate::model::Run;
 use crate::storage::messages::ClearAside;
 use crate::watch::Happened;
@@ -210,13 +209,9 @@ impl FileWatcherActor {
         }
         match &entry.phase {
             Phase::New => return true,
-            Phase::Tailing(tail) => tail.changed.do_send(Changed(entry.target())),
-            Phase::Complete(read) => return !read.is_some_and(|read| read.is_as_read(&file)),
-            Phase::Parked(read) => {
-                let new =
-                    entry.target().complete || !read.is_some_and(|read| read.is_as_read(&file));
-                return new;
-            }
+            Phase::Tailing(_) => entry.tell_tail(),
+            Phase::Complete(read) => return entry.is_changed_since(*read),
+            Phase::Parked(read) => return entry.is_changed_since(*read) || entry.target().complete,
             Phase::Aside(failed) if *failed != Some(file) => {
                 // A changed file has all its tries again; one that is only looked at again, one.
                 entry.failures = if failed.is_some() { 0 } else { entry.failures };
