@@ -16,7 +16,6 @@ use super::unfit::escaped;
 use crate::directory::{Directory, Entry as Seen};
 use crate::fetcher_file::{FileName, Named};
 use crate::model::Run;
-use crate::storage::messages::ClearAside;
 use crate::watch::Happened;
 
 /// Drains in a row before runs are dropped, while fetchers keep replacing them.
@@ -146,6 +145,7 @@ impl FileWatcherActor {
         for run in gone {
             self.drop_run(&run, ctx);
         }
+        self.send_notes(ctx);
         registering
     }
 
@@ -216,7 +216,7 @@ impl FileWatcherActor {
                 // A changed file has all its tries again; one that is only looked at again, one.
                 entry.failures = if failed.is_some() { 0 } else { entry.failures };
                 let name = escaped(entry.file_name().as_ref());
-                self.storage.clear.do_send(ClearAside { name });
+                self.notes.clear_aside(&name);
                 return true;
             }
             Phase::Waiting(stored) if !entry.queued => {

@@ -16,7 +16,6 @@ use crate::directory::FileState;
 use crate::file_tail::{FileTailActor, TailEnd, TailSeed};
 use crate::model::Run;
 use crate::run_reader::RunReader;
-use crate::storage::messages::SetAside;
 use crate::store::StoredRun;
 use crate::vital::Vital;
 
@@ -161,7 +160,8 @@ impl FileWatcherActor {
             error!(%run, reason, "The run's file keeps failing and is set aside.");
             entry.phase = Phase::Aside(entry.file());
             let name = escaped(entry.file_name().as_ref());
-            return self.storage.aside.do_send(SetAside { name, reason });
+            self.notes.set_aside(name, &reason);
+            return self.send_notes(ctx);
         }
         let delay = RESTART_DELAY * 2_u32.saturating_pow(entry.failures - 1);
         warn!(%run, reason, ?delay, "Reading a run failed; starting again.");

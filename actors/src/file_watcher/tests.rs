@@ -244,3 +244,24 @@ async fn a_lost_directory_is_found_again() {
     until("its file is read", || site.keys() == ["alpha"]).await;
     assert_eq!(site.calls("lost no"), 2, "at the start, and when it was back");
 }
+
+/// What status is to show is told to the store until it is stored.
+#[actix::test]
+async fn notes_are_repeated_until_they_are_stored() {
+    tokio::time::pause();
+    let site = Site::started(MockStore::default(), real()).await;
+    let busy = || Trouble::Error(StoreError::Busy("backup".to_owned()));
+    site.mock.trouble("aside", busy());
+    site.mock.trouble("aside", busy());
+    site.write("a.b.txt", "alpha 1\n");
+    until("the name is noted", || !site.mock.inside().aside.is_empty()).await;
+    site.mock.trouble("clear", busy());
+    fs::remove_file(site.directory.path().join("a.b.txt")).unwrap();
+    until("the note is taken back", || site.mock.inside().aside.is_empty()).await;
+    site.mock.trouble("lost", busy());
+    fs::remove_dir(site.directory.path()).unwrap();
+    until("the loss is told again", || site.calls("lost yes") == 2).await;
+    site.mock.trouble("lost", Trouble::EndOfTransaction(StoreError::Full("disk".to_owned())));
+    fs::create_dir(site.directory.path()).unwrap();
+    until("the return is told again", || site.calls("lost no") == 3).await;
+}

@@ -7,7 +7,6 @@ use tracing::warn;
 
 use super::FileWatcherActor;
 use crate::directory::{Entry, FileState};
-use crate::storage::messages::{ClearAside, SetAside};
 use crate::watch::Happened;
 
 impl FileWatcherActor {
@@ -44,13 +43,13 @@ impl FileWatcherActor {
         }
         let shown = escaped(name);
         warn!(file = shown, reason, "An input file is set aside.");
-        self.storage.aside.do_send(SetAside { name: shown, reason: reason.clone() });
+        self.notes.set_aside(shown, &reason);
         self.unfit.insert(name.to_owned(), reason);
     }
 
     fn is_fit(&mut self, name: &OsStr) {
         if self.unfit.remove(name).is_some() {
-            self.storage.clear.do_send(ClearAside { name: escaped(name) });
+            self.notes.clear_aside(&escaped(name));
         }
     }
 
