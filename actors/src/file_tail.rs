@@ -89,6 +89,8 @@ pub struct TailSeed {
     pub storage: Recipient<AddRows>,
     /// Others wait for its place: it is to end when it has nothing to read.
     pub crowded: Rc<Cell<bool>>,
+    /// Set when its file could be read and what was read of it stored.
+    pub sound: Rc<Cell<bool>>,
     /// Where its end is told.
     pub vital: Vital<TailEnd>,
 }
@@ -101,6 +103,7 @@ pub struct FileTailActor {
     heard: u64,
     storage: Recipient<AddRows>,
     crowded: Rc<Cell<bool>>,
+    sound: Rc<Cell<bool>>,
     vital: Vital<TailEnd>,
     /// A batch is on its way to the store.
     storing: bool,
@@ -118,13 +121,14 @@ impl FileTailActor {
     /// A tail made of `seed`.
     #[must_use]
     pub fn new(seed: TailSeed) -> Self {
-        let TailSeed { reader, target, storage, crowded, vital } = seed;
+        let TailSeed { reader, target, storage, crowded, sound, vital } = seed;
         Self {
             reader,
             target,
             heard: 0,
             storage,
             crowded,
+            sound,
             vital,
             storing: false,
             stalled: false,
@@ -143,6 +147,7 @@ impl FileTailActor {
         match self.reader.next_batch(self.target) {
             Ok(Some(batch)) => self.store(batch, ctx),
             Ok(None) => {
+                self.sound.set(true);
                 self.answer_waiting();
                 if self.reader.is_interrupted() {
                     ctx.run_later(NEXT_PIECE, Self::read_on);
@@ -180,6 +185,7 @@ impl FileTailActor {
                 self.storing = false;
                 self.stalled = false;
                 self.progress = true;
+                self.sound.set(true);
                 self.reader.batch_stored(&batch);
                 self.answer_waiting();
                 self.read_on(ctx);

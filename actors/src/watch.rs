@@ -23,6 +23,8 @@ pub enum Happened {
     Created,
     /// Its content changed.
     Modified,
+    /// Its rights, owner, times or links changed.
+    Attributes,
     /// A writer closed it.
     Closed,
     /// It was moved here.
@@ -61,6 +63,7 @@ impl Watch {
         let inotify = Inotify::init()?;
         let mask = WatchMask::CREATE
             | WatchMask::MODIFY
+            | WatchMask::ATTRIB
             | WatchMask::CLOSE_WRITE
             | WatchMask::MOVED_FROM
             | WatchMask::MOVED_TO
@@ -135,6 +138,7 @@ fn happened(mask: EventMask) -> Option<Happened> {
     let table = [
         (EventMask::CREATE, Happened::Created),
         (EventMask::MODIFY, Happened::Modified),
+        (EventMask::ATTRIB, Happened::Attributes),
         (EventMask::CLOSE_WRITE, Happened::Closed),
         (EventMask::MOVED_TO, Happened::MovedHere),
         (EventMask::MOVED_FROM, Happened::MovedAway),

@@ -1,5 +1,7 @@
 //! What the watcher knows of one fetcher run. Plain state; the watcher's actor acts on it.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -73,6 +75,10 @@ pub(super) struct Entry {
     pub(super) failures: u32,
     /// Tells a tail's end from that of an earlier tail of the run.
     pub(super) generation: u64,
+    /// The name under which its file is noted as set aside, until a tail has read from it.
+    pub(super) aside: Option<String>,
+    /// Its tail has read from the file.
+    pub(super) sound: Rc<Cell<bool>>,
     /// How often its tail was told that the file may have changed.
     told: u64,
     /// `NAME.txt` was written to, made or closed, and no tail was started or told since: whether
@@ -102,6 +108,8 @@ impl Entry {
             queued: false,
             failures: 0,
             generation: 0,
+            aside: None,
+            sound: Rc::default(),
             told: 0,
             touched: false,
             written: false,
@@ -175,6 +183,7 @@ impl Entry {
     /// was last read to its end.
     pub(super) fn begin_tail(&mut self) -> bool {
         self.told = 0;
+        self.sound = Rc::default();
         self.touched = false;
         std::mem::take(&mut self.written)
     }

@@ -12,7 +12,6 @@ use tracing::{error, warn};
 
 use super::FileWatcherActor;
 use super::entry::{Entry, Phase};
-use super::unfit::escaped;
 use crate::directory::{Directory, Entry as Seen};
 use crate::fetcher_file::{FileName, Named};
 use crate::model::Run;
@@ -67,6 +66,10 @@ impl FileWatcherActor {
     fn note_events(&mut self, names: Vec<(OsString, Happened)>) -> BTreeSet<Run> {
         let mut touched = BTreeSet::new();
         for (name, happened) in names {
+            if happened == Happened::Attributes {
+                touched.extend(self.set_aside_under(&name));
+                continue;
+            }
             let file = match FileName::parse(&name) {
                 Named::Fetcher(file) => file,
                 Named::Bad(reason) => {
@@ -215,8 +218,6 @@ impl FileWatcherActor {
             Phase::Aside(failed) if *failed != Some(file) => {
                 // A changed file has all its tries again; one that is only looked at again, one.
                 entry.failures = if failed.is_some() { 0 } else { entry.failures };
-                let name = escaped(entry.file_name().as_ref());
-                self.notes.clear_aside(&name);
                 return true;
             }
             Phase::Waiting(stored) if !entry.queued => {

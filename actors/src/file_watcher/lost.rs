@@ -61,6 +61,7 @@ impl FileWatcherActor {
 
     /// Once a second: is the directory there; has a file come to rest; is there a note to repeat?
     pub(super) fn tick(&mut self, ctx: &mut Context<Self>) {
+        self.take_back_sound();
         self.send_notes(ctx);
         self.find_directory(ctx);
         match &self.open {

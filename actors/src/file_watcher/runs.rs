@@ -58,6 +58,7 @@ impl FileWatcherActor {
 
     /// Both names of a run are gone: ends its tail and deletes its rows.
     pub(super) fn drop_run(&mut self, run: &Run, ctx: &mut Context<Self>) {
+        self.take_back(run);
         let Some(entry) = self.runs.get_mut(run) else {
             return;
         };

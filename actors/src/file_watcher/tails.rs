@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use tokio::sync::oneshot::error::RecvError;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use super::FileWatcherActor;
 use super::entry::{Entry, Phase, TailLink};
-use super::unfit::escaped;
 use crate::directory::FileState;
 use crate::file_tail::{FileTailActor, TailEnd, TailSeed};
 use crate::model::Run;
@@ -84,9 +83,15 @@ impl FileWatcherActor {
         }
         let storage = self.storage.add.clone();
         let target = entry.target();
-        let crowded = Rc::clone(&self.crowded);
-        entry.phase =
-            Phase::Tailing((self.start_tail)(TailSeed { reader, target, storage, crowded, vital }));
+        let (crowded, sound) = (Rc::clone(&self.crowded), Rc::clone(&entry.sound));
+        entry.phase = Phase::Tailing((self.start_tail)(TailSeed {
+            reader,
+            target,
+            storage,
+            crowded,
+            sound,
+            vital,
+        }));
         let run = run.clone();
         ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {
             watcher.tails -= 1;
@@ -157,11 +162,10 @@ impl FileWatcherActor {
         // Whatever it has heard of the file's content, it has not stored.
         entry.touched = true;
         if entry.failures > FAILURES_MAX {
-            error!(%run, reason, "The run's file keeps failing and is set aside.");
             entry.phase = Phase::Aside(entry.file());
-            let name = escaped(entry.file_name().as_ref());
-            self.notes.set_aside(name, &reason);
-            return self.send_notes(ctx);
+            self.set_aside(run, &reason);
+            // It may have changed since it was last looked at.
+            return self.refresh(BTreeSet::from([run.clone()]), ctx);
         }
         let delay = RESTART_DELAY * 2_u32.saturating_pow(entry.failures - 1);
         warn!(%run, reason, ?delay, "Reading a run failed; starting again.");

@@ -176,6 +176,27 @@ async fn a_file_set_aside_is_tried_again() {
     assert_eq!(panics.get(), 7, "set aside after six, and tried twice more");
 }
 
+/// A file that fails again when it is tried again was set aside all the time, and is noted once;
+/// the note goes when the file is read, also when it may still grow, and when it is gone.
+#[actix::test]
+async fn a_file_that_fails_again_stays_set_aside() {
+    tokio::time::pause();
+    for gone in [false, true] {
+        let (start, panics) = panicking(10);
+        let site = Site::started(MockStore::default(), start).await;
+        site.write("bad.1.txt.part", "alpha 1\n");
+        until("it was tried again", || panics.get() == 8).await;
+        assert_eq!((site.calls("aside"), site.calls("clear")), (1, 0));
+        if gone {
+            fs::remove_file(site.directory.path().join("bad.1.txt.part")).unwrap();
+        } else {
+            until("it is read after all", || site.keys() == ["alpha"]).await;
+        }
+        until("it is not set aside any longer", || site.mock.inside().aside.is_empty()).await;
+        assert_eq!((site.calls("aside"), site.calls("clear")), (1, 1));
+    }
+}
+
 /// A store that is full or busy is waited for: that is no failure of the tail.
 #[actix::test]
 async fn a_full_store_is_waited_for() {
