@@ -286,3 +286,22 @@ async fn notes_are_repeated_until_they_are_stored() {
     fs::create_dir(site.directory.path()).unwrap();
     until("the return is told again", || site.calls("lost no") == 3).await;
 }
+
+/// A run that the store rejects, as one that is being deleted, is tried again by itself: the others
+/// of the same message are known at once.
+#[actix::test]
+async fn a_rejected_run_keeps_no_other_waiting() {
+    tokio::time::pause();
+    let site = Site::new(MockStore::default(), real());
+    for run in ["f.1.txt.part", "g.1.txt.part", "h.1.txt.part"] {
+        site.write(run, &format!("{run} 1\n"));
+    }
+    // All three are rejected; then only the first one is.
+    (0..4).for_each(|_| site.mock.trouble("register", rejected()));
+    site.watcher.send(Start).await.unwrap().unwrap();
+    until("all are read", || site.keys().len() == 3).await;
+    let registered = site.mock.calls();
+    let registered: Vec<_> =
+        registered.iter().filter_map(|c| c.strip_prefix("register ")).collect();
+    assert_eq!(registered, ["f.1", "g.1", "h.1", "f.1", "g.1", "h.1", "f.1"]);
+}
