@@ -88,6 +88,8 @@ pub(super) struct Entry {
     written: bool,
     /// Its last name was removed since the last look: what is there now is a new file.
     pub(super) emptied: bool,
+    /// The number of the move that took its last name away.
+    moved_away: Option<u32>,
     /// Both names were there at once, and that was logged.
     doubled: bool,
 }
@@ -114,6 +116,7 @@ impl Entry {
             touched: false,
             written: false,
             emptied: false,
+            moved_away: None,
             doubled: false,
         }
     }
@@ -135,21 +138,38 @@ impl Entry {
 
     /// Takes an event in, in the order in which they happened.
     pub(super) fn note(&mut self, growing: bool, happened: Happened) {
-        let there = !matches!(happened, Happened::Removed | Happened::MovedAway);
+        self.note_move(happened);
+        let there = !matches!(happened, Happened::Removed | Happened::MovedAway(_));
         if growing {
             self.has_growing = there;
             // Finished by link and unlink. By copying, it would have been written to.
             self.closed |= !there && self.has_whole && !self.writing;
         } else {
             self.has_whole = there;
-            self.closed = matches!(happened, Happened::Closed | Happened::MovedHere);
+            self.closed = matches!(happened, Happened::Closed | Happened::MovedHere(_));
             self.writing = happened == Happened::Modified;
             self.touched |= there;
             self.written |= self.writing;
         }
-        // A move away may be half of a rename; a look tells.
-        if happened == Happened::Removed && !self.has_growing && !self.has_whole {
-            self.emptied = true;
+        if !self.has_growing && !self.has_whole {
+            match happened {
+                Happened::Removed => self.emptied = true,
+                Happened::MovedAway(number) => self.moved_away = Some(number),
+                _ => {}
+            }
+        }
+    }
+
+    /// The last name was moved away: half of a rename to the other name, or a file that left. What
+    /// comes here by another way than that same move is another file.
+    fn note_move(&mut self, happened: Happened) {
+        let Some(away) = self.moved_away else {
+            return;
+        };
+        // Its writer may be heard of between the two halves.
+        if let Happened::MovedHere(_) | Happened::Created = happened {
+            self.emptied |= happened != Happened::MovedHere(away);
+            self.moved_away = None;
         }
     }
 

@@ -15,7 +15,7 @@ use crate::watch::Happened;
 impl FileWatcherActor {
     /// An event of a bad name.
     pub(super) fn note_bad_name(&mut self, name: &OsStr, happened: Happened, reason: String) {
-        if matches!(happened, Happened::Removed | Happened::MovedAway) {
+        if matches!(happened, Happened::Removed | Happened::MovedAway(_)) {
             self.is_fit(name);
         } else {
             self.leave_out(name, reason);
