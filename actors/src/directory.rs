@@ -9,9 +9,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+
+/// Two changes of a file that are this far apart have different times. Linux counts file times in
+/// ticks of 1 to 10 ms; the rest is room for clocks of other machines.
+const FILE_CLOCK_TICK_NANOSECONDS: i128 = 100_000_000;
 
 /// What one look at a file told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +51,17 @@ impl FileState {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Whether a file that was read to its end when it was `self` has nothing new now.
+    /// Whether the file was changed so shortly before now that the clock of its times may be too
+    /// coarse to show a later change: it must be asked for its content.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // A time that is to come was set by hand, or the clock was: no tick can be told from it.
+        i128::try_from(now.as_nanos()).unwrap_or(0) - self.changed < FILE_CLOCK_TICK_NANOSECONDS
+    }
+
+    /// Whether a file that was read to its end when it was `self` has nothing new now, as far as
+    /// its times tell.
     #[must_use]
     pub fn is_as_read(&self, now: &Self) -> bool {
         self.is_same_file(now) && self.length == now.length && self.modified == now.modified

@@ -29,10 +29,10 @@ const STORE_RETRY: Duration = Duration::from_millis(200);
 /// How a tail ended, for its parent. No word at all is a panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TailEnd {
-    /// All lines are in the queue, and the run is complete. The file as it was read.
-    Complete(Option<FileState>),
-    /// All that is there is read, and its place was wanted. The file as it was read.
-    Parked(Option<FileState>),
+    /// All lines are in the queue, and the run is complete.
+    Complete(LastRead),
+    /// All that is there is read, and its place was wanted.
+    Parked(LastRead),
     /// The file could not be read, or its rows were refused.
     Failed {
         /// Why, for the log and for status.
@@ -42,14 +42,25 @@ pub enum TailEnd {
     },
 }
 
+/// The end of a tail that has read all there was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastRead {
+    /// The file as it was read.
+    pub file: Option<FileState>,
+    /// The number of the last [`Changed`] that it has heard; later ones found nobody.
+    pub heard: u64,
+}
+
 /// Tells a tail which name its file has now, whether its writer is done, and that it may have
 /// changed.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
-pub struct Changed(
+pub struct Changed {
     /// What to read from now on.
-    pub Target,
-);
+    pub target: Target,
+    /// Counts what the tail is told, from 1 on.
+    pub number: u64,
+}
 
 /// Asks a tail to store what is unread, one batch; answered when that batch is on disk.
 #[derive(Debug, Message)]
@@ -78,6 +89,8 @@ pub struct TailSeed {
     pub storage: Recipient<AddRows>,
     /// Others wait for its place: it is to end when it has nothing to read.
     pub crowded: Rc<Cell<bool>>,
+    /// Set when its file could be read and what was read of it stored.
+    pub sound: Rc<Cell<bool>>,
     /// Where its end is told.
     pub vital: Vital<TailEnd>,
 }
@@ -86,8 +99,11 @@ pub struct TailSeed {
 pub struct FileTailActor {
     reader: RunReader,
     target: Target,
+    /// The number of the last [`Changed`].
+    heard: u64,
     storage: Recipient<AddRows>,
     crowded: Rc<Cell<bool>>,
+    sound: Rc<Cell<bool>>,
     vital: Vital<TailEnd>,
     /// A batch is on its way to the store.
     storing: bool,
@@ -105,12 +121,14 @@ impl FileTailActor {
     /// A tail made of `seed`.
     #[must_use]
     pub fn new(seed: TailSeed) -> Self {
-        let TailSeed { reader, target, storage, crowded, vital } = seed;
+        let TailSeed { reader, target, storage, crowded, sound, vital } = seed;
         Self {
             reader,
             target,
+            heard: 0,
             storage,
             crowded,
+            sound,
             vital,
             storing: false,
             stalled: false,
@@ -129,6 +147,7 @@ impl FileTailActor {
         match self.reader.next_batch(self.target) {
             Ok(Some(batch)) => self.store(batch, ctx),
             Ok(None) => {
+                self.sound.set(true);
                 self.answer_waiting();
                 if self.reader.is_interrupted() {
                     ctx.run_later(NEXT_PIECE, Self::read_on);
@@ -142,7 +161,7 @@ impl FileTailActor {
 
     /// All is read: the run is complete, or its place may be given to another.
     fn caught_up(&mut self, ctx: &mut Context<Self>) {
-        let read = self.reader.read_state();
+        let read = LastRead { file: self.reader.read_state(), heard: self.heard };
         if self.target.complete {
             self.end(TailEnd::Complete(read), ctx);
         } else if self.crowded.get() {
@@ -166,6 +185,7 @@ impl FileTailActor {
                 self.storing = false;
                 self.stalled = false;
                 self.progress = true;
+                self.sound.set(true);
                 self.reader.batch_stored(&batch);
                 self.answer_waiting();
                 self.read_on(ctx);
@@ -213,8 +233,9 @@ impl Actor for FileTailActor {
 impl Handler<Changed> for FileTailActor {
     type Result = ();
 
-    fn handle(&mut self, Changed(target): Changed, ctx: &mut Self::Context) {
-        self.target = target;
+    fn handle(&mut self, changed: Changed, ctx: &mut Self::Context) {
+        self.target = changed.target;
+        self.heard = changed.number;
         self.read_on(ctx);
     }
 }

@@ -10,6 +10,7 @@ mod entry;
 mod intake;
 mod looks;
 mod lost;
+mod notes;
 mod runs;
 mod tails;
 #[cfg(test)]
@@ -116,6 +117,8 @@ pub struct FileWatcherActor {
     runs: BTreeMap<Run, Entry>,
     /// Names that are left out for good, with the reason that was logged.
     unfit: BTreeMap<OsString, String>,
+    /// What status is to show.
+    notes: notes::Notes,
     /// Runs that wait for a free tail.
     queue: VecDeque<Run>,
     tails: usize,
@@ -146,6 +149,7 @@ impl FileWatcherActor {
             open: None,
             runs: BTreeMap::new(),
             unfit: BTreeMap::new(),
+            notes: notes::Notes::default(),
             queue: VecDeque::new(),
             tails: 0,
             generation: 0,

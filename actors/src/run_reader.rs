@@ -58,6 +58,8 @@ pub struct RunReader {
 struct OpenFile {
     file: File,
     state: FileState,
+    /// It had only just been changed when it was looked at: its times may not tell the next change.
+    fresh: bool,
     lines: LineReader,
     /// Where reading began, in this process; `lines.consumed()` counts from here.
     began: u64,
@@ -73,6 +75,13 @@ impl RunReader {
     pub fn new(directory: Rc<Directory>, name: FileName, stored: StoredRun) -> Self {
         let chunk = vec![0; CHUNK_BYTES];
         Self { directory, name, stored, open: None, chunk, interrupted: false }
+    }
+
+    /// Reads a known file from its start, whatever the bytes before the stored position are.
+    pub fn read_anew(&mut self) {
+        if let Some(at) = &mut self.stored.position {
+            *at = Position { offset: 0, lines: 0, checksum: checksum(&[]), ..*at };
+        }
     }
 
     /// The run that is read.
@@ -112,14 +121,14 @@ impl RunReader {
         };
         let position = self.stored.position;
         if let Some(open) = &mut self.open {
-            if open.state == now {
+            if open.state == now && !open.fresh {
                 return Ok(true);
             }
             if open.state.is_same_file(&now)
                 && still_holds(&open.file, &now, position)?
                 && now.length >= open.next
             {
-                open.state = now;
+                open.looked(now);
                 return Ok(true);
             }
             self.open = None;
@@ -199,11 +208,17 @@ impl OpenFile {
         Self {
             file,
             state,
+            fresh: state.is_fresh(),
             lines: LineReader::new(offset == 0, lines),
             began: offset,
             next: offset,
             skipped: 0,
         }
+    }
+
+    fn looked(&mut self, now: FileState) {
+        self.state = now;
+        self.fresh = now.is_fresh();
     }
 
     fn skip_to_end(&mut self) {

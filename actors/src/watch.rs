@@ -23,12 +23,14 @@ pub enum Happened {
     Created,
     /// Its content changed.
     Modified,
+    /// Its rights, owner, times or links changed.
+    Attributes,
     /// A writer closed it.
     Closed,
-    /// It was moved here.
-    MovedHere,
-    /// It was moved away, here under another name or out of the directory.
-    MovedAway,
+    /// It was moved here; the number is that of the move, which its other end has too.
+    MovedHere(u32),
+    /// It was moved away, here under another name or out of the directory; see [`MovedHere`](Self::MovedHere).
+    MovedAway(u32),
     /// It was removed.
     Removed,
 }
@@ -61,6 +63,7 @@ impl Watch {
         let inotify = Inotify::init()?;
         let mask = WatchMask::CREATE
             | WatchMask::MODIFY
+            | WatchMask::ATTRIB
             | WatchMask::CLOSE_WRITE
             | WatchMask::MOVED_FROM
             | WatchMask::MOVED_TO
@@ -121,7 +124,7 @@ impl Events {
         if event.mask.intersects(gone) {
             self.lost = true;
         }
-        if let (Some(name), Some(happened)) = (event.name, happened(event.mask)) {
+        if let (Some(name), Some(happened)) = (event.name, happened(event.mask, event.cookie)) {
             let same =
                 self.names.last().is_some_and(|(last, what)| last == name && *what == happened);
             if !same {
@@ -131,13 +134,14 @@ impl Events {
     }
 }
 
-fn happened(mask: EventMask) -> Option<Happened> {
+fn happened(mask: EventMask, cookie: u32) -> Option<Happened> {
     let table = [
         (EventMask::CREATE, Happened::Created),
         (EventMask::MODIFY, Happened::Modified),
+        (EventMask::ATTRIB, Happened::Attributes),
         (EventMask::CLOSE_WRITE, Happened::Closed),
-        (EventMask::MOVED_TO, Happened::MovedHere),
-        (EventMask::MOVED_FROM, Happened::MovedAway),
+        (EventMask::MOVED_TO, Happened::MovedHere(cookie)),
+        (EventMask::MOVED_FROM, Happened::MovedAway(cookie)),
         (EventMask::DELETE, Happened::Removed),
     ];
     table.iter().find(|(bit, _)| mask.contains(*bit)).map(|(_, what)| *what)

@@ -177,6 +177,24 @@ fn killed_while_deleting() {
     }
 }
 
+/// A file that is moved out and another one moved in under its name, without a pause between, are a
+/// run that goes and a new one.
+#[test]
+fn moved_out_and_another_moved_in() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 1\n");
+    for round in 2..30 {
+        assert!(site.ask("READY").starts_with("JOB alpha"));
+        assert!(site.ask("DONE alpha 0").starts_with("JOB bravo"));
+        assert_eq!(site.ask("DONE bravo 0"), "NOJOBS\n");
+        fs::write(site.path("next"), format!("alpha 0 {round}\nbravo 0 {round}\n")).unwrap();
+        fs::rename(site.file("f.1.txt"), site.path("out")).unwrap();
+        fs::rename(site.path("next"), site.file("f.1.txt")).unwrap();
+        site.wait_queue(&[&format!("f|1|alpha|0 {round}|0"), &format!("f|1|bravo|0 {round}|0")]);
+    }
+}
+
 /// A directory made anew is found by the request that needs it, not a second later.
 #[test]
 fn a_directory_made_anew() {

@@ -10,6 +10,7 @@ mod lines;
 mod losses;
 mod names;
 mod positions;
+mod rewritten;
 mod whole;
 
 use common::Daemon;

@@ -152,3 +152,18 @@ fn an_unreadable_file_is_set_aside_and_taken_later() {
     site.wait_queue(&["good|1|bravo|0 2|1", "secret|1|alpha|0 1|0"]);
     site.wait_sql(RUNS, &["good|1|1", "secret|1|1"]);
 }
+
+/// The right to read a file that was set aside is noticed when it is given.
+#[test]
+fn a_file_set_aside_is_taken_when_it_may_be_read() {
+    let site = Site::new();
+    site.write("secret.1.txt", "alpha 0 1\n");
+    let secret = site.file("secret.1.txt");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
+    let _daemon = site.spawn(site.serve_unprivileged(&[])).ready();
+    site.wait_sql("SELECT name FROM shiftboss_aside", &["secret.1.txt"]);
+    // Tried by the clock after a minute only, which is longer than this test waits.
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
+    site.wait_queue(&["secret|1|alpha|0 1|0"]);
+    site.wait_sql("SELECT name FROM shiftboss_aside", &[]);
+}

@@ -12,12 +12,14 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{WRITE_TIMEOUT, WorkLinks};
-use crate::file_watcher::Look;
+use crate::file_watcher::{Look, Looked};
 use crate::storage::messages::{Dispatch, Finish, HandOut, Work};
 use crate::wire::{Answer, Request};
 
 /// How long a request may take before its connection is closed; the stock worker waits 5 s.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long looks are repeated while files have more to read; one look is enough for NOJOBS.
+const LOOKING_TIME: Duration = Duration::from_secs(3);
 /// Pause before asking again while a deletion is getting on.
 const LATER_PAUSE: Duration = Duration::from_millis(20);
 
@@ -43,10 +45,32 @@ pub(super) async fn serve(
     (writer, result)
 }
 
+/// What was looked into for a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// Nothing yet.
+    None,
+    /// Each file, one batch; some have more.
+    Some,
+    /// All that there is.
+    All,
+}
+
+impl Looks {
+    fn and(self, found: Looked) -> Self {
+        match found {
+            Looked { more: false, .. } => Self::All,
+            Looked { missed: false, .. } => Self::Some,
+            Looked { missed: true, .. } => self,
+        }
+    }
+}
+
 /// The next job, or none after a look that found nothing more (spec 2).
 async fn next_work(request: Request, links: &WorkLinks) -> Result<Option<HandOut>, String> {
-    let deadline = Instant::now() + REQUEST_TIMEOUT;
-    let mut looked = false;
+    let began = Instant::now();
+    let deadline = began + REQUEST_TIMEOUT;
+    let mut looks = Looks::None;
     let mut work = match request {
         Request::Ready => ask(links.dispatch.send(Dispatch), deadline).await?,
         Request::Done { key, exit_code } => {
@@ -56,12 +80,15 @@ async fn next_work(request: Request, links: &WorkLinks) -> Result<Option<HandOut
     loop {
         match work {
             Work::Job(handed_out) => return Ok(Some(handed_out)),
-            Work::Nothing if looked => return Ok(None),
+            Work::Nothing if looks == Looks::All => return Ok(None),
             Work::Nothing => {
-                let look = timeout_at(deadline, links.look.send(Look)).await;
-                let found =
-                    look.map_err(|_| "no look in time")?.map_err(|error| error.to_string())?;
-                looked = !found.more;
+                let until = if looks == Looks::Some { began + LOOKING_TIME } else { deadline };
+                match timeout_at(until, links.look.send(Look)).await {
+                    Ok(found) => looks = looks.and(found.map_err(|error| error.to_string())?),
+                    // A long list without a job in it: a batch of each file is all that is owed.
+                    Err(_) if looks == Looks::Some => return Ok(None),
+                    Err(_) => return Err("no look in time".to_owned()),
+                }
             }
             Work::Later => tokio::time::sleep(LATER_PAUSE).await,
         }

@@ -1,10 +1,12 @@
 //! The ConnectionActor over a socket pair, with recorded storage and looks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 use actix::prelude::*;
+use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
@@ -30,6 +32,10 @@ enum Next {
 struct Fake {
     next: Rc<RefCell<VecDeque<Next>>>,
     more: Rc<RefCell<VecDeque<bool>>>,
+    /// Every look takes so long, and finds more, when it is set.
+    endless: Rc<Cell<Option<Duration>>>,
+    /// Looks do not get at all files.
+    missed: Rc<Cell<bool>>,
     asked: Rc<RefCell<Vec<String>>>,
 }
 
@@ -87,11 +93,16 @@ impl Handler<Undo> for Fake {
 }
 
 impl Handler<Look> for Fake {
-    type Result = Looked;
+    type Result = ResponseFuture<Looked>;
 
-    fn handle(&mut self, _: Look, _: &mut Self::Context) -> Looked {
+    fn handle(&mut self, _: Look, _: &mut Self::Context) -> Self::Result {
         self.asked.borrow_mut().push("look".to_owned());
-        Looked { more: self.more.borrow_mut().pop_front().unwrap_or(false) }
+        if let Some(time) = self.endless.get() {
+            let missed = self.missed.get();
+            return Box::pin(tokio::time::sleep(time).map(move |()| Looked { more: true, missed }));
+        }
+        let more = self.more.borrow_mut().pop_front().unwrap_or(false);
+        Box::pin(std::future::ready(Looked { more, missed: false }))
     }
 }
 
@@ -164,6 +175,24 @@ async fn no_jobs_is_said_after_a_look() {
     let (mut worker, _address, _end) = connect(&fake);
     assert_eq!(exchange(&mut worker, "READY\n").await, "NOJOBS\n");
     assert_eq!(fake.asked(), ["ready", "look", "ready", "look", "ready", "ready", "look", "ready"]);
+}
+
+/// Files that go on and on without a job in them keep nobody from NOJOBS: every one of them was
+/// looked into. A look that does not end, or that misses some of them, does.
+#[actix::test]
+async fn no_jobs_is_said_in_time_while_there_is_more_to_read() {
+    tokio::time::pause();
+    let cases =
+        [(10, false, "NOJOBS\n"), (2_500, false, "NOJOBS\n"), (10_000, false, ""), (10, true, "")];
+    for (look, missed, answer) in cases {
+        let fake = fake(vec![]);
+        fake.missed.set(missed);
+        fake.endless.set(Some(Duration::from_millis(look)));
+        let (mut worker, _address, _end) = connect(&fake);
+        let before = tokio::time::Instant::now();
+        assert_eq!(exchange(&mut worker, "READY\n").await, answer, "looks of {look} ms");
+        assert!(before.elapsed() <= REQUEST_TIMEOUT + Duration::from_millis(10));
+    }
 }
 
 /// A request that cannot be answered closes the connection in silence; later ones are dropped.

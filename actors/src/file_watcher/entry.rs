@@ -1,5 +1,7 @@
 //! What the watcher knows of one fetcher run. Plain state; the watcher's actor acts on it.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -73,8 +75,21 @@ pub(super) struct Entry {
     pub(super) failures: u32,
     /// Tells a tail's end from that of an earlier tail of the run.
     pub(super) generation: u64,
+    /// The name under which its file is noted as set aside, until a tail has read from it.
+    pub(super) aside: Option<String>,
+    /// Its tail has read from the file.
+    pub(super) sound: Rc<Cell<bool>>,
+    /// How often its tail was told that the file may have changed.
+    told: u64,
+    /// `NAME.txt` was written to, made or closed, and no tail was started or told since: whether
+    /// its content is still what was stored, only its content can tell.
+    pub(super) touched: bool,
+    /// Bytes of `NAME.txt` were written since it was last read to its end.
+    written: bool,
     /// Its last name was removed since the last look: what is there now is a new file.
     pub(super) emptied: bool,
+    /// The number of the move that took its last name away.
+    moved_away: Option<u32>,
     /// Both names were there at once, and that was logged.
     doubled: bool,
 }
@@ -95,7 +110,13 @@ impl Entry {
             queued: false,
             failures: 0,
             generation: 0,
+            aside: None,
+            sound: Rc::default(),
+            told: 0,
+            touched: false,
+            written: false,
             emptied: false,
+            moved_away: None,
             doubled: false,
         }
     }
@@ -117,19 +138,38 @@ impl Entry {
 
     /// Takes an event in, in the order in which they happened.
     pub(super) fn note(&mut self, growing: bool, happened: Happened) {
-        let there = !matches!(happened, Happened::Removed | Happened::MovedAway);
+        self.note_move(happened);
+        let there = !matches!(happened, Happened::Removed | Happened::MovedAway(_));
         if growing {
             self.has_growing = there;
             // Finished by link and unlink. By copying, it would have been written to.
             self.closed |= !there && self.has_whole && !self.writing;
         } else {
             self.has_whole = there;
-            self.closed = matches!(happened, Happened::Closed | Happened::MovedHere);
+            self.closed = matches!(happened, Happened::Closed | Happened::MovedHere(_));
             self.writing = happened == Happened::Modified;
+            self.touched |= there;
+            self.written |= self.writing;
         }
-        // A move away may be half of a rename; a look tells.
-        if happened == Happened::Removed && !self.has_growing && !self.has_whole {
-            self.emptied = true;
+        if !self.has_growing && !self.has_whole {
+            match happened {
+                Happened::Removed => self.emptied = true,
+                Happened::MovedAway(number) => self.moved_away = Some(number),
+                _ => {}
+            }
+        }
+    }
+
+    /// The last name was moved away: half of a rename to the other name, or a file that left. What
+    /// comes here by another way than that same move is another file.
+    fn note_move(&mut self, happened: Happened) {
+        let Some(away) = self.moved_away else {
+            return;
+        };
+        // Its writer may be heard of between the two halves.
+        if let Happened::MovedHere(_) | Happened::Created = happened {
+            self.emptied |= happened != Happened::MovedHere(away);
+            self.moved_away = None;
         }
     }
 
@@ -147,6 +187,39 @@ impl Entry {
     /// Forgets who is writing: events were lost.
     pub(super) fn forget_writer(&mut self) {
         self.writing = false;
+    }
+
+    /// Tells the run's tail, if it has one, that the file may have changed.
+    pub(super) fn tell_tail(&mut self) {
+        let target = self.target();
+        if let Phase::Tailing(tail) = &self.phase {
+            self.told += 1;
+            self.touched = false;
+            tail.changed.do_send(Changed { target, number: self.told });
+        }
+    }
+
+    /// A tail is about to look into the file. Returns whether bytes were written to it since it
+    /// was last read to its end.
+    pub(super) fn begin_tail(&mut self) -> bool {
+        self.told = 0;
+        self.sound = Rc::default();
+        self.touched = false;
+        std::mem::take(&mut self.written)
+    }
+
+    /// Its tail has read all and ended. What it was told after that, it did not hear.
+    pub(super) fn tail_is_done(&mut self, heard: u64) {
+        self.failures = 0;
+        self.touched |= heard < self.told;
+        self.written &= self.touched;
+    }
+
+    /// Whether its file may hold other than when it was `read`.
+    pub(super) fn is_changed_since(&mut self, read: Option<FileState>) -> bool {
+        let same = read.zip(self.file()).is_some_and(|(read, now)| read.is_as_read(&now));
+        self.touched |= !same;
+        self.touched
     }
 
     /// Whether time alone may close its file.

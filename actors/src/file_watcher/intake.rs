@@ -12,12 +12,9 @@ use tracing::{error, warn};
 
 use super::FileWatcherActor;
 use super::entry::{Entry, Phase};
-use super::unfit::escaped;
 use crate::directory::{Directory, Entry as Seen};
 use crate::fetcher_file::{FileName, Named};
-use crate::file_tail::Changed;
 use crate::model::Run;
-use crate::storage::messages::ClearAside;
 use crate::watch::Happened;
 
 /// Drains in a row before runs are dropped, while fetchers keep replacing them.
@@ -69,6 +66,10 @@ impl FileWatcherActor {
     fn note_events(&mut self, names: Vec<(OsString, Happened)>) -> BTreeSet<Run> {
         let mut touched = BTreeSet::new();
         for (name, happened) in names {
+            if happened == Happened::Attributes {
+                touched.extend(self.set_aside_under(&name));
+                continue;
+            }
             let file = match FileName::parse(&name) {
                 Named::Fetcher(file) => file,
                 Named::Bad(reason) => {
@@ -147,6 +148,7 @@ impl FileWatcherActor {
         for run in gone {
             self.drop_run(&run, ctx);
         }
+        self.send_notes(ctx);
         registering
     }
 
@@ -210,18 +212,12 @@ impl FileWatcherActor {
         }
         match &entry.phase {
             Phase::New => return true,
-            Phase::Tailing(tail) => tail.changed.do_send(Changed(entry.target())),
-            Phase::Complete(read) => return !read.is_some_and(|read| read.is_as_read(&file)),
-            Phase::Parked(read) => {
-                let new =
-                    entry.target().complete || !read.is_some_and(|read| read.is_as_read(&file));
-                return new;
-            }
+            Phase::Tailing(_) => entry.tell_tail(),
+            Phase::Complete(read) => return entry.is_changed_since(*read),
+            Phase::Parked(read) => return entry.is_changed_since(*read) || entry.target().complete,
             Phase::Aside(failed) if *failed != Some(file) => {
                 // A changed file has all its tries again; one that is only looked at again, one.
                 entry.failures = if failed.is_some() { 0 } else { entry.failures };
-                let name = escaped(entry.file_name().as_ref());
-                self.storage.clear.do_send(ClearAside { name });
                 return true;
             }
             Phase::Waiting(stored) if !entry.queued => {

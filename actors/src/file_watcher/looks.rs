@@ -24,6 +24,8 @@ pub struct Look;
 pub struct Looked {
     /// Some file has more than was stored now: look again if there is still no work.
     pub more: bool,
+    /// Some file has not had its turn: nobody knows what is in it.
+    pub missed: bool,
 }
 
 /// Who waits for a look.
@@ -47,7 +49,7 @@ impl Handler<Look> for FileWatcherActor {
         if !self.looks.running {
             self.begin_look(ctx);
         }
-        Box::pin(async move { answer.await.unwrap_or(Looked { more: false }) })
+        Box::pin(async move { answer.await.unwrap_or(Looked { more: false, missed: false }) })
     }
 }
 
@@ -64,10 +66,11 @@ impl Handler<CatchUpAll> for FileWatcherActor {
         let caught_up = join_all(tails.collect::<Vec<_>>()).into_actor(self);
         ctx.spawn(caught_up.map(move |answers, watcher, ctx| {
             // Runs that wait for a tail have unread bytes as well.
-            let more = !watcher.queue.is_empty() || answers.iter().flatten().any(|tail| tail.more);
+            let missed = !watcher.queue.is_empty();
+            let more = missed || answers.iter().flatten().any(|tail| tail.more);
             for waiter in waiting {
                 // A connection that gave up needs no answer.
-                let _ = waiter.send(Looked { more });
+                let _ = waiter.send(Looked { more, missed });
             }
             watcher.looks.running = false;
             if !watcher.looks.waiting.is_empty() {

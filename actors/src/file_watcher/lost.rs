@@ -12,7 +12,6 @@ use tracing::{info, warn};
 use super::entry::Phase;
 use super::{FileWatcherActor, Open, StopTail};
 use crate::directory::Directory;
-use crate::storage::messages::SetDirectoryLost;
 use crate::watch::Watch;
 
 /// The watch's descriptor became readable.
@@ -24,7 +23,7 @@ impl FileWatcherActor {
         let directory = Directory::open(&self.path).map_err(|error| error.to_string())?;
         self.open = Some(Open { directory: Rc::new(directory), watch: None, events: None });
         self.open_watch(ctx);
-        self.storage.lost.do_send(SetDirectoryLost { lost: false });
+        self.notes.directory_lost(false);
         Ok(())
     }
 
@@ -60,8 +59,10 @@ impl FileWatcherActor {
         }
     }
 
-    /// Once a second: is the directory there; has a file come to rest?
+    /// Once a second: is the directory there; has a file come to rest; is there a note to repeat?
     pub(super) fn tick(&mut self, ctx: &mut Context<Self>) {
+        self.take_back_sound();
+        self.send_notes(ctx);
         self.find_directory(ctx);
         match &self.open {
             None => {}
@@ -86,7 +87,8 @@ impl FileWatcherActor {
             ctx.cancel_future(events);
         }
         warn!(path = %self.path.display(), "The input directory is lost; waiting for it to come back.");
-        self.storage.lost.do_send(SetDirectoryLost { lost: true });
+        self.notes.directory_lost(true);
+        self.send_notes(ctx);
         // Their descriptors lead to the old directory.
         for entry in self.runs.values_mut() {
             if let Phase::Tailing(tail) = &entry.phase {

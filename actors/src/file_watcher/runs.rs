@@ -10,7 +10,7 @@ use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY, STORE_TIMEOUT};
 use crate::file_tail::StopTail;
 use crate::model::Run;
 use crate::storage::messages::{DeleteRun, RegisterRuns};
-use crate::store::StoreResult;
+use crate::store::{StoreResult, StoredRun};
 
 impl FileWatcherActor {
     /// A future that makes runs known to the store and starts their tails.
@@ -27,16 +27,34 @@ impl FileWatcherActor {
         let sent = self.storage.register.send(RegisterRuns { runs: runs.clone() });
         let registered = sent.timeout(STORE_TIMEOUT).into_actor(self);
         Some(Box::pin(registered.map(|answer, watcher, ctx| match answer {
-            Ok(Ok(stored)) => {
-                for stored in stored {
-                    let run = stored.run.clone();
-                    debug!(%run, complete = stored.complete, "Registered.");
-                    watcher.begin(&run, stored, ctx);
-                }
-            }
+            Ok(Ok(answers)) => watcher.registered(runs, answers, ctx),
             Ok(Err(error)) => watcher.register_later(runs, &error, ctx),
             Err(error) => watcher.register_later(runs, &error, ctx),
         })))
+    }
+
+    /// The store's answers, one for each run.
+    fn registered(
+        &mut self,
+        runs: Vec<Run>,
+        answers: Vec<StoreResult<StoredRun>>,
+        ctx: &mut Context<Self>,
+    ) {
+        let mut rejected = Vec::new();
+        for (run, answer) in runs.into_iter().zip(answers) {
+            match answer {
+                Ok(stored) => {
+                    debug!(%run, complete = stored.complete, "Registered.");
+                    self.begin(&run, stored, ctx);
+                }
+                Err(error) => rejected.push((run, error)),
+            }
+        }
+        if let Some((_, error)) = rejected.first() {
+            let error = error.clone();
+            let runs = rejected.into_iter().map(|(run, _)| run).collect();
+            self.register_later(runs, &error, ctx);
+        }
     }
 
     fn register_later(
@@ -45,7 +63,6 @@ impl FileWatcherActor {
         error: &dyn std::error::Error,
         ctx: &mut Context<Self>,
     ) {
-        // Storage has warned of it already, and not too often.
         debug!(%error, "Runs could not be registered yet; trying again.");
         for run in &runs {
             if let Some(entry) = self.runs.get_mut(run) {
@@ -58,6 +75,7 @@ impl FileWatcherActor {
 
     /// Both names of a run are gone: ends its tail and deletes its rows.
     pub(super) fn drop_run(&mut self, run: &Run, ctx: &mut Context<Self>) {
+        self.take_back(run);
         let Some(entry) = self.runs.get_mut(run) else {
             return;
         };

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use tokio::sync::oneshot::error::RecvError;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use super::FileWatcherActor;
-use super::entry::{Phase, TailLink};
-use super::unfit::escaped;
-use crate::file_tail::{Changed, FileTailActor, TailEnd, TailSeed};
+use super::entry::{Entry, Phase, TailLink};
+use crate::directory::FileState;
+use crate::file_tail::{FileTailActor, TailEnd, TailSeed};
 use crate::model::Run;
 use crate::run_reader::RunReader;
-use crate::storage::messages::SetAside;
 use crate::store::StoredRun;
 use crate::vital::Vital;
 
@@ -47,12 +46,9 @@ impl FileWatcherActor {
             return;
         };
         let file = entry.file();
-        let read = stored.position.is_some_and(|at| {
-            file.is_some_and(|file| {
-                (at.device, at.inode, at.offset) == (file.device, file.inode, file.length)
-            })
-        });
-        if stored.complete && read && !entry.target().growing_name {
+        let read = is_as_long(&stored, file);
+        let whole = !entry.target().growing_name;
+        if stored.complete && read && whole && !entry.touched {
             entry.phase = Phase::Complete(file);
         } else if self.tails < TAILS_MAX {
             self.start_tail(run, stored, ctx);
@@ -79,12 +75,23 @@ impl FileWatcherActor {
         let generation = self.generation;
         entry.generation = generation;
         entry.queued = false;
-        let reader = RunReader::new(Rc::clone(&open.directory), entry.name.clone(), stored);
+        let as_long = stored.complete && is_as_long(&stored, entry.file());
+        let mut reader = RunReader::new(Rc::clone(&open.directory), entry.name.clone(), stored);
+        if entry.begin_tail() && as_long {
+            debug!(%run, "Its complete file was written to and is as long: reading it anew.");
+            reader.read_anew();
+        }
         let storage = self.storage.add.clone();
         let target = entry.target();
-        let crowded = Rc::clone(&self.crowded);
-        entry.phase =
-            Phase::Tailing((self.start_tail)(TailSeed { reader, target, storage, crowded, vital }));
+        let (crowded, sound) = (Rc::clone(&self.crowded), Rc::clone(&entry.sound));
+        entry.phase = Phase::Tailing((self.start_tail)(TailSeed {
+            reader,
+            target,
+            storage,
+            crowded,
+            sound,
+            vital,
+        }));
         let run = run.clone();
         ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {
             watcher.tails -= 1;
@@ -98,11 +105,7 @@ impl FileWatcherActor {
         if self.crowded.replace(true) {
             return;
         }
-        for entry in self.runs.values() {
-            if let Phase::Tailing(tail) = &entry.phase {
-                tail.changed.do_send(Changed(entry.target()));
-            }
-        }
+        self.runs.values_mut().for_each(Entry::tell_tail);
     }
 
     /// Gives the free place to the run that has waited longest.
@@ -136,14 +139,14 @@ impl FileWatcherActor {
         match end {
             Ok(TailEnd::Complete(read)) => {
                 info!(%run, "The run is complete.");
-                entry.phase = Phase::Complete(read);
-                entry.failures = 0;
+                entry.phase = Phase::Complete(read.file);
+                entry.tail_is_done(read.heard);
                 // It may have grown between its last byte and now.
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
             Ok(TailEnd::Parked(read)) => {
-                entry.phase = Phase::Parked(read);
-                entry.failures = 0;
+                entry.phase = Phase::Parked(read.file);
+                entry.tail_is_done(read.heard);
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
             Ok(TailEnd::Failed { reason, progress }) => self.restart(run, reason, progress, ctx),
@@ -156,11 +159,13 @@ impl FileWatcherActor {
             return;
         };
         entry.failures = if progress { 1 } else { entry.failures + 1 };
+        // Whatever it has heard of the file's content, it has not stored.
+        entry.touched = true;
         if entry.failures > FAILURES_MAX {
-            error!(%run, reason, "The run's file keeps failing and is set aside.");
             entry.phase = Phase::Aside(entry.file());
-            let name = escaped(entry.file_name().as_ref());
-            return self.storage.aside.do_send(SetAside { name, reason });
+            self.set_aside(run, &reason);
+            // It may have changed since it was last looked at.
+            return self.refresh(BTreeSet::from([run.clone()]), ctx);
         }
         let delay = RESTART_DELAY * 2_u32.saturating_pow(entry.failures - 1);
         warn!(%run, reason, ?delay, "Reading a run failed; starting again.");
@@ -188,4 +193,11 @@ impl FileWatcherActor {
             self.refresh(BTreeSet::from([run]), ctx);
         }
     }
+}
+
+/// Whether a file ends where it was read to, and is the one that was read.
+fn is_as_long(stored: &StoredRun, file: Option<FileState>) -> bool {
+    stored.position.zip(file).is_some_and(|(at, file)| {
+        (at.device, at.inode, at.offset) == (file.device, file.inode, file.length)
+    })
 }

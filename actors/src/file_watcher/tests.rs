@@ -176,6 +176,27 @@ async fn a_file_set_aside_is_tried_again() {
     assert_eq!(panics.get(), 7, "set aside after six, and tried twice more");
 }
 
+/// A file that fails again when it is tried again was set aside all the time, and is noted once;
+/// the note goes when the file is read, also when it may still grow, and when it is gone.
+#[actix::test]
+async fn a_file_that_fails_again_stays_set_aside() {
+    tokio::time::pause();
+    for gone in [false, true] {
+        let (start, panics) = panicking(10);
+        let site = Site::started(MockStore::default(), start).await;
+        site.write("bad.1.txt.part", "alpha 1\n");
+        until("it was tried again", || panics.get() == 8).await;
+        assert_eq!((site.calls("aside"), site.calls("clear")), (1, 0));
+        if gone {
+            fs::remove_file(site.directory.path().join("bad.1.txt.part")).unwrap();
+        } else {
+            until("it is read after all", || site.keys() == ["alpha"]).await;
+        }
+        until("it is not set aside any longer", || site.mock.inside().aside.is_empty()).await;
+        assert_eq!((site.calls("aside"), site.calls("clear")), (1, 1));
+    }
+}
+
 /// A store that is full or busy is waited for: that is no failure of the tail.
 #[actix::test]
 async fn a_full_store_is_waited_for() {
@@ -243,4 +264,44 @@ async fn a_lost_directory_is_found_again() {
     site.write("f.1.txt.part", "alpha 1\n");
     until("its file is read", || site.keys() == ["alpha"]).await;
     assert_eq!(site.calls("lost no"), 2, "at the start, and when it was back");
+}
+
+/// What status is to show is told to the store until it is stored.
+#[actix::test]
+async fn notes_are_repeated_until_they_are_stored() {
+    tokio::time::pause();
+    let site = Site::started(MockStore::default(), real()).await;
+    let busy = || Trouble::Error(StoreError::Busy("backup".to_owned()));
+    site.mock.trouble("aside", busy());
+    site.mock.trouble("aside", busy());
+    site.write("a.b.txt", "alpha 1\n");
+    until("the name is noted", || !site.mock.inside().aside.is_empty()).await;
+    site.mock.trouble("clear", busy());
+    fs::remove_file(site.directory.path().join("a.b.txt")).unwrap();
+    until("the note is taken back", || site.mock.inside().aside.is_empty()).await;
+    site.mock.trouble("lost", busy());
+    fs::remove_dir(site.directory.path()).unwrap();
+    until("the loss is told again", || site.calls("lost yes") == 2).await;
+    site.mock.trouble("lost", Trouble::EndOfTransaction(StoreError::Full("disk".to_owned())));
+    fs::create_dir(site.directory.path()).unwrap();
+    until("the return is told again", || site.calls("lost no") == 3).await;
+}
+
+/// A run that the store rejects, as one that is being deleted, is tried again by itself: the others
+/// of the same message are known at once.
+#[actix::test]
+async fn a_rejected_run_keeps_no_other_waiting() {
+    tokio::time::pause();
+    let site = Site::new(MockStore::default(), real());
+    for run in ["f.1.txt.part", "g.1.txt.part", "h.1.txt.part"] {
+        site.write(run, &format!("{run} 1\n"));
+    }
+    // All three are rejected; then only the first one is.
+    (0..4).for_each(|_| site.mock.trouble("register", rejected()));
+    site.watcher.send(Start).await.unwrap().unwrap();
+    until("all are read", || site.keys().len() == 3).await;
+    let registered = site.mock.calls();
+    let registered: Vec<_> =
+        registered.iter().filter_map(|c| c.strip_prefix("register ")).collect();
+    assert_eq!(registered, ["f.1", "g.1", "h.1", "f.1", "g.1", "h.1", "f.1"]);
 }

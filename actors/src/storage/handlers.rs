@@ -58,10 +58,16 @@ impl Handler<KnownRuns> for StorageActor {
 }
 
 impl Handler<RegisterRuns> for StorageActor {
-    type Result = Deferred<Vec<StoredRun>>;
+    type Result = Deferred<Vec<StoreResult<StoredRun>>>;
 
     fn handle(&mut self, message: RegisterRuns, ctx: &mut Self::Context) -> Self::Result {
-        self.mutate(ctx, |store| message.runs.iter().map(|run| store.register_run(run)).collect())
+        self.mutate(ctx, |store| {
+            let register = |run| match store.register_run(run) {
+                Err(rejected @ StoreError::Rejected(_)) => Ok(Err(rejected)),
+                registered => registered.map(Ok),
+            };
+            message.runs.iter().map(register).collect()
+        })
     }
 }
 

@@ -36,9 +36,10 @@ pub struct Undo {
 #[rtype(result = "StoreResult<Vec<StoredRun>>")]
 pub struct KnownRuns;
 
-/// Makes runs known, all or none, and tells how each stands.
+/// Makes runs known and tells how each stands, or why it is rejected; the others are known all the
+/// same. Any other error may leave some of them known: registering again does no harm.
 #[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<StoredRun>>")]
+#[rtype(result = "StoreResult<Vec<StoreResult<StoredRun>>>")]
 pub struct RegisterRuns {
     /// The runs, in the order of the answer.
     pub runs: Vec<Run>,

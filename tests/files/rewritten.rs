@@ -1,0 +1,98 @@
+//! Complete files that are written to again, in place, without getting longer (spec 4: events are
+//! hints, the file's content decides).
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
+
+use crate::common::Site;
+use crate::common::sql::{QUEUE, RUNS};
+
+/// Overwrites the beginning of a file, whose inode and length stay.
+fn overwrite(site: &Site, name: &str, text: &str) {
+    let file = OpenOptions::new().write(true).open(site.file(name)).unwrap();
+    file.write_all_at(text.as_bytes(), 0).unwrap();
+}
+
+/// A complete file that is overwritten by other lines of the same length is read anew, also when
+/// it gets its old time of change back.
+#[test]
+fn overwritten_with_the_same_length() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "alpha 0 1\n");
+    site.wait_sql(RUNS, &["f|1|1"]);
+    let modified = std::fs::metadata(site.file("f.1.txt")).unwrap().modified().unwrap();
+    overwrite(&site, "f.1.txt", "bravo 0 1\n");
+    site.wait_queue(&["f|1|alpha|0 1|0", "f|1|bravo|0 1|0"]);
+    overwrite(&site, "f.1.txt", "delta 0 1\n");
+    let file = OpenOptions::new().write(true).open(site.file("f.1.txt")).unwrap();
+    file.set_modified(modified).unwrap();
+    drop(file);
+    site.wait_count(3);
+    site.wait_sql(RUNS, &["f|1|1"]);
+}
+
+/// The next request sees what a complete file was overwritten with, like any other line.
+#[test]
+fn overwritten_before_a_request() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "key00 0 1\n");
+    assert_eq!(site.ask("READY"), "JOB key00 0 1\n");
+    for round in 1..50 {
+        overwrite(&site, "f.1.txt", &format!("key{round:02} 0 1\n"));
+        assert_eq!(site.ask("READY"), format!("JOB key{round:02} 0 1\n"));
+    }
+}
+
+/// Emptied and written again at once with as many bytes, which the clock of a file's times may be
+/// too coarse to show: each of many files is read anew.
+#[test]
+fn emptied_and_written_again_with_the_same_length() {
+    const FILES: usize = 100;
+    let site = Site::new();
+    let _daemon = site.start();
+    for round in 0..4 {
+        for file in 0..FILES {
+            site.write(format!("f{file}.1.txt"), format!("key-{file}-{round} 0 1\n"));
+        }
+        if round == 0 {
+            site.wait_sql("SELECT sum(is_complete) FROM fetcher_runs", &["100"]);
+        }
+    }
+    let last = "SELECT count(*) FROM queue WHERE attr_path LIKE 'key-%-3'";
+    site.wait_sql(last, &[&FILES.to_string()]);
+}
+
+/// A changed line far in front of a long list's unchanged end is found as well.
+#[test]
+fn a_long_file_changed_at_its_beginning() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let list: String = (0..3_000).map(|i| format!("key{i:04} 0 old\n")).collect();
+    site.write("f.1.txt", &list);
+    site.wait_sql(RUNS, &["f|1|1"]);
+    overwrite(&site, "f.1.txt", "key0000 0 new\n");
+    let first = "SELECT payload FROM queue WHERE attr_path = 'key0000'";
+    site.wait_sql(first, &["0 new"]);
+    site.wait_count(3_000);
+    site.wait_sql(RUNS, &["f|1|1"]);
+}
+
+/// A complete file that is only touched is looked into, and nothing changes.
+#[test]
+fn a_touched_file_stays_as_it_is() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.write("f.1.txt", "alpha 0 1\n");
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    for _ in 0..10 {
+        let file = OpenOptions::new().append(true).open(site.file("f.1.txt")).unwrap();
+        file.set_modified(SystemTime::now()).unwrap();
+        drop(file);
+        assert_eq!(site.ask("READY"), "NOJOBS\n");
+    }
+    assert_eq!(site.sql(QUEUE), ["f|1|alpha|0 1|1"]);
+    assert!(daemon.warnings(&["f.1.txt"]).is_empty(), "{}", daemon.log());
+}
