@@ -175,7 +175,8 @@ pub trait Store {
     /// As any mutation.
     fn undo(&mut self, attempt: Attempt) -> StoreResult<bool>;
 
-    /// Notes that the input file `name` is left out, for status. Replaces an earlier note.
+    /// Notes that the input file `name` is left out, for status. An earlier note keeps its time, and
+    /// gets the new reason.
     ///
     /// # Errors
     /// As any mutation.

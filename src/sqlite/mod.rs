@@ -164,7 +164,7 @@ impl Store for SqliteStore {
 
     fn set_aside(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()> {
         let sql = "INSERT INTO shiftboss_aside (name, reason, since) VALUES (?1, ?2, ?3)
-            ON CONFLICT (name) DO UPDATE SET reason = excluded.reason, since = excluded.since";
+            ON CONFLICT (name) DO UPDATE SET reason = excluded.reason";
         self.mutation(|store| store.execute(sql, (name, reason, now)))
     }
 

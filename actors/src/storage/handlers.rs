@@ -11,7 +11,7 @@ use super::messages::{
 };
 use super::reply::{Deferred, Dispatched};
 use super::{StorageActor, UNDO_RETRY};
-use crate::store::StoredRun;
+use crate::store::{StoreError, StoreResult, StoredRun};
 
 impl Handler<Dispatch> for StorageActor {
     type Result = Deferred<Dispatched>;
