@@ -207,3 +207,15 @@ fn a_directory_made_anew() {
         assert_eq!(site.ask("READY"), format!("JOB key{round} 1\n"));
     }
 }
+
+/// A file that is removed and made again at once: the next request gets what is in it.
+#[test]
+fn removed_and_made_again_at_once() {
+    let site = Site::new();
+    let _daemon = site.start();
+    for round in 0..50 {
+        site.write("f.1.txt", format!("key{round} 1\n"));
+        assert_eq!(site.ask("READY"), format!("JOB key{round} 1\n"));
+        site.remove("f.1.txt");
+    }
+}

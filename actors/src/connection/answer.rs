@@ -20,7 +20,7 @@ use crate::wire::{Answer, Request};
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long looks are repeated while files have more to read; one look is enough for NOJOBS.
 const LOOKING_TIME: Duration = Duration::from_secs(3);
-/// Pause before asking again while a deletion is getting on.
+/// Pause before asking again while a deletion is getting on, or a file waits for its turn.
 const LATER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a request got no answer.
@@ -84,7 +84,13 @@ async fn next_work(request: Request, links: &WorkLinks) -> Result<Option<HandOut
             Work::Nothing => {
                 let until = if looks == Looks::Some { began + LOOKING_TIME } else { deadline };
                 match timeout_at(until, links.look.send(Look)).await {
-                    Ok(found) => looks = looks.and(found.map_err(|error| error.to_string())?),
+                    Ok(found) => {
+                        let found = found.map_err(|error| error.to_string())?;
+                        looks = looks.and(found);
+                        if found.missed {
+                            tokio::time::sleep(LATER_PAUSE).await;
+                        }
+                    }
                     // A long list without a job in it: a batch of each file is all that is owed.
                     Err(_) if looks == Looks::Some => return Ok(None),
                     Err(_) => return Err("no look in time".to_owned()),

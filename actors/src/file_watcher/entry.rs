@@ -126,6 +126,11 @@ impl Entry {
         self.whole.or(self.growing)
     }
 
+    /// There is a file, and the store still has to forget an earlier one of the same name first.
+    pub(super) fn is_held_up(&self) -> bool {
+        (self.has_growing || self.has_whole) && matches!(self.phase, Phase::New | Phase::Deleting)
+    }
+
     /// What a tail is to read.
     pub(super) fn target(&self) -> Target {
         Target { growing_name: self.whole.is_none(), complete: self.whole.is_some() && self.closed }

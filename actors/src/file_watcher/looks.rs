@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use super::FileWatcherActor;
-use super::entry::Phase;
+use super::entry::{Entry, Phase};
 use crate::file_tail::CatchUp;
 
 /// How long a tail may take to store one batch before the look goes on without it.
@@ -66,7 +66,8 @@ impl Handler<CatchUpAll> for FileWatcherActor {
         let caught_up = join_all(tails.collect::<Vec<_>>()).into_actor(self);
         ctx.spawn(caught_up.map(move |answers, watcher, ctx| {
             // Runs that wait for a tail have unread bytes as well.
-            let missed = !watcher.queue.is_empty();
+            let held_up = watcher.runs.values().any(Entry::is_held_up);
+            let missed = held_up || !watcher.queue.is_empty();
             let more = missed || answers.iter().flatten().any(|tail| tail.more);
             for waiter in waiting {
                 // A connection that gave up needs no answer.
