@@ -29,5 +29,9 @@ lint: ## Check format, lints and documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
 		cargo doc --locked --workspace --no-deps --document-private-items
 
-bench: ## Build the benchmarks
-	cargo bench --locked --workspace --no-run
+# BENCH="--rows 1,2 --seconds 3" measures a part; docs/benchmarks.md is written by a whole run only.
+bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)
+	@command -v beanstalkd >/dev/null || apt-get install -y beanstalkd \
+		|| echo "beanstalkd is not installed and cannot be: measuring without it"
+	cargo build --release --locked --workspace
+	target/release/shiftboss-bench $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)

@@ -16,10 +16,11 @@ use crate::fetcher_file::{CHECKSUM_BYTES, FileName, Line, LineReader, checksum};
 use crate::model::{Position, Row, Run};
 use crate::store::{Batch, StoredRun};
 
-/// Rows of one batch, at the most (and those of the last chunk read).
-const BATCH_ROWS_MAX: usize = 1_000;
+/// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
+/// one batch; four times as many rows load no faster.
+const BATCH_ROWS_MAX: usize = 250;
 /// Bytes read at once.
-const CHUNK_BYTES: usize = 32 * 1024;
+const CHUNK_BYTES: usize = 8 * 1024;
 /// Bytes read for one batch at the most, so that a file of faulty lines also lets others in.
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Faulty lines of one batch that are logged one by one; the others are counted.

@@ -11,6 +11,10 @@ use rusqlite::Connection;
 use super::refusal::{OpenError, access, failed};
 use super::schema;
 
+/// Page size of a new database. Rows are small and a change writes whole pages: half of SQLite's
+/// default gives a third more jobs a second, a quarter of it no more.
+const PAGE_BYTES: i64 = 2048;
+
 /// Device and inode: which file it is, whatever its name.
 pub(super) type Identity = (u64, u64);
 
@@ -59,6 +63,7 @@ fn create(path: &Path) -> Result<(), OpenError> {
 
 fn make(path: &Path) -> rusqlite::Result<()> {
     let mut connection = Connection::open(path)?;
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "journal_mode", "delete")?;
     schema::migrate(&mut connection)?;
     connection.close().map_err(|(_, error)| error)

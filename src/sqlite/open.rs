@@ -20,8 +20,9 @@ use super::{SqliteStore, file, schema};
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Statements kept prepared.
 const STATEMENTS_MAX: usize = 64;
-/// Pages in the log before a commit moves them into the main file.
-const AUTOCHECKPOINT_PAGES: i64 = 10_000;
+/// Pages in the log before a commit moves them into the main file. More would cost less in all, but
+/// whoever waits for that commit waits for the move.
+const AUTOCHECKPOINT_PAGES: i64 = 4_000;
 /// Page cache at the most, in KiB. Loading a large list scatters its rows over the whole order;
 /// with SQLite's default of 2 MiB it slowed down to a tenth at 100,000 rows.
 const CACHE_KIB_MAX: i64 = 48 * 1024;

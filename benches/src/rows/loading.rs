@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use shiftboss_actors::model::jitter;
 
 use super::Setting;
@@ -42,7 +42,7 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
 
     let workers = Workers::start(&server.socket);
     fs::remove_file(server.input("bench.1.txt"))?;
-    server.wait(|server| Ok(run(server, "bench")?.is_null()))?;
+    server.wait(|_| is_gone(&home.path().join("state.db")))?;
     let deletion_waits = workers.stop()?;
 
     let rate = setting.list as f64 / loaded.as_secs_f64();
@@ -60,6 +60,14 @@ fn run(server: &Server, fetcher: &str) -> io::Result<serde_json::Value> {
     let status = server.status()?;
     let fetchers = status["fetchers"].as_array().cloned().unwrap_or_default();
     Ok(fetchers.into_iter().find(|run| run["name"] == fetcher).unwrap_or_default())
+}
+
+/// Whether the last row of the list is gone: `status` does not count runs that are being deleted.
+fn is_gone(database: &Path) -> io::Result<bool> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let sql = "SELECT NOT EXISTS (SELECT 1 FROM fetchers WHERE name = 'bench')";
+    let connection = Connection::open_with_flags(database, flags).map_err(io::Error::other)?;
+    connection.query_row(sql, [], |row| row.get(0)).map_err(io::Error::other)
 }
 
 /// Shell workers: a connection for each request, and a job that takes no time.
