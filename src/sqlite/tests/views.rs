@@ -165,3 +165,30 @@ fn what_cannot_be_looked_at() {
     let newer = queue_status(&site.directory.path().join("state.db"), 1).unwrap_err();
     assert!(matches!(newer, ViewError::Newer { version: 4, .. }), "{newer}");
 }
+
+/// An exit code that is edited by hand, and a job that is said to have ended again, count once.
+#[test]
+fn a_job_counts_once_whatever_is_edited() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["alpha"]);
+    site.next(1_000_000).unwrap();
+    site.finish("alpha", 1_000_000);
+    site.edit("UPDATE log SET exit_code = 3 WHERE attr_path = 'alpha'");
+    assert_eq!(look(&site, 1_000_000).done_last_hour, [Done { exit_code: 3, jobs: 1 }]);
+    site.finish("alpha", 1_000_000);
+    assert_eq!(look(&site, 1_000_000).done_last_hour, [Done { exit_code: 0, jobs: 1 }]);
+}
+
+/// A run that is deleted by hand takes its rows along, though a plain connection enforces no
+/// foreign keys; rows that are left alone stop nobody.
+#[test]
+fn a_run_deleted_by_hand() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["alpha"]);
+    site.list(&run("g", 1), &["bravo", "charlie"]);
+    site.edit("PRAGMA foreign_keys = OFF; DELETE FROM fetcher_runs WHERE fetcher_id = 1");
+    assert_eq!(site.rows("SELECT attr_path FROM queue ORDER BY 1"), ["bravo", "charlie"]);
+    site.edit("DELETE FROM fetchers WHERE name = 'g'");
+    assert!(site.next(10).is_some() && site.next(10).is_some());
+    assert_eq!(site.next(10), None);
+}
