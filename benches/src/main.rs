@@ -14,8 +14,11 @@ mod servers;
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use load::Plan;
+use protocol::Protocol;
 use report::Figure;
 use rows::{GROUPS, Setting};
 
@@ -51,12 +54,24 @@ enum Task {
         /// How many
         count: usize,
     },
+    /// Drive a daemon that runs already, to profile it
+    Drive {
+        /// Its socket
+        socket: PathBuf,
+        /// Connections at once
+        #[arg(default_value_t = 64)]
+        connections: usize,
+    },
 }
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::parse();
-    if let Some(Task::Cycles { count }) = arguments.command {
-        return rows::cycles(count);
+    match arguments.command {
+        Some(Task::Cycles { count }) => return rows::cycles(count),
+        Some(Task::Drive { socket, connections }) => {
+            return drive(socket, connections, Duration::from_secs(arguments.seconds));
+        }
+        None => {}
     }
     let setting = Setting {
         program: arguments.program.canonicalize()?,
@@ -70,6 +85,19 @@ fn main() -> io::Result<()> {
         Some(document) => report::write(&document, &figures),
         None => Ok(()),
     }
+}
+
+fn drive(socket: PathBuf, connections: usize, time: Duration) -> io::Result<()> {
+    let load = load::run(&Plan {
+        socket,
+        protocol: Protocol::Shiftboss,
+        connections,
+        one_request_each: false,
+        time,
+        without_work: false,
+    })?;
+    println!("{}", report::measured(&load));
+    Ok(())
 }
 
 /// Measures the rows that are wanted, and prints each group as soon as it is known.

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::load::Load;
+
 /// The driver replaces what stands between these two lines.
 const BEGIN: &str = "<!-- figures: written by `make bench` -->";
 const END: &str = "<!-- end of figures -->";
@@ -40,6 +42,14 @@ impl Figure {
         let Self { row, what, measured, compared, target, .. } = self;
         format!("| {row} | {what} | {measured} | {compared} | {target} | {met} |\n")
     }
+}
+
+/// A load's rate and round trips.
+#[must_use]
+pub fn measured(load: &Load) -> String {
+    let trips = [0.5, 0.99, 0.999, 1.0].map(|share| ms(load.trip(share)));
+    let [p50, p99, p999, max] = trips;
+    format!("{}; p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}", per_second(load.rate))
 }
 
 /// The table in Markdown.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Setting;
 use super::work::Bare;
 use crate::load::{self, Load, Plan};
-use crate::report::{Figure, ms, per_second};
+use crate::report::{Figure, measured, ms, per_second};
 use crate::servers::{Server, new_home};
 
 /// Jobs for a server that is measured for a few seconds; beanstalkd syncs each of them.
@@ -107,18 +107,6 @@ fn bare_rate(setting: &Setting) -> io::Result<f64> {
         jobs += 1;
     }
     Ok(f64::from(jobs) / begun.elapsed().as_secs_f64())
-}
-
-fn measured(load: &Load) -> String {
-    let trips = [0.5, 0.99, 0.999, 1.0].map(|share| ms(load.trip(share)));
-    format!(
-        "{}; p50 {}, p99 {}, p99.9 {}, max {}",
-        per_second(load.rate),
-        trips[0],
-        trips[1],
-        trips[2],
-        trips[3]
-    )
 }
 
 fn compared(
