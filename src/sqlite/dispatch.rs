@@ -8,10 +8,13 @@
 use std::cmp::Ordering;
 
 use rusqlite::{CachedStatement, Row};
-use shiftboss_actors::model::{Attempt, Job, Key, UnixSeconds, jitter};
+use shiftboss_actors::model::{Job, Key, UnixSeconds, jitter};
 use shiftboss_actors::store::Dispatch;
 
 use super::{Policy, SqliteStore};
+
+/// started, finished and exit_code of a key's log row.
+pub(super) type LogRow = (Option<i64>, Option<i64>, Option<i64>);
 
 /// Rows of a slot whose key is not in flight, in order.
 const READY: &str = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
@@ -22,13 +25,17 @@ const HELD: &str = "SELECT last_started, order_jitter, attr_path, fetcher_id, fe
     FROM queue INDEXED BY shiftboss_ready
     WHERE slot = ?1 AND state = 2 AND state > 0 AND last_started < ?2
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
-/// All rows of a key; the columns of [`Candidate::read`].
+/// All rows of a key; the columns of [`Candidate::read`], then those of [`History::read`].
 const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
-        queue.payload, queue.is_dequeued, queue.state, coalesce(fetchers.name, ''), turn.attempt
+        queue.payload, queue.is_dequeued, queue.state, queue.last_started,
+        coalesce(fetchers.name, ''), turn.attempt,
+        log.attr_path IS NOT NULL, log.started, log.finished, log.exit_code,
+        EXISTS (SELECT 1 FROM shiftboss_flights WHERE attr_path = ?1)
     FROM queue INDEXED BY queue_attr_path_index
     LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
     LEFT JOIN shiftboss_turns AS turn
         ON turn.order_jitter = ?2 AND turn.attr_path = ?1 AND turn.name = fetchers.name
+    LEFT JOIN log ON log.attr_path = ?1
     WHERE queue.attr_path = ?1";
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
@@ -46,6 +53,7 @@ pub(super) struct Candidate {
     /// It was dispatched before; a candidate was, and lost its lease.
     pub(super) again: bool,
     state: i64,
+    last_started: Option<i64>,
     pub(super) fetcher: String,
     /// The attempt in which this fetcher's row of the key was last dispatched.
     pub(super) turn: Option<i64>,
@@ -60,8 +68,9 @@ impl Candidate {
             payload: row.get(3)?,
             again: row.get::<_, i64>(4)? != 0,
             state: row.get(5)?,
-            fetcher: row.get(6)?,
-            turn: row.get(7)?,
+            last_started: row.get(6)?,
+            fetcher: row.get(7)?,
+            turn: row.get(8)?,
         })
     }
 
@@ -72,54 +81,88 @@ impl Candidate {
     }
 }
 
+/// What is known of a key's earlier dispatches.
+pub(super) struct History {
+    /// Its log row, if it has one.
+    pub(super) log: Option<LogRow>,
+    /// There is a dispatch whose end is not known.
+    pub(super) has_flights: bool,
+}
+
+impl History {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let log = (row.get(10)?, row.get(11)?, row.get(12)?);
+        Ok(Self { log: row.get::<_, bool>(9)?.then_some(log), has_flights: row.get(13)? })
+    }
+}
+
 impl SqliteStore {
     /// Takes the next job and marks it.
     pub(super) fn next_job(&mut self, now: UnixSeconds) -> rusqlite::Result<Dispatch> {
-        match self.next_key(now)? {
-            Some(key) => self.hand_out(&key, now),
-            None if self.may_be_shadowed()? => Ok(Dispatch::Later),
-            None => Ok(Dispatch::Nothing),
+        while let Some(key) = self.next_key(now)? {
+            // A key that came up twice may be in flight by now.
+            if let Some(job) = self.hand_out(&key, now)? {
+                return Ok(job);
+            }
         }
+        if self.may_be_shadowed()? { Ok(Dispatch::Later) } else { Ok(Dispatch::Nothing) }
     }
 
     /// The key of the first eligible row.
-    fn next_key(&self, now: UnixSeconds) -> rusqlite::Result<Option<String>> {
-        let expired = now.saturating_sub(self.policy.lease());
-        let mut first = None;
-        for slot in &self.slots.open {
-            for place in
-                [self.first_place(READY, [slot])?, self.first_place(HELD, [slot, &expired])?]
-            {
-                first = match (first, place) {
-                    (Some(first), Some(place)) => Some(std::cmp::min(first, place)),
-                    (first, place) => first.or(place),
-                };
-            }
+    fn next_key(&mut self, now: UnixSeconds) -> rusqlite::Result<Option<String>> {
+        if let Some(key) = self.memory.next_key(now) {
+            return Ok(Some(key));
         }
-        Ok(first.map(|place: Place| place.2))
+        let places = self.first_places(now, self.memory.wanted())?;
+        self.memory.expect(places.into_iter().map(|place| place.2), now);
+        Ok(self.memory.next_key(now))
     }
 
-    /// The first row of a query that is in no run under deletion: those count as gone already.
-    fn first_place(
+    /// The first eligible rows, at most `limit`, in order.
+    fn first_places(&self, now: UnixSeconds, limit: usize) -> rusqlite::Result<Vec<Place>> {
+        let expired = self.expired(now);
+        let mut places = Vec::new();
+        for slot in &self.slots.open {
+            self.first_of(READY, [slot], limit, &mut places)?;
+            self.first_of(HELD, [slot, &expired], limit, &mut places)?;
+        }
+        places.sort_unstable();
+        places.truncate(limit);
+        Ok(places)
+    }
+
+    /// Adds the first rows of a query that are in no run under deletion: those count as gone.
+    fn first_of(
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
-    ) -> rusqlite::Result<Option<Place>> {
+        limit: usize,
+        places: &mut Vec<Place>,
+    ) -> rusqlite::Result<()> {
         let mut statement = self.prepared(sql)?;
         let mut rows = statement.query(parameters)?;
-        while let Some(row) = rows.next()? {
+        let full = places.len() + limit;
+        while places.len() < full
+            && let Some(row) = rows.next()?
+        {
             if self.slots.allow(row.get(3)?, row.get(4)?) {
-                return Ok(Some((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+                places.push((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
             }
         }
-        Ok(None)
+        Ok(())
+    }
+
+    /// A key whose dispatch is older than this has lost its lease.
+    fn expired(&self, now: UnixSeconds) -> UnixSeconds {
+        now.saturating_sub(self.policy.lease())
     }
 
     /// A row of an older run may be eligible once a newer run's deletion got to its key.
-    fn may_be_shadowed(&self) -> rusqlite::Result<bool> {
+    fn may_be_shadowed(&mut self) -> rusqlite::Result<bool> {
         if self.slots.deleting.is_empty() {
             return Ok(false);
         }
+        self.tally.flush(&self.connection)?;
         // One look at all runs: there may be very many, and all of one fetcher.
         let sql = "SELECT EXISTS (
             SELECT 1 FROM shiftboss_runs AS older JOIN (
@@ -131,30 +174,42 @@ impl SqliteStore {
         self.prepared(sql)?.query_row([], |row| row.get(0))
     }
 
-    fn hand_out(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Dispatch> {
-        let mut rows: Vec<Candidate> = self
-            .prepared(CANDIDATES)?
-            .query_map((key, jitter(key)), Candidate::read)?
-            .collect::<Result<_, _>>()?;
-        let slots = &self.slots;
-        let is_free =
-            |row: &Candidate| row.state > 0 && slots.allow(row.fetcher_id, row.run_started);
+    /// Dispatches the row of a key whose turn it is; `None` if none of them may be.
+    fn hand_out(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Option<Dispatch>> {
+        let Some((history, mut rows)) = self.candidates(key)? else {
+            return Ok(None);
+        };
+        let (slots, expired) = (&self.slots, self.expired(now));
+        let is_free = |row: &Candidate| {
+            let held = row.state == 2 && row.last_started >= Some(expired);
+            row.state > 0 && !held && slots.allow(row.fetcher_id, row.run_started)
+        };
         let order = |a: &usize, b: &usize| match self.policy {
             Policy::Fair { .. } => rows[*a].fair_order(&rows[*b]),
             Policy::Classic => rows[*a].fetcher_id.cmp(&rows[*b].fetcher_id),
         };
         let Some(chosen) = (0..rows.len()).filter(|at| is_free(&rows[*at])).min_by(order) else {
-            return Ok(Dispatch::Nothing);
+            return Ok(None);
         };
-        let attempt = self.next_attempt()?;
-        self.take_off(key, &rows, chosen, attempt, now)?;
+        let attempt = self.tally.next_attempt();
+        self.take_off(key, &rows, chosen, &history, attempt, now)?;
         let payload = rows.swap_remove(chosen).payload;
-        Ok(Dispatch::Job(attempt, Job { key: Key::stored(key), payload }))
+        Ok(Some(Dispatch::Job(attempt, Job { key: Key::stored(key), payload })))
     }
 
-    fn next_attempt(&self) -> rusqlite::Result<Attempt> {
-        let sql = "UPDATE shiftboss_counters SET value = value + 1 WHERE name = 'attempt' RETURNING value";
-        self.prepared(sql)?.query_row([], |row| row.get(0).map(Attempt))
+    /// All rows of a key and what is known of it; `None` if it has no row.
+    fn candidates(&self, key: &str) -> rusqlite::Result<Option<(History, Vec<Candidate>)>> {
+        let mut statement = self.prepared(CANDIDATES)?;
+        let mut rows = statement.query((key, jitter(key)))?;
+        let mut found: Option<(History, Vec<Candidate>)> = None;
+        while let Some(row) = rows.next()? {
+            let candidate = Candidate::read(row)?;
+            match &mut found {
+                Some((_, candidates)) => candidates.push(candidate),
+                None => found = Some((History::read(row)?, vec![candidate])),
+            }
+        }
+        Ok(found)
     }
 
     /// A statement from the cache.

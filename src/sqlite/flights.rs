@@ -6,11 +6,9 @@
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::model::{Attempt, Key, UnixSeconds, jitter};
 
-use super::dispatch::Candidate;
+use super::dispatch::{Candidate, History, LogRow};
+use super::memory::Lone;
 use super::{Policy, SqliteStore};
-
-/// started, finished and exit_code of a key's log row.
-type LogRow = (Option<i64>, Option<i64>, Option<i64>);
 
 /// A dispatch whose end is not known.
 struct Flight {
@@ -42,22 +40,39 @@ impl SqliteStore {
         key: &str,
         rows: &[Candidate],
         chosen: usize,
+        history: &History,
         attempt: Attempt,
         now: UnixSeconds,
     ) -> rusqlite::Result<()> {
         let row = &rows[chosen];
         let fair = matches!(self.policy, Policy::Fair { .. });
-        let before = self.log_row(key)?;
+        self.memory.forget_key(key);
         if fair {
-            self.note_flight(key, rows, row, attempt, now, before.unwrap_or_default())?;
+            self.note_flight(key, rows, row, attempt, now, history)?;
             self.set_turn(key, &row.fetcher, Some(attempt.0))?;
         }
-        self.start_log(key, now, before.is_some())?;
-        self.count_dispatched(rows, row.fetcher_id)?;
-        if let [only] = rows {
+        self.start_log(key, now, history.log.is_some())?;
+        self.mark(key, rows, row, now, if fair { 2 } else { 0 })?;
+        self.count_dispatched(rows, row.fetcher_id);
+        if fair && rows.len() == 1 && !history.has_flights {
+            self.memory.remember(key, Lone { rowid: row.rowid, attempt });
+        }
+        Ok(())
+    }
+
+    /// Marks the undispatched rows of the chosen one's fetcher.
+    fn mark(
+        &self,
+        key: &str,
+        rows: &[Candidate],
+        row: &Candidate,
+        now: UnixSeconds,
+        state: i64,
+    ) -> rusqlite::Result<()> {
+        if rows.len() == 1 {
             let mark = "UPDATE queue SET is_dequeued = 1, last_started = ?2, state = ?3
                 WHERE rowid = ?1";
-            self.prepared(mark)?.execute((only.rowid, now, if fair { 2 } else { 0 }))?;
+            self.prepared(mark)?.execute((row.rowid, now, state))?;
             return Ok(());
         }
         let mark = "UPDATE queue SET is_dequeued = 1
@@ -83,10 +98,10 @@ impl SqliteStore {
     }
 
     /// All undispatched rows of (fetcher, key), in every run, are dispatched now.
-    fn count_dispatched(&self, rows: &[Candidate], fetcher_id: i64) -> rusqlite::Result<()> {
-        rows.iter()
-            .filter(|row| row.fetcher_id == fetcher_id && !row.again)
-            .try_for_each(|row| self.count(fetcher_id, row.run_started, 0, -1))
+    fn count_dispatched(&mut self, rows: &[Candidate], fetcher_id: i64) {
+        for row in rows.iter().filter(|row| row.fetcher_id == fetcher_id && !row.again) {
+            self.tally.count_pending(fetcher_id, row.run_started, -1);
+        }
     }
 
     /// Keeps what undoing this dispatch must restore.
@@ -97,9 +112,10 @@ impl SqliteStore {
         row: &Candidate,
         attempt: Attempt,
         now: UnixSeconds,
-        before: LogRow,
+        history: &History,
     ) -> rusqlite::Result<()> {
-        let earlier = self.live_flights(key, rows)?;
+        let earlier = if history.has_flights { self.live_flights(key, rows)? } else { Vec::new() };
+        let before = history.log.unwrap_or_default();
         let same = earlier.iter().filter(|flight| flight.is_of(row.fetcher_id, row.run_started));
         let tries = if row.again { same.map(|flight| flight.tries).max() } else { None };
         let rearm = rows.iter().filter(|other| other.fetcher_id == row.fetcher_id && !other.again);
@@ -163,23 +179,39 @@ impl SqliteStore {
         now: UnixSeconds,
     ) -> rusqlite::Result<()> {
         let key = key.as_str();
-        let Some((_, finished, code_before)) = self.log_row(key)? else {
+        let lone = self.memory.forget_key(key);
+        let known = match lone {
+            Some(_) => Some((None, None)),
+            None => self.log_row(key)?.map(|(_, finished, exit_code)| (finished, exit_code)),
+        };
+        let Some((finished, code_before)) = known else {
             return Ok(());
         };
         let sql = "UPDATE log SET finished = ?2, exit_code = ?3 WHERE attr_path = ?1";
         self.prepared(sql)?.execute((key, now, exit_code))?;
-        self.count_done(now, exit_code)?;
-        match finished {
+        match (lone, finished) {
+            (Some(lone), _) => self.land_lone(key, lone)?,
             // Said again: the last one stands, and is not counted twice.
-            Some(finished) => self.uncount_done(finished, code_before.unwrap_or(0))?,
-            None => self.land(key)?,
+            (None, Some(finished)) => {
+                self.uncount_done(finished, code_before.unwrap_or(0))?;
+            }
+            (None, None) => self.land(key)?,
         }
+        self.tally.count_done(now / 60, exit_code);
         self.forget_old_counts(now)
+    }
+
+    /// The usual end: the key has one row, which is dispatched, and one flight.
+    fn land_lone(&self, key: &str, lone: Lone) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND attempt = ?2";
+        self.prepared(sql)?.execute((key, lone.attempt.0))?;
+        let sql = "UPDATE queue SET state = 0 WHERE rowid = ?1";
+        self.prepared(sql)?.execute([lone.rowid]).map(|_| ())
     }
 
     /// The dispatch in flight is known no longer, and neither are earlier ones of its fetcher that
     /// had lost their lease.
-    fn land(&self, key: &str) -> rusqlite::Result<()> {
+    fn land(&mut self, key: &str) -> rusqlite::Result<()> {
         let mut flights = self.flights(key)?;
         if let Some(last) = flights.last() {
             let fetcher_id = last.fetcher_id;
@@ -187,6 +219,8 @@ impl SqliteStore {
             self.prepared(sql)?.execute((key, fetcher_id))?;
             flights.retain(|flight| flight.fetcher_id != fetcher_id);
         }
+        // Other rows of the key may come before those that are known to be next.
+        self.memory.forget_order();
         if flights.is_empty() { self.settle_one(key) } else { self.recompute(key) }
     }
 
@@ -205,6 +239,8 @@ impl SqliteStore {
         let Some(flight) = flight else {
             return Ok(false);
         };
+        self.memory.forget_key(&flight.key);
+        self.memory.forget_order();
         self.prepared("DELETE FROM shiftboss_flights WHERE attempt = ?1")?.execute([attempt.0])?;
         self.rearm(&flight)?;
         if let Some(fetcher) = &flight.fetcher {

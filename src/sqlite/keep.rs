@@ -58,19 +58,13 @@ impl SqliteStore {
         self.prepared(sql)?.execute((fetcher_id, run_started, rows, pending)).map(|_| ())
     }
 
-    /// Counts a job that ended.
-    pub(super) fn count_done(&self, finished: UnixSeconds, exit_code: i64) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO shiftboss_done (minute, exit_code, jobs) VALUES (?1, ?2, 1)
-            ON CONFLICT (minute, exit_code) DO UPDATE SET jobs = jobs + 1";
-        self.prepared(sql)?.execute((finished / 60, exit_code)).map(|_| ())
-    }
-
     /// Takes an end back that was counted, if it still is.
     pub(super) fn uncount_done(
-        &self,
+        &mut self,
         finished: UnixSeconds,
         exit_code: i64,
     ) -> rusqlite::Result<()> {
+        self.tally.flush(&self.connection)?;
         let sql = "UPDATE shiftboss_done SET jobs = jobs - 1
             WHERE minute = ?1 AND exit_code = ?2 AND jobs > 0";
         self.prepared(sql)?.execute((finished / 60, exit_code)).map(|_| ())

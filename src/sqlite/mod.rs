@@ -3,7 +3,7 @@
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches and
-//! their ends in [`flights`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; checkpoints, checks and the end in [`upkeep`]. Readers have
+//! their ends in [`flights`]; what is remembered between jobs in [`memory`] and [`tally`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; checkpoints, checks and the end in [`upkeep`]. Readers have
 //! [`reader`] and [`views`].
 
 mod dispatch;
@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod flights;
 mod keep;
+mod memory;
 mod open;
 mod places;
 mod reader;
@@ -18,6 +19,7 @@ mod refusal;
 mod runs;
 mod schema;
 mod slots;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -30,11 +32,13 @@ use shiftboss_actors::model::{Attempt, Key, Run, UnixSeconds};
 use shiftboss_actors::store::{Batch, Checkpoint, Dispatch, Store, StoreResult, StoredRun};
 
 use error::sorted;
+use memory::Memory;
 pub use open::{Durability, Options, Policy};
 pub use reader::{ViewError, open_to_read};
 pub use refusal::OpenError;
 pub use schema::{APPLICATION_ID, VERSION};
 use slots::Slots;
+use tally::Tally;
 pub use upkeep::quick_check;
 pub use views::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting, queue_status};
 
@@ -45,6 +49,8 @@ pub struct SqliteStore {
     /// The files that were opened: the database, its log, and the log's index.
     files: Vec<(PathBuf, file::Identity)>,
     slots: Slots,
+    memory: Memory,
+    tally: Tally,
     /// Minute of the last look at old counts of ended jobs.
     minute: i64,
     was_clean: bool,
@@ -64,6 +70,9 @@ impl SqliteStore {
         let result = operation(self);
         // SQLite may have ended the transaction by itself, with whatever was done before in it.
         let ended = !self.in_transaction();
+        if result.is_err() {
+            self.memory.forget();
+        }
         if result.is_err() && (ended || self.connection.total_changes() != changes) {
             self.roll_back()?;
         }
@@ -74,7 +83,25 @@ impl SqliteStore {
         if self.in_transaction() {
             self.statement("ROLLBACK")?;
         }
-        self.load_slots()
+        self.remember_anew()
+    }
+
+    /// Reads what is kept in memory from the tables.
+    fn remember_anew(&mut self) -> StoreResult<()> {
+        self.memory.forget();
+        self.slots = Slots::load(&self.connection).map_err(sorted)?;
+        self.tally = Tally::load(&self.connection).map_err(sorted)?;
+        Ok(())
+    }
+
+    /// What is remembered holds only as long as nobody else writes.
+    fn notice_others(&mut self) -> StoreResult<()> {
+        let version = self
+            .prepared("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(sorted)?;
+        self.memory.hold_against(version);
+        Ok(())
     }
 
     fn statement(&self, sql: &str) -> StoreResult<()> {
@@ -103,11 +130,17 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn begin(&mut self) -> StoreResult<()> {
-        self.statement("BEGIN IMMEDIATE")
+        self.statement("BEGIN IMMEDIATE")?;
+        let noticed = self.notice_others();
+        if noticed.is_err() {
+            self.roll_back()?;
+        }
+        noticed
     }
 
     fn commit(&mut self) -> StoreResult<()> {
-        let result = self.statement("COMMIT");
+        let flushed = self.tally.flush(&self.connection).map_err(sorted);
+        let result = flushed.and_then(|()| self.statement("COMMIT"));
         if result.is_err() {
             self.roll_back()?;
         }

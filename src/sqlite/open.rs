@@ -11,8 +11,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tracing::warn;
 
+use super::memory::Memory;
 use super::refusal::{OpenError, access, failed};
 use super::slots::Slots;
+use super::tally::Tally;
 use super::upkeep::set_journal_mode;
 use super::{SqliteStore, file, schema};
 
@@ -25,7 +27,7 @@ const STATEMENTS_MAX: usize = 64;
 const AUTOCHECKPOINT_PAGES: i64 = 4_000;
 /// Page cache at the most, in KiB. Loading a large list scatters its rows over the whole order;
 /// with SQLite's default of 2 MiB it slowed down to a tenth at 100,000 rows.
-const CACHE_KIB_MAX: i64 = 48 * 1024;
+const CACHE_KIB_MAX: i64 = 16 * 1024;
 /// The log is cut to this size when it is begun anew.
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// How long the start waits for readers to leave, so that WAL mode can be entered.
@@ -112,6 +114,8 @@ impl SqliteStore {
             policy: options.policy,
             files: Vec::new(),
             slots: Slots::default(),
+            memory: Memory::default(),
+            tally: Tally::default(),
             minute: 0,
             was_clean: true,
         };
@@ -134,6 +138,7 @@ impl SqliteStore {
         let was_unclean: bool = self.connection.query_row(unclean, [], |row| row.get(0))?;
         self.was_clean = !was_unclean;
         self.slots = Slots::load(&self.connection)?;
+        self.tally = Tally::load(&self.connection)?;
         match self.note_start(options) {
             // An earlier daemon's notes stand as well. Requests fail until there is space again.
             Err(error)

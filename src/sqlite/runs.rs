@@ -7,7 +7,7 @@ use shiftboss_actors::store::{Batch, StoreError, StoreResult, StoredRun};
 use super::SqliteStore;
 use super::error::sorted;
 use super::places::Places;
-use super::slots::{Slots, slot_for};
+use super::slots::slot_for;
 
 /// A run with its counts and position; the columns of [`read_run`].
 const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
@@ -91,6 +91,7 @@ impl SqliteStore {
             return Err(StoreError::Rejected(format!("run {} is not known", batch.run)));
         };
         self.add_position(fetcher_id, batch)?;
+        self.memory.forget_order();
         let slot = slot_for(&self.connection, fetcher_id, batch.run.started).map_err(sorted)?;
         let part = Part { fetcher_id, run: batch.run.started, slot };
         let mut places = Places::load(&self.connection).map_err(sorted)?;
@@ -105,7 +106,7 @@ impl SqliteStore {
     }
 
     /// Adds a row; false when it was there already, and only its payload counts.
-    fn add_row(&self, part: Part, row: &Line, places: &mut Places) -> rusqlite::Result<bool> {
+    fn add_row(&mut self, part: Part, row: &Line, places: &mut Places) -> rusqlite::Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
             FROM (SELECT 1) LEFT JOIN log ON log.attr_path = ?1";
@@ -140,7 +141,9 @@ impl SqliteStore {
             self.prepared(again)?.execute((fetcher_id, run, key, &row.payload))?;
             return Ok(false);
         }
+        drop(insert);
         if is_listed {
+            self.memory.forget_key(key);
             self.recompute(key)?;
         }
         Ok(true)
@@ -186,6 +189,7 @@ impl SqliteStore {
             .map_err(sorted)?;
         drop(statement);
         if let Some((fetcher_id, slot)) = marked {
+            self.memory.forget_order();
             self.slots.begin_deletion(fetcher_id, run.started, slot);
         }
         Ok(())
@@ -193,6 +197,8 @@ impl SqliteStore {
 
     /// Deletes up to `limit` rows and runs; returns how many of the first runs are gone.
     pub(super) fn delete_step(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize> {
+        self.tally.flush(&self.connection).map_err(sorted)?;
+        self.memory.forget_order();
         let mut left = i64::try_from(limit).unwrap_or(i64::MAX);
         for (gone, run) in runs.iter().enumerate() {
             if left <= 0 {
@@ -225,7 +231,7 @@ impl SqliteStore {
     }
 
     /// Deletes rows of a run, at most `limit`; says how many.
-    fn delete_rows(&self, fetcher_id: i64, run: i64, limit: i64) -> rusqlite::Result<i64> {
+    fn delete_rows(&mut self, fetcher_id: i64, run: i64, limit: i64) -> rusqlite::Result<i64> {
         let sql = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)
             RETURNING attr_path, is_dequeued = 0";
@@ -238,7 +244,9 @@ impl SqliteStore {
         let deleted: Vec<(String, i64)> = statement
             .query_map((fetcher_id, run, limit), read)?
             .collect::<rusqlite::Result<_>>()?;
+        drop(statement);
         for (key, _) in &deleted {
+            self.memory.forget_key(key);
             self.prepared(flights)?.execute((key, fetcher_id, run))?;
             self.recompute(key)?;
         }
@@ -257,11 +265,5 @@ impl SqliteStore {
         let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
             AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";
         self.execute(sql, [fetcher_id])
-    }
-
-    /// Reads anew which runs have slots, and which are under deletion.
-    pub(super) fn load_slots(&mut self) -> StoreResult<()> {
-        self.slots = Slots::load(&self.connection).map_err(sorted)?;
-        Ok(())
     }
 }

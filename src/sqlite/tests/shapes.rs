@@ -169,7 +169,7 @@ fn an_end_without_its_dispatch_is_none() {
     site.list(&run("f", 1), &["a", "b"]);
     assert!(site.next(5).is_some());
     let in_flight = site.rows("SELECT attr_path FROM log WHERE finished IS NULL");
-    site.edit("UPDATE shiftboss_counters SET name = 'away' WHERE name = 'attempt'");
+    site.edit("ALTER TABLE shiftboss_turns RENAME TO away");
     for alone in [true, false] {
         site.commit(|store| {
             if !alone {
@@ -180,7 +180,7 @@ fn an_end_without_its_dispatch_is_none() {
         });
         assert_eq!(site.rows("SELECT attr_path FROM log WHERE finished IS NULL"), in_flight);
     }
-    site.edit("UPDATE shiftboss_counters SET name = 'attempt' WHERE name = 'away'");
+    site.edit("ALTER TABLE away RENAME TO shiftboss_turns");
     let next = site.commit(|store| store.finish_and_dispatch(&key(&in_flight[0]), 3, 9)).unwrap();
     assert!(matches!(next, Dispatch::Job(..)));
     assert_eq!(site.rows("SELECT exit_code FROM log WHERE finished = 9"), ["3"]);

@@ -1,0 +1,68 @@
+//! Counts that are written once a commit rather than at every job: attempts given out, undispatched
+//! rows of runs, jobs that ended.
+//!
+//! Until they are flushed the tables lag behind by them, inside the open transaction only. Flushed
+//! by the commit, and before anything reads those counts. Dropped by a rollback.
+
+use std::collections::HashMap;
+
+use rusqlite::Connection;
+use shiftboss_actors::model::Attempt;
+
+/// Counts that are not in the tables yet.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// The last attempt that was given out.
+    attempt: i64,
+    /// The same, as it is stored.
+    stored: i64,
+    /// Changes of (fetcher_id, run_started)'s undispatched rows.
+    pending: HashMap<(i64, i64), i64>,
+    /// Jobs that ended, by (minute, exit_code).
+    done: HashMap<(i64, i64), i64>,
+}
+
+impl Tally {
+    /// Nothing is counted yet; attempts go on behind the stored one.
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        let sql = "SELECT value FROM shiftboss_counters WHERE name = 'attempt'";
+        let attempt = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(Self { attempt, stored: attempt, ..Self::default() })
+    }
+
+    /// Gives out an attempt.
+    pub(super) fn next_attempt(&mut self) -> Attempt {
+        self.attempt += 1;
+        Attempt(self.attempt)
+    }
+
+    /// A run has so many undispatched rows more.
+    pub(super) fn count_pending(&mut self, fetcher_id: i64, run_started: i64, change: i64) {
+        *self.pending.entry((fetcher_id, run_started)).or_default() += change;
+    }
+
+    /// A job ended.
+    pub(super) fn count_done(&mut self, minute: i64, exit_code: i64) {
+        *self.done.entry((minute, exit_code)).or_default() += 1;
+    }
+
+    /// Writes what was counted.
+    pub(super) fn flush(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql = "UPDATE shiftboss_runs SET pending = pending + ?3
+            WHERE fetcher_id = ?1 AND run_started = ?2";
+        for ((fetcher_id, run_started), change) in self.pending.drain() {
+            connection.prepare_cached(sql)?.execute((fetcher_id, run_started, change))?;
+        }
+        let sql = "INSERT INTO shiftboss_done (minute, exit_code, jobs) VALUES (?1, ?2, ?3)
+            ON CONFLICT (minute, exit_code) DO UPDATE SET jobs = jobs + excluded.jobs";
+        for ((minute, exit_code), jobs) in self.done.drain() {
+            connection.prepare_cached(sql)?.execute((minute, exit_code, jobs))?;
+        }
+        if self.attempt != self.stored {
+            let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'attempt'";
+            connection.prepare_cached(sql)?.execute([self.attempt])?;
+            self.stored = self.attempt;
+        }
+        Ok(())
+    }
+}
