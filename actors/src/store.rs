@@ -168,12 +168,12 @@ pub trait Store {
         now: UnixSeconds,
     ) -> StoreResult<Dispatch>;
 
-    /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's.
+    /// Makes a dispatch of `key` undone, order included, if the key's log row is still that dispatch's.
     /// Returns whether it was.
     ///
     /// # Errors
     /// As any mutation.
-    fn undo(&mut self, attempt: Attempt) -> StoreResult<bool>;
+    fn undo(&mut self, key: &Key, attempt: Attempt) -> StoreResult<bool>;
 
     /// Notes that the input file `name` is left out, for status. An earlier note keeps its time, and
     /// gets the new reason.

@@ -189,7 +189,7 @@ impl Store for MockStore {
         self.dispatch(now)
     }
 
-    fn undo(&mut self, attempt: Attempt) -> StoreResult<bool> {
+    fn undo(&mut self, _key: &Key, attempt: Attempt) -> StoreResult<bool> {
         self.called("undo", &attempt.0.to_string())?;
         self.inside().undone.push(attempt);
         Ok(true)

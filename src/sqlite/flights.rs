@@ -145,10 +145,14 @@ impl SqliteStore {
         let is_live =
             |flight: &Flight| rows.iter().any(|row| flight.is_of(row.fetcher_id, row.run_started));
         for stale in flights.extract_if(.., |flight| !is_live(flight)) {
-            let sql = "DELETE FROM shiftboss_flights WHERE attempt = ?1";
-            self.prepared(sql)?.execute([stale.attempt])?;
+            self.forget_flight(key, stale.attempt)?;
         }
         Ok(flights)
+    }
+
+    fn forget_flight(&self, key: &str, attempt: i64) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND attempt = ?2";
+        self.prepared(sql)?.execute((key, attempt)).map(|_| ())
     }
 
     /// A key's dispatches, the last one last.
@@ -203,8 +207,7 @@ impl SqliteStore {
 
     /// The usual end: the key has one row, which is dispatched, and one flight.
     fn land_lone(&self, key: &str, lone: Lone) -> rusqlite::Result<()> {
-        let sql = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND attempt = ?2";
-        self.prepared(sql)?.execute((key, lone.attempt.0))?;
+        self.forget_flight(key, lone.attempt.0)?;
         let sql = "UPDATE queue SET state = 0 WHERE rowid = ?1";
         self.prepared(sql)?.execute([lone.rowid]).map(|_| ())
     }
@@ -226,22 +229,24 @@ impl SqliteStore {
 
     /// Undoes a dispatch whose answer did not arrive, as if it had not happened, if nothing has
     /// happened to its key since.
-    pub(super) fn undo_dispatch(&mut self, attempt: Attempt) -> rusqlite::Result<bool> {
+    pub(super) fn undo_dispatch(&mut self, key: &Key, attempt: Attempt) -> rusqlite::Result<bool> {
         let sql = "SELECT flight.attr_path, flight.fetcher_id, fetchers.name, prev_turn, rearm,
                 prev_started, prev_finished, prev_exit_code
             FROM shiftboss_flights AS flight
             JOIN log ON log.attr_path = flight.attr_path
                 AND log.started = flight.started AND log.finished IS NULL
             LEFT JOIN fetchers ON fetchers.fetcher_id = flight.fetcher_id
-            WHERE flight.attempt = ?1 AND flight.attempt = (
-                SELECT max(attempt) FROM shiftboss_flights WHERE attr_path = flight.attr_path)";
-        let flight = self.prepared(sql)?.query_row([attempt.0], Undone::read).optional()?;
+            WHERE flight.attr_path = ?1 AND flight.attempt = ?2 AND flight.attempt = (
+                SELECT max(attempt) FROM shiftboss_flights WHERE attr_path = ?1)";
+        let mut statement = self.prepared(sql)?;
+        let flight = statement.query_row((key.as_str(), attempt.0), Undone::read).optional()?;
+        drop(statement);
         let Some(flight) = flight else {
             return Ok(false);
         };
         self.memory.forget_key(&flight.key);
         self.memory.forget_order();
-        self.prepared("DELETE FROM shiftboss_flights WHERE attempt = ?1")?.execute([attempt.0])?;
+        self.forget_flight(&flight.key, attempt.0)?;
         self.rearm(&flight)?;
         if let Some(fetcher) = &flight.fetcher {
             self.set_turn(&flight.key, fetcher, flight.turn)?;

@@ -90,7 +90,7 @@ impl SqliteStore {
     fn remember_anew(&mut self) -> StoreResult<()> {
         self.memory.forget();
         self.slots = Slots::load(&self.connection).map_err(sorted)?;
-        self.tally = Tally::load(&self.connection).map_err(sorted)?;
+        self.tally.roll_back();
         Ok(())
     }
 
@@ -191,8 +191,8 @@ impl Store for SqliteStore {
         })
     }
 
-    fn undo(&mut self, attempt: Attempt) -> StoreResult<bool> {
-        self.mutation(|store| store.undo_dispatch(attempt).map_err(sorted))
+    fn undo(&mut self, key: &Key, attempt: Attempt) -> StoreResult<bool> {
+        self.mutation(|store| store.undo_dispatch(key, attempt).map_err(sorted))
     }
 
     fn set_aside(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()> {

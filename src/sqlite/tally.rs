@@ -9,13 +9,16 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 use shiftboss_actors::model::Attempt;
 
+/// Attempts that are reserved in one write. A daemon that is killed skips those it had left.
+const ATTEMPTS_RESERVED: i64 = 1_000;
+
 /// Counts that are not in the tables yet.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// The last attempt that was given out.
     attempt: i64,
-    /// The same, as it is stored.
-    stored: i64,
+    /// Up to here they may be given out: the last one that is stored as taken.
+    reserved: i64,
     /// Changes of (fetcher_id, run_started)'s undispatched rows.
     pending: HashMap<(i64, i64), i64>,
     /// Jobs that ended, by (minute, exit_code).
@@ -27,7 +30,16 @@ impl Tally {
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let sql = "SELECT value FROM shiftboss_counters WHERE name = 'attempt'";
         let attempt = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-        Ok(Self { attempt, stored: attempt, ..Self::default() })
+        Ok(Self { attempt, reserved: attempt, ..Self::default() })
+    }
+
+    /// Drops what was counted in a transaction that was rolled back. Nobody saw its attempts; they
+    /// are not used again all the same.
+    pub(super) fn roll_back(&mut self) {
+        self.pending.clear();
+        self.done.clear();
+        // It may have been reserved in that transaction.
+        self.reserved = 0;
     }
 
     /// Gives out an attempt.
@@ -58,11 +70,18 @@ impl Tally {
         for ((minute, exit_code), jobs) in self.done.drain() {
             connection.prepare_cached(sql)?.execute((minute, exit_code, jobs))?;
         }
-        if self.attempt != self.stored {
-            let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'attempt'";
-            connection.prepare_cached(sql)?.execute([self.attempt])?;
-            self.stored = self.attempt;
+        if self.attempt > self.reserved {
+            self.reserve(connection, ATTEMPTS_RESERVED)?;
         }
+        Ok(())
+    }
+
+    /// Stores that attempts up to `more` behind the last one are taken; with none, that all others
+    /// are free: the end of a daemon's life.
+    pub(super) fn reserve(&mut self, connection: &Connection, more: i64) -> rusqlite::Result<()> {
+        let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'attempt'";
+        connection.prepare_cached(sql)?.execute([self.attempt + more])?;
+        self.reserved = self.attempt + more;
         Ok(())
     }
 }

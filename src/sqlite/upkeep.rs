@@ -60,6 +60,7 @@ impl SqliteStore {
     /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
     /// cannot be opened read-only where its directory is not writable.
     pub(super) fn shut(&mut self) -> StoreResult<()> {
+        self.tally.reserve(&self.connection, 0).map_err(sorted)?;
         self.set_state("clean", "1")?;
         let (busy, _) = self
             .connection

@@ -32,9 +32,9 @@ impl Handler<Finish> for StorageActor {
 impl Handler<Undo> for StorageActor {
     type Result = ();
 
-    fn handle(&mut self, Undo { attempt }: Undo, ctx: &mut Self::Context) {
+    fn handle(&mut self, Undo { key, attempt }: Undo, ctx: &mut Self::Context) {
         let this = ctx.address();
-        self.mutate(ctx, |store| store.undo(attempt)).then(move |result| match result {
+        self.mutate(ctx, |store| store.undo(&key, attempt)).then(move |result| match result {
             Ok(true) => {
                 info!(attempt = attempt.0, "A job that did not arrive is back in the queue.")
             }
@@ -42,7 +42,7 @@ impl Handler<Undo> for StorageActor {
             // Lost otherwise until its lease ends: try until it is written.
             Err(_) => drop(actix::spawn(async move {
                 tokio::time::sleep(UNDO_RETRY).await;
-                this.do_send(Undo { attempt });
+                this.do_send(Undo { key, attempt });
             })),
         });
     }

@@ -27,6 +27,8 @@ pub struct Finish {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Undo {
+    /// The key that was handed out.
+    pub key: Key,
     /// Which dispatch.
     pub attempt: Attempt,
 }
@@ -140,7 +142,7 @@ impl Drop for HandOut {
     fn drop(&mut self) {
         if let Some(undo) = self.undo.take() {
             // A mailbox that is closed means the process ends; the lease frees the job then.
-            undo.do_send(Undo { attempt: self.attempt });
+            undo.do_send(Undo { key: self.job.key.clone(), attempt: self.attempt });
         }
     }
 }

@@ -76,9 +76,6 @@ CREATE TABLE shiftboss_flights (
     PRIMARY KEY (attr_path, attempt)
 ) STRICT, WITHOUT ROWID;
 
--- An undo names only the attempt.
-CREATE UNIQUE INDEX shiftboss_flights_attempt ON shiftboss_flights (attempt);
-
 -- The last attempt in which a fetcher's row of a key was dispatched; outlives runs and ids. By
 -- jitter first, as keys are dispatched: see the log.
 CREATE TABLE shiftboss_turns (
@@ -89,7 +86,7 @@ CREATE TABLE shiftboss_turns (
     PRIMARY KEY (order_jitter, attr_path, name)
 ) STRICT, WITHOUT ROWID;
 
--- attempt: the last attempt given out. row: see src/sqlite/places.rs.
+-- attempt: no attempt up to this one is free (src/sqlite/tally.rs). row: see src/sqlite/places.rs.
 CREATE TABLE shiftboss_counters (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL

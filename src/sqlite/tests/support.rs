@@ -125,7 +125,9 @@ impl Site {
 
     /// Makes a dispatch undone.
     pub fn undo(&mut self, attempt: Attempt) -> bool {
-        self.commit(|store| store.undo(attempt)).unwrap()
+        let sql = format!("SELECT attr_path FROM shiftboss_flights WHERE attempt = {}", attempt.0);
+        let key = key(self.rows(&sql).first().map_or("unknown", String::as_str));
+        self.commit(|store| store.undo(&key, attempt)).unwrap()
     }
 
     /// An edit from outside.
