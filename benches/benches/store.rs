@@ -120,14 +120,14 @@ fn add_rows(group: &mut Group<'_>) {
     });
 }
 
-/// One step of the deletion of a run that is as large as a step.
+/// One step of the deletion of a run that is as large as a step: the run itself counts as a row.
 fn delete_step(group: &mut Group<'_>) {
     let mut bare = Bare::new(ROWS).unwrap();
     let run = run(1);
     let load = |bare: &mut Bare| {
         bare.change(|store| {
             store.register_run(&run)?;
-            store.add_rows(&batch(&run, ROWS..ROWS + STEP_ROWS))?;
+            store.add_rows(&batch(&run, ROWS..ROWS + STEP_ROWS - 1))?;
             store.begin_deletion(&run)
         })
         .unwrap();

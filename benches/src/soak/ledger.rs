@@ -90,6 +90,12 @@ impl Ledger {
         missing.map(|(run, lines)| (*run, lines.left)).collect()
     }
 
+    /// All jobs that were handed out.
+    #[must_use]
+    pub fn all_jobs(&self) -> u64 {
+        self.jobs + self.jobs_by_hand
+    }
+
     /// How many runs there were.
     #[must_use]
     pub fn runs(&self) -> usize {

@@ -73,7 +73,12 @@ pub fn run(program: &Path, time: Duration) -> io::Result<bool> {
     println!("worked off in {:?}", drained.elapsed());
     verdict::after(&soak, server, program)?;
     soak.figures().print(&soak);
-    Ok(soak.is_sound())
+    let faults = soak.faults.load(Ordering::Relaxed);
+    match faults {
+        0 => println!("soak: all held"),
+        _ => eprintln!("soak: FAILED, {faults} faults; see above"),
+    }
+    Ok(faults == 0)
 }
 
 impl Soak {
@@ -126,10 +131,6 @@ impl Soak {
             FAULTS_SHOWN => eprintln!("FAULT: further ones are not shown"),
             _ => {}
         }
-    }
-
-    fn is_sound(&self) -> bool {
-        self.faults.load(Ordering::Relaxed) == 0
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -18,7 +18,7 @@ use super::ledger::BY_HAND;
 const COUNT_PAUSE: Duration = Duration::from_millis(500);
 const EDIT_PAUSE: Duration = Duration::from_millis(10);
 /// The longest time for which a reader holds its transaction.
-pub const STAY_MAX: Duration = Duration::from_secs(60);
+const STAY_MAX: Duration = Duration::from_secs(60);
 /// How long after it left the log must be small again.
 const SETTLE: Duration = Duration::from_secs(5);
 /// What writers are told to set (docs/operating.md).
@@ -77,6 +77,8 @@ pub fn count(soak: &Soak) -> io::Result<()> {
 pub fn stay(soak: &Soak) -> io::Result<()> {
     let stay = STAY_MAX.min(soak.time / 4);
     while soak.goes_on(SETTLE) {
+        let jobs = soak.ledger().all_jobs();
+        soak.figures().staying = Some(jobs);
         let connection = reading(soak)?;
         let sql = "BEGIN; SELECT count(*) FROM log;";
         connection.execute_batch(sql).map_err(io::Error::other)?;
@@ -85,6 +87,7 @@ pub fn stay(soak: &Soak) -> io::Result<()> {
         if stayed && soak.goes_on(SETTLE) {
             soak.look_at_log_after_reader()?;
         }
+        soak.figures().staying = None;
     }
     Ok(())
 }
@@ -114,13 +117,20 @@ pub fn edit(soak: &Soak) -> io::Result<()> {
         let edit = EDITS[number % EDITS.len()].replace("JITTER", &jitter(&key).to_string());
         let begun = Instant::now();
         let done = connection.execute(&edit, [&key]);
-        done.err().into_iter().for_each(|error| soak.fault(format!("{edit} {key}: {error}")));
-        let mut figures = soak.figures();
-        figures.edits += 1;
-        figures.edit = figures.edit.max(begun.elapsed());
+        note_edit(soak, begun.elapsed());
+        if let Err(error) = done {
+            soak.figures().refused += 1;
+            soak.fault(format!("{key}: {edit}: {error}"));
+        }
         number += 1;
     }
     Ok(())
+}
+
+fn note_edit(soak: &Soak, took: Duration) {
+    let mut figures = soak.figures();
+    figures.edits += 1;
+    figures.edit = figures.edit.max(took);
 }
 
 fn replace_list(soak: &Soak, run: usize) -> io::Result<()> {

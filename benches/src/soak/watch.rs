@@ -8,7 +8,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::Soak;
-use super::outsiders::STAY_MAX;
 use super::workers::WAIT_MAX;
 use crate::report::{ms, per_second};
 use crate::servers::Server;
@@ -29,9 +28,10 @@ const MEMORY_MB: f64 = 4.0;
 const MEMORY_WITH_CACHE_MB: f64 = 72.0;
 /// The log is cut to 64 MiB when it is begun anew; what is written until that happens comes on top.
 const LOG_AFTER_READER_MAX: u64 = 96 << 20;
-/// While a reader stays the log cannot be begun anew: so much, and so much more for each second.
+/// The log at other times; and what it may get on top for each job that is handed out while a reader
+/// stays, for it cannot be begun anew then. A job writes about 8 KiB, its row's loading included.
 const LOG_MAX: u64 = 256 << 20;
-const LOG_A_SECOND: u64 = 64 << 20;
+const LOG_A_JOB: u64 = 16 << 10;
 
 /// What was measured.
 #[derive(Debug, Default)]
@@ -40,14 +40,17 @@ pub struct Figures {
     pub wait: Duration,
     /// Counts by a reader.
     pub counts: u64,
-    /// Edits by hand, and the longest.
+    /// Edits by hand, those that were refused, and the longest.
     pub edits: u64,
+    pub refused: u64,
     pub edit: Duration,
     /// Answers of `status`, and the longest wait for one.
     status: u64,
     status_wait: Duration,
     /// Most resident memory in MB, after the warm-up in the first half, and in the second.
     memory: [f64; 2],
+    /// The jobs that had been handed out when a reader came that still stays.
+    pub staying: Option<u64>,
     /// The largest log, the largest some seconds after a reader had left, and how many left.
     log: u64,
     log_after_reader: u64,
@@ -101,17 +104,19 @@ impl Soak {
     }
 
     fn log_max(&self) -> u64 {
-        let stay = STAY_MAX.min(self.time / 4);
-        LOG_MAX + LOG_A_SECOND * stay.as_secs()
+        let before = self.figures().staying;
+        let jobs = before.map_or(0, |before| self.ledger().all_jobs() - before);
+        LOG_MAX + LOG_A_JOB * jobs
     }
 
     fn look_at_log(&self) -> io::Result<()> {
+        // In this order: the log may be small again before its reader is known to have left.
         let (bytes, max) = (self.log_bytes()?, self.log_max());
-        let most = self.figures().log;
-        if bytes > max && most <= max {
+        if bytes > max {
             self.fault(format!("the log has {bytes} bytes, and {max} may be"));
         }
-        self.figures().log = most.max(bytes);
+        let mut figures = self.figures();
+        figures.log = figures.log.max(bytes);
         Ok(())
     }
 
@@ -158,20 +163,30 @@ impl Figures {
     /// Prints the summary.
     pub fn print(&self, soak: &Soak) {
         let ledger = soak.ledger();
-        let rate = (ledger.jobs + ledger.jobs_by_hand) as f64 / soak.time.as_secs_f64();
+        let rate = ledger.all_jobs() as f64 / soak.time.as_secs_f64();
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         println!("jobs            {} of {} runs, {}", ledger.jobs, ledger.runs(), per_second(rate));
         println!("worst wait      {} (limit {})", ms(self.wait), ms(WAIT_MAX));
         println!("memory          {:.1} MB, then {:.1} MB", self.memory[0], self.memory[1]);
-        println!("largest log     {:.1} MiB (limit {:.0})", mib(self.log), mib(soak.log_max()));
+        println!(
+            "largest log     {:.1} MiB (limit {:.0}, and {} KiB for each job while a reader stays)",
+            mib(self.log),
+            mib(LOG_MAX),
+            LOG_A_JOB >> 10
+        );
         println!(
             "after a reader  {:.1} MiB (limit {:.0}), {} times",
             mib(self.log_after_reader),
             mib(LOG_AFTER_READER_MAX),
             self.readers
         );
-        println!("edits by hand   {}, the longest {}", self.edits, ms(self.edit));
-        println!("their jobs      {}", ledger.jobs_by_hand);
+        println!(
+            "edits by hand   {}, {} of them refused, the longest {}, {} jobs",
+            self.edits,
+            self.refused,
+            ms(self.edit),
+            ledger.jobs_by_hand
+        );
         println!("counts          {}", self.counts);
         println!("status          {}, the longest {}", self.status, ms(self.status_wait));
     }
