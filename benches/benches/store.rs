@@ -24,7 +24,7 @@ const BATCH_ROWS: usize = 250;
 const STEP_ROWS: usize = 500;
 /// What a measurement of one operation may take, and how often it is repeated.
 const WARM_UP: Duration = Duration::from_millis(500);
-const TIME: Duration = Duration::from_secs(3);
+const TIME: Duration = Duration::from_secs(4);
 const SAMPLES: usize = 20;
 
 type Group<'a> = BenchmarkGroup<'a, WallTime>;
