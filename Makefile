@@ -1,10 +1,10 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench
+.PHONY: help setup run test lint bench bench-store soak
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
 
 setup: ## Fetch the dependencies and build, so that the rest works offline
 	cargo fetch --locked
@@ -35,3 +35,11 @@ bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)
 		|| echo "beanstalkd is not installed and cannot be: measuring without it"
 	cargo build --release --locked --workspace
 	target/release/shiftboss-bench $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
+
+bench-store: ## Measure the store's operations one by one (two minutes)
+	cargo bench --locked -p shiftboss-bench --bench store
+
+# SOAK="--minutes 0.5" is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
+soak: ## Run the daemon at full load for ten minutes, and check what must hold
+	cargo build --release --locked -p shiftboss -p shiftboss-bench
+	target/release/shiftboss-bench soak $(SOAK)

@@ -1,3 +1,151 @@
-//! The store's operations, one by one: `cargo bench -p shiftboss-bench`.
+//! The store's operations, one by one: `make bench-store`, or `cargo bench -p shiftboss-bench`.
+//!
+//! Each figure is one transaction, its commit and sync included, as the StorageActor makes it. What
+//! must be there before it (rows to hand out, a run to delete) is made outside the measured time.
+//! No actors and no sockets: those are measured by `make bench`.
 
-fn main() {}
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use bare_store::{Bare, batch};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use shiftboss_actors::model::Run;
+use shiftboss_actors::store::{Dispatch, Store};
+
+/// Jobs of a store whose jobs are handed out; it is made anew when they run out.
+const JOBS: usize = 50_000;
+/// Rows of a store whose jobs are not what is measured.
+const ROWS: usize = 10_000;
+/// Rows that a tail sends at once.
+const BATCH_ROWS: usize = 250;
+/// Rows that one step of a deletion removes.
+const STEP_ROWS: usize = 500;
+/// What a measurement of one operation may take, and how often it is repeated.
+const WARM_UP: Duration = Duration::from_millis(500);
+const TIME: Duration = Duration::from_secs(4);
+const SAMPLES: usize = 20;
+
+type Group<'a> = BenchmarkGroup<'a, WallTime>;
+
+/// Measures `operate` alone; `prepare` goes before each, and its outcome into it.
+fn measure<T>(
+    group: &mut Group<'_>,
+    name: &str,
+    bare: &mut Bare,
+    mut prepare: impl FnMut(&mut Bare) -> T,
+    mut operate: impl FnMut(&mut Bare, T),
+) {
+    let mut timed = |count: u64| {
+        let mut elapsed = Duration::ZERO;
+        for _ in 0..count {
+            let prepared = prepare(bare);
+            let begun = Instant::now();
+            operate(bare, prepared);
+            elapsed += begun.elapsed();
+        }
+        elapsed
+    };
+    group.bench_function(name, |bencher| bencher.iter_custom(&mut timed));
+}
+
+fn run(started: usize) -> Run {
+    Run { fetcher: "measured".into(), started: started as i64 }
+}
+
+/// The end of a job and the next, so many in one commit.
+fn cycles(group: &mut Group<'_>) {
+    let mut bare = Bare::new(JOBS).unwrap();
+    for count in [1, 8, 64] {
+        let refill = |bare: &mut Bare| {
+            if bare.left() < count {
+                *bare = Bare::new(JOBS).unwrap();
+            }
+        };
+        group.throughput(Throughput::Elements(count as u64));
+        let name = format!("finish_and_dispatch, {count} in a commit");
+        measure(group, &name, &mut bare, refill, |bare, ()| bare.cycles(count).unwrap());
+    }
+}
+
+/// What a request costs when every row is in flight: `NOJOBS`.
+fn nothing(group: &mut Group<'_>) {
+    let mut bare = Bare::new(ROWS).unwrap();
+    for _ in 0..ROWS {
+        assert!(matches!(bare.ask().unwrap(), Dispatch::Job(..)));
+    }
+    let ask = |bare: &mut Bare, ()| assert_eq!(bare.ask().unwrap(), Dispatch::Nothing);
+    measure(group, "dispatch, nothing is eligible", &mut bare, |_| (), ask);
+}
+
+fn undo(group: &mut Group<'_>) {
+    let mut bare = Bare::new(ROWS).unwrap();
+    let dispatch = |bare: &mut Bare| match bare.ask().unwrap() {
+        Dispatch::Job(attempt, job) => (attempt, job.key),
+        other => panic!("{other:?}"),
+    };
+    let undo = |bare: &mut Bare, (attempt, key)| {
+        assert!(bare.change(|store| store.undo(&key, attempt)).unwrap());
+    };
+    measure(group, "undo", &mut bare, dispatch, undo);
+}
+
+fn register(group: &mut Group<'_>) {
+    let mut bare = Bare::new(ROWS).unwrap();
+    let mut last = 0;
+    let forget = |bare: &mut Bare| {
+        bare.change(|store| store.delete_runs(&[run(last)], STEP_ROWS)).unwrap();
+        last += 1;
+        run(last)
+    };
+    let register = |bare: &mut Bare, run| {
+        bare.change(|store| store.register_run(&run)).unwrap();
+    };
+    measure(group, "register_run", &mut bare, forget, register);
+}
+
+fn add_rows(group: &mut Group<'_>) {
+    let mut bare = Bare::new(ROWS).unwrap();
+    let run = run(1);
+    bare.change(|store| store.register_run(&run)).unwrap();
+    let mut lines = 0;
+    let next = |_: &mut Bare| {
+        lines += BATCH_ROWS;
+        batch(&run, ROWS + lines - BATCH_ROWS..ROWS + lines)
+    };
+    group.throughput(Throughput::Elements(BATCH_ROWS as u64));
+    measure(group, "add_rows, 250 rows", &mut bare, next, |bare, batch| {
+        bare.change(|store| store.add_rows(&batch)).unwrap();
+    });
+}
+
+/// One step of the deletion of a run that is as large as a step: the run itself counts as a row.
+fn delete_step(group: &mut Group<'_>) {
+    let mut bare = Bare::new(ROWS).unwrap();
+    let run = run(1);
+    let load = |bare: &mut Bare| {
+        bare.change(|store| {
+            store.register_run(&run)?;
+            store.add_rows(&batch(&run, ROWS..ROWS + STEP_ROWS - 1))?;
+            store.begin_deletion(&run)
+        })
+        .unwrap();
+    };
+    group.throughput(Throughput::Elements(STEP_ROWS as u64));
+    measure(group, "delete_runs, a step of 500 rows", &mut bare, load, |bare, ()| {
+        bare.change(|store| store.delete_runs(std::slice::from_ref(&run), STEP_ROWS)).unwrap();
+    });
+}
+
+fn operations(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("store");
+    group.warm_up_time(WARM_UP).measurement_time(TIME).sample_size(SAMPLES);
+    for operation in [nothing, undo, register, cycles, add_rows, delete_step] {
+        operation(&mut group);
+    }
+    group.finish();
+}
+
+criterion_group!(benches, operations);
+criterion_main!(benches);

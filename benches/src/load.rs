@@ -1,6 +1,6 @@
 //! The load generator: one process, many connections, one request in flight on each.
 //!
-//! Called by the rows. It drives any server that speaks a [`Protocol`] over a Unix socket, and
+//! Called by the rows; the soak's workers use its exchange. It drives any server that speaks a [`Protocol`] over a Unix socket, and
 //! uses the same code for all, so that only the servers differ.
 
 use std::io;
@@ -90,7 +90,7 @@ async fn worker(plan: Plan, until: Instant) -> io::Result<Vec<Duration>> {
             None => connect(&plan.socket).await?,
         };
         answer.clear();
-        exchange(&mut stream, &plan, &request, &mut answer).await?;
+        exchange(&mut stream, plan.protocol, plan.one_request_each, &request, &mut answer).await?;
         trips.push(begun.elapsed());
         if !plan.one_request_each {
             connection = Some(stream);
@@ -105,17 +105,23 @@ async fn worker(plan: Plan, until: Instant) -> io::Result<Vec<Duration>> {
     Ok(trips)
 }
 
-async fn exchange(
+/// Says one request, and reads the answer to it: until it is whole, or to the end of a connection
+/// that is for one request and half-closed after it.
+///
+/// # Errors
+/// When the connection fails, or the answer has no end. One that was cut off is no error.
+pub async fn exchange(
     stream: &mut UnixStream,
-    plan: &Plan,
+    protocol: Protocol,
+    one_request: bool,
     request: &[u8],
     answer: &mut Vec<u8>,
 ) -> io::Result<()> {
     stream.write_all(request).await?;
-    if plan.one_request_each {
+    if one_request {
         stream.shutdown().await?;
     }
-    while plan.one_request_each || !plan.protocol.is_whole(answer) {
+    while one_request || !protocol.is_whole(answer) {
         if stream.read_buf(answer).await? == 0 {
             break;
         }
@@ -126,8 +132,11 @@ async fn exchange(
     Ok(())
 }
 
-/// A full backlog is no fault: the next moment has room.
-async fn connect(socket: &Path) -> io::Result<UnixStream> {
+/// Connects to a server. A full backlog is no fault: the next moment has room.
+///
+/// # Errors
+/// When nobody listens.
+pub async fn connect(socket: &Path) -> io::Result<UnixStream> {
     loop {
         match UnixStream::connect(socket).await {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

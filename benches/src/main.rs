@@ -1,5 +1,5 @@
 //! `make bench`: measures shiftboss beside what a user would otherwise run, in one run on one
-//! machine, prints a table, and writes it to docs/benchmarks.md.
+//! machine, prints a table, and writes it to docs/benchmarks.md. `make soak`: [`soak`].
 //!
 //! It drives the built binary from outside; only rows 2 and 14 call the store itself.
 
@@ -11,9 +11,11 @@ mod protocol;
 mod report;
 mod rows;
 mod servers;
+mod soak;
 
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
@@ -28,7 +30,7 @@ struct Arguments {
     #[command(subcommand)]
     command: Option<Task>,
     /// The daemon's binary
-    #[arg(long, default_value = "target/release/shiftboss")]
+    #[arg(long, global = true, default_value = "target/release/shiftboss")]
     program: PathBuf,
     /// Rows of the table to measure; all of them without it
     #[arg(long, value_delimiter = ',')]
@@ -62,17 +64,36 @@ enum Task {
         #[arg(default_value_t = 64)]
         connections: usize,
     },
+    /// Run the daemon at full load, with everybody who may be there, and check what must hold
+    Soak {
+        /// How long; fractions are good for a trial
+        #[arg(long, default_value = "10", value_parser = minutes)]
+        minutes: Duration,
+    },
 }
 
-fn main() -> io::Result<()> {
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())
+}
+
+fn main() -> io::Result<ExitCode> {
     let arguments = Arguments::parse();
     match arguments.command {
-        Some(Task::Cycles { count }) => return rows::cycles(count),
+        Some(Task::Cycles { count }) => rows::cycles(count)?,
         Some(Task::Drive { socket, connections }) => {
-            return drive(socket, connections, Duration::from_secs(arguments.seconds));
+            drive(socket, connections, Duration::from_secs(arguments.seconds))?;
         }
-        None => {}
+        Some(Task::Soak { minutes }) => {
+            let is_sound = soak::run(&arguments.program.canonicalize()?, minutes)?;
+            return Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        None => table(&arguments)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(arguments: &Arguments) -> io::Result<()> {
     let setting = Setting {
         program: arguments.program.canonicalize()?,
         beanstalkd: report::beanstalkd_version().is_some(),
@@ -81,8 +102,8 @@ fn main() -> io::Result<()> {
         seconds: arguments.seconds,
     };
     let figures = measure(&setting, &arguments.rows)?;
-    match arguments.write {
-        Some(document) => report::write(&document, &figures),
+    match &arguments.write {
+        Some(document) => report::write(document, &figures),
         None => Ok(()),
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use bare_store::key;
 use tempfile::TempDir;
 
 use crate::protocol::Protocol;
@@ -77,13 +78,26 @@ impl Server {
     pub fn wait(&mut self, holds: impl Fn(&Self) -> io::Result<bool>) -> io::Result<()> {
         let since = Instant::now();
         while !holds(self)? {
-            if self.child.try_wait()?.is_some() || since.elapsed() > PATIENCE {
-                let log = fs::read_to_string(self.home.join("server.log"))?;
-                return Err(io::Error::other(format!("{:?} failed: {log}", self.program)));
+            self.check_running()?;
+            if since.elapsed() > PATIENCE {
+                return Err(self.failed()?);
             }
             std::thread::sleep(GLANCE);
         }
         Ok(())
+    }
+
+    /// Looks whether it runs.
+    ///
+    /// # Errors
+    /// When it has ended; with its log.
+    pub fn check_running(&mut self) -> io::Result<()> {
+        if self.child.try_wait()?.is_some() { Err(self.failed()?) } else { Ok(()) }
+    }
+
+    fn failed(&self) -> io::Result<io::Error> {
+        let log = fs::read_to_string(self.home.join("server.log"))?;
+        Ok(io::Error::other(format!("{:?} failed: {log}", self.program)))
     }
 
     /// Gives it `jobs` jobs and waits until it has them.
@@ -144,11 +158,13 @@ impl Server {
     /// Stops it cleanly.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When it cannot be told, or ends otherwise than with exit code 0.
     pub fn stop(mut self) -> io::Result<()> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-        self.child.wait().map(|_| ())
+        let status = self.child.wait()?;
+        let text = || format!("{:?} was told to stop and ended with {status}", self.program);
+        if status.success() { Ok(()) } else { Err(io::Error::other(text())) }
     }
 }
 
@@ -160,12 +176,6 @@ pub fn new_home() -> io::Result<TempDir> {
     let home = tempfile::tempdir()?;
     fs::create_dir(home.path().join("input"))?;
     Ok(home)
-}
-
-/// The key of the `index`th line of a list: names sort as numbers do, and look like paths.
-#[must_use]
-pub fn key(index: usize) -> String {
-    format!("packages/by-name/p{index:08}")
 }
 
 /// Writes a list of `lines` lines of 50 bytes.

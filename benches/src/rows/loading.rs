@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use bare_store::key;
 use rusqlite::{Connection, OpenFlags};
 use shiftboss_actors::model::jitter;
 
@@ -15,7 +16,7 @@ use super::Setting;
 use super::latency::ask;
 use super::size::memory;
 use crate::report::{Figure, ms, per_second};
-use crate::servers::{Server, key, new_home, write_list};
+use crate::servers::{Server, new_home, write_list};
 
 /// Workers that go on asking meanwhile.
 const WORKERS: usize = 6;

@@ -11,6 +11,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::report::Figure;
+pub use latency::ask;
 pub use work::cycles;
 
 /// What every row needs to know.

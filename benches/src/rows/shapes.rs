@@ -6,6 +6,7 @@
 use std::io;
 use std::time::Duration;
 
+use bare_store::key;
 use rusqlite::Connection;
 use shiftboss_actors::model::jitter;
 use tempfile::TempDir;
@@ -14,7 +15,7 @@ use super::Setting;
 use super::latency::ask;
 use crate::load::{self, Plan};
 use crate::report::{Figure, per_second};
-use crate::servers::{Server, key, new_home};
+use crate::servers::{Server, new_home};
 
 /// The tables as the Python supervisor makes them.
 const REFERENCE: &str = include_str!("reference.sql");

@@ -3,8 +3,9 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use bare_store::Bare;
+
 use super::Setting;
-use super::work::Bare;
 use crate::load::{self, Load, Plan};
 use crate::report::{Figure, measured, ms, per_second};
 use crate::servers::{Server, new_home};

@@ -1,0 +1,142 @@
+//! The store alone, without actors and sockets: a small library for what measures it.
+//!
+//! Called by rows 2 and 14 of the table, and by the benchmark of the store's operations
+//! (`benches/store.rs`). It knows no daemon and measures nothing itself.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use shiftboss::sqlite::{Durability, Options, Policy, SqliteStore};
+use shiftboss_actors::model::{Key, Position, Row, Run};
+use shiftboss_actors::store::{Batch, Dispatch, Store, StoreResult};
+use tempfile::TempDir;
+
+/// Rows that enter in one transaction while a store is filled.
+const BATCH_ROWS: usize = 10_000;
+
+/// When its jobs begin, in Unix seconds.
+const START: i64 = 1_700_000_000;
+/// Jobs after which its clock shows the next second: about what a disk allows.
+const JOBS_A_SECOND: i64 = 10_000;
+
+/// A store of its own in a temporary directory, with one job in flight.
+pub struct Bare {
+    store: SqliteStore,
+    now: i64,
+    jobs: i64,
+    key: Option<Key>,
+    left: usize,
+    _home: TempDir,
+}
+
+impl Bare {
+    /// A store with `jobs` jobs.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn new(jobs: usize) -> io::Result<Self> {
+        let home = tempfile::tempdir()?;
+        let store = open(&home.path().join("state.db"))?;
+        let mut bare = Self { store, now: START, jobs: 0, key: None, left: jobs, _home: home };
+        let run = Run { fetcher: "bench".into(), started: 1 };
+        bare.change(|store| store.register_run(&run))?;
+        for from in (0..jobs).step_by(BATCH_ROWS) {
+            let batch = batch(&run, from..jobs.min(from + BATCH_ROWS));
+            bare.change(|store| store.add_rows(&batch))?;
+        }
+        Ok(bare)
+    }
+
+    /// One mutation, in a commit of its own.
+    ///
+    /// # Errors
+    /// When the store says so.
+    pub fn change<T>(
+        &mut self,
+        mutation: impl FnOnce(&mut SqliteStore) -> StoreResult<T>,
+    ) -> io::Result<T> {
+        told(self.store.begin())?;
+        let told_of = told(mutation(&mut self.store))?;
+        told(self.store.commit())?;
+        Ok(told_of)
+    }
+
+    /// The end of one job and the next, in a commit of their own.
+    ///
+    /// # Errors
+    /// When the store says so.
+    pub fn cycle(&mut self) -> io::Result<()> {
+        self.cycles(1)
+    }
+
+    /// The same `count` times in one commit.
+    ///
+    /// # Errors
+    /// When the store says so.
+    pub fn cycles(&mut self, count: usize) -> io::Result<()> {
+        told(self.store.begin())?;
+        for _ in 0..count {
+            self.end_and_ask()?;
+        }
+        told(self.store.commit())
+    }
+
+    /// A request for work, without the end of a job, in a commit of its own. The clock stands: no
+    /// lease runs out however often it is called.
+    ///
+    /// # Errors
+    /// When the store says so.
+    pub fn ask(&mut self) -> io::Result<Dispatch> {
+        let now = self.now;
+        self.change(|store| store.dispatch(now))
+    }
+
+    /// Jobs that were not handed out yet.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    fn end_and_ask(&mut self) -> io::Result<()> {
+        self.jobs += 1;
+        self.now = START + self.jobs / JOBS_A_SECOND;
+        let told_of = match self.key.take() {
+            Some(key) => self.store.finish_and_dispatch(&key, 0, self.now),
+            None => self.store.dispatch(self.now),
+        };
+        if let Dispatch::Job(_, job) = told(told_of)? {
+            self.key = Some(job.key);
+            self.left -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// The key of the `index`th line of a list: names sort as numbers do, and look like paths.
+#[must_use]
+pub fn key(index: usize) -> String {
+    format!("packages/by-name/p{index:08}")
+}
+
+/// The lines `numbers` of a run's list, as a tail sends them.
+#[must_use]
+pub fn batch(run: &Run, numbers: Range<usize>) -> Batch {
+    let row = |number| Row { key: Key::stored(&key(number)), payload: "1.0 -> 2.0".to_owned() };
+    let lines = numbers.end as u64;
+    let position = Position { offset: lines * 50, lines, device: 1, inode: 1, checksum: lines };
+    let rows = numbers.map(row).collect();
+    Batch { run: run.clone(), rows, skipped: 0, position, complete: false }
+}
+
+fn open(path: &Path) -> io::Result<SqliteStore> {
+    let policy = Policy::Fair { lease_seconds: 43_200 };
+    let busy_timeout = Duration::from_secs(5);
+    SqliteStore::open(path, &Options { policy, durability: Durability::Power, busy_timeout })
+        .map_err(io::Error::other)
+}
+
+fn told<T>(result: StoreResult<T>) -> io::Result<T> {
+    result.map_err(io::Error::other)
+}

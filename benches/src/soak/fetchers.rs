@@ -1,0 +1,160 @@
+//! The fetchers of the soak: lists that are written, grow, are left unfinished, and are replaced.
+//!
+//! One thread plays all of them in turn. A fetcher goes on when the workers have got far enough with
+//! its last list, so that work never ends and never heaps up either. Every new run lists the same
+//! keys again.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Soak;
+use super::ledger::{RunId, line};
+
+/// Pause between two looks at all fetchers.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Lines that a growing list gets at once, and the lines left of it at which it gets more.
+const GROWTH: usize = 500;
+const GROWTH_BELOW: usize = 2_000;
+/// How long the lines of a list may wait to be handed out, none of them being.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a fetcher writes its lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// At once; the next when all was handed out.
+    Whole,
+    /// The same, but the next one comes when half was handed out.
+    Hasty,
+    /// Bit by bit, and completed at its end.
+    Growing,
+    /// Bit by bit, and never completed: the fetcher failed.
+    Failing,
+}
+
+/// Manner, first word of the keys, and lines of each list. Two list the same keys, and one has so
+/// few that its runs come and go all the time.
+const FETCHERS: [(Manner, &str, usize); 7] = [
+    (Manner::Whole, "shared", 20_000),
+    (Manner::Whole, "shared", 20_000),
+    (Manner::Whole, "large", 60_000),
+    (Manner::Whole, "few", 100),
+    (Manner::Hasty, "hasty", 10_000),
+    (Manner::Growing, "growing", 20_000),
+    (Manner::Failing, "failing", 10_000),
+];
+
+struct Fetcher {
+    input: PathBuf,
+    id: RunId,
+    manner: Manner,
+    keys: &'static str,
+    lines: usize,
+    /// The list that is being written, and how many lines it has.
+    open: Option<File>,
+    written: usize,
+    /// When lines were handed out last, and how many were left then.
+    moved: (Instant, usize),
+}
+
+/// Plays all fetchers until the load ends.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn run(soak: &Soak) -> io::Result<()> {
+    let fetcher = |(number, (manner, keys, lines))| Fetcher {
+        input: soak.home.join("input"),
+        id: (number, 0),
+        manner,
+        keys,
+        lines,
+        open: None,
+        written: 0,
+        moved: (Instant::now(), 0),
+    };
+    let mut fetchers: Vec<_> = FETCHERS.into_iter().enumerate().map(fetcher).collect();
+    while soak.goes_on(PAUSE) {
+        for fetcher in &mut fetchers {
+            fetcher.step(soak)?;
+        }
+    }
+    Ok(())
+}
+
+impl Fetcher {
+    fn step(&mut self, soak: &Soak) -> io::Result<()> {
+        let left = soak.ledger().left(self.id);
+        self.look_at_waiting(soak, left);
+        match self.open.take() {
+            Some(list) if left < GROWTH_BELOW => self.grow(soak, list),
+            Some(list) => {
+                self.open = Some(list);
+                Ok(())
+            }
+            None if left == 0 || self.manner == Manner::Hasty && left < self.lines / 2 => {
+                self.begin(soak)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn look_at_waiting(&mut self, soak: &Soak, left: usize) {
+        if left == 0 || left != self.moved.1 {
+            self.moved = (Instant::now(), left);
+        } else if self.moved.0.elapsed() > PATIENCE {
+            let (run, keys) = (self.id, self.keys);
+            soak.fault(format!("{left} lines of {keys} wait for {PATIENCE:?} in run {run:?}"));
+            self.moved.0 = Instant::now();
+        }
+    }
+
+    /// A new list. One of an earlier run that was left unfinished goes first, as fetchers do it.
+    fn begin(&mut self, soak: &Soak) -> io::Result<()> {
+        soak.ledger().give_up(self.id);
+        remove(self.path(".txt.part"))?;
+        self.id.1 += 1;
+        self.written = 0;
+        let list = File::create(self.path(".txt.part"))?;
+        self.grow(soak, list)
+    }
+
+    fn grow(&mut self, soak: &Soak, mut list: File) -> io::Result<()> {
+        let whole = matches!(self.manner, Manner::Whole | Manner::Hasty);
+        let more = if whole { self.lines } else { GROWTH };
+        let lines = self.written..self.written + more;
+        soak.ledger().write(self.id, more);
+        list.write_all(
+            lines.map(|index| line(self.keys, index, self.id)).collect::<String>().as_bytes(),
+        )?;
+        self.written += more;
+        if self.written < self.lines {
+            self.open = Some(list);
+            return Ok(());
+        }
+        self.end()
+    }
+
+    /// The old list goes an instant before the new one gets its name.
+    fn end(&mut self) -> io::Result<()> {
+        if self.manner == Manner::Failing {
+            return Ok(());
+        }
+        let new = self.path(".txt");
+        self.id.1 -= 1;
+        remove(self.path(".txt"))?;
+        self.id.1 += 1;
+        fs::rename(self.path(".txt.part"), new)
+    }
+
+    fn path(&self, ending: &str) -> PathBuf {
+        self.input.join(format!("{}{}.{}{ending}", self.keys, self.id.0, self.id.1))
+    }
+}
+
+fn remove(path: PathBuf) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,151 @@
+//! `make soak`: the daemon at full load for minutes, among everybody who may be there, and checks of
+//! what must hold all the while and at the end.
+//!
+//! Called by `main`. [`fetchers`], [`workers`] and [`outsiders`] are threads that play their parts;
+//! [`watch`] looks at the daemon meanwhile, and [`verdict`] at what it leaves. It measures no
+//! speed beside anything: that is `make bench`. Whatever is wrong is printed when it is seen, and the
+//! soak goes on; with any fault it fails.
+
+mod fetchers;
+mod ledger;
+mod outsiders;
+mod verdict;
+mod watch;
+mod workers;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::servers::{Server, new_home};
+use ledger::Ledger;
+use watch::Figures;
+
+/// Between two looks of a pause at whether the load goes on.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Faults that are printed; further ones are counted.
+const FAULTS_SHOWN: usize = 20;
+
+/// A part of the load: a thread.
+type Part = fn(&Arc<Soak>) -> io::Result<()>;
+
+/// Everybody but the workers.
+const OTHERS: [(&str, Part); 4] = [
+    ("the fetchers", |soak| fetchers::run(soak)),
+    ("the counting reader", |soak| outsiders::count(soak)),
+    ("the reader that stays", |soak| outsiders::stay(soak)),
+    ("the writer", |soak| outsiders::edit(soak)),
+];
+
+/// What all parts share.
+struct Soak {
+    /// The daemon's directory.
+    home: PathBuf,
+    /// How long the load lasts, and since when it does.
+    time: Duration,
+    begun: Instant,
+    /// The load has ended: what is there is worked off.
+    draining: AtomicBool,
+    ledger: Mutex<Ledger>,
+    figures: Mutex<Figures>,
+    faults: AtomicUsize,
+}
+
+/// Runs the soak for that long. Returns whether all held.
+///
+/// # Errors
+/// When the daemon does not start, or what it did cannot be looked at.
+pub fn run(program: &Path, time: Duration) -> io::Result<bool> {
+    let home = new_home()?;
+    let mut server = Server::shiftboss(program, home.path(), &[])?;
+    let soak = Arc::new(Soak::new(home.path(), time));
+    println!("soak: {time:?} at full load");
+    let workers = soak.start("the workers", workers::run);
+    let others = OTHERS.map(|(name, part)| soak.start(name, part));
+    watch::until_end(&soak, &mut server)?;
+    others.into_iter().for_each(|part| soak.join(part));
+    soak.draining.store(true, Ordering::Release);
+    let drained = Instant::now();
+    soak.join(workers);
+    println!("worked off in {:?}", drained.elapsed());
+    verdict::after(&soak, server, program)?;
+    soak.figures().print(&soak);
+    let faults = soak.faults.load(Ordering::Relaxed);
+    match faults {
+        0 => println!("soak: all held"),
+        _ => eprintln!("soak: FAILED, {faults} faults; see above"),
+    }
+    Ok(faults == 0)
+}
+
+impl Soak {
+    fn new(home: &Path, time: Duration) -> Self {
+        Self {
+            home: home.to_owned(),
+            time,
+            begun: Instant::now(),
+            draining: AtomicBool::new(false),
+            ledger: Mutex::default(),
+            figures: Mutex::default(),
+            faults: AtomicUsize::new(0),
+        }
+    }
+
+    /// Starts a part; that it fails is a fault, said at once.
+    fn start(self: &Arc<Self>, name: &'static str, part: Part) -> JoinHandle<()> {
+        let soak = Arc::clone(self);
+        thread::spawn(move || {
+            part(&soak).unwrap_or_else(|error| soak.fault(format!("{name}: {error}")));
+        })
+    }
+
+    fn join(&self, part: JoinHandle<()>) {
+        part.join().unwrap_or_else(|_| self.fault("a part panicked".to_owned()));
+    }
+
+    /// Pauses. Returns whether the load goes on; it ends a pause.
+    fn goes_on(&self, pause: Duration) -> bool {
+        let since = Instant::now();
+        while self.begun.elapsed() < self.time {
+            match pause.checked_sub(since.elapsed()) {
+                Some(rest) if !rest.is_zero() => thread::sleep(rest.min(GLANCE)),
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Says that something is not as it must be.
+    fn fault(&self, text: String) {
+        match self.faults.fetch_add(1, Ordering::Relaxed) {
+            before if before < FAULTS_SHOWN => {
+                eprintln!("FAULT after {:.1} s: {text}", self.begun.elapsed().as_secs_f64());
+            }
+            FAULTS_SHOWN => eprintln!("FAULT: further ones are not shown"),
+            _ => {}
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn figures(&self) -> MutexGuard<'_, Figures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.home.join("socket")
+    }
+
+    fn database(&self) -> PathBuf {
+        self.home.join("state.db")
+    }
+}

@@ -1,0 +1,146 @@
+//! Everybody else who has the database open: readers, one who stays for a minute, and an operator
+//! who edits by hand.
+//!
+//! Each is a plain SQLite connection, as any program's, in a thread of its own. The edits are of keys
+//! of one fetcher, which this file writes too, so that what is checked of the others holds.
+
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+use shiftboss_actors::model::jitter;
+
+use super::Soak;
+use super::ledger::BY_HAND;
+
+/// Pause between two counts of a reader, and between two edits.
+const COUNT_PAUSE: Duration = Duration::from_millis(500);
+const EDIT_PAUSE: Duration = Duration::from_millis(10);
+/// The longest time for which a reader holds its transaction.
+const STAY_MAX: Duration = Duration::from_secs(60);
+/// How long after it left the log must be small again.
+const SETTLE: Duration = Duration::from_secs(5);
+/// What writers are told to set (docs/operating.md).
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Lines of the fetcher that is edited, and the edits after which it writes a new list.
+const LINES: usize = 2_000;
+/// Keys that are edited: more than are listed, so that some are inserted by hand.
+const KEYS: usize = 2_200;
+const EDITS_A_RUN: usize = 400;
+
+/// What readers ask.
+const COUNTS: [&str; 3] = [
+    "SELECT count(*) FROM (SELECT fetcher_id, is_dequeued, count(*) FROM queue GROUP BY 1, 2)",
+    "SELECT count(*) FROM (SELECT exit_code, count(*) FROM log GROUP BY 1)",
+    "SELECT count(*) FROM queue JOIN log USING (attr_path) WHERE finished IS NULL",
+];
+
+/// What an operator does to a key (?1) with its jitter.
+const EDITS: [&str; 9] = [
+    "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1",
+    "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
+        SELECT fetcher_id, max(run_started), ?1, 'hand', JITTER
+        FROM fetcher_runs JOIN fetchers USING (fetcher_id) WHERE name = 'hand'
+        GROUP BY fetcher_id ON CONFLICT DO NOTHING",
+    "DELETE FROM queue WHERE attr_path = ?1",
+    "UPDATE log SET started = 0 WHERE attr_path = ?1",
+    "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1",
+    "UPDATE log SET finished = unixepoch(), exit_code = 255
+        WHERE attr_path = ?1 AND finished IS NULL",
+    "INSERT OR REPLACE INTO log (attr_path, started, finished, exit_code)
+        SELECT ?1, unixepoch(), unixepoch(), 0",
+    "DELETE FROM log WHERE attr_path = ?1",
+    "UPDATE queue SET is_dequeued = 1
+        WHERE attr_path BETWEEN ?1 AND substr(?1, 1, 9) || '~'",
+];
+
+/// Counts and groups, again and again, on a connection of its own each time.
+///
+/// # Errors
+/// When the database cannot be read.
+pub fn count(soak: &Soak) -> io::Result<()> {
+    while soak.goes_on(COUNT_PAUSE) {
+        let connection = reading(soak)?;
+        for sql in COUNTS {
+            connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(io::Error::other)?;
+        }
+        soak.figures().counts += 1;
+    }
+    Ok(())
+}
+
+/// Holds a read transaction for a minute, leaves, and looks at the log some seconds later.
+///
+/// # Errors
+/// When the database cannot be read.
+pub fn stay(soak: &Soak) -> io::Result<()> {
+    let stay = STAY_MAX.min(soak.time / 4);
+    while soak.goes_on(SETTLE) {
+        let jobs = soak.ledger().all_jobs();
+        soak.figures().staying = Some(jobs);
+        let connection = reading(soak)?;
+        let sql = "BEGIN; SELECT count(*) FROM log;";
+        connection.execute_batch(sql).map_err(io::Error::other)?;
+        let stayed = soak.goes_on(stay);
+        drop(connection);
+        if stayed && soak.goes_on(SETTLE) {
+            soak.look_at_log_after_reader()?;
+        }
+        soak.figures().staying = None;
+    }
+    Ok(())
+}
+
+fn reading(soak: &Soak) -> io::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let connection =
+        Connection::open_with_flags(soak.database(), flags).map_err(io::Error::other)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(io::Error::other)?;
+    Ok(connection)
+}
+
+/// Edits rows and the log by hand, one transaction each. That one is refused is a fault: a writer with
+/// this busy timeout gets through.
+///
+/// # Errors
+/// When the database cannot be opened, or a list not be written.
+pub fn edit(soak: &Soak) -> io::Result<()> {
+    let connection = Connection::open(soak.database()).map_err(io::Error::other)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(io::Error::other)?;
+    let mut number = 0;
+    while soak.goes_on(EDIT_PAUSE) {
+        if number % EDITS_A_RUN == 0 {
+            replace_list(soak, number / EDITS_A_RUN)?;
+        }
+        let key = format!("{BY_HAND}/{:06}", number * 7 % KEYS);
+        let edit = EDITS[number % EDITS.len()].replace("JITTER", &jitter(&key).to_string());
+        let begun = Instant::now();
+        let done = connection.execute(&edit, [&key]);
+        note_edit(soak, begun.elapsed());
+        if let Err(error) = done {
+            soak.figures().refused += 1;
+            soak.fault(format!("{key}: {edit}: {error}"));
+        }
+        number += 1;
+    }
+    Ok(())
+}
+
+fn note_edit(soak: &Soak, took: Duration) {
+    let mut figures = soak.figures();
+    figures.edits += 1;
+    figures.edit = figures.edit.max(took);
+}
+
+fn replace_list(soak: &Soak, run: usize) -> io::Result<()> {
+    let path = |run: usize| soak.home.join(format!("input/{BY_HAND}.{run}.txt"));
+    let lines = (0..LINES).map(|index| format!("{BY_HAND}/{index:06} {BY_HAND}\n"));
+    let part = soak.home.join(format!("input/{BY_HAND}.{run}.txt.part"));
+    fs::write(&part, lines.collect::<String>())?;
+    fs::rename(&part, path(run))?;
+    match run.checked_sub(1) {
+        Some(old) => fs::remove_file(path(old)),
+        None => Ok(()),
+    }
+}
