@@ -16,8 +16,10 @@ use crate::protocol::Protocol;
 
 /// How long a server may take to be ready, or to have read a list.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// How often is looked whether it is.
+/// How soon is looked whether it is; then half as often each time, for a look disturbs what is
+/// measured.
 const GLANCE: Duration = Duration::from_millis(5);
+const GLANCE_MAX: Duration = Duration::from_millis(300);
 /// Jobs that are put into beanstalkd in one write.
 const PUT_AT_ONCE: usize = 1000;
 
@@ -76,13 +78,14 @@ impl Server {
     /// # Errors
     /// When the server ended, or patience did.
     pub fn wait(&mut self, holds: impl Fn(&Self) -> io::Result<bool>) -> io::Result<()> {
-        let since = Instant::now();
+        let (since, mut glance) = (Instant::now(), GLANCE);
         while !holds(self)? {
             self.check_running()?;
             if since.elapsed() > PATIENCE {
                 return Err(self.failed()?);
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(glance);
+            glance = (glance * 2).min(GLANCE_MAX);
         }
         Ok(())
     }

@@ -3,9 +3,11 @@
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches and
-//! their ends in [`flights`]; what is remembered between jobs in [`memory`] and [`tally`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; checkpoints, checks and the end in [`upkeep`]. Readers have
+//! their ends in [`flights`]; what is remembered between jobs in [`memory`] and [`tally`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; the log under load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end in [`upkeep`]. Readers have
 //! [`reader`] and [`views`].
 
+mod checkpoints;
+mod courtesy;
 mod dispatch;
 mod error;
 mod file;
@@ -30,7 +32,10 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Run, UnixSeconds};
 use shiftboss_actors::store::{Batch, Checkpoint, Dispatch, Store, StoreResult, StoredRun};
+use tracing::debug;
 
+use checkpoints::Checkpoints;
+use courtesy::Courtesy;
 use error::sorted;
 use memory::Memory;
 pub use open::{Durability, Options, Policy};
@@ -49,6 +54,9 @@ pub struct SqliteStore {
     /// The files that were opened: the database, its log, and the log's index.
     files: Vec<(PathBuf, file::Identity)>,
     slots: Slots,
+    checkpoints: Checkpoints,
+    // Behind the connection: it must be dropped after it.
+    courtesy: Courtesy,
     memory: Memory,
     tally: Tally,
     /// Minute of the last look at old counts of ended jobs.
@@ -84,6 +92,15 @@ impl SqliteStore {
             self.statement("ROLLBACK")?;
         }
         self.remember_anew()
+    }
+
+    /// Lets others at the lock, if it is time.
+    #[allow(clippy::disallowed_methods)] // The thread is the store's own, and would wait as well.
+    fn leave_room(&mut self) {
+        if let Some(pause) = self.courtesy.pause() {
+            debug!(?pause, "The lock is left free for others.");
+            std::thread::sleep(pause);
+        }
     }
 
     /// Reads what is kept in memory from the tables.
@@ -130,6 +147,7 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn begin(&mut self) -> StoreResult<()> {
+        self.leave_room();
         self.statement("BEGIN IMMEDIATE")?;
         let noticed = self.notice_others();
         if noticed.is_err() {
@@ -141,9 +159,11 @@ impl Store for SqliteStore {
     fn commit(&mut self) -> StoreResult<()> {
         let flushed = self.tally.flush(&self.connection).map_err(sorted);
         let result = flushed.and_then(|()| self.statement("COMMIT"));
-        if result.is_err() {
-            self.roll_back()?;
+        match result {
+            Ok(()) => self.checkpoints.after_commit(&self.connection),
+            Err(_) => self.roll_back()?,
         }
+        self.courtesy.released();
         result
     }
 

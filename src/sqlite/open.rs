@@ -11,6 +11,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tracing::warn;
 
+use super::checkpoints::Checkpoints;
+use super::courtesy::Courtesy;
 use super::memory::Memory;
 use super::refusal::{OpenError, access, failed};
 use super::slots::Slots;
@@ -22,12 +24,9 @@ use super::{SqliteStore, file, schema};
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Statements kept prepared.
 const STATEMENTS_MAX: usize = 64;
-/// Pages in the log before a commit moves them into the main file. More would cost less in all, but
-/// whoever waits for that commit waits for the move.
-const AUTOCHECKPOINT_PAGES: i64 = 4_000;
 /// Page cache at the most, in KiB. Loading a large list scatters its rows over the whole order;
 /// with SQLite's default of 2 MiB it slowed down to a tenth at 100,000 rows.
-const CACHE_KIB_MAX: i64 = 16 * 1024;
+const CACHE_KIB_MAX: i64 = 4 * 1024;
 /// The log is cut to this size when it is begun anew.
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// How long the start waits for readers to leave, so that WAL mode can be entered.
@@ -109,10 +108,14 @@ impl SqliteStore {
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
             .map_err(failed("switch to WAL mode (no reader may be in)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
+        let checkpoints = Checkpoints::new(&mut connection).map_err(failed("configure", path))?;
         let mut store = Self {
             connection,
             policy: options.policy,
             files: Vec::new(),
+            checkpoints,
+            courtesy: Courtesy::new(&file::beside(path, "-shm"))
+                .map_err(|source| access("open", path, source))?,
             slots: Slots::default(),
             memory: Memory::default(),
             tally: Tally::default(),
@@ -188,7 +191,6 @@ fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()>
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB_MAX)?;
-    connection.pragma_update(None, "wal_autocheckpoint", AUTOCHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)
 }
 

@@ -100,6 +100,7 @@ impl SqliteStore {
             added += i64::from(self.add_row(part, row, &mut places).map_err(sorted)?);
         }
         places.store(&self.connection).map_err(sorted)?;
+        self.checkpoints.count_rows(added);
         self.count(fetcher_id, batch.run.started, added, added).map_err(sorted)?;
         self.slots.open(slot);
         Ok(())
@@ -252,6 +253,7 @@ impl SqliteStore {
         }
         let pending: i64 = deleted.iter().map(|(_, pending)| pending).sum();
         let count = i64::try_from(deleted.len()).unwrap_or(i64::MAX);
+        self.checkpoints.count_rows(count);
         self.count(fetcher_id, run, -count, -pending)?;
         Ok(count)
     }

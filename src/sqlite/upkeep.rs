@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
 
+use super::checkpoints::checkpoint;
 use super::error::sorted;
 use super::{SqliteStore, file};
 
@@ -30,13 +31,8 @@ impl SqliteStore {
     }
 
     fn checkpoint(&self) -> StoreResult<Checkpoint> {
-        let (log, moved) = self
-            .connection
-            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-                Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
-            })
-            .map_err(sorted)?;
-        Ok(if log == moved { Checkpoint::Complete } else { Checkpoint::Partial })
+        let is_all = checkpoint(&self.connection).map_err(sorted)?;
+        Ok(if is_all { Checkpoint::Complete } else { Checkpoint::Partial })
     }
 
     /// A file that was removed or replaced would take all further work with it in silence.

@@ -159,6 +159,26 @@ fn an_editor_gets_through_at_full_load() {
     assert_eq!(site.integrity(), ["ok"]);
 }
 
+/// Whoever has the database open meets a free lock: under unbroken load it is left free for longer
+/// than SQLite sleeps between two tries. When nobody else is there it is not.
+#[test]
+fn the_lock_is_left_free_for_others() {
+    let site = Site::new();
+    let lines: Vec<String> = (0..20_000).map(|i| format!("key{i:05} 0 {i}\n")).collect();
+    site.write("f.1.txt", lines.concat());
+    let daemon = site.start_with(&["--log-level", "debug"]);
+    let is_free = || daemon.log().contains("The lock is left free for others.");
+    under_load(&site, || {
+        wait_until("some jobs are done without it", || {
+            daemon.log().matches("Committed").count() > 2_000
+        });
+        assert!(!is_free(), "{}", daemon.log());
+        let hand = editor(&site.database()).unwrap();
+        assert_eq!(rows(&hand, "SELECT count(*) FROM queue").unwrap(), ["20000"]);
+        wait_until("the lock is left free", is_free);
+    });
+}
+
 /// A reader that holds its transaction for more than 5 s and over 1,000 commits, a new file
 /// among them, keeps its snapshot and stops nobody.
 #[test]

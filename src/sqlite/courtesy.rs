@@ -1,0 +1,110 @@
+//! Courtesy: under unbroken load the write lock is left free at times, for whoever edits by hand.
+//!
+//! SQLite has no queue for its lock. Who finds it taken tries again, in the end every 100 ms, and
+//! gives up after its timeout; a daemon that begins a transaction as soon as the last one ended
+//! leaves it so little free that some never meet it. So once in a while the lock is left free for
+//! longer than they sleep, if anybody else has the database open at all. Asked by the store before
+//! it begins a transaction.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
+
+/// Longer than SQLite's busy handler sleeps between two tries.
+const REST: Duration = Duration::from_millis(110);
+/// How often the lock is left free for so long: twice in the shortest usual timeout, 5 s.
+const REST_EVERY: Duration = Duration::from_secs(2);
+/// The byte of the log's index on which every process that has the database open in WAL mode keeps
+/// a shared lock (the "dead man's switch" of SQLite's file format).
+const OPENED_BYTE: u64 = 128;
+
+/// When the lock was left free.
+pub(super) struct Courtesy {
+    /// The log's index. Closing it would drop SQLite's own locks, so it is kept as long as the
+    /// connection.
+    index: File,
+    /// When the last transaction ended.
+    released: Instant,
+    /// When the lock was last left free for long enough, or nobody was there to want it.
+    rested: Instant,
+}
+
+impl Courtesy {
+    /// For a database whose log's index is at `index`.
+    pub(super) fn new(index: &Path) -> std::io::Result<Self> {
+        let now = Instant::now();
+        Ok(Self { index: File::open(index)?, released: now, rested: now })
+    }
+
+    /// A transaction ended.
+    pub(super) fn released(&mut self) {
+        self.released = Instant::now();
+    }
+
+    /// How long the next transaction has to wait.
+    pub(super) fn pause(&mut self) -> Option<Duration> {
+        self.due(Instant::now()).filter(|_| self.others_have_it_open())
+    }
+
+    /// How long it would have to wait if anybody else were there.
+    fn due(&mut self, now: Instant) -> Option<Duration> {
+        let free = now.duration_since(self.released);
+        if free < REST && now.duration_since(self.rested) < REST_EVERY {
+            return None;
+        }
+        self.rested = now;
+        REST.checked_sub(free)
+    }
+
+    /// Whether another process has the database open. If that cannot be told, it may well be.
+    fn others_have_it_open(&self) -> bool {
+        let lock = Flock {
+            start: OPENED_BYTE,
+            length: 1,
+            pid: None,
+            typ: FlockType::WriteLock,
+            offset_type: FlockOffsetType::Set,
+        };
+        fcntl_getlk(&self.index, &lock).map_or(true, |held| held.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn courtesy() -> Courtesy {
+        let directory = tempfile::tempdir().unwrap();
+        let index = directory.path().join("index");
+        File::create(&index).unwrap();
+        Courtesy::new(&index).unwrap()
+    }
+
+    /// Under unbroken load the lock is left free once in a while; a time without load is as good.
+    #[test]
+    fn the_lock_is_left_free_at_times() {
+        let mut courtesy = courtesy();
+        let start = courtesy.rested;
+        let mut pauses = Vec::new();
+        for millis in (0..10_000).step_by(10) {
+            let now = start + Duration::from_millis(millis);
+            if !(5_000..5_500).contains(&millis) {
+                pauses.extend(courtesy.due(now).map(|pause| (millis, pause)));
+                courtesy.released = now;
+            }
+        }
+        let rest = REST - Duration::from_millis(10);
+        assert_eq!(pauses, [(2_000, rest), (4_000, rest), (7_500, rest), (9_500, rest)]);
+    }
+
+    /// This process is nobody else: there is nobody to wait for.
+    #[test]
+    fn alone_there_is_no_pause() {
+        let mut courtesy = courtesy();
+        courtesy.rested = courtesy.rested.checked_sub(REST_EVERY).unwrap();
+        courtesy.released();
+        assert_eq!(courtesy.pause(), None);
+    }
+}
