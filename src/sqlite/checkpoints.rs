@@ -77,3 +77,64 @@ impl Checkpoints {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A database with small pages, and its checkpoints.
+    fn database(directory: &tempfile::TempDir) -> (Connection, Checkpoints) {
+        let mut connection = Connection::open(directory.path().join("db")).unwrap();
+        connection.execute_batch("PRAGMA page_size = 512; PRAGMA journal_mode = WAL").unwrap();
+        connection.execute_batch("CREATE TABLE t (content); PRAGMA synchronous = OFF").unwrap();
+        let checkpoints = Checkpoints::new(&mut connection).unwrap();
+        (connection, checkpoints)
+    }
+
+    /// Commits some 200 pages, many times; the most that were in the log at once.
+    fn write(connection: &Connection, checkpoints: &mut Checkpoints, times: usize) -> i64 {
+        let commit = |checkpoints: &mut Checkpoints| {
+            connection.execute("INSERT INTO t VALUES (zeroblob(100000))", []).unwrap();
+            checkpoints.after_commit(connection);
+            checkpoints.pages.load(Ordering::Relaxed)
+        };
+        (0..times).map(|_| commit(checkpoints)).max().unwrap()
+    }
+
+    /// However much is written, the log stays short, and shorter where rows come and go.
+    #[test]
+    fn the_log_stays_short() {
+        let directory = tempfile::tempdir().unwrap();
+        let (connection, mut checkpoints) = database(&directory);
+        let most = write(&connection, &mut checkpoints, 300);
+        assert!((PAGES_MAX..PAGES_MAX + 500).contains(&most), "{most} pages");
+        for _ in 0..20 {
+            checkpoints.count_rows(ROWS_MAX);
+            write(&connection, &mut checkpoints, 1);
+            assert!(write(&connection, &mut checkpoints, 1) < 1_000);
+        }
+    }
+
+    /// A reader keeps the log; it is not tried at every commit meanwhile, and the log begins anew
+    /// when the reader has left.
+    #[test]
+    fn a_reader_keeps_the_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let (connection, mut checkpoints) = database(&directory);
+        let reader = Connection::open(directory.path().join("db")).unwrap();
+        write(&connection, &mut checkpoints, 1);
+        reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+        let mut tries = Vec::new();
+        for _ in 0..150 {
+            write(&connection, &mut checkpoints, 1);
+            tries.push(checkpoints.kept);
+        }
+        tries.dedup();
+        assert!(tries.len() > 2, "{tries:?}");
+        assert!(tries.windows(2).all(|two| two[1] - two[0] >= PAGES_AGAIN), "{tries:?}");
+        reader.execute_batch("COMMIT").unwrap();
+        write(&connection, &mut checkpoints, 40);
+        assert_eq!(checkpoints.kept, 0);
+        assert!(write(&connection, &mut checkpoints, 1) < PAGES_MAX);
+    }
+}

@@ -2,9 +2,11 @@
 //!
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
-//! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches and
-//! their ends in [`flights`]; what is remembered between jobs in [`memory`] and [`tally`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; the log under load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end in [`upkeep`]. Readers have
-//! [`reader`] and [`views`].
+//! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
+//! and their ends in [`flights`] and [`undo`]; what is remembered between jobs in [`memory`] and
+//! [`tally`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; the log under
+//! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
+//! in [`upkeep`]. Readers have [`reader`] and [`views`].
 
 mod checkpoints;
 mod courtesy;
@@ -24,6 +26,7 @@ mod slots;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod upkeep;
 mod views;
 
