@@ -112,7 +112,7 @@ impl Server {
             Protocol::Shiftboss => {
                 write_list(&self.home.join("input/bench.1.txt.part"), jobs)?;
                 fs::rename(self.input("bench.1.txt.part"), self.input("bench.1.txt"))?;
-                self.wait(|server| server.is_complete(jobs))
+                self.wait(|server| Ok(server.run("bench")?["complete"] == true))
             }
             Protocol::Beanstalkd => put(&self.socket, jobs),
         }
@@ -124,13 +124,14 @@ impl Server {
         self.home.join("input").join(name)
     }
 
-    /// Whether the newest run is complete with that many lines, as `status` tells.
+    /// What `status` tells of a fetcher.
     ///
     /// # Errors
     /// When `status` cannot be run.
-    pub fn is_complete(&self, lines: usize) -> io::Result<bool> {
-        let run = &self.status()?["fetchers"][0];
-        Ok(run["complete"] == true && run["lines"] == lines)
+    pub fn run(&self, fetcher: &str) -> io::Result<serde_json::Value> {
+        let status = self.status()?;
+        let fetchers = status["fetchers"].as_array().cloned().unwrap_or_default();
+        Ok(fetchers.into_iter().find(|run| run["name"] == fetcher).unwrap_or_default())
     }
 
     /// What `shiftboss status --json` tells.

@@ -36,7 +36,7 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     let workers = Workers::start(&server.socket);
     let begun = Instant::now();
     fs::rename(&list, server.input("bench.1.txt"))?;
-    server.wait(|server| Ok(run(server, "bench")?["complete"] == true))?;
+    server.wait(|server| Ok(server.run("bench")?["complete"] == true))?;
     let loaded = begun.elapsed();
     let waits = workers.stop()?;
     let most_memory = server.memory()?.1;
@@ -55,12 +55,6 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
         wait_figure(10, "a worker's wait while that run is deleted", &deletion_waits, None),
         memory("the most during row 8", most_memory, 100.0, "100 MB"),
     ])
-}
-
-fn run(server: &Server, fetcher: &str) -> io::Result<serde_json::Value> {
-    let status = server.status()?;
-    let fetchers = status["fetchers"].as_array().cloned().unwrap_or_default();
-    Ok(fetchers.into_iter().find(|run| run["name"] == fetcher).unwrap_or_default())
 }
 
 /// Whether the last row of the list is gone: `status` does not count runs that are being deleted.

@@ -3,6 +3,7 @@
 //! A shape is written as a version-2 database of the Python supervisor, in plain SQL, and taken
 //! over by the daemon: so nothing of ours decides what it looks like.
 
+use std::fs;
 use std::io;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::servers::{Server, new_home};
 const REFERENCE: &str = include_str!("reference.sql");
 /// How long one size of one shape is measured.
 const TIME: Duration = Duration::from_secs(2);
-/// Rows that still wait in a shape whose work does not run out while it is measured.
+/// Rows that come later, so that work does not run out while it is measured.
 const WAITING: usize = 100_000;
 /// Started long ago; and just now, so that the lease holds.
 const LONG_AGO: i64 = 1_500_000_000;
@@ -59,12 +60,11 @@ impl Shape {
 pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let sizes = [1_000, setting.largest / 10, setting.largest];
-    for (row, spare) in [(6, 0), (7, WAITING)] {
-        for shape in Shape::ALL {
-            let rates = sizes.map(|size| rate(setting, shape, size, spare));
-            let [small, middle, large] = rates;
-            figures.push(figure(row, shape, sizes, [small?, middle?, large?]));
-        }
+    for shape in Shape::ALL {
+        let [small, middle, large] = sizes.map(|size| rates(setting, shape, size));
+        let (small, middle, large) = (small?, middle?, large?);
+        figures.push(figure(6, shape, sizes, [small.0, middle.0, large.0]));
+        figures.push(figure(7, shape, sizes, [small.1, middle.1, large.1]));
     }
     Ok(figures)
 }
@@ -88,19 +88,30 @@ fn figure(row: u32, shape: Shape, sizes: [usize; 3], rates: [f64; 3]) -> Figure 
     }
 }
 
-/// Requests a second in a shape of that size, with `spare` more rows that wait.
-fn rate(setting: &Setting, shape: Shape, size: usize, spare: usize) -> io::Result<f64> {
-    let home = build_with(setting, shape, size, spare)?;
-    let server = Server::shiftboss(&setting.program, home.path(), &[])?;
+/// Requests a second in a shape of that size: without any work, and with some that came later.
+fn rates(setting: &Setting, shape: Shape, size: usize) -> io::Result<(f64, f64)> {
+    let home = build(setting, shape, size)?;
+    let mut server = Server::shiftboss(&setting.program, home.path(), &[])?;
+    let idle = drive(&server, true)?;
+    let list = server.input("spare.1.txt.part");
+    let lines = (size..size + WAITING).map(|number| format!("{} 1.0 -> 2.0\n", key(number)));
+    fs::write(&list, lines.collect::<String>())?;
+    fs::rename(&list, server.input("spare.1.txt"))?;
+    server.wait(|server| Ok(server.run("spare")?["complete"] == true))?;
+    let busy = drive(&server, false)?;
+    server.stop()?;
+    Ok((idle, busy))
+}
+
+fn drive(server: &Server, without_work: bool) -> io::Result<f64> {
     let load = load::run(&Plan {
         socket: server.socket.clone(),
         protocol: server.protocol,
         connections: 8,
         one_request_each: false,
         time: TIME,
-        without_work: spare == 0,
+        without_work,
     })?;
-    server.stop()?;
     Ok(load.rate)
 }
 
@@ -109,21 +120,14 @@ fn rate(setting: &Setting, shape: Shape, size: usize, spare: usize) -> io::Resul
 /// # Errors
 /// When it cannot be made.
 pub fn build(setting: &Setting, shape: Shape, size: usize) -> io::Result<TempDir> {
-    build_with(setting, shape, size, 0)
-}
-
-fn build_with(setting: &Setting, shape: Shape, size: usize, spare: usize) -> io::Result<TempDir> {
     let home = new_home()?;
     let path = home.path().join("state.db");
-    write(&path, shape, size, spare).map_err(io::Error::other)?;
+    write(&path, shape, size).map_err(io::Error::other)?;
     for run in if shape == Shape::OldUnderNew { 1..=2 } else { 1..=1 } {
-        std::fs::write(home.path().join(format!("input/a.{run}.txt")), "")?;
+        fs::write(home.path().join(format!("input/a.{run}.txt")), "")?;
     }
     if shape == Shape::TwoFetchers {
-        std::fs::write(home.path().join("input/b.1.txt"), "")?;
-    }
-    if spare > 0 {
-        std::fs::write(home.path().join("input/spare.1.txt"), "")?;
+        fs::write(home.path().join("input/b.1.txt"), "")?;
     }
     let server = Server::shiftboss(&setting.program, home.path(), &[])?;
     ask(&server.socket, "NOTHING\n")?;
@@ -131,7 +135,7 @@ fn build_with(setting: &Setting, shape: Shape, size: usize, spare: usize) -> io:
     Ok(home)
 }
 
-fn write(path: &std::path::Path, shape: Shape, size: usize, spare: usize) -> rusqlite::Result<()> {
+fn write(path: &std::path::Path, shape: Shape, size: usize) -> rusqlite::Result<()> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_or(LONG_AGO, |since| since.as_secs().cast_signed());
     let connection = Connection::open(path)?;
@@ -156,9 +160,6 @@ fn write(path: &std::path::Path, shape: Shape, size: usize, spare: usize) -> rus
             queue("a", 1, 0..size, true, Some((now, false)))?;
             connection.execute("DELETE FROM queue", [])?;
         }
-    }
-    if spare > 0 {
-        queue("spare", 1, size..size + spare, false, None)?;
     }
     connection.execute_batch("UPDATE queue SET last_started = log.started FROM log WHERE log.attr_path = queue.attr_path AND last_started IS NULL; COMMIT")
 }
