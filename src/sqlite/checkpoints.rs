@@ -3,50 +3,58 @@
 //! Called by the store after each commit, in the place of SQLite's automatic checkpoint, which
 //! counts pages of the log alone. What a checkpoint costs is the pages that it writes: few after
 //! thousands of jobs, which share pages in the order of dispatch, and two or three for each row
-//! that came or went, for those are scattered. Whoever waits for the next commit waits for it, so
-//! it must stay short. When nothing happens at all [`upkeep`](super::upkeep) makes one.
+//! that came or went, for those are scattered. Everybody in that commit waits for it, and who comes
+//! meanwhile, so it must stay short. When nothing happens at all [`upkeep`](super::upkeep) makes one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Row};
 use tracing::debug;
 
-/// Pages in the log at which they are moved.
-const PAGES_MAX: i64 = 16_000;
+/// Bytes of pages in the log at which they are moved.
+const LOG_BYTES: i64 = 32 * 1024 * 1024;
 /// Rows that came or went since the last checkpoint at which the next one is made.
-const ROWS_MAX: i64 = 500;
-/// While a reader keeps the log from beginning anew, the next try is after so many pages more.
-const PAGES_AGAIN: i64 = 4_000;
+const ROWS_MAX: i64 = 250;
+/// While a reader keeps the log from beginning anew, the next try is so much later.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// Moves what can be moved without waiting for anybody; says whether that was all.
 pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
-    let read = |row: &Row<'_>| Ok(row.get::<_, i64>(1)? == row.get::<_, i64>(2)?);
+    // Busy: somebody else makes one, and nothing is known of the rest.
+    let read = |row: &Row<'_>| {
+        let [busy, log, moved]: [i64; 3] = [row.get(0)?, row.get(1)?, row.get(2)?];
+        Ok(busy == 0 && log == moved)
+    };
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], read)
 }
 
 /// How much there is to be moved.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Checkpoints {
     /// Pages in the log after the last commit.
     pages: Arc<AtomicI64>,
+    /// Pages at which they are moved.
+    pages_max: i64,
     /// Rows that came or went since the last checkpoint.
     rows: i64,
-    /// Pages that a reader keeps in the log.
-    kept: i64,
+    /// When a try moved not all.
+    kept: Option<Instant>,
 }
 
 impl Checkpoints {
     /// Takes checkpoints over from SQLite.
     pub(super) fn new(connection: &mut Connection) -> rusqlite::Result<Self> {
-        let checkpoints = Self::default();
-        let pages = Arc::clone(&checkpoints.pages);
+        let page_size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let pages = Arc::new(AtomicI64::new(0));
+        let seen = Arc::clone(&pages);
         connection.wal_hook(Some(move |_: &mut Wal, count| {
-            pages.store(i64::from(count), Ordering::Relaxed);
+            seen.store(i64::from(count), Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(checkpoints)
+        Ok(Self { pages, pages_max: LOG_BYTES / page_size.max(1), rows: 0, kept: None })
     }
 
     /// So many rows came or went.
@@ -56,25 +64,22 @@ impl Checkpoints {
 
     /// Makes a checkpoint if one is due.
     pub(super) fn after_commit(&mut self, connection: &Connection) {
-        let pages = self.pages.load(Ordering::Relaxed);
-        if pages < self.kept {
-            // The log has begun anew.
-            self.kept = 0;
-        }
-        let due = if self.kept > 0 { self.kept + PAGES_AGAIN } else { PAGES_MAX };
-        if pages < due && (self.rows < ROWS_MAX || self.kept > 0) {
+        let is_much = self.rows >= ROWS_MAX || self.pages.load(Ordering::Relaxed) >= self.pages_max;
+        if !is_much || self.kept.is_some_and(|tried| tried.elapsed() < TRY_AGAIN) {
             return;
         }
-        self.rows = 0;
-        self.kept = match checkpoint(connection) {
-            Ok(true) => 0,
-            Ok(false) => pages,
-            Err(error) => {
-                // Nothing is lost, it is all in the log; a disk that stays full shows elsewhere.
-                debug!(%error, "A checkpoint failed.");
-                pages
-            }
-        };
+        let moved = checkpoint(connection);
+        if let Err(error) = &moved {
+            // Nothing is lost, it is all in the log; a disk that stays full shows elsewhere.
+            debug!(%error, "A checkpoint failed.");
+        }
+        if moved.unwrap_or(false) {
+            self.rows = 0;
+            self.pages.store(0, Ordering::Relaxed);
+            self.kept = None;
+        } else {
+            self.kept = Some(Instant::now());
+        }
     }
 }
 
@@ -87,7 +92,9 @@ mod tests {
         let mut connection = Connection::open(directory.path().join("db")).unwrap();
         connection.execute_batch("PRAGMA page_size = 512; PRAGMA journal_mode = WAL").unwrap();
         connection.execute_batch("CREATE TABLE t (content); PRAGMA synchronous = OFF").unwrap();
-        let checkpoints = Checkpoints::new(&mut connection).unwrap();
+        let mut checkpoints = Checkpoints::new(&mut connection).unwrap();
+        assert_eq!(checkpoints.pages_max, 65_536);
+        checkpoints.pages_max = 4_000;
         (connection, checkpoints)
     }
 
@@ -95,8 +102,9 @@ mod tests {
     fn write(connection: &Connection, checkpoints: &mut Checkpoints, times: usize) -> i64 {
         let commit = |checkpoints: &mut Checkpoints| {
             connection.execute("INSERT INTO t VALUES (zeroblob(100000))", []).unwrap();
+            let pages = checkpoints.pages.load(Ordering::Relaxed);
             checkpoints.after_commit(connection);
-            checkpoints.pages.load(Ordering::Relaxed)
+            pages
         };
         (0..times).map(|_| commit(checkpoints)).max().unwrap()
     }
@@ -106,8 +114,8 @@ mod tests {
     fn the_log_stays_short() {
         let directory = tempfile::tempdir().unwrap();
         let (connection, mut checkpoints) = database(&directory);
-        let most = write(&connection, &mut checkpoints, 300);
-        assert!((PAGES_MAX..PAGES_MAX + 500).contains(&most), "{most} pages");
+        let most = write(&connection, &mut checkpoints, 100);
+        assert!((4_000..4_500).contains(&most), "{most} pages");
         for _ in 0..20 {
             checkpoints.count_rows(ROWS_MAX);
             write(&connection, &mut checkpoints, 1);
@@ -116,7 +124,7 @@ mod tests {
     }
 
     /// A reader keeps the log; it is not tried at every commit meanwhile, and the log begins anew
-    /// when the reader has left.
+    /// soon after the reader has left.
     #[test]
     fn a_reader_keeps_the_log() {
         let directory = tempfile::tempdir().unwrap();
@@ -124,17 +132,42 @@ mod tests {
         let reader = Connection::open(directory.path().join("db")).unwrap();
         write(&connection, &mut checkpoints, 1);
         reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
-        let mut tries = Vec::new();
-        for _ in 0..150 {
-            write(&connection, &mut checkpoints, 1);
-            tries.push(checkpoints.kept);
-        }
-        tries.dedup();
-        assert!(tries.len() > 2, "{tries:?}");
-        assert!(tries.windows(2).all(|two| two[1] - two[0] >= PAGES_AGAIN), "{tries:?}");
+        write(&connection, &mut checkpoints, 30);
+        let tried = checkpoints.kept.expect("tried in vain");
+        write(&connection, &mut checkpoints, 1);
+        assert!(checkpoints.kept == Some(tried) || tried.elapsed() >= TRY_AGAIN);
         reader.execute_batch("COMMIT").unwrap();
-        write(&connection, &mut checkpoints, 40);
-        assert_eq!(checkpoints.kept, 0);
-        assert!(write(&connection, &mut checkpoints, 1) < PAGES_MAX);
+        checkpoints.kept = tried.checked_sub(TRY_AGAIN);
+        write(&connection, &mut checkpoints, 1);
+        assert_eq!(checkpoints.kept, None);
+        assert!(write(&connection, &mut checkpoints, 1) < 4_000);
+    }
+
+    /// While somebody else makes a checkpoint nothing is known of the rest.
+    #[test]
+    fn a_busy_checkpoint_is_not_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let (connection, mut checkpoints) = database(&directory);
+        write(&connection, &mut checkpoints, 1);
+        let reader = Connection::open(directory.path().join("db")).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+        write(&connection, &mut checkpoints, 1);
+        let other = Connection::open(directory.path().join("db")).unwrap();
+        let waiting = std::thread::spawn(move || {
+            other.busy_timeout(Duration::from_secs(30)).unwrap();
+            other.execute_batch("PRAGMA wal_checkpoint(RESTART)").unwrap();
+        });
+        let until = Instant::now() + Duration::from_secs(20);
+        let is_busy = || {
+            let busy = |row: &Row<'_>| Ok(row.get::<_, i64>(0)? != 0);
+            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], busy).unwrap()
+        };
+        while !is_busy() {
+            assert!(Instant::now() < until, "the other one never began");
+            std::thread::yield_now();
+        }
+        assert!(!checkpoint(&connection).unwrap());
+        reader.execute_batch("COMMIT").unwrap();
+        waiting.join().unwrap();
     }
 }

@@ -7,12 +7,14 @@
 //! it begins a transaction.
 
 use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
-/// Longer than SQLite's busy handler sleeps between two tries.
+/// Longer than SQLite's busy handler sleeps between two tries (where it is compiled without `usleep`
+/// it sleeps whole seconds; such a one is served by chance only).
 const REST: Duration = Duration::from_millis(110);
 /// How often the lock is left free for so long: twice in the shortest usual timeout, 5 s.
 const REST_EVERY: Duration = Duration::from_secs(2);
@@ -22,9 +24,9 @@ const OPENED_BYTE: u64 = 128;
 
 /// When the lock was left free.
 pub(super) struct Courtesy {
-    /// The log's index. Closing it would drop SQLite's own locks, so it is kept as long as the
-    /// connection.
-    index: File,
+    /// The log's index. Never closed: that would drop the locks of every connection to it that this
+    /// process has, SQLite's own among them.
+    index: ManuallyDrop<File>,
     /// When the last transaction ended.
     released: Instant,
     /// When the lock was last left free for long enough, or nobody was there to want it.
@@ -35,7 +37,7 @@ impl Courtesy {
     /// For a database whose log's index is at `index`.
     pub(super) fn new(index: &Path) -> std::io::Result<Self> {
         let now = Instant::now();
-        Ok(Self { index: File::open(index)?, released: now, rested: now })
+        Ok(Self { index: ManuallyDrop::new(File::open(index)?), released: now, rested: now })
     }
 
     /// A transaction ended.
@@ -67,7 +69,7 @@ impl Courtesy {
             typ: FlockType::WriteLock,
             offset_type: FlockOffsetType::Set,
         };
-        fcntl_getlk(&self.index, &lock).map_or(true, |held| held.is_some())
+        fcntl_getlk(&*self.index, &lock).map_or(true, |held| held.is_some())
     }
 }
 

@@ -100,9 +100,12 @@ impl SqliteStore {
     /// Takes the next job and marks it.
     pub(super) fn next_job(&mut self, now: UnixSeconds) -> rusqlite::Result<Dispatch> {
         while let Some(key) = self.next_key(now)? {
-            // A key that came up twice may be in flight by now.
             if let Some(job) = self.hand_out(&key, now)? {
                 return Ok(job);
+            }
+            // A key that came up twice may be in flight by now; the first one of a look cannot.
+            if self.memory.is_first() {
+                return Err(indexes_disagree(&key));
             }
         }
         if self.may_be_shadowed()? { Ok(Dispatch::Later) } else { Ok(Dispatch::Nothing) }
@@ -126,12 +129,11 @@ impl SqliteStore {
             self.first_of(READY, [slot], limit, &mut places)?;
             self.first_of(HELD, [slot, &expired], limit, &mut places)?;
         }
-        places.sort_unstable();
-        places.truncate(limit);
         Ok(places)
     }
 
-    /// Adds the first rows of a query that are in no run under deletion: those count as gone.
+    /// Merges the first rows of a query into `places`, of which the first `limit` stay. Those of runs
+    /// under deletion are left out: they count as gone.
     fn first_of(
         &self,
         sql: &str,
@@ -139,16 +141,22 @@ impl SqliteStore {
         limit: usize,
         places: &mut Vec<Place>,
     ) -> rusqlite::Result<()> {
+        let (full, last) = (places.len() + limit, places.get(limit - 1).cloned());
         let mut statement = self.prepared(sql)?;
         let mut rows = statement.query(parameters)?;
-        let full = places.len() + limit;
         while places.len() < full
             && let Some(row) = rows.next()?
         {
-            if self.slots.allow(row.get(3)?, row.get(4)?) {
-                places.push((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+            let place = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            if last.as_ref().is_some_and(|last| place > *last) {
+                break;
+            }
+            if self.slots.allow(place.3, row.get(4)?) {
+                places.push(place);
             }
         }
+        places.sort_unstable();
+        places.truncate(limit);
         Ok(())
     }
 
@@ -216,4 +224,11 @@ impl SqliteStore {
     pub(super) fn prepared(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
         self.connection.prepare_cached(sql)
     }
+}
+
+/// What the index of the order says of a key, its rows do not.
+fn indexes_disagree(key: &str) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT_INDEX);
+    let text = format!("the indexes of the queue disagree about {key}: the file is damaged");
+    rusqlite::Error::SqliteFailure(code, Some(text))
 }

@@ -46,7 +46,7 @@ impl SqliteStore {
     ) -> rusqlite::Result<()> {
         let row = &rows[chosen];
         let fair = matches!(self.policy, Policy::Fair { .. });
-        self.memory.forget_key(key);
+        self.memory.take_lone(key);
         if fair {
             self.note_flight(key, rows, row, attempt, now, history)?;
             self.set_turn(key, &row.fetcher, Some(attempt.0))?;
@@ -188,7 +188,7 @@ impl SqliteStore {
         now: UnixSeconds,
     ) -> rusqlite::Result<()> {
         let key = key.as_str();
-        let lone = self.memory.forget_key(key);
+        let lone = self.memory.take_lone(key);
         let known = match lone {
             Some(_) => Some((None, None)),
             None => self.log_row(key)?.map(|(_, finished, exit_code)| (finished, exit_code)),

@@ -66,6 +66,11 @@ impl Memory {
         key
     }
 
+    /// Whether the last key was the first one of a look.
+    pub(super) fn is_first(&self) -> bool {
+        self.taken == 1
+    }
+
     /// How many keys to look up: twice as many as were of use the last time.
     pub(super) fn wanted(&self) -> usize {
         (2 * self.taken).clamp(1, KEYS_MAX)
@@ -90,7 +95,7 @@ impl Memory {
 
     /// What is remembered of a key's job, and from now on not any more: it ends, or its key's rows
     /// change.
-    pub(super) fn forget_key(&mut self, key: &str) -> Option<Lone> {
+    pub(super) fn take_lone(&mut self, key: &str) -> Option<Lone> {
         self.lone.remove(key)
     }
 }
@@ -143,7 +148,7 @@ mod tests {
         let mut memory = Memory::default();
         let lone = Lone { rowid: 1, attempt: Attempt(2) };
         keys(LONE_MAX).for_each(|key| memory.remember(&key, lone));
-        assert_eq!((memory.forget_key("5"), memory.forget_key("5")), (Some(lone), None));
+        assert_eq!((memory.take_lone("5"), memory.take_lone("5")), (Some(lone), None));
         memory.remember("one", lone);
         memory.remember("two", lone);
         assert_eq!(memory.lone.len(), 1);

@@ -58,7 +58,6 @@ pub struct SqliteStore {
     files: Vec<(PathBuf, file::Identity)>,
     slots: Slots,
     checkpoints: Checkpoints,
-    // Behind the connection: it must be dropped after it.
     courtesy: Courtesy,
     memory: Memory,
     tally: Tally,
@@ -90,11 +89,16 @@ impl SqliteStore {
         result
     }
 
+    /// Ends the transaction, and forgets what was remembered in it: that first, for the rest may fail.
     fn roll_back(&mut self) -> StoreResult<()> {
+        self.memory.forget();
+        self.tally.roll_back();
+        self.courtesy.released();
         if self.in_transaction() {
             self.statement("ROLLBACK")?;
         }
-        self.remember_anew()
+        self.slots = Slots::load(&self.connection).map_err(sorted)?;
+        Ok(())
     }
 
     /// Lets others at the lock, if it is time.
@@ -104,14 +108,6 @@ impl SqliteStore {
             debug!(?pause, "The lock is left free for others.");
             std::thread::sleep(pause);
         }
-    }
-
-    /// Reads what is kept in memory from the tables.
-    fn remember_anew(&mut self) -> StoreResult<()> {
-        self.memory.forget();
-        self.slots = Slots::load(&self.connection).map_err(sorted)?;
-        self.tally.roll_back();
-        Ok(())
     }
 
     /// What is remembered holds only as long as nobody else writes.

@@ -24,8 +24,8 @@ use super::{SqliteStore, file, schema};
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Statements kept prepared.
 const STATEMENTS_MAX: usize = 64;
-/// Page cache at the most, in KiB. Loading a large list scatters its rows over the whole order;
-/// with SQLite's default of 2 MiB it slowed down to a tenth at 100,000 rows.
+/// Page cache at the most, in KiB. The kernel has the file too; and SQLite searches its whole cache
+/// after many a commit.
 const CACHE_KIB_MAX: i64 = 4 * 1024;
 /// The log is cut to this size when it is begun anew.
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;

@@ -144,7 +144,7 @@ impl SqliteStore {
         }
         drop(insert);
         if is_listed {
-            self.memory.forget_key(key);
+            self.memory.take_lone(key);
             self.recompute(key)?;
         }
         Ok(true)
@@ -247,7 +247,7 @@ impl SqliteStore {
             .collect::<rusqlite::Result<_>>()?;
         drop(statement);
         for (key, _) in &deleted {
-            self.memory.forget_key(key);
+            self.memory.take_lone(key);
             self.prepared(flights)?.execute((key, fetcher_id, run))?;
             self.recompute(key)?;
         }

@@ -1,8 +1,8 @@
 //! Counts that are written once a commit rather than at every job: attempts given out, undispatched
 //! rows of runs, jobs that ended.
 //!
-//! Until they are flushed the tables lag behind by them, inside the open transaction only. Flushed
-//! by the commit, and before anything reads those counts. Dropped by a rollback.
+//! Until they are flushed the tables lag behind by those counts, inside the open transaction only.
+//! Flushed by the commit, and before anything reads them. Dropped by a rollback.
 
 use std::collections::HashMap;
 
@@ -62,14 +62,16 @@ impl Tally {
     pub(super) fn flush(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let sql = "UPDATE shiftboss_runs SET pending = pending + ?3
             WHERE fetcher_id = ?1 AND run_started = ?2";
-        for ((fetcher_id, run_started), change) in self.pending.drain() {
+        for ((fetcher_id, run_started), change) in &self.pending {
             connection.prepare_cached(sql)?.execute((fetcher_id, run_started, change))?;
         }
+        self.pending.clear();
         let sql = "INSERT INTO shiftboss_done (minute, exit_code, jobs) VALUES (?1, ?2, ?3)
             ON CONFLICT (minute, exit_code) DO UPDATE SET jobs = jobs + excluded.jobs";
-        for ((minute, exit_code), jobs) in self.done.drain() {
+        for ((minute, exit_code), jobs) in &self.done {
             connection.prepare_cached(sql)?.execute((minute, exit_code, jobs))?;
         }
+        self.done.clear();
         if self.attempt > self.reserved {
             self.reserve(connection, ATTEMPTS_RESERVED)?;
         }

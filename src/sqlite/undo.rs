@@ -27,7 +27,7 @@ impl SqliteStore {
         let Some(flight) = flight else {
             return Ok(false);
         };
-        self.memory.forget_key(&flight.key);
+        self.memory.take_lone(&flight.key);
         self.memory.forget_order();
         self.forget_flight(&flight.key, attempt.0)?;
         self.rearm(&flight)?;

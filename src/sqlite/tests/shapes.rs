@@ -185,3 +185,51 @@ fn an_end_without_its_dispatch_is_none() {
     assert!(matches!(next, Dispatch::Job(..)));
     assert_eq!(site.rows("SELECT exit_code FROM log WHERE finished = 9"), ["3"]);
 }
+
+/// The order is one, however the rows lie in slots, and whatever is remembered of it.
+#[test]
+fn slots_share_one_order() {
+    let mut site = Site::new(FAIR);
+    for fetcher in ["f", "g", "h"] {
+        let keys: Vec<String> = (0..1_200).map(|i| format!("{fetcher}{i}")).collect();
+        for keys in keys.chunks(300) {
+            site.list(&run(fetcher, 1), &keys.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+    assert_eq!(site.rows("SELECT count(DISTINCT slot) FROM queue"), ["4"]);
+    let order = site.rows("SELECT attr_path FROM queue ORDER BY order_jitter, attr_path");
+    let taken: Vec<String> = site.commit(|store| {
+        let mut next = || match store.dispatch(10).unwrap() {
+            Dispatch::Job(_, job) => Some(job.key.to_string()),
+            _ => None,
+        };
+        std::iter::from_fn(&mut next).collect()
+    });
+    assert_eq!(taken, order);
+}
+
+/// An index that does not agree with its table is told, not asked for ever.
+#[test]
+fn a_damaged_index_is_told() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["a", "b"]);
+    let index = "SELECT sql || '|' || rootpage FROM sqlite_schema WHERE name = 'shiftboss_ready'";
+    let kept = site.rows(index).remove(0);
+    let (sql, root) = kept.split_once('|').unwrap();
+    let Site { store, directory, .. } = site;
+    drop(store);
+    let path = directory.path().join("state.db");
+    let schema = |edit: String| {
+        let hand = rusqlite::Connection::open(&path).unwrap();
+        hand.execute_batch(&format!("PRAGMA writable_schema = ON; {edit}")).unwrap();
+    };
+    // Without its index the table changes, and then the index is back as it was.
+    schema("DELETE FROM sqlite_schema WHERE name = 'shiftboss_ready'".to_owned());
+    schema("UPDATE queue SET state = 0".to_owned());
+    schema(format!(
+        "INSERT INTO sqlite_schema VALUES ('index', 'shiftboss_ready', 'queue', {root}, '{sql}')"
+    ));
+    let mut site = Site::in_directory(directory, FAIR);
+    let asked = site.commit(|store| store.dispatch(10));
+    assert!(matches!(asked, Err(StoreError::Fatal(_))), "{asked:?}");
+}
