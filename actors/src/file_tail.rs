@@ -99,7 +99,7 @@ pub struct TailSeed {
 pub struct FileTailActor {
     reader: RunReader,
     target: Target,
-    /// The number of the last [`Changed`].
+    /// The number of the last [`Changed`] that came before all was read.
     heard: u64,
     storage: Recipient<AddRows>,
     crowded: Rc<Cell<bool>>,
@@ -107,6 +107,8 @@ pub struct FileTailActor {
     vital: Vital<TailEnd>,
     /// A batch is on its way to the store.
     storing: bool,
+    /// It is the last one of a complete file: what is told of the file now comes after its reading.
+    completing: bool,
     /// The store is busy or full; the batch is sent again later.
     stalled: bool,
     /// A batch was stored since the start.
@@ -131,6 +133,7 @@ impl FileTailActor {
             sound,
             vital,
             storing: false,
+            completing: false,
             stalled: false,
             progress: false,
             waiting: Vec::new(),
@@ -171,6 +174,7 @@ impl FileTailActor {
 
     fn store(&mut self, batch: Batch, ctx: &mut Context<Self>) {
         self.storing = true;
+        self.completing = batch.complete;
         let sent = self.storage.send(AddRows(batch.clone())).timeout(STORE_TIMEOUT);
         let answered = sent.into_actor(self).map(move |answer, tail, ctx| {
             let result = answer.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())));
@@ -183,6 +187,7 @@ impl FileTailActor {
         match result {
             Ok(()) => {
                 self.storing = false;
+                self.completing = false;
                 self.stalled = false;
                 self.progress = true;
                 self.sound.set(true);
@@ -235,7 +240,9 @@ impl Handler<Changed> for FileTailActor {
 
     fn handle(&mut self, changed: Changed, ctx: &mut Self::Context) {
         self.target = changed.target;
-        self.heard = changed.number;
+        if !self.completing {
+            self.heard = changed.number;
+        }
         self.read_on(ctx);
     }
 }
