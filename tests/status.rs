@@ -95,7 +95,7 @@ fn the_json_object() {
             "socket": site.socket(),
             "started": null,
         },
-        "schema_version": 3,
+        "schema_version": 4,
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,

@@ -12,6 +12,12 @@ WHERE NOT EXISTS (
     SELECT 1 FROM shiftboss_runs AS known
     WHERE known.fetcher_id = run.fetcher_id AND known.run_started = run.run_started
 );
+DELETE FROM shiftboss_tries
+WHERE NOT EXISTS (
+    SELECT 1 FROM fetcher_runs AS run
+    WHERE run.fetcher_id = shiftboss_tries.fetcher_id
+      AND run.run_started = shiftboss_tries.run_started
+);
 UPDATE shiftboss_runs SET rows = 0, pending = 0;
 UPDATE shiftboss_runs SET rows = counted.rows, pending = counted.pending
 FROM (

@@ -2,7 +2,7 @@
 //!
 //! `user_version` says which migrations a file has had. The steps are in `migrations/`, the
 //! triggers in `triggers.sql`. A file that the Python supervisor took back in between says version
-//! 2 but has what version 3 added: the last step finds what is there.
+//! 2 but has what later versions added: the last steps find what is there.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use shiftboss_actors::model::jitter;
 
 /// The version that this program reads and writes.
-pub const VERSION: i64 = 3;
+pub const VERSION: i64 = 4;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub const APPLICATION_ID: i64 = 0x5348_4654;
 /// The tables that are a public interface.
@@ -19,12 +19,17 @@ pub const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue", "log"
 const REFERENCE: &str = include_str!("migrations/0001_reference.sql");
 const JITTER: &str = include_str!("migrations/0002_jitter.sql");
 const SHIFTBOSS: &str = include_str!("migrations/0003_shiftboss.sql");
+const ATTEMPTS: &str = include_str!("migrations/0004_attempts.sql");
 const TRIGGERS: &str = include_str!("triggers.sql");
 const REBUILD: &str = include_str!("rebuild.sql");
 
-/// What a row is to the dispatcher; see `0003_shiftboss.sql`. The `+` keeps SQLite on the key's
-/// index.
+/// What a row is to the dispatcher; see `0003_shiftboss.sql`, and `0004_attempts.sql` for leases. The
+/// `+` keeps SQLite on the key's index.
 pub(super) const STATE: &str = "CASE
+    WHEN EXISTS (
+        SELECT 1 FROM shiftboss_flights AS held
+        WHERE held.attr_path = queue.attr_path AND held.lease IS NOT NULL
+    ) THEN 0
     WHEN EXISTS (
         SELECT 1 FROM queue AS newer
         WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id
@@ -59,7 +64,7 @@ pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if version < 2 {
         add_jitter(&transaction)?;
     }
-    if version < 3 {
+    if version < VERSION {
         add_ours(&transaction)?;
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -74,7 +79,7 @@ pub fn version(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Version 2. The reference threw all rows away here; the jitter can be had from the key.
 fn add_jitter(connection: &Connection) -> rusqlite::Result<()> {
-    if !has_column(connection, "order_jitter")? {
+    if !has_column(connection, "queue", "order_jitter")? {
         connection.execute_batch(JITTER)?;
     }
     let mut keys =
@@ -87,10 +92,13 @@ fn add_jitter(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Version 3. On a file that had it before, only what is kept by triggers is made anew.
+/// From version 3 on. On a file that had it before, only what is kept by triggers is made anew.
 fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
-    if !has_column(connection, "state")? {
+    if !has_column(connection, "queue", "state")? {
         connection.execute_batch(SHIFTBOSS)?;
+    }
+    if !has_column(connection, "shiftboss_flights", "lease")? {
+        connection.execute_batch(ATTEMPTS)?;
     }
     let names = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'shiftboss!_%' ESCAPE '!'";
     let mut triggers = connection.prepare(names)?;
@@ -103,9 +111,9 @@ fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&recomputing(TRIGGERS))
 }
 
-fn has_column(connection: &Connection, column: &str) -> rusqlite::Result<bool> {
-    let sql = "SELECT count(*) FROM pragma_table_info('queue') WHERE name = ?1";
-    connection.query_row(sql, [column], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+fn has_column(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+    connection.query_row(sql, [table, column], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
 /// Puts the one rule in for every `RECOMPUTE(key)`; without a key it is for all rows.

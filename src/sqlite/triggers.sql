@@ -1,9 +1,9 @@
--- The triggers of version 3, in plain SQL that every SQLite from 3.40 on can run. They are dropped
--- and made again by every migration to version 3. They serve everybody but the daemon, which has
+-- The triggers, in plain SQL that every SQLite from 3.40 on can run. They are dropped and made
+-- again by every migration. They serve everybody but the daemon, which has
 -- them switched off and does their work itself (src/sqlite/keep.rs).
 --
 -- RECOMPUTE(key) stands for one UPDATE that sets queue.state of all rows of the key by the rule in
--- 0003_shiftboss.sql; src/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
+-- 0003_shiftboss.sql and 0004_attempts.sql; src/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
 
 CREATE TRIGGER shiftboss_run_insert AFTER INSERT ON fetcher_runs
 BEGIN
@@ -21,6 +21,8 @@ BEGIN
     DELETE FROM queue
     WHERE fetcher_id = OLD.fetcher_id AND fetcher_run_started = OLD.run_started;
     DELETE FROM shiftboss_runs
+    WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.run_started;
+    DELETE FROM shiftboss_tries
     WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.run_started;
 END;
 
@@ -131,7 +133,16 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
+-- What became of the attempt: the log tells, if somebody ended the job there.
 CREATE TRIGGER shiftboss_flight_delete AFTER DELETE ON shiftboss_flights
 BEGIN
+    INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started, worker, started,
+        finished, outcome, exit_code)
+    SELECT OLD.attempt, OLD.attr_path, OLD.fetcher_id, OLD.run_started, OLD.worker, OLD.started,
+        coalesce(ended.finished, OLD.started), iif(ended.finished IS NULL, 'expired', 'done'),
+        iif(ended.finished IS NULL, NULL, coalesce(ended.exit_code, 0))
+    FROM (SELECT 1) LEFT JOIN log AS ended
+        ON ended.attr_path = OLD.attr_path AND ended.started = OLD.started
+    WHERE NOT EXISTS (SELECT 1 FROM shiftboss_attempts WHERE attempt = OLD.attempt);
     RECOMPUTE(OLD.attr_path);
 END;

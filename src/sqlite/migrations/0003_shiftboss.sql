@@ -2,7 +2,7 @@
 -- under edits by anybody, in the transaction of the edit (triggers.sql).
 --
 -- queue.state says what a row is to the dispatcher:
---   0  nothing: dispatched, or a newer run of its fetcher lists the key
+--   0  nothing: dispatched, or a newer run of its fetcher lists the key, or the key's lease lives
 --   1  ready: the key is not in flight
 --   2  held: the key is in flight; ready again once the lease ran out (last_started tells)
 -- A row in state 1 or 2 is undispatched, or its dispatch lost its lease or may yet lose it.

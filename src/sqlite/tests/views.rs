@@ -161,9 +161,9 @@ fn what_cannot_be_looked_at() {
     other.execute_batch("CREATE TABLE users (name)").unwrap();
     assert!(matches!(error(), ViewError::Foreign(_)));
     let site = Site::new(FAIR);
-    site.edit("PRAGMA user_version = 4");
+    site.edit("PRAGMA user_version = 5");
     let newer = queue_status(&site.directory.path().join("state.db"), 1).unwrap_err();
-    assert!(matches!(newer, ViewError::Newer { version: 4, .. }), "{newer}");
+    assert!(matches!(newer, ViewError::Newer { version: 5, .. }), "{newer}");
 }
 
 /// An exit code that is edited by hand, and a job that is said to have ended again, count once.
