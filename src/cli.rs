@@ -128,6 +128,9 @@ pub struct ServeArguments {
     /// How long a job may be out before it is handed out again
     #[arg(long, default_value = "12h", value_parser = humantime::parse_duration)]
     pub lease: Duration,
+    /// How often a job's worker may fall silent before the job is parked (protocol 2)
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub max_attempts: u32,
     /// What an answer outlives: a power cut, or only the end of the process
     #[arg(long, value_enum, default_value_t = DurabilityChoice::Power)]
     pub durability: DurabilityChoice,
@@ -193,7 +196,12 @@ impl TryFrom<ServeArguments> for ServeSettings {
                 mode: typed.socket_mode,
                 group: typed.socket_group,
             },
-            store: Options { policy, durability, busy_timeout: BUSY_TIMEOUT },
+            store: Options {
+                policy,
+                durability,
+                busy_timeout: BUSY_TIMEOUT,
+                max_attempts: typed.max_attempts,
+            },
             connections_max: usize::try_from(typed.max_connections).unwrap_or(usize::MAX),
         })
     }

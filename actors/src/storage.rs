@@ -190,7 +190,7 @@ impl StorageActor {
                 Some(Finish { key, exit_code }) => {
                     store.finish_and_dispatch(&key, exit_code, now)?
                 }
-                None => store.dispatch(now)?,
+                None => store.dispatch(now, None)?,
             };
             Ok(Dispatched { dispatch, undo })
         })

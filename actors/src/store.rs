@@ -4,6 +4,8 @@
 //! mocks implement it in the actors' tests. No SQL, no actor and no clock here: `now` is
 //! always an argument.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::model::{Attempt, Job, Key, Position, Row, Run, UnixSeconds};
@@ -80,6 +82,37 @@ pub enum Dispatch {
     Later,
 }
 
+/// A worker that speaks protocol 2: whom a job is leased to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// As it named itself.
+    pub worker: Arc<str>,
+    /// How long it may be silent before its job is taken away.
+    pub lease_seconds: u32,
+}
+
+/// What became of a word about an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// It is recorded, now or before.
+    Recorded,
+    /// The job is somebody else's by now, or was given back.
+    Stale,
+    /// No such attempt, or one that is forgotten.
+    Unknown,
+}
+
+/// An attempt whose lease ran out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// What it was about.
+    pub key: Key,
+    /// Who held it, as it named itself.
+    pub worker: Arc<str>,
+    /// It was one too many: the job is parked.
+    pub parked: bool,
+}
+
 /// Whether the main database file holds everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoint {
@@ -144,11 +177,12 @@ pub trait Store {
     /// As any mutation.
     fn delete_runs(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize>;
 
-    /// Takes the next job (spec 2, 5) and marks it dispatched at `now`.
+    /// Takes the next job (spec 2, 5) and marks it dispatched at `now`; to a `holder` it is leased,
+    /// and its key excluded until the attempt ends. Nothing while [paused](Store::set_paused).
     ///
     /// # Errors
     /// As any mutation.
-    fn dispatch(&mut self, now: UnixSeconds) -> StoreResult<Dispatch>;
+    fn dispatch(&mut self, now: UnixSeconds, holder: Option<&Holder>) -> StoreResult<Dispatch>;
 
     /// Records the end of `key`'s job, by key alone; an unknown key changes nothing.
     ///
@@ -174,6 +208,63 @@ pub trait Store {
     /// # Errors
     /// As any mutation.
     fn undo(&mut self, key: &Key, attempt: Attempt) -> StoreResult<bool>;
+
+    /// Records the end of a leased attempt. Said again, the first one stands. One whose lease ran out
+    /// still counts as long as its key was not handed out again.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn finish_attempt(
+        &mut self,
+        attempt: Attempt,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Told>;
+
+    /// Gives a leased attempt's job back to its old place in the order.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn release(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Told>;
+
+    /// The lease of an attempt ran out: its job goes back to its old place, or, after too many such
+    /// ends, is parked until its fetcher's next run or [`retry`](Store::retry). `None`: the
+    /// attempt had ended already.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn expire(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Option<Lost>>;
+
+    /// Whether an attempt is leased still. Needs no transaction.
+    ///
+    /// # Errors
+    /// As any read.
+    fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool>;
+
+    /// All leased attempts with their leases in seconds. Needs no transaction.
+    ///
+    /// # Errors
+    /// As any read.
+    fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>>;
+
+    /// Jobs that are out and not given up. Needs no transaction.
+    ///
+    /// # Errors
+    /// As any read.
+    fn in_flight(&mut self, now: UnixSeconds) -> StoreResult<u64>;
+
+    /// Puts the dispatched rows of a key back in the queue, parked ones too, but for those in flight.
+    /// Returns how many; `None`: no row has that key.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>>;
+
+    /// From now on, and after a restart, nothing is handed out; or the end of that.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn set_paused(&mut self, paused: bool) -> StoreResult<()>;
 
     /// Notes that the input file `name` is left out, for status. An earlier note keeps its time, and
     /// gets the new reason.

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::model::{Attempt, Job, Key, Position, Run, UnixSeconds};
-use crate::store::{Batch, Checkpoint, Dispatch, Store, StoreError, StoreResult, StoredRun};
+use crate::store::{
+    Batch, Checkpoint, Dispatch, Holder, Lost, Store, StoreError, StoreResult, StoredRun, Told,
+};
 
 /// What the next call of a kind does instead of its work.
 #[derive(Debug, Clone)]
@@ -35,6 +37,8 @@ pub struct Inside {
     pub rows: Vec<(Run, String)>,
     /// Attempts undone.
     pub undone: Vec<Attempt>,
+    /// Leased attempts, with their jobs and leases.
+    pub held: BTreeMap<Attempt, (Job, u32)>,
     /// Files set aside.
     pub aside: Vec<String>,
     attempts: i64,
@@ -164,15 +168,19 @@ impl Store for MockStore {
         Ok(1)
     }
 
-    fn dispatch(&mut self, _now: UnixSeconds) -> StoreResult<Dispatch> {
-        self.called("dispatch", "")?;
+    fn dispatch(&mut self, _now: UnixSeconds, holder: Option<&Holder>) -> StoreResult<Dispatch> {
+        self.called("dispatch", holder.map_or("", |holder| &holder.worker))?;
         let mut inside = self.inside();
         let Some(job) = inside.jobs.pop_front() else {
             return Ok(Dispatch::Nothing);
         };
         inside.attempts += 1;
         inside.uncommitted.push_back(job.clone());
-        Ok(Dispatch::Job(Attempt(inside.attempts), job))
+        let attempt = Attempt(inside.attempts);
+        if let Some(holder) = holder {
+            inside.held.insert(attempt, (job.clone(), holder.lease_seconds));
+        }
+        Ok(Dispatch::Job(attempt, job))
     }
 
     fn finish(&mut self, key: &Key, exit_code: i64, _now: UnixSeconds) -> StoreResult<()> {
@@ -186,13 +194,67 @@ impl Store for MockStore {
         now: UnixSeconds,
     ) -> StoreResult<Dispatch> {
         self.finish(key, exit_code, now)?;
-        self.dispatch(now)
+        self.dispatch(now, None)
     }
 
     fn undo(&mut self, _key: &Key, attempt: Attempt) -> StoreResult<bool> {
         self.called("undo", &attempt.0.to_string())?;
         self.inside().undone.push(attempt);
         Ok(true)
+    }
+
+    fn finish_attempt(
+        &mut self,
+        attempt: Attempt,
+        exit_code: i64,
+        _now: UnixSeconds,
+    ) -> StoreResult<Told> {
+        self.called("done", &format!("{} {exit_code}", attempt.0))?;
+        Ok(self.inside().held.remove(&attempt).map_or(Told::Stale, |_| Told::Recorded))
+    }
+
+    fn release(&mut self, attempt: Attempt, _now: UnixSeconds) -> StoreResult<Told> {
+        self.called("release", &attempt.0.to_string())?;
+        let mut inside = self.inside();
+        let Some((job, _)) = inside.held.remove(&attempt) else {
+            return Ok(Told::Stale);
+        };
+        inside.jobs.push_front(job);
+        Ok(Told::Recorded)
+    }
+
+    fn expire(&mut self, attempt: Attempt, _now: UnixSeconds) -> StoreResult<Option<Lost>> {
+        self.called("expire", &attempt.0.to_string())?;
+        let mut inside = self.inside();
+        let Some((job, _)) = inside.held.remove(&attempt) else {
+            return Ok(None);
+        };
+        inside.jobs.push_front(job.clone());
+        Ok(Some(Lost { key: job.key, worker: "mock".into(), parked: false }))
+    }
+
+    fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool> {
+        self.called("held", &attempt.0.to_string())?;
+        Ok(self.inside().held.contains_key(&attempt))
+    }
+
+    fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
+        self.called("leases", "")?;
+        Ok(self.inside().held.iter().map(|(attempt, (_, lease))| (*attempt, *lease)).collect())
+    }
+
+    fn in_flight(&mut self, _now: UnixSeconds) -> StoreResult<u64> {
+        self.called("in_flight", "")?;
+        Ok(self.inside().held.len() as u64)
+    }
+
+    fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>> {
+        self.called("retry", key.as_str())?;
+        Ok(None)
+    }
+
+    fn set_paused(&mut self, paused: bool) -> StoreResult<()> {
+        self.called("pause", if paused { "yes" } else { "no" })
     }
 
     fn set_aside(&mut self, name: &str, reason: &str, _now: UnixSeconds) -> StoreResult<()> {

@@ -90,7 +90,7 @@ impl Bare {
     /// When the store says so.
     pub fn ask(&mut self) -> io::Result<Dispatch> {
         let now = self.now;
-        self.change(|store| store.dispatch(now))
+        self.change(|store| store.dispatch(now, None))
     }
 
     /// Jobs that were not handed out yet.
@@ -104,7 +104,7 @@ impl Bare {
         self.now = START + self.jobs / JOBS_A_SECOND;
         let told_of = match self.key.take() {
             Some(key) => self.store.finish_and_dispatch(&key, 0, self.now),
-            None => self.store.dispatch(self.now),
+            None => self.store.dispatch(self.now, None),
         };
         if let Dispatch::Job(_, job) = told(told_of)? {
             self.key = Some(job.key);
@@ -133,8 +133,11 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> Batch {
 fn open(path: &Path) -> io::Result<SqliteStore> {
     let policy = Policy::Fair { lease_seconds: 43_200 };
     let busy_timeout = Duration::from_secs(5);
-    SqliteStore::open(path, &Options { policy, durability: Durability::Power, busy_timeout })
-        .map_err(io::Error::other)
+    SqliteStore::open(
+        path,
+        &Options { policy, durability: Durability::Power, busy_timeout, max_attempts: 5 },
+    )
+    .map_err(io::Error::other)
 }
 
 fn told<T>(result: StoreResult<T>) -> io::Result<T> {

@@ -9,8 +9,9 @@ use std::cmp::Ordering;
 
 use rusqlite::{CachedStatement, Row};
 use shiftboss_actors::model::{Job, Key, UnixSeconds, jitter};
-use shiftboss_actors::store::Dispatch;
+use shiftboss_actors::store::{Dispatch, Holder};
 
+use super::flights::Departure;
 use super::{Policy, SqliteStore};
 
 /// started, finished and exit_code of a key's log row.
@@ -28,13 +29,15 @@ const HELD: &str = "SELECT last_started, order_jitter, attr_path, fetcher_id, fe
 /// All rows of a key; the columns of [`Candidate::read`], then those of [`History::read`].
 const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
         queue.payload, queue.is_dequeued, queue.state, queue.last_started,
-        coalesce(fetchers.name, ''), turn.attempt,
+        coalesce(fetchers.name, ''), turn.attempt, lost.tries,
         log.attr_path IS NOT NULL, log.started, log.finished, log.exit_code,
         EXISTS (SELECT 1 FROM shiftboss_flights WHERE attr_path = ?1)
     FROM queue INDEXED BY queue_attr_path_index
     LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
     LEFT JOIN shiftboss_turns AS turn
         ON turn.order_jitter = ?2 AND turn.attr_path = ?1 AND turn.name = fetchers.name
+    LEFT JOIN shiftboss_tries AS lost ON lost.fetcher_id = queue.fetcher_id
+        AND lost.run_started = queue.fetcher_run_started AND lost.attr_path = ?1
     LEFT JOIN log ON log.attr_path = ?1
     WHERE queue.attr_path = ?1";
 /// The statements whose cost must not grow with the queue.
@@ -57,6 +60,8 @@ pub(super) struct Candidate {
     pub(super) fetcher: String,
     /// The attempt in which this fetcher's row of the key was last dispatched.
     pub(super) turn: Option<i64>,
+    /// How often its lease ran out.
+    pub(super) tries: Option<i64>,
 }
 
 impl Candidate {
@@ -71,6 +76,7 @@ impl Candidate {
             last_started: row.get(6)?,
             fetcher: row.get(7)?,
             turn: row.get(8)?,
+            tries: row.get(9)?,
         })
     }
 
@@ -91,16 +97,23 @@ pub(super) struct History {
 
 impl History {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let log = (row.get(10)?, row.get(11)?, row.get(12)?);
-        Ok(Self { log: row.get::<_, bool>(9)?.then_some(log), has_flights: row.get(13)? })
+        let log = (row.get(11)?, row.get(12)?, row.get(13)?);
+        Ok(Self { log: row.get::<_, bool>(10)?.then_some(log), has_flights: row.get(14)? })
     }
 }
 
 impl SqliteStore {
     /// Takes the next job and marks it.
-    pub(super) fn next_job(&mut self, now: UnixSeconds) -> rusqlite::Result<Dispatch> {
+    pub(super) fn next_job(
+        &mut self,
+        now: UnixSeconds,
+        holder: Option<&Holder>,
+    ) -> rusqlite::Result<Dispatch> {
+        if self.paused {
+            return Ok(Dispatch::Nothing);
+        }
         while let Some(key) = self.next_key(now)? {
-            if let Some(job) = self.hand_out(&key, now)? {
+            if let Some(job) = self.hand_out(&key, now, holder)? {
                 return Ok(job);
             }
             // A key that came up twice may be in flight by now; the first one of a look cannot.
@@ -183,7 +196,12 @@ impl SqliteStore {
     }
 
     /// Dispatches the row of a key whose turn it is; `None` if none of them may be.
-    fn hand_out(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Option<Dispatch>> {
+    fn hand_out(
+        &mut self,
+        key: &str,
+        now: UnixSeconds,
+        holder: Option<&Holder>,
+    ) -> rusqlite::Result<Option<Dispatch>> {
         let Some((history, mut rows)) = self.candidates(key)? else {
             return Ok(None);
         };
@@ -200,7 +218,8 @@ impl SqliteStore {
             return Ok(None);
         };
         let attempt = self.tally.next_attempt();
-        self.take_off(key, &rows, chosen, &history, attempt, now)?;
+        let departure = Departure { attempt, now, holder };
+        self.take_off(key, &rows, chosen, &history, &departure)?;
         let payload = rows.swap_remove(chosen).payload;
         Ok(Some(Dispatch::Job(attempt, Job { key: Key::stored(key), payload })))
     }

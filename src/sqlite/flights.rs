@@ -3,34 +3,23 @@
 //! Called by the store's operations; [`dispatch`](super::dispatch) has chosen before. Most keys have
 //! one row: they take the short way. All others are left to the one rule ([`keep`](super::keep)).
 
-use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Attempt, Key, UnixSeconds, jitter};
+use std::sync::Arc;
 
+use rusqlite::{OptionalExtension, Row};
+use shiftboss_actors::model::{Attempt, UnixSeconds, jitter};
+use shiftboss_actors::store::Holder;
+
+use super::attempts::{Flight, Outcome};
 use super::dispatch::{Candidate, History, LogRow};
 use super::memory::Lone;
 use super::{Policy, SqliteStore};
 
-/// A dispatch whose end is not known.
-struct Flight {
-    attempt: i64,
-    fetcher_id: i64,
-    run_started: i64,
-    tries: i64,
-}
-
-impl Flight {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            attempt: row.get(0)?,
-            fetcher_id: row.get(1)?,
-            run_started: row.get(2)?,
-            tries: row.get(3)?,
-        })
-    }
-
-    fn is_of(&self, fetcher_id: i64, run_started: i64) -> bool {
-        (self.fetcher_id, self.run_started) == (fetcher_id, run_started)
-    }
+/// A dispatch about to be written.
+pub(super) struct Departure<'a> {
+    pub(super) attempt: Attempt,
+    pub(super) now: UnixSeconds,
+    /// To whom it is leased; `None`: to a classic worker, by the policy's lease.
+    pub(super) holder: Option<&'a Holder>,
 }
 
 impl SqliteStore {
@@ -41,22 +30,23 @@ impl SqliteStore {
         rows: &[Candidate],
         chosen: usize,
         history: &History,
-        attempt: Attempt,
-        now: UnixSeconds,
+        departure: &Departure<'_>,
     ) -> rusqlite::Result<()> {
-        let row = &rows[chosen];
+        let (row, now) = (&rows[chosen], departure.now);
         let fair = matches!(self.policy, Policy::Fair { .. });
         self.memory.take_lone(key);
-        if fair {
-            self.note_flight(key, rows, row, attempt, now, history)?;
-            self.set_turn(key, &row.fetcher, Some(attempt.0))?;
-        }
+        self.overtake(key, rows, row)?;
         self.start_log(key, now, history.log.is_some())?;
-        self.mark(key, rows, row, now, if fair { 2 } else { 0 })?;
-        self.count_dispatched(rows, row.fetcher_id);
-        if fair && rows.len() == 1 && !history.has_flights {
-            self.memory.remember(key, Lone { rowid: row.rowid, attempt });
+        if fair {
+            let flight = self.note_flight(key, rows, row, departure, history)?;
+            self.set_turn(key, &row.fetcher, Some(departure.attempt.0))?;
+            if rows.len() == 1 && !history.has_flights && row.tries.is_none() {
+                self.memory.remember(key, Lone { rowid: row.rowid, flight });
+            }
         }
+        let held = if fair && departure.holder.is_none() { 2 } else { 0 };
+        self.mark(key, rows, row, now, held)?;
+        self.count_dispatched(rows, row.fetcher_id);
         Ok(())
     }
 
@@ -110,33 +100,43 @@ impl SqliteStore {
         key: &str,
         rows: &[Candidate],
         row: &Candidate,
-        attempt: Attempt,
-        now: UnixSeconds,
+        departure: &Departure<'_>,
         history: &History,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<Flight> {
         let earlier = if history.has_flights { self.live_flights(key, rows)? } else { Vec::new() };
         let before = history.log.unwrap_or_default();
         let same = earlier.iter().filter(|flight| flight.is_of(row.fetcher_id, row.run_started));
-        let tries = if row.again { same.map(|flight| flight.tries).max() } else { None };
+        let tries = if row.again { same.map(|flight| flight.tries).max() } else { row.tries };
         let rearm = rows.iter().filter(|other| other.fetcher_id == row.fetcher_id && !other.again);
         let rearm: Vec<String> = rearm.map(|other| other.run_started.to_string()).collect();
+        let flight = Flight {
+            attempt: departure.attempt.0,
+            fetcher_id: row.fetcher_id,
+            run_started: row.run_started,
+            started: departure.now,
+            tries: 1 + tries.unwrap_or(0),
+            worker: departure.holder.map(|holder| Arc::clone(&holder.worker)),
+        };
         let sql = "INSERT INTO shiftboss_flights (attr_path, attempt, fetcher_id, run_started,
-                started, tries, prev_started, prev_finished, prev_exit_code, prev_turn, rearm)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+                started, tries, worker, lease, prev_started, prev_finished, prev_exit_code,
+                prev_turn, rearm)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         self.prepared(sql)?.execute((
             key,
-            attempt.0,
-            row.fetcher_id,
-            row.run_started,
-            now,
-            1 + tries.unwrap_or(0),
+            flight.attempt,
+            flight.fetcher_id,
+            flight.run_started,
+            flight.started,
+            flight.tries,
+            &flight.worker,
+            departure.holder.map(|holder| holder.lease_seconds),
             before.0,
             before.1,
             before.2,
             row.turn,
             format!("[{}]", rearm.join(",")),
         ))?;
-        Ok(())
+        Ok(flight)
     }
 
     /// The earlier dispatches of a key; those whose row is gone have nothing left to lose.
@@ -145,21 +145,9 @@ impl SqliteStore {
         let is_live =
             |flight: &Flight| rows.iter().any(|row| flight.is_of(row.fetcher_id, row.run_started));
         for stale in flights.extract_if(.., |flight| !is_live(flight)) {
-            self.forget_flight(key, stale.attempt)?;
+            self.retire_expired(key, &stale)?;
         }
         Ok(flights)
-    }
-
-    pub(super) fn forget_flight(&self, key: &str, attempt: i64) -> rusqlite::Result<()> {
-        let sql = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND attempt = ?2";
-        self.prepared(sql)?.execute((key, attempt)).map(|_| ())
-    }
-
-    /// A key's dispatches, the last one last.
-    fn flights(&self, key: &str) -> rusqlite::Result<Vec<Flight>> {
-        let sql = "SELECT attempt, fetcher_id, run_started, tries FROM shiftboss_flights
-            WHERE attr_path = ?1 ORDER BY attempt";
-        self.prepared(sql)?.query_map([key], Flight::read)?.collect()
     }
 
     pub(super) fn set_turn(
@@ -180,52 +168,70 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Records the end of a key's job; an unknown key changes nothing.
+    /// Records the end of a key's job. False: the log does not know the key, and nothing changes.
     pub(super) fn end_job(
         &mut self,
-        key: &Key,
+        key: &str,
         exit_code: i64,
         now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
-        let key = key.as_str();
+    ) -> rusqlite::Result<bool> {
         let lone = self.memory.take_lone(key);
         let known = match lone {
             Some(_) => Some((None, None)),
             None => self.log_row(key)?.map(|(_, finished, exit_code)| (finished, exit_code)),
         };
         let Some((finished, code_before)) = known else {
-            return Ok(());
+            return Ok(false);
         };
         let sql = "UPDATE log SET finished = ?2, exit_code = ?3 WHERE attr_path = ?1";
         self.prepared(sql)?.execute((key, now, exit_code))?;
         match (lone, finished) {
-            (Some(lone), _) => self.land_lone(key, lone)?,
+            (Some(lone), _) => self.land_lone(key, &lone, exit_code, now)?,
             // Said again: the last one stands, and is not counted twice.
             (None, Some(finished)) => {
                 self.uncount_done(finished, code_before.unwrap_or(0))?;
             }
-            (None, None) => self.land(key)?,
+            (None, None) => self.land(key, exit_code, now)?,
         }
         self.tally.count_done(now / 60, exit_code);
-        self.forget_old_counts(now)
+        self.forget_old_counts(now)?;
+        Ok(true)
     }
 
     /// The usual end: the key has one row, which is dispatched, and one flight.
-    fn land_lone(&self, key: &str, lone: Lone) -> rusqlite::Result<()> {
-        self.forget_flight(key, lone.attempt.0)?;
+    fn land_lone(
+        &self,
+        key: &str,
+        lone: &Lone,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<()> {
+        self.retire(key, &lone.flight, Outcome::Done(exit_code), now)?;
+        if lone.flight.worker.is_some() {
+            // A leased row was out of the order all the time.
+            return Ok(());
+        }
         let sql = "UPDATE queue SET state = 0 WHERE rowid = ?1";
         self.prepared(sql)?.execute([lone.rowid]).map(|_| ())
     }
 
-    /// The dispatch in flight is known no longer, and neither are earlier ones of its fetcher that
-    /// had lost their lease.
-    fn land(&mut self, key: &str) -> rusqlite::Result<()> {
+    /// The attempt in flight ended, and with it earlier ones of its fetcher that had lost their
+    /// lease.
+    pub(super) fn land(
+        &mut self,
+        key: &str,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<()> {
         let mut flights = self.flights(key)?;
-        if let Some(last) = flights.last() {
-            let fetcher_id = last.fetcher_id;
-            let sql = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND fetcher_id = ?2";
-            self.prepared(sql)?.execute((key, fetcher_id))?;
-            flights.retain(|flight| flight.fetcher_id != fetcher_id);
+        if let Some(last) = flights.pop() {
+            self.retire(key, &last, Outcome::Done(exit_code), now)?;
+            for lost in flights.extract_if(.., |flight| flight.fetcher_id == last.fetcher_id) {
+                self.retire_expired(key, &lost)?;
+            }
+            if last.tries > 1 {
+                self.forget_tries(key, last.fetcher_id, last.run_started)?;
+            }
         }
         // Other rows of the key may come before those that are known to be next.
         self.memory.forget_order();

@@ -7,7 +7,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use shiftboss_actors::model::{Attempt, UnixSeconds};
+use shiftboss_actors::model::UnixSeconds;
+
+use super::attempts::Flight;
 
 /// Keys that are looked up together at the most.
 const KEYS_MAX: usize = 512;
@@ -15,11 +17,11 @@ const KEYS_MAX: usize = 512;
 const LONE_MAX: usize = 16_384;
 
 /// A job in flight whose key has one row, and was dispatched once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lone {
     /// The row in `queue`.
     pub(super) rowid: i64,
-    pub(super) attempt: Attempt,
+    pub(super) flight: Flight,
 }
 
 /// See the module's documentation.
@@ -146,10 +148,18 @@ mod tests {
     #[test]
     fn jobs_are_remembered() {
         let mut memory = Memory::default();
-        let lone = Lone { rowid: 1, attempt: Attempt(2) };
-        keys(LONE_MAX).for_each(|key| memory.remember(&key, lone));
-        assert_eq!((memory.take_lone("5"), memory.take_lone("5")), (Some(lone), None));
-        memory.remember("one", lone);
+        let flight = Flight {
+            attempt: 2,
+            fetcher_id: 1,
+            run_started: 5,
+            started: 7,
+            tries: 1,
+            worker: None,
+        };
+        let lone = Lone { rowid: 1, flight };
+        keys(LONE_MAX).for_each(|key| memory.remember(&key, lone.clone()));
+        assert_eq!((memory.take_lone("5"), memory.take_lone("5")), (Some(lone.clone()), None));
+        memory.remember("one", lone.clone());
         memory.remember("two", lone);
         assert_eq!(memory.lone.len(), 1);
     }

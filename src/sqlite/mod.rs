@@ -3,11 +3,12 @@
 //! A plain struct around one connection, called by the StorageActor through the trait. It knows no
 //! actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
-//! and their ends in [`flights`] and [`undo`]; what is remembered between jobs in [`memory`] and
+//! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`]; what is remembered between jobs in [`memory`] and
 //! [`tally`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
 //! in [`upkeep`]. Readers have [`reader`] and [`views`].
 
+mod attempts;
 mod checkpoints;
 mod courtesy;
 mod dispatch;
@@ -15,6 +16,7 @@ mod error;
 mod file;
 mod flights;
 mod keep;
+mod leases;
 mod memory;
 mod open;
 mod places;
@@ -34,7 +36,9 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Run, UnixSeconds};
-use shiftboss_actors::store::{Batch, Checkpoint, Dispatch, Store, StoreResult, StoredRun};
+use shiftboss_actors::store::{
+    Batch, Checkpoint, Dispatch, Holder, Lost, Store, StoreResult, StoredRun, Told,
+};
 use tracing::debug;
 
 use checkpoints::Checkpoints;
@@ -61,6 +65,10 @@ pub struct SqliteStore {
     courtesy: Courtesy,
     memory: Memory,
     tally: Tally,
+    /// Nothing is handed out.
+    paused: bool,
+    /// A job is parked after so many leases that ran out.
+    max_attempts: i64,
     /// Minute of the last look at old counts of ended jobs.
     minute: i64,
     was_clean: bool,
@@ -98,6 +106,13 @@ impl SqliteStore {
             self.statement("ROLLBACK")?;
         }
         self.slots = Slots::load(&self.connection).map_err(sorted)?;
+        self.load_paused().map_err(sorted)
+    }
+
+    fn load_paused(&mut self) -> rusqlite::Result<()> {
+        let sql =
+            "SELECT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = 'paused' AND value = '1')";
+        self.paused = self.connection.query_row(sql, [], |row| row.get(0))?;
         Ok(())
     }
 
@@ -190,12 +205,13 @@ impl Store for SqliteStore {
         self.mutation(|store| store.delete_step(runs, limit))
     }
 
-    fn dispatch(&mut self, now: UnixSeconds) -> StoreResult<Dispatch> {
-        self.mutation(|store| store.next_job(now).map_err(sorted))
+    fn dispatch(&mut self, now: UnixSeconds, holder: Option<&Holder>) -> StoreResult<Dispatch> {
+        self.mutation(|store| store.next_job(now, holder).map_err(sorted))
     }
 
     fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()> {
-        self.mutation(|store| store.end_job(key, exit_code, now).map_err(sorted))
+        self.mutation(|store| store.end_job(key.as_str(), exit_code, now).map_err(sorted))?;
+        Ok(())
     }
 
     fn finish_and_dispatch(
@@ -205,13 +221,50 @@ impl Store for SqliteStore {
         now: UnixSeconds,
     ) -> StoreResult<Dispatch> {
         self.mutation(|store| {
-            store.end_job(key, exit_code, now).map_err(sorted)?;
-            store.next_job(now).map_err(sorted)
+            store.end_job(key.as_str(), exit_code, now).map_err(sorted)?;
+            store.next_job(now, None).map_err(sorted)
         })
     }
 
     fn undo(&mut self, key: &Key, attempt: Attempt) -> StoreResult<bool> {
         self.mutation(|store| store.undo_dispatch(key, attempt).map_err(sorted))
+    }
+
+    fn finish_attempt(
+        &mut self,
+        attempt: Attempt,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Told> {
+        self.mutation(|store| store.end_attempt(attempt, exit_code, now).map_err(sorted))
+    }
+
+    fn release(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Told> {
+        self.mutation(|store| store.give_back(attempt, now).map_err(sorted))
+    }
+
+    fn expire(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Option<Lost>> {
+        self.mutation(|store| store.lose(attempt, now).map_err(sorted))
+    }
+
+    fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool> {
+        self.leased(attempt.0).map(|leased| leased.is_some()).map_err(sorted)
+    }
+
+    fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
+        self.all_leases().map_err(sorted)
+    }
+
+    fn in_flight(&mut self, now: UnixSeconds) -> StoreResult<u64> {
+        self.count_in_flight(now).map_err(sorted)
+    }
+
+    fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>> {
+        self.mutation(|store| store.rearm_key(key).map_err(sorted))
+    }
+
+    fn set_paused(&mut self, paused: bool) -> StoreResult<()> {
+        self.mutation(|store| store.pause(paused))
     }
 
     fn set_aside(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()> {
@@ -245,6 +298,13 @@ impl SqliteStore {
     fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> StoreResult<()> {
         let mut statement = self.connection.prepare_cached(sql).map_err(sorted)?;
         statement.execute(parameters).map(|_| ()).map_err(sorted)
+    }
+
+    /// Kept over restarts; in memory for the dispatches to come.
+    fn pause(&mut self, paused: bool) -> StoreResult<()> {
+        self.set_state("paused", if paused { "1" } else { "0" })?;
+        self.paused = paused;
+        Ok(())
     }
 
     fn set_state(&self, name: &str, value: &str) -> StoreResult<()> {

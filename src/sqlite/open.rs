@@ -86,6 +86,8 @@ pub struct Options {
     pub durability: Durability,
     /// How long to wait for another process's write.
     pub busy_timeout: Duration,
+    /// Leases of one job that may run out before it is parked.
+    pub max_attempts: u32,
 }
 
 impl SqliteStore {
@@ -119,6 +121,8 @@ impl SqliteStore {
             slots: Slots::default(),
             memory: Memory::default(),
             tally: Tally::default(),
+            paused: false,
+            max_attempts: options.max_attempts.into(),
             minute: 0,
             was_clean: true,
         };
@@ -142,6 +146,7 @@ impl SqliteStore {
         self.was_clean = !was_unclean;
         self.slots = Slots::load(&self.connection)?;
         self.tally = Tally::load(&self.connection)?;
+        self.load_paused()?;
         match self.note_start(options) {
             // An earlier daemon's notes stand as well. Requests fail until there is space again.
             Err(error)

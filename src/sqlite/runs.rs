@@ -143,7 +143,8 @@ impl SqliteStore {
             return Ok(false);
         }
         drop(insert);
-        if is_listed {
+        // A key in flight may be leased: the rule knows.
+        if is_listed || in_flight {
             self.memory.take_lone(key);
             self.recompute(key)?;
         }
@@ -236,10 +237,6 @@ impl SqliteStore {
         let sql = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)
             RETURNING attr_path, is_dequeued = 0";
-        // A dispatch that lost its lease has nothing left to be handed out; one in flight stays known.
-        let flights = "DELETE FROM shiftboss_flights
-            WHERE attr_path = ?1 AND fetcher_id = ?2 AND run_started = ?3 AND started IS NOT (
-                SELECT log.started FROM log WHERE log.attr_path = ?1 AND log.finished IS NULL)";
         let mut statement = self.prepared(sql)?;
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let deleted: Vec<(String, i64)> = statement
@@ -248,7 +245,7 @@ impl SqliteStore {
         drop(statement);
         for (key, _) in &deleted {
             self.memory.take_lone(key);
-            self.prepared(flights)?.execute((key, fetcher_id, run))?;
+            self.drop_lost_flights(key, fetcher_id, run)?;
             self.recompute(key)?;
         }
         let pending: i64 = deleted.iter().map(|(_, pending)| pending).sum();
@@ -258,11 +255,25 @@ impl SqliteStore {
         Ok(count)
     }
 
+    /// A dispatch that lost its lease has nothing left to be handed out; one in flight stays known.
+    fn drop_lost_flights(&self, key: &str, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
+        for flight in self.flights(key)?.iter().filter(|flight| flight.is_of(fetcher_id, run)) {
+            let sql = "SELECT EXISTS (SELECT 1 FROM log
+                WHERE attr_path = ?1 AND started = ?2 AND finished IS NULL)";
+            if !self.prepared(sql)?.query_row((key, flight.started), |row| row.get(0))? {
+                self.retire_expired(key, flight)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes a run without rows, and with its last run the fetcher.
     fn delete_empty(&self, fetcher_id: i64, run: i64) -> StoreResult<()> {
         let sql = "DELETE FROM fetcher_runs WHERE fetcher_id = ?1 AND run_started = ?2";
         self.execute(sql, (fetcher_id, run))?;
         let sql = "DELETE FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
+        self.execute(sql, (fetcher_id, run))?;
+        let sql = "DELETE FROM shiftboss_tries WHERE fetcher_id = ?1 AND run_started = ?2";
         self.execute(sql, (fetcher_id, run))?;
         let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
             AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";

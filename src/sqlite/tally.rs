@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 use shiftboss_actors::model::Attempt;
 
+use super::attempts::forget_old;
+
 /// Attempts that are reserved in one write. A daemon that is killed skips those it had left.
 const ATTEMPTS_RESERVED: i64 = 1_000;
 
@@ -74,6 +76,7 @@ impl Tally {
         self.done.clear();
         if self.attempt > self.reserved {
             self.reserve(connection, ATTEMPTS_RESERVED)?;
+            forget_old(connection, self.attempt)?;
         }
         Ok(())
     }

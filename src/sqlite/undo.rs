@@ -1,51 +1,111 @@
-//! Undoing a dispatch whose answer did not arrive (spec 5): as if it had not happened.
+//! Taking a dispatch back, so that its job is at its old place in the order: one whose answer did
+//! not arrive (spec 5), that was released, or whose lease ran out.
 //!
-//! Called by the store's operation of that name; what must be restored was noted by
-//! [`flights`](super::flights).
+//! Called by the store's operation `undo` and by [`leases`](super::leases); what must be restored was
+//! noted by [`flights`](super::flights).
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::Row;
 use shiftboss_actors::model::{Attempt, Key};
 
 use super::SqliteStore;
+use super::attempts::{Flight, Outcome};
 use super::dispatch::LogRow;
+
+/// What a dispatch changed, as it was before.
+struct Before {
+    /// The fetcher's name, if it is still there.
+    fetcher: Option<String>,
+    turn: Option<i64>,
+    /// The runs whose rows it marked, as a JSON array.
+    rearm: String,
+    log: LogRow,
+    /// The key's log row is still that dispatch's.
+    log_is_its: bool,
+}
+
+impl Before {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            fetcher: row.get(0)?,
+            turn: row.get(1)?,
+            rearm: row.get(2)?,
+            log: (row.get(3)?, row.get(4)?, row.get(5)?),
+            log_is_its: row.get(6)?,
+        })
+    }
+}
 
 impl SqliteStore {
     /// Undoes a dispatch whose answer did not arrive, as if it had not happened, if nothing has
     /// happened to its key since.
     pub(super) fn undo_dispatch(&mut self, key: &Key, attempt: Attempt) -> rusqlite::Result<bool> {
-        let sql = "SELECT flight.attr_path, flight.fetcher_id, fetchers.name, prev_turn, rearm,
-                prev_started, prev_finished, prev_exit_code
-            FROM shiftboss_flights AS flight
-            JOIN log ON log.attr_path = flight.attr_path
-                AND log.started = flight.started AND log.finished IS NULL
-            LEFT JOIN fetchers ON fetchers.fetcher_id = flight.fetcher_id
-            WHERE flight.attr_path = ?1 AND flight.attempt = ?2 AND flight.attempt = (
-                SELECT max(attempt) FROM shiftboss_flights WHERE attr_path = ?1)";
-        let mut statement = self.prepared(sql)?;
-        let flight = statement.query_row((key.as_str(), attempt.0), Undone::read).optional()?;
-        drop(statement);
-        let Some(flight) = flight else {
+        let key = key.as_str();
+        let last = self.flights(key)?.pop().filter(|flight| flight.attempt == attempt.0);
+        let Some((flight, before)) = last.map(|last| self.before(key, last)).transpose()? else {
             return Ok(false);
         };
-        self.memory.take_lone(&flight.key);
-        self.memory.forget_order();
-        self.forget_flight(&flight.key, attempt.0)?;
-        self.rearm(&flight)?;
-        if let Some(fetcher) = &flight.fetcher {
-            self.set_turn(&flight.key, fetcher, flight.turn)?;
+        if !before.log_is_its {
+            return Ok(false);
         }
-        self.restore_log(&flight)?;
-        self.recompute(&flight.key)?;
+        self.restore(key, &flight, &before, true)?;
+        self.retire(key, &flight, Outcome::Undone, flight.started)?;
+        self.recompute(key)?;
         Ok(true)
     }
 
+    /// Takes a leased dispatch back, whatever was done to its log row meanwhile. With `rearm` its rows
+    /// wait again.
+    pub(super) fn take_back(
+        &mut self,
+        key: &str,
+        flight: Flight,
+        outcome: Outcome,
+        now: i64,
+        rearm: bool,
+    ) -> rusqlite::Result<()> {
+        let (flight, before) = self.before(key, flight)?;
+        self.restore(key, &flight, &before, rearm)?;
+        self.retire(key, &flight, outcome, now)?;
+        self.recompute(key)
+    }
+
+    fn before(&self, key: &str, flight: Flight) -> rusqlite::Result<(Flight, Before)> {
+        let sql = "SELECT fetchers.name, prev_turn, rearm,
+                prev_started, prev_finished, prev_exit_code,
+                EXISTS (SELECT 1 FROM log WHERE log.attr_path = ?1
+                    AND log.started = flight.started AND log.finished IS NULL)
+            FROM shiftboss_flights AS flight
+            LEFT JOIN fetchers ON fetchers.fetcher_id = flight.fetcher_id
+            WHERE flight.attr_path = ?1 AND flight.attempt = ?2";
+        let before = self.prepared(sql)?.query_row((key, flight.attempt), Before::read)?;
+        Ok((flight, before))
+    }
+
+    fn restore(
+        &mut self,
+        key: &str,
+        flight: &Flight,
+        before: &Before,
+        rearm: bool,
+    ) -> rusqlite::Result<()> {
+        self.memory.take_lone(key);
+        self.memory.forget_order();
+        if rearm {
+            self.rearm(key, flight, before)?;
+        }
+        if let Some(fetcher) = &before.fetcher {
+            self.set_turn(key, fetcher, before.turn)?;
+        }
+        if before.log_is_its { self.restore_log(key, before) } else { Ok(()) }
+    }
+
     /// The rows that the dispatch marked wait again.
-    fn rearm(&self, flight: &Undone) -> rusqlite::Result<()> {
+    fn rearm(&self, key: &str, flight: &Flight, before: &Before) -> rusqlite::Result<()> {
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND is_dequeued <> 0 AND fetcher_run_started IN (SELECT value FROM json_each(?3))
             RETURNING fetcher_run_started";
         let mut rearmed = self.prepared(sql)?;
-        let parameters = (&flight.key, flight.fetcher_id, &flight.rearm);
+        let parameters = (key, flight.fetcher_id, &before.rearm);
         let runs = rearmed.query_map(parameters, |row| row.get(0))?;
         for run in runs.collect::<rusqlite::Result<Vec<i64>>>()? {
             self.count(flight.fetcher_id, run, 0, 1)?;
@@ -53,39 +113,15 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn restore_log(&self, flight: &Undone) -> rusqlite::Result<()> {
-        let (started, finished, exit_code) = flight.log;
+    fn restore_log(&self, key: &str, before: &Before) -> rusqlite::Result<()> {
+        let (started, finished, exit_code) = before.log;
         if started.is_some() {
             let sql = "UPDATE log SET started = ?2, finished = ?3, exit_code = ?4
                 WHERE attr_path = ?1";
-            self.prepared(sql)?.execute((&flight.key, started, finished, exit_code))?;
+            self.prepared(sql)?.execute((key, started, finished, exit_code))?;
         } else {
-            self.prepared("DELETE FROM log WHERE attr_path = ?1")?.execute([&flight.key])?;
+            self.prepared("DELETE FROM log WHERE attr_path = ?1")?.execute([key])?;
         }
-        self.set_last_started(&flight.key, started)
-    }
-}
-
-/// What is to be restored.
-struct Undone {
-    key: String,
-    fetcher_id: i64,
-    fetcher: Option<String>,
-    turn: Option<i64>,
-    rearm: String,
-    /// Before the dispatch.
-    log: LogRow,
-}
-
-impl Undone {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            key: row.get(0)?,
-            fetcher_id: row.get(1)?,
-            fetcher: row.get(2)?,
-            turn: row.get(3)?,
-            rearm: row.get(4)?,
-            log: (row.get(5)?, row.get(6)?, row.get(7)?),
-        })
+        self.set_last_started(key, started)
     }
 }

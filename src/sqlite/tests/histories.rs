@@ -117,7 +117,7 @@ impl Pair {
 
     fn dispatch(&mut self) -> Result<(), TestCaseError> {
         let now = self.now;
-        let answer = self.site.commit(|store| store.dispatch(now)).unwrap();
+        let answer = self.site.commit(|store| store.dispatch(now, None)).unwrap();
         let answer = match answer {
             Dispatch::Job(attempt, job) => {
                 Some((attempt.0, format!("{} {}", job.key, job.payload)))

@@ -10,7 +10,7 @@ use super::support::{FAIR, Site, batch, key, run};
 fn steps(site: &mut Site, now: i64) -> i64 {
     let steps = |site: &Site| site.store.choosing_costs(StatementStatus::VmStep);
     let before = steps(site);
-    site.commit(|store| store.dispatch(now)).unwrap();
+    site.commit(|store| store.dispatch(now, None)).unwrap();
     steps(site) - before
 }
 
@@ -112,7 +112,7 @@ fn what_a_deletion_uncovers_is_waited_for() {
     assert_eq!(site.next(10), None);
     assert!(site.delete_step(&run("f", 2), 1), "there is more");
     let answers: Vec<_> =
-        (0..2).map(|_| site.commit(|store| store.dispatch(10)).unwrap()).collect();
+        (0..2).map(|_| site.commit(|store| store.dispatch(10, None)).unwrap()).collect();
     assert!(matches!(answers[0], Dispatch::Job(..)), "{answers:?}");
     assert_eq!(answers[1], Dispatch::Later);
     site.delete(&run("f", 2));
@@ -199,7 +199,7 @@ fn slots_share_one_order() {
     assert_eq!(site.rows("SELECT count(DISTINCT slot) FROM queue"), ["4"]);
     let order = site.rows("SELECT attr_path FROM queue ORDER BY order_jitter, attr_path");
     let taken: Vec<String> = site.commit(|store| {
-        let mut next = || match store.dispatch(10).unwrap() {
+        let mut next = || match store.dispatch(10, None).unwrap() {
             Dispatch::Job(_, job) => Some(job.key.to_string()),
             _ => None,
         };
@@ -230,6 +230,6 @@ fn a_damaged_index_is_told() {
         "INSERT INTO sqlite_schema VALUES ('index', 'shiftboss_ready', 'queue', {root}, '{sql}')"
     ));
     let mut site = Site::in_directory(directory, FAIR);
-    let asked = site.commit(|store| store.dispatch(10));
+    let asked = site.commit(|store| store.dispatch(10, None));
     assert!(matches!(asked, Err(StoreError::Fatal(_))), "{asked:?}");
 }

@@ -15,7 +15,12 @@ pub const FAIR: Policy = Policy::Fair { lease_seconds: 43_200 };
 
 /// Options that cost no syncs.
 pub fn options(policy: Policy) -> Options {
-    Options { policy, durability: Durability::Process, busy_timeout: Duration::from_secs(5) }
+    Options {
+        policy,
+        durability: Durability::Process,
+        busy_timeout: Duration::from_secs(5),
+        max_attempts: 5,
+    }
 }
 
 /// A store, a second connection as an outsider has, and their directory.
@@ -111,7 +116,7 @@ impl Site {
 
     /// Asks for a job; its attempt, and `key payload`.
     pub fn attempt(&mut self, now: i64) -> Option<(Attempt, String)> {
-        match self.commit(|store| store.dispatch(now)).unwrap() {
+        match self.commit(|store| store.dispatch(now, None)).unwrap() {
             Dispatch::Job(attempt, job) => Some((attempt, format!("{} {}", job.key, job.payload))),
             Dispatch::Nothing => None,
             Dispatch::Later => panic!("no deletion is under way"),

@@ -36,7 +36,7 @@ fn counts_of_runs_and_rows() {
     );
     assert_eq!(counted, [format!("{}|{}", status.rows.pending, status.rows.dispatched)]);
     assert_eq!((status.rows.in_flight, status.rows.in_flight_again), (1, 0));
-    assert_eq!((status.schema_version, status.policy.as_deref()), (3, Some("fair")));
+    assert_eq!((status.schema_version, status.policy.as_deref()), (4, Some("fair")));
     assert_eq!(
         (status.lease_seconds, status.durability.as_deref()),
         (Some(43_200), Some("process"))

@@ -1,0 +1,246 @@
+//! Leased attempts: what protocol 2 says about them, and what happens when a lease runs out.
+//!
+//! Called by the store's operations of those names. Time is the actor's: here a lease is a row of
+//! `shiftboss_flights` that excludes its key until somebody says that it ended. `shiftboss_tries`
+//! counts, by queue row, the leases that ran out.
+
+use rusqlite::{OptionalExtension, Row};
+use shiftboss_actors::model::{Attempt, Key, UnixSeconds};
+use shiftboss_actors::store::{Lost, Told};
+
+use super::SqliteStore;
+use super::attempts::{Ended, Flight, Outcome};
+use super::dispatch::Candidate;
+
+impl SqliteStore {
+    /// Records the end of a leased attempt.
+    pub(super) fn end_attempt(
+        &mut self,
+        attempt: Attempt,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<Told> {
+        let Some((key, flight)) = self.leased(attempt.0)? else {
+            return self.end_ended(attempt, exit_code, now);
+        };
+        if !self.end_job(&key, exit_code, now)? {
+            // Somebody removed the log row meanwhile. The job was done all the same.
+            self.log_end(&key, flight.started, now, exit_code)?;
+            self.land(&key, exit_code, now)?;
+        }
+        if self.leased(attempt.0)?.is_some() {
+            // Somebody ended it in the log, without triggers.
+            self.take_back(&key, flight, Outcome::Done(exit_code), now, false)?;
+        }
+        Ok(Told::Recorded)
+    }
+
+    /// The end of an attempt that ended before.
+    fn end_ended(
+        &mut self,
+        attempt: Attempt,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<Told> {
+        let Some(ended) = self.ended(attempt.0)? else {
+            return Ok(Told::Unknown);
+        };
+        match ended.outcome.as_str() {
+            "done" => Ok(Told::Recorded),
+            "expired" if self.waits_since(&ended, attempt)? => {
+                self.end_late(&ended, attempt, exit_code, now)?;
+                Ok(Told::Recorded)
+            }
+            _ => Ok(Told::Stale),
+        }
+    }
+
+    /// Whether the job of an attempt whose lease ran out was handed to nobody since.
+    fn waits_since(&self, ended: &Ended, attempt: Attempt) -> rusqlite::Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM shiftboss_tries
+            WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3 AND attempt = ?4)";
+        let row = (ended.fetcher_id, ended.run_started, &ended.key, attempt.0);
+        self.prepared(sql)?.query_row(row, |row| row.get(0))
+    }
+
+    /// A job ended after its lease: its row is dispatched again, to nobody, and ended.
+    fn end_late(
+        &mut self,
+        ended: &Ended,
+        attempt: Attempt,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<()> {
+        let (key, fetcher_id) = (&ended.key, ended.fetcher_id);
+        let sql = "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1 AND fetcher_id = ?2
+            AND fetcher_run_started <= ?3 AND is_dequeued = 0 RETURNING fetcher_run_started";
+        let mut statement = self.prepared(sql)?;
+        let marked = statement.query_map((key, fetcher_id, ended.run_started), |row| row.get(0))?;
+        for run in marked.collect::<rusqlite::Result<Vec<i64>>>()? {
+            self.count(fetcher_id, run, 0, -1)?;
+        }
+        drop(statement);
+        let sql = "SELECT name FROM fetchers WHERE fetcher_id = ?1";
+        let name: Option<String> =
+            self.prepared(sql)?.query_row([fetcher_id], |row| row.get(0)).optional()?;
+        if let Some(name) = name {
+            self.set_turn(key, &name, Some(attempt.0))?;
+        }
+        let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
+            WHERE attempt = ?1";
+        self.prepared(sql)?.execute((attempt.0, now, exit_code))?;
+        self.forget_tries(key, fetcher_id, ended.run_started)?;
+        self.log_end(key, ended.started, now, exit_code)?;
+        self.memory.take_lone(key);
+        self.memory.forget_order();
+        self.recompute(key)
+    }
+
+    /// Writes a log row of a job that ended, whatever was there before.
+    fn log_end(
+        &mut self,
+        key: &str,
+        started: UnixSeconds,
+        finished: UnixSeconds,
+        exit_code: i64,
+    ) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO log (attr_path, started, finished, exit_code)
+            VALUES (?1, ?2, ?3, ?4) ON CONFLICT (attr_path) DO UPDATE
+            SET started = excluded.started, finished = excluded.finished,
+                exit_code = excluded.exit_code";
+        self.prepared(sql)?.execute((key, started, finished, exit_code))?;
+        self.tally.count_done(finished / 60, exit_code);
+        self.set_last_started(key, Some(started))
+    }
+
+    /// Gives a leased attempt's job back.
+    pub(super) fn give_back(
+        &mut self,
+        attempt: Attempt,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<Told> {
+        if let Some((key, flight)) = self.leased(attempt.0)? {
+            self.take_back(&key, flight, Outcome::Released, now, true)?;
+            return Ok(Told::Recorded);
+        }
+        Ok(match self.ended(attempt.0)? {
+            Some(ended) if ended.outcome == "released" => Told::Recorded,
+            Some(_) => Told::Stale,
+            None => Told::Unknown,
+        })
+    }
+
+    /// The lease of an attempt ran out.
+    pub(super) fn lose(
+        &mut self,
+        attempt: Attempt,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<Option<Lost>> {
+        let Some((key, flight)) = self.leased(attempt.0)? else {
+            return Ok(None);
+        };
+        let parked = flight.tries >= self.max_attempts;
+        if parked {
+            self.drop_earlier(&key, &flight)?;
+        }
+        self.take_back(&key, flight.clone(), Outcome::Expired, now, !parked)?;
+        self.count_try(&key, &flight, parked)?;
+        let worker = flight.worker.unwrap_or_default();
+        Ok(Some(Lost { key: Key::stored(&key), worker, parked }))
+    }
+
+    /// Earlier classic attempts of a row, which would bring it back.
+    fn drop_earlier(&self, key: &str, flight: &Flight) -> rusqlite::Result<()> {
+        let flights = self.flights(key)?;
+        let row = (flight.fetcher_id, flight.run_started);
+        let earlier = |other: &&Flight| other.attempt < flight.attempt && other.is_of(row.0, row.1);
+        flights.iter().filter(earlier).try_for_each(|earlier| self.retire_expired(key, earlier))
+    }
+
+    fn count_try(&self, key: &str, flight: &Flight, parked: bool) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO shiftboss_tries
+                (fetcher_id, run_started, attr_path, tries, attempt, dead)
+            SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM queue
+                WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3)
+            ON CONFLICT (fetcher_id, run_started, attr_path) DO UPDATE
+            SET tries = excluded.tries, attempt = excluded.attempt, dead = excluded.dead";
+        let Flight { fetcher_id, run_started, tries, attempt, .. } = flight;
+        self.prepared(sql)?.execute((fetcher_id, run_started, key, tries, attempt, parked))?;
+        Ok(())
+    }
+
+    /// A key is handed out: what was lost before can no longer be reported, and rows of older runs
+    /// of the same fetcher are nobody's any more.
+    pub(super) fn overtake(
+        &self,
+        key: &str,
+        rows: &[Candidate],
+        chosen: &Candidate,
+    ) -> rusqlite::Result<()> {
+        for row in rows.iter().filter(|row| row.tries.is_some()) {
+            if row.fetcher_id == chosen.fetcher_id && row.run_started != chosen.run_started {
+                self.forget_tries(key, row.fetcher_id, row.run_started)?;
+                continue;
+            }
+            let sql = "UPDATE shiftboss_tries SET attempt = NULL
+                WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
+            self.prepared(sql)?.execute((row.fetcher_id, row.run_started, key))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget_tries(
+        &self,
+        key: &str,
+        fetcher_id: i64,
+        run_started: i64,
+    ) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM shiftboss_tries
+            WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
+        self.prepared(sql)?.execute((fetcher_id, run_started, key)).map(|_| ())
+    }
+
+    /// All leased attempts.
+    pub(super) fn all_leases(&self) -> rusqlite::Result<Vec<(Attempt, u32)>> {
+        let sql = "SELECT attempt, lease FROM shiftboss_flights INDEXED BY shiftboss_leased
+            WHERE lease IS NOT NULL";
+        let read = |row: &Row<'_>| Ok((Attempt(row.get(0)?), row.get(1)?));
+        self.prepared(sql)?.query_map([], read)?.collect()
+    }
+
+    /// Jobs that are out: leased ones, and classic ones whose lease has not run out.
+    pub(super) fn count_in_flight(&self, now: UnixSeconds) -> rusqlite::Result<u64> {
+        let sql = "SELECT count(*) FROM shiftboss_flights WHERE lease IS NOT NULL OR started >= ?1";
+        let since = now.saturating_sub(self.policy.lease());
+        self.prepared(sql)?.query_row([since], |row| row.get(0)).map(i64::cast_unsigned)
+    }
+
+    /// Puts dispatched rows of a key back that are not in flight.
+    pub(super) fn rearm_key(&mut self, key: &Key) -> rusqlite::Result<Option<u64>> {
+        let key = key.as_str();
+        let sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1)";
+        if !self.prepared(sql)?.query_row([key], |row| row.get(0))? {
+            return Ok(None);
+        }
+        let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND is_dequeued <> 0
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
+                WHERE flight.attr_path = ?1 AND flight.fetcher_id = queue.fetcher_id)
+            AND NOT EXISTS (SELECT 1 FROM queue AS newer
+                WHERE newer.attr_path = ?1 AND +newer.fetcher_id = queue.fetcher_id
+                    AND +newer.fetcher_run_started > queue.fetcher_run_started)
+            RETURNING fetcher_id, fetcher_run_started";
+        let mut statement = self.prepared(sql)?;
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let rows: Vec<(i64, i64)> =
+            statement.query_map([key], read)?.collect::<rusqlite::Result<_>>()?;
+        drop(statement);
+        for (fetcher_id, run_started) in &rows {
+            self.count(*fetcher_id, *run_started, 0, 1)?;
+            self.forget_tries(key, *fetcher_id, *run_started)?;
+        }
+        self.memory.take_lone(key);
+        self.memory.forget_order();
+        self.recompute(key)?;
+        Ok(Some(rows.len() as u64))
+    }
+}
