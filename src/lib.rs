@@ -1,12 +1,13 @@
 //! The program's parts, as a library so that tests and benchmarks can reach them.
 //!
 //! [`sqlite`] implements the queue. [`cli`] is what the user typed; [`commands`] has one file a
-//! subcommand; [`socket`], [`lock`], [`logging`] and [`exit`] are what they stand on.
+//! subcommand; [`socket`], [`lock`], [`logging`], [`reports`] and [`exit`] are what they stand on.
 
 pub mod cli;
 pub mod commands;
 pub mod exit;
 pub mod lock;
 pub mod logging;
+pub mod reports;
 pub mod socket;
 pub mod sqlite;

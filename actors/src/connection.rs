@@ -1,4 +1,5 @@
-//! ConnectionActor: one worker socket, speaking the classic protocol (spec 3).
+//! ConnectionActor: one worker socket (docs/protocol.md). The classic protocol (spec 3) is here and in
+//! [`answer`], protocol 2 in [`session`] and [`reply`].
 //!
 //! The ListenerActor starts one for each socket it accepts. It reads one request, gets it answered
 //! by the StorageActor, writes the answer, and only then reads on. Jobs whose answer the worker did
@@ -6,7 +7,9 @@
 
 mod answer;
 mod complaints;
-mod requests;
+mod lines;
+mod reply;
+mod session;
 #[cfg(test)]
 mod tests;
 
@@ -25,9 +28,11 @@ use tracing::debug;
 use crate::file_watcher::Look;
 use crate::peer::{self, Delivery, Peer};
 use crate::storage::messages::{Dispatch, Finish, HandOut};
-use crate::wire::{Request, WireError};
+use crate::wire::{Line, Request, WireError};
 use answer::NoAnswer;
 pub use answer::REQUEST_TIMEOUT;
+use session::Session;
+pub use session::SessionLinks;
 
 /// How long a peer may take to read an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +53,8 @@ pub struct WorkLinks {
     pub finish: Recipient<Finish>,
     /// The look before NOJOBS.
     pub look: Recipient<Look>,
+    /// For those who opt in to protocol 2; `None`: nobody may.
+    pub session: Option<SessionLinks>,
 }
 
 /// Ends a connection once the request under way is answered.
@@ -61,6 +68,8 @@ pub struct ConnectionActor {
     peer: Option<Peer>,
     /// Taken while an answer is under way.
     writer: Option<OwnedWriteHalf>,
+    /// Set once the connection has opted in to protocol 2.
+    session: Option<Session>,
     /// Jobs that were written, and that the peer has not been seen to have read.
     unread: Vec<HandOut>,
     /// Since when an unfinished line has been waiting for its end.
@@ -76,16 +85,30 @@ impl ConnectionActor {
         let peer = Peer::of(&stream);
         let (reader, writer) = stream.into_split();
         let unfinished = Rc::default();
-        ctx.add_stream(requests::requests(reader, Rc::clone(&unfinished)));
+        let may_opt_in = links.session.is_some();
+        ctx.add_stream(lines::lines(reader, may_opt_in, Rc::clone(&unfinished)));
         Self {
             links,
             peer,
             writer: Some(writer),
+            session: None,
             unread: Vec::new(),
             unfinished,
             closing: false,
             hurried: false,
         }
+    }
+
+    fn classic(&mut self, request: Request, ctx: &mut Context<Self>) {
+        self.settle_read();
+        let Some(writer) = self.writer.take() else {
+            return ctx.stop();
+        };
+        let served = answer::serve(request, self.links.clone(), writer).into_actor(self);
+        // Nothing is read meanwhile: one request in flight bounds the whole system.
+        ctx.wait(served.map(|(writer, result), connection, ctx| {
+            connection.answered(writer, result, ctx);
+        }));
     }
 
     /// Everything written so far was read: those jobs are delivered.
@@ -167,23 +190,15 @@ impl Actor for ConnectionActor {
     }
 }
 
-impl StreamHandler<Result<Request, WireError>> for ConnectionActor {
-    fn handle(&mut self, request: Result<Request, WireError>, ctx: &mut Context<Self>) {
+impl StreamHandler<Result<Line, WireError>> for ConnectionActor {
+    fn handle(&mut self, line: Result<Line, WireError>, ctx: &mut Context<Self>) {
         if self.closing {
             return;
         }
-        match request {
-            Ok(request) => {
-                self.settle_read();
-                let Some(writer) = self.writer.take() else {
-                    return ctx.stop();
-                };
-                let served = answer::serve(request, self.links.clone(), writer).into_actor(self);
-                // Nothing is read meanwhile: one request in flight bounds the whole system.
-                ctx.wait(served.map(|(writer, result), connection, ctx| {
-                    connection.answered(writer, result, ctx);
-                }));
-            }
+        match line {
+            Ok(Line::Classic(request)) => self.classic(request, ctx),
+            Ok(Line::Hello(hello)) => self.hello(hello, ctx),
+            Ok(Line::Session(line)) => self.session_line(line, ctx),
             Err(WireError::Io(error)) => {
                 debug!(peer = %self.peer(), %error, "The connection broke.");
                 self.unread.clear();
@@ -198,7 +213,7 @@ impl StreamHandler<Result<Request, WireError>> for ConnectionActor {
 
     fn finished(&mut self, ctx: &mut Context<Self>) {
         if !self.closing {
-            self.depart(ctx);
+            self.end_session(ctx);
         }
     }
 }

@@ -85,6 +85,14 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Whether it is this process's own user, or root.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {

@@ -9,25 +9,31 @@
 
 mod deletions;
 mod handlers;
+mod leases;
 pub mod messages;
 mod reply;
+mod sessions;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use actix::prelude::*;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use crate::clock::Clock;
-use crate::store::{Checkpoint, Store, StoreError, StoreResult};
+use crate::store::{Checkpoint, Holder, Store, StoreError, StoreResult};
 use crate::throttle::{Throttle, Verdict};
 use crate::vital::Vital;
 use deletions::Deletion;
+use leases::Leases;
 use messages::Finish;
 use reply::{Deferred, Dispatched, Held};
+use waiting::Waiting;
 
 /// Messages that may share one commit.
 const BATCH_MESSAGES_MAX: usize = 1024;
@@ -63,14 +69,33 @@ pub struct StorageActor {
     last_commit: Instant,
     last_care: Instant,
     complaints: Throttle,
+    /// Of attempts that protocol 2 handed out.
+    leases: Leases,
+    /// Some may be missing: see [`sessions`].
+    leases_unsure: bool,
+    /// The timer for the lease that ends first, and when it rings.
+    lease_timer: Option<(Instant, SpawnHandle)>,
+    waiting: Waiting,
+    ticks: u32,
+    /// Something happened since those who wait were last served.
+    roused: bool,
+    /// Told once, when nothing is out any more, if that is waited for.
+    drained: Option<oneshot::Sender<()>>,
+    draining: bool,
     /// Told once, with the error that ends the process.
     vital: Vital<StoreError>,
 }
 
 impl StorageActor {
-    /// Takes the store over. `vital` is told when the store cannot go on.
+    /// Takes the store over. `vital` is told when the store cannot go on, `drained` when an operator
+    /// asked for a drain and nothing is out any more.
     #[must_use]
-    pub fn new(store: Box<dyn Store>, clock: Box<dyn Clock>, vital: Vital<StoreError>) -> Self {
+    pub fn new(
+        store: Box<dyn Store>,
+        clock: Box<dyn Clock>,
+        vital: Vital<StoreError>,
+        drained: oneshot::Sender<()>,
+    ) -> Self {
         let now = Instant::now();
         Self {
             store,
@@ -83,6 +108,14 @@ impl StorageActor {
             last_commit: now,
             last_care: now,
             complaints: Throttle::new(COMPLAINTS_BURST, COMPLAINTS_PERIOD_SECONDS),
+            leases: Leases::default(),
+            leases_unsure: true,
+            lease_timer: None,
+            waiting: Waiting::default(),
+            ticks: 0,
+            roused: false,
+            drained: Some(drained),
+            draining: false,
             vital,
         }
     }
@@ -100,6 +133,7 @@ impl StorageActor {
         match operation(&mut *self.store) {
             Ok(value) => {
                 self.messages += 1;
+                self.roused = true;
                 Deferred::after_commit(value, &self.held)
             }
             Err(error) => {
@@ -151,6 +185,7 @@ impl StorageActor {
         }
         self.messages = 0;
         if let Err(error) = &result {
+            self.leases_unsure = true;
             self.noted(error.clone());
         }
         self.held.release(&result);
@@ -163,6 +198,7 @@ impl StorageActor {
         if !self.store.in_transaction() {
             self.opened = None;
             self.messages = 0;
+            self.leases_unsure = true;
             self.held.release(&Err(error.clone()));
         }
     }
@@ -178,21 +214,32 @@ impl StorageActor {
         error
     }
 
+    /// Takes the next job for somebody. It makes no work for those who wait.
     fn take_work(
         &mut self,
         ctx: &mut Context<Self>,
-        finished: Option<Finish>,
+        holder: Option<&Holder>,
+    ) -> Deferred<Dispatched> {
+        let (now, roused) = (self.clock.now(), self.roused);
+        let undo = ctx.address().recipient();
+        let taken = self
+            .mutate(ctx, |store| Ok(Dispatched { dispatch: store.dispatch(now, holder)?, undo }));
+        self.roused = roused;
+        if let Some(holder) = holder {
+            self.begin_lease(ctx, taken.attempt(), holder);
+        }
+        taken
+    }
+
+    fn finish_and_take(
+        &mut self,
+        ctx: &mut Context<Self>,
+        Finish { key, exit_code }: Finish,
     ) -> Deferred<Dispatched> {
         let now = self.clock.now();
         let undo = ctx.address().recipient();
         self.mutate(ctx, move |store| {
-            let dispatch = match finished {
-                Some(Finish { key, exit_code }) => {
-                    store.finish_and_dispatch(&key, exit_code, now)?
-                }
-                None => store.dispatch(now, None)?,
-            };
-            Ok(Dispatched { dispatch, undo })
+            Ok(Dispatched { dispatch: store.finish_and_dispatch(&key, exit_code, now)?, undo })
         })
     }
 
@@ -228,7 +275,12 @@ impl Actor for StorageActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(IDLE_TICK, |actor, _| actor.look_after());
+        self.begin_missing_leases(ctx);
+        ctx.run_interval(IDLE_TICK, |actor, ctx| {
+            actor.look_after();
+            actor.begin_missing_leases(ctx);
+            actor.look_for_waiting(ctx);
+        });
     }
 }
 
@@ -240,7 +292,9 @@ struct Commit;
 impl Handler<Commit> for StorageActor {
     type Result = ();
 
-    fn handle(&mut self, _: Commit, _: &mut Self::Context) {
+    fn handle(&mut self, _: Commit, ctx: &mut Self::Context) {
         let _ = self.commit();
+        self.serve_waiting(ctx);
+        self.tell_if_drained();
     }
 }

@@ -8,6 +8,7 @@
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -18,9 +19,10 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::connection::WorkLinks;
+use crate::connection::{SessionLinks, WorkLinks};
 use crate::file_watcher::{FileWatcherActor, Start, StopWatching, StorageLinks, start_tail};
 use crate::listener::{CloseAll, Door, ListenerActor};
+use crate::reports::Reports;
 use crate::storage::StorageActor;
 use crate::storage::messages::{Ping, Shutdown};
 use crate::store::{Store, StoreError};
@@ -43,6 +45,8 @@ pub struct Parts {
     pub door: Box<dyn Door>,
     /// Connections at once.
     pub connections_max: usize,
+    /// Operators' answers, for protocol 2; `None`: nobody may opt in to it.
+    pub reports: Option<Arc<dyn Reports>>,
 }
 
 /// What the tree tells the outside.
@@ -85,12 +89,15 @@ struct Tree {
     storage_arbiter: Arbiter,
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
+    reports: Option<Arc<dyn Reports>>,
 }
 
 /// The ends of the central actors' lives.
 struct Ends {
     storage: oneshot::Receiver<StoreError>,
     watcher: oneshot::Receiver<String>,
+    /// No end of an actor: an operator wanted the daemon to stop, and nothing is out any more.
+    drained: oneshot::Receiver<()>,
 }
 
 /// Runs the tree until `stop` resolves or a central actor ends. Must be called on an actix system.
@@ -102,8 +109,8 @@ pub async fn run(
     lifecycle: &mut dyn Lifecycle,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TreeError> {
-    let Parts { store, clock, input, door, connections_max } = parts;
-    let (mut tree, mut ends) = Tree::grow(store, clock, input.clone());
+    let Parts { store, clock, input, door, connections_max, reports } = parts;
+    let (mut tree, mut ends) = Tree::grow(store, clock, input.clone(), reports);
     tokio::pin!(stop);
     let started = tokio::select! {
         started = tree.start_intake(input) => started,
@@ -122,17 +129,23 @@ pub async fn run(
 
 impl Tree {
     /// Starts storage on its own thread, and the watcher here.
-    fn grow(store: Box<dyn Store + Send>, clock: Box<dyn Clock>, input: PathBuf) -> (Self, Ends) {
+    fn grow(
+        store: Box<dyn Store + Send>,
+        clock: Box<dyn Clock>,
+        input: PathBuf,
+        reports: Option<Arc<dyn Reports>>,
+    ) -> (Self, Ends) {
         let storage_arbiter = Arbiter::new();
         let (vital, storage_end) = Vital::new();
+        let (tell_drained, drained) = oneshot::channel();
         let storage = StorageActor::start_in_arbiter(&storage_arbiter.handle(), move |_| {
-            StorageActor::new(store, clock, vital)
+            StorageActor::new(store, clock, vital, tell_drained)
         });
         let (vital, watcher_end) = Vital::new();
         let links = StorageLinks::to(&storage);
         let watcher = FileWatcherActor::new(input, links, Box::new(start_tail), vital).start();
-        let tree = Self { storage, storage_arbiter, watcher, listener: None };
-        (tree, Ends { storage: storage_end, watcher: watcher_end })
+        let tree = Self { storage, storage_arbiter, watcher, listener: None, reports };
+        (tree, Ends { storage: storage_end, watcher: watcher_end, drained })
     }
 
     /// Registers every run. True: the workers may come.
@@ -159,7 +172,7 @@ impl Tree {
         self.listener = Some(ListenerActor::start(listener, door, links, connections_max, vital));
         lifecycle.ready();
         tokio::select! {
-            error = ends.ended() => Err(error),
+            ended = ends.ended_or_drained() => ended,
             _ = end => Err(TreeError::Panicked("the ListenerActor")),
             () = self.keep_alive(lifecycle) => Ok(()),
             () = stop => Ok(()),
@@ -171,6 +184,15 @@ impl Tree {
             dispatch: self.storage.clone().recipient(),
             finish: self.storage.clone().recipient(),
             look: self.watcher.clone().recipient(),
+            session: self.reports.clone().map(|reports| {
+                let storage = || self.storage.clone();
+                SessionLinks::new(
+                    storage().recipient(),
+                    storage().recipient(),
+                    storage().recipient(),
+                    reports,
+                )
+            }),
         }
     }
 
@@ -217,12 +239,35 @@ impl Tree {
 }
 
 impl Ends {
+    /// Resolves when a central actor ended by itself, or well when the daemon was drained.
+    async fn ended_or_drained(&mut self) -> Result<(), TreeError> {
+        let drained = &mut self.drained;
+        let drained = async move {
+            // Silence is the end of storage, which is told in its own way.
+            match drained.await {
+                Ok(()) => {}
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            error = ended(&mut self.storage, &mut self.watcher) => Err(error),
+            () = drained => Ok(()),
+        }
+    }
+
     /// Resolves when storage or the watcher ended by itself.
     async fn ended(&mut self) -> TreeError {
-        tokio::select! {
-            end = &mut self.storage => end.map_or(TreeError::Panicked("the StorageActor"), TreeError::Storage),
-            _ = &mut self.watcher => TreeError::Panicked("the FileWatcherActor"),
-        }
+        ended(&mut self.storage, &mut self.watcher).await
+    }
+}
+
+async fn ended(
+    storage: &mut oneshot::Receiver<StoreError>,
+    watcher: &mut oneshot::Receiver<String>,
+) -> TreeError {
+    tokio::select! {
+        end = storage => end.map_or(TreeError::Panicked("the StorageActor"), TreeError::Storage),
+        _ = watcher => TreeError::Panicked("the FileWatcherActor"),
     }
 }
 

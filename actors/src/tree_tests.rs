@@ -71,6 +71,7 @@ impl Site {
             input: self.directory.path().join("input"),
             door: Box::new(TestDoor(self.directory.path().join("socket"))),
             connections_max: 10,
+            reports: None,
         }
     }
 

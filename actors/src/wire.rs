@@ -1,5 +1,8 @@
-//! The worker protocol, classic part (spec 3): requests, answers, and the codec between lines and
-//! requests. Pure; the ConnectionActor reads and writes through it.
+//! The worker protocol (docs/protocol.md): the codec between bytes and lines, and the requests and
+//! answers of its classic part (spec 3); those of protocol 2 are in [`session`]. Pure; the
+//! ConnectionActor reads and writes through it.
+
+pub mod session;
 
 use std::io;
 
@@ -8,6 +11,7 @@ use thiserror::Error;
 use tokio_util::codec::Decoder;
 
 use crate::model::{Job, Key};
+use session::{Fault, Hello, SessionRequest};
 
 /// Longest request line in bytes, without its end.
 pub const LINE_MAX_BYTES: usize = 64 * 1024;
@@ -67,18 +71,47 @@ pub enum WireError {
     Io(#[from] io::Error),
 }
 
-/// Splits a connection's bytes into requests.
-#[derive(Debug, Default)]
-pub struct RequestCodec {
+/// What a connection's next line says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A classic request.
+    Classic(Request),
+    /// The connection opts in to protocol 2, or tried to.
+    Hello(Result<Hello, Fault>),
+    /// A line of a connection that opted in.
+    Session(Result<SessionRequest, Fault>),
+}
+
+/// Which lines are expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// The first one tells.
+    First,
+    /// Classic requests alone.
+    Classic,
+    /// Protocol 2.
+    Session,
+    /// Protocol 2, in the middle of a line that is too long.
+    Skipping,
+}
+
+/// Splits a connection's bytes into lines, and reads them.
+#[derive(Debug)]
+pub struct LineCodec {
+    mode: Mode,
     /// Bytes of the unfinished line that were looked through already.
     searched: usize,
 }
 
-impl Decoder for RequestCodec {
-    type Item = Request;
-    type Error = WireError;
+impl LineCodec {
+    /// For a new connection. Without `may_opt_in`, `HELLO` is no request.
+    #[must_use]
+    pub fn new(may_opt_in: bool) -> Self {
+        Self { mode: if may_opt_in { Mode::First } else { Mode::Classic }, searched: 0 }
+    }
 
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Request>, WireError> {
+    /// The next whole line, without its end; `TooLong` as soon as that is certain.
+    fn next_line(&mut self, bytes: &mut BytesMut) -> Result<Option<BytesMut>, WireError> {
         let found = memchr::memchr(b'\n', &bytes[self.searched..]);
         let Some(end) = found.map(|at| at + self.searched) else {
             self.searched = bytes.len();
@@ -90,19 +123,74 @@ impl Decoder for RequestCodec {
         }
         let line = bytes.split_to(end);
         bytes.advance(1);
-        request(&line, true).map(Some)
+        Ok(Some(line))
     }
 
-    /// At the end of input `DONE` counts without its line end, `READY` does not (spec 3.3, 3.4).
-    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Request>, WireError> {
-        if let Some(request) = self.decode(bytes)? {
-            return Ok(Some(request));
+    fn read(&mut self, line: &[u8]) -> Result<Line, WireError> {
+        match self.mode {
+            Mode::First if session::opts_in(line) => {
+                self.mode = Mode::Session;
+                Ok(Line::Hello(session::hello(line)))
+            }
+            Mode::First | Mode::Classic => {
+                self.mode = Mode::Classic;
+                request(line, true).map(Line::Classic)
+            }
+            Mode::Session | Mode::Skipping => Ok(Line::Session(session::request(line))),
         }
-        if bytes.is_empty() {
-            return Ok(None);
+    }
+
+    /// Drops the line that is too long as far as it is there, and says so once.
+    fn skip(&mut self, bytes: &mut BytesMut) -> Option<Line> {
+        let told = self.mode == Mode::Skipping;
+        self.searched = 0;
+        match memchr::memchr(b'\n', bytes) {
+            Some(end) => {
+                bytes.advance(end + 1);
+                self.mode = Mode::Session;
+            }
+            None => {
+                bytes.clear();
+                self.mode = Mode::Skipping;
+            }
+        }
+        (!told).then_some(Line::Session(Err(Fault::Usage("lines have at most 65536 bytes"))))
+    }
+}
+
+impl Decoder for LineCodec {
+    type Item = Line;
+    type Error = WireError;
+
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
+        if self.mode == Mode::Skipping {
+            self.skip(bytes);
+            if self.mode == Mode::Skipping {
+                return Ok(None);
+            }
+        }
+        match self.next_line(bytes) {
+            Ok(Some(line)) => self.read(&line).map(Some),
+            Ok(None) => Ok(None),
+            Err(WireError::TooLong) if self.mode == Mode::Session => Ok(self.skip(bytes)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// At the end of input a classic `DONE` counts without its line end, `READY` does not (spec 3.3,
+    /// 3.4), and of protocol 2 nothing does.
+    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
+        if let Some(line) = self.decode(bytes)? {
+            return Ok(Some(line));
         }
         self.searched = 0;
-        request(&bytes.split(), false).map(Some)
+        let rest = bytes.split();
+        match self.mode {
+            _ if rest.is_empty() => Ok(None),
+            Mode::First if session::opts_in(&rest) => Ok(None),
+            Mode::First | Mode::Classic => request(&rest, false).map(Line::Classic).map(Some),
+            Mode::Session | Mode::Skipping => Ok(None),
+        }
     }
 }
 

@@ -14,14 +14,15 @@ fn done_of(text: &str, exit_code: i64) -> Request {
 
 /// The requests of a connection that sent `pieces` and half-closed, and whether a fault ended it.
 fn requests(pieces: &[&[u8]]) -> (Vec<Request>, bool) {
-    let mut codec = RequestCodec::default();
+    let mut codec = LineCodec::new(false);
     let mut bytes = BytesMut::new();
     let mut requests = Vec::new();
     for piece in pieces {
         bytes.extend_from_slice(piece);
         loop {
             match codec.decode(&mut bytes) {
-                Ok(Some(request)) => requests.push(request),
+                Ok(Some(Line::Classic(request))) => requests.push(request),
+                Ok(Some(other)) => panic!("{other:?}"),
                 Ok(None) => break,
                 Err(_) => return (requests, true),
             }
@@ -29,7 +30,8 @@ fn requests(pieces: &[&[u8]]) -> (Vec<Request>, bool) {
     }
     loop {
         match codec.decode_eof(&mut bytes) {
-            Ok(Some(request)) => requests.push(request),
+            Ok(Some(Line::Classic(request))) => requests.push(request),
+            Ok(Some(other)) => panic!("{other:?}"),
             Ok(None) => return (requests, false),
             Err(_) => return (requests, true),
         }
@@ -108,7 +110,7 @@ fn a_line_has_a_limit() {
     assert_eq!(requests(&[format!("{}\n", line(LINE_MAX_BYTES)).as_bytes()]).0, [done_of("a", 0)]);
     assert!(requests(&[format!("{}\n", line(LINE_MAX_BYTES + 1)).as_bytes()]).1);
     let mut endless = BytesMut::from(line(LINE_MAX_BYTES + 1).as_bytes());
-    assert!(matches!(RequestCodec::default().decode(&mut endless), Err(WireError::TooLong)));
+    assert!(matches!(LineCodec::new(false).decode(&mut endless), Err(WireError::TooLong)));
 }
 
 /// Answers are single lines; a payload's leading space is kept.

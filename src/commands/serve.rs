@@ -9,9 +9,11 @@ use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_actors::clock::SystemClock;
+use shiftboss_actors::reports::Reports;
 use shiftboss_actors::tree::{self, Lifecycle, Parts, TreeError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
@@ -19,8 +21,9 @@ use tracing::{error, info, warn};
 use crate::cli::ServeSettings;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, Holder, LockError, LockFile};
+use crate::reports::DatabaseReports;
 use crate::socket::{SocketDoor, SocketError};
-use crate::sqlite::{self, OpenError, SqliteStore};
+use crate::sqlite::{self, OpenError, Policy, SqliteStore};
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -38,6 +41,7 @@ pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
         input: settings.input.clone(),
         door: Box::new(door),
         connections_max: descriptors::connections_max(settings.connections_max),
+        reports: reports(settings),
     };
     info!(
         database = %settings.database.display(),
@@ -58,6 +62,14 @@ pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
             info!("Stopped.");
             Ok(())
         }
+    }
+}
+
+/// Operators' answers, and with them protocol 2: the Python supervisor knows neither.
+fn reports(settings: &ServeSettings) -> Option<Arc<dyn Reports>> {
+    match settings.store.policy {
+        Policy::Fair { .. } => Some(Arc::new(DatabaseReports(settings.database.clone()))),
+        Policy::Classic => None,
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{WRITE_TIMEOUT, WorkLinks};
 use crate::file_watcher::{Look, Looked};
 use crate::storage::messages::{Dispatch, Finish, HandOut, Work};
+use crate::store::Holder;
 use crate::wire::{Answer, Request};
 
 /// How long a request may take before its connection is closed; the stock worker waits 5 s.
@@ -38,7 +39,11 @@ pub(super) async fn serve(
     links: WorkLinks,
     mut writer: OwnedWriteHalf,
 ) -> (OwnedWriteHalf, Result<Option<HandOut>, NoAnswer>) {
-    let result = match next_work(request, &links).await {
+    let finished = match request {
+        Request::Ready => None,
+        Request::Done { key, exit_code } => Some(Finish { key, exit_code }),
+    };
+    let result = match next_work(finished, None, &links).await {
         Ok(work) => write_answer(work, &mut writer).await.map_err(NoAnswer::Unwritten),
         Err(reason) => Err(NoAnswer::Unanswered(reason)),
     };
@@ -66,16 +71,20 @@ impl Looks {
     }
 }
 
-/// The next job, or none after a look that found nothing more (spec 2).
-async fn next_work(request: Request, links: &WorkLinks) -> Result<Option<HandOut>, String> {
+/// The next job, or none after a look that found nothing more (spec 2). A job that `finished` is
+/// recorded first.
+pub(super) async fn next_work(
+    finished: Option<Finish>,
+    holder: Option<Holder>,
+    links: &WorkLinks,
+) -> Result<Option<HandOut>, String> {
     let began = Instant::now();
     let deadline = began + REQUEST_TIMEOUT;
     let mut looks = Looks::None;
-    let mut work = match request {
-        Request::Ready => ask(links.dispatch.send(Dispatch), deadline).await?,
-        Request::Done { key, exit_code } => {
-            ask(links.finish.send(Finish { key, exit_code }), deadline).await?
-        }
+    let dispatch = || links.dispatch.send(Dispatch { holder: holder.clone() });
+    let mut work = match finished {
+        None => ask(dispatch(), deadline).await?,
+        Some(finished) => ask(links.finish.send(finished), deadline).await?,
     };
     loop {
         match work {
@@ -98,7 +107,7 @@ async fn next_work(request: Request, links: &WorkLinks) -> Result<Option<HandOut
             }
             Work::Later => tokio::time::sleep(LATER_PAUSE).await,
         }
-        work = ask(links.dispatch.send(Dispatch), deadline).await?;
+        work = ask(dispatch(), deadline).await?;
     }
 }
 

@@ -127,6 +127,7 @@ fn connect(fake: &Fake) -> (UnixStream, Addr<ConnectionActor>, JoinHandle<()>) {
         dispatch: fake.clone().recipient(),
         finish: fake.clone().recipient(),
         look: fake.recipient(),
+        session: None,
     };
     let mut context = Context::new();
     let address = context.address();

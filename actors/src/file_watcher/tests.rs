@@ -29,7 +29,8 @@ impl Site {
         let directory = tempfile::tempdir().unwrap();
         let (vital, _end) = Vital::new();
         let clock = Box::new(ManualClock::at(100));
-        let storage = StorageActor::new(Box::new(mock.clone()), clock, vital).start();
+        let (drained, _) = tokio::sync::oneshot::channel();
+        let storage = StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start();
         let links = StorageLinks::to(&storage);
         let (vital, _end) = Vital::new();
         let path = directory.path().to_owned();

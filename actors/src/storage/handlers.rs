@@ -16,8 +16,8 @@ use crate::store::{StoreError, StoreResult, StoredRun};
 impl Handler<Dispatch> for StorageActor {
     type Result = Deferred<Dispatched>;
 
-    fn handle(&mut self, _: Dispatch, ctx: &mut Self::Context) -> Self::Result {
-        self.take_work(ctx, None)
+    fn handle(&mut self, Dispatch { holder }: Dispatch, ctx: &mut Self::Context) -> Self::Result {
+        self.take_work(ctx, holder.as_ref())
     }
 }
 
@@ -25,7 +25,7 @@ impl Handler<Finish> for StorageActor {
     type Result = Deferred<Dispatched>;
 
     fn handle(&mut self, finish: Finish, ctx: &mut Self::Context) -> Self::Result {
-        self.take_work(ctx, Some(finish))
+        self.finish_and_take(ctx, finish)
     }
 }
 
@@ -34,6 +34,7 @@ impl Handler<Undo> for StorageActor {
 
     fn handle(&mut self, Undo { key, attempt }: Undo, ctx: &mut Self::Context) {
         let this = ctx.address();
+        self.leases.end(attempt);
         self.mutate(ctx, |store| store.undo(&key, attempt)).then(move |result| match result {
             Ok(true) => {
                 info!(attempt = attempt.0, "A job that did not arrive is back in the queue.")

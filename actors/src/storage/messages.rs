@@ -1,17 +1,59 @@
 //! What can be asked of the StorageActor, and the guard around a job that is handed out.
 //!
-//! Sent by connections ([`Dispatch`], [`Finish`], [`Undo`]), by the watcher and its tails (the
+//! Sent by connections ([`Dispatch`], [`Finish`], [`Undo`]; of protocol 2 also [`Wait`], [`Tell`] and
+//! [`Change`]), by the watcher and its tails (the
 //! runs and rows), and by the tree ([`Ping`], [`Shutdown`]).
 
 use actix::prelude::*;
 
 use crate::model::{Attempt, Job, Key, Run};
-use crate::store::{Batch, StoreResult, StoredRun};
+use crate::store::{Batch, Holder, StoreResult, StoredRun, Told};
+use crate::wire::session::{Control, Word};
 
 /// Asks for the next job.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Work>")]
-pub struct Dispatch;
+pub struct Dispatch {
+    /// To whom it will be leased; `None`: to a classic worker.
+    pub holder: Option<Holder>,
+}
+
+/// Waits for the next job; answered with a job or an error. Who gives up drops the request.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Work>")]
+pub struct Wait {
+    /// To whom it will be leased.
+    pub holder: Holder,
+}
+
+/// Says something about a leased attempt; a beat is never [`Told::Unknown`].
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Told>")]
+pub struct Tell {
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// What of it.
+    pub word: Word,
+}
+
+/// Changes what the queue does, for an operator; answered with what is to be told.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Controlled>")]
+pub struct Change(
+    /// The change.
+    pub Control,
+);
+
+/// What came of a [`Change`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controlled {
+    /// So many rows of the key wait again; `None`: there is no such key.
+    Retried(Option<u64>),
+    /// Whether nothing is handed out now.
+    Paused(bool),
+    /// Nothing is handed out, and so many jobs are out.
+    Draining(u64),
+}
 
 /// Records the end of a job and asks for the next one, in one transaction.
 #[derive(Debug, Message)]
@@ -124,6 +166,12 @@ impl HandOut {
     #[must_use]
     pub fn new(attempt: Attempt, job: Job, undo: Recipient<Undo>) -> Self {
         Self { job, attempt, undo: Some(undo) }
+    }
+
+    /// Which attempt at it this is.
+    #[must_use]
+    pub fn attempt(&self) -> Attempt {
+        self.attempt
     }
 
     /// The job to be written.

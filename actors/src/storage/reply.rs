@@ -7,7 +7,8 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::prelude::*;
 
 use super::messages::{HandOut, Undo, Work};
-use crate::store::{self, StoreResult};
+use crate::model::Attempt;
+use crate::store::{self, StoreError, StoreResult};
 
 type Release = Box<dyn FnOnce(&StoreResult<()>)>;
 
@@ -47,9 +48,24 @@ impl<T> Deferred<T> {
         Self { result: Ok(value), held: Some(held.clone()) }
     }
 
+    /// What the operation said, to look at, before the commit.
+    pub fn peek(&self) -> Result<&T, &StoreError> {
+        self.result.as_ref()
+    }
+
     /// What the operation said, before the commit.
     pub fn into_result(self) -> StoreResult<T> {
         self.result
+    }
+}
+
+impl Deferred<Dispatched> {
+    /// The attempt under which a job was taken.
+    pub fn attempt(&self) -> Option<Attempt> {
+        match &self.result {
+            Ok(Dispatched { dispatch: store::Dispatch::Job(attempt, _), .. }) => Some(*attempt),
+            _ => None,
+        }
     }
 }
 

@@ -14,10 +14,14 @@ use crate::store::{Batch, StoreError};
 use crate::testing::{MockStore, Trouble, position, until};
 use crate::vital::Vital;
 
+/// A classic worker's request.
+const CLASSIC: Dispatch = Dispatch { holder: None };
+
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
     let (vital, end) = Vital::new();
     let store = Box::new(mock.clone());
-    let actor = StorageActor::new(store, Box::new(ManualClock::at(100)), vital);
+    let (drained, _) = tokio::sync::oneshot::channel();
+    let actor = StorageActor::new(store, Box::new(ManualClock::at(100)), vital, drained);
     (actor.start(), end)
 }
 
@@ -42,7 +46,7 @@ fn job(work: Work) -> HandOut {
 async fn one_commit_answers_all() {
     let mock = MockStore::with_jobs(&["a", "b", "c"]);
     let (storage, _end) = start(&mock);
-    let asked: Vec<_> = (0..3).map(|_| storage.send(Dispatch)).collect();
+    let asked: Vec<_> = (0..3).map(|_| storage.send(CLASSIC)).collect();
     let seen = mock.clone();
     let answers = join_all(asked.into_iter().map(|asked| async {
         let work = asked.await.unwrap().unwrap();
@@ -61,9 +65,9 @@ async fn a_failure_is_its_own() {
     let mock = MockStore::with_jobs(&["a", "b"]);
     mock.trouble("finish", Trouble::Error(StoreError::Rejected("no".to_owned())));
     let (storage, _end) = start(&mock);
-    let first = storage.send(Dispatch);
+    let first = storage.send(CLASSIC);
     let failing = storage.send(Finish { key: Key::new("x").unwrap(), exit_code: 0 });
-    let last = storage.send(Dispatch);
+    let last = storage.send(CLASSIC);
     job(first.await.unwrap().unwrap()).settle();
     assert!(matches!(failing.await.unwrap(), Err(StoreError::Rejected(_))));
     job(last.await.unwrap().unwrap()).settle();
@@ -76,11 +80,11 @@ async fn a_failed_commit_hands_nothing_out() {
     let mock = MockStore::with_jobs(&["a", "b"]);
     mock.trouble("commit", Trouble::Error(full()));
     let (storage, _end) = start(&mock);
-    let asked: Vec<_> = (0..2).map(|_| storage.send(Dispatch)).collect();
+    let asked: Vec<_> = (0..2).map(|_| storage.send(CLASSIC)).collect();
     for asked in asked {
         assert_eq!(asked.await.unwrap().unwrap_err(), full());
     }
-    let again = job(storage.send(Dispatch).await.unwrap().unwrap());
+    let again = job(storage.send(CLASSIC).await.unwrap().unwrap());
     assert_eq!(again.job().key.as_str(), "a");
     again.settle();
     assert!(mock.inside().undone.is_empty());
@@ -92,7 +96,7 @@ async fn the_end_of_a_transaction_is_told_to_all_in_it() {
     let mock = MockStore::with_jobs(&["a", "b"]);
     mock.trouble("finish", Trouble::EndOfTransaction(full()));
     let (storage, _end) = start(&mock);
-    let first = storage.send(Dispatch);
+    let first = storage.send(CLASSIC);
     let failing = storage.send(Finish { key: Key::new("x").unwrap(), exit_code: 0 });
     assert_eq!(first.await.unwrap().unwrap_err(), full());
     assert_eq!(failing.await.unwrap().unwrap_err(), full());
@@ -105,11 +109,11 @@ async fn the_end_of_a_transaction_is_told_to_all_in_it() {
 async fn what_does_not_arrive_is_undone() {
     let mock = MockStore::with_jobs(&["a", "b", "c"]);
     let (storage, _end) = start(&mock);
-    job(storage.send(Dispatch).await.unwrap().unwrap()).settle();
-    drop(job(storage.send(Dispatch).await.unwrap().unwrap()));
+    job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
+    drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
     until("the dropped one is undone", || mock.inside().undone == [Attempt(2)]).await;
     // The request is sent, and its sender gone before the answer.
-    let asked = storage.send(Dispatch);
+    let asked = storage.send(CLASSIC);
     let waited = storage.send(Ping);
     drop(tokio::spawn(async {}));
     waited.await.unwrap();
@@ -128,7 +132,7 @@ async fn an_undo_is_tried_again() {
     mock.trouble("undo", Trouble::Error(full()));
     mock.trouble("undo", Trouble::Error(full()));
     let (storage, _end) = start(&mock);
-    drop(job(storage.send(Dispatch).await.unwrap().unwrap()));
+    drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
     until("it is undone", || mock.inside().undone == [Attempt(1)]).await;
     assert_eq!(mock.calls().iter().filter(|call| **call == "undo 1").count(), 3);
 }
@@ -145,7 +149,7 @@ async fn a_deletion_lets_others_in() {
     let mock = MockStore::with_jobs(&["a"]);
     let (storage, _end) = start(&mock);
     let deleted = storage.send(DeleteRun { run: run(1) });
-    let work = job(storage.send(Dispatch).await.unwrap().unwrap());
+    let work = job(storage.send(CLASSIC).await.unwrap().unwrap());
     assert_eq!(mock.calls()[..3], ["begin", "mark f.1", "dispatch"]);
     assert_eq!(count(&mock, "delete f.1"), 0);
     work.settle();
@@ -213,7 +217,7 @@ async fn a_last_commit_that_fails_is_no_end() {
 async fn rows_come_first_in_their_transaction() {
     let mock = MockStore::with_jobs(&["a"]);
     let (storage, _end) = start(&mock);
-    let asked = storage.send(Dispatch);
+    let asked = storage.send(CLASSIC);
     let batch =
         Batch { run: run(1), rows: vec![], skipped: 0, position: position(), complete: true };
     storage.send(AddRows(batch)).await.unwrap().unwrap();
@@ -228,7 +232,7 @@ async fn a_fatal_error_is_told_upwards() {
     let fatal = StoreError::Fatal("gone".to_owned());
     mock.trouble("commit", Trouble::Error(fatal.clone()));
     let (storage, end) = start(&mock);
-    assert_eq!(storage.send(Dispatch).await.unwrap().unwrap_err(), fatal);
+    assert_eq!(storage.send(CLASSIC).await.unwrap().unwrap_err(), fatal);
     assert_eq!(end.await, Ok(fatal));
 }
 
@@ -238,7 +242,7 @@ async fn a_panic_is_noticed() {
     let mock = MockStore::with_jobs(&["a"]);
     mock.trouble("dispatch", Trouble::Panic);
     let (storage, end) = start(&mock);
-    assert!(storage.send(Dispatch).await.is_err());
+    assert!(storage.send(CLASSIC).await.is_err());
     assert!(end.await.is_err());
 }
 
@@ -248,7 +252,7 @@ async fn an_idle_store_is_looked_after() {
     tokio::time::pause();
     let mock = MockStore::with_jobs(&["a"]);
     let (storage, _end) = start(&mock);
-    job(storage.send(Dispatch).await.unwrap().unwrap()).settle();
+    job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(mock.calls().contains(&"idle".to_owned()));
 }
@@ -258,7 +262,7 @@ async fn an_idle_store_is_looked_after() {
 async fn shutdown_commits_and_closes() {
     let mock = MockStore::with_jobs(&["a"]);
     let (storage, _end) = start(&mock);
-    let asked = storage.send(Dispatch);
+    let asked = storage.send(CLASSIC);
     assert_eq!(storage.send(Shutdown).await.unwrap(), Ok(()));
     job(asked.await.unwrap().unwrap()).settle();
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "close"]);

@@ -1,4 +1,4 @@
-//! A socket's bytes as a stream of requests, with a note of when an unfinished line was begun.
+//! A socket's bytes as a stream of lines, with a note of when an unfinished line was begun.
 //!
 //! The ConnectionActor reads the stream, and closes a connection whose line takes too long.
 
@@ -10,39 +10,40 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::time::Instant;
 use tokio_util::codec::{Decoder, FramedRead};
 
-use crate::wire::{Request, RequestCodec, WireError};
+use crate::wire::{Line, LineCodec, WireError};
 
 /// First size of the read buffer; requests are short and connections many.
 const READ_BUFFER_BYTES: usize = 512;
 
-/// The requests of a socket. `unfinished` tells since when a begun line has been waiting.
-pub(super) fn requests(
+/// The lines of a socket. `unfinished` tells since when a begun line has been waiting.
+pub(super) fn lines(
     reader: OwnedReadHalf,
+    may_opt_in: bool,
     unfinished: Rc<Cell<Option<Instant>>>,
 ) -> FramedRead<OwnedReadHalf, TimedCodec> {
-    let codec = TimedCodec { codec: RequestCodec::default(), unfinished };
+    let codec = TimedCodec { codec: LineCodec::new(may_opt_in), unfinished };
     FramedRead::with_capacity(reader, codec, READ_BUFFER_BYTES)
 }
 
 /// The codec, and a note of when a line was begun.
 pub(super) struct TimedCodec {
-    codec: RequestCodec,
+    codec: LineCodec,
     unfinished: Rc<Cell<Option<Instant>>>,
 }
 
 impl Decoder for TimedCodec {
-    type Item = Request;
+    type Item = Line;
     type Error = WireError;
 
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Request>, WireError> {
-        let request = self.codec.decode(bytes)?;
-        let waiting = request.is_none() && !bytes.is_empty();
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
+        let line = self.codec.decode(bytes)?;
+        let waiting = line.is_none() && !bytes.is_empty();
         let since = self.unfinished.get().unwrap_or_else(Instant::now);
         self.unfinished.set(waiting.then_some(since));
-        Ok(request)
+        Ok(line)
     }
 
-    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Request>, WireError> {
+    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
         self.codec.decode_eof(bytes)
     }
 }

@@ -1,0 +1,186 @@
+//! What a line of protocol 2 is answered: asking storage, the watcher and the reports.
+//!
+//! Plain futures over [`Asker`], awaited by the [session](super::session); they know no connection.
+
+use actix::prelude::*;
+use bytes::BytesMut;
+use tokio::time::{Instant, timeout};
+
+use std::time::Duration;
+
+use super::WorkLinks;
+use super::answer::{REQUEST_TIMEOUT, next_work};
+use super::session::SessionLinks;
+use crate::model::{Attempt, Key};
+use crate::reports::ReportError;
+use crate::storage::messages::{Change, Controlled, HandOut, Tell};
+use crate::store::{Holder, StoreResult, Told};
+use crate::wire::session::{
+    Control, ErrorCode, Fault, Question, SessionAnswer, SessionRequest, Word,
+};
+
+/// How long an operator's question may take.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is written, and what is done then.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    /// Whole lines.
+    pub(super) bytes: BytesMut,
+    /// A job among them: written, it is the worker's.
+    pub(super) job: Option<HandOut>,
+    /// There was no work; the worker waits for some until then.
+    pub(super) wait: Option<Instant>,
+    /// It counts towards the errors that close a connection.
+    pub(super) is_error: bool,
+    /// The connection ends.
+    pub(super) close: bool,
+}
+
+impl Reply {
+    pub(super) fn line(answer: &SessionAnswer<'_>) -> Self {
+        let mut reply = Self::default();
+        answer.encode(&mut reply.bytes);
+        reply
+    }
+
+    pub(super) fn error(code: ErrorCode, text: &str) -> Self {
+        Self { is_error: true, ..Self::line(&SessionAnswer::Error(code, text)) }
+    }
+
+    pub(super) fn fault(fault: &Fault) -> Self {
+        let code = match fault {
+            Fault::Usage(_) => ErrorCode::Usage,
+            Fault::Version => ErrorCode::Version,
+        };
+        Self::error(code, text_of(fault))
+    }
+
+    pub(super) fn job(job: HandOut) -> Self {
+        let reply = Self::line(&SessionAnswer::Job(job.attempt(), job.job()));
+        Self { job: Some(job), ..reply }
+    }
+
+    pub(super) fn and_close(self) -> Self {
+        Self { close: true, ..self }
+    }
+
+    /// The same, with other lines before it.
+    pub(super) fn after(mut self, mut before: BytesMut) -> Self {
+        before.unsplit(self.bytes);
+        self.bytes = before;
+        self
+    }
+}
+
+/// What a worker did wrong.
+pub(super) fn text_of(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::Usage(text) => text,
+        Fault::Version => "this daemon speaks protocol 2",
+    }
+}
+
+/// Somebody who asks.
+pub(super) struct Asker {
+    pub(super) work: WorkLinks,
+    pub(super) session: SessionLinks,
+    pub(super) holder: Holder,
+    /// It is the daemon's own user, or root.
+    pub(super) is_operator: bool,
+}
+
+impl Asker {
+    /// One flat match over all requests.
+    pub(super) async fn reply(self, request: SessionRequest) -> Reply {
+        match request {
+            SessionRequest::Ready { wait } => self.ready(wait).await,
+            SessionRequest::Attempt(attempt, word) => self.tell(attempt, word).await,
+            SessionRequest::Quit => Reply::line(&SessionAnswer::Ok).and_close(),
+            SessionRequest::Ask(_) | SessionRequest::Control(_) if !self.is_operator => {
+                Reply::error(ErrorCode::Denied, "for the daemon's own user and root alone")
+            }
+            SessionRequest::Ask(question) => self.ask(question).await,
+            SessionRequest::Control(control) => self.change(control).await,
+        }
+    }
+
+    async fn ready(self, wait: Duration) -> Reply {
+        let until = (!wait.is_zero()).then(|| Instant::now() + wait);
+        match next_work(None, Some(self.holder), &self.work).await {
+            Ok(Some(job)) => Reply::job(job),
+            Ok(None) if until.is_some() => Reply { wait: until, ..Reply::default() },
+            Ok(None) => Reply::line(&SessionAnswer::NoJobs),
+            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
+        }
+    }
+
+    async fn tell(self, attempt: Attempt, word: Word) -> Reply {
+        match in_time(self.session.tell.send(Tell { attempt, word })).await {
+            Ok(Told::Recorded) => Reply::line(&SessionAnswer::Ok),
+            Ok(_) if word == Word::Beat => Reply::line(&SessionAnswer::Lost),
+            Ok(Told::Stale) => Reply::error(
+                ErrorCode::Stale,
+                "that attempt ended otherwise: its job was handed on, given back, or done",
+            ),
+            Ok(Told::Unknown) => Reply::error(ErrorCode::Unknown, "there is no such attempt"),
+            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
+        }
+    }
+
+    async fn change(self, control: Control) -> Reply {
+        let key = if let Control::Retry(key) = &control { Some(key.clone()) } else { None };
+        match in_time(self.session.change.send(Change(control))).await {
+            Ok(Controlled::Retried(None)) => {
+                Reply::error(ErrorCode::Unknown, "no fetcher lists that key")
+            }
+            Ok(controlled) => Reply::line(&SessionAnswer::Json(&told(controlled, key.as_ref()))),
+            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
+        }
+    }
+
+    async fn ask(self, question: Question) -> Reply {
+        let SessionLinks { reports, room, .. } = self.session;
+        let answered = timeout(REPORT_TIMEOUT, async move {
+            // Closed by nobody.
+            let _place = room.acquire_owned().await;
+            tokio::task::spawn_blocking(move || reports.answer(&question)).await
+        });
+        match answered.await {
+            Ok(Ok(Ok(line))) => Reply::line(&SessionAnswer::Json(&line)),
+            Ok(Ok(Err(ReportError::Unknown(text)))) => Reply::error(ErrorCode::Unknown, &text),
+            Ok(Ok(Err(ReportError::Unavailable(text)))) => Reply::error(ErrorCode::Busy, &text),
+            Ok(Err(error)) => Reply::error(ErrorCode::Busy, &error.to_string()),
+            Err(_) => Reply::error(ErrorCode::Busy, "it took too long"),
+        }
+    }
+}
+
+/// Awaits storage's answer, as long as a request may take.
+async fn in_time<M, T>(sent: RecipientRequest<M>) -> Result<T, String>
+where
+    M: Message<Result = StoreResult<T>> + Send + 'static,
+    T: Send + 'static,
+{
+    match timeout(REQUEST_TIMEOUT, sent).await {
+        Ok(Ok(result)) => result.map_err(|error| error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("storage did not answer in time".to_owned()),
+    }
+}
+
+/// What came of a change, as JSON.
+fn told(controlled: Controlled, key: Option<&Key>) -> String {
+    match (controlled, key) {
+        (Controlled::Retried(rows), Some(key)) => {
+            serde_json::json!({"key": key.as_str(), "rows": rows.unwrap_or(0)}).to_string()
+        }
+        (Controlled::Retried(rows), None) => {
+            serde_json::json!({"rows": rows.unwrap_or(0)}).to_string()
+        }
+        (Controlled::Paused(paused), _) => serde_json::json!({"paused": paused}).to_string(),
+        (Controlled::Draining(in_flight), _) => {
+            serde_json::json!({"paused": true, "in_flight": in_flight}).to_string()
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A connection that speaks protocol 2: its lines, one after the other, and its wait for work.
+//!
+//! The ConnectionActor comes here once a connection has opted in; what a line is answered is found
+//! out by [`reply`](super::reply). Attempts belong to no connection: nothing is given back when it ends, but
+//! for an answer that could not be written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use bytes::BytesMut;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tracing::debug;
+
+use super::reply::{self, Asker, Reply};
+use super::{ConnectionActor, WRITE_TIMEOUT};
+use crate::reports::Reports;
+use crate::storage::messages::{Change, Tell, Wait, Work};
+use crate::store::{Holder, StoreResult};
+use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
+
+/// Errors after which a connection is closed.
+const ERRORS_MAX: u32 = 10;
+/// Operators' questions that are being answered at once.
+const REPORTS_AT_ONCE: usize = 4;
+
+/// Whom a connection asks that speaks protocol 2, beyond what every one does.
+#[derive(Clone)]
+pub struct SessionLinks {
+    /// A job, when there is one.
+    pub wait: Recipient<Wait>,
+    /// Words about attempts.
+    pub tell: Recipient<Tell>,
+    /// Operators' changes.
+    pub change: Recipient<Change>,
+    /// Operators' questions.
+    pub reports: Arc<dyn Reports>,
+    /// Room for them.
+    pub(super) room: Arc<Semaphore>,
+}
+
+impl SessionLinks {
+    /// Links to those who answer.
+    #[must_use]
+    pub fn new(
+        wait: Recipient<Wait>,
+        tell: Recipient<Tell>,
+        change: Recipient<Change>,
+        reports: Arc<dyn Reports>,
+    ) -> Self {
+        Self { wait, tell, change, reports, room: Arc::new(Semaphore::new(REPORTS_AT_ONCE)) }
+    }
+}
+
+/// The state of a connection that has opted in.
+pub(super) struct Session {
+    links: SessionLinks,
+    holder: Holder,
+    errors: u32,
+    /// The wait under way, and until when.
+    waiting: Option<SpawnHandle>,
+}
+
+impl ConnectionActor {
+    /// The first line of a connection that opts in.
+    pub(super) fn hello(&mut self, hello: Result<Hello, Fault>, ctx: &mut Context<Self>) {
+        let Some(links) = self.links.session.clone() else {
+            return self.depart(ctx);
+        };
+        let reply = match hello {
+            Ok(Hello { worker, lease_seconds }) => {
+                debug!(peer = %self.peer(), %worker, lease_seconds, "A worker speaks protocol 2.");
+                let holder = Holder { worker, lease_seconds };
+                self.session = Some(Session { links, holder, errors: 0, waiting: None });
+                Reply::line(&SessionAnswer::Hello)
+            }
+            Err(fault) => {
+                self.complain("A faulty HELLO: closing.", reply::text_of(&fault));
+                Reply::fault(&fault).and_close()
+            }
+        };
+        self.write(reply, ctx);
+    }
+
+    /// Any further line.
+    pub(super) fn session_line(
+        &mut self,
+        line: Result<SessionRequest, Fault>,
+        ctx: &mut Context<Self>,
+    ) {
+        let mut bytes = BytesMut::new();
+        if self.end_wait(ctx) {
+            SessionAnswer::NoJobs.encode(&mut bytes);
+        }
+        let request = match line {
+            Ok(request) => request,
+            Err(fault) => {
+                self.complain("A faulty request.", reply::text_of(&fault));
+                return self.write(Reply::fault(&fault).after(bytes), ctx);
+            }
+        };
+        let Some(session) = &self.session else {
+            return self.depart(ctx);
+        };
+        let asker = Asker {
+            work: self.links.clone(),
+            session: session.links.clone(),
+            holder: session.holder.clone(),
+            is_operator: self.peer.is_some_and(|peer| peer.is_operator()),
+        };
+        // Nothing is read meanwhile: one request in flight bounds the whole system.
+        let replied = async move { asker.reply(request).await.after(bytes) };
+        ctx.wait(replied.into_actor(self).map(|reply, connection, ctx| {
+            connection.write(reply, ctx);
+        }));
+    }
+
+    /// Writes a reply, and does what it says of the connection.
+    fn write(&mut self, mut reply: Reply, ctx: &mut Context<Self>) {
+        let Some(mut writer) = self.writer.take() else {
+            return ctx.stop();
+        };
+        let bytes = std::mem::take(&mut reply.bytes);
+        let written = async move {
+            let result = timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await;
+            (writer, matches!(result, Ok(Ok(()))))
+        };
+        ctx.wait(written.into_actor(self).map(|(writer, is_written), connection, ctx| {
+            connection.wrote(writer, is_written, reply, ctx);
+        }));
+    }
+
+    fn wrote(
+        &mut self,
+        writer: OwnedWriteHalf,
+        is_written: bool,
+        reply: Reply,
+        ctx: &mut Context<Self>,
+    ) {
+        self.writer = Some(writer);
+        if !is_written {
+            // Dropping the reply undoes a job in it.
+            debug!(peer = %self.peer(), "The worker went away before its answer.");
+            return self.depart(ctx);
+        }
+        if let Some(job) = reply.job {
+            job.settle();
+        }
+        let Some(session) = &mut self.session else {
+            return self.depart(ctx);
+        };
+        session.errors += u32::from(reply.is_error);
+        if session.errors >= ERRORS_MAX {
+            self.complain("Too many errors: closing.", ERRORS_MAX);
+            return self.depart(ctx);
+        }
+        match reply.wait {
+            _ if reply.close || self.closing => self.depart(ctx),
+            Some(until) => self.begin_wait(until, ctx),
+            None => {}
+        }
+    }
+
+    /// Waits for work, while lines are still read.
+    fn begin_wait(&mut self, until: Instant, ctx: &mut Context<Self>) {
+        let Some(Session { links, holder, .. }) = &self.session else {
+            return;
+        };
+        let asked = links.wait.send(Wait { holder: holder.clone() });
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = waited(left, asked).into_actor(self).map(|reply, connection, ctx| {
+            connection.set_waiting(None);
+            connection.write(reply, ctx);
+        });
+        self.set_waiting(Some(ctx.spawn(waited)));
+    }
+
+    fn set_waiting(&mut self, waiting: Option<SpawnHandle>) {
+        if let Some(session) = &mut self.session {
+            session.waiting = waiting;
+        }
+    }
+
+    /// Ends the wait under way, if there is one: whoever asks answers it.
+    pub(super) fn end_wait(&mut self, ctx: &mut Context<Self>) -> bool {
+        let waiting = self.session.as_mut().and_then(|session| session.waiting.take());
+        waiting.is_some_and(|waiting| ctx.cancel_future(waiting))
+    }
+
+    /// The end of the worker's input: a wait is answered, then the connection ends.
+    pub(super) fn end_session(&mut self, ctx: &mut Context<Self>) {
+        if self.end_wait(ctx) {
+            self.write(Reply::line(&SessionAnswer::NoJobs).and_close(), ctx);
+        } else {
+            self.depart(ctx);
+        }
+    }
+}
+
+/// What came of a wait.
+async fn waited(left: Duration, asked: RecipientRequest<Wait>) -> Reply {
+    match timeout(left, asked).await {
+        Err(_) => Reply::line(&SessionAnswer::NoJobs),
+        Ok(Ok(result)) => found(result),
+        Ok(Err(error)) => Reply::error(ErrorCode::Busy, &error.to_string()),
+    }
+}
+
+fn found(result: StoreResult<Work>) -> Reply {
+    match result {
+        Ok(Work::Job(job)) => Reply::job(job),
+        Ok(Work::Nothing | Work::Later) => Reply::line(&SessionAnswer::NoJobs),
+        Err(error) => Reply::error(ErrorCode::Busy, &error.to_string()),
+    }
+}

@@ -1,0 +1,25 @@
+//! What operators can be told: the port between a connection and whoever reads the queue.
+//!
+//! The program implements it over a reader's connection to the database; the connections' tests
+//! with fixed lines. It knows no actor.
+
+use crate::wire::session::Question;
+
+/// Answers operators' questions.
+pub trait Reports: Send + Sync {
+    /// The answer as one line of JSON, without a line end. May take a while: it is called on a
+    /// thread of its own.
+    ///
+    /// # Errors
+    /// Why there is none, for the operator.
+    fn answer(&self, question: &Question) -> Result<String, ReportError>;
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportError {
+    /// What was asked for is not there.
+    Unknown(String),
+    /// Not at present.
+    Unavailable(String),
+}

@@ -1,0 +1,86 @@
+//! When leased attempts end unless their workers say a word (protocol 2). In memory, on the
+//! monotonic clock; the store knows which attempts are leased, not until when.
+//!
+//! A plain struct of the StorageActor's. Times are handed in.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::model::Attempt;
+
+/// Leases by attempt and by end.
+#[derive(Debug, Default)]
+pub struct Leases {
+    ends: HashMap<Attempt, (Instant, Duration)>,
+    order: BTreeSet<(Instant, Attempt)>,
+}
+
+impl Leases {
+    /// A lease begins, or begins anew with that length.
+    pub fn begin(&mut self, attempt: Attempt, length: Duration, now: Instant) {
+        self.end(attempt);
+        let end = now + length;
+        self.ends.insert(attempt, (end, length));
+        self.order.insert((end, attempt));
+    }
+
+    /// A lease begins, unless it runs already.
+    pub fn begin_missing(&mut self, attempt: Attempt, length: Duration, now: Instant) {
+        if !self.ends.contains_key(&attempt) {
+            self.begin(attempt, length, now);
+        }
+    }
+
+    /// A lease begins anew; one that is not known does not.
+    pub fn extend(&mut self, attempt: Attempt, now: Instant) {
+        if let Some((_, length)) = self.ends.get(&attempt).copied() {
+            self.begin(attempt, length, now);
+        }
+    }
+
+    /// The attempt ended.
+    pub fn end(&mut self, attempt: Attempt) {
+        if let Some((end, _)) = self.ends.remove(&attempt) {
+            self.order.remove(&(end, attempt));
+        }
+    }
+
+    /// The end of the lease that ends first.
+    pub fn first_end(&self) -> Option<Instant> {
+        self.order.first().map(|(end, _)| *end)
+    }
+
+    /// Takes out the lease that ended longest ago, if one has.
+    pub fn take_ended(&mut self, now: Instant) -> Option<Attempt> {
+        let (_, attempt) = self.order.first().filter(|(end, _)| *end <= now).copied()?;
+        self.end(attempt);
+        Some(attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Leases end in the order of their ends, once, unless they were extended or ended before.
+    #[test]
+    fn leases_end_in_order() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut leases = Leases::default();
+        for (attempt, seconds) in [(1, 10), (2, 5), (3, 5), (4, 7)] {
+            leases.begin(Attempt(attempt), second * seconds, start);
+        }
+        assert_eq!(leases.first_end(), Some(start + second * 5));
+        assert_eq!(leases.take_ended(start + second * 4), None);
+        leases.extend(Attempt(2), start + second * 3);
+        leases.extend(Attempt(9), start);
+        leases.end(Attempt(4));
+        let ended: Vec<i64> = std::iter::from_fn(|| leases.take_ended(start + second * 20))
+            .map(|attempt| attempt.0)
+            .collect();
+        assert_eq!(ended, [3, 2, 1]);
+        assert_eq!((leases.first_end(), leases.ends.len()), (None, 0));
+    }
+}

@@ -1,0 +1,271 @@
+//! Protocol 2 (docs/protocol.md): what a line of an opted-in connection asks, and what it is
+//! answered. Pure; the codec in [`wire`](super) finds the lines.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+
+use super::integer;
+use crate::model::{Attempt, Job, Key};
+
+/// The version that this program speaks.
+pub const VERSION: &str = "2";
+/// Longest name of a worker in bytes.
+pub const NAME_MAX_BYTES: usize = 255;
+/// A job's lease, if the worker does not say.
+pub const LEASE_SECONDS: u32 = 60;
+/// Longest lease.
+pub const LEASE_SECONDS_MAX: u32 = 604_800;
+/// Longest wait of a `READY`.
+pub const WAIT_SECONDS_MAX: u32 = 86_400;
+/// Most entries of a `QUEUE` or a `LOG`.
+pub const COUNT_MAX: u32 = 10_000;
+
+/// The first line of a connection that opts in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// As the worker names itself.
+    pub worker: Arc<str>,
+    /// The lease of its jobs.
+    pub lease_seconds: u32,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// It is no request.
+    Usage(&'static str),
+    /// A `HELLO` for another version.
+    Version,
+}
+
+/// What an opted-in worker asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionRequest {
+    /// A job, please, and wait so long for one.
+    Ready {
+        /// Zero: do not wait.
+        wait: Duration,
+    },
+    /// Something about an attempt.
+    Attempt(Attempt, Word),
+    /// The end of the connection.
+    Quit,
+    /// For operators only: how things are.
+    Ask(Question),
+    /// For operators only: change something.
+    Control(Control),
+}
+
+/// What is said about an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// It ended with this code.
+    Done(i64),
+    /// It goes on.
+    Beat,
+    /// It is given back.
+    Release,
+}
+
+/// What an operator wants to know; answered with one line of JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// How the queue stands.
+    Status,
+    /// Where a key is.
+    Why(Key),
+    /// The next keys.
+    Queue(u32),
+    /// The attempts that ended last.
+    Log(u32),
+}
+
+/// What an operator wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Control {
+    /// Put a key's dispatched rows back.
+    Retry(Key),
+    /// Hand nothing out.
+    Pause,
+    /// Hand out again.
+    Resume,
+    /// Hand nothing out, and stop when nothing is out.
+    Drain,
+}
+
+/// What an opted-in worker is told. `json` is the answer to an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionAnswer<'a> {
+    /// The daemon speaks protocol 2 as well.
+    Hello,
+    /// A job under an attempt.
+    Job(Attempt, &'a Job),
+    /// Nothing is eligible.
+    NoJobs,
+    /// Done as asked.
+    Ok,
+    /// The attempt is held no longer.
+    Lost,
+    /// Not done.
+    Error(ErrorCode, &'a str),
+    /// One line of JSON.
+    Json(&'a str),
+}
+
+/// The word of an error that is for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The line is no request.
+    Usage,
+    /// Another version.
+    Version,
+    /// Somebody else's by now.
+    Stale,
+    /// No such attempt, or key.
+    Unknown,
+    /// For operators only.
+    Denied,
+    /// Not at present.
+    Busy,
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Usage => "usage",
+            Self::Version => "version",
+            Self::Stale => "stale",
+            Self::Unknown => "unknown",
+            Self::Denied => "denied",
+            Self::Busy => "busy",
+        })
+    }
+}
+
+impl SessionAnswer<'_> {
+    /// Appends the answer's line.
+    pub fn encode(&self, bytes: &mut BytesMut) {
+        match self {
+            Self::Hello => put(bytes, &["HELLO ", VERSION, " ", env!("CARGO_PKG_VERSION")]),
+            Self::Job(attempt, job) => {
+                let attempt = attempt.0.to_string();
+                put(bytes, &["JOB ", &attempt, " ", job.key.as_str(), " ", &job.payload]);
+            }
+            Self::NoJobs => put(bytes, &["NOJOBS"]),
+            Self::Ok => put(bytes, &["OK"]),
+            Self::Lost => put(bytes, &["LOST"]),
+            Self::Error(code, text) => {
+                // An error of the system's may have several lines.
+                let text = text.replace(['\r', '\n'], " ");
+                put(bytes, &["ERROR ", &code.to_string(), " ", &text]);
+            }
+            Self::Json(line) => put(bytes, &[line]),
+        }
+    }
+}
+
+fn put(bytes: &mut BytesMut, parts: &[&str]) {
+    bytes.reserve(parts.iter().map(|part| part.len()).sum::<usize>() + 1);
+    parts.iter().for_each(|part| bytes.put_slice(part.as_bytes()));
+    bytes.put_u8(b'\n');
+}
+
+/// Whether a first line opts in, well or badly.
+pub(super) fn opts_in(line: &[u8]) -> bool {
+    line == b"HELLO" || line.starts_with(b"HELLO ")
+}
+
+/// Reads a first line that opts in.
+pub(super) fn hello(line: &[u8]) -> Result<Hello, Fault> {
+    const USAGE: Fault = Fault::Usage("HELLO 2 <worker name> [lease seconds, 1 to 604800]");
+    let text = std::str::from_utf8(line).map_err(|_| USAGE)?;
+    let mut words = text.split(' ').skip(1);
+    match words.next() {
+        Some(VERSION) => {}
+        Some(other) if number::<u32>(other).is_some() => return Err(Fault::Version),
+        _ => return Err(USAGE),
+    }
+    let worker = words.next().filter(|name| is_name(name)).ok_or(USAGE)?;
+    let lease_seconds = match words.next() {
+        Some(word) => within(word, 1, LEASE_SECONDS_MAX).ok_or(USAGE)?,
+        None => LEASE_SECONDS,
+    };
+    match words.next() {
+        None => Ok(Hello { worker: worker.into(), lease_seconds }),
+        Some(_) => Err(USAGE),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=NAME_MAX_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+}
+
+/// Reads one line of an opted-in connection, without its end.
+pub(super) fn request(line: &[u8]) -> Result<SessionRequest, Fault> {
+    let text = std::str::from_utf8(line).map_err(|_| Fault::Usage("lines are UTF-8"))?;
+    let (verb, rest) = match text.split_once(' ') {
+        Some((verb, rest)) => (verb, Some(rest)),
+        None => (text, None),
+    };
+    verbs(verb, rest).ok_or(Fault::Usage(usage(verb)))
+}
+
+/// One flat match over all verbs; `None`: the rest is not as it must be.
+fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
+    use SessionRequest::{Ask, Attempt, Control as Change, Quit, Ready};
+    Some(match (verb, rest) {
+        ("READY", None) => Ready { wait: Duration::ZERO },
+        ("READY", Some(rest)) => {
+            Ready { wait: Duration::from_secs(within(rest, 0, WAIT_SECONDS_MAX)?.into()) }
+        }
+        ("DONE", Some(rest)) => {
+            let (number, code) = rest.split_once(' ')?;
+            Attempt(attempt(number)?, Word::Done(integer(code)?))
+        }
+        ("BEAT", Some(rest)) => Attempt(attempt(rest)?, Word::Beat),
+        ("RELEASE", Some(rest)) => Attempt(attempt(rest)?, Word::Release),
+        ("QUIT", None) => Quit,
+        ("STATUS", None) => Ask(Question::Status),
+        ("WHY", Some(rest)) => Ask(Question::Why(Key::new(rest).ok()?)),
+        ("QUEUE", Some(rest)) => Ask(Question::Queue(within(rest, 1, COUNT_MAX)?)),
+        ("LOG", Some(rest)) => Ask(Question::Log(within(rest, 1, COUNT_MAX)?)),
+        ("RETRY", Some(rest)) => Change(Control::Retry(Key::new(rest).ok()?)),
+        ("PAUSE", None) => Change(Control::Pause),
+        ("RESUME", None) => Change(Control::Resume),
+        ("DRAIN", None) => Change(Control::Drain),
+        _ => return None,
+    })
+}
+
+fn usage(verb: &str) -> &'static str {
+    match verb {
+        "READY" => "READY [seconds, 0 to 86400]",
+        "DONE" => "DONE <attempt> <exit code>",
+        "BEAT" => "BEAT <attempt>",
+        "RELEASE" => "RELEASE <attempt>",
+        "WHY" => "WHY <key>",
+        "RETRY" => "RETRY <key>",
+        "QUEUE" => "QUEUE <count, 1 to 10000>",
+        "LOG" => "LOG <count, 1 to 10000>",
+        "QUIT" | "STATUS" | "PAUSE" | "RESUME" | "DRAIN" => "this request stands alone",
+        "HELLO" => "HELLO is the first line of a connection",
+        _ => "requests are READY, DONE, BEAT, RELEASE, QUIT, and those for operators",
+    }
+}
+
+/// A number of digits alone.
+fn number<T: std::str::FromStr>(word: &str) -> Option<T> {
+    let digits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { word.parse().ok() } else { None }
+}
+
+fn within(word: &str, least: u32, most: u32) -> Option<u32> {
+    number(word).filter(|value| (least..=most).contains(value))
+}
+
+fn attempt(word: &str) -> Option<Attempt> {
+    number(word).map(Attempt)
+}
