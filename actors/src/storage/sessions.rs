@@ -262,3 +262,7 @@ impl Handler<Change> for StorageActor {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

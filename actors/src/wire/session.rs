@@ -269,3 +269,7 @@ fn within(word: &str, least: u32, most: u32) -> Option<u32> {
 fn attempt(word: &str) -> Option<Attempt> {
     number(word).map(Attempt)
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -1,0 +1,212 @@
+//! The StorageActor's part of protocol 2, over a mock store and a clock that stands still.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, advance, pause, timeout};
+
+use crate::clock::ManualClock;
+use crate::model::{Attempt, Key, Run};
+use crate::storage::StorageActor;
+use crate::storage::messages::*;
+use crate::store::{Batch, Holder, StoreError, StoreResult, Told};
+use crate::testing::{MockStore, Trouble, position};
+use crate::vital::Vital;
+use crate::wire::session::{Control, Word};
+
+/// A lease of ten seconds.
+fn holder(worker: &str) -> Holder {
+    Holder { worker: worker.into(), lease_seconds: 10 }
+}
+
+fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<()>) {
+    let (vital, _end) = Vital::new();
+    let (tell, drained) = oneshot::channel();
+    let clock = Box::new(ManualClock::at(100));
+    let actor = StorageActor::new(Box::new(mock.clone()), clock, vital, tell);
+    (actor.start(), drained)
+}
+
+async fn take(storage: &Addr<StorageActor>) -> Attempt {
+    match storage.send(Dispatch { holder: Some(holder("w")) }).await.unwrap() {
+        Ok(Work::Job(job)) => {
+            let attempt = job.attempt();
+            job.settle();
+            attempt
+        }
+        other => panic!("no job: {other:?}"),
+    }
+}
+
+async fn tell(storage: &Addr<StorageActor>, attempt: Attempt, word: Word) -> StoreResult<Told> {
+    storage.send(Tell { attempt, word }).await.unwrap()
+}
+
+/// Lets the actor do what is due.
+async fn pass(seconds: u64, storage: &Addr<StorageActor>) {
+    advance(Duration::from_secs(seconds)).await;
+    for _ in 0..3 {
+        tokio::task::yield_now().await;
+        storage.send(Ping).await.unwrap();
+    }
+}
+
+fn count(mock: &MockStore, call: &str) -> usize {
+    mock.calls().iter().filter(|known| *known == call).count()
+}
+
+/// A lease runs for its length from the hand-out and from every beat, and then ends once.
+#[actix::test]
+async fn a_lease_ends_unless_it_is_extended() {
+    pause();
+    let mock = MockStore::with_jobs(&["a"]);
+    let (storage, _) = start(&mock);
+    let attempt = take(&storage).await;
+    pass(9, &storage).await;
+    assert_eq!(tell(&storage, attempt, Word::Beat).await, Ok(Told::Recorded));
+    pass(9, &storage).await;
+    assert_eq!(count(&mock, "expire 1"), 0);
+    pass(2, &storage).await;
+    assert_eq!(count(&mock, "expire 1"), 1);
+    assert_eq!(tell(&storage, attempt, Word::Beat).await, Ok(Told::Stale));
+    pass(60, &storage).await;
+    assert_eq!(count(&mock, "expire 1"), 1);
+}
+
+/// What ended does not expire.
+#[actix::test]
+async fn ended_attempts_have_no_lease() {
+    pause();
+    let mock = MockStore::with_jobs(&["a", "b", "c"]);
+    let (storage, _) = start(&mock);
+    let done = take(&storage).await;
+    assert_eq!(tell(&storage, done, Word::Done(3)).await, Ok(Told::Recorded));
+    let released = take(&storage).await;
+    assert_eq!(tell(&storage, released, Word::Release).await, Ok(Told::Recorded));
+    let undone = storage.send(Dispatch { holder: Some(holder("w")) }).await.unwrap();
+    drop(undone);
+    pass(60, &storage).await;
+    let expired = mock.calls().into_iter().filter(|call| call.starts_with("expire")).count();
+    assert_eq!((expired, count(&mock, "done 1 3"), count(&mock, "release 2")), (0, 1, 1));
+}
+
+/// Leases that the store knows at the start run whole.
+#[actix::test]
+async fn leases_begin_anew_at_the_start() {
+    pause();
+    let mock = MockStore::with_jobs(&["a"]);
+    let (first, _) = start(&mock);
+    let attempt = take(&first).await;
+    pass(8, &first).await;
+    first.send(Shutdown).await.unwrap().unwrap();
+    let (second, _) = start(&mock);
+    pass(9, &second).await;
+    assert_eq!(count(&mock, "expire 1"), 0);
+    pass(2, &second).await;
+    assert_eq!((attempt.0, count(&mock, "expire 1")), (1, 1));
+}
+
+/// An end of a lease that cannot be written is tried again, and an end whose commit failed did not
+/// happen: the lease goes on.
+#[actix::test]
+async fn failures_leave_no_lease_behind() {
+    pause();
+    let mock = MockStore::with_jobs(&["a", "b"]);
+    let (storage, _) = start(&mock);
+    take(&storage).await;
+    let full = || Trouble::Error(StoreError::Full("disk".to_owned()));
+    mock.trouble("expire", full());
+    pass(11, &storage).await;
+    pass(2, &storage).await;
+    assert_eq!(count(&mock, "expire 1"), 2);
+
+    let attempt = take(&storage).await;
+    mock.trouble("commit", full());
+    assert!(tell(&storage, attempt, Word::Done(0)).await.is_err());
+    let lost = mock.inside().held.insert(
+        attempt,
+        (crate::model::Job { key: Key::new("b").unwrap(), payload: String::new() }, 10),
+    );
+    assert!(lost.is_none(), "the mock forgets what it rolled back");
+    pass(1, &storage).await;
+    pass(11, &storage).await;
+    assert_eq!(count(&mock, "expire 2"), 1);
+}
+
+/// Who waits is served by what comes, the longest waiting first, one each.
+#[actix::test]
+async fn those_who_wait_are_served_in_order() {
+    pause();
+    let mock = MockStore::default();
+    let (storage, _) = start(&mock);
+    let waits: Vec<_> = ["first", "gone", "second", "third"]
+        .map(|name| storage.send(Wait { holder: holder(name) }))
+        .into();
+    let [first, gone, second, third] = <[_; 4]>::try_from(waits).ok().unwrap();
+    storage.send(Ping).await.unwrap();
+    drop(gone);
+    let row = |key: &str| crate::model::Row { key: Key::new(key).unwrap(), payload: String::new() };
+    let run = Run { fetcher: "f".into(), started: 1 };
+    let rows = vec![row("a"), row("b")];
+    let batch = Batch { run, rows, skipped: 0, position: position(), complete: false };
+    storage.send(AddRows(batch)).await.unwrap().unwrap();
+    let key = |work: Work| match work {
+        Work::Job(job) => {
+            let key = job.job().key.to_string();
+            job.settle();
+            key
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(key(first.await.unwrap().unwrap()), "a");
+    assert_eq!(key(second.await.unwrap().unwrap()), "b");
+    let waits_on = timeout(Duration::from_millis(1), third);
+    assert!(waits_on.await.is_err());
+    assert_eq!(count(&mock, "dispatch gone"), 0);
+}
+
+/// The end of a lease, a release and an undo wake; so does what others wrote, within a second.
+#[actix::test]
+async fn whatever_frees_a_job_wakes() {
+    pause();
+    let mock = MockStore::with_jobs(&["a"]);
+    let (storage, _) = start(&mock);
+    let attempt = take(&storage).await;
+    let waits = storage.send(Wait { holder: holder("x") });
+    storage.send(Ping).await.unwrap();
+    assert_eq!(tell(&storage, attempt, Word::Release).await, Ok(Told::Recorded));
+    let job = waits.await.unwrap().unwrap();
+    let waits = storage.send(Wait { holder: holder("y") });
+    storage.send(Ping).await.unwrap();
+    drop(job);
+    mock.inside()
+        .jobs
+        .push_back(crate::model::Job { key: Key::new("outside").unwrap(), payload: String::new() });
+    let began = Instant::now();
+    match waits.await.unwrap().unwrap() {
+        Work::Job(job) => job.settle(),
+        other => panic!("{other:?}"),
+    }
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+/// A drain pauses, tells how many jobs are out, and is over with the last one; a resume ends it.
+#[actix::test]
+async fn a_drain_waits_for_the_last_job() {
+    pause();
+    let mock = MockStore::with_jobs(&["a", "b"]);
+    let (storage, mut drained) = start(&mock);
+    let attempts = [take(&storage).await, take(&storage).await];
+    let change = |control| storage.send(Change(control));
+    assert_eq!(change(Control::Drain).await.unwrap(), Ok(Controlled::Draining(2)));
+    assert_eq!(change(Control::Resume).await.unwrap(), Ok(Controlled::Paused(false)));
+    assert_eq!(tell(&storage, attempts[0], Word::Done(0)).await, Ok(Told::Recorded));
+    assert_eq!(change(Control::Drain).await.unwrap(), Ok(Controlled::Draining(1)));
+    pass(1, &storage).await;
+    assert!(drained.try_recv().is_err());
+    assert_eq!(tell(&storage, attempts[1], Word::Done(0)).await, Ok(Told::Recorded));
+    pass(1, &storage).await;
+    assert_eq!(drained.try_recv(), Ok(()));
+    assert_eq!((count(&mock, "pause yes"), count(&mock, "pause no")), (2, 1));
+}

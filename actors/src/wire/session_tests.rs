@@ -1,0 +1,278 @@
+//! Protocol 2, line by line (docs/protocol.md).
+
+use bytes::BytesMut;
+use proptest::prelude::*;
+use tokio_util::codec::Decoder;
+
+use super::*;
+use crate::wire::{LINE_MAX_BYTES, Line, LineCodec};
+
+/// The lines of a connection that may opt in, sent `pieces`, and half-closed; and whether a fault of the
+/// classic kind ended it.
+fn lines(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
+    let (mut codec, mut bytes, mut lines) = (LineCodec::new(true), BytesMut::new(), Vec::new());
+    for piece in pieces {
+        bytes.extend_from_slice(piece);
+        loop {
+            match codec.decode(&mut bytes) {
+                Ok(Some(line)) => lines.push(line),
+                Ok(None) => break,
+                Err(_) => return (lines, true),
+            }
+        }
+    }
+    loop {
+        match codec.decode_eof(&mut bytes) {
+            Ok(Some(line)) => lines.push(line),
+            Ok(None) => return (lines, false),
+            Err(_) => return (lines, true),
+        }
+    }
+}
+
+/// What the lines behind a HELLO are.
+fn session(text: &[u8]) -> Vec<Result<SessionRequest, Fault>> {
+    let (lines, fault) = lines(&[b"HELLO 2 w\n", text]);
+    assert!(!fault);
+    let read = |line| match line {
+        Line::Session(request) => request,
+        other => panic!("{other:?}"),
+    };
+    lines.into_iter().skip(1).map(read).collect()
+}
+
+fn hello_of(line: &str) -> Result<Hello, Fault> {
+    match lines(&[line.as_bytes(), b"\n"]) {
+        (mut lines, false) => match lines.remove(0) {
+            Line::Hello(hello) => hello,
+            other => panic!("{other:?}"),
+        },
+        fault => panic!("{fault:?}"),
+    }
+}
+
+/// A name, and a lease within its limits.
+#[test]
+fn hello_opts_in() {
+    let good = |worker: &str, lease_seconds| Ok(Hello { worker: worker.into(), lease_seconds });
+    assert_eq!(hello_of("HELLO 2 builder-3"), good("builder-3", 60));
+    assert_eq!(hello_of("HELLO 2 é 1"), good("é", 1));
+    assert_eq!(hello_of("HELLO 2 w 604800"), good("w", 604_800));
+    let long = "n".repeat(NAME_MAX_BYTES);
+    assert_eq!(hello_of(&format!("HELLO 2 {long}")), good(&long, 60));
+    for version in ["HELLO 1 w", "HELLO 3 w", "HELLO 20 w"] {
+        assert_eq!(hello_of(version), Err(Fault::Version), "{version}");
+    }
+    let too_long = format!("HELLO 2 {long}n");
+    for bad in [
+        "HELLO",
+        "HELLO ",
+        "HELLO 2",
+        "HELLO 2 ",
+        "HELLO 2  w",
+        "HELLO two w",
+        "HELLO -2 w",
+        "HELLO 2 w 0",
+        "HELLO 2 w 604801",
+        "HELLO 2 w 1 1",
+        "HELLO 2 w ",
+        "HELLO 2 w +1",
+        "HELLO 2 w\r",
+        "HELLO 2 a\tb",
+        &too_long,
+    ] {
+        assert!(matches!(hello_of(bad), Err(Fault::Usage(_))), "{bad:?}");
+    }
+}
+
+/// A connection that begins otherwise is classic for good, and one that has opted in is so.
+#[test]
+fn the_first_line_decides() {
+    let (found, fault) = lines(&[b"READY\nHELLO 2 w\n"]);
+    assert_eq!((found.len(), fault), (1, true));
+    for classic in ["hello 2 w\n", "HELLO2 w\n", " HELLO 2 w\n", "HELLO"] {
+        let (found, _) = lines(&[classic.as_bytes()]);
+        assert!(found.is_empty(), "{classic:?}");
+    }
+    assert!(session(b"HELLO 2 w\n")[0].is_err());
+    assert!(session(b"DONE alpha 0\n")[0].is_err(), "a classic DONE is none of protocol 2");
+}
+
+/// Every request as the grammar has it.
+#[test]
+fn good_lines_are_requests() {
+    use SessionRequest::{Ask, Attempt as Of, Quit, Ready};
+    let ready = |seconds| Ready { wait: Duration::from_secs(seconds) };
+    let of = |number, word| Of(Attempt(number), word);
+    let key = |text| Key::new(text).unwrap();
+    for (line, request) in [
+        ("READY", ready(0)),
+        ("READY 0", ready(0)),
+        ("READY 86400", ready(86_400)),
+        ("DONE 1 0", of(1, Word::Done(0))),
+        ("DONE 9223372036854775807 -9223372036854775808", of(i64::MAX, Word::Done(i64::MIN))),
+        ("DONE 007 +7", of(7, Word::Done(7))),
+        ("BEAT 12", of(12, Word::Beat)),
+        ("RELEASE 12", of(12, Word::Release)),
+        ("QUIT", Quit),
+        ("STATUS", Ask(Question::Status)),
+        ("WHY é\t", Ask(Question::Why(key("é\t")))),
+        ("QUEUE 10000", Ask(Question::Queue(10_000))),
+        ("LOG 1", Ask(Question::Log(1))),
+        ("RETRY alpha", SessionRequest::Control(Control::Retry(key("alpha")))),
+        ("PAUSE", SessionRequest::Control(Control::Pause)),
+        ("RESUME", SessionRequest::Control(Control::Resume)),
+        ("DRAIN", SessionRequest::Control(Control::Drain)),
+    ] {
+        assert_eq!(session(format!("{line}\n").as_bytes()), [Ok(request)], "{line}");
+    }
+}
+
+/// Everything else is a fault, and the lines behind it count.
+#[test]
+fn bad_lines_are_faults() {
+    for line in [
+        "",
+        " ",
+        "READY ",
+        "READY -1",
+        "READY +1",
+        "READY 86401",
+        "READY 1 2",
+        "READY 99999999999999999999",
+        "READY\r",
+        "ready",
+        "DONE",
+        "DONE 1",
+        "DONE 1 ",
+        "DONE 1 x",
+        "DONE x 0",
+        "DONE -1 0",
+        "DONE +1 0",
+        "DONE 1 0 more",
+        "DONE 1  0",
+        "DONE 9223372036854775808 0",
+        "DONE 1 9223372036854775808",
+        "DONE 0x1 0",
+        "DONE ١ 0",
+        "BEAT",
+        "BEAT ",
+        "BEAT 1 2",
+        "BEAT one",
+        "RELEASE",
+        "RELEASE -1",
+        "QUIT now",
+        "STATUS x",
+        "WHY",
+        "WHY ",
+        "WHY a b",
+        "QUEUE",
+        "QUEUE 0",
+        "QUEUE 10001",
+        "LOG -1",
+        "RETRY",
+        "RETRY a b",
+        "PAUSE 1",
+        "RESUME 1",
+        "DRAIN 1",
+        "GET / HTTP/1.1",
+    ] {
+        let found = session(format!("{line}\nBEAT 3\n").as_bytes());
+        assert_eq!(found.len(), 2, "{line:?}");
+        assert!(matches!(found[0], Err(Fault::Usage(_))), "{line:?}: {found:?}");
+        assert!(found[1].is_ok(), "{line:?}");
+    }
+    assert!(session(b"BEAT \xff\n")[0].is_err());
+    assert_eq!(session(b"BEAT 1"), [], "an unfinished line is never executed");
+}
+
+/// A line that is too long is one fault, in bounded memory, and the next line counts.
+#[test]
+fn a_long_line_is_skipped() {
+    let long = format!("{}\nBEAT 3\n", "x".repeat(3 * LINE_MAX_BYTES));
+    for size in [1_000, LINE_MAX_BYTES, LINE_MAX_BYTES + 1, long.len()] {
+        let (mut codec, mut bytes, mut found) = (LineCodec::new(true), BytesMut::new(), Vec::new());
+        bytes.extend_from_slice(b"HELLO 2 w\n");
+        for piece in long.as_bytes().chunks(size) {
+            bytes.extend_from_slice(piece);
+            while let Some(line) = codec.decode(&mut bytes).unwrap() {
+                found.push(line);
+            }
+            assert!(bytes.len() <= LINE_MAX_BYTES, "{size}");
+        }
+        assert_eq!(found.len(), 3, "{size}: {found:?}");
+        assert!(matches!(found[1], Line::Session(Err(Fault::Usage(_)))));
+        assert!(matches!(found[2], Line::Session(Ok(_))));
+    }
+}
+
+/// Answers are single lines, whatever is in them.
+#[test]
+fn answers_are_lines() {
+    let job = Job { key: Key::new("alpha").unwrap(), payload: " 0 1".to_owned() };
+    let mut bytes = BytesMut::new();
+    for answer in [
+        SessionAnswer::Job(Attempt(7), &job),
+        SessionAnswer::NoJobs,
+        SessionAnswer::Ok,
+        SessionAnswer::Lost,
+        SessionAnswer::Error(ErrorCode::Busy, "two\r\nlines"),
+        SessionAnswer::Json("{}"),
+    ] {
+        answer.encode(&mut bytes);
+    }
+    let text = "JOB 7 alpha  0 1\nNOJOBS\nOK\nLOST\nERROR busy two  lines\n{}\n";
+    assert_eq!(bytes, text.as_bytes());
+}
+
+/// Pieces of requests, good and bad, and noise.
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    let text = |text: &'static str| Just(text.as_bytes().to_vec());
+    prop_oneof![
+        text("HELLO 2 w 5\n"),
+        text("READY"),
+        text("READY 3\n"),
+        text("DONE 1 "),
+        text("0\n"),
+        text("BEAT 1\n"),
+        text("RELEASE "),
+        text("WHY "),
+        text("QUIT\n"),
+        text("\n"),
+        text(" "),
+        text("\r"),
+        text("99999999999999999999"),
+        prop::collection::vec(any::<u8>(), 0..6),
+        (LINE_MAX_BYTES - 3..LINE_MAX_BYTES + 3).prop_map(|length| vec![b'x'; length]),
+    ]
+}
+
+proptest! {
+    /// Wherever the bytes are cut, the lines are the same; no bytes make it panic, and every whole line of
+    /// a connection that opted in is one request or one fault.
+    #[test]
+    fn cuts_make_no_difference(
+        opt_in in any::<bool>(),
+        pieces in prop::collection::vec(piece(), 0..10),
+        cuts in prop::collection::vec(0..200_usize, 0..6),
+    ) {
+        let mut bytes = if opt_in { b"HELLO 2 w\n".to_vec() } else { Vec::new() };
+        bytes.extend(pieces.concat());
+        let whole = lines(&[&bytes]);
+        let mut rest = &bytes[..];
+        let mut parts = Vec::new();
+        for cut in cuts {
+            let (part, left) = rest.split_at(cut.min(rest.len()));
+            parts.push(part);
+            rest = left;
+        }
+        parts.push(rest);
+        prop_assert_eq!(&lines(&parts), &whole);
+        if opt_in {
+            let ends = bytes.iter().filter(|byte| **byte == b'\n').count();
+            let unfinished = bytes.iter().rev().take_while(|byte| **byte != b'\n').count();
+            // One that is too long is told before its end.
+            prop_assert_eq!(whole.0.len(), ends + usize::from(unfinished > LINE_MAX_BYTES));
+        }
+    }
+}
