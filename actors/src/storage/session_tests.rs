@@ -101,6 +101,7 @@ async fn leases_begin_anew_at_the_start() {
     pass(8, &first).await;
     first.send(Shutdown).await.unwrap().unwrap();
     let (second, _) = start(&mock);
+    second.send(Ping).await.unwrap();
     pass(9, &second).await;
     assert_eq!(count(&mock, "expire 1"), 0);
     pass(2, &second).await;
