@@ -216,3 +216,7 @@ fn found(result: StoreResult<Work>) -> Reply {
         Err(error) => Reply::error(ErrorCode::Busy, &error.to_string()),
     }
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -1,0 +1,232 @@
+//! A connection that speaks protocol 2, over a socket pair and a storage over the mock store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::clock::ManualClock;
+use crate::connection::{CloseConnection, ConnectionActor, SessionLinks, WorkLinks};
+use crate::file_watcher::{Look, Looked};
+use crate::model::{Job, Key};
+use crate::reports::{ReportError, Reports};
+use crate::storage::StorageActor;
+use crate::store::StoreError;
+use crate::testing::{MockStore, Trouble, until};
+use crate::vital::Vital;
+use crate::wire::session::Question;
+
+/// Finds nothing new, at once.
+struct Nothing;
+
+impl Actor for Nothing {
+    type Context = Context<Self>;
+}
+
+impl Handler<Look> for Nothing {
+    type Result = MessageResult<Look>;
+
+    fn handle(&mut self, _: Look, _: &mut Self::Context) -> Self::Result {
+        MessageResult(Looked { more: false, missed: false })
+    }
+}
+
+/// Knows one key.
+struct OneKey;
+
+impl Reports for OneKey {
+    fn answer(&self, question: &Question) -> Result<String, ReportError> {
+        match question {
+            Question::Why(key) if key.as_str() != "a" => {
+                Err(ReportError::Unknown(format!("nobody knows {key}")))
+            }
+            question => Ok(format!("{{\"asked\":\"{question:?}\"}}")),
+        }
+    }
+}
+
+/// A worker's end, the actor, and its storage.
+struct Site {
+    reader: BufReader<OwnedReadHalf>,
+    writer: Option<OwnedWriteHalf>,
+    actor: Addr<ConnectionActor>,
+    mock: MockStore,
+}
+
+impl Site {
+    fn new(jobs: &[&str]) -> Self {
+        let mock = MockStore::with_jobs(jobs);
+        let (vital, _end) = Vital::new();
+        let (drained, _) = oneshot::channel();
+        let clock = Box::new(ManualClock::at(100));
+        let storage = StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start();
+        let to = || storage.clone();
+        let reports = Arc::new(OneKey);
+        let links = WorkLinks {
+            dispatch: to().recipient(),
+            finish: to().recipient(),
+            look: Nothing.start().recipient(),
+            session: Some(SessionLinks::new(
+                to().recipient(),
+                to().recipient(),
+                to().recipient(),
+                reports,
+            )),
+        };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let actor = ConnectionActor::create(|ctx| ConnectionActor::new(ours, links, ctx));
+        let (reader, writer) = theirs.into_split();
+        Self { reader: BufReader::new(reader), writer: Some(writer), actor, mock }
+    }
+
+    async fn opted_in(jobs: &[&str]) -> Self {
+        let mut site = Self::new(jobs);
+        assert!(site.ask("HELLO 2 w 30").await.starts_with("HELLO 2 "));
+        site
+    }
+
+    async fn say(&mut self, lines: &str) {
+        let writer = self.writer.as_mut().unwrap();
+        writer.write_all(format!("{lines}\n").as_bytes()).await.unwrap();
+    }
+
+    /// The next line, without its end; empty at a close.
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).await.unwrap();
+        line.trim_end_matches('\n').to_owned()
+    }
+
+    async fn ask(&mut self, line: &str) -> String {
+        self.say(line).await;
+        self.line().await
+    }
+
+    /// Waits until the store was asked so often for a job.
+    async fn dispatches(&self, count: usize) {
+        until("the store is asked", || {
+            self.mock.calls().iter().filter(|call| *call == "dispatch w").count() >= count
+        })
+        .await;
+    }
+}
+
+/// Every request has one answer, in order, also when they come in one write.
+#[actix::test]
+async fn requests_are_answered_in_order() {
+    let mut site = Site::opted_in(&["a", "b"]).await;
+    site.say("READY\nDONE 1 0\nREADY 5\nBEAT 2\nRELEASE 2\nBEAT 2\nDONE 1 0\nfoo\nWHY a\nWHY b\nQUIT\nREADY")
+        .await;
+    let mut answers = Vec::new();
+    loop {
+        match site.line().await {
+            line if line.is_empty() => break,
+            line => answers.push(line),
+        }
+    }
+    let stale =
+        "ERROR stale that attempt ended otherwise: its job was handed on, given back, or done";
+    let usage =
+        "ERROR usage requests are READY, DONE, BEAT, RELEASE, QUIT, and those for operators";
+    let why = "{\"asked\":\"Why(\"a\")\"}";
+    assert_eq!(
+        answers,
+        [
+            "JOB 1 a 1",
+            "OK",
+            "JOB 2 b 1",
+            "OK",
+            "OK",
+            "LOST",
+            stale,
+            usage,
+            why,
+            "ERROR unknown nobody knows b",
+            "OK"
+        ]
+    );
+    assert_eq!(site.mock.inside().undone, []);
+}
+
+/// A wait ends with NOJOBS after its time, at any further line, and at the end of input.
+#[actix::test]
+async fn a_wait_ends() {
+    let mut site = Site::opted_in(&[]).await;
+    let began = Instant::now();
+    assert_eq!(site.ask("READY 1").await, "NOJOBS");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    site.say("READY 1000").await;
+    site.dispatches(5).await;
+    assert_eq!(site.ask("BEAT 1").await, "NOJOBS");
+    assert_eq!(site.line().await, "LOST");
+    site.say("READY 1000").await;
+    drop(site.writer.take());
+    assert_eq!((site.line().await.as_str(), site.line().await.as_str()), ("NOJOBS", ""));
+}
+
+/// A wait is woken by a job that comes free.
+#[actix::test]
+async fn a_wait_is_woken() {
+    let mut site = Site::opted_in(&["a"]).await;
+    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
+    site.say("READY 1000").await;
+    site.dispatches(3).await;
+    let job = Job { key: Key::new("b").unwrap(), payload: "2".to_owned() };
+    site.mock.inside().jobs.push_back(job);
+    assert_eq!(site.line().await, "JOB 2 b 2");
+}
+
+/// The tenth error closes the connection; the ones before do not.
+#[actix::test]
+async fn ten_errors_close() {
+    let mut site = Site::opted_in(&["a"]).await;
+    for _ in 0..9 {
+        assert!(site.ask("nonsense").await.starts_with("ERROR usage "));
+    }
+    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
+    assert!(site.ask("DONE 9 0").await.starts_with("ERROR "));
+    assert_eq!(site.line().await, "");
+    assert_eq!(site.mock.inside().undone, [], "closing releases nothing");
+}
+
+/// A HELLO that is wrong is told so, and closed.
+#[actix::test]
+async fn a_faulty_hello_is_closed() {
+    for (hello, answer) in [
+        ("HELLO 3 w", "ERROR version this daemon speaks protocol 2"),
+        ("HELLO 2", "ERROR usage HELLO 2 <worker name> [lease seconds, 1 to 604800]"),
+    ] {
+        let mut site = Site::new(&["a"]);
+        assert_eq!(site.ask(hello).await, answer);
+        assert_eq!(site.line().await, "", "{hello}");
+    }
+}
+
+/// Storage in trouble is an error that may be said again; the connection stays.
+#[actix::test]
+async fn trouble_is_an_error() {
+    let mut site = Site::opted_in(&["a"]).await;
+    let full = || Trouble::Error(StoreError::Full("disk".to_owned()));
+    site.mock.trouble("dispatch", full());
+    assert!(site.ask("READY 5").await.starts_with("ERROR busy no space left"));
+    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
+    site.mock.trouble("commit", full());
+    assert!(site.ask("RELEASE 1").await.starts_with("ERROR busy no space left"));
+}
+
+/// The end of the daemon closes a waiting connection, without an answer.
+#[actix::test]
+async fn the_daemon_s_end_closes() {
+    let mut site = Site::opted_in(&[]).await;
+    site.say("READY 1000").await;
+    site.dispatches(2).await;
+    site.actor.send(CloseConnection).await.unwrap();
+    let mut rest = String::new();
+    site.reader.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, "");
+}
