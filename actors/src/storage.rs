@@ -226,7 +226,8 @@ impl StorageActor {
             .mutate(ctx, |store| Ok(Dispatched { dispatch: store.dispatch(now, holder)?, undo }));
         self.roused = roused;
         if let Some(holder) = holder {
-            self.begin_lease(ctx, taken.attempt(), holder);
+            let attempt = taken.peek().ok().and_then(Dispatched::attempt);
+            self.begin_lease(ctx, attempt, holder);
         }
         taken
     }

@@ -190,6 +190,7 @@ impl Tree {
                     storage().recipient(),
                     storage().recipient(),
                     storage().recipient(),
+                    storage().recipient(),
                     reports,
                 )
             }),

@@ -15,6 +15,8 @@ use session::{Fault, Hello, SessionRequest};
 
 /// Longest request line in bytes, without its end.
 pub const LINE_MAX_BYTES: usize = 64 * 1024;
+/// Longest line, with its end, that is looked at together with the one before it.
+const JOINED_MAX_BYTES: usize = 16;
 /// Bytes of a faulty line that are shown in the log.
 const SHOWN_BYTES: usize = 80;
 
@@ -140,6 +142,21 @@ impl LineCodec {
         }
     }
 
+    /// A request together with the one in the line behind, if that is there and belongs to it.
+    fn join(line: Line, bytes: &mut BytesMut) -> Line {
+        let Line::Session(Ok(first)) = &line else {
+            return line;
+        };
+        let next = memchr::memchr(b'\n', &bytes[..bytes.len().min(JOINED_MAX_BYTES)]);
+        let Some((end, joined)) =
+            next.and_then(|end| session::joined(first, &bytes[..end]).map(|joined| (end, joined)))
+        else {
+            return line;
+        };
+        bytes.advance(end + 1);
+        Line::Session(Ok(joined))
+    }
+
     /// Drops the line that is too long as far as it is there, and says so once.
     fn skip(&mut self, bytes: &mut BytesMut) -> Option<Line> {
         let told = self.mode == Mode::Skipping;
@@ -170,7 +187,7 @@ impl Decoder for LineCodec {
             }
         }
         match self.next_line(bytes) {
-            Ok(Some(line)) => self.read(&line).map(Some),
+            Ok(Some(line)) => self.read(&line).map(|line| Some(Self::join(line, bytes))),
             Ok(None) => Ok(None),
             Err(WireError::TooLong) if self.mode == Mode::Session => Ok(self.skip(bytes)),
             Err(error) => Err(error),

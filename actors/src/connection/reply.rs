@@ -13,7 +13,7 @@ use super::answer::{REQUEST_TIMEOUT, next_work};
 use super::session::SessionLinks;
 use crate::model::{Attempt, Key};
 use crate::reports::ReportError;
-use crate::storage::messages::{Change, Controlled, HandOut, Tell};
+use crate::storage::messages::{Change, Controlled, HandOut, Next, Stepped, Tell, Work};
 use crate::store::{Holder, StoreResult, Told};
 use crate::wire::session::{
     Control, ErrorCode, Fault, Question, SessionAnswer, SessionRequest, Word,
@@ -31,8 +31,8 @@ pub(super) struct Reply {
     pub(super) job: Option<HandOut>,
     /// There was no work; the worker waits for some until then.
     pub(super) wait: Option<Instant>,
-    /// It counts towards the errors that close a connection.
-    pub(super) is_error: bool,
+    /// Errors among them; ten close a connection.
+    pub(super) errors: u32,
     /// The connection ends.
     pub(super) close: bool,
 }
@@ -45,7 +45,7 @@ impl Reply {
     }
 
     pub(super) fn error(code: ErrorCode, text: &str) -> Self {
-        Self { is_error: true, ..Self::line(&SessionAnswer::Error(code, text)) }
+        Self { errors: 1, ..Self::line(&SessionAnswer::Error(code, text)) }
     }
 
     pub(super) fn fault(fault: &Fault) -> Self {
@@ -54,6 +54,17 @@ impl Reply {
             Fault::Version => ErrorCode::Version,
         };
         Self::error(code, text_of(fault))
+    }
+
+    fn told(told: Told) -> Self {
+        match told {
+            Told::Recorded => Self::line(&SessionAnswer::Ok),
+            Told::Stale => Self::error(
+                ErrorCode::Stale,
+                "that attempt ended otherwise: its job was handed on, given back, or done",
+            ),
+            Told::Unknown => Self::error(ErrorCode::Unknown, "there is no such attempt"),
+        }
     }
 
     pub(super) fn job(job: HandOut) -> Self {
@@ -65,11 +76,10 @@ impl Reply {
         Self { close: true, ..self }
     }
 
-    /// The same, with other lines before it.
-    pub(super) fn after(mut self, mut before: BytesMut) -> Self {
-        before.unsplit(self.bytes);
-        self.bytes = before;
-        self
+    /// The same, with the lines of another one before it.
+    pub(super) fn after(self, mut before: Self) -> Self {
+        before.bytes.unsplit(self.bytes);
+        Self { bytes: before.bytes, errors: before.errors + self.errors, ..self }
     }
 }
 
@@ -96,6 +106,9 @@ impl Asker {
         match request {
             SessionRequest::Ready { wait } => self.ready(wait).await,
             SessionRequest::Attempt(attempt, word) => self.tell(attempt, word).await,
+            SessionRequest::Next { attempt, exit_code, wait } => {
+                self.next(attempt, exit_code, wait).await
+            }
             SessionRequest::Quit => Reply::line(&SessionAnswer::Ok).and_close(),
             SessionRequest::Ask(_) | SessionRequest::Control(_) if !self.is_operator => {
                 Reply::error(ErrorCode::Denied, "for the daemon's own user and root alone")
@@ -117,14 +130,24 @@ impl Asker {
 
     async fn tell(self, attempt: Attempt, word: Word) -> Reply {
         match in_time(self.session.tell.send(Tell { attempt, word })).await {
-            Ok(Told::Recorded) => Reply::line(&SessionAnswer::Ok),
-            Ok(_) if word == Word::Beat => Reply::line(&SessionAnswer::Lost),
-            Ok(Told::Stale) => Reply::error(
-                ErrorCode::Stale,
-                "that attempt ended otherwise: its job was handed on, given back, or done",
-            ),
-            Ok(Told::Unknown) => Reply::error(ErrorCode::Unknown, "there is no such attempt"),
+            Ok(Told::Stale | Told::Unknown) if word == Word::Beat => {
+                Reply::line(&SessionAnswer::Lost)
+            }
+            Ok(told) => Reply::told(told),
             Err(reason) => Reply::error(ErrorCode::Busy, &reason),
+        }
+    }
+
+    /// Two lines in one step, each with its answer.
+    async fn next(self, attempt: Attempt, exit_code: i64, wait: Duration) -> Reply {
+        let next = Next { attempt, exit_code, holder: self.holder.clone() };
+        match in_time(self.session.next.send(next)).await {
+            Ok(Stepped { told, work: Work::Job(job) }) => Reply::job(job).after(Reply::told(told)),
+            Ok(Stepped { told, .. }) => self.ready(wait).await.after(Reply::told(told)),
+            Err(reason) => {
+                let busy = || Reply::error(ErrorCode::Busy, &reason);
+                busy().after(busy())
+            }
         }
     }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::Semaphore;
@@ -18,7 +17,7 @@ use tracing::debug;
 use super::reply::{self, Asker, Reply};
 use super::{ConnectionActor, WRITE_TIMEOUT};
 use crate::reports::Reports;
-use crate::storage::messages::{Change, Tell, Wait, Work};
+use crate::storage::messages::{Change, Next, Tell, Wait, Work};
 use crate::store::{Holder, StoreResult};
 use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
 
@@ -34,6 +33,8 @@ pub struct SessionLinks {
     pub wait: Recipient<Wait>,
     /// Words about attempts.
     pub tell: Recipient<Tell>,
+    /// The end of one, and the next job.
+    pub next: Recipient<Next>,
     /// Operators' changes.
     pub change: Recipient<Change>,
     /// Operators' questions.
@@ -48,10 +49,11 @@ impl SessionLinks {
     pub fn new(
         wait: Recipient<Wait>,
         tell: Recipient<Tell>,
+        next: Recipient<Next>,
         change: Recipient<Change>,
         reports: Arc<dyn Reports>,
     ) -> Self {
-        Self { wait, tell, change, reports, room: Arc::new(Semaphore::new(REPORTS_AT_ONCE)) }
+        Self { wait, tell, next, change, reports, room: Arc::new(Semaphore::new(REPORTS_AT_ONCE)) }
     }
 }
 
@@ -91,15 +93,13 @@ impl ConnectionActor {
         line: Result<SessionRequest, Fault>,
         ctx: &mut Context<Self>,
     ) {
-        let mut bytes = BytesMut::new();
-        if self.end_wait(ctx) {
-            SessionAnswer::NoJobs.encode(&mut bytes);
-        }
+        let before =
+            if self.end_wait(ctx) { Reply::line(&SessionAnswer::NoJobs) } else { Reply::default() };
         let request = match line {
             Ok(request) => request,
             Err(fault) => {
                 self.complain("A faulty request.", reply::text_of(&fault));
-                return self.write(Reply::fault(&fault).after(bytes), ctx);
+                return self.write(Reply::fault(&fault).after(before), ctx);
             }
         };
         let Some(session) = &self.session else {
@@ -112,7 +112,7 @@ impl ConnectionActor {
             is_operator: self.peer.is_some_and(|peer| peer.is_operator()),
         };
         // Nothing is read meanwhile: one request in flight bounds the whole system.
-        let replied = async move { asker.reply(request).await.after(bytes) };
+        let replied = async move { asker.reply(request).await.after(before) };
         ctx.wait(replied.into_actor(self).map(|reply, connection, ctx| {
             connection.write(reply, ctx);
         }));
@@ -152,7 +152,7 @@ impl ConnectionActor {
         let Some(session) = &mut self.session else {
             return self.depart(ctx);
         };
-        session.errors += u32::from(reply.is_error);
+        session.errors += reply.errors;
         if session.errors >= ERRORS_MAX {
             self.complain("Too many errors: closing.", ERRORS_MAX);
             return self.depart(ctx);

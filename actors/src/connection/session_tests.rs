@@ -75,6 +75,7 @@ impl Site {
                 to().recipient(),
                 to().recipient(),
                 to().recipient(),
+                to().recipient(),
                 reports,
             )),
         };

@@ -36,6 +36,27 @@ pub struct Tell {
     pub word: Word,
 }
 
+/// Records the end of a leased attempt and takes the next job, in one transaction.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Stepped>")]
+pub struct Next {
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// How it ended.
+    pub exit_code: i64,
+    /// To whom the next job will be leased.
+    pub holder: Holder,
+}
+
+/// What came of a [`Next`].
+#[derive(Debug)]
+pub struct Stepped {
+    /// Of the end.
+    pub told: Told,
+    /// The next job.
+    pub work: Work,
+}
+
 /// Changes what the queue does, for an operator; answered with what is to be told.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Controlled>")]

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::prelude::*;
 
-use super::messages::{HandOut, Undo, Work};
+use super::messages::{HandOut, Stepped, Undo, Work};
 use crate::model::Attempt;
-use crate::store::{self, StoreError, StoreResult};
+use crate::store::{self, StoreError, StoreResult, Told};
 
 type Release = Box<dyn FnOnce(&StoreResult<()>)>;
 
@@ -59,12 +59,18 @@ impl<T> Deferred<T> {
     }
 }
 
-impl Deferred<Dispatched> {
+impl From<(Told, Dispatched)> for Stepped {
+    fn from((told, dispatched): (Told, Dispatched)) -> Self {
+        Self { told, work: dispatched.into() }
+    }
+}
+
+impl Dispatched {
     /// The attempt under which a job was taken.
     pub fn attempt(&self) -> Option<Attempt> {
-        match &self.result {
-            Ok(Dispatched { dispatch: store::Dispatch::Job(attempt, _), .. }) => Some(*attempt),
-            _ => None,
+        match &self.dispatch {
+            store::Dispatch::Job(attempt, _) => Some(*attempt),
+            store::Dispatch::Nothing | store::Dispatch::Later => None,
         }
     }
 }

@@ -10,8 +10,8 @@ use actix::prelude::*;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::messages::{Change, Controlled, Tell, Wait};
-use super::reply::Deferred;
+use super::messages::{Change, Controlled, Next, Tell, Wait};
+use super::reply::{Deferred, Dispatched};
 use super::waiting::{Place, Waiter};
 use super::{IDLE_TICK, StorageActor};
 use crate::model::Attempt;
@@ -212,6 +212,28 @@ impl Handler<Tell> for StorageActor {
             self.leases.end(attempt);
         }
         told
+    }
+}
+
+impl Handler<Next> for StorageActor {
+    type Result = Deferred<(Told, Dispatched)>;
+
+    fn handle(&mut self, next: Next, ctx: &mut Self::Context) -> Self::Result {
+        let Next { attempt, exit_code, holder } = next;
+        let (now, undo) = (self.clock.now(), ctx.address().recipient());
+        let taken = self.mutate(ctx, |store| {
+            let told = store.finish_attempt(attempt, exit_code, now)?;
+            let dispatch = store.dispatch(now, Some(&holder))?;
+            Ok((told, Dispatched { dispatch, undo }))
+        });
+        if let Ok((told, dispatched)) = taken.peek() {
+            let next = dispatched.attempt();
+            if *told == Told::Recorded {
+                self.leases.end(attempt);
+            }
+            self.begin_lease(ctx, next, &holder);
+        }
+        taken
     }
 }
 

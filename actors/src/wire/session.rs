@@ -51,6 +51,15 @@ pub enum SessionRequest {
     },
     /// Something about an attempt.
     Attempt(Attempt, Word),
+    /// The end of an attempt and, in the line behind, the next job: done in one step.
+    Next {
+        /// Which attempt ended.
+        attempt: Attempt,
+        /// How.
+        exit_code: i64,
+        /// As of [`SessionRequest::Ready`].
+        wait: Duration,
+    },
     /// The end of the connection.
     Quit,
     /// For operators only: how things are.
@@ -211,6 +220,17 @@ pub(super) fn request(line: &[u8]) -> Result<SessionRequest, Fault> {
         None => (text, None),
     };
     verbs(verb, rest).ok_or(Fault::Usage(usage(verb)))
+}
+
+/// Two lines that came together, if they are asked for in one step.
+pub(super) fn joined(first: &SessionRequest, second: &[u8]) -> Option<SessionRequest> {
+    match (first, request(second)) {
+        (
+            SessionRequest::Attempt(attempt, Word::Done(exit_code)),
+            Ok(SessionRequest::Ready { wait }),
+        ) => Some(SessionRequest::Next { attempt: *attempt, exit_code: *exit_code, wait }),
+        _ => None,
+    }
 }
 
 /// One flat match over all verbs; `None`: the rest is not as it must be.

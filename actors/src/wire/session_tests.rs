@@ -9,7 +9,21 @@ use crate::wire::{LINE_MAX_BYTES, Line, LineCodec};
 
 /// The lines of a connection that may opt in, sent `pieces`, and half-closed; and whether a fault of the
 /// classic kind ended it.
+///
+/// Steps are taken apart into their lines: how the bytes came decides what is joined.
 fn lines(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
+    let (joined, fault) = as_they_came(pieces);
+    let apart = joined.into_iter().flat_map(|line| match line {
+        Line::Session(Ok(SessionRequest::Next { attempt, exit_code, wait })) => vec![
+            Line::Session(Ok(SessionRequest::Attempt(attempt, Word::Done(exit_code)))),
+            Line::Session(Ok(SessionRequest::Ready { wait })),
+        ],
+        line => vec![line],
+    });
+    (apart.collect(), fault)
+}
+
+fn as_they_came(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
     let (mut codec, mut bytes, mut lines) = (LineCodec::new(true), BytesMut::new(), Vec::new());
     for piece in pieces {
         bytes.extend_from_slice(piece);
@@ -32,7 +46,7 @@ fn lines(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
 
 /// What the lines behind a HELLO are.
 fn session(text: &[u8]) -> Vec<Result<SessionRequest, Fault>> {
-    let (lines, fault) = lines(&[b"HELLO 2 w\n", text]);
+    let (lines, fault) = as_they_came(&[b"HELLO 2 w\n", text]);
     assert!(!fault);
     let read = |line| match line {
         Line::Session(request) => request,
@@ -126,6 +140,22 @@ fn good_lines_are_requests() {
     ] {
         assert_eq!(session(format!("{line}\n").as_bytes()), [Ok(request)], "{line}");
     }
+}
+
+/// A DONE and the READY behind it are one step, if they came together.
+#[test]
+fn an_end_and_the_next_job_are_one_step() {
+    let next = |wait| SessionRequest::Next {
+        attempt: Attempt(1),
+        exit_code: 7,
+        wait: Duration::from_secs(wait),
+    };
+    assert_eq!(session(b"DONE 1 7\nREADY\n"), [Ok(next(0))]);
+    assert_eq!(session(b"DONE 1 7\nREADY 86400\n"), [Ok(next(86_400))]);
+    for apart in ["DONE 1 7\nBEAT 1\n", "BEAT 1\nREADY\n", "DONE 1 7\nREADY \n"] {
+        assert_eq!(session(apart.as_bytes()).len(), 2, "{apart:?}");
+    }
+    assert_eq!(session(b"DONE 1 7\nREADY").len(), 1);
 }
 
 /// Everything else is a fault, and the lines behind it count.
