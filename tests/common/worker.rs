@@ -104,6 +104,18 @@ impl Client {
         }
     }
 
+    /// The next line if it has arrived, newline included; does not wait.
+    pub fn take_line(&mut self) -> Option<String> {
+        self.stream.set_nonblocking(true).unwrap();
+        let mut buffer = [0_u8; 4096];
+        while let Ok(count @ 1..) = self.stream.read(&mut buffer) {
+            self.unread.extend_from_slice(&buffer[..count]);
+        }
+        self.stream.set_nonblocking(false).unwrap();
+        let end = self.unread.iter().position(|&byte| byte == b'\n')?;
+        Some(text(self.unread.drain(..=end).collect()))
+    }
+
     /// Everything until the daemon closes.
     pub fn rest(mut self) -> String {
         while self.read_more() {}
