@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench bench-store soak
+.PHONY: help setup run test lint fuzz bench bench-store soak
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -28,6 +28,16 @@ lint: ## Check format, lints and documentation; a warning is an error
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
 		cargo doc --locked --workspace --no-deps --document-private-items
+
+# The fuzzer needs a nightly compiler; without one, its corpus is mutated by a property test instead.
+fuzz: ## Feed the protocol's codec with mutated input for a minute
+	@if cargo +nightly --version >/dev/null 2>&1; then \
+		set -ex; \
+		cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz; \
+		cargo +nightly fuzz run lines -- -max_total_time=60 -max_len=140000; \
+	else \
+		set -x; PROPTEST_CASES=300000 timeout 300 cargo test --release -p shiftboss-actors --test corpus; \
+	fi
 
 # BENCH="--rows 1,2 --seconds 3" measures a part; docs/benchmarks.md is written by a whole run only.
 bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)

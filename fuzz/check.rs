@@ -1,0 +1,55 @@
+//! What must hold of the lines of a connection, whatever bytes come. Used by the fuzz target and, with
+//! the same corpus, by the property test `actors/tests/corpus.rs`.
+
+use bytes::BytesMut;
+use shiftboss_actors::wire::session::SessionRequest;
+use shiftboss_actors::wire::{LINE_MAX_BYTES, Line, LineCodec};
+use tokio_util::codec::Decoder;
+
+/// Reads `bytes` whole, and in so many pieces: nothing panics, memory is bounded, and the pieces make no
+/// difference.
+pub fn check(bytes: &[u8], pieces: usize, may_opt_in: bool) {
+    let whole = lines(&[bytes], may_opt_in);
+    let size = (bytes.len() / (pieces + 1)).max(1);
+    let cut: Vec<&[u8]> = bytes.chunks(size).collect();
+    assert_eq!(lines(&cut, may_opt_in), whole);
+    if !may_opt_in {
+        assert!(whole.0.iter().all(|line| matches!(line, Line::Classic(_))));
+    }
+}
+
+/// The lines of a connection that sent these pieces and closed its side, and whether a fault ended it.
+fn lines(pieces: &[&[u8]], may_opt_in: bool) -> (Vec<Line>, bool) {
+    let (mut codec, mut bytes) = (LineCodec::new(may_opt_in), BytesMut::new());
+    let mut lines = Vec::new();
+    for piece in pieces {
+        bytes.extend_from_slice(piece);
+        loop {
+            match codec.decode(&mut bytes) {
+                Ok(Some(line)) => lines.extend(apart(line)),
+                Ok(None) => break,
+                Err(_) => return (lines, true),
+            }
+        }
+        assert!(bytes.len() <= LINE_MAX_BYTES, "no more than a line waits");
+    }
+    loop {
+        match codec.decode_eof(&mut bytes) {
+            Ok(Some(line)) => lines.extend(apart(line)),
+            Ok(None) => return (lines, false),
+            Err(_) => return (lines, true),
+        }
+    }
+}
+
+/// Two requests in one step, as the two lines that they were: how the bytes came decides that.
+fn apart(line: Line) -> Vec<Line> {
+    use shiftboss_actors::wire::session::Word::Done;
+    match line {
+        Line::Session(Ok(SessionRequest::Next { attempt, exit_code, wait })) => vec![
+            Line::Session(Ok(SessionRequest::Attempt(attempt, Done(exit_code)))),
+            Line::Session(Ok(SessionRequest::Ready { wait })),
+        ],
+        line => vec![line],
+    }
+}
