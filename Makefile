@@ -34,7 +34,8 @@ fuzz: ## Feed the protocol's codec with mutated input for a minute
 	@if cargo +nightly --version >/dev/null 2>&1; then \
 		set -ex; \
 		cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz; \
-		cargo +nightly fuzz run lines -- -max_total_time=60 -max_len=140000; \
+		mkdir -p fuzz/corpus/lines; \
+		cargo +nightly fuzz run lines fuzz/corpus/lines fuzz/seeds/lines -- -max_total_time=60 -max_len=140000; \
 	else \
 		set -x; PROPTEST_CASES=300000 timeout 300 cargo test --release -p shiftboss-actors --test corpus; \
 	fi

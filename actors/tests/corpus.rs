@@ -1,4 +1,4 @@
-//! The fuzzer's corpus and mutations as a property test, for who has no fuzzer (`make fuzz`).
+//! The fuzzer's seeds, and mutations, as a property test, for who has no fuzzer (`make fuzz`).
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -9,9 +9,9 @@ use proptest::prelude::*;
 #[path = "../../fuzz/check.rs"]
 mod check;
 
-/// All inputs of the corpus.
+/// All seeds.
 fn corpus() -> Vec<Vec<u8>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/lines");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/lines");
     let mut paths: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
