@@ -110,6 +110,9 @@ pub enum Command {
         /// The copy to be made; must not exist
         file: PathBuf,
     },
+    /// Started by shiftboss beside its commands, to end them should it be killed
+    #[command(hide = true)]
+    Guardian,
 }
 
 /// The arguments of `serve`, as typed.

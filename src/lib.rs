@@ -1,8 +1,10 @@
 //! The program's parts, as a library so that tests and benchmarks can reach them.
 //!
-//! [`sqlite`] implements the queue. [`cli`] is what the user typed; [`commands`] has one file a
-//! subcommand; [`socket`], [`lock`], [`logging`], [`reports`] and [`exit`] are what they stand on.
+//! [`sqlite`] implements the queue. [`child`] runs commands. [`cli`] is what the user typed;
+//! [`commands`] has one file a subcommand; [`socket`], [`lock`], [`logging`], [`reports`] and
+//! [`exit`] are what they stand on.
 
+pub mod child;
 pub mod cli;
 pub mod commands;
 pub mod exit;

@@ -23,6 +23,9 @@ fn help_and_version() {
         assert_eq!((&*stderr, code), ("", Some(0)));
         assert!(shiftboss(&["--help"]).0.contains(&format!("\n  {command} ")));
     }
+    // It is for shiftboss itself.
+    assert!(!shiftboss(&["--help"]).0.contains("guardian"));
+    assert_eq!(shiftboss(&["guardian"]).2, Some(64));
 }
 
 /// A wrong command line ends with 64, and says what is wrong on standard error.

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("actors/src/connection", &["store::Store,", "store::Store;", "dyn Store", "impl Store"]),
     ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
     ("src/spool", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::sqlite"]),
+    ("src/child", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli"]),
     ("src/cli", &["std::fs", "rusqlite", "actix", "shiftboss_actors"]),
 ];
 

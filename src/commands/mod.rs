@@ -3,6 +3,7 @@
 pub mod ask;
 pub mod backup;
 pub mod check;
+pub mod guardian;
 pub mod serve;
 pub mod status;
 
@@ -25,6 +26,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Ask { timeout, socket, lines } => ask::run(&socket, &lines, timeout),
         Command::Status { target, json } => status::run(&target, json),
         Command::Backup { database, file } => backup::run(&database, &file),
+        Command::Guardian => guardian::run(),
     }
 }
 

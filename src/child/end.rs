@@ -1,0 +1,124 @@
+//! How a command ended, or why it did not start, and the exit code that a shell would show.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+
+use rustix::process::WaitIdStatus;
+use thiserror::Error;
+
+/// The exit code that tells of a time limit, as that of `timeout(1)`.
+const TIMED_OUT: u8 = 124;
+/// A shell's exit code for a program that is there and cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// A shell's exit code for a program that is not there.
+const NOT_FOUND: u8 = 127;
+/// What a shell adds to a signal's number.
+const SIGNAL_BASE: u8 = 128;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It exited, with this code.
+    Code(u8),
+    /// This signal ended it.
+    Signal(u8),
+    /// Its time was over and it was ended, whatever it said to that.
+    TimedOut,
+}
+
+impl End {
+    /// The exit code as a shell and `timeout(1)` report it: 128 more than a signal's number.
+    #[must_use]
+    pub fn shell_code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(number) => SIGNAL_BASE.saturating_add(number),
+            Self::TimedOut => TIMED_OUT,
+        }
+    }
+
+    /// Whether it exited with code 0.
+    #[must_use]
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    /// What the kernel says of a process that has ended.
+    pub(super) fn of(status: &WaitIdStatus) -> Self {
+        let number = |raw: Option<i32>| raw.and_then(|raw| u8::try_from(raw).ok());
+        match number(status.terminating_signal()) {
+            Some(signal) => Self::Signal(signal),
+            None => Self::Code(number(status.exit_status()).unwrap_or(u8::MAX)),
+        }
+    }
+}
+
+/// A command that did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// There is no such program.
+    #[error("cannot run {}: there is no such program, or its interpreter is missing", .0.display())]
+    NotFound(OsString),
+    /// The program is there, and cannot be executed.
+    #[error("cannot run {}: {source}; is it a program, and may this user execute it?", program.display())]
+    NotExecutable {
+        /// Its name.
+        program: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system has no room for it (processes, descriptors, memory), or what a command needs of us
+    /// could not be made.
+    #[error("cannot {doing} to run a command: {source}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// The exit code that a shell would report: 127 for what is not there, else 126.
+    #[must_use]
+    pub fn shell_code(&self) -> u8 {
+        match self {
+            Self::NotFound(_) => NOT_FOUND,
+            Self::NotExecutable { .. } | Self::System { .. } => NOT_EXECUTABLE,
+        }
+    }
+
+    /// Why `program` was not executed. What the program is to blame for is told apart from what the
+    /// system has no room for.
+    pub(super) fn of(program: &OsStr, source: io::Error) -> Self {
+        use rustix::io::Errno;
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOENT | Errno::NOTDIR) => Self::NotFound(program.to_owned()),
+            Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::PIPE) => {
+                Self::System { doing: "make a process", source }
+            }
+            _ => Self::NotExecutable { program: program.to_owned(), source },
+        }
+    }
+
+    pub(super) fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> Self {
+        move |source| Self::System { doing, source: source.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The codes are a shell's.
+    #[test]
+    fn codes_are_as_a_shell_reports_them() {
+        let codes = [End::Code(0), End::Code(255), End::Signal(9), End::TimedOut];
+        assert_eq!(codes.map(End::shell_code), [0, 255, 137, 124]);
+        let error = |errno: rustix::io::Errno| StartError::of("p".as_ref(), errno.into());
+        assert_eq!(error(rustix::io::Errno::NOENT).shell_code(), 127);
+        assert_eq!(error(rustix::io::Errno::ACCESS).shell_code(), 126);
+        assert!(error(rustix::io::Errno::ACCESS).to_string().contains("cannot run p: "));
+        assert!(matches!(error(rustix::io::Errno::AGAIN), StartError::System { .. }));
+    }
+}

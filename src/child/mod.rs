@@ -1,0 +1,28 @@
+//! Runs commands: starts them without a shell, limits their time, passes on what they say, and
+//! sees to it that nothing of them is left, whatever becomes of them or of us.
+//!
+//! Used by whatever runs commands of the user: `work`, `fetch`, `spool run`. A command gets a
+//! process group of its own. [`Guardian::start`] starts an [`Order`] and gives a [`Running`], which
+//! tells the [`End`]. What outlives the command's own process in its group is killed; a process that
+//! made a session of its own is the exception, and its own master.
+//!
+//! Three things end a command whose shiftboss was killed: the kernel kills the command's own process
+//! (parent-death signal), the guardian, a process beside us, kills its group, and both hold from before
+//! the command's program is executed. Nothing here knows what the commands are for.
+
+mod attend;
+mod end;
+mod guard;
+mod guardian;
+mod lines;
+mod order;
+mod process;
+mod pump;
+mod record;
+
+pub use attend::Running;
+pub use end::{End, StartError};
+pub use guard::{GuardError, guard};
+pub use guardian::Guardian;
+pub use lines::LinePrefixer;
+pub use order::{GRACE, Order, Output, Sink, Stream};

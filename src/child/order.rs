@@ -1,0 +1,70 @@
+//! What is to be run, and where its output goes. The owner fills it in; [`super::Guardian::start`]
+//! carries it out.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::time::Duration;
+
+/// How long a command that was asked to end (TERM) has before it is killed, if nothing is said.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// Which of its two outputs a command wrote to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// Takes what a command writes, in pieces as they are read (64 KiB at the most, at no particular
+/// boundary). It is called on the runtime's thread: the command waits meanwhile, and all else too.
+pub trait Sink: Send {
+    /// Takes the next piece of one stream.
+    fn take(&mut self, stream: Stream, piece: &[u8]);
+}
+
+impl<F: FnMut(Stream, &[u8]) + Send> Sink for F {
+    fn take(&mut self, stream: Stream, piece: &[u8]) {
+        self(stream, piece);
+    }
+}
+
+/// Where a command's output goes.
+pub enum Output {
+    /// Both streams into an open file, which the command itself holds.
+    File(File),
+    /// Both streams to us, through pipes.
+    Sink(Box<dyn Sink>),
+}
+
+/// A command to be run. Its standard input is empty, its directory ours.
+pub struct Order {
+    /// The program; looked for in `PATH` unless it has a slash.
+    pub program: OsString,
+    /// What it is called with, itself apart.
+    pub arguments: Vec<OsString>,
+    /// What its environment has beyond ours.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where its output goes.
+    pub output: Output,
+    /// How long it may run; then it is ended, and the end is [`super::End::TimedOut`].
+    pub time_limit: Option<Duration>,
+    /// From TERM to KILL.
+    pub grace: Duration,
+}
+
+impl Order {
+    /// `program` with nothing else said: no arguments, no limit, the usual grace.
+    #[must_use]
+    pub fn new(program: impl Into<OsString>, output: Output) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            output,
+            time_limit: None,
+            grace: GRACE,
+        }
+    }
+}

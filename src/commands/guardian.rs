@@ -1,0 +1,13 @@
+//! `shiftboss guardian`: the process that ends a killed shiftboss's commands. Hidden: shiftboss
+//! starts it itself, through [`crate::child`].
+
+use crate::child;
+use crate::exit::{ExitCode, Failure};
+
+/// Guards until the process that started it is gone.
+///
+/// # Errors
+/// `Usage` when standard input is not the pipe of a shiftboss.
+pub fn run() -> Result<(), Failure> {
+    child::guard(std::io::stdin()).map_err(|error| Failure::new(ExitCode::Usage, error.to_string()))
+}
