@@ -1,5 +1,7 @@
 //! What the user typed, and the checked settings made of it, once. `main` parses, the commands see
-//! only settings. The doc comments are the help texts.
+//! only settings. The doc comments are the help texts. Commands with many arguments have a file each.
+
+mod fetch;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,13 +13,15 @@ use crate::logging::LogFormat;
 use crate::socket::SocketSettings;
 use crate::sqlite::{Durability, Options, Policy};
 
+pub use fetch::{FetchArguments, FetchSettings};
+
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 
 const EXIT_CODES: &str = "\
 Exit codes:
    0  done; the daemon: stopped cleanly     64  wrong command line
-  65  some input is faulty                  69  nobody answered
+  65  some input is faulty                  69  nobody answered; nothing fetched
   70  a bug in shiftboss                    73  a file or socket cannot be made
   74  an I/O error                          75  already running
   78  something needed is missing or unusable";
@@ -110,6 +114,8 @@ pub enum Command {
         /// The copy to be made; must not exist
         file: PathBuf,
     },
+    /// Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once it is whole
+    Fetch(FetchArguments),
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,

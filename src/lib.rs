@@ -1,6 +1,7 @@
 //! The program's parts, as a library so that tests and benchmarks can reach them.
 //!
-//! [`sqlite`] implements the queue. [`child`] runs commands. [`cli`] is what the user typed;
+//! [`sqlite`] implements the queue. [`child`] runs commands, [`fetch`]
+//! has one write a list. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`socket`], [`lock`], [`logging`], [`reports`] and
 //! [`exit`] are what they stand on.
 
@@ -8,6 +9,7 @@ pub mod child;
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod fetch;
 pub mod lock;
 pub mod logging;
 pub mod reports;

@@ -1,6 +1,6 @@
-//! Lock files: one daemon per database, per socket and per input directory (spec 6).
+//! Lock files: one daemon per database, per socket and per input directory (spec 6), one fetch per list.
 //!
-//! `serve` takes them for its life; `status` looks who holds one. The lock is the kernel's (flock),
+//! `serve` takes them for its life, `fetch` too; `status` looks who holds one. The lock is the kernel's (flock),
 //! so it goes with its holder however that ends; the file stays and says who it was. The database
 //! file itself is never opened here: closing it would drop SQLite's own locks.
 
@@ -73,6 +73,14 @@ pub enum LockError {
         /// The daemon's process id, where the kernel tells.
         pid: Option<u32>,
     },
+    /// Another process has it.
+    #[error("another process{} has {path} locked", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
+    Taken {
+        /// The lock file.
+        path: PathBuf,
+        /// The other's process id, where the kernel tells.
+        pid: Option<u32>,
+    },
     /// The lock file cannot be used.
     #[error("cannot {doing} {path}: {source}")]
     Io {
@@ -119,14 +127,8 @@ fn resolved(path: &Path) -> PathBuf {
 /// When another daemon has it, or the lock file cannot be opened for writing.
 pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     let lock = file_of(path);
-    let failed = |doing| {
-        let path = lock.clone();
-        move |source| LockError::Io { doing, path, source }
-    };
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o644);
-    let mut file = options.open(&lock).map_err(failed("open the lock file"))?;
-    if !wait_for(&file).map_err(|error| failed("lock")(error.into()))? {
+    let (mut file, is_ours) = open_locked(&lock)?;
+    if !is_ours {
         return Err(LockError::Held { path: path.to_owned(), holder: read(&mut file) });
     }
     // The lock is the kernel's: it is held whatever the file says, also on a disk that is full.
@@ -135,6 +137,28 @@ pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
         warn!(%error, %lock, "The lock file could not be written: status will not know this daemon's pid.");
     }
     Ok(LockFile(file))
+}
+
+/// Takes the lock that the file `lock` itself is, with nothing in it. Held until it is closed.
+///
+/// # Errors
+/// When another process has it, or the file cannot be opened for writing.
+pub fn take_file(lock: &Path) -> Result<File, LockError> {
+    match open_locked(lock)? {
+        (file, true) => Ok(file),
+        (file, false) => Err(LockError::Taken { path: lock.to_owned(), pid: pid_locking(&file) }),
+    }
+}
+
+/// Opens a lock file, and says whether its lock was had.
+fn open_locked(lock: &Path) -> Result<(File, bool), LockError> {
+    let failed =
+        |doing| move |source: io::Error| LockError::Io { doing, path: lock.to_owned(), source };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o644);
+    let file = options.open(lock).map_err(failed("open the lock file"))?;
+    let is_ours = wait_for(&file).map_err(|error| failed("lock")(error.into()))?;
+    Ok((file, is_ours))
 }
 
 fn write(file: &mut File, holder: &Holder) -> io::Result<()> {

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
     ("src/spool", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::sqlite"]),
     ("src/child", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli"]),
+    ("src/fetch", &["actix", "rusqlite", "clap", "crate::cli", "crate::commands"]),
     ("src/cli", &["std::fs", "rusqlite", "actix", "shiftboss_actors"]),
 ];
 

@@ -3,13 +3,14 @@
 pub mod ask;
 pub mod backup;
 pub mod check;
+pub mod fetch;
 pub mod guardian;
 pub mod serve;
 pub mod status;
 
-use crate::cli::{Command, ServeSettings};
+use crate::cli::{Command, FetchSettings, ServeSettings};
 use crate::exit::{ExitCode, Failure};
-use crate::logging;
+use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
 
 /// Runs what was typed.
@@ -26,6 +27,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Ask { timeout, socket, lines } => ask::run(&socket, &lines, timeout),
         Command::Status { target, json } => status::run(&target, json),
         Command::Backup { database, file } => backup::run(&database, &file),
+        Command::Fetch(typed) => {
+            logging::start(LogFormat::Auto, &typed.log_level)?;
+            fetch::run(FetchSettings::try_from(typed)?)
+        }
         Command::Guardian => guardian::run(),
     }
 }

@@ -185,7 +185,9 @@ fn socket_failure(error: SocketError) -> Failure {
 
 fn lock_failure(error: LockError) -> Failure {
     let code = match error {
-        LockError::Held { .. } | LockError::Watched { .. } => ExitCode::AlreadyRunning,
+        LockError::Held { .. } | LockError::Watched { .. } | LockError::Taken { .. } => {
+            ExitCode::AlreadyRunning
+        }
         LockError::Io { .. } => ExitCode::CannotCreate,
     };
     Failure::new(code, error.to_string())

@@ -1,0 +1,121 @@
+//! Why a list was not fetched. The former list is untouched in each of these cases but
+//! [`FetchError::Unsettled`], where it stands beside the new one.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::child::{End, StartError};
+
+/// Why a list was not fetched.
+#[derive(Debug, Error)]
+pub enum FetchError {
+    /// Another process fetches it.
+    #[error("another fetch{} of {name:?} into {} is running: stop it first, or give each a name of its own", pid.map_or(String::new(), |pid| format!(" (pid {pid})")), input.display())]
+    Claimed {
+        /// The list's name.
+        name: String,
+        /// The input directory.
+        input: PathBuf,
+        /// The other's process id, where the kernel tells.
+        pid: Option<u32>,
+    },
+    /// The input directory cannot be read.
+    #[error("cannot read the input directory {}: {source}; name the directory that the daemon watches", path.display())]
+    Input {
+        /// The input directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The lock file cannot be used.
+    #[error("cannot open or lock {}: {source}; may this user write to the input directory?", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no number above that of a list that is there.
+    #[error("there is no larger number than that of {}: remove or rename it", path.display())]
+    NoStamp {
+        /// The file with the largest number.
+        path: PathBuf,
+    },
+    /// The command did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The command did not end well.
+    #[error("{}", told(*end, *time_limit))]
+    Command {
+        /// How it ended.
+        end: End,
+        /// How long it might have run.
+        time_limit: Option<Duration>,
+    },
+    /// The list is empty, or made of faulty lines.
+    #[error("the command wrote no good line ({faulty} faulty ones)")]
+    NoLines {
+        /// Lines that the daemon would skip.
+        faulty: u64,
+    },
+    /// The list is too short.
+    #[error("the command wrote {accepted} good lines, and --min-lines asks for {min_lines}")]
+    TooFew {
+        /// Lines that the daemon would take.
+        accepted: u64,
+        /// How many were asked for.
+        min_lines: u64,
+    },
+    /// The list is much shorter than the last one.
+    #[error(
+        "the command wrote {accepted} good lines, less than the share {min_share} (--min-share) of the {last} in {file}; if so few are right, fetch once with --min-share 0"
+    )]
+    Shrunk {
+        /// Lines that the daemon would take.
+        accepted: u64,
+        /// Those of the last complete list.
+        last: u64,
+        /// The last complete list.
+        file: String,
+        /// The share that was asked for.
+        min_share: f64,
+    },
+    /// Something about a file of the list failed.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The list is in place, and the directory could not be synced: a power cut may undo it.
+    #[error("{} is in place but the directory could not be synced: {source}; older lists are kept beside it", path.display())]
+    Unsettled {
+        /// The list.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The caller asked to stop.
+    #[error("stopped while the command was running")]
+    Stopped,
+    /// The delivery broke off: a panic, or the end of the runtime.
+    #[error("the delivery broke off")]
+    Interrupted,
+}
+
+fn told(end: End, time_limit: Option<Duration>) -> String {
+    match end {
+        End::Code(code) => format!("the command ended with exit code {code}"),
+        End::Signal(number) => format!("the command was ended by signal {number}"),
+        End::TimedOut => {
+            let limit = humantime::format_duration(time_limit.unwrap_or_default());
+            format!("the command did not end within {limit} (--timeout)")
+        }
+    }
+}

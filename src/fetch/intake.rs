@@ -1,0 +1,176 @@
+//! Takes a command's output: writes whole lines to the growing file as they come, and counts them as
+//! the daemon will. Knows nothing of the command or of the directory.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use shiftboss_actors::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
+
+use super::Observer;
+
+/// Faulty lines that are told of one by one.
+const FAULTS_TOLD_MAX: u64 = 20;
+
+/// The lines of a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Lines that the daemon takes.
+    pub accepted: u64,
+    /// Lines that it skips.
+    pub faulty: u64,
+}
+
+/// The growing file, and what is known of it.
+pub struct Intake {
+    file: File,
+    observer: Box<dyn Observer>,
+    reader: LineReader,
+    tally: Tally,
+    /// The line that has not ended yet: the daemon reads the file and is to find whole lines.
+    held: Vec<u8>,
+    /// Why no more can be written.
+    error: Option<io::Error>,
+}
+
+impl Intake {
+    /// Writes to `file`, which is empty.
+    pub fn new(file: File, observer: Box<dyn Observer>) -> Self {
+        let (reader, tally) = (LineReader::new(true, 0), Tally::default());
+        Self { file, observer, reader, tally, held: Vec::new(), error: None }
+    }
+
+    /// Takes the next piece of the list; says whether it could be written. After an error the rest is
+    /// thrown away.
+    pub fn take(&mut self, piece: &[u8]) -> bool {
+        if self.error.is_none() {
+            let mut lines = Vec::new();
+            self.reader.feed(piece, &mut lines);
+            self.error = self.write_whole_lines(piece).err();
+            self.count(lines);
+        }
+        !self.is_broken()
+    }
+
+    /// Passes on what the command complains of.
+    pub fn complaint(&mut self, piece: &[u8]) {
+        self.observer.complaint(piece);
+    }
+
+    /// Whether something could not be written.
+    pub fn is_broken(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// Writes an unfinished last line, and gives the number of lines.
+    ///
+    /// # Errors
+    /// Why the list could not be written.
+    pub fn finish(&mut self) -> io::Result<Tally> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        self.file.write_all(&std::mem::take(&mut self.held))?;
+        let mut lines = Vec::new();
+        self.reader.finish(&mut lines);
+        self.count(lines);
+        Ok(self.tally)
+    }
+
+    fn write_whole_lines(&mut self, piece: &[u8]) -> io::Result<()> {
+        let line_end = piece.iter().rposition(|byte| matches!(byte, b'\n' | b'\r'));
+        let end = match line_end {
+            Some(last) => last + 1,
+            // Nobody waits for the end of a line that is too long to be taken.
+            None if self.held.len() + piece.len() > LINE_MAX_BYTES => piece.len(),
+            None => 0,
+        };
+        let (whole, rest) = piece.split_at(end);
+        if !whole.is_empty() {
+            self.held.extend_from_slice(whole);
+            let written = self.file.write_all(&self.held);
+            self.held.clear();
+            written?;
+        }
+        self.held.extend_from_slice(rest);
+        Ok(())
+    }
+
+    fn count(&mut self, lines: Vec<Line>) {
+        for line in lines {
+            match line {
+                Line::Row(_) => self.tally.accepted += 1,
+                Line::Skipped { number, reason } => {
+                    self.tally.faulty += 1;
+                    if self.tally.faulty <= FAULTS_TOLD_MAX {
+                        self.observer.faulty(number, reason);
+                    }
+                }
+            }
+        }
+        self.observer.lines(self.tally.accepted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use shiftboss_actors::fetcher_file::SkipReason;
+
+    use super::*;
+
+    struct Deaf;
+
+    impl Observer for Deaf {
+        fn complaint(&mut self, _: &[u8]) {}
+        fn faulty(&mut self, _: u64, _: SkipReason) {}
+        fn lines(&mut self, _: u64) {}
+    }
+
+    fn written(file: &mut File) -> String {
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// The file ends with a line's end whenever it is looked at, and has all in the end.
+    #[test]
+    fn whole_lines_are_written() {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut intake = Intake::new(file.try_clone().unwrap(), Box::new(Deaf));
+        for (piece, whole) in [
+            ("a 1", ""),
+            ("\nb", "a 1\n"),
+            (" 2\r", "a 1\nb 2\r"),
+            ("\n\nc 3\nd", "a 1\nb 2\r\n\nc 3\n"),
+            (" 4", "a 1\nb 2\r\n\nc 3\n"),
+        ] {
+            assert!(intake.take(piece.as_bytes()));
+            assert_eq!(written(&mut file), whole);
+        }
+        assert_eq!(intake.finish().unwrap(), Tally { accepted: 4, faulty: 1 });
+        assert_eq!(written(&mut file), "a 1\nb 2\r\n\nc 3\nd 4");
+    }
+
+    /// A line without an end is not kept in memory.
+    #[test]
+    fn a_long_line_is_not_held() {
+        let mut intake = Intake::new(tempfile::tempfile().unwrap(), Box::new(Deaf));
+        for _ in 0..100 {
+            assert!(intake.take(&[b'x'; 64 * 1024]));
+            assert!(intake.held.len() <= LINE_MAX_BYTES);
+        }
+        assert_eq!(intake.finish().unwrap(), Tally { accepted: 0, faulty: 1 });
+    }
+
+    /// A full disk is told once all is over, and nothing is counted after it.
+    #[test]
+    fn a_full_disk_is_told() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut intake = Intake::new(full, Box::new(Deaf));
+        assert!(!intake.take(b"a 1\n"));
+        assert!(!intake.take(b"b 2\n"));
+        assert_eq!(intake.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}

@@ -1,0 +1,206 @@
+//! Fetches a list: runs a command whose standard output is the list, and puts it in place of the
+//! former one once it is whole and looks right. Until then the former one stays.
+//!
+//! `shiftboss fetch` calls it. Settings in, outcome out: when to run, what to show and what to exit with
+//! is the caller's. [`place`] is the directory's side, [`intake`] the command's output.
+
+mod error;
+mod intake;
+mod name;
+mod place;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use shiftboss_actors::fetcher_file::SkipReason;
+use tokio::sync::Notify;
+
+use crate::child::{Guardian, Order, Output, Stream};
+pub use error::FetchError;
+use intake::{Intake, Tally};
+pub use name::{ListName, NameError};
+use place::{Part, Place};
+
+/// What is fetched, by what, into where, and what it has to look like.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The input directory.
+    pub input: PathBuf,
+    /// The list's name: the fetcher's, for the daemon.
+    pub name: ListName,
+    /// The program that writes the list.
+    pub program: OsString,
+    /// What it is called with.
+    pub arguments: Vec<OsString>,
+    /// How long it may run.
+    pub time_limit: Option<Duration>,
+    /// From TERM to KILL.
+    pub grace: Duration,
+    /// A list has at least so many lines. One at least is always asked for.
+    pub min_lines: u64,
+    /// A list has at least this share, from 0 to 1, of the lines of the last complete one.
+    pub min_share: f64,
+}
+
+/// Is told of a run while it goes on.
+pub trait Observer: Send {
+    /// What the command writes on standard error, in pieces at any boundary.
+    fn complaint(&mut self, piece: &[u8]);
+    /// A line that the daemon will skip. Only the first of a run are told.
+    fn faulty(&mut self, line: u64, reason: SkipReason);
+    /// How many good lines there are so far.
+    fn lines(&mut self, accepted: u64);
+}
+
+/// A list that is in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// Its file's name.
+    pub file: String,
+    /// Lines that the daemon takes.
+    pub accepted: u64,
+    /// Lines that it skips.
+    pub faulty: u64,
+}
+
+/// Fetches one list, as often as it is told to.
+pub struct Fetcher {
+    settings: Settings,
+    guardian: Guardian,
+    /// The directory, and the right to deliver there. None until it was claimed.
+    place: Option<Arc<Place>>,
+}
+
+impl Fetcher {
+    /// A fetcher whose commands `guardian` starts. Nothing is touched yet.
+    #[must_use]
+    pub fn new(settings: Settings, guardian: Guardian) -> Self {
+        Self { settings, guardian, place: None }
+    }
+
+    /// Claims the list for this process, until the fetcher is dropped; claims it anew when another
+    /// directory has taken the place of the one it was claimed in.
+    ///
+    /// # Errors
+    /// When another process fetches it, or the directory cannot be used.
+    pub fn claim(&mut self) -> Result<(), FetchError> {
+        self.claimed().map(|_| ())
+    }
+
+    fn claimed(&mut self) -> Result<Arc<Place>, FetchError> {
+        if let Some(place) = self.place.as_ref().filter(|place| place.is_current()) {
+            return Ok(Arc::clone(place));
+        }
+        self.place = None;
+        let place = Arc::new(Place::claim(&self.settings.input, &self.settings.name)?);
+        Ok(Arc::clone(self.place.insert(place)))
+    }
+
+    /// Runs the command once, to its end or until `stop` resolves. Whenever this is dropped, the
+    /// command is killed and its list thrown away.
+    ///
+    /// # Errors
+    /// Why the former list stays as it was.
+    pub async fn run(
+        &mut self,
+        observer: Box<dyn Observer>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Delivered, FetchError> {
+        let place = self.claimed()?;
+        let (part, file) = Part::begin(place)?;
+        let intake = Arc::new(Mutex::new(Intake::new(file, observer)));
+        self.command(&intake, stop).await?;
+        let tally = lock(&intake).finish().map_err(|source| part.unwritten(source))?;
+        // The intake's descriptor is closed before the file gets its name.
+        drop(intake);
+        let (min_lines, min_share) = (self.settings.min_lines, self.settings.min_share);
+        let deliver = move || deliver(part, tally, min_lines, min_share);
+        tokio::task::spawn_blocking(deliver).await.map_err(|_| FetchError::Interrupted)?
+    }
+
+    /// Runs the command into the intake.
+    async fn command(
+        &self,
+        intake: &Arc<Mutex<Intake>>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), FetchError> {
+        let broken = Arc::new(Notify::new());
+        let mut running = self.guardian.start(self.order(intake, &broken))?;
+        let mut is_stopped = false;
+        let end = tokio::select! {
+            end = running.wait() => Some(end),
+            () = broken.notified() => None,
+            () = stop => {
+                is_stopped = true;
+                None
+            }
+        };
+        let end = match end {
+            Some(end) => end,
+            None => {
+                running.terminate();
+                running.wait().await
+            }
+        };
+        let is_broken = lock(intake).is_broken();
+        match end {
+            _ if is_stopped => Err(FetchError::Stopped),
+            // What was wrong then is told when the intake is finished.
+            _ if is_broken => Ok(()),
+            end if end.is_success() => Ok(()),
+            end => Err(FetchError::Command { end, time_limit: self.settings.time_limit }),
+        }
+    }
+
+    fn order(&self, intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> Order {
+        let (intake, broken) = (Arc::clone(intake), Arc::clone(broken));
+        let sink = move |stream, piece: &[u8]| {
+            let mut intake = lock(&intake);
+            match stream {
+                Stream::Err => intake.complaint(piece),
+                Stream::Out if intake.take(piece) => {}
+                Stream::Out => broken.notify_one(),
+            }
+        };
+        let settings = &self.settings;
+        Order {
+            program: settings.program.clone(),
+            arguments: settings.arguments.clone(),
+            environment: Vec::new(),
+            output: Output::Sink(Box::new(sink)),
+            time_limit: settings.time_limit,
+            grace: settings.grace,
+        }
+    }
+}
+
+/// Both holders are on one thread; a panic of one leaves nothing that the other would trust.
+fn lock(intake: &Mutex<Intake>) -> MutexGuard<'_, Intake> {
+    intake.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Judges a whole list, and puts it in place.
+fn deliver(
+    part: Part,
+    tally: Tally,
+    min_lines: u64,
+    min_share: f64,
+) -> Result<Delivered, FetchError> {
+    let Tally { accepted, faulty } = tally;
+    if accepted == 0 {
+        return Err(FetchError::NoLines { faulty });
+    }
+    if accepted < min_lines {
+        return Err(FetchError::TooFew { accepted, min_lines });
+    }
+    if let Some((file, last)) = part.place().last_complete()? {
+        // Numbers of lines are far below 2^53: nothing is lost.
+        if (accepted as f64) < min_share * last as f64 {
+            return Err(FetchError::Shrunk { accepted, last, file, min_share });
+        }
+    }
+    let file = part.publish()?;
+    Ok(Delivered { file, accepted, faulty })
+}

@@ -1,0 +1,107 @@
+//! The names that a list may have: those of fetchers whose files the daemon reads. Pure.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use shiftboss_actors::fetcher_file::{FileName, Named};
+use shiftboss_actors::model::Run;
+use thiserror::Error;
+
+/// The longest name of a file.
+const FILE_NAME_BYTES_MAX: usize = 255;
+
+/// The name of a list, of which files can be named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListName(Arc<str>);
+
+/// Why a name is none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NameError {
+    /// It is not of the fetcher grammar.
+    #[error("a list's name is not empty, and has no dot, slash or NUL in it")]
+    Grammar,
+    /// The files' names would be too long.
+    #[error("a list's name has {max} bytes at most, and this one has {length}", max = FILE_NAME_BYTES_MAX - suffix_bytes())]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+}
+
+/// What the longest file name has beyond the list's.
+fn suffix_bytes() -> usize {
+    format!(".{}.txt.part", i64::MAX).len()
+}
+
+impl ListName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// When no fetcher can have it.
+    pub fn new(text: &str) -> Result<Self, NameError> {
+        let parsed = FileName::parse(OsStr::new(&format!("{text}.0.txt")));
+        let is_named = matches!(parsed, Named::Fetcher(file) if *file.run.fetcher == *text);
+        if !is_named || text.contains(['/', '\0']) {
+            return Err(NameError::Grammar);
+        }
+        if text.len() + suffix_bytes() > FILE_NAME_BYTES_MAX {
+            return Err(NameError::TooLong { length: text.len() });
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The name itself.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of a list's file.
+    #[must_use]
+    pub fn file(&self, stamp: i64, growing: bool) -> String {
+        FileName { run: Run { fetcher: Arc::clone(&self.0), started: stamp }, growing }
+            .spelled(growing)
+    }
+
+    /// Reads the name of a file of this list; `None` for any other.
+    #[must_use]
+    pub fn parse(&self, file: &OsStr) -> Option<(i64, bool)> {
+        match FileName::parse(file) {
+            Named::Fetcher(file) if file.run.fetcher == self.0 => {
+                Some((file.run.started, file.growing))
+            }
+            _ => None,
+        }
+    }
+
+    /// The file that is locked while the list is fetched. The daemon passes such names over.
+    #[must_use]
+    pub fn lock_file(&self) -> String {
+        format!(".{}.fetch.lock", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names are the daemon's, and whatever is made of them can be a file.
+    #[test]
+    fn names_are_fetchers_names() {
+        for bad in ["", "a.b", ".a", "a/b", "/", "a\0b"] {
+            assert_eq!(ListName::new(bad), Err(NameError::Grammar), "{bad:?}");
+        }
+        for good in ["f", "a b\nc", "-", "é"] {
+            let name = ListName::new(good).unwrap();
+            assert_eq!(name.parse(name.file(7, true).as_ref()), Some((7, true)));
+            assert_eq!(name.parse(name.file(8, false).as_ref()), Some((8, false)));
+            assert_eq!(name.parse("x.7.txt".as_ref()), None);
+            let lock = FileName::parse(name.lock_file().as_ref());
+            assert_eq!(lock, Named::Other);
+        }
+        let long = "n".repeat(226);
+        assert_eq!(ListName::new(&long).unwrap().file(i64::MAX, true).len(), 255);
+        let refused = ListName::new(&"n".repeat(227)).unwrap_err();
+        assert!(refused.to_string().contains("226 bytes at most"), "{refused}");
+    }
+}

@@ -1,0 +1,245 @@
+//! The directory's side of fetching: who may deliver a list, which files of it there are, and how a
+//! new one takes its place. Every step leaves the directory in a state the daemon makes sense of.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use shiftboss_actors::directory::{Directory, Entry};
+use shiftboss_actors::fetcher_file::{Line, LineReader};
+use tracing::warn;
+
+use super::error::FetchError;
+use super::name::ListName;
+use crate::lock::{self, LockError};
+
+/// How much of a list is read at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The right to deliver one list into one directory, held by one process at a time.
+pub struct Place {
+    directory: Directory,
+    name: ListName,
+    _lock: File,
+}
+
+impl Place {
+    /// Claims a list in the directory at `input`.
+    ///
+    /// # Errors
+    /// When another process has claimed it, or the directory cannot be used.
+    pub fn claim(input: &Path, name: &ListName) -> Result<Self, FetchError> {
+        let directory = Directory::open(input)
+            .map_err(|source| FetchError::Input { path: input.to_owned(), source })?;
+        let path = input.join(name.lock_file());
+        match lock::take_file(&path) {
+            Ok(lock) => Ok(Self { directory, name: name.clone(), _lock: lock }),
+            Err(LockError::Taken { pid, .. }) => {
+                let (name, input) = (name.as_str().to_owned(), input.to_owned());
+                Err(FetchError::Claimed { name, input, pid })
+            }
+            Err(LockError::Io { source, .. }) => Err(FetchError::Lock { path, source }),
+            Err(other) => Err(FetchError::Lock { path, source: io::Error::other(other) }),
+        }
+    }
+
+    /// Whether the directory is still where it was.
+    pub fn is_current(&self) -> bool {
+        self.directory.is_at_its_path()
+    }
+
+    /// The newest complete list and its number of good lines, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read: nothing can be compared with it then.
+    pub fn last_complete(&self) -> Result<Option<(String, u64)>, FetchError> {
+        let mut complete = self.files()?;
+        complete.retain(|file| !file.growing);
+        complete.sort_unstable_by_key(|file| std::cmp::Reverse(file.stamp));
+        for file in complete {
+            let failed = self.failed("read the last list", &file.name);
+            match self.count(&file.name) {
+                Ok(Some(lines)) => {
+                    return Ok(Some((file.name.to_string_lossy().into_owned(), lines)));
+                }
+                Ok(None) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The good lines of a file; none where there is no file, or none that the daemon reads.
+    fn count(&self, name: &OsStr) -> io::Result<Option<u64>> {
+        match self.directory.look(name)? {
+            Entry::File(_) => accepted_lines(self.directory.open_file(name)?.0).map(Some),
+            Entry::Absent | Entry::Unfit(_) => Ok(None),
+        }
+    }
+
+    /// This list's files.
+    fn files(&self) -> Result<Vec<ListFile>, FetchError> {
+        let names = self.directory.names().map_err(|source| {
+            let path = self.directory.path().to_owned();
+            FetchError::Input { path, source }
+        })?;
+        let of_ours = |name: OsString| {
+            let (stamp, growing) = self.name.parse(&name)?;
+            Some(ListFile { name, stamp, growing })
+        };
+        Ok(names.into_iter().filter_map(of_ours).collect())
+    }
+
+    fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.directory.path().join(Path::new(name.as_ref()))
+    }
+
+    fn failed<E: Into<io::Error>>(
+        &self,
+        doing: &'static str,
+        name: impl AsRef<OsStr>,
+    ) -> impl FnOnce(E) -> FetchError {
+        let path = self.path(name);
+        move |source| FetchError::Io { doing, path, source: source.into() }
+    }
+
+    fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.directory, name.as_ref(), AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A file of a list.
+struct ListFile {
+    name: OsString,
+    stamp: i64,
+    growing: bool,
+}
+
+/// A list that grows. Dropped, it is removed.
+pub struct Part {
+    place: Arc<Place>,
+    stamp: i64,
+    /// For syncing; the intake writes through another descriptor of the same file.
+    file: File,
+    is_published: bool,
+}
+
+impl Part {
+    /// Begins a list, with a number above those of all others, and removes what a fetch that was
+    /// killed has left. Returns what is to be written to, too.
+    ///
+    /// # Errors
+    /// When there is no such number, or the file cannot be made.
+    pub fn begin(place: Arc<Place>) -> Result<(Self, File), FetchError> {
+        let files = place.files()?;
+        let stamp = stamp_above(&place, &files)?;
+        for left in files.iter().filter(|file| file.growing) {
+            let failed = place.failed("remove what an earlier fetch left,", &left.name);
+            place.remove(&left.name).map_err(failed)?;
+            warn!(file = %left.name.display(), "Removed what a fetch that was killed had left.");
+        }
+        let name = place.name.file(stamp, true);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let opened = rustix::fs::openat(&place.directory, &name, flags, mode);
+        let file = File::from(opened.map_err(place.failed("make", &name))?);
+        let part = Self { place, stamp, file, is_published: false };
+        let writer = part.file.try_clone().map_err(part.place.failed("open", &name))?;
+        Ok((part, writer))
+    }
+
+    /// The right by which it is delivered.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Why the list could not be written.
+    pub fn unwritten(&self, source: io::Error) -> FetchError {
+        self.place.failed("write to", self.name(true))(source)
+    }
+
+    fn name(&self, growing: bool) -> String {
+        self.place.name.file(self.stamp, growing)
+    }
+
+    /// Puts the list in place: on disk, then named, then the name on disk, and only then are older
+    /// lists removed. Returns its file's name.
+    ///
+    /// # Errors
+    /// When one of the steps before the removal fails. What could not be removed is only warned of.
+    pub fn publish(mut self) -> Result<String, FetchError> {
+        let (part, whole) = (self.name(true), self.name(false));
+        let directory = &self.place.directory;
+        self.file.sync_all().map_err(self.place.failed("sync", &part))?;
+        rustix::fs::renameat(directory, &part, directory, &whole)
+            .map_err(self.place.failed("rename", &part))?;
+        self.is_published = true;
+        if let Err(error) = rustix::fs::fsync(directory) {
+            return Err(FetchError::Unsettled {
+                path: self.place.path(&whole),
+                source: error.into(),
+            });
+        }
+        for old in self.place.files()?.iter().filter(|file| file.stamp < self.stamp) {
+            if let Err(error) = self.place.remove(&old.name) {
+                warn!(file = %old.name.display(), %error, "An older list could not be removed.");
+            }
+        }
+        Ok(whole)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.is_published {
+            return;
+        }
+        if let Err(error) = self.place.remove(self.name(true)) {
+            let file = self.place.path(self.name(true));
+            warn!(file = %file.display(), %error, "A list that failed could not be removed: its lines are handed out.");
+        }
+    }
+}
+
+/// The time, or what follows the largest number there is.
+fn stamp_above(place: &Place, files: &[ListFile]) -> Result<i64, FetchError> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let Some(largest) = files.iter().max_by_key(|file| file.stamp) else {
+        return Ok(now);
+    };
+    match largest.stamp.checked_add(1) {
+        Some(next) => Ok(next.max(now)),
+        None => Err(FetchError::NoStamp { path: place.path(&largest.name) }),
+    }
+}
+
+/// The lines of a complete list that the daemon takes.
+fn accepted_lines(mut file: File) -> io::Result<u64> {
+    let mut reader = LineReader::new(true, 0);
+    let (mut chunk, mut lines, mut accepted) = (vec![0; CHUNK_BYTES], Vec::new(), 0);
+    loop {
+        let length = match file.read(&mut chunk) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if length == 0 {
+            reader.finish(&mut lines);
+        } else {
+            reader.feed(&chunk[..length], &mut lines);
+        }
+        let is_row = |line: &Line| u64::from(matches!(line, Line::Row(_)));
+        accepted += lines.drain(..).map(|line| is_row(&line)).sum::<u64>();
+        if length == 0 {
+            return Ok(accepted);
+        }
+    }
+}
