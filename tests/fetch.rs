@@ -306,6 +306,45 @@ fn a_killed_fetch_leaves_no_process() {
     assert!(stamp_of(&name) > stamp_of(&left.0));
 }
 
+/// Processes that were started with `MARK=mark`, or by such.
+fn marked(mark: &str) -> Vec<String> {
+    let wanted = format!("MARK={mark}");
+    let is_marked = |path: &std::path::Path| {
+        let environment = fs::read(path.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    };
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let line =
+        |path: std::path::PathBuf| fs::read_to_string(path.join("cmdline")).unwrap_or_default();
+    processes.filter(|path| is_marked(path)).map(line).collect()
+}
+
+/// Killed at any moment, from its start to its end, it leaves no process and always a whole list; the
+/// next one has everything in order again.
+#[test]
+fn a_kill_at_any_moment() {
+    let old = "a 1\nb 2\n";
+    let new = "a 3\nb 4\n";
+    let script = "sleep 1000 & trap '' TERM; echo a 3; (sleep 1000 & wait) & echo b 4";
+    let mut random = common::random::Random::seeded();
+    for round in 0..60 {
+        let site = Site::new();
+        site.write("f.1.txt", old);
+        let mark = format!("{}-{round}", std::process::id());
+        let mut child = fetch(&site, &[], script).env("MARK", &mark).spawn().unwrap();
+        common::wait::pause(Duration::from_micros(random.below(40_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_equal("all processes are gone", &Vec::new(), || marked(&mark));
+        let complete = lists(&site).into_iter().filter(|(name, _)| name.ends_with(".txt"));
+        let texts: Vec<String> = complete.map(|(_, text)| text).collect();
+        assert!(texts.iter().all(|text| text == old || text == new), "{texts:?}");
+        assert!(!texts.is_empty());
+        assert_eq!(run(&site, &[], "echo a 5; echo b 6").0, Some(0));
+        assert_eq!(only_list(&site).1, "a 5\nb 6\n");
+    }
+}
+
 /// A list's number is above all others of its name, also of one that is from the future.
 #[test]
 fn numbers_grow() {
