@@ -275,13 +275,15 @@ fn a_signal_stops_it() {
 fn a_second_signal_kills() {
     let site = Site::new();
     let script = "trap 'echo asked > asked' TERM; echo a 1; while :; do sleep 1000 & wait; done";
-    let mut child = fetch(&site, &["--grace", "1h"], script).spawn().unwrap();
+    let mark = format!("{}-second", std::process::id());
+    let mut child = fetch(&site, &["--grace", "1h"], script).env("MARK", &mark).spawn().unwrap();
     wait_part(&site, "a 1\n");
     kill_process(pid(&child), Signal::TERM).unwrap();
     wait_until("the command was asked", || site.path("asked").exists());
     kill_process(pid(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(143));
     assert_eq!(lists(&site), []);
+    wait_equal("all processes are gone", &Vec::new(), || marked(&mark));
 }
 
 /// After `kill -9` of a fetch nothing of its command is left, and the next one cleans up.
