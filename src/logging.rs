@@ -1,4 +1,5 @@
-//! The log: lines on standard error, for a terminal, for journald, or as JSON. Set up once by `serve`.
+//! The log: lines on standard error, for a terminal, for journald, or as JSON. Set up once by the
+//! commands that run for long.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -64,7 +64,7 @@ struct Fetching {
 
 impl Fetching {
     async fn fetch(mut self, every: Option<Duration>) -> Ended {
-        if let Err(error) = self.fetcher.claim() {
+        if let Err(error) = self.fetcher.claim().await {
             return Ended::Failed(self.failure(&error));
         }
         let Some(every) = every else {

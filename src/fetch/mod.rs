@@ -2,7 +2,8 @@
 //! former one once it is whole and looks right. Until then the former one stays.
 //!
 //! `shiftboss fetch` calls it. Settings in, outcome out: when to run, what to show and what to exit with
-//! is the caller's. [`place`] is the directory's side, [`intake`] the command's output.
+//! is the caller's. What waits for a lock or for a sync is done beside the runtime's thread; the growing
+//! file is written on it. [`place`] is the directory's side, [`intake`] the command's output.
 
 mod error;
 mod intake;
@@ -85,17 +86,18 @@ impl Fetcher {
     ///
     /// # Errors
     /// When another process fetches it, or the directory cannot be used.
-    pub fn claim(&mut self) -> Result<(), FetchError> {
-        self.claimed().map(|_| ())
+    pub async fn claim(&mut self) -> Result<(), FetchError> {
+        self.claimed().await.map(|_| ())
     }
 
-    fn claimed(&mut self) -> Result<Arc<Place>, FetchError> {
+    async fn claimed(&mut self) -> Result<Arc<Place>, FetchError> {
         if let Some(place) = self.place.as_ref().filter(|place| place.is_current()) {
             return Ok(Arc::clone(place));
         }
         self.place = None;
-        let place = Arc::new(Place::claim(&self.settings.input, &self.settings.name)?);
-        Ok(Arc::clone(self.place.insert(place)))
+        let (input, name) = (self.settings.input.clone(), self.settings.name.clone());
+        let place = blocking(move || Place::claim(&input, &name)).await?;
+        Ok(Arc::clone(self.place.insert(Arc::new(place))))
     }
 
     /// Runs the command once, to its end or until `stop` resolves. Whenever this is dropped, the
@@ -108,16 +110,15 @@ impl Fetcher {
         observer: Box<dyn Observer>,
         stop: impl Future<Output = ()>,
     ) -> Result<Delivered, FetchError> {
-        let place = self.claimed()?;
-        let (part, file) = Part::begin(place)?;
+        let place = self.claimed().await?;
+        let (part, file) = blocking(|| Part::begin(place)).await?;
         let intake = Arc::new(Mutex::new(Intake::new(file, observer)));
         self.command(&intake, stop).await?;
         let tally = lock(&intake).finish().map_err(|source| part.unwritten(source))?;
         // The intake's descriptor is closed before the file gets its name.
         drop(intake);
         let (min_lines, min_share) = (self.settings.min_lines, self.settings.min_share);
-        let deliver = move || deliver(part, tally, min_lines, min_share);
-        tokio::task::spawn_blocking(deliver).await.map_err(|_| FetchError::Interrupted)?
+        blocking(move || deliver(part, tally, min_lines, min_share)).await
     }
 
     /// Runs the command into the intake.
@@ -174,6 +175,13 @@ impl Fetcher {
             grace: settings.grace,
         }
     }
+}
+
+/// What may wait for a lock or a disk is done beside the runtime's thread.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
+) -> Result<T, FetchError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| FetchError::Interrupted)?
 }
 
 /// Both holders are on one thread; a panic of one leaves nothing that the other would trust.
