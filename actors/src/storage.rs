@@ -26,13 +26,12 @@ use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use crate::clock::Clock;
-use crate::store::{Checkpoint, Holder, Store, StoreError, StoreResult};
+use crate::store::{Checkpoint, Store, StoreError, StoreResult};
 use crate::throttle::{Throttle, Verdict};
 use crate::vital::Vital;
 use deletions::Deletion;
 use leases::Leases;
-use messages::Finish;
-use reply::{Deferred, Dispatched, Held};
+use reply::{Deferred, Held};
 use waiting::Waiting;
 
 /// Messages that may share one commit.
@@ -212,36 +211,6 @@ impl StorageActor {
             self.complain(&error);
         }
         error
-    }
-
-    /// Takes the next job for somebody. It makes no work for those who wait.
-    fn take_work(
-        &mut self,
-        ctx: &mut Context<Self>,
-        holder: Option<&Holder>,
-    ) -> Deferred<Dispatched> {
-        let (now, roused) = (self.clock.now(), self.roused);
-        let undo = ctx.address().recipient();
-        let taken = self
-            .mutate(ctx, |store| Ok(Dispatched { dispatch: store.dispatch(now, holder)?, undo }));
-        self.roused = roused;
-        if let Some(holder) = holder {
-            let attempt = taken.peek().ok().and_then(Dispatched::attempt);
-            self.begin_lease(ctx, attempt, holder);
-        }
-        taken
-    }
-
-    fn finish_and_take(
-        &mut self,
-        ctx: &mut Context<Self>,
-        Finish { key, exit_code }: Finish,
-    ) -> Deferred<Dispatched> {
-        let now = self.clock.now();
-        let undo = ctx.address().recipient();
-        self.mutate(ctx, move |store| {
-            Ok(Dispatched { dispatch: store.finish_and_dispatch(&key, exit_code, now)?, undo })
-        })
     }
 
     /// Warns of a failure, unless that was said too often lately: a disk can stay full for hours.

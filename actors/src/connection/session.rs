@@ -1,7 +1,7 @@
 //! A connection that speaks protocol 2: its lines, one after the other, and its wait for work.
 //!
 //! The ConnectionActor comes here once a connection has opted in; what a line is answered is found
-//! out by [`reply`](super::reply). Attempts belong to no connection: nothing is given back when it ends, but
+//! out by [`reply`]. Attempts belong to no connection: nothing is given back when it ends, but
 //! for an answer that could not be written.
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! One handler a message of the StorageActor: each names the store's operation, nothing more.
+//! One handler a message of the StorageActor: each names the store's operation, nothing more. Those of
+//! protocol 2 are in [`sessions`](super::sessions).
 //!
 //! Called by actix; the transaction around them is [`StorageActor::mutate`].
 
@@ -11,7 +12,7 @@ use super::messages::{
 };
 use super::reply::{Deferred, Dispatched};
 use super::{StorageActor, UNDO_RETRY};
-use crate::store::{StoreError, StoreResult, StoredRun};
+use crate::store::{Holder, StoreError, StoreResult, StoredRun};
 
 impl Handler<Dispatch> for StorageActor {
     type Result = Deferred<Dispatched>;
@@ -26,6 +27,38 @@ impl Handler<Finish> for StorageActor {
 
     fn handle(&mut self, finish: Finish, ctx: &mut Self::Context) -> Self::Result {
         self.finish_and_take(ctx, finish)
+    }
+}
+
+impl StorageActor {
+    /// Takes the next job for somebody. It makes no work for those who wait.
+    pub(super) fn take_work(
+        &mut self,
+        ctx: &mut Context<Self>,
+        holder: Option<&Holder>,
+    ) -> Deferred<Dispatched> {
+        let (now, roused) = (self.clock.now(), self.roused);
+        let undo = ctx.address().recipient();
+        let taken = self
+            .mutate(ctx, |store| Ok(Dispatched { dispatch: store.dispatch(now, holder)?, undo }));
+        self.roused = roused;
+        if let Some(holder) = holder {
+            let attempt = taken.peek().ok().and_then(Dispatched::attempt);
+            self.begin_lease(ctx, attempt, holder);
+        }
+        taken
+    }
+
+    fn finish_and_take(
+        &mut self,
+        ctx: &mut Context<Self>,
+        Finish { key, exit_code }: Finish,
+    ) -> Deferred<Dispatched> {
+        let now = self.clock.now();
+        let undo = ctx.address().recipient();
+        self.mutate(ctx, move |store| {
+            Ok(Dispatched { dispatch: store.finish_and_dispatch(&key, exit_code, now)?, undo })
+        })
     }
 }
 
