@@ -39,7 +39,9 @@ pub fn run(command: Command) -> Result<(), Failure> {
 fn view_failure(error: &ViewError) -> Failure {
     let code = match error {
         ViewError::Missing(_) | ViewError::Unrecovered { .. } => ExitCode::Unavailable,
-        ViewError::Foreign(_) | ViewError::Newer { .. } => ExitCode::Configuration,
+        ViewError::Foreign(_) | ViewError::Newer { .. } | ViewError::NotTakenOver { .. } => {
+            ExitCode::Configuration
+        }
         ViewError::Unsound { .. } => ExitCode::BadData,
         ViewError::Sqlite { .. } => ExitCode::StoreIo,
     };

@@ -7,22 +7,25 @@
 
 use std::cmp::Ordering;
 
-use rusqlite::{CachedStatement, Row};
+use rusqlite::{CachedStatement, Connection, Row};
 use shiftboss_actors::model::{Job, Key, UnixSeconds, jitter};
 use shiftboss_actors::store::{Dispatch, Holder};
 
 use super::flights::Departure;
+use super::slots::Slots;
 use super::{Policy, SqliteStore};
 
 /// started, finished and exit_code of a key's log row.
 pub(super) type LogRow = (Option<i64>, Option<i64>, Option<i64>);
 
 /// Rows of a slot whose key is not in flight, in order.
-const READY: &str = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
+pub(super) const READY: &str =
+    "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
     FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = 1 AND state > 0
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
 /// Rows of a slot whose key's lease ran out, in order.
-const HELD: &str = "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
+pub(super) const HELD: &str =
+    "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
     FROM queue INDEXED BY shiftboss_ready
     WHERE slot = ?1 AND state = 2 AND state > 0 AND last_started < ?2
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
@@ -45,18 +48,18 @@ const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_ru
 pub(super) const CHOOSING: [&str; 3] = [READY, HELD, CANDIDATES];
 
 /// The place of a row in the order; `None` comes first, as NULL does.
-type Place = (Option<i64>, Option<i64>, String, i64);
+pub(super) type Place = (Option<i64>, Option<i64>, String, i64);
 
 /// A row of a key that is about to be dispatched.
 pub(super) struct Candidate {
     pub(super) rowid: i64,
     pub(super) fetcher_id: i64,
     pub(super) run_started: i64,
-    payload: String,
+    pub(super) payload: String,
     /// It was dispatched before; a candidate was, and lost its lease.
     pub(super) again: bool,
     state: i64,
-    last_started: Option<i64>,
+    pub(super) last_started: Option<i64>,
     pub(super) fetcher: String,
     /// The attempt in which this fetcher's row of the key was last dispatched.
     pub(super) turn: Option<i64>,
@@ -136,7 +139,7 @@ impl SqliteStore {
 
     /// The first eligible rows, at most `limit`, in order.
     fn first_places(&self, now: UnixSeconds, limit: usize) -> rusqlite::Result<Vec<Place>> {
-        let expired = self.expired(now);
+        let expired = self.policy.expired(now);
         let mut places = Vec::new();
         for slot in &self.slots.open {
             self.first_of(READY, [slot], limit, &mut places)?;
@@ -173,11 +176,6 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// A key whose dispatch is older than this has lost its lease.
-    fn expired(&self, now: UnixSeconds) -> UnixSeconds {
-        now.saturating_sub(self.policy.lease())
-    }
-
     /// A row of an older run may be eligible once a newer run's deletion got to its key.
     fn may_be_shadowed(&mut self) -> rusqlite::Result<bool> {
         if self.slots.deleting.is_empty() {
@@ -202,19 +200,12 @@ impl SqliteStore {
         now: UnixSeconds,
         holder: Option<&Holder>,
     ) -> rusqlite::Result<Option<Dispatch>> {
-        let Some((history, mut rows)) = self.candidates(key)? else {
+        let Some((history, mut rows)) = candidates(&self.connection, key)? else {
             return Ok(None);
         };
-        let (slots, expired) = (&self.slots, self.expired(now));
-        let is_free = |row: &Candidate| {
-            let held = row.state == 2 && row.last_started >= Some(expired);
-            row.state > 0 && !held && slots.allow(row.fetcher_id, row.run_started)
-        };
-        let order = |a: &usize, b: &usize| match self.policy {
-            Policy::Fair { .. } => rows[*a].fair_order(&rows[*b]),
-            Policy::Classic => rows[*a].fetcher_id.cmp(&rows[*b].fetcher_id),
-        };
-        let Some(chosen) = (0..rows.len()).filter(|at| is_free(&rows[*at])).min_by(order) else {
+        let rule =
+            Rule { policy: self.policy, slots: &self.slots, expired: self.policy.expired(now) };
+        let Some(chosen) = rule.choose(&rows) else {
             return Ok(None);
         };
         let attempt = self.tally.next_attempt();
@@ -224,24 +215,51 @@ impl SqliteStore {
         Ok(Some(Dispatch::Job(attempt, Job { key: Key::stored(key), payload })))
     }
 
-    /// All rows of a key and what is known of it; `None` if it has no row.
-    fn candidates(&self, key: &str) -> rusqlite::Result<Option<(History, Vec<Candidate>)>> {
-        let mut statement = self.prepared(CANDIDATES)?;
-        let mut rows = statement.query((key, jitter(key)))?;
-        let mut found: Option<(History, Vec<Candidate>)> = None;
-        while let Some(row) = rows.next()? {
-            let candidate = Candidate::read(row)?;
-            match &mut found {
-                Some((_, candidates)) => candidates.push(candidate),
-                None => found = Some((History::read(row)?, vec![candidate])),
-            }
-        }
-        Ok(found)
-    }
-
     /// A statement from the cache.
     pub(super) fn prepared(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
         self.connection.prepare_cached(sql)
+    }
+}
+
+/// All rows of a key and what is known of it; `None` if it has no row.
+pub(super) fn candidates(
+    connection: &Connection,
+    key: &str,
+) -> rusqlite::Result<Option<(History, Vec<Candidate>)>> {
+    let mut statement = connection.prepare_cached(CANDIDATES)?;
+    let mut rows = statement.query((key, jitter(key)))?;
+    let mut found: Option<(History, Vec<Candidate>)> = None;
+    while let Some(row) = rows.next()? {
+        let candidate = Candidate::read(row)?;
+        match &mut found {
+            Some((_, candidates)) => candidates.push(candidate),
+            None => found = Some((History::read(row)?, vec![candidate])),
+        }
+    }
+    Ok(found)
+}
+
+/// What decides which of a key's rows is dispatched.
+pub(super) struct Rule<'a> {
+    pub(super) policy: Policy,
+    pub(super) slots: &'a Slots,
+    /// A key whose dispatch is older than this has lost its lease.
+    pub(super) expired: UnixSeconds,
+}
+
+impl Rule<'_> {
+    /// The row that is dispatched; `None` if none of them may be.
+    pub(super) fn choose(&self, rows: &[Candidate]) -> Option<usize> {
+        let order = |a: &usize, b: &usize| match self.policy {
+            Policy::Fair { .. } => rows[*a].fair_order(&rows[*b]),
+            Policy::Classic => rows[*a].fetcher_id.cmp(&rows[*b].fetcher_id),
+        };
+        (0..rows.len()).filter(|at| self.is_free(&rows[*at])).min_by(order)
+    }
+
+    fn is_free(&self, row: &Candidate) -> bool {
+        let held = row.state == 2 && row.last_started >= Some(self.expired);
+        row.state > 0 && !held && self.slots.allow(row.fetcher_id, row.run_started)
     }
 }
 

@@ -31,7 +31,7 @@ mod tally;
 mod tests;
 mod undo;
 mod upkeep;
-mod views;
+pub mod views;
 
 use std::path::PathBuf;
 

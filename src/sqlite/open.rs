@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use shiftboss_actors::model::UnixSeconds;
 use tracing::warn;
 
 use super::checkpoints::Checkpoints;
@@ -54,6 +55,11 @@ impl Policy {
             Self::Fair { lease_seconds } => lease_seconds,
             Self::Classic => CLASSIC_LEASE_SECONDS,
         }
+    }
+
+    /// A key whose dispatch is older than this has lost its lease at the time `now`.
+    pub(super) fn expired(self, now: UnixSeconds) -> UnixSeconds {
+        now.saturating_sub(self.lease())
     }
 }
 

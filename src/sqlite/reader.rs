@@ -38,6 +38,16 @@ pub enum ViewError {
         /// Its version.
         version: i64,
     },
+    /// Last used by the Python supervisor, or by an older shiftboss.
+    #[error(
+        "the database {path} has version {version}, and is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is"
+    )]
+    NotTakenOver {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        version: i64,
+    },
     /// A log that must be replayed first, in a place where that cannot be done.
     #[error(
         "cannot read the database {path}: {source}. Its last writer did not finish, and what it left in {log} can only be read where the directory is writable: start `shiftboss serve`, or run this as the daemon's user"

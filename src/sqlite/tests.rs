@@ -3,6 +3,7 @@
 mod fairness;
 mod histories;
 mod model;
+mod questions;
 mod refusals;
 mod shapes;
 mod statements;

@@ -1,19 +1,37 @@
-//! How a queue stands, for `status`: one consistent look in one read transaction.
+//! Looks at a queue, each in one read transaction: how it stands ([`queue_status`], here), what is
+//! next ([`queue`](queue::queue)), where a key is ([`why`](why::why)), what ended
+//! ([`log`](attempts::log)).
 //!
-//! Opening is [`reader`](super::reader)'s. All counts are kept ones; the only rows gone through are
-//! runs, fetchers and keys in flight. A database that no shiftboss has taken over keeps no counts:
-//! there, and only there, rows are counted.
+//! Called by the commands that look. Opening is [`reader`](super::reader)'s. All counts of a status
+//! are kept ones; the only rows gone through are runs, fetchers, keys in flight and rows that lost a
+//! lease. A database that no shiftboss has taken over keeps no counts: there, and only there, rows
+//! are counted.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 use shiftboss_actors::model::UnixSeconds;
 
-use super::reader::{ViewError, open_to_read};
+#[cfg(test)]
+use super::dispatch::{HELD, READY};
+use super::reader::ViewError;
 use super::schema;
+pub use attempts::{Ended, LOG_MAX, Log, Wanted, log};
+pub use holders::{HOLDERS_MAX, Holding};
+use look::{age, look, state};
+use order::Order;
+pub use queue::{Next, QUEUE_MAX, Queue, queue};
 pub use report::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting};
+pub use why::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why, why};
 
+mod attempts;
+mod holders;
+mod look;
+mod order;
+mod queue;
 mod report;
+mod why;
 
 /// Jobs that ended within this many minutes are counted.
 const HOUR_MINUTES: i64 = 60;
@@ -23,41 +41,32 @@ const HOUR_MINUTES: i64 = 60;
 /// # Errors
 /// When the database is missing, somebody else's, newer than this program, or cannot be read.
 pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewError> {
-    let connection = open_to_read(path)?;
-    let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
-    let look = connection.unchecked_transaction().map_err(failed)?;
-    match schema::version(&look).map_err(failed)? {
-        version if version > schema::VERSION => {
-            Err(ViewError::Newer { path: path.to_owned(), version })
-        }
-        schema::VERSION => look_at_ours(&look, now).map_err(failed),
-        version => look_at_reference(&look, version, now).map_err(failed),
-    }
+    look(path, |look, version| match version {
+        schema::VERSION => look_at_ours(look, now),
+        version => look_at_reference(look, version, now),
+    })
 }
 
 /// From what the daemon and its triggers keep.
 fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
-    let number = |name| state(look, name).map(|text| text.and_then(|text| text.parse().ok()));
-    let lease_seconds: Option<i64> = number("lease")?;
-    let expired = lease_seconds.map(|lease| now.saturating_sub(lease));
+    let lease_seconds = look::lease(look)?;
+    let expired = look::policy(look)?.expired(now);
     Ok(QueueStatus {
         schema_version: schema::VERSION,
         durability: state(look, "durability")?,
         policy: state(look, "policy")?,
         lease_seconds,
+        paused: look::is_paused(look)?,
         rows: rows(look)?,
+        parked: parked(look)?,
+        holders: holders::holders(look, expired)?,
         fetchers: fetchers(look, FETCHERS, now)?,
-        oldest_waiting: oldest_waiting(look, expired)?,
+        oldest_waiting: oldest_waiting(look, now)?,
         done_last_hour: done_since(look, now / 60 - HOUR_MINUTES)?,
         set_aside: set_aside(look)?,
-        directory_lost_since: number("directory_lost_since")?,
+        directory_lost_since: state(look, "directory_lost_since")?
+            .and_then(|text| text.parse().ok()),
     })
-}
-
-/// What the last daemon noted of itself.
-fn state(look: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
-    let sql = "SELECT value FROM shiftboss_state WHERE name = ?1";
-    look.query_row(sql, [name], |row| row.get(0)).optional()
 }
 
 /// The kept counts of all runs, and the keys in flight.
@@ -106,46 +115,21 @@ fn fetchers(
     look.prepare(sql)?.query_map([], read)?.collect()
 }
 
-/// A run's number is usually the time of its start; one that cannot be has no age.
-fn age(run: i64, now: UnixSeconds) -> Option<i64> {
-    const YEAR_2000: i64 = 946_684_800;
-    (YEAR_2000..=now).contains(&run).then(|| now - run)
+/// Rows that lost too many leases. Few have lost any.
+fn parked(look: &Connection) -> rusqlite::Result<i64> {
+    look.query_row(PARKED, [], |row| row.get(0))
 }
 
-/// The parts of the order.
-const SLOTS: &str = "SELECT DISTINCT slot FROM shiftboss_runs WHERE deleting = 0 UNION SELECT 0";
-/// The first row of one of them in a state (1: ready, 2: its key is in flight), of the runs that
-/// stay; the order is that of dispatch.
-const FIRST: &str = "SELECT attr_path, last_started, order_jitter
-    FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = ?2 AND state > 0
-        AND NOT EXISTS (SELECT 1 FROM shiftboss_runs AS run
-            WHERE run.fetcher_id = queue.fetcher_id
-                AND run.run_started = queue.fetcher_run_started AND run.deleting <> 0)
-    ORDER BY last_started, order_jitter, attr_path LIMIT 1";
+const PARKED: &str = "SELECT count(*) FROM shiftboss_tries WHERE dead <> 0";
 
-/// A row's place in the order of dispatch: `None` comes first, as NULL does.
-type Place = (Option<i64>, Option<i64>, String);
-
-/// The row that the next request would get: the first of all slots that is ready, or whose key was
-/// started before `expired` and so lost its lease.
-fn oldest_waiting(
-    look: &Connection,
-    expired: Option<UnixSeconds>,
-) -> rusqlite::Result<Option<Waiting>> {
-    let slots: Vec<i64> =
-        look.prepare(SLOTS)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+/// The key that the next request would get.
+fn oldest_waiting(look: &Connection, now: UnixSeconds) -> rusqlite::Result<Option<Waiting>> {
     let mut first = None;
-    for slot in slots {
-        // Of the keys in flight the first was started first: it tells for all.
-        let held = first_place(look, slot, 2)?.filter(|place| place.0 < expired);
-        first = [first, first_place(look, slot, 1)?, held].into_iter().flatten().min();
-    }
-    Ok(first.map(|(last_started, _, key)| Waiting { key, last_started }))
-}
-
-fn first_place(look: &Connection, slot: i64, state: i64) -> rusqlite::Result<Option<Place>> {
-    let place = |row: &Row<'_>| Ok((row.get(1)?, row.get(2)?, row.get(0)?));
-    look.prepare_cached(FIRST)?.query_row([slot, state], place).optional()
+    Order::load(look, now)?.walk(look, |place| {
+        first = Some(Waiting { last_started: place.0, key: place.2 });
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(first)
 }
 
 /// Jobs by exit code, from the counts by minute.
@@ -166,7 +150,8 @@ fn set_aside(look: &Connection) -> rusqlite::Result<Vec<Aside>> {
 
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
-pub(super) const LOOKING: [&str; 5] = [ROWS, FETCHERS, SLOTS, FIRST, DONE];
+pub(super) const LOOKING: [&str; 8] =
+    [ROWS, FETCHERS, PARKED, holders::LEASED, holders::UNFINISHED, READY, HELD, DONE];
 
 /// A database that the Python supervisor used last: what is kept may be old, so all is counted.
 fn look_at_reference(
@@ -196,7 +181,10 @@ fn look_at_reference(
         durability: None,
         policy: None,
         lease_seconds: None,
+        paused: false,
         rows,
+        parked: 0,
+        holders: Vec::new(),
         fetchers: fetchers(look, sql, now)?,
         oldest_waiting: None,
         done_last_hour: Vec::new(),

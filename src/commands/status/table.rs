@@ -161,6 +161,9 @@ mod tests {
             durability: Some("power".to_owned()),
             policy: Some("fair".to_owned()),
             lease_seconds: Some(43_200),
+            paused: false,
+            parked: 0,
+            holders: Vec::new(),
             rows: Rows { pending: 3, dispatched: 4, in_flight: 2, in_flight_again: 1 },
             fetchers: vec![FetcherStatus {
                 name: "repology".to_owned(),

@@ -11,13 +11,13 @@ use super::model::Model;
 use super::support::{FAIR, Site, batch, key, run};
 use crate::sqlite::{Policy, schema};
 
-const KEYS: [&str; 4] = ["alpha", "bravo", "charlie", "é"];
+pub const KEYS: [&str; 4] = ["alpha", "bravo", "charlie", "é"];
 const FETCHERS: [&str; 3] = ["f", "g", "h"];
 const HALF_DAY: i64 = 43_200;
 
 /// One thing that happens. Keys, fetchers and attempts are chosen by index.
 #[derive(Debug, Clone)]
-enum Event {
+pub enum Event {
     Add { fetcher: usize, run: i64, rows: Vec<(usize, u8)>, complete: bool },
     Delete { fetcher: usize, run: i64, step: usize },
     Dispatch,
@@ -34,7 +34,7 @@ fn index(of: Range<usize>) -> Range<usize> {
     of
 }
 
-fn event() -> impl Strategy<Value = Event> {
+pub fn event() -> impl Strategy<Value = Event> {
     let keys = || index(0..KEYS.len());
     let fetchers = || index(0..FETCHERS.len());
     let rows = prop::collection::vec((keys(), 0..3_u8), 0..5);
@@ -60,20 +60,20 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// A store and its model, going through the same history.
-struct Pair {
-    site: Site,
+pub struct Pair {
+    pub site: Site,
     model: Model,
-    now: i64,
+    pub now: i64,
     attempts: i64,
 }
 
 impl Pair {
-    fn new(policy: Policy) -> Self {
+    pub fn new(policy: Policy) -> Self {
         let (site, model) = (Site::new(policy), Model::new(policy));
         Self { site, model, now: 1_000_000, attempts: 0 }
     }
 
-    fn apply(&mut self, event: &Event) -> Result<(), TestCaseError> {
+    pub fn apply(&mut self, event: &Event) -> Result<(), TestCaseError> {
         let now = self.now;
         match event {
             Event::Add { fetcher, run: started, rows, complete } => {

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use shiftboss_actors::model::UnixSeconds;
 
+use super::holders::Holding;
+
 /// How a queue stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct QueueStatus {
@@ -14,8 +16,15 @@ pub struct QueueStatus {
     pub policy: Option<String>,
     /// How long a job may be out, in seconds.
     pub lease_seconds: Option<i64>,
+    /// Nothing is handed out until somebody says `resume`.
+    pub paused: bool,
     /// Rows.
     pub rows: Rows,
+    /// Rows that lost too many leases, and wait for their fetcher's next run or for `retry`.
+    pub parked: i64,
+    /// Who holds which job, the job that is out for longest first; at most
+    /// [`HOLDERS_MAX`](super::HOLDERS_MAX).
+    pub holders: Vec<Holding>,
     /// Every fetcher with its newest run, by name.
     pub fetchers: Vec<FetcherStatus>,
     /// The key that has waited longest of those that could be handed out now.

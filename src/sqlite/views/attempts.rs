@@ -1,0 +1,97 @@
+//! Attempts that ended: the question of `shiftboss log`.
+//!
+//! In the order of their attempts, the one that was handed out last first: for jobs of like length
+//! that is the order of their ends. At most the 100,000 that the daemon keeps are gone through.
+
+use std::path::Path;
+
+use rusqlite::{Connection, Row};
+use serde::Serialize;
+use shiftboss_actors::model::UnixSeconds;
+
+use super::look::look_at_ours;
+use crate::sqlite::reader::ViewError;
+
+/// Attempts that can be asked for at once.
+pub const LOG_MAX: usize = 10_000;
+
+/// Which attempts are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Those that did not end with exit code 0 only.
+    pub failed: bool,
+    /// Those of this key only.
+    pub key: Option<String>,
+    /// At most so many, and at most [`LOG_MAX`].
+    pub count: usize,
+}
+
+/// Attempts that ended; the JSON object of `log` (docs/operating.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Log {
+    /// The attempts, the one that was handed out last first.
+    pub attempts: Vec<Ended>,
+}
+
+/// An attempt that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ended {
+    /// Its number.
+    pub attempt: i64,
+    /// The key.
+    pub key: String,
+    /// The fetcher whose row it was; `None`: the fetcher has no run any more.
+    pub fetcher: Option<String>,
+    /// That fetcher's run.
+    pub run: i64,
+    /// The worker's name; `None`: a classic worker.
+    pub worker: Option<String>,
+    /// When it was handed out, in seconds since 1970.
+    pub started: UnixSeconds,
+    /// When it ended, in seconds since 1970.
+    pub finished: UnixSeconds,
+    /// Seconds between the two; not below 0, whatever the clock did.
+    pub duration_seconds: i64,
+    /// `done`, `released`, `undone` or `expired`.
+    pub outcome: String,
+    /// Of `done`.
+    pub exit_code: Option<i64>,
+}
+
+const ENDED: &str = "SELECT ended.attempt, attr_path, name, run_started, worker, started, finished,
+        outcome, exit_code
+    FROM shiftboss_attempts AS ended LEFT JOIN fetchers USING (fetcher_id)
+    WHERE (?1 IS NULL OR attr_path = ?1)
+        AND NOT (?2 AND outcome = 'done' AND coalesce(exit_code, 0) = 0)
+    ORDER BY ended.attempt DESC LIMIT ?3";
+
+/// The attempts that are wanted, of the 100,000 that are kept.
+///
+/// # Errors
+/// When the database is missing, not ours or cannot be read.
+pub fn log(path: &Path, wanted: &Wanted) -> Result<Log, ViewError> {
+    look_at_ours(path, |look| list(look, wanted))
+}
+
+fn list(look: &Connection, wanted: &Wanted) -> rusqlite::Result<Log> {
+    let count = i64::try_from(wanted.count.min(LOG_MAX)).unwrap_or(i64::MAX);
+    let mut statement = look.prepare(ENDED)?;
+    let found = statement.query_map((&wanted.key, wanted.failed, count), read)?;
+    Ok(Log { attempts: found.collect::<rusqlite::Result<_>>()? })
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Ended> {
+    let (started, finished): (i64, i64) = (row.get(5)?, row.get(6)?);
+    Ok(Ended {
+        attempt: row.get(0)?,
+        key: row.get(1)?,
+        fetcher: row.get(2)?,
+        run: row.get(3)?,
+        worker: row.get(4)?,
+        started,
+        finished,
+        duration_seconds: finished.saturating_sub(started).max(0),
+        outcome: row.get(7)?,
+        exit_code: row.get(8)?,
+    })
+}

@@ -1,0 +1,123 @@
+//! The order in which keys would be handed out now, walked from its beginning.
+//!
+//! For the views of the queue. It reads the same rows by the same statements as the dispatcher,
+//! in each slot the ready rows and those whose lease ran out, and merges them. Rows of one key have
+//! one place, so they come one after the other. What a key's dispatch would change is nothing
+//! to the other keys: the walk tells what as many requests would get.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
+
+use rusqlite::{Connection, Rows, Statement};
+use shiftboss_actors::model::UnixSeconds;
+
+use super::look;
+use crate::sqlite::dispatch::{HELD, Place, READY, Rule};
+use crate::sqlite::open::Policy;
+use crate::sqlite::slots::Slots;
+
+/// Rows that a walk goes over at the most: a key has one for each fetcher that lists it.
+const ROWS_MAX: usize = 1_000_000;
+
+/// Why a walk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Walked {
+    /// There are no more keys.
+    ToTheEnd,
+    /// Whoever was shown the keys had enough.
+    Stopped,
+    /// [`ROWS_MAX`] rows were gone over.
+    TooFar,
+}
+
+/// The rules by which the daemon hands out, as of one look.
+pub(super) struct Order {
+    policy: Policy,
+    slots: Slots,
+    expired: UnixSeconds,
+}
+
+impl Order {
+    /// Reads the rules; `now` tells whose lease ran out.
+    pub(super) fn load(look: &Connection, now: UnixSeconds) -> rusqlite::Result<Self> {
+        let policy = look::policy(look)?;
+        Ok(Self { policy, slots: Slots::load(look)?, expired: policy.expired(now) })
+    }
+
+    /// What decides which of a key's rows is handed out.
+    pub(super) fn rule(&self) -> Rule<'_> {
+        Rule { policy: self.policy, slots: &self.slots, expired: self.expired }
+    }
+
+    /// Shows each key once, the next one first, until `show` has enough.
+    pub(super) fn walk(
+        &self,
+        look: &Connection,
+        mut show: impl FnMut(Place) -> rusqlite::Result<ControlFlow<()>>,
+    ) -> rusqlite::Result<Walked> {
+        let mut statements = Vec::new();
+        for slot in &self.slots.open {
+            statements.push((look.prepare(READY)?, vec![*slot]));
+            statements.push((look.prepare(HELD)?, vec![*slot, self.expired]));
+        }
+        let mut merge = Merge::begin(&mut statements, &self.slots)?;
+        let mut last: Option<String> = None;
+        for _ in 0..ROWS_MAX {
+            let Some(place) = merge.next()? else {
+                return Ok(Walked::ToTheEnd);
+            };
+            if last.as_ref() == Some(&place.2) {
+                continue;
+            }
+            last = Some(place.2.clone());
+            if show(place)?.is_break() {
+                return Ok(Walked::Stopped);
+            }
+        }
+        Ok(Walked::TooFar)
+    }
+}
+
+/// Several ordered lists of places as one.
+struct Merge<'a> {
+    lists: Vec<Rows<'a>>,
+    /// The first place of each list that has one.
+    heads: BinaryHeap<Reverse<(Place, usize)>>,
+    slots: &'a Slots,
+}
+
+impl<'a> Merge<'a> {
+    fn begin(
+        statements: &'a mut [(Statement<'_>, Vec<i64>)],
+        slots: &'a Slots,
+    ) -> rusqlite::Result<Self> {
+        let mut merge = Self { lists: Vec::new(), heads: BinaryHeap::new(), slots };
+        for (list, (statement, parameters)) in statements.iter_mut().enumerate() {
+            let parameters = rusqlite::params_from_iter(parameters.iter());
+            merge.lists.push(statement.query(parameters)?);
+            merge.refill(list)?;
+        }
+        Ok(merge)
+    }
+
+    fn next(&mut self) -> rusqlite::Result<Option<Place>> {
+        let Some(Reverse((place, list))) = self.heads.pop() else {
+            return Ok(None);
+        };
+        self.refill(list)?;
+        Ok(Some(place))
+    }
+
+    /// Reads on in a list, past rows of runs under deletion: they count as gone.
+    fn refill(&mut self, list: usize) -> rusqlite::Result<()> {
+        while let Some(row) = self.lists[list].next()? {
+            let place = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            if self.slots.allow(place.3, row.get(4)?) {
+                self.heads.push(Reverse((place, list)));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
