@@ -12,6 +12,11 @@ use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
 use crate::socket::SocketSettings;
 use crate::sqlite::{Durability, Options, Policy};
+pub use operators::{Operate, Told};
+pub use views::{Look, Looked};
+
+mod operators;
+mod views;
 
 pub use fetch::{FetchArguments, FetchSettings};
 
@@ -24,18 +29,13 @@ Exit codes:
   65  some input is faulty                  69  nobody answered; nothing fetched
   70  a bug in shiftboss                    73  a file or socket cannot be made
   74  an I/O error                          75  already running
-  78  something needed is missing or unusable";
+  77  for the daemon's user and root only   78  something needed is missing or unusable";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
   shiftboss serve state.db input worker.sock
   shiftboss serve --lease 2h --socket-mode 0660 --socket-group workers \\
       /var/lib/shiftboss/state.db /var/lib/shiftboss/input /run/shiftboss/worker.sock";
-
-const STATUS_EXAMPLES: &str = "\
-Examples:
-  shiftboss status state.db
-  shiftboss status --json /run/shiftboss/worker.sock";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -72,15 +72,12 @@ pub struct Cli {
 pub enum Command {
     /// Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on SOCKET
     Serve(ServeArguments),
-    /// Show how the daemon and its queue are
-    #[command(after_help = STATUS_EXAMPLES)]
-    Status {
-        /// The database, or the daemon's socket
-        target: PathBuf,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    /// Look at a queue.
+    #[command(flatten)]
+    Look(Look),
+    /// Tell a running daemon something.
+    #[command(flatten)]
+    Operate(Operate),
     /// Read fetcher files as the daemon would, and report each line or name it would skip
     ///
     /// Exits with 65 if anything would be skipped.

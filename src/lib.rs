@@ -2,11 +2,12 @@
 //!
 //! [`sqlite`] implements the queue. [`child`] runs commands, [`fetch`]
 //! has one write a list. [`cli`] is what the user typed;
-//! [`commands`] has one file a subcommand; [`socket`], [`lock`], [`logging`], [`reports`] and
-//! [`exit`] are what they stand on.
+//! [`commands`] has one file a subcommand; [`client`], [`socket`], [`lock`], [`logging`],
+//! [`reports`] and [`exit`] are what they stand on.
 
 pub mod child;
 pub mod cli;
+pub mod client;
 pub mod commands;
 pub mod exit;
 pub mod fetch;

@@ -223,6 +223,19 @@ pub fn noted(path: &Path) -> Option<Holder> {
     read(&mut File::open(file_of(path)).ok()?)
 }
 
+/// Waits until the process `pid` holds the lock of the database or socket at `path` no longer; false
+/// when it still does at `end`.
+#[must_use]
+pub fn wait_given_up(path: &Path, pid: u32, end: Instant) -> bool {
+    while holder_of(path).is_some_and(|holder| holder.pid == pid) {
+        if Instant::now() >= end {
+            return false;
+        }
+        pause();
+    }
+    true
+}
+
 fn read(file: &mut File) -> Option<Holder> {
     let mut text = String::new();
     file.rewind().ok()?;
@@ -264,7 +277,10 @@ mod tests {
         assert_eq!(holder_of(&path), Some(holder.clone()));
         let refused = take(&path, &holder).unwrap_err();
         assert!(refused.to_string().contains(&format!("pid {}", std::process::id())), "{refused}");
+        assert!(!wait_given_up(&path, std::process::id(), Instant::now()));
+        assert!(wait_given_up(&path, 0, Instant::now()), "another process had it");
         drop(held);
+        assert!(wait_given_up(&path, std::process::id(), Instant::now()));
         assert_eq!(holder_of(&path), None);
         assert!(take(&path, &holder).is_ok());
         assert!(!path.exists(), "the database is not touched");

@@ -1,18 +1,57 @@
-//! Answers to operators over the socket: the actors' port [`Reports`] over the database's views.
+//! What is told of a queue, as one line of JSON: the one place where that is made (docs/operating.md).
 //!
-//! Made by `serve`. Every question opens the database for reading and closes it again: operators ask
-//! seldom, and a reader that stays keeps the database's log from being cut.
+//! The commands that look use [`Target`]; `serve` gives the connections [`DatabaseReports`], the
+//! actors' port [`Reports`] over the same. Every question opens the database for reading and closes
+//! it again: operators ask seldom, and a reader that stays keeps the database's log from being cut.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::reports::{ReportError, Reports};
 use shiftboss_actors::wire::session::Question;
 
+use crate::lock::{self, Holder};
+use crate::sqlite::views::{Wanted, log, queue, why};
 use crate::sqlite::{ViewError, queue_status};
 
-/// Reads the database at a path.
+/// A database that is looked at, and the daemon that keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The database.
+    pub database: PathBuf,
+    /// Its daemon; `None`: none runs.
+    pub daemon: Option<Holder>,
+}
+
+impl Target {
+    /// A database, with the daemon that runs on it now.
+    #[must_use]
+    pub fn of_database(database: PathBuf) -> Self {
+        Self { daemon: lock::holder_of(&database), database }
+    }
+
+    /// What was found there as one line of JSON, without a line end.
+    ///
+    /// # Errors
+    /// When it cannot be put as JSON; a path that is not UTF-8 cannot.
+    pub fn line<T: Serialize>(&self, found: &T) -> serde_json::Result<String> {
+        let Self { database, daemon } = self;
+        serde_json::to_string(&Told { database, daemon: daemon.as_ref(), found })
+    }
+}
+
+/// The object: where it was found, and what.
+#[derive(Serialize)]
+struct Told<'a, T> {
+    database: &'a Path,
+    /// `null`: none runs.
+    daemon: Option<&'a Holder>,
+    #[serde(flatten)]
+    found: &'a T,
+}
+
+/// Answers operators over the socket, from the database at a path.
 #[derive(Debug)]
 pub struct DatabaseReports(pub PathBuf);
 
@@ -20,15 +59,29 @@ impl Reports for DatabaseReports {
     fn answer(&self, question: &Question) -> Result<String, ReportError> {
         let now = SystemClock.now();
         match question {
-            Question::Status => line(queue_status(&self.0, now)),
-            Question::Why(_) | Question::Queue(_) | Question::Log(_) => {
-                Err(ReportError::Unavailable("not yet".to_owned()))
+            Question::Status => self.line(queue_status(&self.0, now)),
+            Question::Queue(count) => self.line(queue(&self.0, size(*count), now)),
+            Question::Log(count) => {
+                let wanted = Wanted { count: size(*count), ..Wanted::default() };
+                self.line(log(&self.0, &wanted))
             }
+            Question::Why(key) => match why(&self.0, key.as_str(), now) {
+                Ok(None) => Err(ReportError::Unknown(format!("nobody ever heard of {key}"))),
+                Ok(Some(found)) => self.line(Ok(found)),
+                Err(error) => self.line::<()>(Err(error)),
+            },
         }
     }
 }
 
-fn line<T: Serialize>(looked: Result<T, ViewError>) -> Result<String, ReportError> {
-    let looked = looked.map_err(|error| ReportError::Unavailable(error.to_string()))?;
-    serde_json::to_string(&looked).map_err(|error| ReportError::Unavailable(error.to_string()))
+impl DatabaseReports {
+    fn line<T: Serialize>(&self, found: Result<T, ViewError>) -> Result<String, ReportError> {
+        let found = found.map_err(|error| ReportError::Unavailable(error.to_string()))?;
+        let line = Target::of_database(self.0.clone()).line(&found);
+        line.map_err(|error| ReportError::Unavailable(error.to_string()))
+    }
+}
+
+fn size(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }

@@ -16,7 +16,10 @@ fn help_and_version() {
     let (stdout, stderr, code) = shiftboss(&["--version"]);
     assert_eq!(stdout, concat!("shiftboss ", env!("CARGO_PKG_VERSION"), "\n"));
     assert_eq!((&*stderr, code), ("", Some(0)));
-    for command in ["serve", "status", "check", "ask", "backup", "fetch"] {
+    for command in [
+        "serve", "status", "why", "queue", "log", "pause", "resume", "drain", "retry", "check",
+        "ask", "backup", "fetch",
+    ] {
         let (stdout, stderr, code) = shiftboss(&[command, "--help"]);
         assert!(stdout.contains(&format!("Usage: shiftboss {command}")), "{stdout}");
         assert!(stdout.contains("Example"), "{stdout}");

@@ -85,6 +85,7 @@ fn the_json_object() {
     assert!(age.as_i64().is_some_and(|age| age > 700_000_000), "{age}");
     assert!(found["daemon"]["started"].take().is_u64());
     assert!(found["set_aside"][0]["since"].take().is_i64());
+    assert!(found["holders"][0]["since"].take().is_i64());
     assert!(found["set_aside"][0]["reason"].take().is_string());
     let expected = json!({
         "database": site.database(),
@@ -99,6 +100,11 @@ fn the_json_object() {
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,
+        "paused": false,
+        "parked": 0,
+        "holders": [{
+            "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
+        }],
         "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "in_flight_again": 0},
         "fetchers": [{
             "name": "f", "run": 1_000_000_000, "complete": true, "lines": 2, "pending": 0,

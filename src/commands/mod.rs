@@ -5,13 +5,20 @@ pub mod backup;
 pub mod check;
 pub mod fetch;
 pub mod guardian;
+pub mod log;
+pub mod operators;
+pub mod queue;
 pub mod serve;
 pub mod status;
+mod target;
+mod text;
+pub mod why;
 
-use crate::cli::{Command, FetchSettings, ServeSettings};
+use crate::cli::{Command, FetchSettings, Look, ServeSettings};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
+use crate::sqlite::views::Wanted;
 
 /// Runs what was typed.
 ///
@@ -25,13 +32,25 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Check { input_dir, json } => check::run(&input_dir, json),
         Command::Ask { timeout, socket, lines } => ask::run(&socket, &lines, timeout),
-        Command::Status { target, json } => status::run(&target, json),
+        Command::Look(asked) => look(asked),
+        Command::Operate(told) => operators::run(told),
         Command::Backup { database, file } => backup::run(&database, &file),
         Command::Fetch(typed) => {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             fetch::run(FetchSettings::try_from(typed)?)
         }
         Command::Guardian => guardian::run(),
+    }
+}
+
+fn look(asked: Look) -> Result<(), Failure> {
+    match asked {
+        Look::Status(looked) => status::run(&looked),
+        Look::Why { looked, key } => why::run(&looked, &key),
+        Look::Queue { looked, number } => queue::run(&looked, number),
+        Look::Log { looked, failed, key, number } => {
+            log::run(&looked, &Wanted { failed, key, count: number.into() })
+        }
     }
 }
 

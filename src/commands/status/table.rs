@@ -1,44 +1,42 @@
 //! The status as text for people. Pure: from what was found to lines.
 
-use std::fmt::Write as _;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use super::Status;
+use crate::commands::text::{ago, columns, counted, line, shown, span};
+use crate::reports::Target;
+use crate::sqlite::views::{HOLDERS_MAX, Holding};
 use crate::sqlite::{FetcherStatus, QueueStatus};
 
 /// Renders the whole table; `now` makes times relative.
-pub(super) fn render(status: &Status, now: i64) -> String {
-    let mut out = String::new();
-    let mut line = |name: &str, value: String| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "{name:<16}{value}");
-    };
-    let queue = &status.queue;
-    line("Database", shown(&status.database.display().to_string()));
-    line("Daemon", daemon(status, now));
-    line("Rules", rules(queue));
-    line("Rows", rows(queue));
-    line("Longest waiting", oldest(queue, now));
-    line("Last hour", last_hour(queue));
+pub(super) fn render(target: &Target, queue: &QueueStatus, now: i64) -> String {
+    let mut out = [
+        line("Database", &shown(&target.database.display().to_string())),
+        line("Daemon", &daemon(target, now)),
+        line("Rules", &rules(queue)),
+        line("Rows", &rows(queue)),
+        line("Longest waiting", &oldest(queue, now)),
+        line("Last hour", &last_hour(queue)),
+    ]
+    .concat();
+    if queue.paused {
+        out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
+    }
     if let Some(since) = queue.directory_lost_since {
-        line("Input", format!("LOST since {}: the directory is gone", ago(now - since)));
+        let lost = format!("LOST since {}: the directory is gone", ago(now - since));
+        out.push_str(&line("Input", &lost));
     }
     out.push_str(&fetchers(&queue.fetchers));
+    out.push_str(&workers(&queue.holders, now));
     for aside in &queue.set_aside {
-        let _ = writeln!(
-            out,
-            "{:<16}{}: {} ({})",
-            "Set aside",
-            shown(&aside.name),
-            shown(&aside.reason),
-            ago(now - aside.since)
-        );
+        let (name, reason) = (shown(&aside.name), shown(&aside.reason));
+        let text = format!("{name}: {reason} ({})", ago(now - aside.since));
+        out.push_str(&line("Set aside", &text));
     }
     out
 }
 
-fn daemon(status: &Status, now: i64) -> String {
-    match &status.daemon {
+fn daemon(target: &Target, now: i64) -> String {
+    match &target.daemon {
         Some(holder) => {
             let started = i64::try_from(holder.started).unwrap_or(now);
             format!(
@@ -70,8 +68,12 @@ fn rows(queue: &QueueStatus) -> String {
         0 => String::new(),
         again => format!(" ({again} of them again, their lease ran out)"),
     };
+    let parked = match queue.parked {
+        0 => String::new(),
+        parked => format!(", {parked} parked"),
+    };
     format!(
-        "{} pending, {} dispatched, {} in flight{again}",
+        "{} pending, {} dispatched, {} in flight{again}{parked}",
         rows.pending, rows.dispatched, rows.in_flight
     )
 }
@@ -95,8 +97,7 @@ fn last_hour(queue: &QueueStatus) -> String {
         .done_last_hour
         .iter()
         .map(|done| format!("{} with exit code {}", done.jobs, done.exit_code));
-    let jobs = if total == 1 { "job" } else { "jobs" };
-    format!("{total} {jobs} ended: {}", codes.collect::<Vec<_>>().join(", "))
+    format!("{} ended: {}", counted(total, "job"), codes.collect::<Vec<_>>().join(", "))
 }
 
 /// One line a fetcher, in columns as wide as they need to be.
@@ -118,40 +119,40 @@ fn fetchers(fetchers: &[FetcherStatus]) -> String {
     if fetchers.is_empty() {
         return "No fetcher has a run.\n".to_owned();
     }
-    let width =
-        |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let mut out = String::new();
-    for row in &cells {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        out.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
-        out.push('\n');
+    columns(&cells)
+}
+
+/// One line a worker that holds jobs; those of one name are one.
+fn workers(holders: &[Holding], now: i64) -> String {
+    let mut by_name: BTreeMap<Option<&str>, (i64, i64)> = BTreeMap::new();
+    for held in holders {
+        let (jobs, oldest) = by_name.entry(held.worker.as_deref()).or_insert((0, held.since));
+        (*jobs, *oldest) = (*jobs + 1, held.since.min(*oldest));
+    }
+    if by_name.is_empty() {
+        return String::new();
+    }
+    let mut cells = vec![["Worker", "jobs", "oldest"].map(str::to_owned)];
+    for (name, (jobs, oldest)) in by_name {
+        let name = name.map_or("(classic)".to_owned(), shown);
+        cells.push([name, jobs.to_string(), ago(now - oldest)]);
+    }
+    let mut out = columns(&cells);
+    if holders.len() >= HOLDERS_MAX {
+        out.push_str("Only the oldest 1000 jobs are counted by worker.\n");
     }
     out
-}
-
-/// A text from outside: control characters cannot move the cursor or forge lines.
-fn shown(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
-        .collect()
-}
-
-/// `3m 20s`: a number of seconds in its two largest units.
-fn span(seconds: i64) -> String {
-    let seconds = u64::try_from(seconds).unwrap_or(0);
-    let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
-}
-
-fn ago(seconds: i64) -> String {
-    if seconds <= 0 { "just now".to_owned() } else { format!("{} ago", span(seconds)) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sqlite::{Aside, Done, Rows, Waiting};
+
+    fn held(worker: Option<&str>, since: i64) -> Holding {
+        let worker = worker.map(str::to_owned);
+        Holding { worker, key: "x".to_owned(), attempt: None, since, lease_seconds: None }
+    }
 
     /// What a user sees, to the letter.
     #[test]
@@ -161,9 +162,13 @@ mod tests {
             durability: Some("power".to_owned()),
             policy: Some("fair".to_owned()),
             lease_seconds: Some(43_200),
-            paused: false,
-            parked: 0,
-            holders: Vec::new(),
+            paused: true,
+            parked: 1,
+            holders: vec![
+                held(None, 1_000_000_000),
+                held(Some("builder-3"), 1_000_003_400),
+                held(Some("builder-3"), 1_000_003_500),
+            ],
             rows: Rows { pending: 3, dispatched: 4, in_flight: 2, in_flight_again: 1 },
             fetchers: vec![FetcherStatus {
                 name: "repology".to_owned(),
@@ -187,19 +192,23 @@ mod tests {
             }],
             directory_lost_since: Some(1_000_003_690),
         };
-        let status = Status { database: "/var/state.db".into(), daemon: None, queue };
+        let target = Target { database: "/var/state.db".into(), daemon: None };
         let expected = "\
 Database        /var/state.db
 Daemon          not running
 Rules           fair, lease 12h, durability power
-Rows            3 pending, 4 dispatched, 2 in flight (1 of them again, their lease ran out)
+Rows            3 pending, 4 dispatched, 2 in flight (1 of them again, their lease ran out), 1 parked
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
+Paused          nothing is handed out until `shiftboss resume`
 Input           LOST since 10s ago: the directory is gone
 Fetcher   run         state     lines  pending  skipped  age    older runs
 repology  1000000000  complete  7      3        1        1h 1m  0
+Worker     jobs  oldest
+(classic)  1     1h 1m ago
+builder-3  2     5m ago
 Set aside       a.b.txt: no number (1s ago)
 ";
-        assert_eq!(render(&status, 1_000_003_700), expected);
+        assert_eq!(render(&target, &queue, 1_000_003_700), expected);
     }
 }

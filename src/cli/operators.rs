@@ -1,0 +1,75 @@
+//! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+const PAUSE_EXAMPLES: &str = "\
+Example:
+  shiftboss pause /run/shiftboss/worker.sock";
+
+const RESUME_EXAMPLES: &str = "\
+Example:
+  shiftboss resume /run/shiftboss/worker.sock";
+
+const DRAIN_EXAMPLES: &str = "\
+Examples:
+  shiftboss drain /run/shiftboss/worker.sock
+  shiftboss drain --timeout 30m /run/shiftboss/worker.sock || shiftboss status state.db";
+
+const RETRY_EXAMPLES: &str = "\
+Example:
+  shiftboss retry /run/shiftboss/worker.sock alpha";
+
+/// What the daemon is told. For its own user and root.
+#[derive(Debug, Subcommand)]
+pub enum Operate {
+    /// Hand nothing out until `resume`, also after a restart
+    ///
+    /// Jobs that are out go on, and their ends are recorded.
+    #[command(after_help = PAUSE_EXAMPLES)]
+    Pause(Told),
+    /// Hand out again
+    #[command(after_help = RESUME_EXAMPLES)]
+    Resume(Told),
+    /// Hand nothing out, and stop the daemon as soon as no job is in flight
+    ///
+    /// Waits until the daemon has gone. The queue stays paused: `resume` the next daemon. Exits
+    /// with 69 if jobs are still in flight when the time is over; the daemon goes on draining.
+    #[command(after_help = DRAIN_EXAMPLES)]
+    Drain {
+        /// How long to wait for the end; for ever if not given
+        #[arg(long, value_parser = humantime::parse_duration)]
+        timeout: Option<Duration>,
+        /// The daemon's socket
+        socket: PathBuf,
+        /// Print the daemon's answer, one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put a key's dispatched rows back in the queue, parked ones too
+    ///
+    /// Exits with 65 if no fetcher lists the key.
+    #[command(after_help = RETRY_EXAMPLES)]
+    Retry {
+        /// Who is told, and how the answer is shown.
+        #[command(flatten)]
+        told: Told,
+        /// The key
+        key: String,
+    },
+}
+
+/// Who is told, and how the answer is shown.
+#[derive(Debug, Args)]
+pub struct Told {
+    /// How long to wait for the answer
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
+    pub timeout: Duration,
+    /// The daemon's socket
+    pub socket: PathBuf,
+    /// Print the daemon's answer, one JSON object
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,83 @@
+//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `log`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  shiftboss status state.db
+  shiftboss status --json /run/shiftboss/worker.sock";
+
+const WHY_EXAMPLES: &str = "\
+Examples:
+  shiftboss why state.db alpha
+  shiftboss why --json /run/shiftboss/worker.sock alpha | jq .place.keys_before";
+
+const QUEUE_EXAMPLES: &str = "\
+Examples:
+  shiftboss queue state.db
+  shiftboss queue -n 1000 --json state.db | jq -r '.keys[].key'";
+
+const LOG_EXAMPLES: &str = "\
+Examples:
+  shiftboss log state.db
+  shiftboss log --failed -n 100 /run/shiftboss/worker.sock
+  shiftboss log --key alpha --json state.db";
+
+/// What is looked at.
+#[derive(Debug, Subcommand)]
+pub enum Look {
+    /// Show how the daemon and its queue are
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(Looked),
+    /// Say where a key is, and why it is not the next one
+    ///
+    /// Exits with 65 if nobody ever heard of the key.
+    #[command(after_help = WHY_EXAMPLES)]
+    Why {
+        /// What is looked at, and how it is shown.
+        #[command(flatten)]
+        looked: Looked,
+        /// The key
+        key: String,
+    },
+    /// Show the next keys, in the order in which they would be handed out now
+    #[command(after_help = QUEUE_EXAMPLES)]
+    Queue {
+        /// What is looked at, and how it is shown.
+        #[command(flatten)]
+        looked: Looked,
+        /// How many: 1 to 10000
+        #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        number: u16,
+    },
+    /// Show the attempts that ended, the one that was handed out last first
+    ///
+    /// The daemon keeps the last 100000; under --classic it keeps none.
+    #[command(after_help = LOG_EXAMPLES)]
+    Log {
+        /// What is looked at, and how it is shown.
+        #[command(flatten)]
+        looked: Looked,
+        /// Only those that did not end with exit code 0
+        #[arg(long)]
+        failed: bool,
+        /// Only those of this key
+        #[arg(long)]
+        key: Option<String>,
+        /// How many: 1 to 10000
+        #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        number: u16,
+    },
+}
+
+/// What is looked at, and how it is shown.
+#[derive(Debug, Args)]
+pub struct Looked {
+    /// The database, or the daemon's socket
+    pub target: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,77 @@
+//! `shiftboss pause`, `resume`, `drain` and `retry`: what operators tell a running daemon.
+//!
+//! Clients of protocol 2 (docs/protocol.md): a greeting and one request in one write, one line of
+//! JSON as the answer. `drain` then waits until the daemon has gone.
+
+mod drain;
+mod session;
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+use shiftboss_actors::model::Key;
+
+use super::text::{counted, shown};
+use crate::cli::{Operate, Told};
+use crate::client::{self, Deadline};
+use crate::exit::{self, ExitCode, Failure};
+use session::Session;
+
+/// Tells the daemon, and shows its answer.
+///
+/// # Errors
+/// `Unavailable` when nobody answers; `Denied` to other users; `BadData` for an unknown key.
+pub fn run(operate: Operate) -> Result<(), Failure> {
+    match operate {
+        Operate::Pause(told) => tell(&told, "pause", "PAUSE", |_| {
+            "Paused: nothing is handed out until `shiftboss resume`.".to_owned()
+        }),
+        Operate::Resume(told) => {
+            tell(&told, "resume", "RESUME", |_| "Jobs are handed out again.".to_owned())
+        }
+        Operate::Retry { told, key } => {
+            let key = Key::new(&key).map_err(|error| {
+                Failure::new(ExitCode::Usage, format!("{} is no key: {error}", shown(&key)))
+            })?;
+            tell(&told, "retry", &format!("RETRY {key}"), |answer| retried(&key, answer))
+        }
+        Operate::Drain { timeout, socket, json } => drain::run(&socket, timeout, json),
+    }
+}
+
+/// Sends one request, and prints what the daemon says: its line, or the sentence that `render`
+/// makes of it.
+fn tell(
+    told: &Told,
+    name: &str,
+    request: &str,
+    render: impl FnOnce(&Value) -> String,
+) -> Result<(), Failure> {
+    client::check_path(&told.socket)?;
+    let deadline = Deadline::after(told.timeout)?;
+    let (_, answer) = Session::begin(&told.socket, name, request, told.timeout, deadline)?;
+    print(&answer, told.json, render)
+}
+
+/// An answer: one JSON object, as the daemon sent it.
+struct Answer {
+    line: String,
+    object: Value,
+}
+
+fn print(
+    answer: &Answer,
+    json: bool,
+    render: impl FnOnce(&Value) -> String,
+) -> Result<(), Failure> {
+    let text = if json { answer.line.clone() } else { render(&answer.object) };
+    writeln!(io::stdout(), "{text}").or_else(|error| exit::output_failed(&error))
+}
+
+fn retried(key: &Key, answer: &Value) -> String {
+    let key = shown(key.as_str());
+    match answer["rows"].as_i64() {
+        Some(rows) if rows > 0 => format!("Back in the queue: {} of {key}.", counted(rows, "row")),
+        _ => format!("Nothing of {key} was to be put back; `shiftboss why` tells where it is."),
+    }
+}

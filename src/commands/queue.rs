@@ -1,0 +1,86 @@
+//! `shiftboss queue`: the next keys, in the order in which they would be handed out now.
+
+use shiftboss_actors::clock::{Clock, SystemClock};
+
+use super::text::{ago, columns, cut, shown};
+use super::{target, view_failure};
+use crate::cli::Looked;
+use crate::exit::Failure;
+use crate::sqlite::views::{Next, Queue, queue};
+
+/// Characters of a payload that are shown; the JSON object has it whole.
+const PAYLOAD_WIDTH: usize = 60;
+
+/// Shows the next `number` keys.
+///
+/// # Errors
+/// When there is no such database or daemon, or the database cannot be read.
+pub fn run(looked: &Looked, number: u16) -> Result<(), Failure> {
+    let target = target::find(&looked.target)?;
+    let now = SystemClock.now();
+    let found =
+        queue(&target.database, number.into(), now).map_err(|error| view_failure(&error))?;
+    target::warn_if_down(&target, looked.json);
+    target::show(&target, &found, looked.json, |found| render(found, now))
+}
+
+fn render(queue: &Queue, now: i64) -> String {
+    let mut out = String::new();
+    if queue.paused {
+        out.push_str("Paused: nothing is handed out until `shiftboss resume`.\n");
+    }
+    if queue.keys.is_empty() {
+        return out + "Nothing is waiting.\n";
+    }
+    let head = ["Key", "last run", "fetcher", "run", "payload"].map(str::to_owned);
+    let rows: Vec<_> =
+        [head].into_iter().chain(queue.keys.iter().map(|next| row(next, now))).collect();
+    out.push_str(&columns(&rows));
+    if queue.truncated {
+        out.push_str("There are more: their payloads are too long to be listed at once.\n");
+    }
+    out
+}
+
+fn row(next: &Next, now: i64) -> [String; 5] {
+    let last = next.last_started.map_or("never".to_owned(), |started| ago(now - started));
+    let again = if next.again { ", lost" } else { "" };
+    [
+        shown(&next.key),
+        format!("{last}{again}"),
+        shown(&next.fetcher),
+        next.run.to_string(),
+        cut(&next.payload, PAYLOAD_WIDTH),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn the_table_is_as_documented() {
+        let next = |key: &str, last_started, again, payload: &str| Next {
+            key: key.to_owned(),
+            fetcher: "repology".to_owned(),
+            run: 1_700_000_000,
+            last_started,
+            again,
+            payload: payload.to_owned(),
+        };
+        let keys = vec![
+            next("alpha", None, false, "1.0 1.1"),
+            next("bravo\u{1b}", Some(1_000_000), true, &"x".repeat(70)),
+        ];
+        let queue = Queue { paused: true, keys, truncated: true };
+        let expected = "\
+Paused: nothing is handed out until `shiftboss resume`.
+Key          last run      fetcher   run         payload
+alpha        never         repology  1700000000  1.0 1.1
+bravo\\u{1b}  1m ago, lost  repology  1700000000  XXX...
+There are more: their payloads are too long to be listed at once.
+";
+        assert_eq!(render(&queue, 1_000_060), expected.replace("XXX", &"x".repeat(57)));
+    }
+}

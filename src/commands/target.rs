@@ -1,0 +1,72 @@
+//! What all commands share that look at a TARGET: the database, or the socket of its daemon.
+//!
+//! They ask nobody: the lock file tells whether a daemon runs, the database (read-only) tells the
+//! rest. So they work whether or not one runs.
+
+use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::exit::{self, ExitCode, Failure};
+use crate::lock;
+use crate::reports::Target;
+
+/// Finds the database, and its daemon if one runs.
+///
+/// # Errors
+/// When `target` is a socket that no daemon listens on, or no path at all.
+pub fn find(target: &Path) -> Result<Target, Failure> {
+    database_of(target).map(Target::of_database)
+}
+
+/// The database itself, or that of the daemon that listens on a socket, or did until it was killed.
+fn database_of(target: &Path) -> Result<PathBuf, Failure> {
+    if let Some(holder) = lock::holder_of(target) {
+        return Ok(holder.database);
+    }
+    let found = std::fs::symlink_metadata(target);
+    if found.is_ok_and(|found| found.file_type().is_socket()) {
+        return lock::noted(target).map(|left| left.database).ok_or_else(|| {
+            let text = format!(
+                "no daemon listens on {}: start one, or give the database instead of the socket",
+                target.display()
+            );
+            Failure::new(ExitCode::Unavailable, text)
+        });
+    }
+    std::path::absolute(target)
+        .map_err(|error| Failure::new(ExitCode::Usage, format!("{}: {error}", target.display())))
+}
+
+/// Prints what was found: the JSON object, or the text that `render` makes of it.
+///
+/// # Errors
+/// When standard output cannot be written to.
+pub fn show<T: Serialize>(
+    target: &Target,
+    found: &T,
+    json: bool,
+    render: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    let text = if json {
+        let line = target.line(found);
+        line.map_err(|error| Failure::new(ExitCode::Internal, error.to_string()))? + "\n"
+    } else {
+        render(found)
+    };
+    io::stdout().lock().write_all(text.as_bytes()).or_else(|error| exit::output_failed(&error))
+}
+
+/// Says on standard error that nobody changes what is shown; the JSON object tells it itself.
+pub fn warn_if_down(target: &Target, json: bool) {
+    if target.daemon.is_none() && !json {
+        let database = target.database.display();
+        // Nobody may be reading.
+        let _ = writeln!(
+            io::stderr(),
+            "shiftboss: no daemon runs on {database}; this is what is in the file"
+        );
+    }
+}

@@ -1,0 +1,31 @@
+//! `shiftboss why`: where a key is, and why it is not the next one.
+
+mod text;
+
+use shiftboss_actors::clock::{Clock, SystemClock};
+
+use super::text::shown;
+use super::{target, view_failure};
+use crate::cli::Looked;
+use crate::exit::{ExitCode, Failure};
+use crate::sqlite::views::why;
+
+/// Says where `key` is.
+///
+/// # Errors
+/// `BadData` when nobody ever heard of the key; when there is no such database or daemon, or the
+/// database cannot be read.
+pub fn run(looked: &Looked, key: &str) -> Result<(), Failure> {
+    let target = target::find(&looked.target)?;
+    let now = SystemClock.now();
+    let found = why(&target.database, key, now).map_err(|error| view_failure(&error))?;
+    let Some(found) = found else {
+        let text = format!(
+            "nobody ever heard of the key {}: no fetcher lists it, and it never ran; is it spelled right?",
+            shown(key)
+        );
+        return Err(Failure::new(ExitCode::BadData, text));
+    };
+    target::warn_if_down(&target, looked.json);
+    target::show(&target, &found, looked.json, |found| text::render(found, now))
+}

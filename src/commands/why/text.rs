@@ -1,0 +1,209 @@
+//! Where a key is, as text for people. Pure: from what was found to lines.
+
+use crate::commands::text::{ago, columns, counted, cut, line, shown, span};
+use crate::sqlite::views::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why};
+
+/// Characters of a payload that are shown; the JSON object has it whole.
+const PAYLOAD_WIDTH: usize = 50;
+
+/// Renders the whole text; `now` makes times relative.
+pub(super) fn render(why: &Why, now: i64) -> String {
+    let mut out = line("Key", &shown(&why.key));
+    out.push_str(&line("Standing", &standing(why)));
+    if why.paused {
+        out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
+    }
+    if let Some(place) = &why.place {
+        out.push_str(&line("Before it", &before(place)));
+        out.push_str(&line("Its turn", &turn(why)));
+    }
+    if let Some(flight) = &why.flight {
+        out.push_str(&line("In flight", &in_flight(flight, now)));
+    }
+    out.push_str(&line("Last result", &last_result(why.last_result, now)));
+    out.push_str(&rows(why));
+    out
+}
+
+fn standing(why: &Why) -> String {
+    let tries = why.rows.iter().map(|row| row.tries).max().unwrap_or(0);
+    match why.standing {
+        Standing::Waiting if why.place.as_ref().is_some_and(|place| place.keys_before == 0) => {
+            "waiting, and the next one".to_owned()
+        }
+        Standing::Waiting => "waiting".to_owned(),
+        Standing::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
+        Standing::Parked => format!(
+            "parked after {}: it waits for its fetcher's next run, or for `shiftboss retry`",
+            counted(tries, "lost lease")
+        ),
+        Standing::Dispatched => {
+            "dispatched already: it waits for its fetcher's next run, or for `shiftboss retry`"
+                .to_owned()
+        }
+        Standing::Leaving => "leaving: its run is being deleted".to_owned(),
+        Standing::Unlisted => "not queued: no fetcher lists it".to_owned(),
+    }
+}
+
+fn before(place: &Place) -> String {
+    let more = if place.exact { "" } else { "more than " };
+    let count = i64::try_from(place.keys_before).unwrap_or(i64::MAX);
+    let first: Vec<String> = place.first.iter().map(|key| shown(key)).collect();
+    let rest = if place.first.len() < place.keys_before { ", ..." } else { "" };
+    match place.keys_before {
+        0 => "nothing".to_owned(),
+        _ => format!("{more}{}: {}{rest}", counted(count, "key"), first.join(", ")),
+    }
+}
+
+fn turn(why: &Why) -> String {
+    let rate = format!("{} ended in the last hour", counted(why.jobs_last_hour, "job"));
+    match why.expected_in_seconds {
+        Some(seconds) => format!("in about {} ({rate})", span(seconds)),
+        None => format!("cannot be told ({rate})"),
+    }
+}
+
+fn in_flight(flight: &Flight, now: i64) -> String {
+    let worker = flight.worker.as_deref().map_or("a classic worker".to_owned(), shown);
+    let attempt = flight.attempt.map_or(String::new(), |attempt| format!(", attempt {attempt}"));
+    let tries = match flight.tries {
+        Some(tries) if tries > 1 => format!(", try {tries}"),
+        _ => String::new(),
+    };
+    let lease = match (flight.lease_seconds, flight.held_until) {
+        (Some(lease), _) => format!("; its lease is {} from each beat on", span(lease)),
+        (None, Some(until)) if until > now => format!("; held for another {}", span(until - now)),
+        (None, Some(_)) => "; its lease ran out".to_owned(),
+        (None, None) => String::new(),
+    };
+    format!("with {worker}{attempt}{tries}, handed out {}{lease}", ago(now - flight.since))
+}
+
+fn last_result(last: Option<LastResult>, now: i64) -> String {
+    let Some(LastResult { started, finished, exit_code }) = last else {
+        return "none is known".to_owned();
+    };
+    let code = exit_code.map_or("no exit code".to_owned(), |code| format!("exit code {code}"));
+    format!(
+        "{code}, ended {}, took {}",
+        ago(now - finished),
+        span(finished.saturating_sub(started))
+    )
+}
+
+fn rows(why: &Why) -> String {
+    if why.rows.is_empty() {
+        return String::new();
+    }
+    let head = ["Fetcher", "run", "file", "row", "payload"].map(str::to_owned);
+    let mut out = columns(&[head].into_iter().chain(why.rows.iter().map(row)).collect::<Vec<_>>());
+    if why.truncated {
+        out.push_str("There are more rows than can be listed at once.\n");
+    }
+    out
+}
+
+fn row(row: &KeyRow) -> [String; 5] {
+    let state = match row.state {
+        RowState::Waiting => "waiting",
+        RowState::InFlight => "in flight",
+        RowState::Dispatched => "dispatched",
+        RowState::Parked => "parked",
+        RowState::Hidden => "hidden by a newer run",
+        RowState::Leaving => "leaving",
+    };
+    [
+        shown(&row.fetcher),
+        row.run.to_string(),
+        if row.complete { "complete" } else { "growing" }.to_owned(),
+        state.to_owned(),
+        cut(&row.payload, PAYLOAD_WIDTH),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> Why {
+        let row = |run, state| KeyRow {
+            fetcher: "repology".to_owned(),
+            run,
+            complete: true,
+            state,
+            tries: 0,
+            payload: "1.0 1.1".to_owned(),
+        };
+        let first = ["b", "c", "d", "e", "f"].map(str::to_owned).to_vec();
+        Why {
+            key: "alpha".to_owned(),
+            standing: Standing::Waiting,
+            paused: false,
+            place: Some(Place { keys_before: 7, exact: true, first }),
+            expected_in_seconds: Some(240),
+            jobs_last_hour: 120,
+            flight: None,
+            last_result: Some(LastResult { started: 5_000, finished: 5_090, exit_code: Some(1) }),
+            rows: vec![row(1_700_000_001, RowState::Waiting), row(1_700_000_000, RowState::Hidden)],
+            truncated: false,
+        }
+    }
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn the_text_is_as_documented() {
+        let expected = "\
+Key             alpha
+Standing        waiting
+Before it       7 keys: b, c, d, e, f, ...
+Its turn        in about 4m (120 jobs ended in the last hour)
+Last result     exit code 1, ended 10s ago, took 1m 30s
+Fetcher   run         file      row                    payload
+repology  1700000001  complete  waiting                1.0 1.1
+repology  1700000000  complete  hidden by a newer run  1.0 1.1
+";
+        assert_eq!(render(&waiting(), 5_100), expected);
+    }
+
+    /// A job that is out is told with whom and since when; an unlisted key has next to nothing.
+    #[test]
+    fn other_standings() {
+        let leased = Flight {
+            worker: Some("builder-3".to_owned()),
+            attempt: Some(4711),
+            since: 5_000,
+            lease_seconds: Some(60),
+            held_until: None,
+            tries: Some(2),
+        };
+        let classic = Flight {
+            worker: None,
+            attempt: None,
+            lease_seconds: None,
+            held_until: Some(5_200),
+            tries: None,
+            ..leased.clone()
+        };
+        let told = "with builder-3, attempt 4711, try 2, handed out 1m 40s ago; its lease is 1m from each beat on";
+        assert_eq!(in_flight(&leased, 5_100), told);
+        let told = "with a classic worker, handed out 1m 40s ago; held for another 1m 40s";
+        assert_eq!(in_flight(&classic, 5_100), told);
+        let far = Place { keys_before: 100_000, exact: false, first: vec!["b".to_owned()] };
+        assert_eq!(before(&far), "more than 100000 keys: b, ...");
+        let gone = Why {
+            standing: Standing::Unlisted,
+            place: None,
+            last_result: None,
+            rows: Vec::new(),
+            ..waiting()
+        };
+        let expected = "\
+Key             alpha
+Standing        not queued: no fetcher lists it
+Last result     none is known
+";
+        assert_eq!(render(&gone, 5_100), expected);
+    }
+}

@@ -1,0 +1,158 @@
+//! `why`, `queue` and `log`: what they show, of what, with and without a daemon, and over the socket.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Client, Site};
+use serde_json::{Value, json};
+
+fn said(site: &Site, arguments: &[&str]) -> (String, String) {
+    let output = site.run(arguments);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    (String::from_utf8(output.stdout).unwrap(), errors)
+}
+
+fn object(site: &Site, arguments: &[&str]) -> Value {
+    let (text, errors) = said(site, &[&[arguments[0], "--json"], &arguments[1..]].concat());
+    assert_eq!(errors, "");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A site whose keys ran in a known order: alpha, bravo, charlie.
+fn site() -> Site {
+    let site = Site::new();
+    let daemon = site.start();
+    site.deliver("f", 1, "alpha 0 1\nbravo 0 2\ncharlie 0 3\n");
+    site.deliver("g", 1, "alpha other\n");
+    site.wait_count(4);
+    site.wait_sql("SELECT sum(is_complete) FROM fetcher_runs", &["2"]);
+    daemon.stop();
+    site.edit(
+        "INSERT INTO log VALUES ('alpha', 1, 1, 0), ('bravo', 2, 2, 0), ('charlie', 3, 5, 9)",
+    );
+    site
+}
+
+/// A greeted connection of an operator, and one of a worker.
+fn greeted(site: &Site) -> Client {
+    let mut client = Client::connect(site);
+    assert!(client.ask("HELLO 2 builder 600").starts_with("HELLO 2 "));
+    client
+}
+
+/// The objects are as docs/operating.md has them, to the last member; the daemon answers the same.
+#[test]
+fn the_json_objects() {
+    let site = site();
+    let daemon = site.start();
+    let mut worker = greeted(&site);
+    let answer = worker.ask("READY");
+    let attempt: i64 = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    assert_eq!(answer, format!("JOB {attempt} alpha 0 1\n"));
+    let where_it_is = object(&site, &["queue", "socket"])["daemon"].clone();
+    assert_eq!(where_it_is["pid"], daemon.pid().as_raw_nonzero().get());
+    let key = |key: &str, last: i64, payload: &str| {
+        json!({"key": key, "fetcher": "f", "run": 1, "last_started": last, "again": false,
+            "payload": payload})
+    };
+    let queue = json!({
+        "database": site.database(), "daemon": where_it_is, "paused": false,
+        "keys": [key("bravo", 2, "0 2"), key("charlie", 3, "0 3")], "truncated": false,
+    });
+    assert_eq!(object(&site, &["queue", "socket"]), queue);
+    let row = |fetcher: &str, state: &str, payload: &str| {
+        json!({"fetcher": fetcher, "run": 1, "complete": true, "state": state, "tries": 0,
+            "payload": payload})
+    };
+    let charlie = json!({
+        "database": site.database(), "daemon": where_it_is, "key": "charlie",
+        "standing": "waiting", "paused": false,
+        "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
+        "expected_in_seconds": null, "jobs_last_hour": 0, "flight": null,
+        "last_result": {"started": 3, "finished": 5, "exit_code": 9},
+        "rows": [row("f", "waiting", "0 3")], "truncated": false,
+    });
+    assert_eq!(object(&site, &["why", "socket", "charlie"]), charlie);
+    let mut alpha = object(&site, &["why", "state.db", "alpha"]);
+    assert!(alpha["flight"]["since"].take().is_i64());
+    let flight = json!({"worker": "builder", "attempt": attempt, "since": null,
+        "lease_seconds": 600, "held_until": null, "tries": 1});
+    assert_eq!((&alpha["standing"], &alpha["flight"]), (&json!("in_flight"), &flight));
+    let rows = json!([row("f", "in_flight", "0 1"), row("g", "waiting", "other")]);
+    assert_eq!(alpha["rows"], rows);
+    assert_eq!(worker.ask(&format!("DONE {attempt} 4")), "OK\n");
+    let mut log = object(&site, &["log", "--failed", "socket"]);
+    let ended = &mut log["attempts"][0];
+    assert!(ended["started"].take().is_i64() && ended["finished"].take().is_i64());
+    assert!(ended["duration_seconds"].take().is_i64());
+    let expected = json!([{"attempt": attempt, "key": "alpha", "fetcher": "f", "run": 1,
+        "worker": "builder", "started": null, "finished": null, "duration_seconds": null,
+        "outcome": "done", "exit_code": 4}]);
+    assert_eq!(log["attempts"], expected);
+    for (request, arguments) in [
+        ("STATUS", &["status", "socket"][..]),
+        ("WHY charlie", &["why", "socket", "charlie"]),
+        ("QUEUE 20", &["queue", "socket"]),
+        ("LOG 20", &["log", "socket"]),
+    ] {
+        let mut told: Value = serde_json::from_str(&worker.ask(request)).unwrap();
+        let mut shown = object(&site, arguments);
+        for both in [&mut told, &mut shown] {
+            // These grow with time.
+            both["fetchers"] = Value::Null;
+        }
+        assert_eq!(told, shown, "{request}");
+    }
+    assert!(worker.ask("WHY nobody").starts_with("ERROR unknown "));
+}
+
+/// With the daemon down the file is read, and that is said; in the object `daemon` is null.
+#[test]
+fn with_the_daemon_down() {
+    let site = site();
+    let (text, errors) = said(&site, &["queue", "-n", "2", "state.db"]);
+    let keys: Vec<&str> =
+        text.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(keys, ["alpha", "bravo"]);
+    assert!(errors.contains("no daemon runs on"), "{errors}");
+    for arguments in [&["why", "state.db", "alpha"][..], &["log", "state.db"]] {
+        assert!(said(&site, arguments).1.contains("no daemon runs on"));
+        assert_eq!(object(&site, arguments)["daemon"], Value::Null);
+    }
+    site.start().kill();
+    assert!(said(&site, &["queue", "socket"]).1.contains("no daemon runs on"), "by its socket");
+}
+
+/// What is waited for, in words.
+#[test]
+fn why_in_words() {
+    let site = site();
+    let _daemon = site.start();
+    let why = |key: &str| said(&site, &["why", "socket", key]).0;
+    assert!(why("alpha").contains("waiting, and the next one"), "{}", why("alpha"));
+    assert!(why("charlie").contains("2 keys: alpha, bravo\n"), "{}", why("charlie"));
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert!(why("alpha").contains("a classic worker"), "{}", why("alpha"));
+    assert_eq!(site.ask("DONE alpha 0"), "JOB bravo 0 2\n");
+    assert!(why("alpha").contains("f        1    complete  dispatched"), "{}", why("alpha"));
+    assert!(why("alpha").contains("exit code 0"), "{}", why("alpha"));
+    site.edit("INSERT INTO log VALUES ('old', 1, 1, 0)");
+    assert!(why("old").contains("no fetcher lists it"), "{}", why("old"));
+    let unknown = site.run(&["why", "socket", "nobody"]);
+    assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(65), &b""[..]));
+}
+
+/// Numbers beyond the bounds are usage errors; a database that is none is refused as by `status`.
+#[test]
+fn what_is_refused() {
+    let site = Site::new();
+    for wrong in [["queue", "-n", "0"], ["log", "-n", "10001"]] {
+        let output = site.run(&[&wrong[..], &["state.db"]].concat());
+        assert_eq!(output.status.code(), Some(64));
+    }
+    for arguments in [&["queue", "state.db"][..], &["log", "state.db"], &["why", "state.db", "a"]] {
+        assert_eq!(site.run(arguments).status.code(), Some(69), "{arguments:?}");
+    }
+}
