@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fuzz bench bench-store soak
+.PHONY: help setup run test lint fuzz man bench bench-store soak
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ fuzz: ## Feed the protocol's codec with mutated input for a minute
 	else \
 		set -x; PROPTEST_CASES=300000 timeout 300 cargo test --release -p shiftboss-actors --test corpus; \
 	fi
+
+man: ## Write man pages and shell completions, to target/man
+	cargo run --quiet --locked -p shiftboss-manual -- target/man
+	@echo "target/man/man1 and target/man/completions (bash, zsh, fish)"
 
 # BENCH="--rows 1,2 --seconds 3" measures a part; docs/benchmarks.md is written by a whole run only.
 bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)

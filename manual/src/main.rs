@@ -1,0 +1,45 @@
+//! Writes man pages and shell completions: `make man`.
+//!
+//! Both are made of the definitions that the command line is parsed by, so they say what it does.
+//! Apart from the program itself, which does not carry them.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs, io};
+
+use clap::CommandFactory;
+use clap_complete::{Shell, generate_to};
+use shiftboss::cli::Cli;
+
+/// The shells that get completions.
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
+
+fn main() -> ExitCode {
+    let Some(directory) = env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: shiftboss-manual DIRECTORY");
+        return ExitCode::from(64);
+    };
+    match write(&directory) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("shiftboss-manual: cannot write to {}: {error}", directory.display());
+            ExitCode::from(73)
+        }
+    }
+}
+
+/// Fills `man1/` and `completions/` under the directory; what an older version left there goes.
+fn write(directory: &Path) -> io::Result<()> {
+    let (pages, completions) = (directory.join("man1"), directory.join("completions"));
+    for part in [&pages, &completions] {
+        if part.exists() {
+            fs::remove_dir_all(part)?;
+        }
+        fs::create_dir_all(part)?;
+    }
+    clap_mangen::generate_to(Cli::command(), &pages)?;
+    for shell in SHELLS {
+        generate_to(shell, &mut Cli::command(), "shiftboss", &completions)?;
+    }
+    Ok(())
+}

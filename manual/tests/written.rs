@@ -1,0 +1,53 @@
+//! What `make man` writes: a page for each command, and completions that know them all.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use clap::CommandFactory;
+use shiftboss::cli::Cli;
+
+fn write(directory: &Path) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss-manual"));
+    assert!(command.arg(directory).status().unwrap().success());
+}
+
+fn commands() -> Vec<String> {
+    let all = Cli::command();
+    let names: Vec<String> =
+        all.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    assert!(names.len() >= 12, "{names:?}");
+    names
+}
+
+/// Each command has its page and is listed on the first one; a second run leaves nothing old.
+#[test]
+fn pages() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    fs::write(directory.path().join("man1/shiftboss-gone.1"), "").unwrap();
+    write(directory.path());
+    let page = |name: &str| fs::read_to_string(directory.path().join("man1").join(name)).unwrap();
+    let first = page("shiftboss.1");
+    for name in commands() {
+        assert!(first.contains(&format!("shiftboss\\-{name}(1)")), "{name}: {first}");
+        let page = page(&format!("shiftboss-{name}.1"));
+        assert!(page.contains(".SH SYNOPSIS") && page.contains("Example"), "{name}: {page}");
+    }
+    assert!(!directory.path().join("man1/shiftboss-gone.1").exists());
+}
+
+/// Each shell's completions know every command.
+#[test]
+fn completions() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    for file in ["shiftboss.bash", "_shiftboss", "shiftboss.fish"] {
+        let text = fs::read_to_string(directory.path().join("completions").join(file)).unwrap();
+        for name in commands() {
+            assert!(text.contains(&name), "{file} does not know {name}");
+        }
+    }
+}
