@@ -70,16 +70,16 @@ fn the_json_objects() {
         "database": site.database(), "daemon": where_it_is, "key": "charlie",
         "standing": "waiting", "paused": false,
         "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
-        "expected_in_seconds": null, "jobs_last_hour": 0, "flight": null,
+        "expected_in_seconds": null, "jobs_last_hour": 0, "in_flight": null,
         "last_result": {"started": 3, "finished": 5, "exit_code": 9},
         "rows": [row("f", "waiting", "0 3")], "truncated": false,
     });
     assert_eq!(object(&site, &["why", "socket", "charlie"]), charlie);
     let mut alpha = object(&site, &["why", "state.db", "alpha"]);
-    assert!(alpha["flight"]["since"].take().is_i64());
+    assert!(alpha["in_flight"]["since"].take().is_i64());
     let flight = json!({"worker": "builder", "attempt": attempt, "since": null,
         "lease_seconds": 600, "held_until": null, "tries": 1});
-    assert_eq!((&alpha["standing"], &alpha["flight"]), (&json!("in_flight"), &flight));
+    assert_eq!((&alpha["standing"], &alpha["in_flight"]), (&json!("in_flight"), &flight));
     let rows = json!([row("f", "in_flight", "0 1"), row("g", "waiting", "other")]);
     assert_eq!(alpha["rows"], rows);
     assert_eq!(worker.ask(&format!("DONE {attempt} 4")), "OK\n");

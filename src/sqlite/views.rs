@@ -1,6 +1,5 @@
 //! Looks at a queue, each in one read transaction: how it stands ([`queue_status`], here), what is
-//! next ([`queue`](queue::queue)), where a key is ([`why`](why::why)), what ended
-//! ([`log`](attempts::log)).
+//! next ([`queue()`]), where a key is ([`why()`]), what ended ([`log`]).
 //!
 //! Called by the commands that look. Opening is [`reader`](super::reader)'s. All counts of a status
 //! are kept ones; the only rows gone through are runs, fetchers, keys in flight and rows that lost a

@@ -17,7 +17,7 @@ pub(super) fn render(why: &Why, now: i64) -> String {
         out.push_str(&line("Before it", &before(place)));
         out.push_str(&line("Its turn", &turn(why)));
     }
-    if let Some(flight) = &why.flight {
+    if let Some(flight) = &why.in_flight {
         out.push_str(&line("In flight", &in_flight(flight, now)));
     }
     out.push_str(&line("Last result", &last_result(why.last_result, now)));
@@ -144,7 +144,7 @@ mod tests {
             place: Some(Place { keys_before: 7, exact: true, first }),
             expected_in_seconds: Some(240),
             jobs_last_hour: 120,
-            flight: None,
+            in_flight: None,
             last_result: Some(LastResult { started: 5_000, finished: 5_090, exit_code: Some(1) }),
             rows: vec![row(1_700_000_001, RowState::Waiting), row(1_700_000_000, RowState::Hidden)],
             truncated: false,

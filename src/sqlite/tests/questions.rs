@@ -167,7 +167,7 @@ fn where_a_key_is() {
         (found.standing, found.last_result, &found.place),
         (Standing::InFlight, last, &None)
     );
-    let flight = found.flight.clone().unwrap();
+    let flight = found.in_flight.clone().unwrap();
     assert_eq!((flight.worker.as_deref(), flight.attempt), (Some("w"), Some(attempt.0)));
     assert_eq!((flight.since, flight.lease_seconds, flight.held_until), (12, Some(60), None));
     assert_eq!(rows(&found)[0], at("f.2", RowState::InFlight));
@@ -194,10 +194,10 @@ fn a_classic_job_is_held() {
         site.list(&run("f", 1), &["alpha"]);
         site.list(&run("g", 1), &["alpha"]);
         assert!(site.next(100).is_some());
-        let until = ask(&site, "alpha", 101).unwrap().flight.unwrap().held_until.unwrap();
+        let until = ask(&site, "alpha", 101).unwrap().in_flight.unwrap().held_until.unwrap();
         let standing = |now| ask(&site, "alpha", now).unwrap().standing;
         assert_eq!((standing(until - 1), standing(until)), (Standing::InFlight, Standing::Waiting));
-        assert!(ask(&site, "alpha", until).unwrap().flight.is_some(), "it may come back");
+        assert!(ask(&site, "alpha", until).unwrap().in_flight.is_some(), "it may come back");
         assert_eq!(site.next(until - 1), None);
         assert!(site.next(until).is_some());
     }

@@ -111,7 +111,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn answer(&self, rows: Vec<Candidate>, now: UnixSeconds) -> rusqlite::Result<Why> {
-        let (flight, is_held) = (self.flight(), self.is_held());
+        let (in_flight, is_held) = (self.flight(), self.is_held());
         let is_free = !is_held && self.order.rule().choose(&rows).is_some();
         let place = if is_free { self.place()? } else { None };
         let done = done_since(self.look, now / 60 - HOUR_MINUTES)?;
@@ -128,8 +128,8 @@ impl Asked<'_> {
                 .and_then(|place| expected(place, jobs_last_hour)),
             place,
             jobs_last_hour,
-            last_result: self.last_result(flight.is_some()),
-            flight,
+            last_result: self.last_result(in_flight.is_some()),
+            in_flight,
             rows,
             truncated,
         })

@@ -20,7 +20,7 @@ pub struct Why {
     /// Jobs that ended in the last hour.
     pub jobs_last_hour: i64,
     /// Its job that is out, also beyond its lease.
-    pub flight: Option<Flight>,
+    pub in_flight: Option<Flight>,
     /// How its job ended the last time.
     pub last_result: Option<LastResult>,
     /// Its rows, by fetcher, newer runs first.
