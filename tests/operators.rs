@@ -191,3 +191,18 @@ fn other_answers() {
     let (code, why) = failure(&site.run(&["resume", "--timeout", "0s", "socket"]));
     assert!(code == 64 && why.contains("--timeout"), "{why}");
 }
+
+/// A peer that closes and goes on running has not gone: the lock on its socket tells.
+#[test]
+fn a_daemon_that_stays() {
+    use shiftboss::lock::{Holder, take};
+    let site = Site::bare();
+    let holder = Holder::this_process(&site.database(), &site.input(), &site.socket());
+    let _held = take(&site.socket(), &holder).unwrap();
+    let peer = peer(&site, "HELLO 2 1\n{\"paused\":true,\"in_flight\":0}\n");
+    let output = site.run(&["drain", "--json", "--timeout", "500ms", "socket"]);
+    let why = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(69) && why.contains("still runs"), "{why}");
+    assert_eq!(object(std::str::from_utf8(&output.stdout).unwrap())["in_flight"], 0);
+    assert_eq!(peer.join().unwrap(), ["HELLO 2 shiftboss-drain", "DRAIN"]);
+}
