@@ -16,8 +16,11 @@ fn write(directory: &Path) {
 
 fn commands() -> Vec<String> {
     let all = Cli::command();
-    let names: Vec<String> =
-        all.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let names: Vec<String> = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(|command| command.get_name().to_owned())
+        .collect();
     assert!(names.len() >= 12, "{names:?}");
     names
 }
