@@ -4,6 +4,8 @@
 //! has one write a list. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`client`], [`socket`], [`lock`], [`logging`],
 //! [`reports`] and [`exit`] are what they stand on.
+//!
+//! [`spool`] is a filesystem queue of its own, and knows nothing of the rest.
 
 pub mod child;
 pub mod cli;
@@ -15,4 +17,5 @@ pub mod lock;
 pub mod logging;
 pub mod reports;
 pub mod socket;
+pub mod spool;
 pub mod sqlite;

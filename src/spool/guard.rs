@@ -1,0 +1,250 @@
+//! A consumer's hold on an entry, and the ways to end it. Dropped, by an early return, an error or a
+//! panic, it gives the entry back.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::Spool;
+use super::claim::{Holder, Note, Take};
+use super::entry::{Data, METADATA_BYTES_MAX, limited};
+use super::error::{self, Result, SpoolError};
+use super::files;
+use super::layout::{REGISTRY, checked_out, checkouts, under};
+use super::name::{EntryName, QueueName};
+
+/// An entry that is checked out by this process.
+///
+/// Attempts are counted at the claim. All ends count but [`Guard::release`], which says that the
+/// entry was not tried; one that succeeded ([`Guard::move_to`]) begins anew in its next queue.
+#[derive(Debug)]
+#[must_use = "dropped, it gives the entry back"]
+pub struct Guard {
+    spool: Spool,
+    name: EntryName,
+    note: Note,
+    metadata: Vec<u8>,
+    changed: bool,
+    /// Whether it still holds the entry.
+    held: bool,
+}
+
+/// An error that is the file's own, and will be the same for the next who tries.
+fn is_unreadable(errno: Errno) -> bool {
+    use Errno as E;
+    matches!(errno, E::ACCESS | E::PERM | E::IO | E::FBIG | E::ISDIR | E::LOOP | E::NXIO)
+}
+
+impl Spool {
+    /// Checks an entry out; `None` if it is not there, or another process has it.
+    ///
+    /// # Errors
+    /// When the system refuses; when the metadata cannot be read, in which case the entry is set
+    /// aside.
+    pub fn try_checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
+        match self.take(queue, name)? {
+            Take::Claimed(note) => self.guard(name, note),
+            Take::Gone | Take::Busy => Ok(None),
+            Take::Stranger(why) => {
+                warn!(%queue, %name, why, "What has this name in the queue is not an entry.");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Checks an entry out.
+    ///
+    /// # Errors
+    /// As [`Spool::try_checkout`], and [`SpoolError::NotFound`] when it cannot be had.
+    pub fn checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Guard> {
+        self.try_checkout(queue, name)?.ok_or_else(|| Self::gone(queue, name))
+    }
+
+    /// A guard on what was claimed; `None` if it had too many attempts behind it, and went to the
+    /// dead-letter queue.
+    pub(super) fn guard(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
+        let tried = note.attempt - 1;
+        let to = self.destination(&note.queue, tried);
+        if to != note.queue {
+            self.put(name, &note.queue, &to, tried)?;
+            return Ok(None);
+        }
+        let metadata = Vec::new();
+        let mut guard = Guard {
+            spool: self.clone(),
+            name: name.clone(),
+            note,
+            metadata,
+            changed: false,
+            held: true,
+        };
+        let path = checked_out(&guard.note.queue, name);
+        match files::read(self.layer(), &path, METADATA_BYTES_MAX) {
+            Ok(metadata) => guard.metadata = metadata,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) if is_unreadable(errno) => return Err(guard.quarantine(errno)),
+            Err(errno) => return Err(error::io("read the metadata", &path)(errno)),
+        }
+        Ok(Some(guard))
+    }
+}
+
+impl Guard {
+    /// The entry's name.
+    #[must_use]
+    pub fn name(&self) -> &EntryName {
+        &self.name
+    }
+
+    /// The queue that it was checked out of.
+    #[must_use]
+    pub fn queue(&self) -> &QueueName {
+        &self.note.queue
+    }
+
+    /// Which attempt this is, beginning with 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.note.attempt
+    }
+
+    /// Its metadata.
+    #[must_use]
+    pub fn metadata(&self) -> &[u8] {
+        &self.metadata
+    }
+
+    /// Other metadata, which [`Guard::move_to`] writes. All other ends leave the old.
+    pub fn set_metadata(&mut self, metadata: impl Into<Vec<u8>>) {
+        self.metadata = metadata.into();
+        self.changed = true;
+    }
+
+    /// Its data.
+    #[must_use]
+    pub fn data(&self) -> Data {
+        self.spool.data(&self.name)
+    }
+
+    /// The work is done: removes the entry.
+    ///
+    /// # Errors
+    /// When the system refuses, or the claim is lost. If the entry is still there it is given back.
+    pub fn complete(mut self) -> Result<()> {
+        self.still_mine()?;
+        let spool = &self.spool;
+        // A phase of a healthy life that differs from the one before, for whoever watches names.
+        let _ = spool.layer().touch(&under(REGISTRY, &self.name));
+        files::remove(spool.layer(), &checked_out(&self.note.queue, &self.name))?;
+        self.held = false;
+        let spool = &self.spool;
+        spool.remove_rest(&self.name)?;
+        spool.sync_after("removing", &self.name, &[checkouts(&self.note.queue)])
+    }
+
+    /// Puts the entry into a queue, its own or another, with its metadata as it is now. It has no
+    /// attempts behind it there.
+    ///
+    /// # Errors
+    /// When the system refuses, or the claim is lost. The entry is given back then, if it is not
+    /// there already ([`SpoolError::NotDurable`]).
+    pub fn move_to(mut self, queue: &QueueName) -> Result<()> {
+        self.still_mine()?;
+        let spool = self.spool.clone();
+        if self.changed {
+            limited("the metadata", &self.name, &self.metadata, METADATA_BYTES_MAX)?;
+            let path = checked_out(&self.note.queue, &self.name);
+            files::replace(spool.layer(), &path, &self.metadata, spool.syncs_files())?;
+        }
+        self.put(queue, 0)?;
+        let (to, from) = (queue.as_os_str().into(), checkouts(&self.note.queue));
+        spool.sync_after("moving", &self.name, &[to, from])
+    }
+
+    /// Gives the entry back untried: this claim does not count.
+    ///
+    /// # Errors
+    /// When the system refuses, or the claim is lost.
+    pub fn release(mut self) -> Result<()> {
+        self.still_mine()?;
+        let queue = self.note.queue.clone();
+        self.put(&queue, self.note.attempt - 1)
+    }
+
+    /// The work failed: gives the entry back, or to the dead-letter queue after too many attempts.
+    ///
+    /// # Errors
+    /// When the system refuses, or the claim is lost.
+    pub fn fail(mut self) -> Result<()> {
+        self.still_mine()?;
+        self.give_back()
+    }
+
+    /// The work failed and is to be tried again, but not before this time has passed. The entry stays
+    /// checked out until then, and is given back by whichever process looks first.
+    ///
+    /// # Errors
+    /// When the system refuses, or the claim is lost.
+    pub fn retry_after(mut self, time: Duration) -> Result<()> {
+        self.still_mine()?;
+        if self.spool.destination(&self.note.queue, self.note.attempt) != self.note.queue {
+            return self.give_back();
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let until = u64::try_from((now + time).as_millis()).unwrap_or(u64::MAX);
+        let note = Note { holder: Holder::Until(until), ..self.note.clone() };
+        self.spool.rewrite_note(&self.name, &note)?;
+        self.held = false;
+        Ok(())
+    }
+
+    fn give_back(&mut self) -> Result<()> {
+        let to = self.spool.destination(&self.note.queue, self.note.attempt);
+        self.put(&to, self.note.attempt)
+    }
+
+    fn put(&mut self, to: &QueueName, attempts: u32) -> Result<()> {
+        let there = self.spool.put(&self.name, &self.note.queue, to, attempts)?;
+        self.held = false;
+        if there { Ok(()) } else { Err(self.lost()) }
+    }
+
+    /// Sets the entry aside; the error that says so.
+    fn quarantine(&mut self, errno: Errno) -> SpoolError {
+        let (queue, name) = (self.note.queue.clone(), self.name.clone());
+        match self.spool.set_aside(&name, checked_out(&queue, &name)) {
+            Ok(()) => {
+                self.held = false;
+                SpoolError::SetAside { queue, name, source: errno.into() }
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// Whether the claim stands: others end it when they take this process for dead.
+    fn still_mine(&mut self) -> Result<()> {
+        if self.spool.note(&self.name)?.as_ref() == Some(&self.note) {
+            return Ok(());
+        }
+        self.held = false;
+        Err(self.lost())
+    }
+
+    fn lost(&self) -> SpoolError {
+        SpoolError::Lost { queue: self.note.queue.clone(), name: self.name.clone() }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.held {
+            return;
+        }
+        let given = self.still_mine().and_then(|()| self.give_back());
+        if let Err(error) = given {
+            // Nobody can be told; the note stays, and the entry comes back when this process ends.
+            warn!(name = %self.name, %error, "An entry could not be given back.");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The thin layer under the spool: every file-system call goes through [`Layer`], one method a
+//! call, paths relative to the spool. [`Disk`] makes them; tests put one between that fails or dies
+//! at the Nth. It knows nothing of entries and queues.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{
+    self, Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec,
+    Timestamps, UTIME_NOW,
+};
+use rustix::io::Errno;
+
+/// New files may be read and written by whoever the umask lets.
+const FILE_MODE: u32 = 0o666;
+const DIRECTORY_MODE: u32 = 0o777;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// To read.
+    Read,
+    /// A new file, to write; one that exists is refused.
+    New,
+    /// To write from its beginning, made if it is not there.
+    Over,
+    /// A directory, to sync or lock it.
+    Directory,
+}
+
+impl How {
+    fn flags(self) -> OFlags {
+        let flags = match self {
+            Self::Read => OFlags::RDONLY,
+            Self::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+            Self::Over => OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC,
+            Self::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+        };
+        // A fifo in the wrong place must not hang its opener.
+        flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::NONBLOCK
+    }
+}
+
+/// What a directory entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A link, a socket, a device.
+    Other,
+}
+
+impl Kind {
+    fn of(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What is known of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStat {
+    /// What it is.
+    pub kind: Kind,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its last modification, or touch.
+    pub modified: SystemTime,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its bytes.
+    pub name: Box<[u8]>,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// The calls that the spool makes; paths are relative to the spool's directory.
+pub trait Layer: fmt::Debug + Send + Sync {
+    /// Opens or creates a file.
+    fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno>;
+    /// Writes some of the bytes; says how many.
+    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno>;
+    /// Reads some bytes; none at the end.
+    fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno>;
+    /// Asks the system to begin writing a file to disk. A hint.
+    fn write_back(&self, file: BorrowedFd<'_>);
+    /// Waits until a file, or a directory's entries, are on disk.
+    fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
+    /// Waits until everything on the spool's file system is on disk.
+    fn sync_all(&self) -> Result<(), Errno>;
+    /// Makes a directory.
+    fn make_directory(&self, path: &Path) -> Result<(), Errno>;
+    /// Renames; what has the new name already is an error.
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno>;
+    /// Renames over whatever has the new name.
+    fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno>;
+    /// Makes a symbolic link, whose target is a note of ours.
+    fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno>;
+    /// Reads a link's target.
+    fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno>;
+    /// Unlinks a file or link.
+    fn remove(&self, path: &Path) -> Result<(), Errno>;
+    /// Looks at a file, without following a link.
+    fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
+    /// Sets a file's times to now.
+    fn touch(&self, path: &Path) -> Result<(), Errno>;
+    /// The names in a directory, in no order, without `.` and `..`.
+    fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno>;
+    /// Tries to lock an open file against others; `WOULDBLOCK` if one has it.
+    fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
+}
+
+/// The real file system, below one directory that is held open.
+#[derive(Debug)]
+pub struct Disk {
+    root: OwnedFd,
+}
+
+impl Disk {
+    /// Opens the spool's directory.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { root: fs::open(path, flags, Mode::empty())? })
+    }
+}
+
+/// Repeats a call that a signal interrupted.
+fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+impl Layer for Disk {
+    fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
+        let mode = Mode::from_raw_mode(FILE_MODE);
+        again(|| fs::openat(&self.root, path, how.flags(), mode))
+    }
+
+    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        again(|| rustix::io::write(file, bytes))
+    }
+
+    fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+        again(|| rustix::io::read(file, &mut *buffer))
+    }
+
+    fn write_back(&self, file: BorrowedFd<'_>) {
+        // Dropping a dirty page from the cache begins with writing it. Whether it worked shows in
+        // the sync that follows.
+        let _ = fs::fadvise(file, 0, None, Advice::DontNeed);
+    }
+
+    fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        again(|| fs::fsync(file))
+    }
+
+    fn sync_all(&self) -> Result<(), Errno> {
+        fs::syncfs(&self.root)
+    }
+
+    fn make_directory(&self, path: &Path) -> Result<(), Errno> {
+        fs::mkdirat(&self.root, path, Mode::from_raw_mode(DIRECTORY_MODE))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
+        let root = self.root.as_fd();
+        match fs::renameat_with(root, from, root, to, RenameFlags::NOREPLACE) {
+            // The file system does not know the flag: names are unique by the registry, and this
+            // look catches what others put there.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match self.stat(to) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(Errno::NOENT) => self.replace(from, to),
+                Err(errno) => Err(errno),
+            },
+            result => result,
+        }
+    }
+
+    fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno> {
+        fs::renameat(&self.root, from, &self.root, to)
+    }
+
+    fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno> {
+        fs::symlinkat(OsStr::from_bytes(target), &self.root, path)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno> {
+        Ok(fs::readlinkat(&self.root, path, Vec::new())?.into_bytes())
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), Errno> {
+        fs::unlinkat(&self.root, path, AtFlags::empty())
+    }
+
+    fn stat(&self, path: &Path) -> Result<FileStat, Errno> {
+        let stat = fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = Kind::of(FileType::from_raw_mode(stat.st_mode));
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        // Times before 1970 count as 1970.
+        let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+        let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        Ok(FileStat { kind, size, modified: UNIX_EPOCH + Duration::new(seconds, nanoseconds) })
+    }
+
+    fn touch(&self, path: &Path) -> Result<(), Errno> {
+        let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW.into() };
+        let times = Timestamps { last_access: now(), last_modification: now() };
+        fs::utimensat(&self.root, path, &times, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno> {
+        let directory = self.open(path, How::Directory)?;
+        let mut names = Vec::new();
+        for entry in fs::Dir::new(directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Some file systems do not tell in a listing.
+                FileType::Unknown => match self.stat(&path.join(OsStr::from_bytes(name))) {
+                    Err(Errno::NOENT) => continue,
+                    stat => stat?.kind,
+                },
+                kind => Kind::of(kind),
+            };
+            names.push(Listed { name: name.into(), kind });
+        }
+        Ok(names)
+    }
+
+    fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        again(|| fs::flock(file, FlockOperation::NonBlockingLockExclusive))
+    }
+}

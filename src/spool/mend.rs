@@ -1,0 +1,293 @@
+//! The classes of damage, one function each, in the order in which they are mended: first what others
+//! hold, then what is in the wrong place, then what belongs to nothing. Used by fsck alone.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::Spool;
+use super::claim::{Holder, Note};
+use super::error::{self, Result};
+use super::files;
+use super::fsck::{Check, Finding};
+use super::layer::How;
+use super::layout::{
+    self, ATTEMPTS, CLAIMS, DATA, DRAFTS, STRAYS, TMP, available, checked_out, joined, under,
+};
+use super::name::{EntryName, QueueName};
+use super::survey::{Place, Survey, registration};
+
+/// Looks for everything, and mends it if the check does.
+pub(super) fn all(check: &mut Check<'_>) -> Result<()> {
+    dead_owners(check)?;
+    strays(check)?;
+    // What was mended must be seen as it is now.
+    duplicates(check, &check.spool.survey()?)?;
+    let survey = check.spool.survey()?;
+    checkouts(check, &survey)?;
+    queues(check, &survey)?;
+    drafts(check, &survey)?;
+    let survey = check.spool.survey()?;
+    orphans(check, &survey)?;
+    stale(check, &survey)
+}
+
+impl Spool {
+    /// Runs a repair as the holder of an entry, so that no consumer is at it. Nothing is done, and
+    /// `false` said, if one is.
+    fn holding(&self, name: &EntryName, repair: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        let queue = QueueName::trusted("fsck");
+        let note = Note { holder: Holder::Owner(self.owner()?), attempt: 0, queue };
+        if !self.note_new(name, &note)? {
+            return Ok(false);
+        }
+        let result = repair();
+        self.forget_note(name)?;
+        result
+    }
+
+    /// Moves a file among the strays, under its name or, if that is taken, a number.
+    fn put_aside(&self, path: &Path) -> Result<bool> {
+        let named = path.file_name().map(|name| Path::new(STRAYS).join(name));
+        let numbered = Path::new(STRAYS).join(format!("{:016x}", files::random()));
+        for to in named.iter().chain([&numbered]) {
+            match self.layer().rename(path, to) {
+                Ok(()) => return Ok(true),
+                Err(Errno::NOENT) => return Ok(false),
+                Err(Errno::EXIST) if *to != numbered => {}
+                Err(errno) => return Err(error::io("set aside", path)(errno)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn dead_owners(check: &mut Check<'_>) -> Result<()> {
+    let spool = check.spool;
+    if check.repairs() {
+        for given in spool.reclaim_locked()? {
+            let path = available(&given.to, &given.name);
+            check.mended(Finding::DeadOwner, &path, "given back");
+        }
+        return Ok(());
+    }
+    let dead = spool.dead_owners()?;
+    for (name, note) in spool.overdue(&dead)? {
+        let path = checked_out(&note.queue, &name);
+        if files::exists(spool.layer(), &path)? {
+            check.found(Finding::DeadOwner, &path, "given back", || Ok(true));
+        }
+    }
+    Ok(())
+}
+
+fn strays(check: &mut Check<'_>) -> Result<()> {
+    let spool = check.spool;
+    for (place, name) in spool.survey()?.strangers {
+        let path = joined(&place.path(), &name);
+        if check.is_left(&path)? {
+            let action = format!("moved to {STRAYS}");
+            check.found(Finding::Stray, &path, &action, || spool.put_aside(&path));
+        }
+    }
+    Ok(())
+}
+
+/// Of the places of one entry, a queue is later than a checkout, for what saves back writes the one
+/// before it takes away the other; of two queues the one that was touched last.
+fn duplicates(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+    let spool = check.spool;
+    for (name, places) in survey.duplicated() {
+        let mut ranked = Vec::new();
+        for place in &places {
+            if let Ok(stat) = spool.layer().stat(&place.file(name)) {
+                ranked.push((matches!(place, Place::Queue(_)), stat.modified, place));
+            }
+        }
+        ranked.sort();
+        let keeps = ranked.pop();
+        if keeps.is_none() || ranked.is_empty() {
+            continue;
+        }
+        for (_, _, place) in ranked {
+            let path = place.file(name);
+            if check.is_left(&path)? {
+                let action = format!("moved to {STRAYS}: it is in another queue as well");
+                check.found(Finding::Duplicated, &path, &action, || {
+                    spool.holding(name, || spool.put_aside(&path))
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn checkouts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+    let spool = check.spool;
+    for (place, names) in &survey.placed {
+        let Place::Checkout(queue) = place else { continue };
+        for name in names {
+            let path = checked_out(queue, name);
+            if spool.note(name)?.is_some() || !check.is_left(&path)? {
+                continue;
+            }
+            if survey.data.contains(name) {
+                check.found(Finding::Unowned, &path, "given back", || {
+                    spool.holding(name, || give_back(spool, queue, name))
+                });
+            } else {
+                check.found(Finding::HalfRemoved, &path, "removed", || {
+                    spool.holding(name, || {
+                        files::remove(spool.layer(), &path)?;
+                        spool.remove_rest(name).map(|()| true)
+                    })
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn give_back(spool: &Spool, queue: &QueueName, name: &EntryName) -> Result<bool> {
+    let (from, to) = (checked_out(queue, name), available(queue, name));
+    match spool.layer().rename(&from, &to) {
+        Ok(()) => register(spool, name).map(|_| true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(error::io("give back", &from)(errno)),
+    }
+}
+
+/// Registers a name; whether it was not.
+fn register(spool: &Spool, name: &EntryName) -> Result<bool> {
+    let path = registration(name);
+    match spool.layer().open(&path, How::New) {
+        Ok(_) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(errno) => Err(error::io("register", &path)(errno)),
+    }
+}
+
+fn queues(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+    for (place, names) in &survey.placed {
+        let Place::Queue(queue) = place else { continue };
+        for name in names {
+            available_entry(check, survey, queue, name)?;
+        }
+    }
+    Ok(())
+}
+
+fn available_entry(
+    check: &mut Check<'_>,
+    survey: &Survey,
+    queue: &QueueName,
+    name: &EntryName,
+) -> Result<()> {
+    let spool = check.spool;
+    let (registered, data) = (survey.registry.contains(name), survey.data.contains(name));
+    let path = available(queue, name);
+    let opened = spool.layer().open(&path, How::Read).map(drop);
+    if registered && data && opened.is_ok() || !check.is_left(&path)? {
+        return Ok(());
+    }
+    match (registered, data) {
+        (false, true) => check.found(Finding::Unregistered, &path, "registered again", || {
+            spool.holding(name, || {
+                Ok(files::exists(spool.layer(), &path)? && register(spool, name)?)
+            })
+        }),
+        (false, false) => {
+            let action = format!("moved to {STRAYS}: it has neither a name nor data");
+            check.found(Finding::Stray, &path, &action, || spool.put_aside(&path));
+        }
+        (true, data) => {
+            let finding = if data { Finding::Unreadable } else { Finding::WithoutData };
+            let action = "moved to .shiftboss/quarantine";
+            check.found(finding, &path, action, || quarantine(spool, name, &path, data));
+        }
+    }
+    Ok(())
+}
+
+/// Sets an entry aside, if it is there and still without data, or unreadable.
+fn quarantine(spool: &Spool, name: &EntryName, path: &PathBuf, data: bool) -> Result<bool> {
+    spool.holding(name, || {
+        let there = files::exists(spool.layer(), path)?;
+        if !there || files::exists(spool.layer(), &under(DATA, name))? != data {
+            return Ok(false);
+        }
+        spool.set_aside(name, path.clone()).map(|()| true)
+    })
+}
+
+fn drafts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+    let spool = check.spool;
+    let (ours, _) = layout::entries(spool.layer(), Path::new(DRAFTS))?;
+    let paths = survey.tmp.iter().map(|name| under(TMP, name));
+    let links = spool.layer().list(Path::new(DRAFTS)).unwrap_or_default();
+    let links = links.iter().filter_map(|entry| EntryName::new(&entry.name).ok());
+    let links = links.filter(|name| !ours.contains(name));
+    let ours: Vec<_> = ours.iter().cloned().chain(links).collect();
+    for path in paths.chain(ours.iter().map(|name| under(DRAFTS, name))) {
+        if check.is_left(&path)? {
+            check.found(Finding::HalfWritten, &path, "deleted", || {
+                files::remove(spool.layer(), &path)
+            });
+        }
+    }
+    Ok(())
+}
+
+fn orphans(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+    let spool = check.spool;
+    let living = survey.living();
+    let mut data: Vec<_> =
+        survey.data.iter().filter(|name| !survey.registry.contains(name)).collect();
+    data.retain(|name| !living.contains(name));
+    data.sort();
+    for name in data {
+        let path = under(DATA, name);
+        if check.is_left(&path)? {
+            check.found(Finding::OrphanedData, &path, "deleted", || {
+                files::remove(spool.layer(), &path)
+            });
+        }
+    }
+    for name in survey.unplaced() {
+        let path = registration(name);
+        if !check.is_left(&path)? || check.repairs() && spool.note(name)?.is_some() {
+            continue;
+        }
+        check.found(Finding::OrphanedName, &path, "given up, with its data", || {
+            spool.holding(name, || {
+                let left = spool.is_unseen(name)?;
+                if left {
+                    spool.remove_rest(name)?
+                };
+                Ok(left)
+            })
+        });
+    }
+    Ok(())
+}
+
+/// Notes that nobody can read, and counts of entries that are gone.
+fn stale(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+    let spool = check.spool;
+    let mut paths = Vec::new();
+    for name in spool.noted()? {
+        let path = under(CLAIMS, &name);
+        if spool.note(&name)?.is_none() && files::exists(spool.layer(), &path)? {
+            paths.push(path);
+        }
+    }
+    let listed = spool.layer().list(Path::new(ATTEMPTS)).unwrap_or_default();
+    let counted: HashSet<_> =
+        listed.iter().filter_map(|entry| EntryName::new(&entry.name).ok()).collect();
+    let gone = counted.difference(&survey.registry).map(|name| under(ATTEMPTS, name));
+    for path in paths.into_iter().chain(gone) {
+        check.found(Finding::Stale, &path, "deleted", || files::remove(spool.layer(), &path));
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! A filesystem spool: queues that are directories, for processes that share no daemon
+//! (docs/spec/spool.md; docs/spool.md for users).
+//!
+//! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
+//! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
+//! [`enqueue`], taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
+//! [`watch`] and [`stop`]), what dead processes left in [`owner`] and [`reclaim`], looking on in
+//! [`monitor`] and [`watcher`], mending in [`fsck`] and [`mend`]. Every file-system call is a method of [`layer`].
+//!
+//! Decisions:
+//!
+//! - **The rename is the lock**, as in the reference. Beside it, a claim of ours first makes a symbolic
+//!   link `.shiftboss/claims/NAME` that says who, which attempt and from where. A link is made, with
+//!   its content and exclusively, by one call, and read by one; a file would take four and could be
+//!   half-written. Noted before the rename, a dead claimer's entry always has a note; and since a note
+//!   is changed by its owner or, when that is dead, by the one process that has the reclaim lock,
+//!   nothing is taken from the living.
+//! - **A delayed entry is a checked-out one** whose note has a time for an owner: the reference leaves
+//!   it alone, and reclaim gives it back when it is due.
+//! - **Attempts** are counted in the note at the claim. A number of its own (`.shiftboss/attempts/`) is
+//!   written only when an entry comes back, so that what succeeds at once pays nothing.
+//! - **An entry is in one directory at any moment.** Changed metadata replaces the checked-out file,
+//!   which is then renamed into the other queue. Removal takes away the entry, its data, its name:
+//!   what has no entry is not there, and fsck takes the rest.
+//! - **A registered name in no queue is nobody's**: a publication or a removal in progress. That is why
+//!   fsck may delete it, once nobody is at it.
+//! - **Paths are relative to one open directory**, so that a spool which is renamed goes on, and a
+//!   second one mounted over it is not mistaken for it.
+//! - **One sync for a batch** is `syncfs`: a thousand files one by one are a thousand waits.
+
+mod claim;
+mod enqueue;
+mod entry;
+mod error;
+mod files;
+mod fsck;
+mod guard;
+mod known;
+mod layer;
+mod layout;
+mod mend;
+mod monitor;
+mod name;
+mod owner;
+mod reader;
+mod reclaim;
+mod stop;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod watcher;
+mod with;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+pub use enqueue::{Item, NAME_TRIES_MAX, Reservation};
+pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryStat, METADATA_BYTES_MAX};
+pub use error::{Result, SpoolError};
+pub use fsck::{Finding, Fsck, FsckOptions, Mended};
+pub use guard::Guard;
+pub use layer::{Disk, FileStat, How, Kind, Layer, Listed};
+pub use monitor::{Limits, Problem, ProblemKind, Report};
+pub use name::{EntryName, NAME_BYTES_MAX, NameError, QueueName, time_ordered};
+pub use owner::Identity;
+pub use reader::{Order, Reader, Taken};
+pub use reclaim::{Reclaimed, Why};
+pub use stop::Stop;
+pub use survey::Place;
+pub use watcher::{Event, Monitor};
+pub use with::{Then, With};
+
+/// What an acknowledged operation outlives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Any death of processes; not that of the system.
+    None,
+    /// A crash of the system leaves no entry with a part of its content, but may lose entries that
+    /// were just published, moved or removed.
+    File,
+    /// A crash of the system loses nothing that was acknowledged.
+    #[default]
+    Full,
+}
+
+/// How a spool is worked on by this process.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What an acknowledged operation outlives.
+    pub durability: Durability,
+    /// An entry claimed so often without success goes to the dead-letter queue; `None` for never.
+    pub attempts_max: Option<u32>,
+    /// The dead-letter queue: a queue like others, made when it is needed.
+    pub dead_letter: QueueName,
+}
+
+/// The dead-letter queue, if no other is named.
+pub const DEAD_LETTER: &str = "dead-letter";
+
+impl Default for Options {
+    /// Full durability, no limit of attempts.
+    fn default() -> Self {
+        let dead_letter = QueueName::trusted(DEAD_LETTER);
+        Self { durability: Durability::default(), attempts_max: None, dead_letter }
+    }
+}
+
+/// A spool that is open. Its clones are the same handle; threads may share it.
+#[derive(Debug, Clone)]
+pub struct Spool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    layer: Arc<dyn Layer>,
+    root: PathBuf,
+    options: Options,
+    identity: Identity,
+    /// This process's record; written at the first claim.
+    owner: Mutex<Option<owner::Owner>>,
+    /// Queues that are known to have their directories.
+    queues: Mutex<HashSet<QueueName>>,
+}
+
+fn open_disk(path: &Path) -> Result<Arc<dyn Layer>> {
+    let disk = Disk::open(path).map_err(error::io("open the spool", path))?;
+    Ok(Arc::new(disk))
+}
+
+impl Spool {
+    /// Makes a spool, or what is missing of one, and opens it. Several processes may do so at once,
+    /// and one that died in the middle has done no harm. The directory's parent must be there.
+    ///
+    /// # Errors
+    /// When the directory has other files in it, or the system refuses.
+    pub fn create(path: &Path, options: Options) -> Result<Self> {
+        match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(error::io("make the directory", path)(errno)),
+        }
+        let spool = Self::load_unchecked(path, options)?;
+        layout::create(spool.layer(), path, spool.full())?;
+        Ok(spool)
+    }
+
+    /// Opens a spool. One that the reference made gets `.shiftboss/`, if it may be written to.
+    ///
+    /// # Errors
+    /// When it is not a spool, a part of one, or one of a later version.
+    pub fn load(path: &Path, options: Options) -> Result<Self> {
+        let spool = Self::load_unchecked(path, options)?;
+        layout::load(spool.layer(), path)?;
+        Ok(spool)
+    }
+
+    /// Opens a spool without looking whether it is one.
+    ///
+    /// # Errors
+    /// When there is no such directory.
+    pub fn load_unchecked(path: &Path, options: Options) -> Result<Self> {
+        Ok(Self::on(open_disk(path)?, path, options, Identity::this_process()))
+    }
+
+    /// A spool on another layer, worked on by someone with this identity.
+    fn on(layer: Arc<dyn Layer>, path: &Path, options: Options, identity: Identity) -> Self {
+        let (owner, queues) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { layer, root: path.into(), options, identity, owner, queues }))
+    }
+
+    /// The spool's directory, as it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.root
+    }
+
+    /// How this process works on it.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Its queues, in order.
+    ///
+    /// # Errors
+    /// When the directory cannot be listed.
+    pub fn queues(&self) -> Result<Vec<QueueName>> {
+        layout::queues(self.layer())
+    }
+
+    /// Makes a queue, if it is not there. Publishing into one does so as well.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn ensure_queue(&self, queue: &QueueName) -> Result<()> {
+        let mut known = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains(queue) {
+            layout::ensure_queue(self.layer(), queue, self.full())?;
+            known.insert(queue.clone());
+        }
+        Ok(())
+    }
+
+    /// A call found a queue's directory gone: it is to be made anew.
+    fn forget_queue(&self, queue: &QueueName) {
+        let mut known = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(queue);
+    }
+
+    fn layer(&self) -> &dyn Layer {
+        &*self.0.layer
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    /// Whether contents are synced.
+    fn syncs_files(&self) -> bool {
+        self.0.options.durability >= Durability::File
+    }
+
+    /// Whether directories are synced too.
+    fn full(&self) -> bool {
+        self.0.options.durability == Durability::Full
+    }
+
+    /// The name of this process's record, which is written first if it was not.
+    fn owner(&self) -> Result<String> {
+        let mut owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = &*owner {
+            return Ok(owner.id.clone());
+        }
+        let registered = owner::Owner::register(&self.0.layer, self.identity())?;
+        let id = registered.id.clone();
+        *owner = Some(registered);
+        Ok(id)
+    }
+
+    /// Syncs directories in which something that was done must last.
+    fn sync_after(
+        &self,
+        doing: &'static str,
+        name: &EntryName,
+        directories: &[PathBuf],
+    ) -> Result<()> {
+        if !self.full() {
+            return Ok(());
+        }
+        let sync = |directory: &PathBuf| files::sync_directory(self.layer(), directory);
+        directories.iter().try_for_each(sync).map_err(|error| match error {
+            SpoolError::Io { source, .. } => {
+                SpoolError::NotDurable { doing, name: name.clone(), source }
+            }
+            other => other,
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! Names of queues and entries, checked once. Used by every part of the spool and its callers.
+//!
+//! A name is one component of a path, in any bytes a file system takes. It is shown, logged and put
+//! into JSON with `\xNN` for what is not printable text, so that what is shown can be read back.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+/// Most bytes of a name: what file systems take.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Why bytes are not a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NameError {
+    /// Nothing at all.
+    #[error("a name must not be empty")]
+    Empty,
+    /// More than [`NAME_BYTES_MAX`].
+    #[error("a name of {0} bytes is too long: {NAME_BYTES_MAX} may be")]
+    TooLong(usize),
+    /// It begins with a dot, as the spool's own directories do.
+    #[error("a name must not begin with a dot")]
+    LeadingDot,
+    /// It has a slash or a zero byte, which no file name can have.
+    #[error("a name must not contain a slash or a zero byte")]
+    Separator,
+    /// A backslash that begins no `\xNN`.
+    #[error("a backslash in a name is written \\x5c, and other bytes as \\x and two hex digits")]
+    Escape,
+}
+
+fn check(bytes: &[u8]) -> Result<(), NameError> {
+    match bytes {
+        [] => Err(NameError::Empty),
+        _ if bytes.len() > NAME_BYTES_MAX => Err(NameError::TooLong(bytes.len())),
+        [b'.', ..] => Err(NameError::LeadingDot),
+        _ if bytes.iter().any(|byte| matches!(byte, b'/' | 0)) => Err(NameError::Separator),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes as text: printable text as it is, any other byte as `\xNN`.
+pub(super) fn shown(bytes: &[u8], f: &mut dyn fmt::Write) -> fmt::Result {
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || character == '\\' {
+                let mut buffer = [0; 4];
+                let bytes = character.encode_utf8(&mut buffer).as_bytes();
+                bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
+            } else {
+                f.write_char(character)?;
+            }
+        }
+        chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
+    }
+    Ok(())
+}
+
+/// Bytes as [`shown`], in a text of their own.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    // Writing into a string cannot fail.
+    let _ = shown(bytes, &mut text);
+    text
+}
+
+/// The bytes that [`shown`] has shown as `text`.
+fn unescaped(text: &str) -> Result<Vec<u8>, NameError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split("\\x");
+    bytes.extend(parts.next().unwrap_or_default().as_bytes());
+    for part in parts {
+        let digits = part.get(..2).ok_or(NameError::Escape)?;
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| NameError::Escape)?);
+        bytes.extend(&part.as_bytes()[2..]);
+    }
+    let stray = text.split("\\x").any(|part| part.contains('\\'));
+    if stray { Err(NameError::Escape) } else { Ok(bytes) }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(Box<[u8]>);
+
+        impl $type {
+            /// Checks raw bytes.
+            ///
+            /// # Errors
+            /// When they are not a name: empty, too long, with a leading dot, a slash or a zero.
+            pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, NameError> {
+                check(bytes.as_ref())?;
+                Ok(Self(bytes.as_ref().into()))
+            }
+
+            /// A name that this program makes itself, of letters, digits and dashes.
+            pub(super) fn trusted(text: &str) -> Self {
+                debug_assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
+                Self(text.as_bytes().into())
+            }
+
+            /// The name's bytes.
+            #[must_use]
+            pub fn as_bytes(&self) -> &[u8] {
+                &self.0
+            }
+
+            /// The name as a file's.
+            #[must_use]
+            pub fn as_os_str(&self) -> &OsStr {
+                OsStr::from_bytes(&self.0)
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                shown(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{self}")
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = NameError;
+
+            /// Reads what `Display` shows, `\xNN` and all.
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                Self::new(unescaped(text)?)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    };
+}
+
+name! {
+    /// An entry's name: unique in the spool for the entry's whole life. Order is bytewise.
+    EntryName
+}
+name! {
+    /// A queue's name: its directory in the spool.
+    QueueName
+}
+
+/// Names in the order of time: microseconds since 1970 in 17 digits, this process, and a counter, so
+/// that later entries of one machine sort behind earlier ones. A generator for
+/// [`Spool::enqueue`](super::Spool::enqueue); the attempt needs no part in it.
+#[must_use]
+pub fn time_ordered(_attempt: u32) -> EntryName {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    EntryName::trusted(&format!("{now:017}-{:07}-{count:06}", std::process::id()))
+}

@@ -1,0 +1,163 @@
+//! Who has something checked out, and whether it still lives. Used by claims and by reclaim.
+//!
+//! Each process that claims writes one record of itself and touches it from time to time. A process
+//! of the same kernel and the same pid name space is looked up by pid and start time; any other by
+//! the age of its last touch, since a pid says nothing there.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::error::{self, Result};
+use super::files;
+use super::layer::Layer;
+use super::layout::OWNERS;
+use super::stop::Stop;
+
+/// How often an owner's record is touched.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
+/// An owner on another host that did not touch its record for so long is dead.
+pub(super) const LEASE: Duration = Duration::from_secs(60);
+/// A record is short.
+pub(super) const RECORD_BYTES_MAX: u64 = 4096;
+
+/// A process, so that another can tell whether it lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The host's name, for people.
+    pub host: String,
+    /// The kernel's id of its last start.
+    pub boot_id: String,
+    /// The pid name space, as the kernel names it.
+    pub pid_namespace: String,
+    /// Process id in it.
+    pub pid: u32,
+    /// When the process started, in clock ticks since the start of the kernel.
+    pub started: u64,
+}
+
+/// What can be said of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    Alive,
+    Dead,
+    /// It runs under another kernel or in another name space.
+    Elsewhere,
+}
+
+/// What `/proc/PID/stat` says: state, number of threads, start time.
+fn process(pid: u32) -> Option<(char, u64, u64)> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The program's name is in brackets and may hold anything.
+    let fields: Vec<&str> = line.rsplit_once(')')?.1.split_whitespace().collect();
+    let state = fields.first()?.chars().next()?;
+    Some((state, fields.get(17)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+}
+
+impl Identity {
+    /// This process.
+    pub(super) fn this_process() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let pid = std::process::id();
+        Self {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            boot_id: read("/proc/sys/kernel/random/boot_id"),
+            pid_namespace: namespace.to_string_lossy().into_owned(),
+            pid,
+            started: process(pid).map_or(0, |(_, _, started)| started),
+        }
+    }
+
+    /// Whether this process lives, seen from `me`.
+    pub(super) fn life(&self, me: &Self) -> Life {
+        let near = !me.boot_id.is_empty()
+            && (&self.boot_id, &self.pid_namespace) == (&me.boot_id, &me.pid_namespace);
+        if !near {
+            return Life::Elsewhere;
+        }
+        match process(self.pid) {
+            // It has ended and nobody has asked for its exit status yet.
+            Some(('Z' | 'X', 0 | 1, _)) | None => Life::Dead,
+            Some((_, _, started)) if started != self.started => Life::Dead,
+            Some(_) => Life::Alive,
+        }
+    }
+}
+
+/// This process's record, while it may claim. Gone when dropped.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub id: String,
+    layer: Arc<dyn Layer>,
+    stop: Option<Stop>,
+    heart: Option<JoinHandle<()>>,
+}
+
+/// An owner's record.
+pub(super) fn path_of(id: &str) -> PathBuf {
+    PathBuf::from(OWNERS).join(id)
+}
+
+impl Owner {
+    /// Writes the record and begins to touch it.
+    pub fn register(layer: &Arc<dyn Layer>, identity: &Identity) -> Result<Self> {
+        let id = format!("{:016x}", files::random());
+        let path = path_of(&id);
+        let text = serde_json::to_vec(identity).unwrap_or_default();
+        files::replace(&**layer, &path, &text, false)?;
+        let mut owner = Self { id, layer: layer.clone(), stop: None, heart: None };
+        owner.start_heart().map_err(|source| error::SpoolError::Io {
+            doing: "start the heartbeat for",
+            path,
+            source,
+        })?;
+        Ok(owner)
+    }
+
+    fn start_heart(&mut self) -> std::io::Result<()> {
+        let stop = Stop::new()?;
+        let (layer, path, signal) = (self.layer.clone(), path_of(&self.id), stop.clone());
+        let beat = move || {
+            while !signal.wait(HEARTBEAT) {
+                if let Err(error) = layer.touch(&path) {
+                    let path = path.display();
+                    warn!(%error, %path, "A heartbeat failed: other hosts may take this one for dead.");
+                }
+            }
+        };
+        self.heart = Some(std::thread::Builder::new().name("spool-heart".into()).spawn(beat)?);
+        self.stop = Some(stop);
+        Ok(())
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Some(stop) = &self.stop {
+            stop.stop();
+        }
+        if let Some(heart) = self.heart.take() {
+            // A panic there has been told by the panic hook.
+            let _ = heart.join();
+        }
+        // A record that stays is that of a dead process, and reclaim's.
+        let _ = self.layer.remove(&path_of(&self.id));
+    }
+}
+
+/// Reads an owner's record; none if it is not there or says nothing sensible.
+pub(super) fn read(layer: &dyn Layer, id: &str) -> Result<Option<Identity>> {
+    let path = path_of(id);
+    match files::read(layer, &path, RECORD_BYTES_MAX) {
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+        Err(Errno::NOENT | Errno::FBIG) => Ok(None),
+        Err(errno) => Err(error::io("read", &path)(errno)),
+    }
+}

@@ -1,0 +1,268 @@
+//! A consumer that waits: takes entries of one queue one after the other, in the order of their names
+//! or spread out, and reclaims what the dead have left while it is at it.
+//!
+//! It lists once and then knows arrivals by inotify, so that taking costs the same from a long queue
+//! as from a short one. Events are hints: without them, and from time to time with them, it lists.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use super::Spool;
+use super::claim::Take;
+use super::error::{Result, SpoolError};
+use super::guard::Guard;
+use super::known::Known;
+use super::layout;
+use super::name::{EntryName, QueueName};
+use super::stop::Stop;
+use super::watch::Watch;
+
+/// A waiting reader lists the queue at least so often.
+const POLL: Duration = Duration::from_secs(1);
+/// A reader looks for dead owners so often.
+const RECLAIM: Duration = Duration::from_secs(1);
+/// The first and the longest pause before an entry is tried again that another is just giving back.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// After so many misses in a row, others have been here: what is known is old.
+const MISSES_MAX: u32 = 4;
+/// So many strangers are remembered as warned of.
+const STRANGERS_MAX: usize = 10_000;
+
+/// In which order a reader takes entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Always the first by name of those that are there.
+    #[default]
+    Strict,
+    /// From a place of its own on, so that several readers do not race for the same entry.
+    Spread,
+}
+
+/// What a wait brought.
+#[derive(Debug)]
+pub enum Taken {
+    /// An entry.
+    Entry(Guard),
+    /// The signal to stop.
+    Stopped,
+    /// The time limit.
+    TimedOut,
+}
+
+/// A consumer of one queue.
+#[derive(Debug)]
+pub struct Reader {
+    spool: Spool,
+    queue: QueueName,
+    known: Known,
+    watch: Option<Watch>,
+    /// Whether a watch is wanted.
+    watches: bool,
+    listed: Option<Instant>,
+    reclaimed: Option<Instant>,
+    /// Entries that others were at, to be tried again at that time.
+    busy: Vec<EntryName>,
+    again: Instant,
+    pause: Duration,
+    /// Strangers that were warned of.
+    warned: HashSet<EntryName>,
+}
+
+impl Spool {
+    /// A reader of a queue, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When the queue cannot be made.
+    pub fn reader(&self, queue: &QueueName, order: Order) -> Result<Reader> {
+        self.ensure_queue(queue)?;
+        Ok(Reader {
+            spool: self.clone(),
+            queue: queue.clone(),
+            known: Known::new(order),
+            watch: None,
+            watches: true,
+            listed: None,
+            reclaimed: None,
+            busy: Vec::new(),
+            again: Instant::now(),
+            pause: PAUSE_MIN,
+            warned: HashSet::new(),
+        })
+    }
+
+    /// One pass over one listing: each entry that can be had, in the order of names. One whose
+    /// metadata cannot be read is set aside, and the pass goes on.
+    ///
+    /// # Errors
+    /// When the queue cannot be listed. An item is an error when its entry could not be taken.
+    pub fn iter_available(
+        &self,
+        queue: &QueueName,
+    ) -> Result<impl Iterator<Item = Result<Guard>> + use<>> {
+        let (spool, queue) = (self.clone(), queue.clone());
+        let names = self.list(&queue)?;
+        Ok(names.into_iter().filter_map(move |name| match spool.try_checkout(&queue, &name) {
+            Err(error @ SpoolError::SetAside { .. }) => {
+                warn!(%error, "An entry was set aside.");
+                None
+            }
+            result => result.transpose(),
+        }))
+    }
+}
+
+impl Reader {
+    /// The same without a watch: it lists the queue every second while it waits.
+    #[must_use]
+    pub fn polling(mut self) -> Self {
+        (self.watches, self.watch) = (false, None);
+        self
+    }
+
+    /// Waits for the next entry: until the signal, or for at most `limit`.
+    ///
+    /// # Errors
+    /// When the system refuses. It may be called again.
+    pub fn dequeue(&mut self, stop: &Stop, limit: Option<Duration>) -> Result<Taken> {
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            if stop.is_set() {
+                return Ok(Taken::Stopped);
+            }
+            if let Some(guard) = self.dequeue_available()? {
+                return Ok(Taken::Entry(guard));
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(Taken::TimedOut);
+            }
+            self.wait(stop, left)?;
+        }
+    }
+
+    /// The next entry that is there, without waiting.
+    ///
+    /// # Errors
+    /// When the system refuses. It may be called again.
+    pub fn dequeue_available(&mut self) -> Result<Option<Guard>> {
+        self.reclaim()?;
+        self.refresh()?;
+        let mut misses = 0;
+        while let Some(name) = self.known.next() {
+            match self.spool.take(&self.queue, &name)? {
+                Take::Claimed(note) => match self.guard(&name, note)? {
+                    Some(guard) => return Ok(Some(guard)),
+                    None => continue,
+                },
+                Take::Gone => {}
+                Take::Busy => self.busy.push(name),
+                Take::Stranger(why) => {
+                    self.warn(name, why);
+                    continue;
+                }
+            }
+            misses += 1;
+            self.known.missed();
+            if misses >= MISSES_MAX && self.known.is_spread() {
+                misses = 0;
+                self.list()?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Entries as they come, until the signal.
+    pub fn iter<'r>(&'r mut self, stop: &'r Stop) -> impl Iterator<Item = Result<Guard>> + 'r {
+        std::iter::from_fn(move || match self.dequeue(stop, None) {
+            Ok(Taken::Entry(guard)) => Some(Ok(guard)),
+            Ok(Taken::Stopped | Taken::TimedOut) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn guard(&mut self, name: &EntryName, note: super::claim::Note) -> Result<Option<Guard>> {
+        self.pause = PAUSE_MIN;
+        match self.spool.guard(name, note) {
+            Err(error @ SpoolError::SetAside { .. }) => {
+                warn!(%error, "An entry was set aside.");
+                Ok(None)
+            }
+            result => result,
+        }
+    }
+
+    /// One warning for one stranger; the monitor reports it as long as it is there.
+    fn warn(&mut self, name: EntryName, why: &'static str) {
+        if self.warned.contains(&name) || self.warned.len() >= STRANGERS_MAX {
+            return;
+        }
+        warn!(queue = %self.queue, %name, why, "What has this name in the queue is not an entry; it is left alone.");
+        self.warned.insert(name);
+    }
+
+    fn wait(&mut self, stop: &Stop, left: Option<Duration>) -> Result<()> {
+        let mut time = POLL.min(left.unwrap_or(POLL));
+        if !self.busy.is_empty() {
+            time = time.min(self.again.saturating_duration_since(Instant::now()));
+        }
+        let descriptor = self.watch.as_ref().map(Watch::as_fd);
+        stop.wait_with(descriptor, time).map_err(|errno| SpoolError::Io {
+            doing: "wait for entries in",
+            path: self.spool.path().join(self.queue.as_os_str()),
+            source: errno.into(),
+        })
+    }
+
+    /// Learns what arrived, lists if that is not known, and tries again what others were at.
+    fn refresh(&mut self) -> Result<()> {
+        let arrivals = self.watch.as_ref().map(Watch::drain).unwrap_or_default();
+        if arrivals.ended {
+            self.watch = None;
+            self.spool.forget_queue(&self.queue);
+        }
+        let old = |listed: Instant| self.known.is_empty() && listed.elapsed() >= POLL;
+        let unwatched = self.watch.is_none() && self.known.is_empty();
+        if arrivals.missed || arrivals.ended || unwatched || self.listed.is_none_or(old) {
+            self.list()?;
+        }
+        arrivals.names.into_iter().for_each(|name| self.known.add(name));
+        if !self.busy.is_empty() && self.again <= Instant::now() {
+            self.busy.drain(..).for_each(|name| self.known.add(name));
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+            self.again = Instant::now() + self.pause;
+        }
+        Ok(())
+    }
+
+    /// Watches before it lists, so that nothing comes between.
+    fn list(&mut self) -> Result<()> {
+        let path = std::path::Path::new(self.queue.as_os_str());
+        if self.watches && self.watch.is_none() {
+            self.spool.ensure_queue(&self.queue)?;
+            self.watch = Watch::new(&self.spool.path().join(path));
+        }
+        let (names, _) = layout::entries(self.spool.layer(), path)?;
+        self.known.replace(names);
+        self.listed = Some(Instant::now());
+        Ok(())
+    }
+
+    /// What cannot be reclaimed now does not keep the reader from its own work.
+    fn reclaim(&mut self) -> Result<()> {
+        if self.reclaimed.is_some_and(|last| last.elapsed() < RECLAIM) {
+            return Ok(());
+        }
+        self.reclaimed = Some(Instant::now());
+        match self.spool.reclaim() {
+            Ok(given) => given.iter().for_each(|given| {
+                let (name, from, to) = (&given.name, &given.from, &given.to);
+                warn!(%name, %from, %to, attempts = given.attempts, "An entry was given back.");
+            }),
+            Err(error) => warn!(%error, "What dead processes left could not be given back."),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! A signal to stop that ends every wait at once. Used by whoever waits: readers, the monitor, the
+//! heartbeat.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+/// Longer waits are several.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// A signal to stop, once and for all; its clones are the same signal.
+#[derive(Debug, Clone)]
+pub struct Stop(Arc<Signal>);
+
+#[derive(Debug)]
+struct Signal {
+    set: AtomicBool,
+    wake: OwnedFd,
+}
+
+impl Stop {
+    /// A signal that was not given yet.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(Signal { set: AtomicBool::new(false), wake })))
+    }
+
+    /// Gives the signal. May be called from a signal handler's thread, and more than once.
+    pub fn stop(&self) {
+        self.0.set.store(true, Ordering::Release);
+        // The counter is full only if it was written before.
+        let _ = rustix::io::write(&self.0.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Whether it was given.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.set.load(Ordering::Acquire)
+    }
+
+    /// Waits for the signal; whether it came in `time`.
+    #[must_use]
+    pub fn wait(&self, time: Duration) -> bool {
+        let end = Instant::now() + time.min(WAIT_MAX);
+        while !self.is_set() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            // What else could be wrong with the descriptor would not mend: the time still ends it.
+            self.wait_with(None, left).unwrap_or_default();
+        }
+        true
+    }
+
+    /// Waits for the signal, or for something to read from `other`, for at most `time`.
+    pub(super) fn wait_with(
+        &self,
+        other: Option<BorrowedFd<'_>>,
+        time: Duration,
+    ) -> Result<(), Errno> {
+        let mut both = [
+            PollFd::from_borrowed_fd(self.0.wake.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(other.unwrap_or(self.0.wake.as_fd()), PollFlags::IN),
+        ];
+        // Rounded up, for a wait of less than a tick must not become a busy one.
+        let time = time.min(WAIT_MAX) + Duration::from_micros(1);
+        let limit = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        match poll(&mut both, Some(&limit)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}

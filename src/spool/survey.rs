@@ -1,0 +1,161 @@
+//! One look at all of a spool: what is where. Used by the monitor and by fsck, which judge it. It
+//! opens no entry, and by the time it ends its beginning may not be true any more.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::Spool;
+use super::error::Result;
+use super::layout::{
+    self, DATA, QUARANTINE, REGISTRY, TMP, available, checked_out, checkouts, under,
+};
+use super::name::{EntryName, QueueName};
+
+/// A directory of the spool.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// `.registry`
+    Registry,
+    /// `.tmp`
+    Tmp,
+    /// `.data`
+    Data,
+    /// A queue.
+    Queue(QueueName),
+    /// A queue's checkouts.
+    Checkout(QueueName),
+}
+
+impl Place {
+    /// Where it is in the spool.
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Self::Registry => REGISTRY.into(),
+            Self::Tmp => TMP.into(),
+            Self::Data => DATA.into(),
+            Self::Queue(queue) => queue.as_os_str().into(),
+            Self::Checkout(queue) => checkouts(queue),
+        }
+    }
+
+    /// Where an entry is in it.
+    pub(super) fn file(&self, name: &EntryName) -> PathBuf {
+        match self {
+            Self::Queue(queue) => available(queue, name),
+            Self::Checkout(queue) => checked_out(queue, name),
+            other => other.path().join(name.as_os_str()),
+        }
+    }
+}
+
+/// What was where.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub registry: HashSet<EntryName>,
+    pub tmp: Vec<EntryName>,
+    pub data: HashSet<EntryName>,
+    pub queues: Vec<QueueName>,
+    /// Entries of all queues and their checkouts.
+    pub placed: Vec<(Place, Vec<EntryName>)>,
+    pub quarantine: HashSet<EntryName>,
+    /// What is not a regular file with an entry's name.
+    pub strangers: Vec<(Place, Box<[u8]>)>,
+}
+
+/// Network file systems keep removed files that are open under such names, for a while.
+const TRANSIENT: &[u8] = b".nfs";
+
+impl Spool {
+    /// Looks at everything. The registry comes last: who is in a queue by then is in it.
+    pub(super) fn survey(&self) -> Result<Survey> {
+        let mut survey = Survey { queues: self.queues()?, ..Survey::default() };
+        survey.tmp = self.names_in(&Place::Tmp, &mut survey.strangers)?;
+        for queue in survey.queues.clone() {
+            for place in [Place::Queue(queue.clone()), Place::Checkout(queue)] {
+                let names = self.names_in(&place, &mut survey.strangers)?;
+                survey.placed.push((place, names));
+            }
+        }
+        let (quarantine, _) = layout::entries(self.layer(), Path::new(QUARANTINE))?;
+        survey.quarantine = quarantine.into_iter().collect();
+        survey.data = self.names_in(&Place::Data, &mut survey.strangers)?.into_iter().collect();
+        survey.registry =
+            self.names_in(&Place::Registry, &mut survey.strangers)?.into_iter().collect();
+        Ok(survey)
+    }
+
+    fn names_in(
+        &self,
+        place: &Place,
+        strangers: &mut Vec<(Place, Box<[u8]>)>,
+    ) -> Result<Vec<EntryName>> {
+        let (names, others) = layout::entries(self.layer(), &place.path())?;
+        let lasting = others.into_iter().filter(|name| !name.starts_with(TRANSIENT));
+        strangers.extend(lasting.map(|name| (place.clone(), name)));
+        Ok(names)
+    }
+
+    /// Entries that were set aside because their metadata could not be read, in order. Each is in
+    /// `.shiftboss/quarantine`; renamed into a queue it is available again.
+    ///
+    /// # Errors
+    /// When the directory cannot be listed.
+    pub fn quarantined(&self) -> Result<Vec<EntryName>> {
+        let (mut names, _) = layout::entries(self.layer(), Path::new(QUARANTINE))?;
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl Survey {
+    /// The registered names that have an entry somewhere.
+    pub fn living(&self) -> HashSet<&EntryName> {
+        let mut names: HashSet<_> = HashSet::with_capacity(self.registry.len());
+        names.extend(self.placed.iter().flat_map(|(_, names)| names));
+        names.extend(&self.quarantine);
+        names
+    }
+
+    /// The names that are in several places, each with those.
+    pub fn duplicated(&self) -> Vec<(&EntryName, Vec<Place>)> {
+        let mut first: HashMap<&EntryName, usize> = HashMap::with_capacity(self.registry.len());
+        let mut several: HashMap<&EntryName, Vec<Place>> = HashMap::new();
+        for (index, (place, names)) in self.placed.iter().enumerate() {
+            for name in names {
+                if let Some(before) = first.insert(name, index) {
+                    let places =
+                        several.entry(name).or_insert_with(|| vec![self.placed[before].0.clone()]);
+                    places.push(place.clone());
+                }
+            }
+        }
+        let mut several: Vec<_> = several.into_iter().collect();
+        several.sort();
+        several
+    }
+
+    /// Whether a temporary file belongs to a registered name: it is that, or begins with it.
+    pub fn owns_draft(&self, draft: &EntryName) -> bool {
+        let bytes = draft.as_bytes();
+        (1..=bytes.len()).rev().any(|end| {
+            EntryName::new(&bytes[..end]).is_ok_and(|name| self.registry.contains(&name))
+        })
+    }
+
+    /// Registered names without an entry, in order.
+    pub fn unplaced(&self) -> Vec<&EntryName> {
+        let living = self.living();
+        let mut names: Vec<_> =
+            self.registry.iter().filter(|name| !living.contains(name)).collect();
+        names.sort();
+        names
+    }
+}
+
+/// Where a name's registration is.
+pub(super) fn registration(name: &EntryName) -> PathBuf {
+    under(REGISTRY, name)
+}

@@ -1,0 +1,15 @@
+//! The spool, tested through its interface, on real directories, and below it call by call.
+
+mod big;
+mod by_hand;
+mod crashes;
+mod defects;
+mod faults;
+mod life;
+mod looking;
+mod names;
+mod owners;
+mod processes;
+mod readers;
+mod reference;
+mod support;

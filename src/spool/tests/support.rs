@@ -1,0 +1,297 @@
+//! What the spool's tests share: a spool in a temporary directory, its tree as text, a layer that
+//! fails or dies at the Nth call, and a process that is dead.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+use crate::spool::name::text;
+use crate::spool::*;
+
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+pub fn name(text: &str) -> EntryName {
+    EntryName::new(text).unwrap()
+}
+
+pub fn queue(text: &str) -> QueueName {
+    QueueName::new(text).unwrap()
+}
+
+/// Always this name.
+pub fn named(text: &str) -> impl FnMut(u32) -> EntryName + use<> {
+    let name = name(text);
+    move |_| name.clone()
+}
+
+pub fn options(durability: Durability) -> Options {
+    Options { durability, ..Options::default() }
+}
+
+/// A place for a spool that goes with the test.
+pub struct Site {
+    pub directory: TempDir,
+}
+
+impl Site {
+    pub fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("spool")
+    }
+
+    pub fn create(&self) -> Spool {
+        Spool::create(&self.path(), options(Durability::None)).unwrap()
+    }
+
+    pub fn file(&self, path: &str) -> PathBuf {
+        self.path().join(path)
+    }
+
+    pub fn write(&self, path: &str, content: &str) {
+        let file = self.file(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, content).unwrap();
+    }
+
+    pub fn tree(&self) -> String {
+        tree(&self.path())
+    }
+
+    /// The tree without what we add.
+    pub fn format(&self) -> String {
+        let tree = self.tree();
+        let lines = tree.lines().filter(|line| !line.starts_with(".shiftboss"));
+        lines.map(|line| format!("{line}\n")).collect()
+    }
+}
+
+/// A spool with an entry `a` in `in`.
+pub fn with_entry(site: &Site) -> Spool {
+    let spool = site.create();
+    spool.enqueue(&queue("in"), named("a"), &Item::new("meta a", "data a")).unwrap();
+    spool
+}
+
+/// Every file of a directory, sorted, with its content; owners' names are all the same length, and
+/// shown as OWNER.
+pub fn tree(root: &Path) -> String {
+    let mut lines = Vec::new();
+    walk(root, root, &mut lines);
+    lines.sort();
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+fn walk(root: &Path, directory: &Path, lines: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let shown = text(path.strip_prefix(root).unwrap().as_os_str().as_bytes());
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if kind.is_dir() {
+            lines.push(format!("{shown}/"));
+            walk(root, &path, lines);
+        } else if kind.is_symlink() {
+            let target = fs::read_link(&path).unwrap();
+            let target = text(target.as_os_str().as_bytes());
+            let hidden = target.split_once(' ').filter(|(owner, _)| owner.len() == 16);
+            let target = hidden.map_or(target.clone(), |(_, rest)| format!("OWNER {rest}"));
+            lines.push(format!("{shown} -> {target}"));
+        } else if shown.starts_with(".shiftboss/owners/") {
+            lines.push(".shiftboss/owners/OWNER".to_owned());
+        } else {
+            lines.push(format!("{shown} = {:?}", text(&fs::read(&path).unwrap())));
+        }
+    }
+}
+
+/// All entries: where each is, with its metadata and data.
+pub fn entries(spool: &Spool) -> BTreeMap<(String, String), (String, String)> {
+    let mut all = BTreeMap::new();
+    for queue in spool.queues().unwrap() {
+        for name in spool.list(&queue).unwrap() {
+            let metadata = spool.metadata(&queue, &name).unwrap();
+            let content = (text(&metadata), text(&spool.data(&name).load().unwrap()));
+            all.insert((queue.to_string(), name.to_string()), content);
+        }
+    }
+    all
+}
+
+/// After a repair: no traces of anything half-done, and all agree.
+pub fn assert_whole(spool: &Spool) {
+    let listed = |directory: &str| -> Vec<String> {
+        let entries = fs::read_dir(spool.path().join(directory)).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| text(entry.unwrap().file_name().as_bytes())).collect();
+        names.sort();
+        names
+    };
+    let mut names: Vec<String> = entries(spool).into_keys().map(|(_, name)| name).collect();
+    names.sort();
+    assert_eq!(listed(".registry"), names, "{}", tree(spool.path()));
+    assert_eq!(listed(".data"), names);
+    for directory in [".tmp", ".shiftboss/tmp", ".shiftboss/claims", ".shiftboss/quarantine"] {
+        assert_eq!(listed(directory), [""; 0], "{directory}: {}", tree(spool.path()));
+    }
+    for queue in spool.queues().unwrap() {
+        assert_eq!(spool.list_checkouts(&queue).unwrap(), []);
+    }
+    let report = spool.monitor(&Limits::default()).unwrap();
+    assert_eq!(report.problems, []);
+}
+
+/// A process of this host that has ended.
+pub fn dead() -> Identity {
+    static PID: OnceLock<u32> = OnceLock::new();
+    let pid = *PID.get_or_init(|| {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    });
+    Identity { pid, started: 1, ..Identity::this_process() }
+}
+
+/// What a layer does at one of its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// From that call on nothing happens; a write at that call is done by half.
+    Die,
+    /// That call fails.
+    Fail(Errno),
+}
+
+/// A layer that has a fault at its Nth call.
+#[derive(Debug)]
+pub struct Faulty {
+    disk: Disk,
+    fault: Fault,
+    at: u64,
+    pub count: AtomicU64,
+    /// Failed renames and links.
+    pub lost: AtomicU64,
+}
+
+impl Faulty {
+    pub fn new(path: &Path, fault: Fault, at: u64) -> Arc<Self> {
+        let disk = Disk::open(path).unwrap();
+        Arc::new(Self { disk, fault, at, count: AtomicU64::new(0), lost: AtomicU64::new(0) })
+    }
+
+    pub fn spool(self: &Arc<Self>, path: &Path, options: Options, identity: Identity) -> Spool {
+        Spool::on(self.clone(), path, options, identity)
+    }
+
+    pub fn calls(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn step(&self) -> Result<(), Errno> {
+        let call = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.fault {
+            Fault::Die if call >= self.at => Err(Errno::IO),
+            Fault::Fail(errno) if call == self.at => Err(errno),
+            _ => Ok(()),
+        }
+    }
+
+    fn counted<T>(&self, result: Result<T, Errno>) -> Result<T, Errno> {
+        self.lost.fetch_add(u64::from(result.is_err()), Ordering::Relaxed);
+        result
+    }
+}
+
+impl Layer for Faulty {
+    fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
+        self.step()?;
+        self.disk.open(path, how)
+    }
+    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        let step = self.step();
+        if step.is_err() && self.calls() == self.at {
+            self.disk.write(file, &bytes[..bytes.len() / 2])?;
+        }
+        step?;
+        self.disk.write(file, bytes)
+    }
+    fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.step()?;
+        self.disk.read(file, buffer)
+    }
+    fn write_back(&self, file: BorrowedFd<'_>) {
+        self.disk.write_back(file);
+    }
+    fn sync(&self, _: BorrowedFd<'_>) -> Result<(), Errno> {
+        // Not done in tests: it costs time, and no power is cut.
+        self.step()
+    }
+    fn sync_all(&self) -> Result<(), Errno> {
+        self.step()
+    }
+    fn make_directory(&self, path: &Path) -> Result<(), Errno> {
+        self.step()?;
+        self.disk.make_directory(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
+        self.step()?;
+        self.counted(self.disk.rename(from, to))
+    }
+    fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno> {
+        self.step()?;
+        self.counted(self.disk.replace(from, to))
+    }
+    fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno> {
+        self.step()?;
+        self.counted(self.disk.symlink(target, path))
+    }
+    fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno> {
+        self.step()?;
+        self.disk.read_link(path)
+    }
+    fn remove(&self, path: &Path) -> Result<(), Errno> {
+        self.step()?;
+        self.disk.remove(path)
+    }
+    fn stat(&self, path: &Path) -> Result<FileStat, Errno> {
+        self.step()?;
+        self.disk.stat(path)
+    }
+    fn touch(&self, path: &Path) -> Result<(), Errno> {
+        self.step()?;
+        self.disk.touch(path)
+    }
+    fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno> {
+        self.step()?;
+        self.disk.list(path)
+    }
+    fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.step()?;
+        self.disk.lock(file)
+    }
+}
+
+/// Waits until a condition holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let (start, never) = (Instant::now(), Stop::new().unwrap());
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
+        let _ = never.wait(Duration::from_millis(3));
+    }
+}
+
+/// Sets a file's times.
+pub fn set_age(path: &Path, age: Duration) {
+    let time = std::time::SystemTime::now() - age;
+    let times = fs::FileTimes::new().set_modified(time).set_accessed(time);
+    fs::File::options().read(true).open(path).unwrap().set_times(times).unwrap();
+}

@@ -1,0 +1,77 @@
+//! Arrivals in one directory, by inotify: nothing but what is renamed into it, which is how entries
+//! come. Used by the reader, which polls as well, for some file systems tell nothing.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+
+use super::name::EntryName;
+
+/// At least one event with the longest name; some dozens of usual ones.
+const BUFFER_BYTES: usize = 8 * 1024;
+
+/// File systems where other hosts' renames make no event here: NFS, SMB, CIFS, 9p, FUSE.
+const REMOTE: [u64; 6] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x6573_5546];
+
+/// A watch on a queue.
+#[derive(Debug)]
+pub(super) struct Watch {
+    descriptor: OwnedFd,
+}
+
+/// What was told since the last time.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    pub names: Vec<EntryName>,
+    /// Some were not told: the directory must be listed.
+    pub missed: bool,
+    /// The directory is gone, or the watch is: another is needed.
+    pub ended: bool,
+}
+
+impl Watch {
+    /// Watches a directory. None where nothing can be watched, or would be told: there the reader
+    /// polls.
+    pub fn new(path: &Path) -> Option<Self> {
+        let kind = rustix::fs::statfs(path).ok()?.f_type;
+        if REMOTE.contains(&(u64::try_from(kind).ok()? & 0xffff_ffff)) {
+            return None;
+        }
+        let descriptor = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        let flags = WatchFlags::MOVED_TO
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        inotify::add_watch(&descriptor, path, flags).ok()?;
+        Some(Self { descriptor })
+    }
+
+    /// Readable when something arrived.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Everything that was told, without waiting.
+    pub fn drain(&self) -> Arrivals {
+        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut reader = inotify::Reader::new(&self.descriptor, &mut buffer);
+        let mut arrivals = Arrivals::default();
+        let gone = ReadFlags::IGNORED | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF;
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    arrivals.missed |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+                    arrivals.ended |= event.events().intersects(gone);
+                    let name = event.file_name().map(std::ffi::CStr::to_bytes);
+                    arrivals.names.extend(name.and_then(|name| EntryName::new(name).ok()));
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => return arrivals,
+                Err(_) => return Arrivals { ended: true, ..arrivals },
+            }
+        }
+    }
+}
