@@ -20,6 +20,7 @@ use super::survey::{Place, Survey, registration};
 
 /// Looks for everything, and mends it if the check does.
 pub(super) fn all(check: &mut Check<'_>) -> Result<()> {
+    unread_notes(check)?;
     dead_owners(check)?;
     strays(check)?;
     // What was mended must be seen as it is now.
@@ -30,7 +31,7 @@ pub(super) fn all(check: &mut Check<'_>) -> Result<()> {
     drafts(check, &survey)?;
     let survey = check.spool.survey()?;
     orphans(check, &survey)?;
-    stale(check, &survey)
+    counts(check, &survey)
 }
 
 impl Spool {
@@ -125,11 +126,12 @@ fn duplicates(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
 
 fn checkouts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
     let spool = check.spool;
+    let doubled: HashSet<_> = survey.duplicated().into_iter().map(|(name, _)| name).collect();
     for (place, names) in &survey.placed {
         let Place::Checkout(queue) = place else { continue };
         for name in names {
             let path = checked_out(queue, name);
-            if spool.note(name)?.is_some() || !check.is_left(&path)? {
+            if doubled.contains(name) || spool.note(name)?.is_some() || !check.is_left(&path)? {
                 continue;
             }
             if survey.data.contains(name) {
@@ -272,21 +274,26 @@ fn orphans(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
     Ok(())
 }
 
-/// Notes that nobody can read, and counts of entries that are gone.
-fn stale(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+/// Notes that nobody can read. Their entries are nobody's from then on.
+fn unread_notes(check: &mut Check<'_>) -> Result<()> {
     let spool = check.spool;
-    let mut paths = Vec::new();
     for name in spool.noted()? {
         let path = under(CLAIMS, &name);
         if spool.note(&name)?.is_none() && files::exists(spool.layer(), &path)? {
-            paths.push(path);
+            check.found(Finding::Stale, &path, "deleted", || files::remove(spool.layer(), &path));
         }
     }
+    Ok(())
+}
+
+/// Counts of entries that are gone.
+fn counts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+    let spool = check.spool;
     let listed = spool.layer().list(Path::new(ATTEMPTS)).unwrap_or_default();
     let counted: HashSet<_> =
         listed.iter().filter_map(|entry| EntryName::new(&entry.name).ok()).collect();
-    let gone = counted.difference(&survey.registry).map(|name| under(ATTEMPTS, name));
-    for path in paths.into_iter().chain(gone) {
+    for name in counted.difference(&survey.registry) {
+        let path = under(ATTEMPTS, name);
         check.found(Finding::Stale, &path, "deleted", || files::remove(spool.layer(), &path));
     }
     Ok(())

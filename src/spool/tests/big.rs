@@ -1,1 +1,53 @@
-//! big
+//! A hundred thousand entries in one queue.
+
+use std::time::{Duration, Instant};
+
+use super::support::*;
+use crate::spool::*;
+
+const MANY: usize = 100_000;
+
+/// The median time of a take, from a queue of so many.
+fn time_of_a_take(spool: &Spool, order: Order) -> Duration {
+    let mut reader = spool.reader(&queue("in"), order).unwrap();
+    reader.dequeue_available().unwrap().unwrap().release().unwrap();
+    let mut times: Vec<_> = (0..80).map(|_| {
+        let start = Instant::now();
+        let guard = reader.dequeue_available().unwrap().unwrap();
+        let time = start.elapsed();
+        guard.complete().unwrap();
+        time
+    }).collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// They are published at once, listed, looked at, checked, and taken as fast as from a hundred.
+#[test]
+fn a_hundred_thousand_entries() {
+    let site = Site::in_memory();
+    let spool = site.create();
+    let fill = |entries: usize| {
+        let items = vec![Item::default(); entries];
+        spool.enqueue_batch(&queue("in"), time_ordered, &items).unwrap();
+    };
+    fill(100);
+    let few = time_of_a_take(&spool, Order::Strict);
+    let (filling, start) = (MANY - spool.list(&queue("in")).unwrap().len(), Instant::now());
+    fill(filling);
+    let filled = start.elapsed();
+    assert_eq!(spool.list(&queue("in")).unwrap().len(), MANY);
+    let start = Instant::now();
+    assert_eq!(spool.monitor(&Limits::default()).unwrap().problems, []);
+    let looked = start.elapsed();
+    let start = Instant::now();
+    assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
+    let checked = start.elapsed();
+    let strict = time_of_a_take(&spool, Order::Strict);
+    let spread = time_of_a_take(&spool, Order::Spread);
+    println!("filled {filled:?}, looked {looked:?}, checked {checked:?}");
+    println!("a take: {few:?} of 100, {strict:?} strict and {spread:?} spread of {MANY}");
+    // Generous, for a machine at work: a listing would take a hundred times as long.
+    let limit = few * 5 + Duration::from_millis(1);
+    assert!(strict < limit && spread < limit, "{few:?} {strict:?} {spread:?}");
+}

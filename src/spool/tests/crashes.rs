@@ -175,7 +175,7 @@ fn run(fault: Fault, durability: Durability) {
     for (what, operation, after) in operations() {
         let mut at = 1;
         loop {
-            let site = Site::new();
+            let site = Site::in_memory();
             set_up(&site.path());
             let before = entries(&Spool::load(&site.path(), options(durability)).unwrap());
             let layer = Faulty::new(&site.path(), fault, at);
@@ -241,7 +241,7 @@ fn failure_of_every_call() {
 #[test]
 fn a_creation_that_died_is_taken_up() {
     for at in 1..30 {
-        let site = Site::new();
+        let site = Site::in_memory();
         std::fs::create_dir(site.path()).unwrap();
         let layer = Faulty::new(&site.path(), Fault::Die, at);
         let spool = layer.spool(&site.path(), Options::default(), dead());

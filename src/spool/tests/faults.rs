@@ -1,1 +1,128 @@
-//! faults
+//! What the system may refuse: a full disk, missing rights, another file system. Each refusal says
+//! what to do and, unlike a death, leaves nothing to be repaired.
+
+use rustix::io::Errno;
+
+use super::support::*;
+use crate::spool::*;
+
+/// Enqueue with each call failing once: it is published whole, or nothing is left, without fsck.
+#[test]
+fn a_failed_enqueue_leaves_nothing() {
+    for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ACCESS, Errno::XDEV, Errno::IO] {
+        for at in 1.. {
+            let site = Site::in_memory();
+            let spool = site.create();
+            spool.ensure_queue(&queue("in")).unwrap();
+            let empty = site.format();
+            let layer = Faulty::new(&site.path(), Fault::Fail(errno), at);
+            let me = Identity::this_process();
+            let spool = layer.spool(&site.path(), options(Durability::Full), me);
+            let item = Item::new("m", "d");
+            let result = spool.enqueue(&queue("in"), named("a"), &item);
+            let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
+            match &result {
+                Ok(_) => assert_whole(&spool),
+                Err(SpoolError::NotDurable { .. }) => assert_eq!(entries(&spool).len(), 1),
+                Err(error) => {
+                    assert_eq!(site.format(), empty, "{error} at {at}");
+                    assert_eq!(error.errno(), Some(errno.raw_os_error()), "{error}");
+                    assert!(spool.enqueue(&queue("in"), named("a"), &item).is_ok());
+                }
+            }
+            if layer.calls() < at {
+                break;
+            }
+        }
+    }
+}
+
+/// The same for a batch, whose error says what is published.
+#[test]
+fn a_failed_batch_says_what_is_published() {
+    for at in 1.. {
+        let site = Site::in_memory();
+        drop(site.create());
+        let layer = Faulty::new(&site.path(), Fault::Fail(Errno::NOSPC), at);
+        let me = Identity::this_process();
+        let spool = layer.spool(&site.path(), options(Durability::Full), me);
+        let mut names = ["a", "b", "c"].map(name).into_iter();
+        let items = vec![Item::new("m", "d"); 3];
+        let result = spool.enqueue_batch(&queue("in"), |_| names.next().unwrap(), &items);
+        let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
+        let there = spool.list(&queue("in")).unwrap();
+        match result {
+            Ok(published) => assert_eq!(published, there),
+            Err(SpoolError::Batch { published, all: 3, .. }) => assert_eq!(published, there),
+            Err(SpoolError::NotDurable { .. }) => assert_eq!(there.len(), 3),
+            Err(_) => assert_eq!(there, []),
+        }
+        assert_whole(&spool);
+        if layer.calls() < at {
+            break;
+        }
+    }
+}
+
+/// Each end of a claim with each call failing once: the entry is held by nobody afterwards, or is
+/// where it was to go.
+#[test]
+fn a_failed_end_gives_back() {
+    let ends: [(&str, fn(Guard) -> Result<()>); 4] = [
+        ("complete", Guard::complete),
+        ("release", Guard::release),
+        ("fail", Guard::fail),
+        ("move", |mut guard| {
+            guard.set_metadata("other");
+            guard.move_to(&queue("out"))
+        }),
+    ];
+    for (what, end) in ends {
+        for at in 1.. {
+            let site = Site::in_memory();
+            drop(with_entry(&site));
+            let layer = Faulty::new(&site.path(), Fault::Fail(Errno::NOSPC), at);
+            let me = Identity::this_process();
+            let spool = layer.spool(&site.path(), options(Durability::Full), me);
+            let taken = spool.checkout(&queue("in"), &name("a"));
+            let result = taken.and_then(end);
+            let looked = Spool::load(&site.path(), Options::default()).unwrap();
+            let held = looked.list_checkouts(&queue("in")).unwrap();
+            let there = entries(&looked).len();
+            // Removed in part, it is nowhere; fsck ends that. Else it is in one place.
+            assert!(there <= 1 && (there == 1 || what == "complete" || !held.is_empty()), "{what} {at}");
+            if result.is_ok() {
+                assert_eq!(held, [], "{what} at {at}");
+            }
+            drop(spool);
+            // What could not be given back at that moment is, when its process ends.
+            looked.reclaim().unwrap();
+            assert_eq!(looked.list_checkouts(&queue("in")).unwrap(), [], "{what} at {at}");
+            if layer.calls() < at {
+                break;
+            }
+        }
+    }
+}
+
+/// Words for what can be done something about.
+#[test]
+fn refusals_say_what_to_do() {
+    let words = [(Errno::NOSPC, "free some space"), (Errno::ACCESS, "belong to"), (Errno::XDEV, "one file system"), (Errno::ROFS, "read-only"), (Errno::MFILE, "open files")];
+    for (errno, word) in words {
+        let error = SpoolError::Io { doing: "write", path: "x".into(), source: errno.into() };
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+/// A spool of a later version is left alone.
+#[test]
+fn a_later_version_is_refused() {
+    let site = Site::in_memory();
+    drop(site.create());
+    site.write(".shiftboss/version", "2\n");
+    let refused = Spool::load(&site.path(), Options::default()).unwrap_err();
+    assert!(matches!(refused, SpoolError::Version { .. }), "{refused}");
+    assert!(Spool::create(&site.path(), Options::default()).is_err());
+    assert!(Spool::load(&site.file("nowhere"), Options::default()).is_err());
+}

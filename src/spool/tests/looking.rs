@@ -1,1 +1,119 @@
-//! looking
+//! The monitor: its events, and that it says nothing of a healthy spool under load.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::support::*;
+use crate::spool::*;
+
+/// Forty looks at a spool where entries come, are held, move to and fro and go: no problem.
+#[test]
+fn no_false_report_under_load() {
+    let site = Site::new();
+    let spool = site.create();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let work = |from: &'static str, to: Option<&'static str>| {
+            let mut reader = spool.reader(&queue(from), Order::Spread).unwrap();
+            let over = &over;
+            move || while !over.load(Ordering::Relaxed) {
+                if let Some(guard) = reader.dequeue_available().unwrap() {
+                    let finished = guard.name().as_bytes().ends_with(b"7");
+                    match to {
+                        _ if finished => guard.complete().unwrap(),
+                        Some(to) => guard.move_to(&queue(to)).unwrap(),
+                        None => guard.fail().unwrap(),
+                    }
+                }
+            }
+        };
+        scope.spawn(work("one", Some("two")));
+        scope.spawn(work("two", Some("one")));
+        scope.spawn(work("one", None));
+        scope.spawn(|| while !over.load(Ordering::Relaxed) {
+            let few = spool.list(&queue("one")).unwrap().len() < 300;
+            let item = Item::new("m", "d");
+            let name = spool.enqueue(&queue("one"), time_ordered, &item).unwrap();
+            if !few && spool.remove(&queue("one"), &name).unwrap() {
+                spool.reserve(time_ordered).unwrap();
+            }
+        });
+        let found: Vec<_> = (0..40).flat_map(|_| {
+            spool.monitor(&Limits::default()).unwrap().problems
+        }).collect();
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(found, []);
+    });
+    assert_whole(&spool);
+}
+
+fn report(spool: &Spool) -> Report {
+    spool.monitor(&Limits::default()).unwrap()
+}
+
+/// A problem begins at the third look that sees it, and ends at the first that does not; one that
+/// goes before is never told. Ends come first.
+#[test]
+fn problems_begin_and_end() {
+    let site = Site::new();
+    let spool = site.create();
+    let mut monitor = Monitor::new(Limits::default().alert_after);
+    let now = SystemTime::now();
+    site.write(".data/x", "");
+    let problem = report(&spool).problems.remove(0);
+    assert_eq!(monitor.update(&report(&spool), now), []);
+    assert_eq!(monitor.update(&report(&spool), now), []);
+    let start = Event::Start { time: now, problem: problem.clone() };
+    assert_eq!(monitor.update(&report(&spool), now), [start]);
+    assert_eq!(monitor.update(&report(&spool), now), []);
+    site.write(".data/y", "");
+    assert_eq!(monitor.update(&report(&spool), now), []);
+    assert_eq!(monitor.update(&report(&spool), now), []);
+    std::fs::remove_file(site.file(".data/x")).unwrap();
+    let events = monitor.update(&report(&spool), now);
+    assert_eq!(events[0], Event::End { time: now, problem });
+    assert!(matches!(&events[1..], [Event::Start { problem, .. }] if problem.name == "y"));
+    std::fs::remove_file(site.file(".data/y")).unwrap();
+    site.write(".data/z", "");
+    assert_eq!(monitor.update(&report(&spool), now).len(), 1);
+    std::fs::remove_file(site.file(".data/z")).unwrap();
+    assert_eq!(monitor.update(&report(&spool), now), []);
+}
+
+/// A file that is touched is another problem, so that it begins anew.
+#[test]
+fn a_touched_file_is_another_problem() {
+    let site = Site::new();
+    let spool = site.create();
+    site.write(".data/x", "");
+    let mut monitor = Monitor::new(0);
+    assert_eq!(monitor.update(&report(&spool), SystemTime::now()).len(), 1);
+    set_age(&site.file(".data/x"), Duration::from_secs(9));
+    let events = monitor.update(&report(&spool), SystemTime::now());
+    assert!(matches!(&events[..], [Event::End { .. }, Event::Start { .. }]), "{events:?}");
+}
+
+/// The daemon looks until it is stopped, and tells what happens.
+#[test]
+fn the_daemon_tells() {
+    let site = Site::new();
+    let spool = site.create();
+    let stop = Stop::new().unwrap();
+    let limits = Limits { every: Duration::from_millis(5), ..Limits::default() };
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| spool.monitor_daemon(&limits, &stop, |event| tell.send(event).unwrap()));
+        site.write(".data/x", "");
+        let event = told.recv_timeout(DEADLINE).unwrap().unwrap();
+        assert!(matches!(&event, Event::Start { problem, .. } if problem.name == "x"));
+        let json = serde_json::to_value(&event).unwrap();
+        assert_eq!(json["event"], "start");
+        std::fs::remove_file(site.file(".data/x")).unwrap();
+        let event = told.recv_timeout(DEADLINE).unwrap().unwrap();
+        assert!(matches!(&event, Event::End { .. }));
+        std::fs::rename(site.file(".data"), site.file(".gone")).unwrap();
+        std::fs::write(site.file(".data"), "").unwrap();
+        assert!(told.recv_timeout(DEADLINE).unwrap().is_err());
+        stop.stop();
+    });
+}

@@ -1,1 +1,202 @@
-//! owners
+//! Who holds what: the dead are told from the living, their entries come back and are counted, and
+//! go to the dead-letter queue after too many attempts.
+
+use std::time::Duration;
+
+use super::support::*;
+use crate::spool::*;
+
+fn of(site: &Site, identity: Identity) -> Spool {
+    let layer = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
+    Spool::on(layer, &site.path(), options(Durability::None), identity)
+}
+
+/// Leaves `a` checked out by somebody, as if that had died: nothing of it runs or cleans up.
+fn abandoned(site: &Site, identity: Identity) {
+    let spool = of(site, identity);
+    std::mem::forget(spool.checkout(&queue("in"), &name("a")).unwrap());
+}
+
+/// What a dead process held comes back, once, to whoever looks; its record goes.
+#[test]
+fn the_dead_give_back() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    abandoned(&site, dead());
+    let given = spool.reclaim().unwrap();
+    assert_eq!(given.len(), 1);
+    assert_eq!((given[0].attempts, &given[0].to), (1, &queue("in")));
+    assert_eq!(given[0].why, Why::OwnerDied(Some(dead())));
+    assert_eq!(spool.reclaim().unwrap(), []);
+    assert_eq!(std::fs::read_dir(site.file(".shiftboss/owners")).unwrap().count(), 0);
+    assert_eq!(spool.checkout(&queue("in"), &name("a")).unwrap().attempt(), 2);
+    assert_whole(&spool);
+}
+
+/// What a living process holds stays, whatever its age.
+#[test]
+fn the_living_keep() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    abandoned(&site, Identity::this_process());
+    set_age(&site.file("in/.checkout/a"), Duration::from_secs(100_000));
+    assert_eq!(spool.reclaim().unwrap(), []);
+    assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
+    assert_eq!(spool.list_checkouts(&queue("in")).unwrap(), [name("a")]);
+}
+
+/// A process with a dead one's id is another: it started at another time.
+#[test]
+fn a_reused_pid_is_another_process() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    let me = Identity::this_process();
+    abandoned(&site, Identity { started: me.started + 1, ..me });
+    assert_eq!(spool.reclaim().unwrap().len(), 1);
+}
+
+/// A process that has ended is dead before its parent asks for its status.
+#[test]
+fn a_zombie_is_dead() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = child.id();
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    wait_until("it has ended", || stat().contains(") Z "));
+    let started = stat().rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse();
+    let started = started.unwrap();
+    abandoned(&site, Identity { pid, started, ..Identity::this_process() });
+    assert_eq!(spool.reclaim().unwrap().len(), 1);
+    child.wait().unwrap();
+}
+
+/// On another host, or in another name space, a pid says nothing: the record's age does.
+#[test]
+fn another_host_lives_by_its_heartbeat() {
+    let me = Identity::this_process();
+    let far = Identity { boot_id: "other".into(), host: "far".into(), ..dead() };
+    let apart = Identity { pid_namespace: "pid:[1]".into(), ..me };
+    for identity in [far, apart] {
+        let site = Site::new();
+        let spool = with_entry(&site);
+        abandoned(&site, identity);
+        assert_eq!(spool.reclaim().unwrap(), []);
+        let record = std::fs::read_dir(site.file(".shiftboss/owners")).unwrap().next();
+        let record = record.unwrap().unwrap().path();
+        set_age(&record, Duration::from_secs(50));
+        assert_eq!(spool.reclaim().unwrap(), []);
+        set_age(&record, Duration::from_secs(61));
+        assert_eq!(spool.reclaim().unwrap().len(), 1);
+    }
+}
+
+/// One that was taken for dead and lives on can do no harm: it is told.
+#[test]
+fn a_lost_claim_is_told() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    for end in [Guard::complete, Guard::release, Guard::fail] {
+        let other = of(&site, dead());
+        let guard = other.checkout(&queue("in"), &name("a")).unwrap();
+        assert_eq!(spool.reclaim().unwrap().len(), 1);
+        let second = spool.checkout(&queue("in"), &name("a")).unwrap();
+        let lost = end(guard).unwrap_err();
+        assert!(matches!(lost, SpoolError::Lost { .. }), "{lost}");
+        assert_eq!(second.data().load().unwrap(), b"data a");
+        second.release().unwrap();
+        drop(other);
+    }
+    assert_whole(&spool);
+}
+
+/// Death between the note and the checkout: the entry is available, and the note is taken away.
+#[test]
+fn a_note_without_a_checkout() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    let note = std::path::Path::new("0123456789abcdef 1 in");
+    std::os::unix::fs::symlink(note, site.file(".shiftboss/claims/a")).unwrap();
+    assert!(spool.try_checkout(&queue("in"), &name("a")).unwrap().is_none());
+    let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
+    let guard = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap();
+    assert!(matches!(guard, Taken::Entry(guard) if guard.attempt() == 1));
+    assert_whole(&spool);
+}
+
+/// An entry that was tried too often goes to the dead-letter queue: by failures, by deaths, by a
+/// limit that was lowered. From there it can be had.
+#[test]
+fn too_many_attempts() {
+    let limited = |max| Options { attempts_max: Some(max), ..options(Durability::None) };
+    let (input, dlq, a) = (queue("in"), queue("dead-letter"), name("a"));
+    for how in ["fail", "drop", "retry", "death", "lowered"] {
+        let site = Site::new();
+        drop(with_entry(&site));
+        let spool = Spool::load(&site.path(), limited(2)).unwrap();
+        spool.checkout(&input, &a).unwrap().fail().unwrap();
+        assert_eq!(spool.list(&input).unwrap(), [a.clone()], "{how}");
+        match how {
+            "fail" => spool.checkout(&input, &a).unwrap().fail().unwrap(),
+            "drop" => drop(spool.checkout(&input, &a).unwrap()),
+            "retry" => spool.checkout(&input, &a).unwrap().retry_after(DEADLINE).unwrap(),
+            "death" => {
+                abandoned(&site, dead());
+                assert_eq!(spool.reclaim().unwrap()[0].to, dlq);
+            }
+            _ => {
+                let strict = Spool::load(&site.path(), limited(1)).unwrap();
+                assert!(strict.try_checkout(&input, &a).unwrap().is_none());
+            }
+        }
+        assert_eq!(spool.list(&input).unwrap(), [], "{how}");
+        assert_eq!(spool.list(&dlq).unwrap(), [a.clone()], "{how}");
+        let attempts = if how == "lowered" { 1 } else { 2 };
+        assert_eq!(spool.stat(&dlq, &a).unwrap().attempts, attempts, "{how}");
+        spool.checkout(&dlq, &a).unwrap().move_to(&input).unwrap();
+        assert_eq!(spool.checkout(&input, &a).unwrap().attempt(), 1, "{how}");
+        assert_whole(&spool);
+    }
+}
+
+/// A delayed entry comes when it is due, not before, to a reader that waits.
+#[test]
+fn a_delayed_entry_comes_when_due() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    let start = std::time::Instant::now();
+    let delay = Duration::from_millis(300);
+    spool.checkout(&queue("in"), &name("a")).unwrap().retry_after(delay).unwrap();
+    let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
+    assert!(reader.dequeue_available().unwrap().is_none());
+    let Taken::Entry(guard) = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap() else {
+        panic!("it did not come");
+    };
+    assert!(start.elapsed() >= delay);
+    assert_eq!(guard.attempt(), 2);
+    drop(guard);
+    // Delayed for an hour, it is too old for nobody.
+    spool.checkout(&queue("in"), &name("a")).unwrap().retry_after(Duration::from_secs(3600)).unwrap();
+    set_age(&site.file("in/.checkout/a"), Duration::from_secs(1200));
+    assert_eq!(spool.monitor(&Limits::default()).unwrap().problems, []);
+    assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
+}
+
+/// Notes and records that nobody wrote so are no harm.
+#[test]
+fn damaged_records_are_mended() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    abandoned(&site, dead());
+    std::fs::remove_file(site.file(".shiftboss/claims/a")).unwrap();
+    std::os::unix::fs::symlink("nonsense", site.file(".shiftboss/claims/a")).unwrap();
+    site.write(".shiftboss/claims/b", "not a link");
+    site.write(".shiftboss/attempts/c", "not a link");
+    site.write(".shiftboss/owners/feed", "not a record");
+    assert_eq!(spool.reclaim().unwrap(), []);
+    let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
+    assert!(repaired.is_mended(), "{repaired:#?}");
+    assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
+    assert_whole(&spool);
+    assert_eq!(spool.list(&queue("in")).unwrap(), [name("a")]);
+}
