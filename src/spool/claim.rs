@@ -6,7 +6,7 @@
 //! Then the entry is renamed, which is the lock that the reference knows too. A process that dies
 //! between the two leaves an available entry with a dead owner's note, which reclaim takes away.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
@@ -219,9 +219,9 @@ impl Spool {
     }
 
     /// Sets an entry aside whose metadata cannot be read, so that it stops nobody.
-    pub(super) fn set_aside(&self, name: &EntryName, from: PathBuf) -> Result<()> {
+    pub(super) fn set_aside(&self, name: &EntryName, from: &Path) -> Result<()> {
         let to = under(QUARANTINE, name);
-        self.layer().rename(&from, &to).map_err(error::io("set aside", &from))?;
+        self.layer().rename(from, &to).map_err(error::io("set aside", from))?;
         self.set_attempts(name, 0)?;
         self.forget_note(name)
     }

@@ -129,7 +129,7 @@ impl Spool {
     }
 
     fn listed(&self, path: &Path) -> Result<Vec<EntryName>> {
-        let (mut names, _) = entries(self.layer(), path)?;
+        let mut names = entries(self.layer(), path)?.names;
         names.sort();
         Ok(names)
     }

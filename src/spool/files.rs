@@ -13,8 +13,9 @@ use super::error::{self, Result};
 use super::layer::{How, Layer};
 use super::layout::DRAFTS;
 
-/// Read at once.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// Read first, which is all of most metadata, and at most at once.
+const FIRST_BYTES: usize = 4096;
+const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// A number that no other process on any host has.
 pub(super) fn random() -> u64 {
@@ -87,7 +88,8 @@ pub(super) fn read(layer: &dyn Layer, path: &Path, limit: u64) -> Result<Vec<u8>
     loop {
         let len = bytes.len();
         // One byte more than may be shows that there are more.
-        let room = (limit + 1).saturating_sub(len as u64).min(CHUNK_BYTES as u64);
+        let chunk = len.clamp(FIRST_BYTES, CHUNK_BYTES) as u64;
+        let room = (limit + 1).saturating_sub(len as u64).min(chunk);
         if room == 0 {
             return Err(Errno::FBIG);
         }

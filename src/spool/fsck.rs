@@ -6,7 +6,7 @@
 //! with an age, it leaves alone what is younger. Consumers of ours may work: whatever is mended is
 //! claimed first, as they do.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::io::Errno;
@@ -208,7 +208,7 @@ impl Check<'_> {
     }
 
     /// Whether a file is there, and old enough that nobody is at it.
-    pub fn is_left(&self, path: &PathBuf) -> Result<bool> {
+    pub fn is_left(&self, path: &Path) -> Result<bool> {
         let stat = match self.spool.layer().stat(path) {
             Err(Errno::NOENT) => return Ok(false),
             stat => stat.map_err(error::io("look at", path))?,

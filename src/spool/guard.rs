@@ -192,7 +192,7 @@ impl Guard {
             return self.give_back();
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let until = u64::try_from((now + time).as_millis()).unwrap_or(u64::MAX);
+        let until = u64::try_from(now.saturating_add(time).as_millis()).unwrap_or(u64::MAX);
         let note = Note { holder: Holder::Until(until), ..self.note.clone() };
         self.spool.rewrite_note(&self.name, &note)?;
         self.held = false;
@@ -213,7 +213,7 @@ impl Guard {
     /// Sets the entry aside; the error that says so.
     fn quarantine(&mut self, errno: Errno) -> SpoolError {
         let (queue, name) = (self.note.queue.clone(), self.name.clone());
-        match self.spool.set_aside(&name, checked_out(&queue, &name)) {
+        match self.spool.set_aside(&name, &checked_out(&queue, &name)) {
             Ok(()) => {
                 self.held = false;
                 SpoolError::SetAside { queue, name, source: errno.into() }

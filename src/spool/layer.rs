@@ -222,7 +222,7 @@ impl Layer for Disk {
     }
 
     fn touch(&self, path: &Path) -> Result<(), Errno> {
-        let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW.into() };
+        let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now(), last_modification: now() };
         fs::utimensat(&self.root, path, &times, AtFlags::SYMLINK_NOFOLLOW)
     }

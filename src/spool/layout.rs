@@ -4,6 +4,7 @@
 //! interrupted is taken up by the next, and several at once help each other.
 
 use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -175,26 +176,34 @@ pub(super) fn queues(layer: &dyn Layer) -> Result<Vec<QueueName>> {
     Ok(queues)
 }
 
-/// The entries in a directory: regular files with a name, in no order, and what else is there.
-pub(super) fn entries(layer: &dyn Layer, path: &Path) -> Result<(Vec<EntryName>, Vec<Box<[u8]>>)> {
+/// What is in a directory of entries, in no order.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    /// Regular files with an entry's name.
+    pub names: Vec<EntryName>,
+    /// What else is there.
+    pub others: Vec<Box<[u8]>>,
+}
+
+/// The entries in a directory; none if it is not there.
+pub(super) fn entries(layer: &dyn Layer, path: &Path) -> Result<Entries> {
     let listed = match layer.list(path) {
         Err(Errno::NOENT) => Vec::new(),
         listed => listed.map_err(error::io("list", path))?,
     };
-    let (mut names, mut others) = (Vec::with_capacity(listed.len()), Vec::new());
+    let mut entries = Entries { names: Vec::with_capacity(listed.len()), others: Vec::new() };
     for entry in listed {
         match EntryName::new(&entry.name) {
-            Ok(name) if entry.kind == Kind::File => names.push(name),
+            Ok(name) if entry.kind == Kind::File => entries.names.push(name),
             _ if &*entry.name == CHECKOUT.as_bytes() => {}
-            _ => others.push(entry.name),
+            _ => entries.others.push(entry.name),
         }
     }
-    Ok((names, others))
+    Ok(entries)
 }
 
 /// Opens the lock that reclaim and repair take; it goes with its holder.
-pub(super) fn lock(layer: &dyn Layer) -> Result<Option<std::os::fd::OwnedFd>> {
-    use std::os::fd::AsFd;
+pub(super) fn lock(layer: &dyn Layer) -> Result<Option<OwnedFd>> {
     let path = Path::new(LOCK);
     let file = layer.open(path, How::Over).map_err(error::io("open", path))?;
     match layer.lock(file.as_fd()) {

@@ -2,7 +2,7 @@
 //! hold, then what is in the wrong place, then what belongs to nothing. Used by fsck alone.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::io::Errno;
 
@@ -13,7 +13,7 @@ use super::files;
 use super::fsck::{Check, Finding};
 use super::layer::How;
 use super::layout::{
-    self, ATTEMPTS, CLAIMS, DATA, DRAFTS, STRAYS, TMP, available, checked_out, joined, under,
+    ATTEMPTS, CLAIMS, DATA, DRAFTS, STRAYS, TMP, available, checked_out, joined, under,
 };
 use super::name::{EntryName, QueueName};
 use super::survey::{Place, Survey, registration};
@@ -189,8 +189,7 @@ fn available_entry(
     let spool = check.spool;
     let (registered, data) = (survey.registry.contains(name), survey.data.contains(name));
     let path = available(queue, name);
-    let opened = spool.layer().open(&path, How::Read).map(drop);
-    if registered && data && opened.is_ok() || !check.is_left(&path)? {
+    if registered && data && is_readable(spool, &path) || !check.is_left(&path)? {
         return Ok(());
     }
     match (registered, data) {
@@ -206,32 +205,37 @@ fn available_entry(
         (true, data) => {
             let finding = if data { Finding::Unreadable } else { Finding::WithoutData };
             let action = "moved to .shiftboss/quarantine";
-            check.found(finding, &path, action, || quarantine(spool, name, &path, data));
+            check.found(finding, &path, action, || quarantine(spool, name, &path));
         }
     }
     Ok(())
 }
 
+/// Whether a file can be opened, or is gone.
+fn is_readable(spool: &Spool, path: &Path) -> bool {
+    matches!(spool.layer().open(path, How::Read), Ok(_) | Err(Errno::NOENT))
+}
+
 /// Sets an entry aside, if it is there and still without data, or unreadable.
-fn quarantine(spool: &Spool, name: &EntryName, path: &PathBuf, data: bool) -> Result<bool> {
+fn quarantine(spool: &Spool, name: &EntryName, path: &Path) -> Result<bool> {
     spool.holding(name, || {
-        let there = files::exists(spool.layer(), path)?;
-        if !there || files::exists(spool.layer(), &under(DATA, name))? != data {
+        let whole = files::exists(spool.layer(), &under(DATA, name))? && is_readable(spool, path);
+        if whole || !files::exists(spool.layer(), path)? {
             return Ok(false);
         }
-        spool.set_aside(name, path.clone()).map(|()| true)
+        spool.set_aside(name, path).map(|()| true)
     })
 }
 
 fn drafts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
     let spool = check.spool;
-    let (ours, _) = layout::entries(spool.layer(), Path::new(DRAFTS))?;
-    let paths = survey.tmp.iter().map(|name| under(TMP, name));
-    let links = spool.layer().list(Path::new(DRAFTS)).unwrap_or_default();
-    let links = links.iter().filter_map(|entry| EntryName::new(&entry.name).ok());
-    let links = links.filter(|name| !ours.contains(name));
-    let ours: Vec<_> = ours.iter().cloned().chain(links).collect();
-    for path in paths.chain(ours.iter().map(|name| under(DRAFTS, name))) {
+    // Ours may be links, and may be just being written by a consumer, as long as there is one.
+    let ours = match spool.others_live()? {
+        true => Vec::new(),
+        false => spool.layer().list(Path::new(DRAFTS)).unwrap_or_default(),
+    };
+    let ours = ours.iter().map(|entry| joined(Path::new(DRAFTS), &entry.name));
+    for path in survey.tmp.iter().map(|name| under(TMP, name)).chain(ours) {
         if check.is_left(&path)? {
             check.found(Finding::HalfWritten, &path, "deleted", || {
                 files::remove(spool.layer(), &path)
@@ -258,7 +262,7 @@ fn orphans(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
     }
     for name in survey.unplaced() {
         let path = registration(name);
-        if !check.is_left(&path)? || check.repairs() && spool.note(name)?.is_some() {
+        if !check.is_left(&path)? || spool.is_held(name)? || !spool.is_unseen(name)? {
             continue;
         }
         check.found(Finding::OrphanedName, &path, "given up, with its data", || {

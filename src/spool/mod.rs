@@ -242,6 +242,12 @@ impl Spool {
         Ok(id)
     }
 
+    /// The name of this process's record, if it has one.
+    fn known_owner(&self) -> Option<String> {
+        let owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        owner.as_ref().map(|owner| owner.id.clone())
+    }
+
     /// Syncs directories in which something that was done must last.
     fn sync_after(
         &self,

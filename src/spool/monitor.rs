@@ -190,11 +190,7 @@ impl Spool {
                 return Ok(false);
             }
         }
-        let held = match self.note(name)?.map(|note| note.holder) {
-            Some(Holder::Owner(id)) => !self.is_dead(&id)?,
-            Some(Holder::Until(_)) | None => false,
-        };
-        Ok(!held && self.is_unseen(name)?)
+        Ok(!self.is_held(name)? && self.is_unseen(name)?)
     }
 
     fn is_delayed(&self, name: &EntryName) -> Result<bool> {

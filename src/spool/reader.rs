@@ -152,7 +152,11 @@ impl Reader {
         self.refresh()?;
         let mut misses = 0;
         while let Some(name) = self.known.next() {
-            match self.spool.take(&self.queue, &name)? {
+            let take = self.spool.take(&self.queue, &name).inspect_err(|_| {
+                // It is still there, and next.
+                self.known.add(name.clone());
+            })?;
+            match take {
                 Take::Claimed(note) => match self.guard(&name, note)? {
                     Some(guard) => return Ok(Some(guard)),
                     None => continue,
@@ -244,8 +248,7 @@ impl Reader {
             self.spool.ensure_queue(&self.queue)?;
             self.watch = Watch::new(&self.spool.path().join(path));
         }
-        let (names, _) = layout::entries(self.spool.layer(), path)?;
-        self.known.replace(names);
+        self.known.replace(layout::entries(self.spool.layer(), path)?.names);
         self.listed = Some(Instant::now());
         Ok(())
     }

@@ -148,7 +148,7 @@ impl Spool {
 
     /// The records of processes that do not live any more.
     pub(super) fn dead_owners(&self) -> Result<HashSet<String>> {
-        let (names, _) = layout::entries(self.layer(), Path::new(OWNERS))?;
+        let names = layout::entries(self.layer(), Path::new(OWNERS))?.names;
         let mut dead = HashSet::new();
         for name in names {
             let id = name.to_string();
@@ -157,6 +157,26 @@ impl Spool {
             }
         }
         Ok(dead)
+    }
+
+    /// Whether a living process has a note of this entry.
+    pub(super) fn is_held(&self, name: &EntryName) -> Result<bool> {
+        match self.note(name)?.map(|note| note.holder) {
+            Some(Holder::Owner(id)) => Ok(!self.is_dead(&id)?),
+            Some(Holder::Until(_)) | None => Ok(false),
+        }
+    }
+
+    /// Whether a process other than this one has a record and lives.
+    pub(super) fn others_live(&self) -> Result<bool> {
+        let me = self.known_owner();
+        for name in layout::entries(self.layer(), Path::new(OWNERS))?.names {
+            let id = name.to_string();
+            if me.as_ref() != Some(&id) && !self.is_dead(&id)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether the owner with this record is dead.

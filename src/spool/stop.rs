@@ -49,9 +49,9 @@ impl Stop {
     /// Waits for the signal; whether it came in `time`.
     #[must_use]
     pub fn wait(&self, time: Duration) -> bool {
-        let end = Instant::now() + time.min(WAIT_MAX);
+        let start = Instant::now();
         while !self.is_set() {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = time.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return false;
             }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Spool;
 use super::error::Result;
 use super::layout::{
-    self, DATA, QUARANTINE, REGISTRY, TMP, available, checked_out, checkouts, under,
+    self, DATA, Entries, QUARANTINE, REGISTRY, TMP, available, checked_out, checkouts, under,
 };
 use super::name::{EntryName, QueueName};
 
@@ -79,8 +79,8 @@ impl Spool {
                 survey.placed.push((place, names));
             }
         }
-        let (quarantine, _) = layout::entries(self.layer(), Path::new(QUARANTINE))?;
-        survey.quarantine = quarantine.into_iter().collect();
+        let quarantine = layout::entries(self.layer(), Path::new(QUARANTINE))?;
+        survey.quarantine = quarantine.names.into_iter().collect();
         survey.data = self.names_in(&Place::Data, &mut survey.strangers)?.into_iter().collect();
         survey.registry =
             self.names_in(&Place::Registry, &mut survey.strangers)?.into_iter().collect();
@@ -92,7 +92,7 @@ impl Spool {
         place: &Place,
         strangers: &mut Vec<(Place, Box<[u8]>)>,
     ) -> Result<Vec<EntryName>> {
-        let (names, others) = layout::entries(self.layer(), &place.path())?;
+        let Entries { names, others } = layout::entries(self.layer(), &place.path())?;
         let lasting = others.into_iter().filter(|name| !name.starts_with(TRANSIENT));
         strangers.extend(lasting.map(|name| (place.clone(), name)));
         Ok(names)
@@ -104,7 +104,7 @@ impl Spool {
     /// # Errors
     /// When the directory cannot be listed.
     pub fn quarantined(&self) -> Result<Vec<EntryName>> {
-        let (mut names, _) = layout::entries(self.layer(), Path::new(QUARANTINE))?;
+        let mut names = layout::entries(self.layer(), Path::new(QUARANTINE))?.names;
         names.sort();
         Ok(names)
     }

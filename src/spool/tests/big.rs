@@ -11,13 +11,15 @@ const MANY: usize = 100_000;
 fn time_of_a_take(spool: &Spool, order: Order) -> Duration {
     let mut reader = spool.reader(&queue("in"), order).unwrap();
     reader.dequeue_available().unwrap().unwrap().release().unwrap();
-    let mut times: Vec<_> = (0..80).map(|_| {
-        let start = Instant::now();
-        let guard = reader.dequeue_available().unwrap().unwrap();
-        let time = start.elapsed();
-        guard.complete().unwrap();
-        time
-    }).collect();
+    let mut times: Vec<_> = (0..80)
+        .map(|_| {
+            let start = Instant::now();
+            let guard = reader.dequeue_available().unwrap().unwrap();
+            let time = start.elapsed();
+            guard.complete().unwrap();
+            time
+        })
+        .collect();
     times.sort();
     times[times.len() / 2]
 }

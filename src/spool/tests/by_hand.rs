@@ -79,7 +79,8 @@ fn mended(site: &Site, finding: Finding, left: &[(&str, &str, &str)]) -> Spool {
     assert!(spool.fsck(REPAIR).unwrap().is_clean());
     let mut expected = vec![("in".to_owned(), "ok".to_owned(), "meta".to_owned())];
     let owned = |text: &str| text.to_owned();
-    expected.extend(left.iter().map(|(queue, name, meta)| (owned(queue), owned(name), owned(meta))));
+    expected
+        .extend(left.iter().map(|(queue, name, meta)| (owned(queue), owned(name), owned(meta))));
     expected.sort();
     let found: Vec<_> =
         entries(&spool).into_iter().map(|((queue, name), (meta, _))| (queue, name, meta)).collect();
@@ -191,8 +192,12 @@ fn missing_directories() {
 #[test]
 fn young_files_are_left_alone() {
     let young = [
-        (".registry/x", ""), (".tmp/x", "ha"), (".data/y", "d"), (".registry/z", ""),
-        (".data/z", "d"), ("in/.checkout/z", "m"),
+        (".registry/x", ""),
+        (".tmp/x", "ha"),
+        (".data/y", "d"),
+        (".registry/z", ""),
+        (".data/z", "d"),
+        ("in/.checkout/z", "m"),
     ];
     let site = in_use(&young);
     let spool = load(&site);
@@ -203,7 +208,10 @@ fn young_files_are_left_alone() {
     for (path, _) in young {
         set_age(&site.file(path), std::time::Duration::from_secs(3601));
     }
-    assert_eq!(spool.fsck(FsckOptions { repair: true, older_than: hour }).unwrap().findings.len(), 4);
+    assert_eq!(
+        spool.fsck(FsckOptions { repair: true, older_than: hour }).unwrap().findings.len(),
+        4
+    );
     assert_whole(&spool);
 }
 

@@ -102,8 +102,12 @@ fn d4_unreadable_metadata_is_set_aside() {
         spool.enqueue(&queue("in"), named(text), &Item::new(text, "")).unwrap();
     }
     // More than may be: what no rights would do to others, for the superuser can read everything.
-    std::fs::File::options().write(true).open(site.file("in/b")).unwrap()
-        .set_len(METADATA_BYTES_MAX + 1).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(site.file("in/b"))
+        .unwrap()
+        .set_len(METADATA_BYTES_MAX + 1)
+        .unwrap();
     let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
     let mut seen = Vec::new();
     while let Some(guard) = reader.dequeue_available().unwrap() {

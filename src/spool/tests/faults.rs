@@ -68,7 +68,8 @@ fn a_failed_batch_says_what_is_published() {
 /// where it was to go.
 #[test]
 fn a_failed_end_gives_back() {
-    let ends: [(&str, fn(Guard) -> Result<()>); 4] = [
+    type End = fn(Guard) -> Result<()>;
+    let ends: [(&str, End); 4] = [
         ("complete", Guard::complete),
         ("release", Guard::release),
         ("fail", Guard::fail),
@@ -90,7 +91,10 @@ fn a_failed_end_gives_back() {
             let held = looked.list_checkouts(&queue("in")).unwrap();
             let there = entries(&looked).len();
             // Removed in part, it is nowhere; fsck ends that. Else it is in one place.
-            assert!(there <= 1 && (there == 1 || what == "complete" || !held.is_empty()), "{what} {at}");
+            assert!(
+                there <= 1 && (there == 1 || what == "complete" || !held.is_empty()),
+                "{what} {at}"
+            );
             if result.is_ok() {
                 assert_eq!(held, [], "{what} at {at}");
             }
@@ -108,7 +112,13 @@ fn a_failed_end_gives_back() {
 /// Words for what can be done something about.
 #[test]
 fn refusals_say_what_to_do() {
-    let words = [(Errno::NOSPC, "free some space"), (Errno::ACCESS, "belong to"), (Errno::XDEV, "one file system"), (Errno::ROFS, "read-only"), (Errno::MFILE, "open files")];
+    let words = [
+        (Errno::NOSPC, "free some space"),
+        (Errno::ACCESS, "belong to"),
+        (Errno::XDEV, "one file system"),
+        (Errno::ROFS, "read-only"),
+        (Errno::MFILE, "open files"),
+    ];
     for (errno, word) in words {
         let error = SpoolError::Io { doing: "write", path: "x".into(), source: errno.into() };
         assert!(error.to_string().contains(word), "{error}");

@@ -175,7 +175,8 @@ fn limits_are_kept() {
     let site = Site::new();
     let spool = with_entry(&site);
     let large = vec![b'x'; METADATA_BYTES_MAX as usize + 1];
-    let refused = spool.enqueue(&queue("in"), named("b"), &Item::new(large.clone(), "")).unwrap_err();
+    let refused =
+        spool.enqueue(&queue("in"), named("b"), &Item::new(large.clone(), "")).unwrap_err();
     assert!(matches!(refused, SpoolError::TooLarge { .. }), "{refused}");
     let mut guard = spool.checkout(&queue("in"), &name("a")).unwrap();
     guard.set_metadata(large);

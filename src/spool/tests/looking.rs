@@ -16,13 +16,15 @@ fn no_false_report_under_load() {
         let work = |from: &'static str, to: Option<&'static str>| {
             let mut reader = spool.reader(&queue(from), Order::Spread).unwrap();
             let over = &over;
-            move || while !over.load(Ordering::Relaxed) {
-                if let Some(guard) = reader.dequeue_available().unwrap() {
-                    let finished = guard.name().as_bytes().ends_with(b"7");
-                    match to {
-                        _ if finished => guard.complete().unwrap(),
-                        Some(to) => guard.move_to(&queue(to)).unwrap(),
-                        None => guard.fail().unwrap(),
+            move || {
+                while !over.load(Ordering::Relaxed) {
+                    if let Some(guard) = reader.dequeue_available().unwrap() {
+                        let finished = guard.name().as_bytes().ends_with(b"7");
+                        match to {
+                            _ if finished => guard.complete().unwrap(),
+                            Some(to) => guard.move_to(&queue(to)).unwrap(),
+                            None => guard.fail().unwrap(),
+                        }
                     }
                 }
             }
@@ -30,20 +32,53 @@ fn no_false_report_under_load() {
         scope.spawn(work("one", Some("two")));
         scope.spawn(work("two", Some("one")));
         scope.spawn(work("one", None));
-        scope.spawn(|| while !over.load(Ordering::Relaxed) {
-            let few = spool.list(&queue("one")).unwrap().len() < 300;
-            let item = Item::new("m", "d");
-            let name = spool.enqueue(&queue("one"), time_ordered, &item).unwrap();
-            if !few && spool.remove(&queue("one"), &name).unwrap() {
-                spool.reserve(time_ordered).unwrap();
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let few = spool.list(&queue("one")).unwrap().len() < 300;
+                let item = Item::new("m", "d");
+                let name = spool.enqueue(&queue("one"), time_ordered, &item).unwrap();
+                if !few && spool.remove(&queue("one"), &name).unwrap() {
+                    spool.reserve(time_ordered).unwrap();
+                }
             }
         });
-        let found: Vec<_> = (0..40).flat_map(|_| {
-            spool.monitor(&Limits::default()).unwrap().problems
-        }).collect();
+        let found: Vec<_> =
+            (0..40).flat_map(|_| spool.monitor(&Limits::default()).unwrap().problems).collect();
         over.store(true, Ordering::Relaxed);
         assert_eq!(found, []);
     });
+    assert_whole(&spool);
+}
+
+/// A repair beside consumers at work finds nothing and takes nothing from them.
+#[test]
+fn a_repair_beside_consumers() {
+    let site = Site::in_memory();
+    let spool = site.create();
+    let items = vec![Item::new("m", "d"); 300];
+    spool.enqueue_batch(&queue("one"), time_ordered, &items).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (from, to) in [("one", "two"), ("two", "one"), ("one", "three"), ("three", "two")] {
+            let (over, path) = (&over, site.path());
+            scope.spawn(move || {
+                let spool = Spool::load(&path, options(Durability::None)).unwrap();
+                let mut reader = spool.reader(&queue(from), Order::Spread).unwrap();
+                while !over.load(Ordering::Relaxed) {
+                    if let Some(mut guard) = reader.dequeue_available().unwrap() {
+                        let more = [guard.metadata(), b"."].concat();
+                        guard.set_metadata(&more[more.len() / 9..]);
+                        guard.move_to(&queue(to)).unwrap();
+                    }
+                }
+            });
+        }
+        let repair = FsckOptions { repair: true, older_than: None };
+        let found: Vec<_> = (0..30).flat_map(|_| spool.fsck(repair).unwrap().findings).collect();
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(found, []);
+    });
+    assert_eq!(entries(&spool).len(), 300);
     assert_whole(&spool);
 }
 

@@ -13,9 +13,8 @@ use super::support::*;
 use crate::spool::*;
 
 const KILLS: u32 = 200;
-const ROLES: [&str; 8] = [
-    "produce", "produce", "produce", "produce", "first", "first", "second", "second",
-];
+const ROLES: [&str; 8] =
+    ["produce", "produce", "produce", "produce", "first", "first", "second", "second"];
 const ROLE: &str = "SHIFTBOSS_TEST_SPOOL_ROLE";
 
 /// The processes' part. Does nothing as a test.
@@ -118,7 +117,8 @@ fn two_hundred_kills() {
     let site = Site::new();
     let spool = site.create();
     let base = site.directory.path().to_owned();
-    let mut crew = Crew { base: base.clone(), children: Vec::new(), next: 0, killed: HashSet::new() };
+    let mut crew =
+        Crew { base: base.clone(), children: Vec::new(), next: 0, killed: HashSet::new() };
     ROLES.iter().for_each(|role| crew.start(role));
     let pause = Stop::new().unwrap();
     for _ in 0..KILLS {

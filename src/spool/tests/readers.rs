@@ -27,19 +27,21 @@ fn spread_readers_do_not_race() {
         drop(filled(&site, 400));
         let layer = Faulty::new(&site.path(), Fault::Die, u64::MAX);
         let taken: usize = std::thread::scope(|scope| {
-            let consumers: Vec<_> = (0..4).map(|_| {
-                scope.spawn(|| {
-                    let me = Identity::this_process();
-                    let spool = layer.spool(&site.path(), options(Durability::None), me);
-                    let mut reader = spool.reader(&queue("in"), Order::Spread).unwrap();
-                    let mut taken = 0;
-                    while let Some(guard) = reader.dequeue_available().unwrap() {
-                        guard.complete().unwrap();
-                        taken += 1;
-                    }
-                    taken
+            let consumers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let me = Identity::this_process();
+                        let spool = layer.spool(&site.path(), options(Durability::None), me);
+                        let mut reader = spool.reader(&queue("in"), Order::Spread).unwrap();
+                        let mut taken = 0;
+                        while let Some(guard) = reader.dequeue_available().unwrap() {
+                            guard.complete().unwrap();
+                            taken += 1;
+                        }
+                        taken
+                    })
                 })
-            }).collect();
+                .collect();
             consumers.into_iter().map(|consumer| consumer.join().unwrap()).sum()
         });
         assert_eq!(taken, 400);

@@ -105,8 +105,7 @@ fn rewritten_metadata_is_seen() {
     assert_eq!(seen, [b"meta a, seen"]);
 }
 
-/// 11. The monitor has nothing against an empty spool, an entry, a checkout, a temporary file of a
-/// registered name.
+/// 11. The monitor has nothing against an empty spool, an entry, a checkout, a file in `.tmp`.
 #[test]
 fn a_healthy_spool_has_no_problems() {
     let site = Site::new();
@@ -188,8 +187,7 @@ fn old_files_are_reported() {
     assert_eq!(problems(&spool, &strict), [old(Place::Queue(queue("in")))]);
 }
 
-/// 18. A dequeue that waits is ended by the signal; ten entries that are enqueued meanwhile are
-/// moved on in order; a thousand come in order.
+/// 18. A wait is ended by the signal; ten that come meanwhile, and a thousand, come in order.
 #[test]
 fn waiting_stopping_and_order() {
     let site = Site::new();
