@@ -13,10 +13,13 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::Spool;
+use super::claim::{Holder, Note};
 use super::error::{self, Result, SpoolError};
+use super::files;
 use super::layout;
+use super::layout::STRAYS;
 use super::mend;
-use super::name::{EntryName, text};
+use super::name::{EntryName, QueueName, text};
 use super::stop::Stop;
 
 /// Another fsck or reclaim is waited for so long.
@@ -139,6 +142,40 @@ impl Spool {
                 return Err(SpoolError::Locked(self.path().to_owned()));
             }
         }
+    }
+}
+
+impl Spool {
+    /// Runs a repair as the holder of an entry, so that no consumer is at it. Nothing is done, and
+    /// `false` said, if one is.
+    pub(super) fn holding(
+        &self,
+        name: &EntryName,
+        repair: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
+        let queue = QueueName::trusted("fsck");
+        let note = Note { holder: Holder::Owner(self.owner()?), attempt: 0, queue };
+        if !self.note_new(name, &note)? {
+            return Ok(false);
+        }
+        let result = repair();
+        self.forget_note(name)?;
+        result
+    }
+
+    /// Moves a file among the strays, under its name or, if that is taken, a number.
+    pub(super) fn put_aside(&self, path: &Path) -> Result<bool> {
+        let named = path.file_name().map(|name| Path::new(STRAYS).join(name));
+        let numbered = Path::new(STRAYS).join(format!("{:016x}", files::random()));
+        for to in named.iter().chain([&numbered]) {
+            match self.layer().rename(path, to) {
+                Ok(()) => return Ok(true),
+                Err(Errno::NOENT) => return Ok(false),
+                Err(Errno::EXIST) if *to != numbered => {}
+                Err(errno) => return Err(error::io("set aside", path)(errno)),
+            }
+        }
+        Ok(false)
     }
 }
 

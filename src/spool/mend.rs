@@ -34,36 +34,6 @@ pub(super) fn all(check: &mut Check<'_>) -> Result<()> {
     counts(check, &survey)
 }
 
-impl Spool {
-    /// Runs a repair as the holder of an entry, so that no consumer is at it. Nothing is done, and
-    /// `false` said, if one is.
-    fn holding(&self, name: &EntryName, repair: impl FnOnce() -> Result<bool>) -> Result<bool> {
-        let queue = QueueName::trusted("fsck");
-        let note = Note { holder: Holder::Owner(self.owner()?), attempt: 0, queue };
-        if !self.note_new(name, &note)? {
-            return Ok(false);
-        }
-        let result = repair();
-        self.forget_note(name)?;
-        result
-    }
-
-    /// Moves a file among the strays, under its name or, if that is taken, a number.
-    fn put_aside(&self, path: &Path) -> Result<bool> {
-        let named = path.file_name().map(|name| Path::new(STRAYS).join(name));
-        let numbered = Path::new(STRAYS).join(format!("{:016x}", files::random()));
-        for to in named.iter().chain([&numbered]) {
-            match self.layer().rename(path, to) {
-                Ok(()) => return Ok(true),
-                Err(Errno::NOENT) => return Ok(false),
-                Err(Errno::EXIST) if *to != numbered => {}
-                Err(errno) => return Err(error::io("set aside", path)(errno)),
-            }
-        }
-        Ok(false)
-    }
-}
-
 fn dead_owners(check: &mut Check<'_>) -> Result<()> {
     let spool = check.spool;
     if check.repairs() {
