@@ -7,7 +7,6 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::Spool;
-use super::claim::{Holder, Note};
 use super::error::{self, Result};
 use super::files;
 use super::fsck::{Check, Finding};

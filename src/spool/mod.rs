@@ -69,6 +69,7 @@ pub use layer::{Disk, FileStat, How, Kind, Layer, Listed};
 pub use monitor::{Limits, Problem, ProblemKind, Report};
 pub use name::{EntryName, NAME_BYTES_MAX, NameError, QueueName, time_ordered};
 pub use owner::Identity;
+use owner::{HEARTBEAT, Owner};
 pub use reader::{Order, Reader, Taken};
 pub use reclaim::{Reclaimed, Why};
 pub use stop::Stop;
@@ -123,7 +124,7 @@ struct Inner {
     options: Options,
     identity: Identity,
     /// This process's record; written at the first claim.
-    owner: Mutex<Option<owner::Owner>>,
+    owner: Mutex<Option<Owner>>,
     /// Queues that are known to have their directories.
     queues: Mutex<HashSet<QueueName>>,
 }
@@ -236,7 +237,7 @@ impl Spool {
         if let Some(owner) = &*owner {
             return Ok(owner.id.clone());
         }
-        let registered = owner::Owner::register(&self.0.layer, self.identity())?;
+        let registered = Owner::register(&self.0.layer, self.identity(), HEARTBEAT)?;
         let id = registered.id.clone();
         *owner = Some(registered);
         Ok(id)

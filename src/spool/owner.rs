@@ -106,14 +106,14 @@ pub(super) fn path_of(id: &str) -> PathBuf {
 }
 
 impl Owner {
-    /// Writes the record and begins to touch it.
-    pub fn register(layer: &Arc<dyn Layer>, identity: &Identity) -> Result<Self> {
+    /// Writes the record and begins to touch it, so often.
+    pub fn register(layer: &Arc<dyn Layer>, identity: &Identity, every: Duration) -> Result<Self> {
         let id = format!("{:016x}", files::random());
         let path = path_of(&id);
         let text = serde_json::to_vec(identity).unwrap_or_default();
         files::replace(&**layer, &path, &text, false)?;
         let mut owner = Self { id, layer: layer.clone(), stop: None, heart: None };
-        owner.start_heart().map_err(|source| error::SpoolError::Io {
+        owner.start_heart(every).map_err(|source| error::SpoolError::Io {
             doing: "start the heartbeat for",
             path,
             source,
@@ -121,11 +121,11 @@ impl Owner {
         Ok(owner)
     }
 
-    fn start_heart(&mut self) -> std::io::Result<()> {
+    fn start_heart(&mut self, every: Duration) -> std::io::Result<()> {
         let stop = Stop::new()?;
         let (layer, path, signal) = (self.layer.clone(), path_of(&self.id), stop.clone());
         let beat = move || {
-            while !signal.wait(HEARTBEAT) {
+            while !signal.wait(every) {
                 if let Err(error) = layer.touch(&path) {
                     let path = path.display();
                     warn!(%error, %path, "A heartbeat failed: other hosts may take this one for dead.");

@@ -28,7 +28,7 @@ impl Spool {
     /// panics or says an error, the entry is given back.
     ///
     /// # Errors
-    /// The function's, and as [`Spool::checkout`] and [`Guard::move_to`].
+    /// The function's, and as [`Spool::checkout`] and [`Guard::move_to`](super::Guard::move_to).
     pub fn with_entry<T, E: From<SpoolError>>(
         &self,
         queue: &QueueName,

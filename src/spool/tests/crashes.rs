@@ -32,25 +32,31 @@ fn first(spool: &Spool) -> Result<Guard> {
     spool.checkout(&queue("in"), &name("a"))
 }
 
+type Entry = (&'static str, &'static str, &'static str, &'static str);
+type Case = (&'static str, Operation, State);
+
+const A: Entry = ("in", "a", "meta a", "data a");
+const B: Entry = ("in", "b", "meta b", "data b");
+const C: Entry = ("in", "c", "meta c", "data c");
+const D: Entry = ("in", "d", "meta d", "data d");
+
 /// The operations, and what is in the spool after each.
-fn operations() -> Vec<(&'static str, Operation, State)> {
-    let a = ("in", "a", "meta a", "data a");
-    let b = ("in", "b", "meta b", "data b");
-    let c = ("in", "c", "meta c", "data c");
-    let d = ("in", "d", "meta d", "data d");
-    let before = state(&[a, b]);
-    let moved = state(&[("out", "a", "other", "data a"), b]);
+fn operations() -> Vec<Case> {
+    [publications(), claims(), others()].concat()
+}
+
+fn publications() -> Vec<Case> {
     vec![
-        ("reserve", |s| s.reserve(named("c")).map(drop), before.clone()),
+        ("reserve", |s| s.reserve(named("c")).map(drop), state(&[A, B])),
         (
             "enqueue",
             |s| s.enqueue(&queue("in"), named("c"), &Item::new("meta c", "data c")).map(drop),
-            state(&[a, b, c]),
+            state(&[A, B, C]),
         ),
         (
             "enqueue elsewhere",
             |s| s.enqueue(&queue("new"), named("c"), &Item::new("meta c", "data c")).map(drop),
-            state(&[a, b, ("new", "c", "meta c", "data c")]),
+            state(&[A, B, ("new", "c", "meta c", "data c")]),
         ),
         (
             "batch",
@@ -59,27 +65,32 @@ fn operations() -> Vec<(&'static str, Operation, State)> {
                 let mut names = ["c", "d"].map(name).into_iter();
                 s.enqueue_batch(&queue("in"), move |_| names.next().unwrap(), &items).map(drop)
             },
-            state(&[a, b, c, d]),
+            state(&[A, B, C, D]),
         ),
-        ("release", |s| first(s)?.release(), before.clone()),
-        ("fail", |s| first(s)?.fail(), before.clone()),
+    ]
+}
+
+fn claims() -> Vec<Case> {
+    vec![
+        ("release", |s| first(s)?.release(), state(&[A, B])),
+        ("fail", |s| first(s)?.fail(), state(&[A, B])),
         (
             "fail twice",
             |s| {
                 first(s)?.fail()?;
                 first(s)?.fail()
             },
-            before.clone(),
+            state(&[A, B]),
         ),
-        ("drop", |s| first(s).map(drop), before.clone()),
-        ("complete", |s| first(s)?.complete(), state(&[b])),
+        ("drop", |s| first(s).map(drop), state(&[A, B])),
+        ("complete", |s| first(s)?.complete(), state(&[B])),
         (
             "fail and complete",
             |s| {
                 first(s)?.fail()?;
                 first(s)?.complete()
             },
-            state(&[b]),
+            state(&[B]),
         ),
         (
             "move",
@@ -88,7 +99,7 @@ fn operations() -> Vec<(&'static str, Operation, State)> {
                 g.set_metadata("other");
                 g.move_to(&queue("out"))
             },
-            moved,
+            state(&[("out", "a", "other", "data a"), B]),
         ),
         (
             "save",
@@ -97,7 +108,7 @@ fn operations() -> Vec<(&'static str, Operation, State)> {
                 g.set_metadata("other");
                 g.move_to(&queue("in"))
             },
-            state(&[("in", "a", "other", "data a"), b]),
+            state(&[("in", "a", "other", "data a"), B]),
         ),
         (
             "dead letter",
@@ -107,7 +118,7 @@ fn operations() -> Vec<(&'static str, Operation, State)> {
                 }
                 Ok(())
             },
-            state(&[("dead-letter", "a", "meta a", "data a"), b]),
+            state(&[("dead-letter", "a", "meta a", "data a"), B]),
         ),
         (
             "retry",
@@ -115,18 +126,23 @@ fn operations() -> Vec<(&'static str, Operation, State)> {
                 first(s)?.retry_after(std::time::Duration::ZERO)?;
                 s.reclaim().map(drop)
             },
-            before.clone(),
+            state(&[A, B]),
         ),
-        ("remove", |s| s.remove(&queue("in"), &name("a")).map(drop), state(&[b])),
+    ]
+}
+
+fn others() -> Vec<Case> {
+    vec![
+        ("remove", |s| s.remove(&queue("in"), &name("a")).map(drop), state(&[B])),
         (
             "save metadata",
             |s| s.save_metadata(&queue("in"), &name("a"), b"other"),
-            state(&[("in", "a", "other", "data a"), b]),
+            state(&[("in", "a", "other", "data a"), B]),
         ),
         (
             "save data",
             |s| s.data(&name("a")).save(b"other"),
-            state(&[("in", "a", "meta a", "other"), b]),
+            state(&[("in", "a", "meta a", "other"), B]),
         ),
         (
             "work through",
@@ -139,8 +155,12 @@ fn operations() -> Vec<(&'static str, Operation, State)> {
             },
             state(&[]),
         ),
-        ("create", |s| layout::create(s.layer(), s.path(), true), before.clone()),
-        ("fsck", |s| s.fsck(FsckOptions { repair: true, older_than: None }).map(drop), before),
+        ("create", |s| layout::create(s.layer(), s.path(), true), state(&[A, B])),
+        (
+            "fsck",
+            |s| s.fsck(FsckOptions { repair: true, older_than: None }).map(drop),
+            state(&[A, B]),
+        ),
     ]
 }
 
@@ -250,5 +270,62 @@ fn a_creation_that_died_is_taken_up() {
         created.enqueue(&queue("in"), named("a"), &Item::new("m", "d")).unwrap();
         created.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
         assert_whole(&Spool::load(&site.path(), Options::default()).unwrap());
+    }
+}
+
+/// A spool with a bit of every damage, and a dead owner's claim.
+fn damaged(site: &Site) {
+    set_up(&site.path());
+    let layer = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
+    let gone = Spool::on(layer, &site.path(), options(Durability::None), dead());
+    std::mem::forget(first(&gone).unwrap());
+    let files = [
+        (".registry/orphan", ""),
+        (".data/orphan", "half"),
+        (".data/unnamed", "d"),
+        (".tmp/half", "ha"),
+        (".registry/stuck", ""),
+        (".data/stuck", "data"),
+        ("out/.checkout/stuck", "meta"),
+        (".registry/removed", ""),
+        ("in/.checkout/removed", "m"),
+        (".registry/twice", ""),
+        (".data/twice", "data"),
+        ("in/.checkout/twice", "old"),
+        ("out/twice", "new"),
+        (".data/lost", "data"),
+        ("in/lost", "meta"),
+        ("in/stray", "letter"),
+        (".registry/empty", ""),
+        ("in/empty", "no data"),
+        (".shiftboss/attempts/none", ""),
+    ];
+    files.iter().for_each(|(path, content)| site.write(path, content));
+}
+
+/// A repair that dies at any call is taken up by the next, with the same result.
+#[test]
+fn a_repair_that_died_is_taken_up() {
+    let repair = FsckOptions { repair: true, older_than: None };
+    let whole = [A, B, ("out", "stuck", "meta", "data"), ("out", "twice", "new", "data")];
+    let expected = state(&[&whole[..], &[("in", "lost", "meta", "data")]].concat());
+    for at in 1.. {
+        let site = Site::in_memory();
+        damaged(&site);
+        let layer = Faulty::new(&site.path(), Fault::Die, at);
+        let spool = layer.spool(&site.path(), options(Durability::None), dead());
+        let first = spool.fsck(repair);
+        drop(spool);
+        let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
+        let second = spool.fsck(repair).unwrap();
+        assert!(second.is_mended(), "at {at}: {second:#?}");
+        assert!(spool.fsck(repair).unwrap().is_clean(), "at {at}");
+        assert_eq!(entries(&spool), expected, "at {at}: {first:#?} {second:#?}");
+        assert_eq!(spool.quarantined().unwrap(), [name("empty")], "at {at}");
+        assert_eq!(spool.monitor(&Limits::default()).unwrap().problems, [], "at {at}");
+        if layer.calls() < at {
+            assert!(first.unwrap().findings.len() >= 10 && second.is_clean());
+            break;
+        }
     }
 }

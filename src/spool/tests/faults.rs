@@ -78,11 +78,12 @@ fn a_failed_end_gives_back() {
             guard.move_to(&queue("out"))
         }),
     ];
-    for (what, end) in ends {
+    let errnos = [Errno::NOSPC, Errno::XDEV];
+    for ((what, end), errno) in ends.into_iter().flat_map(|end| errnos.map(|errno| (end, errno))) {
         for at in 1.. {
             let site = Site::in_memory();
             drop(with_entry(&site));
-            let layer = Faulty::new(&site.path(), Fault::Fail(Errno::NOSPC), at);
+            let layer = Faulty::new(&site.path(), Fault::Fail(errno), at);
             let me = Identity::this_process();
             let spool = layer.spool(&site.path(), options(Durability::Full), me);
             let taken = spool.checkout(&queue("in"), &name("a"));

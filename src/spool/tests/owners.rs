@@ -91,6 +91,22 @@ fn another_host_lives_by_its_heartbeat() {
     }
 }
 
+/// A record is touched as long as its process lives, and goes with it.
+#[test]
+fn a_heart_beats() {
+    let site = Site::new();
+    drop(site.create());
+    let layer: std::sync::Arc<dyn Layer> = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
+    let me = Identity::this_process();
+    let owner = owner::Owner::register(&layer, &me, Duration::from_millis(5)).unwrap();
+    let record = site.file(".shiftboss/owners").join(&owner.id);
+    set_age(&record, Duration::from_secs(1000));
+    let age = || std::fs::metadata(&record).unwrap().modified().unwrap().elapsed();
+    wait_until("it is touched", || age().unwrap_or_default() < Duration::from_secs(900));
+    drop(owner);
+    assert!(!record.exists());
+}
+
 /// One that was taken for dead and lives on can do no harm: it is told.
 #[test]
 fn a_lost_claim_is_told() {

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -188,12 +188,21 @@ pub struct Faulty {
     pub count: AtomicU64,
     /// Failed renames and links.
     pub lost: AtomicU64,
+    /// Syncs, renames and removals, as text.
+    pub log: Mutex<Vec<String>>,
 }
 
 impl Faulty {
     pub fn new(path: &Path, fault: Fault, at: u64) -> Arc<Self> {
         let disk = Disk::open(path).unwrap();
-        Arc::new(Self { disk, fault, at, count: AtomicU64::new(0), lost: AtomicU64::new(0) })
+        Arc::new(Self {
+            disk,
+            fault,
+            at,
+            count: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            log: Mutex::default(),
+        })
     }
 
     pub fn spool(self: &Arc<Self>, path: &Path, options: Options, identity: Identity) -> Spool {
@@ -211,6 +220,10 @@ impl Faulty {
             Fault::Fail(errno) if call == self.at => Err(errno),
             _ => Ok(()),
         }
+    }
+
+    fn log(&self, line: String) {
+        self.log.lock().unwrap().push(line);
     }
 
     fn counted<T>(&self, result: Result<T, Errno>) -> Result<T, Errno> {
@@ -239,11 +252,16 @@ impl Layer for Faulty {
     fn write_back(&self, file: BorrowedFd<'_>) {
         self.disk.write_back(file);
     }
-    fn sync(&self, _: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         // Not done in tests: it costs time, and no power is cut.
+        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        let path = path.to_str().unwrap().rsplit_once("/spool").unwrap().1;
+        let path = path.trim_start_matches('/');
+        self.log(format!("sync {path}"));
         self.step()
     }
     fn sync_all(&self) -> Result<(), Errno> {
+        self.log("sync all".to_owned());
         self.step()
     }
     fn make_directory(&self, path: &Path) -> Result<(), Errno> {
@@ -252,6 +270,7 @@ impl Layer for Faulty {
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
         self.step()?;
+        self.log(format!("rename {} {}", from.display(), to.display()));
         self.counted(self.disk.rename(from, to))
     }
     fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno> {
@@ -268,6 +287,7 @@ impl Layer for Faulty {
     }
     fn remove(&self, path: &Path) -> Result<(), Errno> {
         self.step()?;
+        self.log(format!("remove {}", path.display()));
         self.disk.remove(path)
     }
     fn stat(&self, path: &Path) -> Result<FileStat, Errno> {

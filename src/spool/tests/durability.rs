@@ -1,0 +1,81 @@
+//! What is waited for, and in which order: the calls that make an operation last, at each durability.
+
+use super::support::*;
+use crate::spool::*;
+
+/// The syncs, renames and removals of an operation on a spool with an entry `a` in `in`.
+fn calls(durability: Durability, operation: impl FnOnce(&Spool) -> Result<()>) -> Vec<String> {
+    let site = Site::new();
+    drop(with_entry(&site));
+    let layer = Faulty::new(&site.path(), Fault::Die, u64::MAX);
+    let me = Identity::this_process();
+    let spool = layer.spool(&site.path(), options(durability), me);
+    spool.ensure_queue(&queue("in")).unwrap();
+    spool.ensure_queue(&queue("out")).unwrap();
+    layer.log.lock().unwrap().clear();
+    operation(&spool).unwrap();
+    let log = layer.log.lock().unwrap().clone();
+    log.into_iter().filter(|line| !line.contains(".shiftboss/")).collect()
+}
+
+fn enqueue(spool: &Spool) -> Result<()> {
+    spool.enqueue(&queue("in"), named("b"), &Item::new("m", "d")).map(drop)
+}
+
+/// Contents before publication; with `full` the names that belong to it too, and the publication
+/// before it is acknowledged.
+#[test]
+fn publication() {
+    let publishes = "rename .tmp/b in/b";
+    assert_eq!(calls(Durability::None, enqueue), [publishes]);
+    let contents = ["sync .tmp/b", "sync .data/b"];
+    assert_eq!(calls(Durability::File, enqueue), [&contents[..], &[publishes]].concat());
+    let names = ["sync .data", "sync .registry", publishes, "sync in"];
+    assert_eq!(calls(Durability::Full, enqueue), [&contents[..], &names].concat());
+}
+
+/// One sync for all contents and names of a batch, one for the publications.
+#[test]
+fn a_batch() {
+    let batch = |spool: &Spool| {
+        let mut names = ["b", "c"].map(name).into_iter();
+        let items = vec![Item::new("m", "d"); 2];
+        spool.enqueue_batch(&queue("in"), |_| names.next().unwrap(), &items).map(drop)
+    };
+    let renames = ["rename .tmp/b in/b", "rename .tmp/c in/c"];
+    assert_eq!(calls(Durability::None, batch), renames);
+    assert_eq!(calls(Durability::File, batch), [&["sync all"], &renames[..]].concat());
+    let full = [&["sync all"], &renames[..], &["sync in"]].concat();
+    assert_eq!(calls(Durability::Full, batch), full);
+}
+
+/// A move lasts in both directories; nothing is waited for where nothing must last.
+#[test]
+fn moves_and_claims() {
+    let moves = |spool: &Spool| spool.checkout(&queue("in"), &name("a"))?.move_to(&queue("out"));
+    let renames = ["rename in/a in/.checkout/a", "rename in/.checkout/a out/a"];
+    assert_eq!(calls(Durability::File, moves), renames);
+    let full = [&renames[..], &["sync out", "sync in/.checkout"]].concat();
+    assert_eq!(calls(Durability::Full, moves), full);
+    let gives_back = |spool: &Spool| spool.checkout(&queue("in"), &name("a"))?.release();
+    let renames = ["rename in/a in/.checkout/a", "rename in/.checkout/a in/a"];
+    assert_eq!(calls(Durability::Full, gives_back), renames);
+}
+
+/// A removal: the entry, its data, its name.
+#[test]
+fn removal() {
+    let completes = |spool: &Spool| spool.checkout(&queue("in"), &name("a"))?.complete();
+    let removes = [
+        "rename in/a in/.checkout/a",
+        "remove in/.checkout/a",
+        "remove .data/a",
+        "remove .registry/a",
+    ];
+    assert_eq!(calls(Durability::File, completes), removes);
+    let full = [&removes[..], &["sync in/.checkout"]].concat();
+    assert_eq!(calls(Durability::Full, completes), full);
+    let direct = |spool: &Spool| spool.remove(&queue("in"), &name("a")).map(drop);
+    let removes = ["remove in/a", "remove .data/a", "remove .registry/a", "sync in"];
+    assert_eq!(calls(Durability::Full, direct), removes);
+}
