@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("actors/src/store", &["actix", "tokio", "std::fs", "std::io", "crate::wire"]),
     ("actors/src/connection", &["store::Store,", "store::Store;", "dyn Store", "impl Store"]),
     ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
-    ("src/spool", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::sqlite"]),
+    ("src/spool", &["actix", "tokio", "rusqlite", "clap", "shiftboss_actors", "crate::sqlite"]),
     ("src/child", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli"]),
     ("src/fetch", &["actix", "rusqlite", "clap", "crate::cli", "crate::commands"]),
     ("src/cli", &["std::fs", "rusqlite", "actix", "shiftboss_actors"]),

@@ -5,7 +5,9 @@
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
 //! [`enqueue`], taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
 //! [`watch`] and [`stop`]), what dead processes left in [`owner`] and [`reclaim`], looking on in
-//! [`monitor`] and [`watcher`], mending in [`fsck`] and [`mend`]. Every file-system call is a method of [`layer`].
+//! [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
+//! file-system call is a method of [`layer`], and [`files`] makes whole files of them; [`layout`] says
+//! where they are, [`name`] what they may be called, [`error`] what went wrong.
 //!
 //! Decisions:
 //!
