@@ -1,5 +1,7 @@
 //! A naive model of spec 2 and 5: plain lists, searched through from end to end.
 
+mod outside;
+
 use std::collections::BTreeMap;
 
 use shiftboss_actors::model::jitter;
@@ -106,6 +108,9 @@ impl Model {
         let Some(fetcher) = self.id(name) else {
             return;
         };
+        if !self.runs.iter().any(|(f, r, _)| (*f, *r) == (fetcher, run)) {
+            return;
+        }
         let log = &self.log;
         self.flights.retain(|flight| {
             let flying = log.get(&flight.key).filter(|log| log.1.is_none());
@@ -241,39 +246,6 @@ impl Model {
         };
         self.flights.retain(|other| other.attempt != attempt);
         true
-    }
-
-    /// `INSERT OR REPLACE` of a log row from outside.
-    pub fn replace_log(&mut self, key: &str, row: Log) {
-        self.log.insert(key.to_owned(), row);
-        if row.1.is_some() {
-            self.land(key);
-        }
-    }
-
-    /// `UPDATE log SET started` from outside.
-    pub fn restart_log(&mut self, key: &str, started: i64) {
-        if let Some(log) = self.log.get_mut(key) {
-            log.0 = started;
-        }
-    }
-
-    /// `UPDATE log SET finished` from outside.
-    pub fn refinish_log(&mut self, key: &str, finished: Option<i64>) {
-        if let Some(log) = self.log.get_mut(key) {
-            let ends = log.1.is_none() && finished.is_some();
-            log.1 = finished;
-            if ends {
-                self.land(key);
-            }
-        }
-    }
-
-    /// `UPDATE queue SET is_dequeued` of a key in all runs, from outside.
-    pub fn set_dispatched(&mut self, key: &str, dispatched: bool) {
-        for row in self.queue.iter_mut().filter(|row| row.key == key) {
-            row.dispatched = dispatched;
-        }
     }
 
     /// The public tables, and flights and turns, as lines.
