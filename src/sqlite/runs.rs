@@ -5,6 +5,7 @@ use shiftboss_actors::model::{Position, Row as Line, Run};
 use shiftboss_actors::store::{Batch, StoreError, StoreResult, StoredRun};
 
 use super::SqliteStore;
+use super::attempts::Flight;
 use super::error::sorted;
 use super::places::Places;
 use super::slots::slot_for;
@@ -110,6 +111,8 @@ impl SqliteStore {
     fn add_row(&mut self, part: Part, row: &Line, places: &mut Places) -> rusqlite::Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
+                    OR EXISTS (SELECT 1 FROM shiftboss_flights AS flight
+                        WHERE flight.attr_path = ?1 AND flight.lease IS NOT NULL)
             FROM (SELECT 1) LEFT JOIN log ON log.attr_path = ?1";
         let insert = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload,
                 order_jitter, slot, last_started, state, rowid)
@@ -119,7 +122,7 @@ impl SqliteStore {
             AND fetcher_id = ?1 AND fetcher_run_started = ?2 AND attr_path = ?3";
         let key = row.key.as_str();
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let (started, in_flight, is_listed): (Option<i64>, bool, bool) =
+        let (started, in_flight, is_known): (Option<i64>, bool, bool) =
             self.prepared(known)?.query_row([key], read)?;
         let Part { fetcher_id, run, slot } = part;
         let (state, jitter) = (if in_flight { 2 } else { 1 }, row.key.jitter());
@@ -143,8 +146,8 @@ impl SqliteStore {
             return Ok(false);
         }
         drop(insert);
-        // A key in flight may be leased: the rule knows.
-        if is_listed || in_flight {
+        // What a row is beside others, or while its key is leased, the rule knows.
+        if is_known || in_flight {
             self.memory.take_lone(key);
             self.recompute(key)?;
         }
@@ -255,9 +258,13 @@ impl SqliteStore {
         Ok(count)
     }
 
-    /// A dispatch that lost its lease has nothing left to be handed out; one in flight stays known.
+    /// A dispatch that lost its lease has nothing left to be handed out; one in flight stays known, and
+    /// one that is leased is its worker's.
     fn drop_lost_flights(&self, key: &str, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
-        for flight in self.flights(key)?.iter().filter(|flight| flight.is_of(fetcher_id, run)) {
+        let is_classic = |flight: &&Flight| flight.worker.is_none();
+        let flights = self.flights(key)?;
+        let flights = flights.iter().filter(is_classic);
+        for flight in flights.filter(|flight| flight.is_of(fetcher_id, run)) {
             let sql = "SELECT EXISTS (SELECT 1 FROM log
                 WHERE attr_path = ?1 AND started = ?2 AND finished IS NULL)";
             if !self.prepared(sql)?.query_row((key, flight.started), |row| row.get(0))? {

@@ -37,9 +37,11 @@ CREATE TRIGGER shiftboss_queue_delete AFTER DELETE ON queue
 BEGIN
     UPDATE shiftboss_runs SET rows = rows - 1, pending = pending - (OLD.is_dequeued = 0)
     WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.fetcher_run_started;
-    -- A dispatch that lost its lease has nothing left to be handed out; one in flight stays known.
+    -- A dispatch that lost its lease has nothing left to be handed out; one in flight stays known, and
+    -- one that is leased is its worker's.
     DELETE FROM shiftboss_flights
     WHERE attr_path = OLD.attr_path
+      AND lease IS NULL
       AND fetcher_id = OLD.fetcher_id
       AND run_started = OLD.fetcher_run_started
       AND started IS NOT (
