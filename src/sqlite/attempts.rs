@@ -136,10 +136,10 @@ impl SqliteStore {
         self.retire(key, flight, Outcome::Expired, finished)
     }
 
-    /// An attempt that ended, if it is not too long ago.
+    /// A leased attempt that ended, if it is not too long ago. A classic job's number is nobody's.
     pub(super) fn ended(&self, attempt: i64) -> rusqlite::Result<Option<Ended>> {
         let sql = "SELECT attr_path, fetcher_id, run_started, started, outcome
-            FROM shiftboss_attempts WHERE attempt = ?1";
+            FROM shiftboss_attempts WHERE attempt = ?1 AND worker IS NOT NULL";
         let read = |row: &Row<'_>| {
             Ok(Ended {
                 key: row.get(0)?,

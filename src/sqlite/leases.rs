@@ -5,7 +5,7 @@
 //! counts, by queue row, the leases that ran out.
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Attempt, Key, UnixSeconds};
+use shiftboss_actors::model::{Attempt, Key, UnixSeconds, jitter};
 use shiftboss_actors::store::{Lost, Told};
 
 use super::SqliteStore;
@@ -57,10 +57,12 @@ impl SqliteStore {
 
     /// Whether the job of an attempt whose lease ran out was handed to nobody since.
     fn waits_since(&self, ended: &Ended, attempt: Attempt) -> rusqlite::Result<bool> {
-        let sql = "SELECT EXISTS (SELECT 1 FROM shiftboss_tries
-            WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3 AND attempt = ?4)";
-        let row = (ended.fetcher_id, ended.run_started, &ended.key, attempt.0);
-        self.prepared(sql)?.query_row(row, |row| row.get(0))
+        let sql = "SELECT NOT EXISTS (SELECT 1 FROM shiftboss_turns
+                WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt > ?3)
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned
+                WHERE attr_path = ?2 AND attempt > ?3 AND outcome IN ('released', 'expired'))";
+        let key = ended.key.as_str();
+        self.prepared(sql)?.query_row((jitter(key), key, attempt.0), |row| row.get(0))
     }
 
     /// A job ended after its lease: its row is dispatched again, to nobody, and ended.
@@ -89,6 +91,11 @@ impl SqliteStore {
         let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
             WHERE attempt = ?1";
         self.prepared(sql)?.execute((attempt.0, now, exit_code))?;
+        // Earlier classic attempts would bring the row back.
+        let flights = self.flights(key)?;
+        for earlier in flights.iter().filter(|flight| flight.fetcher_id == fetcher_id) {
+            self.retire_expired(key, earlier)?;
+        }
         self.forget_tries(key, fetcher_id, ended.run_started)?;
         self.log_end(key, ended.started, now, exit_code)?;
         self.memory.take_lone(key);
@@ -159,34 +166,31 @@ impl SqliteStore {
 
     fn count_try(&self, key: &str, flight: &Flight, parked: bool) -> rusqlite::Result<()> {
         let sql = "INSERT INTO shiftboss_tries
-                (fetcher_id, run_started, attr_path, tries, attempt, dead)
-            SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM queue
+                (fetcher_id, run_started, attr_path, tries, dead)
+            SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM queue
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3)
             ON CONFLICT (fetcher_id, run_started, attr_path) DO UPDATE
-            SET tries = excluded.tries, attempt = excluded.attempt, dead = excluded.dead";
-        let Flight { fetcher_id, run_started, tries, attempt, .. } = flight;
-        self.prepared(sql)?.execute((fetcher_id, run_started, key, tries, attempt, parked))?;
+            SET tries = excluded.tries, dead = excluded.dead";
+        let Flight { fetcher_id, run_started, tries, .. } = flight;
+        self.prepared(sql)?.execute((fetcher_id, run_started, key, tries, parked))?;
         Ok(())
     }
 
-    /// A key is handed out: what was lost before can no longer be reported, and rows of older runs
-    /// of the same fetcher are nobody's any more.
+    /// A key is handed out: rows of older runs of the same fetcher are nobody's any more.
     pub(super) fn overtake(
         &self,
         key: &str,
         rows: &[Candidate],
         chosen: &Candidate,
     ) -> rusqlite::Result<()> {
-        for row in rows.iter().filter(|row| row.tries.is_some()) {
-            if row.fetcher_id == chosen.fetcher_id && row.run_started != chosen.run_started {
-                self.forget_tries(key, row.fetcher_id, row.run_started)?;
-                continue;
-            }
-            let sql = "UPDATE shiftboss_tries SET attempt = NULL
-                WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
-            self.prepared(sql)?.execute((row.fetcher_id, row.run_started, key))?;
-        }
-        Ok(())
+        let older = |row: &&Candidate| {
+            row.tries.is_some()
+                && row.fetcher_id == chosen.fetcher_id
+                && row.run_started != chosen.run_started
+        };
+        rows.iter()
+            .filter(older)
+            .try_for_each(|row| self.forget_tries(key, row.fetcher_id, row.run_started))
     }
 
     pub(super) fn forget_tries(

@@ -19,15 +19,18 @@ CREATE TABLE shiftboss_attempts (
     outcome     TEXT NOT NULL,
     exit_code   INTEGER
 ) STRICT;
+-- Whether a job was handed out again after its lease ran out: shiftboss_turns has the dispatches that
+-- were not taken back, this the others.
+CREATE INDEX shiftboss_returned ON shiftboss_attempts (attr_path, attempt)
+WHERE outcome IN ('released', 'expired');
 
--- Rows whose lease ran out: how often, and in which attempt last, until the key is handed out again.
+-- Rows whose lease ran out: how often, until the job is done.
 -- dead: it did so too often, and the row waits for its fetcher's next run.
 CREATE TABLE shiftboss_tries (
     fetcher_id  INTEGER NOT NULL,
     run_started INTEGER NOT NULL,
     attr_path   TEXT NOT NULL,
     tries       INTEGER NOT NULL,
-    attempt     INTEGER,
     dead        INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (fetcher_id, run_started, attr_path)
 ) STRICT, WITHOUT ROWID;
