@@ -106,7 +106,9 @@ impl SqliteStore {
         let earlier = if history.has_flights { self.live_flights(key, rows)? } else { Vec::new() };
         let before = history.log.unwrap_or_default();
         let same = earlier.iter().filter(|flight| flight.is_of(row.fetcher_id, row.run_started));
-        let tries = if row.again { same.map(|flight| flight.tries).max() } else { row.tries };
+        // Of a classic attempt that is out still the row is dispatched; it may have lost leases since.
+        let classic = same.filter(|_| row.again).map(|flight| flight.tries).max();
+        let tries = classic.max(row.tries);
         let rearm = rows.iter().filter(|other| other.fetcher_id == row.fetcher_id && !other.again);
         let rearm: Vec<String> = rearm.map(|other| other.run_started.to_string()).collect();
         let flight = Flight {
@@ -229,9 +231,8 @@ impl SqliteStore {
             for lost in flights.extract_if(.., |flight| flight.fetcher_id == last.fetcher_id) {
                 self.retire_expired(key, &lost)?;
             }
-            if last.tries > 1 {
-                self.forget_tries(key, last.fetcher_id, last.run_started)?;
-            }
+            // A classic attempt before the leases that ran out may be the one that ended.
+            self.forget_tries(key, last.fetcher_id, last.run_started)?;
         }
         // Other rows of the key may come before those that are known to be next.
         self.memory.forget_order();
