@@ -1,7 +1,9 @@
 //! The store, tested through the trait that the StorageActor sees, and through SQL as outsiders do.
 
+mod attempts;
 mod fairness;
 mod histories;
+mod leases;
 mod model;
 mod questions;
 mod refusals;

@@ -9,7 +9,7 @@ use shiftboss_actors::store::{Dispatch, Store};
 
 use super::model::Model;
 use super::support::{FAIR, Site, batch, key, run};
-use crate::sqlite::{Policy, schema};
+use crate::sqlite::Policy;
 
 pub const KEYS: [&str; 4] = ["alpha", "bravo", "charlie", "é"];
 const FETCHERS: [&str; 3] = ["f", "g", "h"];
@@ -162,26 +162,8 @@ impl Pair {
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
-        let mut tables = self.site.rows(
-            "SELECT 'fetcher|' || fetcher_id || '|' || name FROM fetchers
-             UNION ALL SELECT 'run|' || fetcher_id || '|' || run_started || '|' || is_complete FROM fetcher_runs
-             UNION ALL SELECT 'queue|' || fetcher_id || '|' || fetcher_run_started || '|' || attr_path || '|'
-                || payload || '|' || is_dequeued || '|' || coalesce(last_started, '-') FROM queue
-             UNION ALL SELECT 'log|' || attr_path || '|' || started || '|' || coalesce(finished, '-') || '|'
-                || coalesce(exit_code, '-') FROM log
-             UNION ALL SELECT 'flight|' || attr_path || '|' || attempt FROM shiftboss_flights
-             UNION ALL SELECT 'turn|' || attr_path || '|' || name || '|' || attempt FROM shiftboss_turns",
-        );
-        tables.sort();
-        prop_assert_eq!(tables, self.model.tables());
-        let wrong = format!("SELECT attr_path FROM queue WHERE state IS NOT {}", schema::STATE);
-        prop_assert_eq!(self.site.rows(&wrong), Vec::<String>::new());
-        let counts = "SELECT fetcher_id, run_started FROM shiftboss_runs AS run WHERE
-                (rows, pending) IS NOT (SELECT count(*), coalesce(sum(is_dequeued = 0), 0) FROM queue
-                    WHERE queue.fetcher_id = run.fetcher_id AND fetcher_run_started = run.run_started)
-             UNION ALL SELECT fetcher_id, run_started FROM fetcher_runs EXCEPT
-                SELECT fetcher_id, run_started FROM shiftboss_runs";
-        prop_assert_eq!(self.site.rows(counts), Vec::<String>::new());
+        prop_assert_eq!(self.site.tables(), self.model.tables());
+        self.site.check_kept();
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! A naive model of spec 2 and 5: plain lists, searched through from end to end.
 
+mod leases;
 mod outside;
 
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use shiftboss_actors::model::jitter;
 
 use crate::sqlite::Policy;
+use leases::{Leases, Outcome};
 
 /// A queue row.
 #[derive(Debug, Clone)]
@@ -32,10 +34,14 @@ struct Flight {
     before: Option<Log>,
     turn: Option<i64>,
     rearm: Vec<i64>,
+    /// Which try of its row it is.
+    tries: i64,
+    /// It is leased to a worker that speaks protocol 2.
+    leased: bool,
 }
 
 /// The queue as the specification describes it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Model {
     policy: Policy,
     fetchers: Vec<(i64, String)>,
@@ -47,6 +53,7 @@ pub struct Model {
     flights: Vec<Flight>,
     turns: BTreeMap<(String, String), i64>,
     attempts: i64,
+    leases: Leases,
 }
 
 impl Model {
@@ -61,6 +68,7 @@ impl Model {
             flights: Vec::new(),
             turns: BTreeMap::new(),
             attempts: 0,
+            leases: Leases::default(),
         }
     }
 
@@ -108,15 +116,19 @@ impl Model {
         let Some(fetcher) = self.id(name) else {
             return;
         };
-        if !self.runs.iter().any(|(f, r, _)| (*f, *r) == (fetcher, run)) {
-            return;
-        }
-        let log = &self.log;
+        let (log, queue) = (&self.log, &self.queue);
+        // A flight whose row went before, with a run of the same name, is left alone.
+        let listed = |key: &str| {
+            queue.iter().any(|row| (row.fetcher, row.run, row.key.as_str()) == (fetcher, run, key))
+        };
         self.flights.retain(|flight| {
             let flying = log.get(&flight.key).filter(|log| log.1.is_none());
             (flight.fetcher, flight.run) != (fetcher, run)
+                || flight.leased
+                || !listed(&flight.key)
                 || flying.is_some_and(|log| log.0 == flight.started)
         });
+        self.leases.lost.retain(|row, _| (row.0, row.1) != (fetcher, run));
         self.queue.retain(|row| (row.fetcher, row.run) != (fetcher, run));
         self.runs.retain(|(f, r, _)| (*f, *r) != (fetcher, run));
         if !self.runs.iter().any(|(f, ..)| *f == fetcher) {
@@ -141,6 +153,15 @@ impl Model {
 
     /// `key payload` of the next job, and its attempt.
     pub fn dispatch(&mut self, now: i64) -> Option<(i64, String)> {
+        self.dispatch_to(now, false)
+    }
+
+    /// The same, to a worker that holds a lease or to a classic one.
+    pub fn dispatch_to(&mut self, now: i64, leased: bool) -> Option<(i64, String)> {
+        if self.leases.paused {
+            return None;
+        }
+        let held = |key: &str| self.flights.iter().any(|flight| flight.leased && flight.key == key);
         let free = |key: &str| match self.log.get(key) {
             None | Some((_, Some(_), _)) => true,
             Some((started, None, _)) => started + self.policy.lease() < now,
@@ -152,12 +173,13 @@ impl Model {
             let turn = if fair { (row.dispatched, turn(row)) } else { (false, None) };
             (started(row), jitter(&row.key), row.key.clone(), turn, row.fetcher)
         };
-        let eligible = self.candidates().into_iter().filter(|row| free(&row.key));
+        let eligible =
+            self.candidates().into_iter().filter(|row| free(&row.key) && !held(&row.key));
         let row = eligible.min_by_key(|row| rank(row))?.clone();
         let turn = turn(&row);
         self.attempts += 1;
         if fair {
-            self.take_off(&row, now, turn);
+            self.take_off(&row, now, turn, leased);
         }
         for other in &mut self.queue {
             if (other.fetcher, &other.key) == (row.fetcher, &row.key) {
@@ -168,7 +190,9 @@ impl Model {
         Some((self.attempts, format!("{} {}", row.key, row.payload)))
     }
 
-    fn take_off(&mut self, row: &Row, now: i64, turn: Option<i64>) {
+    fn take_off(&mut self, row: &Row, now: i64, turn: Option<i64>, leased: bool) {
+        let tries = 1 + self.lost_before(row);
+        self.overtake(row);
         let queue = &self.queue;
         self.flights.retain(|flight| {
             flight.key != row.key
@@ -187,15 +211,18 @@ impl Model {
             before: self.log.get(&row.key).copied(),
             turn,
             rearm: rearm.map(|other| other.run).collect(),
+            tries,
+            leased,
         });
         self.turns.insert((row.key.clone(), self.name(row.fetcher)), self.attempts);
     }
 
     /// The flights of a key's last dispatch's fetcher are over.
-    fn land(&mut self, key: &str) {
+    fn land(&mut self, key: &str, outcome: Outcome) {
         let last = self.flights.iter().filter(|flight| flight.key == key);
-        if let Some(fetcher) = last.max_by_key(|flight| flight.attempt).map(|flight| flight.fetcher)
-        {
+        if let Some(last) = last.max_by_key(|flight| flight.attempt).cloned() {
+            self.leases.end(&last, outcome);
+            let fetcher = last.fetcher;
             self.flights.retain(|flight| flight.key != key || flight.fetcher != fetcher);
         }
     }
@@ -205,7 +232,8 @@ impl Model {
             let flying = log.1.is_none();
             (log.1, log.2) = (Some(now), Some(code));
             if flying {
-                self.land(key);
+                self.forget_lost(key);
+                self.land(key, Outcome::Done);
             }
         }
     }
@@ -226,8 +254,16 @@ impl Model {
         {
             return false;
         }
+        self.take_back(&flight, true);
+        self.leases.end(&flight, Outcome::Undone);
+        true
+    }
+
+    /// All that a dispatch changed is as it was before it; but for rows that are to stay out.
+    fn take_back(&mut self, flight: &Flight, rearm: bool) {
         for row in &mut self.queue {
             if (row.fetcher, &row.key) == (flight.fetcher, &flight.key)
+                && rearm
                 && flight.rearm.contains(&row.run)
             {
                 row.dispatched = false;
@@ -240,40 +276,13 @@ impl Model {
                 None => self.turns.remove(&name),
             };
         }
-        match flight.before {
-            Some(before) => self.log.insert(flight.key.clone(), before),
-            None => self.log.remove(&flight.key),
-        };
-        self.flights.retain(|other| other.attempt != attempt);
-        true
-    }
-
-    /// The public tables, and flights and turns, as lines.
-    pub fn tables(&self) -> Vec<String> {
-        let text = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
-        let mut lines = Vec::new();
-        for (id, name) in &self.fetchers {
-            lines.push(format!("fetcher|{id}|{name}"));
+        let log = self.log.get(&flight.key);
+        if log.is_some_and(|log| log.1.is_none() && log.0 == flight.started) {
+            match flight.before {
+                Some(before) => self.log.insert(flight.key.clone(), before),
+                None => self.log.remove(&flight.key),
+            };
         }
-        for (fetcher, run, complete) in &self.runs {
-            lines.push(format!("run|{fetcher}|{run}|{}", i32::from(*complete)));
-        }
-        for row in &self.queue {
-            let started = text(self.log.get(&row.key).map(|log| log.0));
-            let (fetcher, run, key, payload) = (row.fetcher, row.run, &row.key, &row.payload);
-            let dispatched = i32::from(row.dispatched);
-            lines.push(format!("queue|{fetcher}|{run}|{key}|{payload}|{dispatched}|{started}"));
-        }
-        for (key, (started, finished, code)) in &self.log {
-            lines.push(format!("log|{key}|{started}|{}|{}", text(*finished), text(*code)));
-        }
-        for flight in &self.flights {
-            lines.push(format!("flight|{}|{}", flight.key, flight.attempt));
-        }
-        for ((key, name), attempt) in &self.turns {
-            lines.push(format!("turn|{key}|{name}|{attempt}"));
-        }
-        lines.sort();
-        lines
+        self.flights.retain(|other| other.attempt != flight.attempt);
     }
 }

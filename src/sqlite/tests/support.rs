@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Position, Row, Run};
-use shiftboss_actors::store::{Batch, Dispatch, Store};
+use shiftboss_actors::store::{Batch, Dispatch, Holder, Store};
 use tempfile::TempDir;
 
+use crate::sqlite::schema;
 use crate::sqlite::slots::Slots;
 use crate::sqlite::{Durability, Options, Policy, SqliteStore};
 
@@ -35,6 +36,11 @@ pub fn run(fetcher: &str, started: i64) -> Run {
     Run { fetcher: fetcher.into(), started }
 }
 
+/// A worker that speaks protocol 2.
+pub fn holder(worker: &str, lease_seconds: u32) -> Holder {
+    Holder { worker: worker.into(), lease_seconds }
+}
+
 /// A key.
 pub fn key(text: &str) -> Key {
     Key::new(text).unwrap()
@@ -55,11 +61,27 @@ impl Site {
 
     /// The database that is in the directory, or a new one.
     pub fn in_directory(directory: TempDir, policy: Policy) -> Self {
+        Self::opened(directory, &options(policy))
+    }
+
+    /// The same, with other options.
+    pub fn opened(directory: TempDir, options: &Options) -> Self {
         let path = directory.path().join("state.db");
-        let store = SqliteStore::open(&path, &options(policy)).unwrap();
+        let store = SqliteStore::open(&path, options).unwrap();
         let outside = Connection::open(&path).unwrap();
         outside.busy_timeout(Duration::from_secs(5)).unwrap();
         Self { store, outside, directory }
+    }
+
+    /// The daemon stops, or is killed, and is started again.
+    pub fn restart(self, options: &Options, clean: bool) -> Self {
+        let Self { mut store, outside, directory } = self;
+        drop(outside);
+        if clean {
+            store.close().unwrap();
+        }
+        drop(store);
+        Self::opened(directory, options)
     }
 
     /// Runs mutations in a transaction of their own.
@@ -133,6 +155,34 @@ impl Site {
         let sql = format!("SELECT attr_path FROM shiftboss_flights WHERE attempt = {}", attempt.0);
         let key = key(self.rows(&sql).first().map_or("unknown", String::as_str));
         self.commit(|store| store.undo(&key, attempt)).unwrap()
+    }
+
+    /// The public tables, and flights and turns, as lines.
+    pub fn tables(&self) -> Vec<String> {
+        let mut tables = self.rows(
+            "SELECT 'fetcher|' || fetcher_id || '|' || name FROM fetchers
+             UNION ALL SELECT 'run|' || fetcher_id || '|' || run_started || '|' || is_complete FROM fetcher_runs
+             UNION ALL SELECT 'queue|' || fetcher_id || '|' || fetcher_run_started || '|' || attr_path || '|'
+                || payload || '|' || is_dequeued || '|' || coalesce(last_started, '-') FROM queue
+             UNION ALL SELECT 'log|' || attr_path || '|' || started || '|' || coalesce(finished, '-') || '|'
+                || coalesce(exit_code, '-') FROM log
+             UNION ALL SELECT 'flight|' || attr_path || '|' || attempt FROM shiftboss_flights
+             UNION ALL SELECT 'turn|' || attr_path || '|' || name || '|' || attempt FROM shiftboss_turns",
+        );
+        tables.sort();
+        tables
+    }
+
+    /// What triggers and the daemon keep is what can be counted, and what the rule says.
+    pub fn check_kept(&self) {
+        let wrong = format!("SELECT attr_path FROM queue WHERE state IS NOT {}", schema::STATE);
+        assert_eq!(self.rows(&wrong), Vec::<String>::new());
+        let counts = "SELECT fetcher_id, run_started FROM shiftboss_runs AS run WHERE
+                (rows, pending) IS NOT (SELECT count(*), coalesce(sum(is_dequeued = 0), 0) FROM queue
+                    WHERE queue.fetcher_id = run.fetcher_id AND fetcher_run_started = run.run_started)
+             UNION ALL SELECT fetcher_id, run_started FROM fetcher_runs EXCEPT
+                SELECT fetcher_id, run_started FROM shiftboss_runs";
+        assert_eq!(self.rows(counts), Vec::<String>::new());
     }
 
     /// An edit from outside.

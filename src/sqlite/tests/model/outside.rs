@@ -1,5 +1,6 @@
-//! Edits by other connections, as the model sees them.
+//! What other connections do to the model's tables, and what they see there.
 
+use super::leases::Outcome;
 use super::{Log, Model};
 
 impl Model {
@@ -7,8 +8,21 @@ impl Model {
     pub fn replace_log(&mut self, key: &str, row: Log) {
         self.log.insert(key.to_owned(), row);
         if row.1.is_some() {
-            self.land(key);
+            self.land_by_hand(key);
         }
+    }
+
+    /// Somebody ended a job in the log: if that row is its attempt's, it is done.
+    fn land_by_hand(&mut self, key: &str) {
+        let attempts = self.flights.iter().filter(|flight| flight.key == key);
+        let last = attempts.max_by_key(|flight| flight.attempt).map(|flight| flight.started);
+        let is_its = self.log.get(key).map(|log| log.0) == last;
+        self.land(key, if is_its { Outcome::Done } else { Outcome::Expired });
+    }
+
+    /// `DELETE` of a log row from outside.
+    pub fn delete_log(&mut self, key: &str) {
+        self.log.remove(key);
     }
 
     /// `UPDATE log SET started` from outside.
@@ -24,7 +38,7 @@ impl Model {
             let ends = log.1.is_none() && finished.is_some();
             log.1 = finished;
             if ends {
-                self.land(key);
+                self.land_by_hand(key);
             }
         }
     }
@@ -34,5 +48,33 @@ impl Model {
         for row in self.queue.iter_mut().filter(|row| row.key == key) {
             row.dispatched = dispatched;
         }
+    }
+    /// The public tables, and flights and turns, as lines.
+    pub fn tables(&self) -> Vec<String> {
+        let text = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
+        let mut lines = Vec::new();
+        for (id, name) in &self.fetchers {
+            lines.push(format!("fetcher|{id}|{name}"));
+        }
+        for (fetcher, run, complete) in &self.runs {
+            lines.push(format!("run|{fetcher}|{run}|{}", i32::from(*complete)));
+        }
+        for row in &self.queue {
+            let started = text(self.log.get(&row.key).map(|log| log.0));
+            let (fetcher, run, key, payload) = (row.fetcher, row.run, &row.key, &row.payload);
+            let dispatched = i32::from(row.dispatched);
+            lines.push(format!("queue|{fetcher}|{run}|{key}|{payload}|{dispatched}|{started}"));
+        }
+        for (key, (started, finished, code)) in &self.log {
+            lines.push(format!("log|{key}|{started}|{}|{}", text(*finished), text(*code)));
+        }
+        for flight in &self.flights {
+            lines.push(format!("flight|{}|{}", flight.key, flight.attempt));
+        }
+        for ((key, name), attempt) in &self.turns {
+            lines.push(format!("turn|{key}|{name}|{attempt}"));
+        }
+        lines.sort();
+        lines
     }
 }

@@ -1,0 +1,133 @@
+//! Ends of attempts: said again, late, stale, of numbers that are unknown.
+
+use shiftboss_actors::model::Attempt;
+use shiftboss_actors::store::{Store, Told};
+
+use super::super::support::{FAIR, Site, options, run};
+use super::{HALF_DAY, NOW, site};
+
+/// "DONE may be said again: the first one stands."
+#[test]
+fn the_first_end_stands() {
+    let mut site = site(&["alpha"]);
+    let attempt = site.leased(NOW);
+    assert_eq!([3, 0].map(|code| site.done(attempt, code, NOW + 5 + code)), [Told::Recorded; 2]);
+    assert_eq!(site.log(), [format!("alpha|{NOW}|{}|3", NOW + 8)]);
+    assert_eq!(site.outcomes(), ["1|done|3"]);
+    assert_eq!((site.release(attempt), site.expire(attempt)), (Told::Stale, None));
+}
+
+/// "For an attempt whose lease ran out it still counts": also parked, retried, and without its run.
+#[test]
+fn a_late_end_counts() {
+    type Case = (bool, fn(&mut Site));
+    let cases: [Case; 5] = [
+        (false, |_| {}),
+        (true, |_| {}),
+        (true, |site| assert_eq!(site.retry("alpha"), Some(1))),
+        (false, |site| {
+            site.list(&run("f", 2), &["bravo"]);
+            site.delete(&run("f", 1));
+        }),
+        (false, |site| {
+            let (undone, _) = site.attempt(NOW).unwrap();
+            assert!(site.undo(undone), "it was never handed out");
+        }),
+    ];
+    for (parked, after) in cases {
+        let mut site = site(&["alpha"]);
+        if parked {
+            let attempt = site.leased(NOW);
+            assert!(!site.lose(attempt));
+        }
+        let attempt = site.leased(NOW);
+        assert_eq!(site.lose(attempt), parked);
+        after(&mut site);
+        assert_eq!(site.done(attempt, 7, NOW + 99), Told::Recorded);
+        assert_eq!(site.log(), [format!("alpha|{NOW}|{}|7", NOW + 99)]);
+        let ended = format!("{}|done|7", attempt.0);
+        assert!(site.outcomes().contains(&ended));
+        let next = site.next(NOW + HALF_DAY + 1).unwrap_or_default();
+        assert!(!next.starts_with("alpha"), "it is done");
+    }
+}
+
+/// A late end is the end of earlier classic attempts too.
+#[test]
+fn a_late_end_is_final() {
+    let mut site = site(&["alpha"]);
+    site.attempt(NOW).unwrap();
+    let attempt = site.leased(NOW + HALF_DAY + 1);
+    site.expire(attempt);
+    assert_eq!(site.done(attempt, 0, NOW + HALF_DAY + 2), Told::Recorded);
+    assert_eq!(site.next(NOW + 9 * HALF_DAY), None);
+}
+
+/// "... unless the key was handed out since: stale. So it is for an attempt that was released."
+#[test]
+fn a_stale_end_changes_nothing() {
+    let after: [fn(&mut Site); 4] = [
+        |_| {},
+        |site| site.finish("alpha", NOW + 61),
+        |site| assert_eq!(site.release(Attempt(2)), Told::Recorded),
+        |site| assert!(!site.expire(Attempt(2)).unwrap().key.as_str().is_empty()),
+    ];
+    for after in after {
+        let mut site = site(&["alpha"]);
+        let attempt = site.leased(NOW);
+        site.expire(attempt);
+        site.leased(NOW + 60);
+        after(&mut site);
+        let before = (site.tables(), site.outcomes());
+        assert_eq!(site.done(attempt, 0, NOW + 70), Told::Stale);
+        assert_eq!((site.tables(), site.outcomes()), before);
+    }
+    let mut site = site(&["alpha"]);
+    let attempt = site.leased(NOW);
+    assert_eq!([site.release(attempt), site.release(attempt)], [Told::Recorded; 2]);
+    assert_eq!(site.done(attempt, 0, NOW), Told::Stale);
+    assert_eq!(site.next(NOW).as_deref(), Some("alpha f.1"));
+}
+
+/// "Unknown is for an attempt that was never given out"; a classic job's number is none.
+#[test]
+fn unknown_attempts() {
+    let mut site = site(&["alpha"]);
+    let (classic, _) = site.attempt(NOW).unwrap();
+    for attempt in [classic, Attempt(99), Attempt(0)] {
+        assert_eq!(site.done(attempt, 0, NOW), Told::Unknown);
+        assert_eq!((site.release(attempt), site.expire(attempt)), (Told::Unknown, None));
+    }
+    site.finish("alpha", NOW);
+    assert_eq!(site.done(classic, 1, NOW), Told::Unknown);
+    assert_eq!(site.log(), [format!("alpha|{NOW}|{NOW}|0")]);
+}
+
+/// "The daemon knows the last 100,000."
+#[test]
+fn the_last_100_000_are_known() {
+    let mut site = site(&["alpha", "bravo", "charlie"]);
+    let first = site.leased(NOW);
+    site.done(first, 0, NOW);
+    for (taken, told) in [(99_999, Told::Recorded), (100_000, Told::Unknown)] {
+        site = site.restart(&options(FAIR), true);
+        site.edit(&format!("UPDATE shiftboss_counters SET value = {taken} WHERE name = 'attempt'"));
+        site = site.restart(&options(FAIR), false);
+        let attempt = site.leased(NOW);
+        assert_eq!(attempt, Attempt(taken + 1));
+        assert_eq!(site.done(first, 0, NOW), told, "after attempt {attempt:?}");
+    }
+}
+
+/// "A classic DONE key code ends whatever attempt its key is in."
+#[test]
+fn a_classic_end_ends_a_leased_attempt() {
+    let mut site = site(&["alpha"]);
+    let attempt = site.leased(NOW);
+    site.finish("alpha", NOW + 5);
+    assert!(!site.store.is_held(attempt).unwrap());
+    assert_eq!(
+        (site.done(attempt, 7, NOW + 6), site.outcomes()),
+        (Told::Recorded, vec!["1|done|0".to_owned()])
+    );
+}

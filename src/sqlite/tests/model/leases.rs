@@ -1,0 +1,205 @@
+//! Attempts and leases, as `docs/protocol.md` describes them ("Protocol 2").
+
+use std::collections::BTreeMap;
+
+use shiftboss_actors::store::Told;
+
+use super::{Flight, Model, Row};
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    Released,
+    Undone,
+    Expired,
+}
+
+/// What the model keeps for protocol 2.
+#[derive(Debug, Clone, Default)]
+pub struct Leases {
+    pub max_attempts: i64,
+    pub paused: bool,
+    /// By (fetcher, run, key): leases of that row that ran out.
+    pub lost: BTreeMap<(i64, i64, String), i64>,
+    /// Leased attempts that ended.
+    ended: Vec<(Flight, Outcome)>,
+    /// All dispatches in order, as (key, attempt), but for those that were undone.
+    handed: Vec<(String, i64)>,
+}
+
+impl Leases {
+    /// An attempt ended.
+    pub fn end(&mut self, flight: &Flight, outcome: Outcome) {
+        if outcome == Outcome::Undone {
+            self.handed.retain(|(_, attempt)| *attempt != flight.attempt);
+        }
+        if flight.leased {
+            self.ended.push((flight.clone(), outcome));
+        }
+    }
+}
+
+fn row_of(flight: &Flight) -> (i64, i64, String) {
+    (flight.fetcher, flight.run, flight.key.clone())
+}
+
+impl Model {
+    pub fn with_max_attempts(mut self, max_attempts: i64) -> Self {
+        self.leases.max_attempts = max_attempts;
+        self
+    }
+
+    pub fn pause(&mut self, paused: bool) {
+        self.leases.paused = paused;
+    }
+
+    /// The attempt that the next dispatch gets: numbers may be skipped.
+    pub fn skip_to(&mut self, attempt: i64) {
+        assert!(attempt > self.attempts, "{attempt} was given out before");
+        self.attempts = attempt - 1;
+    }
+
+    fn leased(&self, attempt: i64) -> Option<Flight> {
+        self.flights.iter().find(|flight| flight.leased && flight.attempt == attempt).cloned()
+    }
+
+    pub fn is_held(&self, attempt: i64) -> bool {
+        self.leased(attempt).is_some()
+    }
+
+    pub fn held(&self) -> Vec<i64> {
+        let leased = self.flights.iter().filter(|flight| flight.leased);
+        leased.map(|flight| flight.attempt).collect()
+    }
+
+    /// Leases of a row that ran out since it was last done.
+    pub(super) fn lost_before(&self, row: &Row) -> i64 {
+        let at = (row.fetcher, row.run, row.key.clone());
+        let same = self.flights.iter().filter(|flight| row.dispatched && row_of(flight) == at);
+        let classic = same.map(|flight| flight.tries).max().unwrap_or(0);
+        classic.max(self.leases.lost.get(&at).copied().unwrap_or(0))
+    }
+
+    /// A row is about to be handed out: those of older runs are nobody's any more.
+    pub(super) fn overtake(&mut self, row: &Row) {
+        self.leases.handed.push((row.key.clone(), self.attempts));
+        let older =
+            |at: &(i64, i64, String)| (at.0, &at.2) == (row.fetcher, &row.key) && at.1 != row.run;
+        self.leases.lost.retain(|at, _| !older(at));
+    }
+
+    /// The last dispatch of a key is done: its row lost no lease.
+    pub(super) fn forget_lost(&mut self, key: &str) {
+        let flights = self.flights.iter().filter(|flight| flight.key == key);
+        if let Some(last) = flights.max_by_key(|flight| flight.attempt) {
+            self.leases.lost.remove(&row_of(last));
+        }
+    }
+
+    pub fn finish_attempt(&mut self, attempt: i64, code: i64, now: i64) -> Told {
+        if let Some(flight) = self.leased(attempt) {
+            self.log.entry(flight.key.clone()).or_insert((flight.started, None, None));
+            self.finish(&flight.key, code, now);
+            return Told::Recorded;
+        }
+        let Some(at) = self.leases.ended.iter().position(|(flight, _)| flight.attempt == attempt)
+        else {
+            return Told::Unknown;
+        };
+        let (flight, outcome) = self.leases.ended[at].clone();
+        let mut handed = self.leases.handed.iter();
+        let since = handed.any(|(key, later)| *key == flight.key && *later > attempt);
+        match outcome {
+            Outcome::Done => Told::Recorded,
+            Outcome::Expired if !since => {
+                self.leases.ended[at].1 = Outcome::Done;
+                self.end_late(&flight, code, now);
+                Told::Recorded
+            }
+            _ => Told::Stale,
+        }
+    }
+
+    /// As if it had been handed out till now.
+    fn end_late(&mut self, flight: &Flight, code: i64, now: i64) {
+        for row in &mut self.queue {
+            if (row.fetcher, &row.key) == (flight.fetcher, &flight.key) && row.run <= flight.run {
+                row.dispatched = true;
+            }
+        }
+        if self.fetchers.iter().any(|(id, _)| *id == flight.fetcher) {
+            let turn = (flight.key.clone(), self.name(flight.fetcher));
+            self.turns.insert(turn, flight.attempt);
+        }
+        self.flights.retain(|other| (other.fetcher, &other.key) != (flight.fetcher, &flight.key));
+        self.leases.lost.remove(&row_of(flight));
+        self.log.insert(flight.key.clone(), (flight.started, Some(now), Some(code)));
+    }
+
+    pub fn release(&mut self, attempt: i64) -> Told {
+        if let Some(flight) = self.leased(attempt) {
+            self.take_back(&flight, true);
+            self.leases.end(&flight, Outcome::Released);
+            return Told::Recorded;
+        }
+        match self.leases.ended.iter().find(|(flight, _)| flight.attempt == attempt) {
+            Some((_, Outcome::Released)) => Told::Recorded,
+            Some(_) => Told::Stale,
+            None => Told::Unknown,
+        }
+    }
+
+    /// Its key, and whether it is parked.
+    pub fn expire(&mut self, attempt: i64) -> Option<(String, bool)> {
+        let flight = self.leased(attempt)?;
+        let parked = flight.tries >= self.leases.max_attempts;
+        self.take_back(&flight, !parked);
+        if parked {
+            self.flights.retain(|other| row_of(other) != row_of(&flight));
+        }
+        if self.queue.iter().any(|row| (row.fetcher, row.run, row.key.clone()) == row_of(&flight)) {
+            self.leases.lost.insert(row_of(&flight), flight.tries);
+        }
+        self.leases.end(&flight, Outcome::Expired);
+        Some((flight.key, parked))
+    }
+
+    pub fn retry(&mut self, key: &str) -> Option<u64> {
+        let rows: Vec<Row> = self.queue.iter().filter(|row| row.key == key).cloned().collect();
+        let waits = |row: &&Row| {
+            row.dispatched
+                && !rows.iter().any(|other| other.fetcher == row.fetcher && other.run > row.run)
+                && !self
+                    .flights
+                    .iter()
+                    .any(|flight| (flight.fetcher, flight.key.as_str()) == (row.fetcher, key))
+        };
+        let back: Vec<_> = rows.iter().filter(waits).map(|row| (row.fetcher, row.run)).collect();
+        for row in &mut self.queue {
+            if row.key == key && back.contains(&(row.fetcher, row.run)) {
+                row.dispatched = false;
+                self.leases.lost.remove(&(row.fetcher, row.run, row.key.clone()));
+            }
+        }
+        (!rows.is_empty()).then_some(back.len() as u64)
+    }
+
+    pub fn in_flight(&self, now: i64) -> u64 {
+        let since = now - self.policy.lease();
+        self.flights.iter().filter(|flight| flight.leased || flight.started >= since).count() as u64
+    }
+
+    /// Leased attempts that ended, and lost leases of rows, as lines.
+    pub fn ended(&self) -> Vec<String> {
+        let ended = self.leases.ended.iter().map(|(flight, outcome)| {
+            format!("{}|{}|{outcome:?}", flight.attempt, flight.key).to_lowercase()
+        });
+        let row = |((fetcher, run, key), tries): (&(i64, i64, String), &i64)| {
+            format!("tries|{fetcher}|{run}|{key}|{tries}")
+        };
+        let mut lines: Vec<_> = ended.chain(self.leases.lost.iter().map(row)).collect();
+        lines.sort();
+        lines
+    }
+}
