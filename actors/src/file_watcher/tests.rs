@@ -1,16 +1,15 @@
 //! The FileWatcherActor and its tails over a mock store and a real directory.
 
-use std::cell::Cell;
+mod failures;
+
 use std::fs;
 use std::path::Path;
-use std::rc::Rc;
 
 use actix::prelude::*;
 use tempfile::TempDir;
 
-use super::{FileWatcherActor, Look, Start, StartTail, StorageLinks, TailLink, start_tail};
+use super::{FileWatcherActor, Look, Start, StartTail, StorageLinks, start_tail};
 use crate::clock::ManualClock;
-use crate::file_tail::{CatchUp, CaughtUp, Changed, StopTail, TailSeed};
 use crate::model::Run;
 use crate::storage::StorageActor;
 use crate::store::StoreError;
@@ -62,140 +61,12 @@ impl Site {
     }
 }
 
-/// A tail that panics when it is first asked anything.
-struct Bomb {
-    _seed: TailSeed,
-}
-
-impl Actor for Bomb {
-    type Context = Context<Self>;
-
-    fn started(&mut self, _: &mut Self::Context) {
-        panic!("a tail panics");
-    }
-}
-
-impl Handler<Changed> for Bomb {
-    type Result = ();
-
-    fn handle(&mut self, _: Changed, _: &mut Self::Context) {}
-}
-
-impl Handler<CatchUp> for Bomb {
-    type Result = CaughtUp;
-
-    fn handle(&mut self, _: CatchUp, _: &mut Self::Context) -> CaughtUp {
-        CaughtUp { more: false }
-    }
-}
-
-impl Handler<StopTail> for Bomb {
-    type Result = ();
-
-    fn handle(&mut self, _: StopTail, _: &mut Self::Context) {}
-}
-
-/// Starts tails of which those of fetcher `bad` panic, the first `times`.
-fn panicking(times: u32) -> (StartTail, Rc<Cell<u32>>) {
-    let started = Rc::new(Cell::new(0));
-    let count = Rc::clone(&started);
-    let start = move |seed: TailSeed| {
-        if &*seed.reader.run().fetcher != "bad" || count.get() >= times {
-            return start_tail(seed);
-        }
-        count.set(count.get() + 1);
-        let bomb = Bomb { _seed: seed }.start();
-        TailLink {
-            changed: bomb.clone().recipient(),
-            catch_up: bomb.clone().recipient(),
-            stop: bomb.recipient(),
-        }
-    };
-    (Box::new(start), started)
-}
-
 fn real() -> StartTail {
     Box::new(start_tail)
 }
 
 fn rejected() -> Trouble {
     Trouble::Error(StoreError::Rejected("no".to_owned()))
-}
-
-/// A tail that fails is started again, later each time, and goes on from the last stored position.
-#[actix::test]
-async fn a_tail_is_restarted_after_an_error() {
-    let site = Site::started(MockStore::default(), real()).await;
-    site.write("f.1.txt.part", "alpha 1\n");
-    until("the first line is stored", || site.keys() == ["alpha"]).await;
-    site.mock.trouble("add", rejected());
-    site.mock.trouble("add", rejected());
-    site.write("f.1.txt.part", "alpha 1\nbravo 2\n");
-    until("the second line is stored", || site.keys() == ["alpha", "bravo"]).await;
-    assert_eq!(site.calls("register f.1"), 3, "once, and once for each restart");
-    assert!(site.mock.inside().aside.is_empty());
-}
-
-/// A tail that panics is started again, and the run is read to its end.
-#[actix::test]
-async fn a_tail_is_restarted_after_a_panic() {
-    let (start, panics) = panicking(2);
-    let site = Site::started(MockStore::default(), start).await;
-    site.write("bad.1.txt", "alpha 1\nbravo 2\n");
-    until("all is stored", || site.keys() == ["alpha", "bravo"]).await;
-    assert_eq!(panics.get(), 2);
-    until("the run is complete", || site.is_complete("bad")).await;
-}
-
-/// A file that keeps failing is set aside, visibly; everything else goes on; and it is tried again
-/// when it changes.
-#[actix::test]
-async fn a_file_that_keeps_failing_is_set_aside() {
-    let (start, panics) = panicking(6);
-    let site = Site::started(MockStore::default(), start).await;
-    site.write("bad.1.txt", "alpha 1\n");
-    site.write("good.1.txt", "bravo 2\n");
-    until("the good one is stored", || site.keys() == ["bravo"]).await;
-    until("the bad one is set aside", || !site.mock.inside().aside.is_empty()).await;
-    assert_eq!(panics.get(), 6, "one start and five restarts");
-    assert!(site.mock.inside().aside[0].contains("panicked"));
-    site.write("good.1.txt", "bravo 2\ncharlie 3\n");
-    until("the good one goes on", || site.keys() == ["bravo", "charlie"]).await;
-    site.write("bad.1.txt", "alpha 1\ndelta 4\n");
-    until("the bad one is read after all", || site.keys().contains(&"delta".to_owned())).await;
-    until("and no longer set aside", || site.mock.inside().aside.is_empty()).await;
-}
-
-/// A file that was set aside is tried again from time to time, though it did not change.
-#[actix::test]
-async fn a_file_set_aside_is_tried_again() {
-    tokio::time::pause();
-    let (start, panics) = panicking(7);
-    let site = Site::started(MockStore::default(), start).await;
-    site.write("bad.1.txt", "alpha 1\n");
-    until("the file is read after all", || site.keys() == ["alpha"]).await;
-    assert_eq!(panics.get(), 7, "set aside after six, and tried twice more");
-}
-
-/// A file that fails again when it is tried again was set aside all the time, and is noted once;
-/// the note goes when the file is read, also when it may still grow, and when it is gone.
-#[actix::test]
-async fn a_file_that_fails_again_stays_set_aside() {
-    tokio::time::pause();
-    for gone in [false, true] {
-        let (start, panics) = panicking(10);
-        let site = Site::started(MockStore::default(), start).await;
-        site.write("bad.1.txt.part", "alpha 1\n");
-        until("it was tried again", || panics.get() == 8).await;
-        assert_eq!((site.calls("aside"), site.calls("clear")), (1, 0));
-        if gone {
-            fs::remove_file(site.directory.path().join("bad.1.txt.part")).unwrap();
-        } else {
-            until("it is read after all", || site.keys() == ["alpha"]).await;
-        }
-        until("it is not set aside any longer", || site.mock.inside().aside.is_empty()).await;
-        assert_eq!((site.calls("aside"), site.calls("clear")), (1, 1));
-    }
 }
 
 /// A store that is full or busy is waited for: that is no failure of the tail.
