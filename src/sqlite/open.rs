@@ -152,8 +152,9 @@ impl SqliteStore {
         self.was_clean = !was_unclean;
         self.slots = Slots::load(&self.connection)?;
         self.tally = Tally::load(&self.connection)?;
+        let noted = self.note_start(options);
         self.load_paused()?;
-        match self.note_start(options) {
+        match noted {
             // An earlier daemon's notes stand as well. Requests fail until there is space again.
             Err(error)
                 if options.policy != Policy::Classic
@@ -183,6 +184,8 @@ impl SqliteStore {
         transaction.execute("DELETE FROM shiftboss_aside", [])?;
         if options.policy == Policy::Classic {
             transaction.execute("DELETE FROM shiftboss_flights", [])?;
+            // The Python supervisor knows no pause, and nobody could end it.
+            transaction.execute("DELETE FROM shiftboss_state WHERE name = 'paused'", [])?;
         }
         transaction.commit()
     }

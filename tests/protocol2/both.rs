@@ -55,3 +55,13 @@ fn both_kinds_of_workers_share_a_queue() {
     let counted = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'done'";
     assert_eq!(site.sql(counted), ["300"]);
 }
+
+/// A pause ends with the policy that knows it: under --classic nobody could end it.
+#[test]
+fn a_classic_daemon_is_not_paused() {
+    let (site, daemon) = with_jobs(&["alpha"], &[]);
+    assert_eq!(opted_in(&site, "HELLO 2 w").ask("PAUSE"), "{\"paused\":true}\n");
+    daemon.stop();
+    let _daemon = site.start_with(&["--classic"]);
+    assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
+}
