@@ -2,6 +2,7 @@
 //! only settings. The doc comments are the help texts. Commands with many arguments have a file each.
 
 mod fetch;
+mod work;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +20,7 @@ mod operators;
 mod views;
 
 pub use fetch::{FetchArguments, FetchSettings};
+pub use work::{WorkArguments, WorkSettings};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -113,6 +115,8 @@ pub enum Command {
     },
     /// Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once it is whole
     Fetch(FetchArguments),
+    /// Take jobs from the daemon, and run COMMAND for each
+    Work(WorkArguments),
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,

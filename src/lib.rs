@@ -1,7 +1,7 @@
 //! The program's parts, as a library so that tests and benchmarks can reach them.
 //!
 //! [`sqlite`] implements the queue. [`child`] runs commands, [`fetch`]
-//! has one write a list. [`cli`] is what the user typed;
+//! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`client`], [`socket`], [`lock`], [`logging`],
 //! [`reports`] and [`exit`] are what they stand on.
 //!
@@ -19,3 +19,4 @@ pub mod reports;
 pub mod socket;
 pub mod spool;
 pub mod sqlite;
+pub mod worker;

@@ -27,6 +27,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/spool", &["actix", "tokio", "rusqlite", "clap", "shiftboss_actors", "crate::sqlite"]),
     ("src/child", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli"]),
     ("src/fetch", &["actix", "rusqlite", "clap", "crate::cli", "crate::commands"]),
+    (
+        "src/worker",
+        &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli", "crate::sqlite"],
+    ),
     ("src/cli", &["std::fs", "rusqlite", "actix", "shiftboss_actors"]),
 ];
 

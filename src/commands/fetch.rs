@@ -18,7 +18,7 @@ use crate::fetch::{Delivered, FetchError, Fetcher, ListName};
 use show::Show;
 
 /// What a shell adds to the number of the signal that ended a program.
-const SIGNAL_BASE: i32 = 128;
+pub(super) const SIGNAL_BASE: i32 = 128;
 
 /// Fetches until all is done, or a signal says that it is enough.
 ///
@@ -144,16 +144,16 @@ impl Fetching {
 }
 
 /// The signals that ask for the end.
-struct Signals([(i32, Signal); 3]);
+pub(super) struct Signals([(i32, Signal); 3]);
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let listen = |kind: SignalKind| signal(kind).map(|signal| (kind.as_raw_value(), signal));
         let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
         Ok(Self([listen(terminate)?, listen(interrupt)?, listen(SignalKind::hangup())?]))
     }
 
-    async fn next(&mut self) -> i32 {
+    pub(super) async fn next(&mut self) -> i32 {
         let [(terminate, a), (interrupt, b), (hangup, c)] = &mut self.0;
         tokio::select! {
             _ = a.recv() => *terminate,

@@ -13,8 +13,9 @@ pub mod status;
 mod target;
 mod text;
 pub mod why;
+pub mod work;
 
-use crate::cli::{Command, FetchSettings, Look, ServeSettings};
+use crate::cli::{Command, FetchSettings, Look, ServeSettings, WorkSettings};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
@@ -38,6 +39,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Fetch(typed) => {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             fetch::run(FetchSettings::try_from(typed)?)
+        }
+        Command::Work(typed) => {
+            logging::start(LogFormat::Auto, &typed.log_level)?;
+            work::run(WorkSettings::try_from(typed)?)
         }
         Command::Guardian => guardian::run(),
     }

@@ -1,0 +1,146 @@
+//! The arguments of `work`, as typed, and the checked settings made of them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::absolute;
+use crate::child::GRACE;
+use crate::exit::{ExitCode, Failure};
+use crate::worker::Template;
+
+const EXAMPLES: &str = "\
+Examples:
+  shiftboss work worker.sock -- ./check-link.sh {key} {payload}
+  shiftboss work -n 4 --timeout 1h --log-dir logs worker.sock -- ./build {key}
+  shiftboss work --once worker.sock -- sh -c 'echo \"$SHIFTBOSS_KEY\"'";
+
+/// Longest lease in seconds that the protocol allows: a week.
+const LEASE_SECONDS_MAX: u64 = 604_800;
+/// Longest name of a worker in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// What is typed behind `work`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = EXAMPLES,
+    long_about = "Take jobs from the daemon, and run COMMAND for each\n\n{key} and {payload} in ARGS \
+        are replaced; no shell looks at them. COMMAND also has SHIFTBOSS_KEY, SHIFTBOSS_PAYLOAD, \
+        SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit code is reported to the \
+        daemon, 128 plus the number of a signal that ended it, 124 when its time was over.\n\n\
+        SIGTERM lets running jobs finish and takes no more; a second one kills them and gives \
+        them back. Whatever becomes of the worker, no command outlives it."
+)]
+pub struct WorkArguments {
+    /// Run so many jobs at a time
+    #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+    /// Exit when there is nothing to do: with 0 when every result was reported, with 69 when no daemon
+    /// answered for 30 s
+    #[arg(long)]
+    pub once: bool,
+    /// Exit after N jobs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_jobs: Option<u64>,
+    /// End COMMAND after so long (TERM, then KILL), and report 124
+    #[arg(long, value_name = "T", value_parser = humantime::parse_duration)]
+    pub timeout: Option<Duration>,
+    /// How long COMMAND may take to end when it is told to
+    #[arg(long, value_name = "T", default_value_t = GRACE.into(), value_parser = time)]
+    pub grace: humantime::Duration,
+    /// Write the output to DIR/DAY/KEY.log; without it, to standard output behind each job's key
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+    /// How long logs are kept
+    #[arg(long, value_name = "T", default_value = "30days", value_parser = time, requires = "log_dir")]
+    pub keep: humantime::Duration,
+    /// How long the daemon waits for a sign of life before it hands a job to somebody else
+    #[arg(long, value_name = "T", default_value = "60s", value_parser = time)]
+    pub lease: humantime::Duration,
+    /// The worker's name, for people [default: HOST-PID]
+    #[arg(long, value_parser = worker_name)]
+    pub name: Option<String>,
+    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
+    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
+    pub log_level: String,
+    /// The daemon's socket
+    pub socket: PathBuf,
+    /// The program that does a job, and its arguments
+    #[arg(required = true, last = true, num_args = 1..)]
+    pub command: Vec<OsString>,
+}
+
+/// The settings of `work`, checked. Without a name the worker is named by host and process.
+#[derive(Debug)]
+pub struct WorkSettings {
+    /// The daemon's socket.
+    pub socket: PathBuf,
+    /// What is run.
+    pub command: Template,
+    /// The name, if one was typed.
+    pub name: Option<String>,
+    /// Jobs at a time.
+    pub jobs: usize,
+    /// Whether to exit when there is nothing to do.
+    pub once: bool,
+    /// After how many jobs to exit.
+    pub jobs_max: Option<u64>,
+    /// How long a job may run.
+    pub time_limit: Option<Duration>,
+    /// From TERM to KILL.
+    pub grace: Duration,
+    /// The lease.
+    pub lease_seconds: u32,
+    /// Where logs go, and how long they stay.
+    pub logs: Option<(PathBuf, Duration)>,
+}
+
+impl TryFrom<WorkArguments> for WorkSettings {
+    type Error = Failure;
+
+    fn try_from(typed: WorkArguments) -> Result<Self, Failure> {
+        let wrong = |message| Failure::new(ExitCode::Usage, message);
+        if typed.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(wrong("--timeout 0s: give a time above 0, or none".to_owned()));
+        }
+        let lease_seconds = lease(typed.lease.into()).ok_or_else(|| {
+            wrong(format!("--lease {}: give whole seconds, from 1s to 7days", typed.lease))
+        })?;
+        let mut words = typed.command.into_iter();
+        let program = words.next().ok_or_else(|| wrong("there is no COMMAND".to_owned()))?;
+        let logs = typed.log_dir.map(absolute).transpose()?;
+        Ok(Self {
+            socket: absolute(typed.socket)?,
+            command: Template { program, arguments: words.collect() },
+            name: typed.name,
+            jobs: typed.jobs.into(),
+            once: typed.once,
+            jobs_max: typed.max_jobs,
+            time_limit: typed.timeout,
+            grace: typed.grace.into(),
+            lease_seconds,
+            logs: logs.map(|directory| (directory, typed.keep.into())),
+        })
+    }
+}
+
+fn lease(lease: Duration) -> Option<u32> {
+    let seconds = lease.as_secs();
+    let is_whole = lease.subsec_nanos() == 0 && (1..=LEASE_SECONDS_MAX).contains(&seconds);
+    u32::try_from(seconds).ok().filter(|_| is_whole)
+}
+
+fn time(text: &str) -> Result<humantime::Duration, humantime::DurationError> {
+    text.parse()
+}
+
+/// What `HELLO` takes for a name.
+fn worker_name(text: &str) -> Result<String, String> {
+    let is_faulty = |character: char| character == ' ' || character.is_control();
+    if (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.contains(is_faulty) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no spaces; for example builder-3"))
+}

@@ -1,0 +1,84 @@
+//! `shiftboss work`: runs [`crate::worker`] until it is done or signals end it. Here are signals and
+//! exit codes; what a worker does is there.
+
+use std::cell::Cell;
+use std::io::{self, IsTerminal};
+
+use super::fetch::{SIGNAL_BASE, Signals};
+use crate::cli::WorkSettings;
+use crate::exit::{ExitCode, Failure};
+use crate::socket::{PATH_MAX_BYTES, SocketError};
+use crate::worker::{self, Outcome, Settings};
+
+/// Works.
+///
+/// # Errors
+/// When no daemon answers, or something it stands on cannot be made. After a second signal the
+/// process ends here, with 128 and the signal's number.
+pub fn run(settings: WorkSettings) -> Result<(), Failure> {
+    let length = settings.socket.as_os_str().len();
+    if length > PATH_MAX_BYTES {
+        let error = SocketError::TooLong { path: settings.socket, length };
+        return Err(Failure::new(ExitCode::Usage, error.to_string()));
+    }
+    let settings = complete(settings);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| cannot("start the runtime", &error))?;
+    let last_signal = Cell::new(0);
+    let socket = settings.socket.display().to_string();
+    let logs = settings.logs.as_ref().map(|(directory, _)| directory.display().to_string());
+    let ended = runtime.block_on(async {
+        let mut signals = Signals::new().map_err(|error| cannot("listen for signals", &error))?;
+        let next = async || last_signal.set(signals.next().await);
+        worker::run(settings, next).await.map_err(|error| match logs {
+            Some(logs) => cannot(&format!("make the directory {logs}"), &error),
+            None => cannot("start a thread", &error),
+        })
+    });
+    match ended? {
+        Outcome::Done => Ok(()),
+        // What still waits for a reader of standard output is not waited for.
+        Outcome::Killed => std::process::exit(SIGNAL_BASE + last_signal.get()),
+        Outcome::Unanswered(why) => {
+            let hint = "is `shiftboss serve` running with this socket, and may this user use it?";
+            let message = format!("no daemon answered on {socket} for 30 s: {why}; {hint}");
+            Err(Failure::new(ExitCode::Unavailable, message))
+        }
+        Outcome::Broken => {
+            let message = "a bug in shiftboss ended a job's task; please report the message above";
+            Err(Failure::new(ExitCode::Internal, message))
+        }
+    }
+}
+
+fn cannot(what: &str, error: &io::Error) -> Failure {
+    Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}"))
+}
+
+/// What is not typed but found out.
+fn complete(settings: WorkSettings) -> Settings {
+    Settings {
+        socket: settings.socket,
+        command: settings.command,
+        name: settings.name.unwrap_or_else(name),
+        jobs: settings.jobs,
+        once: settings.once,
+        jobs_max: settings.jobs_max,
+        time_limit: settings.time_limit,
+        grace: settings.grace,
+        lease_seconds: settings.lease_seconds,
+        logs: settings.logs,
+        is_terminal: io::stderr().is_terminal(),
+    }
+}
+
+/// Host and process: nothing that `HELLO` does not take for a name.
+fn name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let is_fit = |character: &char| character.is_ascii_graphic();
+    let host: String = host.chars().filter(is_fit).take(64).collect();
+    let host = if host.is_empty() { "worker" } else { &host };
+    format!("{host}-{}", std::process::id())
+}

@@ -1,0 +1,286 @@
+//! The worker's side of the protocol: protocol 2 where the daemon speaks it, else the classic one. Each
+//! request is tried once; whether to try again, and when, is for [`super::slot`] to decide.
+//!
+//! A daemon that closes a `HELLO` without a byte is a classic one, or is being restarted. Only two such
+//! closes in a row, a second apart, say which. Protocol 2 goes over one connection that is kept; the
+//! classic one takes a connection for each request, as its stock worker does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::connection::{ANSWER_TIMEOUT, Connection, Silence};
+use super::wire::{Answer, Job};
+
+/// Closed `HELLO`s after which a daemon is a classic one.
+const CLOSED_HELLOS: u32 = 2;
+/// Between two `HELLO`s that are closed.
+pub const HELLO_PAUSE: Duration = Duration::from_secs(1);
+
+/// A job that ended here.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The job.
+    pub job: Job,
+    /// Its exit code, as a shell would report it.
+    pub code: u8,
+}
+
+/// What the daemon said to a job's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// It is recorded.
+    Recorded,
+    /// It never will be: the job is somebody else's by now, or forgotten.
+    Refused(String),
+    /// Not now.
+    Busy(String),
+}
+
+/// How the daemon is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// Protocol 2, as far as is known.
+    Two,
+    Classic,
+}
+
+/// Speaks to the daemon.
+pub struct Client {
+    socket: PathBuf,
+    hello: Vec<u8>,
+    dialect: Dialect,
+    closed_hellos: u32,
+    connection: Option<Connection>,
+    /// The classic answer to an end: the next job, or that there is none.
+    given: Option<Answer>,
+}
+
+impl Client {
+    /// A client of the daemon on `socket`, by this name and for this lease. Connects when it has to.
+    #[must_use]
+    pub fn new(socket: PathBuf, name: &str, lease_seconds: u32) -> Self {
+        let hello = format!("HELLO 2 {name} {lease_seconds}\n").into_bytes();
+        let (dialect, closed_hellos) = (Dialect::Two, 0);
+        Self { socket, hello, dialect, closed_hellos, connection: None, given: None }
+    }
+
+    /// Whether the daemon speaks nothing but the classic protocol.
+    #[must_use]
+    pub fn is_classic(&self) -> bool {
+        self.dialect == Dialect::Classic
+    }
+
+    /// Reports an end and asks for the next job, either or both, in one write. Returns what was said
+    /// to the end. The job, if one was asked for, is taken by [`Client::next`].
+    ///
+    /// # Errors
+    /// When there is no answer. The same may be asked again.
+    pub async fn ask(
+        &mut self,
+        end: Option<&Ended>,
+        wait: Option<Duration>,
+    ) -> Result<Option<Told>, Silence> {
+        self.greet().await?;
+        match end {
+            Some(Ended { job: Job { attempt: Some(attempt), .. }, code })
+                if self.dialect == Dialect::Two =>
+            {
+                let lines = format!("DONE {attempt} {code}\n{}", ready(wait));
+                let count = 1 + usize::from(wait.is_some());
+                told(self.first_answer(&lines, count).await?).map(Some)
+            }
+            Some(end) => {
+                let key = String::from_utf8_lossy(&end.job.key);
+                self.given = Some(self.classic(&format!("DONE {key} {}\n", end.code)).await?);
+                Ok(Some(Told::Recorded))
+            }
+            None if self.dialect == Dialect::Two => {
+                let count = usize::from(wait.is_some());
+                self.connection()?.send(ready(wait).as_bytes(), count).await?;
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The job that was asked for, if there is one within `wait`. When `outdated` resolves, the
+    /// request is taken back; a job may have come all the same. Must not be cancelled: the job would be
+    /// lost to us until its lease ends.
+    ///
+    /// # Errors
+    /// When there is no answer; a job may be lost to us then.
+    pub async fn next(
+        &mut self,
+        wait: Duration,
+        outdated: impl Future<Output = ()>,
+    ) -> Result<Option<Job>, Silence> {
+        if let Some(given) = self.given.take() {
+            return job(given);
+        }
+        if self.is_classic() {
+            return job(self.classic("READY\n").await?);
+        }
+        let connection = self.connection()?;
+        let line = tokio::select! {
+            line = connection.line(wait + ANSWER_TIMEOUT) => Some(line),
+            () = outdated => None,
+        };
+        let line = match line {
+            Some(line) => line?,
+            None => self.take_back().await?,
+        };
+        job(read(&line)?)
+    }
+
+    /// The job that the classic protocol gave in return for an end, without being asked.
+    pub fn given(&mut self) -> Option<Job> {
+        self.given.take().and_then(|given| job(given).ok().flatten())
+    }
+
+    /// Keeps an attempt. False: it is ours no longer. May be cancelled.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn beat(&mut self, attempt: u64) -> Result<bool, Silence> {
+        self.greet().await?;
+        if self.is_classic() {
+            return Ok(true);
+        }
+        match self.first_answer(&format!("BEAT {attempt}\n"), 1).await? {
+            Answer::Ok => Ok(true),
+            Answer::Lost => Ok(false),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Gives an attempt back. False: a classic daemon takes nothing back.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn release(&mut self, attempt: u64) -> Result<bool, Silence> {
+        self.greet().await?;
+        if self.is_classic() {
+            return Ok(false);
+        }
+        match told(self.first_answer(&format!("RELEASE {attempt}\n"), 1).await?)? {
+            // Refused: it is not ours any more.
+            Told::Recorded | Told::Refused(_) => Ok(true),
+            Told::Busy(text) => Err(Silence::Refused(text)),
+        }
+    }
+
+    /// Sends requests and reads the first one's answer.
+    async fn first_answer(&mut self, lines: &str, count: usize) -> Result<Answer, Silence> {
+        let connection = self.connection()?;
+        connection.send(lines.as_bytes(), count).await?;
+        read(&connection.line(ANSWER_TIMEOUT).await?)
+    }
+
+    /// Takes a waiting request back: any further line ends the wait.
+    async fn take_back(&mut self) -> Result<Vec<u8>, Silence> {
+        let mut connection = self.connection.take().ok_or(Silence::Closed)?;
+        connection.write(b"QUIT\n", 1).await?;
+        connection.line(ANSWER_TIMEOUT).await
+    }
+
+    fn connection(&mut self) -> Result<&mut Connection, Silence> {
+        self.connection.as_mut().ok_or(Silence::Closed)
+    }
+
+    /// Has a connection on which `HELLO` was answered, or knows that the daemon is a classic one.
+    async fn greet(&mut self) -> Result<(), Silence> {
+        let is_connected = self.connection.as_ref().is_some_and(Connection::is_sound);
+        if self.is_classic() || is_connected {
+            return Ok(());
+        }
+        self.connection = None;
+        let closed_before = std::mem::take(&mut self.closed_hellos);
+        let mut connection = Connection::open(&self.socket).await?;
+        match hello(&mut connection, &self.hello).await {
+            Err(Silence::Closed) if !connection.has_part() => {
+                self.closed_hellos = closed_before + 1;
+                if self.closed_hellos < CLOSED_HELLOS {
+                    return Err(Silence::Closed);
+                }
+                self.dialect = Dialect::Classic;
+            }
+            greeted => {
+                greeted?;
+                self.connection = Some(connection);
+            }
+        }
+        Ok(())
+    }
+
+    /// One classic request, over a connection of its own.
+    async fn classic(&mut self, line: &str) -> Result<Answer, Silence> {
+        let answered = self.try_classic(line).await;
+        if answered.is_err() && self.is_classic() {
+            // It may have been replaced by one that speaks protocol 2: one HELLO will tell.
+            self.dialect = Dialect::Two;
+            self.closed_hellos = CLOSED_HELLOS - 1;
+        }
+        answered
+    }
+
+    async fn try_classic(&mut self, line: &str) -> Result<Answer, Silence> {
+        let mut connection = Connection::open(&self.socket).await?;
+        connection.send(line.as_bytes(), 1).await?;
+        connection.finish().await?;
+        let line = connection.line(ANSWER_TIMEOUT).await?;
+        Answer::read_classic(&line).ok_or_else(|| garbled(&line))
+    }
+}
+
+async fn hello(connection: &mut Connection, hello: &[u8]) -> Result<(), Silence> {
+    connection.send(hello, 1).await?;
+    match read(&connection.line(ANSWER_TIMEOUT).await?)? {
+        Answer::Hello => Ok(()),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn ready(wait: Option<Duration>) -> String {
+    match wait {
+        Some(wait) if wait.is_zero() => "READY\n".to_owned(),
+        Some(wait) => format!("READY {}\n", wait.as_secs()),
+        None => String::new(),
+    }
+}
+
+fn read(line: &[u8]) -> Result<Answer, Silence> {
+    Answer::read(line).ok_or_else(|| garbled(line))
+}
+
+fn job(answer: Answer) -> Result<Option<Job>, Silence> {
+    match answer {
+        Answer::Job(job) => Ok(Some(job)),
+        Answer::NoJobs => Ok(None),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn told(answer: Answer) -> Result<Told, Silence> {
+    match answer {
+        Answer::Ok => Ok(Told::Recorded),
+        Answer::Error { code, text } => match code.as_str() {
+            "stale" | "unknown" => Ok(Told::Refused(format!("{code} {text}"))),
+            "busy" => Ok(Told::Busy(text)),
+            _ => Err(Silence::Refused(format!("{code} {text}"))),
+        },
+        other => Err(unexpected(other)),
+    }
+}
+
+fn unexpected(answer: Answer) -> Silence {
+    match answer {
+        Answer::Error { code, text } => Silence::Refused(format!("{code} {text}")),
+        other => Silence::Garbled(format!("{other:.60?}")),
+    }
+}
+
+/// The beginning of a line that is no answer.
+fn garbled(line: &[u8]) -> Silence {
+    let shown = &line[..line.len().min(60)];
+    Silence::Garbled(String::from_utf8_lossy(shown).into_owned())
+}

@@ -1,0 +1,154 @@
+//! Files with the output of jobs: `DIRECTORY/2026-11-21/KEY.log`, one for each key and day (UTC). A
+//! command holds the file itself and writes to it; here stands what was run, when, and how it ended.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tracing::{debug, warn};
+
+use super::log_name::{Day, file_name, time_of_day};
+use super::wire::Job;
+use crate::child::Output;
+
+/// What is shown of a command in its log.
+const COMMAND_BYTES_MAX: usize = 4 * 1024;
+
+/// The directory of the logs.
+pub struct LogDirectory {
+    path: PathBuf,
+    keep: Duration,
+    /// The day on which old logs were removed last.
+    swept: AtomicI64,
+}
+
+/// The log of a job that runs.
+pub struct JobLog {
+    file: File,
+    started: SystemTime,
+}
+
+impl LogDirectory {
+    /// Makes the directory if there is none. Logs are removed when they are older than `keep`, by
+    /// whole days.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn new(path: PathBuf, keep: Duration) -> io::Result<Self> {
+        fs::create_dir_all(&path)?;
+        Ok(Self { path, keep, swept: AtomicI64::new(i64::MIN) })
+    }
+
+    /// Opens the log of a job and writes what is about to be run.
+    ///
+    /// # Errors
+    /// When the file cannot be made or written.
+    pub fn open<'a>(
+        &self,
+        job: &Job,
+        command: impl Iterator<Item = &'a OsString>,
+        now: SystemTime,
+    ) -> io::Result<(Output, JobLog)> {
+        let directory = self.path.join(Day::of(now).to_string());
+        let mut options = OpenOptions::new();
+        options.append(true).read(true).create(true);
+        let path = directory.join(file_name(&job.key));
+        let mut file = options.open(&path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                fs::create_dir_all(&directory)?;
+                options.open(&path)
+            }
+            _ => Err(error),
+        })?;
+        let attempt = job.attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
+        let (key, time) = (escaped(&job.key), time_of_day(now));
+        let head = format!("=== {time}{attempt} of {key}: {}\n", shown(command));
+        file.write_all(head.as_bytes())?;
+        let output = Output::File(file.try_clone()?);
+        Ok((output, JobLog { file, started: now }))
+    }
+
+    /// Removes what is too old, once a day. To be called where it may take its time.
+    pub fn sweep(&self, now: SystemTime) {
+        let today = Day::of(now);
+        if self.swept.swap(today.0, Ordering::Relaxed) == today.0 {
+            return;
+        }
+        let oldest = Day::of(now.checked_sub(self.keep).unwrap_or(UNIX_EPOCH));
+        if let Err(error) = self.remove_before(oldest) {
+            warn!(directory = %self.path.display(), %error, "Old logs cannot be removed.");
+        }
+    }
+
+    fn remove_before(&self, oldest: Day) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let day = name.to_str().and_then(Day::parse);
+            if day.is_some_and(|day| day < oldest) && entry.file_type()?.is_dir() {
+                debug!(directory = %entry.path().display(), "Removing old logs.");
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl JobLog {
+    /// Writes how the command ended.
+    pub fn end(mut self, ending: &str, now: SystemTime) {
+        let took = now.duration_since(self.started).unwrap_or_default();
+        let line_end = if self.is_at_line_start() { "" } else { "\n" };
+        let (time, took) = (time_of_day(now), took.as_secs_f64());
+        let tail = format!("{line_end}=== {time} {ending}, after {took:.1}s\n");
+        if let Err(error) = self.file.write_all(tail.as_bytes()) {
+            warn!(%error, "The end of a job's log cannot be written.");
+        }
+    }
+
+    fn is_at_line_start(&self) -> bool {
+        let mut last = [b'\n'];
+        if let Ok(length) = self.file.metadata().map(|meta| meta.size())
+            && let Some(at) = length.checked_sub(1)
+        {
+            // What cannot be read looks like a line's end.
+            let _ = self.file.read_at(&mut last, at);
+        }
+        last == *b"\n"
+    }
+}
+
+/// A command in one line.
+fn shown<'a>(command: impl Iterator<Item = &'a OsString>) -> String {
+    let mut shown = String::new();
+    for word in command {
+        let word = escaped(word.as_encoded_bytes());
+        let separator = if shown.is_empty() { "" } else { " " };
+        shown.push_str(separator);
+        if shown.len() + word.len() > COMMAND_BYTES_MAX {
+            shown.push_str("...");
+            break;
+        }
+        shown.push_str(&word);
+    }
+    shown
+}
+
+/// Without control characters; what is not UTF-8 is replaced.
+fn escaped(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars()
+        .flat_map(|character| {
+            let (escape, plain) = if character.is_control() {
+                (Some(character.escape_default()), None)
+            } else {
+                (None, Some(character))
+            };
+            escape.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}

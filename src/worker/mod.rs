@@ -1,0 +1,210 @@
+//! The ready-made worker: takes jobs from the daemon, runs a command for each, and reports how it
+//! ended. `shiftboss work` calls it.
+//!
+//! [`slot`] is a job's way through a worker, and [`pool`] what the slots decide together. [`client`]
+//! speaks to the daemon, over [`connection`] and by [`wire`]. [`workshop`] runs commands; their
+//! output goes to [`job_log`] or [`printer`].
+
+mod backoff;
+mod client;
+mod connection;
+mod job_log;
+mod log_name;
+mod placeholders;
+mod pool;
+mod printer;
+mod progress;
+mod slot;
+mod wire;
+mod workshop;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{error, info};
+
+use crate::child::Guardian;
+use client::{Client, Ended};
+use job_log::LogDirectory;
+pub use placeholders::Template;
+use pool::{Pool, Stop};
+use printer::Printer;
+use progress::{Finish, Progress};
+use slot::{GaveUp, Slot};
+use workshop::{Outputs, Workshop};
+
+/// Between two looks whether logs have become too old; they do once a day.
+const SWEEP_EVERY: Duration = Duration::from_secs(600);
+
+/// What a worker does, and how.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The daemon's socket.
+    pub socket: PathBuf,
+    /// What is run for each job.
+    pub command: Template,
+    /// The worker's name, as in `HELLO`.
+    pub name: String,
+    /// Jobs at a time, from 1.
+    pub jobs: usize,
+    /// Leave when there is nothing to do.
+    pub once: bool,
+    /// Leave after so many jobs.
+    pub jobs_max: Option<u64>,
+    /// How long a job may run.
+    pub time_limit: Option<Duration>,
+    /// From TERM to KILL.
+    pub grace: Duration,
+    /// How long the daemon waits for a word of us before it gives a job to somebody else.
+    pub lease_seconds: u32,
+    /// The logs' directory, and how long logs are kept; `None`: output is printed.
+    pub logs: Option<(PathBuf, Duration)>,
+    /// Whether standard error is a terminal, which shows how it goes.
+    pub is_terminal: bool,
+}
+
+/// How a worker came to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All that was done is reported.
+    Done,
+    /// No daemon answered for too long. Results that it does not know were logged.
+    Unanswered(String),
+    /// A second signal ended it.
+    Killed,
+    /// A bug ended a part of it.
+    Broken,
+}
+
+/// Works. `signal` waits for the next signal that asks for the end; it is called again and again, and
+/// may be cancelled.
+///
+/// # Errors
+/// When the logs' directory cannot be made, or there is no room for a thread.
+pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Result<Outcome> {
+    let progress = Progress::new(settings.is_terminal);
+    let (outputs, writer) = outputs(&settings, &progress)?;
+    let (pool, _) = watch::channel(Pool::new(settings.once, settings.jobs_max));
+    let shown = Finish(progress.clone());
+    let mut follow = std::pin::pin!(progress.follow(pool.subscribe(), settings.socket.clone()));
+    let mut sweep = std::pin::pin!(sweep(&outputs));
+    let mut slots = start(&settings, &pool, outputs);
+    let mut outcome = Outcome::Done;
+    loop {
+        tokio::select! {
+            ended = slots.join_next() => match ended {
+                None => break,
+                Some(ended) => outcome = worse(outcome, ended),
+            },
+            () = signal() => stop(&pool),
+            () = &mut follow => {}
+            () = &mut sweep => {}
+        }
+    }
+    drop(shown);
+    if pool.borrow().stopping() == Stop::Kill {
+        // Whoever reads our output may have stopped: the writer is left alone.
+        return Ok(Outcome::Killed);
+    }
+    join(writer).await;
+    Ok(outcome)
+}
+
+fn outputs(
+    settings: &Settings,
+    progress: &Progress,
+) -> io::Result<(Outputs, Option<JoinHandle<()>>)> {
+    match settings.logs.clone() {
+        Some((path, keep)) => Ok((Outputs::Log(Arc::new(LogDirectory::new(path, keep)?)), None)),
+        None => {
+            let (printer, thread) = Printer::start(progress.clone())?;
+            Ok((Outputs::Print(printer), Some(thread)))
+        }
+    }
+}
+
+/// Starts the slots, which share a workshop.
+fn start(
+    settings: &Settings,
+    pool: &watch::Sender<Pool>,
+    outputs: Outputs,
+) -> JoinSet<Result<(), GaveUp>> {
+    let workshop = Arc::new(Workshop {
+        guardian: Guardian::new(),
+        template: settings.command.clone(),
+        name: settings.name.clone(),
+        time_limit: settings.time_limit,
+        grace: settings.grace,
+        outputs,
+    });
+    let lease = Duration::from_secs(settings.lease_seconds.into());
+    let mut slots = JoinSet::new();
+    for _ in 0..settings.jobs {
+        let client = Client::new(settings.socket.clone(), &settings.name, settings.lease_seconds);
+        slots.spawn(Slot::new(client, pool.clone(), Arc::clone(&workshop), lease).work());
+    }
+    slots
+}
+
+/// A signal has come.
+fn stop(pool: &watch::Sender<Pool>) {
+    pool.send_modify(|pool| pool.stop(Instant::now()));
+    let (out, ..) = pool.borrow().counts();
+    match pool.borrow().stopping() {
+        Stop::Kill => info!(jobs = out, "Stopping at once: killing what runs, and giving it back."),
+        _ => info!(jobs = out, "Stopping: finishing what runs. A second signal kills it."),
+    }
+}
+
+/// What is left to be said when one more slot has ended.
+fn worse(outcome: Outcome, ended: Result<Result<(), GaveUp>, tokio::task::JoinError>) -> Outcome {
+    match ended {
+        Ok(Ok(())) => outcome,
+        Ok(Err(GaveUp { silence, unreported })) => {
+            if let Some(Ended { job, code }) = unreported {
+                error!(
+                    key = job.shown_key(),
+                    attempt = job.attempt,
+                    code,
+                    "The end of a job could not be reported; it will be handed out again."
+                );
+            }
+            if outcome == Outcome::Broken {
+                outcome
+            } else {
+                Outcome::Unanswered(silence.to_string())
+            }
+        }
+        Err(_) => Outcome::Broken,
+    }
+}
+
+/// Removes old logs now and then. Never resolves.
+fn sweep(outputs: &Outputs) -> impl Future<Output = ()> + use<> {
+    let directory = match outputs {
+        Outputs::Log(directory) => Some(Arc::clone(directory)),
+        Outputs::Print(_) => None,
+    };
+    async move {
+        let Some(directory) = directory else {
+            return std::future::pending().await;
+        };
+        loop {
+            let directory = Arc::clone(&directory);
+            let _ = tokio::task::spawn_blocking(move || directory.sweep(SystemTime::now())).await;
+            tokio::time::sleep(SWEEP_EVERY).await;
+        }
+    }
+}
+
+/// Waits until all that commands printed is written.
+async fn join(writer: Option<JoinHandle<()>>) {
+    if let Some(writer) = writer {
+        let _ = tokio::task::spawn_blocking(|| writer.join()).await;
+    }
+}

@@ -1,0 +1,311 @@
+//! What the slots of a worker have in common: how many jobs are out and may be taken, what became of
+//! them, and whether it is time to stop. A plain value: the slots ([`super::slot`]) tell it what
+//! happened and ask it what to do; it waits for nothing and knows no socket.
+
+use std::time::{Duration, Instant};
+
+/// How long a request waits at the daemon for a job.
+pub const LONG_WAIT: Duration = Duration::from_secs(30);
+/// How long the daemon may be silent when somebody waits for the worker's end.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The same, after a second signal.
+pub const LAST_PATIENCE: Duration = Duration::from_secs(5);
+/// The pause after a command that could not be started: doubled each time, up to the longest.
+const HOLD_FIRST: Duration = Duration::from_secs(1);
+const HOLD_LONGEST: Duration = Duration::from_secs(60);
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// Go on.
+    No,
+    /// Take no more, finish what runs.
+    Finish,
+    /// Kill what runs.
+    Kill,
+}
+
+/// Whether a slot may ask for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    /// It may, and the daemon is to wait so long for one; zero: it is asked whether there is any.
+    Ask(Duration),
+    /// Not before this time, if there is one, or before something changes.
+    Later(Option<Instant>),
+    /// Never again.
+    Leave,
+}
+
+/// The common state.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    once: bool,
+    jobs_max: Option<u64>,
+    /// Jobs that were taken and not given back.
+    taken: u64,
+    /// Slots that are asking for one.
+    asking: u64,
+    /// Jobs that were taken and whose end the daemon does not know yet.
+    out: usize,
+    /// Ends that the daemon knows, and those of them other than 0.
+    done: u64,
+    failed: u64,
+    stop: Stop,
+    stopped_at: Option<Instant>,
+    /// Starts that failed one after the other, and until when nobody asks for that reason.
+    failed_starts: u32,
+    held_until: Option<Instant>,
+    /// The daemon was told to be silent, or to be a classic one.
+    told_silent: bool,
+    told_classic: bool,
+}
+
+impl Pool {
+    /// A pool that has done nothing; `once`: it leaves when there is nothing to do.
+    #[must_use]
+    pub fn new(once: bool, jobs_max: Option<u64>) -> Self {
+        Self {
+            once,
+            jobs_max,
+            taken: 0,
+            asking: 0,
+            out: 0,
+            done: 0,
+            failed: 0,
+            stop: Stop::No,
+            stopped_at: None,
+            failed_starts: 0,
+            held_until: None,
+            told_silent: false,
+            told_classic: false,
+        }
+    }
+
+    /// Whether a slot may ask. `reports`: it reports a job of its own in the same breath.
+    #[must_use]
+    pub fn permit(&self, reports: bool, now: Instant) -> Permit {
+        let is_taken = |taken: u64| self.jobs_max.is_some_and(|most| taken >= most);
+        if self.stop > Stop::No || is_taken(self.taken) {
+            return Permit::Leave;
+        }
+        // After a failed start one slot at a time tries whether the next one works.
+        let must_queue = self.failed_starts > 0 && self.asking > 0;
+        if must_queue || is_taken(self.taken + self.asking) {
+            return Permit::Later(None);
+        }
+        match self.held_until.filter(|until| *until > now) {
+            Some(until) => Permit::Later(Some(until)),
+            None if self.once && self.out == usize::from(reports) => Permit::Ask(Duration::ZERO),
+            None => Permit::Ask(LONG_WAIT),
+        }
+    }
+
+    /// Whether a request that waits so long for a job should not wait any longer.
+    #[must_use]
+    pub fn is_outdated(&self, wait: Duration) -> bool {
+        self.stop > Stop::No || (self.once && self.out == 0 && !wait.is_zero())
+    }
+
+    /// Whether a slot that was told at once that there is no job has nothing more to do.
+    #[must_use]
+    pub fn is_over(&self, wait: Duration) -> bool {
+        self.once && self.out == 0 && wait.is_zero()
+    }
+
+    /// A slot asks for a job.
+    pub fn asks(&mut self) {
+        self.asking += 1;
+    }
+
+    /// It was answered, or gave up.
+    pub fn asked(&mut self, is_job: bool) {
+        self.asking -= 1;
+        if is_job {
+            self.taken += 1;
+            self.out += 1;
+        }
+    }
+
+    /// A job came that nobody had asked for: the classic protocol's answer to an end.
+    pub fn was_given(&mut self) {
+        self.taken += 1;
+        self.out += 1;
+    }
+
+    /// The daemon knows a job's end.
+    pub fn reported(&mut self, code: u8) {
+        self.out -= 1;
+        self.done += 1;
+        self.failed += u64::from(code != 0);
+    }
+
+    /// A job is somebody else's now, or nobody's.
+    pub fn lost(&mut self) {
+        self.out -= 1;
+    }
+
+    /// A job was given back undone.
+    pub fn gave_back(&mut self) {
+        self.out -= 1;
+        self.taken -= 1;
+    }
+
+    /// A command was started: whatever was wrong is not any longer.
+    pub fn started(&mut self) {
+        self.failed_starts = 0;
+        self.held_until = None;
+    }
+
+    /// A command could not be started, and the next may not be either. Returns the pause. Slots that
+    /// fail together count once.
+    pub fn could_not_start(&mut self, now: Instant) -> Duration {
+        if let Some(until) = self.held_until.filter(|until| *until > now) {
+            return until.saturating_duration_since(now);
+        }
+        let pause = HOLD_FIRST.saturating_mul(1 << self.failed_starts.min(16)).min(HOLD_LONGEST);
+        self.failed_starts += 1;
+        self.held_until = now.checked_add(pause);
+        pause
+    }
+
+    /// A signal: the first one lets jobs finish, the second one does not.
+    pub fn stop(&mut self, now: Instant) {
+        self.stop = if self.stop == Stop::No { Stop::Finish } else { Stop::Kill };
+        self.stopped_at = Some(now);
+    }
+
+    /// Whether to go on.
+    #[must_use]
+    pub fn stopping(&self) -> Stop {
+        self.stop
+    }
+
+    /// Until when to try for an answer, if there has been none since a time.
+    #[must_use]
+    pub fn patience(&self, silent_since: Instant) -> Option<Instant> {
+        let patience = match self.stop {
+            Stop::Kill => LAST_PATIENCE,
+            Stop::No if !self.once => return None,
+            Stop::No | Stop::Finish => PATIENCE,
+        };
+        let since = self.stopped_at.map_or(silent_since, |stopped| stopped.max(silent_since));
+        since.checked_add(patience)
+    }
+
+    /// Notes whether the daemon answers. True: that is news.
+    pub fn hears(&mut self, answers: bool) -> bool {
+        let is_news = self.told_silent == answers;
+        self.told_silent = !answers;
+        is_news
+    }
+
+    /// Notes whether the daemon is a classic one. True: that is news.
+    pub fn meets_classic(&mut self, classic: bool) -> bool {
+        let is_news = self.told_classic != classic;
+        self.told_classic = classic;
+        is_news
+    }
+
+    /// Jobs that are out, ends reported, and those of them other than 0.
+    #[must_use]
+    pub fn counts(&self) -> (usize, u64, u64) {
+        (self.out, self.done, self.failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_ONCE: Permit = Permit::Ask(Duration::ZERO);
+    const WAITING: Permit = Permit::Ask(LONG_WAIT);
+
+    fn take(pool: &mut Pool) {
+        pool.asks();
+        pool.asked(true);
+    }
+
+    /// With `once` a slot asks whether there is anything only when nothing is out but its own.
+    #[test]
+    fn once_is_over_when_nothing_is_out() {
+        let (mut pool, now) = (Pool::new(true, None), Instant::now());
+        assert_eq!(pool.permit(false, now), AT_ONCE);
+        assert!(pool.is_over(Duration::ZERO));
+        take(&mut pool);
+        assert_eq!((pool.permit(false, now), pool.permit(true, now)), (WAITING, AT_ONCE));
+        assert!(!pool.is_over(Duration::ZERO) && !pool.is_outdated(LONG_WAIT));
+        take(&mut pool);
+        assert_eq!(pool.permit(true, now), WAITING);
+        pool.reported(0);
+        pool.lost();
+        assert!(pool.is_outdated(LONG_WAIT) && !pool.is_outdated(Duration::ZERO));
+        assert_eq!(pool.counts(), (0, 1, 0));
+        assert!(!Pool::new(false, None).is_over(Duration::ZERO));
+    }
+
+    /// No more are taken than allowed, also by slots that ask at the same time; what is given back
+    /// may be taken again.
+    #[test]
+    fn no_more_are_taken_than_allowed() {
+        let (mut pool, now) = (Pool::new(false, Some(2)), Instant::now());
+        take(&mut pool);
+        assert_eq!(pool.permit(false, now), WAITING);
+        pool.asks();
+        assert_eq!(pool.permit(false, now), Permit::Later(None));
+        pool.asked(false);
+        assert_eq!(pool.permit(false, now), WAITING);
+        take(&mut pool);
+        assert_eq!(pool.permit(true, now), Permit::Leave);
+        pool.gave_back();
+        assert_eq!(pool.permit(false, now), WAITING);
+    }
+
+    /// A command that cannot be started makes everybody wait, longer each time, until one can.
+    #[test]
+    fn failed_starts_hold_all() {
+        let (mut pool, now) = (Pool::new(false, None), Instant::now());
+        let mut at = now;
+        let mut fail = || {
+            let pause = pool.could_not_start(at);
+            assert_eq!(pool.could_not_start(at), pause, "together they count once");
+            at += pause;
+            pause.as_secs()
+        };
+        assert_eq!([(); 8].map(|()| fail()), [1, 2, 4, 8, 16, 32, 60, 60]);
+        let before = at - Duration::from_millis(1);
+        assert_eq!(pool.permit(false, before), Permit::Later(Some(at)));
+        assert_eq!(pool.permit(false, at), WAITING);
+        pool.asks();
+        assert_eq!(pool.permit(false, at), Permit::Later(None), "one tries at a time");
+        pool.asked(false);
+        pool.started();
+        assert_eq!(pool.permit(false, now), WAITING);
+        assert_eq!(pool.could_not_start(now).as_secs(), 1);
+    }
+
+    /// A first signal lets jobs finish and a second one does not; patience ends with each.
+    #[test]
+    fn signals_stop_in_two_steps() {
+        let (mut pool, now) = (Pool::new(false, None), Instant::now());
+        let later = now + Duration::from_secs(100);
+        assert_eq!(pool.patience(now), None);
+        assert_eq!(Pool::new(true, None).patience(now), Some(now + PATIENCE));
+        pool.stop(later);
+        assert_eq!((pool.stopping(), pool.permit(true, later)), (Stop::Finish, Permit::Leave));
+        assert!(pool.is_outdated(Duration::ZERO));
+        assert_eq!(pool.patience(now), Some(later + PATIENCE));
+        pool.stop(later);
+        assert_eq!(pool.stopping(), Stop::Kill);
+        assert_eq!(pool.patience(now), Some(later + LAST_PATIENCE));
+    }
+
+    /// News is told once.
+    #[test]
+    fn news_is_told_once() {
+        let mut pool = Pool::new(false, None);
+        let heard = [true, false, false, true, true].map(|answers| pool.hears(answers));
+        assert_eq!(heard, [false, true, false, true, false]);
+        let met = [false, true, true, false].map(|classic| pool.meets_classic(classic));
+        assert_eq!(met, [false, true, false, true]);
+    }
+}

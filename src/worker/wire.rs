@@ -1,0 +1,128 @@
+//! What the daemon's answers say, in protocol 2 and in the classic one (docs/protocol.md). Pure: lines in,
+//! values out. [`super::client`] reads the lines.
+
+/// A job as it was handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// The number it is reported under; `None`: it came by the classic protocol, and is by its key.
+    pub attempt: Option<u64>,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// The rest of its line.
+    pub payload: Vec<u8>,
+}
+
+impl Job {
+    /// The key for people; what is not UTF-8 is replaced.
+    #[must_use]
+    pub fn shown_key(&self) -> String {
+        String::from_utf8_lossy(&self.key).into_owned()
+    }
+}
+
+/// An answer of protocol 2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The daemon speaks it too.
+    Hello,
+    /// The next job.
+    Job(Job),
+    /// There is none.
+    NoJobs,
+    /// Done as asked.
+    Ok,
+    /// The attempt is ours no longer.
+    Lost,
+    /// Not done: a word for programs, and a text for people.
+    Error {
+        /// The word.
+        code: String,
+        /// The text.
+        text: String,
+    },
+}
+
+impl Answer {
+    /// Reads a line of a connection that said `HELLO`, without its end; `None`: it is no answer.
+    #[must_use]
+    pub fn read(line: &[u8]) -> Option<Self> {
+        let (word, rest) = split(line);
+        Some(match (word, rest) {
+            (b"HELLO", Some(rest)) if split(rest).0 == b"2" => Self::Hello,
+            (b"JOB", Some(rest)) => {
+                let (attempt, rest) = split(rest);
+                let attempt = std::str::from_utf8(attempt).ok()?.parse().ok()?;
+                Self::Job(job(Some(attempt), rest?)?)
+            }
+            (b"NOJOBS", None) => Self::NoJobs,
+            (b"OK", None) => Self::Ok,
+            (b"LOST", None) => Self::Lost,
+            (b"ERROR", Some(rest)) => {
+                let (code, text) = split(rest);
+                let shown = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                Self::Error { code: shown(code), text: shown(text.unwrap_or_default()) }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Reads an answer of the classic protocol, without its end.
+    #[must_use]
+    pub fn read_classic(line: &[u8]) -> Option<Self> {
+        match split(line) {
+            (b"JOB", Some(rest)) => job(None, rest).map(Self::Job),
+            (b"NOJOBS", None) => Some(Self::NoJobs),
+            _ => None,
+        }
+    }
+}
+
+/// What stands before the first space, and what behind it.
+fn split(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match line.iter().position(|byte| *byte == b' ') {
+        Some(space) => (&line[..space], Some(&line[space + 1..])),
+        None => (line, None),
+    }
+}
+
+/// A payload may begin with a space, and be empty.
+fn job(attempt: Option<u64>, text: &[u8]) -> Option<Job> {
+    let (key, payload) = split(text);
+    let payload = payload.unwrap_or_default();
+    (!key.is_empty()).then(|| Job { attempt, key: key.to_vec(), payload: payload.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(attempt: Option<u64>, key: &str, payload: &str) -> Answer {
+        Answer::Job(Job { attempt, key: key.into(), payload: payload.into() })
+    }
+
+    /// Every answer is told from every other, and a payload is kept byte for byte.
+    #[test]
+    fn answers_are_read() {
+        let read = |line: &str| Answer::read(line.as_bytes());
+        assert_eq!(read("JOB 17 alpha  8.06 "), Some(job(Some(17), "alpha", " 8.06 ")));
+        assert_eq!(read("JOB 17 alpha "), Some(job(Some(17), "alpha", "")));
+        assert_eq!(read("HELLO 2 0.1.0"), Some(Answer::Hello));
+        assert_eq!(read("NOJOBS"), Some(Answer::NoJobs));
+        let busy = Answer::Error { code: "busy".to_owned(), text: "say it again".to_owned() };
+        assert_eq!(read("ERROR busy say it again"), Some(busy));
+        for other in
+            ["", "JOB", "JOB 17", "JOB x alpha 1", "JOB 17  1", "HELLO 3 1", "NOJOBS ", "ok"]
+        {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+    }
+
+    /// A classic answer has no attempt, whatever its key looks like.
+    #[test]
+    fn classic_answers_are_read() {
+        let read = |line: &str| Answer::read_classic(line.as_bytes());
+        assert_eq!(read("JOB 17 alpha 1"), Some(job(None, "17", "alpha 1")));
+        assert_eq!(read("NOJOBS"), Some(Answer::NoJobs));
+        assert_eq!((read("OK"), read("JOB "), read("")), (None, None, None));
+    }
+}
