@@ -200,7 +200,7 @@ impl Client {
             Err(Silence::Closed) if !connection.has_part() => {
                 self.closed_hellos = closed_before + 1;
                 if self.closed_hellos < CLOSED_HELLOS {
-                    return Err(Silence::Closed);
+                    return Err(Silence::ClosedHello);
                 }
                 self.dialect = Dialect::Classic;
             }

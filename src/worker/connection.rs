@@ -29,6 +29,9 @@ pub enum Silence {
     /// It was closed instead of an answer.
     #[error("the daemon closed the connection without an answer")]
     Closed,
+    /// The same, after a `HELLO`: by a daemon that stops, or a classic one.
+    #[error("the daemon closed the connection after HELLO")]
+    ClosedHello,
     /// Nothing came in time.
     #[error("the daemon does not answer")]
     Timeout,

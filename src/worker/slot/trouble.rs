@@ -1,0 +1,89 @@
+//! A daemon that does not answer: what is told of it, how long until the next try, and whether there
+//! is to be one.
+
+use std::time::{Duration, Instant};
+
+use tracing::{debug, info, warn};
+
+use super::Slot;
+use crate::worker::backoff::Backoff;
+use crate::worker::client::HELLO_PAUSE;
+use crate::worker::connection::Silence;
+use crate::worker::pool::Pool;
+
+/// The first delay of a new try.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// The longest.
+const RETRY_LONGEST: Duration = Duration::from_secs(10);
+/// A worker beats so often within a lease.
+pub(super) const BEATS_PER_LEASE: u32 = 3;
+
+/// A request that is not answered.
+pub(super) struct Trouble {
+    backoff: Backoff,
+    since: Option<Instant>,
+}
+
+impl Trouble {
+    /// With short leases there is no time for long delays.
+    pub(super) fn new(lease: Duration) -> Self {
+        let longest = RETRY_LONGEST.min(lease / (2 * BEATS_PER_LEASE));
+        Self { backoff: Backoff::new(RETRY_FIRST, longest), since: None }
+    }
+}
+
+impl Slot {
+    /// Waits before the next try; an error says that there is to be none.
+    pub(super) async fn wait_out(
+        &mut self,
+        silence: Silence,
+        trouble: &mut Trouble,
+    ) -> Result<(), Silence> {
+        let delay = self.delay(&silence, trouble);
+        let since = *trouble.since.get_or_insert_with(Instant::now);
+        let deadline = self.pool.borrow().patience(since);
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(silence);
+        }
+        let stop = self.stopping();
+        let _ = tokio::time::timeout(
+            left.map_or(delay, |left| left.min(delay)),
+            self.changes.wait_for(|pool| pool.stopping() > stop),
+        )
+        .await;
+        Ok(())
+    }
+
+    /// How long to wait before the next try; tells the first time that there has to be one.
+    pub(super) fn delay(&self, silence: &Silence, trouble: &mut Trouble) -> Duration {
+        debug!(error = %silence, "A request was not answered.");
+        if self.note(|pool| pool.hears(false)) {
+            warn!(error = %silence, "The daemon does not answer; trying again until it does.");
+        }
+        let delay = trouble.backoff.next_delay();
+        if matches!(silence, Silence::ClosedHello) { delay + HELLO_PAUSE } else { delay }
+    }
+
+    /// The daemon has said something.
+    pub(super) fn is_answered(&self) {
+        if self.note(|pool| pool.hears(true)) {
+            info!("The daemon answers again.");
+        }
+        let is_classic = self.client.is_classic();
+        if self.note(|pool| pool.meets_classic(is_classic)) {
+            let protocol = if is_classic { "the classic protocol" } else { "protocol 2" };
+            info!("The daemon speaks {protocol}.");
+        }
+    }
+
+    /// Changes the pool without waking anybody.
+    fn note(&self, change: impl FnOnce(&mut Pool) -> bool) -> bool {
+        let mut is_news = false;
+        self.pool.send_if_modified(|pool| {
+            is_news = change(pool);
+            false
+        });
+        is_news
+    }
+}

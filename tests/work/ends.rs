@@ -1,0 +1,129 @@
+//! How commands end, and those that do not even start.
+
+use std::time::{Duration, Instant};
+
+use super::common::Site;
+use super::common::wait::pause;
+use super::{ATTEMPTS, lines, run, start, wait_gone, work, write_jobs};
+
+/// Exit codes, signals and time limits are reported as a shell and `timeout` would.
+#[test]
+fn ends_are_reported() {
+    let cases: [(&[&str], &str, &str); 5] = [
+        (&[], "exit 3", "3"),
+        (&[], "kill -KILL $$", "137"),
+        (&[], "kill -TERM $$", "143"),
+        (&["--timeout", "100ms"], "exec sleep 1000", "124"),
+        // It ignores TERM, and a child of its own would outlive it.
+        (
+            &["--timeout", "100ms", "--grace", "100ms"],
+            "trap '' TERM; sleep 1000 & echo $! >> pids; echo $$ >> pids; sleep 1000",
+            "124",
+        ),
+    ];
+    for (options, script, code) in cases {
+        let site = Site::new();
+        let _daemon = site.start();
+        write_jobs(&site, 1);
+        let options = [&["--once"], options].concat();
+        let (exit, _, log) = run(&site, &options, script);
+        assert_eq!(exit, Some(0), "{log}");
+        assert_eq!(site.sql(ATTEMPTS), [format!("k0|done|{code}")], "{script}");
+        if script.contains("pids") {
+            wait_gone(&site, "pids");
+        }
+    }
+}
+
+/// A command has nothing to read.
+#[test]
+fn standard_input_is_empty() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 1);
+    assert_eq!(run(&site, &["--once"], "cat; exit 7").0, Some(0));
+    assert_eq!(site.sql(ATTEMPTS), ["k0|done|7"]);
+}
+
+/// A typing error in the command is reported as a shell would, and does not burn through the queue.
+#[test]
+fn a_typing_error_burns_few_jobs() {
+    for (program, code) in [("/nowhere/program", "127"), ("/etc/passwd", "126")] {
+        let site = Site::new();
+        let _daemon = site.start();
+        write_jobs(&site, 200);
+        let worker = site.spawn(work(&site, &["-n", "3"], &[program]));
+        pause(Duration::from_secs(4));
+        let log = worker.stop();
+        let ended = site.sql(ATTEMPTS);
+        // Three at once, then one after 1 s and one after 2 s more.
+        assert!((3..=6).contains(&ended.len()), "{ended:?}");
+        assert!(ended.iter().all(|line| line.ends_with(&format!("|done|{code}"))), "{ended:?}");
+        assert!(log.contains("A job was not started.") && log.contains(program), "{log}");
+        assert!(log.matches("WARN").count() <= 6, "{log}");
+    }
+}
+
+/// A payload that no command can be given costs its own job, and not the others.
+#[test]
+fn a_payload_that_is_too_long() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let long = "x".repeat(1_000_000);
+    let lines: String =
+        (0..5).map(|number| format!("long{number} {long}\nk{number} p\n")).collect();
+    site.write("f.1.txt", lines);
+    site.wait_count(10);
+    let begun = Instant::now();
+    let (code, _, log) = run(&site, &["--once"], "exit 0");
+    assert_eq!(code, Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10), "there is no pause");
+    let ended = "SELECT exit_code, count(*) FROM shiftboss_attempts WHERE outcome = 'done' \
+        GROUP BY exit_code";
+    assert_eq!(site.sql(ended), ["0|5", "126|5"]);
+    assert!(log.contains("128 KiB") && log.contains("long3"), "{}", &log[..log.len().min(2_000)]);
+    assert!(log.len() < 10_000);
+}
+
+/// Where the system has no room for a process the job is given back, and nothing is reported.
+#[test]
+fn no_room_for_a_process() {
+    if rustix::process::geteuid().is_root() && !std::path::Path::new("/usr/bin/prlimit").exists() {
+        return;
+    }
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 3);
+    // Too few descriptors for a pipe.
+    let work = work(&site, &[], &["true"]);
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 14; exec \"$@\"", "sh"]).arg(work.get_program());
+    limited.args(work.get_args());
+    let worker = site.spawn(limited);
+    super::common::wait_until("a job was given back", || {
+        site.sql(ATTEMPTS).iter().any(|line| line.contains("|released|"))
+    });
+    let log = worker.stop();
+    assert!(log.contains("A job was not started."), "{log}");
+    assert!(site.sql(ATTEMPTS).iter().all(|line| line.contains("|released|")));
+    assert_eq!(run(&site, &["--once"], "echo >> ran").0, Some(0));
+    assert_eq!(lines(&site, "ran").len(), 3);
+}
+
+/// A worker that is given the same job twice in a row is `start`ed only once at a time.
+#[test]
+fn a_worker_without_jobs_ends_at_once() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let worker = start(&site, &["-n", "8"], "true");
+    super::common::wait_until("it listens for signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", worker.pid().as_raw_pid()));
+        status.unwrap_or_default().lines().any(|line| {
+            line.strip_prefix("SigCgt:").is_some_and(|mask| {
+                u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & (1 << 14) != 0)
+            })
+        })
+    });
+    worker.stop();
+    assert_eq!(site.sql(ATTEMPTS), [""; 0]);
+}
