@@ -152,3 +152,35 @@ fn escaped(bytes: &[u8]) -> String {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A new day has a new file; the end of a job goes where it began.
+    #[test]
+    fn a_new_day_has_a_new_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let logs = LogDirectory::new(directory.path().join("logs"), Duration::ZERO).unwrap();
+        let job = Job { attempt: Some(7), key: b"a\n".to_vec(), payload: Vec::new() };
+        let command = ["sh".into(), "\x1b".into()];
+        let midnight = UNIX_EPOCH + Duration::from_secs(1_795_305_600);
+        let before = midnight - Duration::from_millis(1_500);
+        let (_, log) = logs.open(&job, command.iter(), before).unwrap();
+        let (_, next) = logs.open(&job, command.iter(), midnight).unwrap();
+        log.end("exit code 0", midnight);
+        next.end("exit code 1", midnight);
+        let text = |day| fs::read_to_string(logs.path.join(day).join("a%0A.log")).unwrap();
+        let head = "attempt 7 of a\\n: sh \\u{1b}\n===";
+        let first = format!(
+            "=== 2026-11-21T23:59:58Z {head} 2026-11-22T00:00:00Z exit code 0, after 1.5s\n"
+        );
+        assert_eq!(text("2026-11-21"), first);
+        let second = format!(
+            "=== 2026-11-22T00:00:00Z {head} 2026-11-22T00:00:00Z exit code 1, after 0.0s\n"
+        );
+        assert_eq!(text("2026-11-22"), second);
+        logs.sweep(midnight);
+        assert!(!logs.path.join("2026-11-21").exists() && logs.path.join("2026-11-22").exists());
+    }
+}
