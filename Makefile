@@ -10,7 +10,7 @@ setup: ## Fetch the dependencies and build, so that the rest works offline
 	cargo fetch --locked
 	cargo build --locked --all-targets
 
-run: ## Run the example: checksums of all programs, by two workers
+run: ## Run the example: checksums of all programs, two at a time
 	sh examples/audit-files/run.sh
 
 # With nextest where it is installed (faster, and a hanging test is named), without it else.

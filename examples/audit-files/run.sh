@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the whole example in a temporary directory: the daemon, a fetcher and two workers, until
-# every file has its checksum. Leaves nothing behind. `make run` calls it.
+# Runs the whole example in a temporary directory: the daemon, a fetcher and a worker with two jobs at
+# a time, until every file has its checksum. Leaves nothing behind. `make run` calls it.
 #
 # Environment: AUDIT_DIRECTORY what to audit (/usr/bin), SHIFTBOSS the program (else it is built).
 set -eu
@@ -21,10 +21,10 @@ build() {
 clean_up() {
     code=$?
     trap - EXIT INT TERM
-    for process in $workers $daemon; do
-        kill "$process" 2>/dev/null || :
-        wait "$process" 2>/dev/null || :
-    done
+    if [ -n "$daemon" ]; then
+        kill "$daemon" 2>/dev/null || :
+        wait "$daemon" 2>/dev/null || :
+    fi
     if [ "$code" -ne 0 ] && [ -f "$place/daemon.log" ]; then
         echo "--- the daemon's log:" >&2
         cat "$place/daemon.log" >&2
@@ -42,26 +42,14 @@ daemon_lives() {
     kill -0 "$daemon" 2>/dev/null || fail "the daemon has ended"
 }
 
-finished_jobs() {
-    cat "$place"/results.1 "$place"/results.2 | wc -l
-}
-
-# A worker makes its .idle file when its last DONE was answered with NOJOBS.
-all_idle() {
-    [ -e "$place/results.1.idle" ] && [ -e "$place/results.2.idle" ]
-}
-
 shiftboss=${SHIFTBOSS:-$(build)}
 place=$(mktemp -d)
 socket=$place/worker.sock
-workers=
 daemon=
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 mkdir "$place/input"
-: >"$place/results.1"
-: >"$place/results.2"
 
 echo "Starting the daemon in $place"
 "$shiftboss" serve "$place/state.db" "$place/input" "$socket" 2>"$place/daemon.log" &
@@ -71,32 +59,21 @@ while [ ! -S "$socket" ]; do
     sleep 0.1
 done
 
-echo "Starting two workers; they ask, and wait while there is nothing to do"
-for number in 1 2; do
-    WORKER_IDLE=1 WORKER_RETRY=1 \
-        sh "$here/worker.sh" "$shiftboss" "$socket" "$place/results.$number" &
-    workers="$workers $!"
-done
-
+# A key ends at the first space, so a path with white space cannot be one.
 echo "Listing the files in $directory"
-total=$(sh "$here/fetch.sh" "$place/input" "$directory")
+"$shiftboss" fetch "$place/input" audit -- \
+    find "$directory" -type f ! -path '*[[:space:]]*' -printf '%p %s %T@\n'
 
-echo "Taking $total checksums"
-while :; do
-    done=$(finished_jobs)
-    echo "  $done of $total"
-    if [ "$done" -ge "$total" ] && all_idle; then
-        break
-    fi
-    daemon_lives
-    sleep 1
-done
+# --once ends when there is nothing to do; without it, the worker waits for more.
+echo "Taking their checksums"
+"$shiftboss" work -n 2 --once "$socket" -- sha256sum -- {key} >"$place/results"
 
 echo
 "$shiftboss" status "$place/state.db"
 echo
-failed=$(cat "$place"/results.1 "$place"/results.2 | grep -c '^FAILED ' || :)
-echo "Done: $((total - failed)) checksums, $failed files that could not be read."
+sums=$(cut -d' ' -f2- "$place/results" | grep -cE '^[0-9a-f]{64} ' || :)
+total=$(cat "$place/input"/audit.*.txt | wc -l)
+echo "Done: $sums checksums, $((total - sums)) files that could not be read."
 
 kill "$daemon"
 wait "$daemon" || fail "the daemon did not stop cleanly"
