@@ -4,8 +4,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use clap::ValueEnum;
+use indicatif::ProgressBar;
 use rustix::fs::fstat;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -37,6 +39,15 @@ impl LogFormat {
             format => format,
         }
     }
+}
+
+/// What else is shown on the terminal, and must make way for each event.
+static PROGRESS: OnceLock<ProgressBar> = OnceLock::new();
+
+/// Has events written above `progress`. Nothing may be logged while that is suspended.
+pub fn share_terminal(progress: ProgressBar) {
+    // There is one for a process, and the first one stays.
+    let _ = PROGRESS.set(progress);
 }
 
 /// Starts logging to standard error.
@@ -90,7 +101,12 @@ struct StandardError {
 
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().lock().write_all(&one_line(bytes, self.colours));
+        let line = one_line(bytes, self.colours);
+        let write = || io::stderr().lock().write_all(&line);
+        let _ = match PROGRESS.get() {
+            Some(progress) => progress.suspend(write),
+            None => write(),
+        };
         Ok(bytes.len())
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::connection::{ANSWER_TIMEOUT, Connection};
 use super::pool::Pool;
+use crate::logging;
 
 /// Between two changes of the line.
 const TICK: Duration = Duration::from_millis(250);
@@ -20,7 +21,7 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// The line. `is_terminal`: whether standard error is one.
+    /// The line, above which events are logged from now on. `is_terminal`: whether standard error is one.
     #[must_use]
     pub fn new(is_terminal: bool) -> Self {
         if !is_terminal {
@@ -30,6 +31,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{msg}, {elapsed}") {
             bar.set_style(style);
         }
+        logging::share_terminal(bar.clone());
         Self(bar)
     }
 

@@ -153,6 +153,13 @@ fn progress_on_a_terminal() {
         let length = shown.read(&mut bytes).unwrap();
         text.push_str(&String::from_utf8_lossy(&bytes[..length]));
     }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    while !text.contains("Stopping") {
+        let mut bytes = [0; 1024];
+        let length = shown.read(&mut bytes).unwrap();
+        text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+    }
     touch(&site, "go");
     let mut status = None;
     let mut bytes = Vec::new();
@@ -164,4 +171,7 @@ fn progress_on_a_terminal() {
     text.push_str(&String::from_utf8_lossy(&bytes));
     assert_eq!(status.unwrap().code(), Some(0), "{text}");
     assert!(text.contains(": said\r\n"), "{text}");
+    // The line was cleared before the event was written.
+    let event = text.find("\u{1b}[2m20").unwrap();
+    assert!(text[..event].ends_with(['K', '\r', '\n']), "{text:?}");
 }
