@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::connection::{ANSWER_TIMEOUT, Connection, Silence};
-use super::wire::{Answer, Job};
+use super::wire::{Answer, Job, ready};
 
 /// Closed `HELLO`s after which a daemon is a classic one.
 const CLOSED_HELLOS: u32 = 2;
@@ -87,7 +87,8 @@ impl Client {
             {
                 let lines = format!("DONE {attempt} {code}\n{}", ready(wait));
                 let count = 1 + usize::from(wait.is_some());
-                told(self.first_answer(&lines, count).await?).map(Some)
+                let answer = self.first_answer(&lines, count).await?;
+                self.told(answer).map(Some)
             }
             Some(end) => {
                 let key = String::from_utf8_lossy(&end.job.key);
@@ -115,10 +116,11 @@ impl Client {
         outdated: impl Future<Output = ()>,
     ) -> Result<Option<Job>, Silence> {
         if let Some(given) = self.given.take() {
-            return job(given);
+            return self.job(given);
         }
         if self.is_classic() {
-            return job(self.classic("READY\n").await?);
+            let answer = self.classic("READY\n").await?;
+            return self.job(answer);
         }
         let connection = self.connection()?;
         let line = tokio::select! {
@@ -129,12 +131,14 @@ impl Client {
             Some(line) => line?,
             None => self.take_back().await?,
         };
-        job(read(&line)?)
+        let answer = self.read(&line)?;
+        self.job(answer)
     }
 
     /// The job that the classic protocol gave in return for an end, without being asked.
     pub fn given(&mut self) -> Option<Job> {
-        self.given.take().and_then(|given| job(given).ok().flatten())
+        let given = self.given.take()?;
+        self.job(given).ok().flatten()
     }
 
     /// Keeps an attempt. False: it is ours no longer. May be cancelled.
@@ -149,7 +153,7 @@ impl Client {
         match self.first_answer(&format!("BEAT {attempt}\n"), 1).await? {
             Answer::Ok => Ok(true),
             Answer::Lost => Ok(false),
-            other => Err(unexpected(other)),
+            other => Err(self.unexpected(other)),
         }
     }
 
@@ -162,7 +166,8 @@ impl Client {
         if self.is_classic() {
             return Ok(false);
         }
-        match told(self.first_answer(&format!("RELEASE {attempt}\n"), 1).await?)? {
+        let answer = self.first_answer(&format!("RELEASE {attempt}\n"), 1).await?;
+        match self.told(answer)? {
             // Refused: it is not ours any more.
             Told::Recorded | Told::Refused(_) => Ok(true),
             Told::Busy(text) => Err(Silence::Refused(text)),
@@ -173,7 +178,13 @@ impl Client {
     async fn first_answer(&mut self, lines: &str, count: usize) -> Result<Answer, Silence> {
         let connection = self.connection()?;
         connection.send(lines.as_bytes(), count).await?;
-        read(&connection.line(ANSWER_TIMEOUT).await?)
+        let line = connection.line(ANSWER_TIMEOUT).await?;
+        self.read(&line)
+    }
+
+    /// What is no answer ends the connection.
+    fn read(&mut self, line: &[u8]) -> Result<Answer, Silence> {
+        read(line).inspect_err(|_| self.connection = None)
     }
 
     /// Takes a waiting request back: any further line ends the wait.
@@ -181,6 +192,34 @@ impl Client {
         let mut connection = self.connection.take().ok_or(Silence::Closed)?;
         connection.write(b"QUIT\n", 1).await?;
         connection.line(ANSWER_TIMEOUT).await
+    }
+
+    fn job(&mut self, answer: Answer) -> Result<Option<Job>, Silence> {
+        match answer {
+            Answer::Job(job) => Ok(Some(job)),
+            Answer::NoJobs => Ok(None),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    fn told(&mut self, answer: Answer) -> Result<Told, Silence> {
+        match answer {
+            Answer::Ok => Ok(Told::Recorded),
+            Answer::Error { code, text } => match code.as_str() {
+                "stale" | "unknown" => Ok(Told::Refused(format!("{code} {text}"))),
+                "busy" => Ok(Told::Busy(text)),
+                _ => Err(Silence::Refused(format!("{code} {text}"))),
+            },
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// An answer to something else: there is no telling what comes next.
+    fn unexpected(&mut self, answer: Answer) -> Silence {
+        if !matches!(answer, Answer::Error { .. }) {
+            self.connection = None;
+        }
+        unexpected(answer)
     }
 
     fn connection(&mut self) -> Result<&mut Connection, Silence> {
@@ -228,7 +267,7 @@ impl Client {
         connection.send(line.as_bytes(), 1).await?;
         connection.finish().await?;
         let line = connection.line(ANSWER_TIMEOUT).await?;
-        Answer::read_classic(&line).ok_or_else(|| garbled(&line))
+        Answer::read_classic(&line).ok_or_else(|| Silence::garbled(&line))
     }
 }
 
@@ -240,36 +279,8 @@ async fn hello(connection: &mut Connection, hello: &[u8]) -> Result<(), Silence>
     }
 }
 
-fn ready(wait: Option<Duration>) -> String {
-    match wait {
-        Some(wait) if wait.is_zero() => "READY\n".to_owned(),
-        Some(wait) => format!("READY {}\n", wait.as_secs()),
-        None => String::new(),
-    }
-}
-
 fn read(line: &[u8]) -> Result<Answer, Silence> {
-    Answer::read(line).ok_or_else(|| garbled(line))
-}
-
-fn job(answer: Answer) -> Result<Option<Job>, Silence> {
-    match answer {
-        Answer::Job(job) => Ok(Some(job)),
-        Answer::NoJobs => Ok(None),
-        other => Err(unexpected(other)),
-    }
-}
-
-fn told(answer: Answer) -> Result<Told, Silence> {
-    match answer {
-        Answer::Ok => Ok(Told::Recorded),
-        Answer::Error { code, text } => match code.as_str() {
-            "stale" | "unknown" => Ok(Told::Refused(format!("{code} {text}"))),
-            "busy" => Ok(Told::Busy(text)),
-            _ => Err(Silence::Refused(format!("{code} {text}"))),
-        },
-        other => Err(unexpected(other)),
-    }
+    Answer::read(line).ok_or_else(|| Silence::garbled(line))
 }
 
 fn unexpected(answer: Answer) -> Silence {
@@ -277,10 +288,4 @@ fn unexpected(answer: Answer) -> Silence {
         Answer::Error { code, text } => Silence::Refused(format!("{code} {text}")),
         other => Silence::Garbled(format!("{other:.60?}")),
     }
-}
-
-/// The beginning of a line that is no answer.
-fn garbled(line: &[u8]) -> Silence {
-    let shown = &line[..line.len().min(60)];
-    Silence::Garbled(String::from_utf8_lossy(shown).into_owned())
 }

@@ -46,6 +46,14 @@ pub enum Silence {
     Refused(String),
 }
 
+impl Silence {
+    /// A line that is no answer; its beginning is shown.
+    pub fn garbled(line: &[u8]) -> Self {
+        let shown = &line[..line.len().min(60)];
+        Self::Garbled(String::from_utf8_lossy(shown).into_owned())
+    }
+}
+
 /// An open connection.
 pub struct Connection {
     stream: UnixStream,

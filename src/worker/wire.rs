@@ -1,5 +1,7 @@
-//! What the daemon's answers say, in protocol 2 and in the classic one (docs/protocol.md). Pure: lines in,
-//! values out. [`super::client`] reads the lines.
+//! What the daemon's answers say, in protocol 2 and in the classic one (docs/protocol.md). Pure: lines
+//! in, values out. [`super::client`] reads the lines.
+
+use std::time::Duration;
 
 /// A job as it was handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +76,16 @@ impl Answer {
             (b"NOJOBS", None) => Some(Self::NoJobs),
             _ => None,
         }
+    }
+}
+
+/// The line that asks for a job and waits so long for one, with its end; nothing if none is wanted.
+#[must_use]
+pub fn ready(wait: Option<Duration>) -> String {
+    match wait {
+        Some(wait) if wait.is_zero() => "READY\n".to_owned(),
+        Some(wait) => format!("READY {}\n", wait.as_secs()),
+        None => String::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `shiftboss work` as a user runs it: real daemons, real commands, real kills.
 #![allow(clippy::unwrap_used)]
 
+mod answers;
 mod children;
 mod classic;
 #[path = "../common/mod.rs"]
