@@ -6,15 +6,18 @@
 //! classic one takes a connection for each request, as its stock worker does.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::connection::{ANSWER_TIMEOUT, Connection, Silence};
+use super::connection::{ANSWER_TIMEOUT, Connection, Silence, read, unexpected};
 use super::wire::{Answer, Job, ready};
 
 /// Closed `HELLO`s after which a daemon is a classic one.
 const CLOSED_HELLOS: u32 = 2;
 /// Between two `HELLO`s that are closed.
 pub const HELLO_PAUSE: Duration = Duration::from_secs(1);
+/// After so long one more `HELLO` tells whether the daemon is a classic one: two that were restarted
+/// may have looked so.
+const DOUBT_AFTER: Duration = Duration::from_secs(600);
 
 /// A job that ended here.
 #[derive(Debug, Clone)]
@@ -50,6 +53,8 @@ pub struct Client {
     hello: Vec<u8>,
     dialect: Dialect,
     closed_hellos: u32,
+    /// When a daemon that was taken for a classic one is asked again.
+    doubt: Instant,
     connection: Option<Connection>,
     /// The classic answer to an end: the next job, or that there is none.
     given: Option<Answer>,
@@ -61,7 +66,8 @@ impl Client {
     pub fn new(socket: PathBuf, name: &str, lease_seconds: u32) -> Self {
         let hello = format!("HELLO 2 {name} {lease_seconds}\n").into_bytes();
         let (dialect, closed_hellos) = (Dialect::Two, 0);
-        Self { socket, hello, dialect, closed_hellos, connection: None, given: None }
+        let doubt = Instant::now();
+        Self { socket, hello, dialect, closed_hellos, doubt, connection: None, given: None }
     }
 
     /// Whether the daemon speaks nothing but the classic protocol.
@@ -229,6 +235,9 @@ impl Client {
     /// Has a connection on which `HELLO` was answered, or knows that the daemon is a classic one.
     async fn greet(&mut self) -> Result<(), Silence> {
         let is_connected = self.connection.as_ref().is_some_and(Connection::is_sound);
+        if self.is_classic() && Instant::now() >= self.doubt {
+            self.ask_anew();
+        }
         if self.is_classic() || is_connected {
             return Ok(());
         }
@@ -242,6 +251,7 @@ impl Client {
                     return Err(Silence::ClosedHello);
                 }
                 self.dialect = Dialect::Classic;
+                self.doubt = Instant::now() + DOUBT_AFTER;
             }
             greeted => {
                 greeted?;
@@ -255,11 +265,16 @@ impl Client {
     async fn classic(&mut self, line: &str) -> Result<Answer, Silence> {
         let answered = self.try_classic(line).await;
         if answered.is_err() && self.is_classic() {
-            // It may have been replaced by one that speaks protocol 2: one HELLO will tell.
-            self.dialect = Dialect::Two;
-            self.closed_hellos = CLOSED_HELLOS - 1;
+            // It may have been replaced by one that speaks protocol 2.
+            self.ask_anew();
         }
         answered
+    }
+
+    /// One `HELLO` will tell what the daemon speaks.
+    fn ask_anew(&mut self) {
+        self.dialect = Dialect::Two;
+        self.closed_hellos = CLOSED_HELLOS - 1;
     }
 
     async fn try_classic(&mut self, line: &str) -> Result<Answer, Silence> {
@@ -276,16 +291,5 @@ async fn hello(connection: &mut Connection, hello: &[u8]) -> Result<(), Silence>
     match read(&connection.line(ANSWER_TIMEOUT).await?)? {
         Answer::Hello => Ok(()),
         other => Err(unexpected(other)),
-    }
-}
-
-fn read(line: &[u8]) -> Result<Answer, Silence> {
-    Answer::read(line).ok_or_else(|| Silence::garbled(line))
-}
-
-fn unexpected(answer: Answer) -> Silence {
-    match answer {
-        Answer::Error { code, text } => Silence::Refused(format!("{code} {text}")),
-        other => Silence::Garbled(format!("{other:.60?}")),
     }
 }

@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use super::wire::Answer;
+
 /// The daemon answers within 4 seconds or closes; who waits for 5 never hangs up too early.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest line that is taken: twice what a fetcher's line may have.
@@ -149,5 +151,18 @@ fn closed_or_broken(error: io::Error) -> Silence {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Silence::Closed,
         _ => Silence::Broken(error),
+    }
+}
+
+/// An answer, or what is none.
+pub(super) fn read(line: &[u8]) -> Result<Answer, Silence> {
+    Answer::read(line).ok_or_else(|| Silence::garbled(line))
+}
+
+/// An answer that does not belong to what was asked.
+pub(super) fn unexpected(answer: Answer) -> Silence {
+    match answer {
+        Answer::Error { code, text } => Silence::Refused(format!("{code} {text}")),
+        other => Silence::Garbled(format!("{other:.60?}")),
     }
 }

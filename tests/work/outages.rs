@@ -134,16 +134,20 @@ fn a_daemon_that_restarts_is_no_classic_one() {
 #[test]
 fn restarts_of_an_idle_daemon() {
     let site = Site::new();
-    let mut daemon = site.start();
+    let start_daemon = || site.start_with(&["--log-level", "debug"]);
+    let mut daemon = start_daemon();
     let worker = start(&site, &["-n", "3"], "echo \"$SHIFTBOSS_ATTEMPT\" >> ran");
     for round in 1..=4 {
+        // Two HELLOs in a row that restarts closed would look like a classic daemon.
+        let greeted = || daemon.log().matches("speaks protocol 2").count();
+        wait_until("all slots have said HELLO", || greeted() >= 3);
         if round % 2 == 0 {
             daemon.signal(Signal::KILL);
             daemon.exit();
         } else {
             daemon.stop();
         }
-        daemon = site.start();
+        daemon = start_daemon();
         site.append("f.1.txt.part", format!("k{round} p\n"));
         wait_lines(&site, "ran", round);
     }
