@@ -8,6 +8,7 @@
 //! It knows no SQL and no socket. The messages are in [`messages`], the held replies in [`reply`].
 
 mod deletions;
+mod expiry;
 mod handlers;
 mod leases;
 pub mod messages;
@@ -70,12 +71,17 @@ pub struct StorageActor {
     complaints: Throttle,
     /// Of attempts that protocol 2 handed out.
     leases: Leases,
-    /// Some may be missing: see [`sessions`].
+    /// Some may be missing: see [`expiry`].
     leases_unsure: bool,
     /// The timer for the lease that ends first, and when it rings.
     lease_timer: Option<(Instant, SpawnHandle)>,
     waiting: Waiting,
     ticks: u32,
+    /// Until when leases that ended are left alone, after a failure.
+    lease_pause: Option<Instant>,
+    /// The same of those who wait; and whether a timer to serve them is set.
+    wait_pause: Option<Instant>,
+    rousing: bool,
     /// Something happened since those who wait were last served.
     roused: bool,
     /// Told once, when nothing is out any more, if that is waited for.
@@ -112,6 +118,9 @@ impl StorageActor {
             lease_timer: None,
             waiting: Waiting::default(),
             ticks: 0,
+            lease_pause: None,
+            wait_pause: None,
+            rousing: false,
             roused: false,
             drained: Some(drained),
             draining: false,
@@ -265,6 +274,5 @@ impl Handler<Commit> for StorageActor {
     fn handle(&mut self, _: Commit, ctx: &mut Self::Context) {
         let _ = self.commit();
         self.serve_waiting(ctx);
-        self.tell_if_drained();
     }
 }

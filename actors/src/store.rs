@@ -235,22 +235,16 @@ pub trait Store {
     /// As any mutation.
     fn expire(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Option<Lost>>;
 
+    /// Whether a dispatch would find a job. Needs no transaction, so nobody's lock is in the way.
+    fn has_work(&mut self, now: UnixSeconds) -> StoreResult<bool>;
+
     /// Whether an attempt is leased still. Needs no transaction.
-    ///
-    /// # Errors
-    /// As any read.
     fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool>;
 
     /// All leased attempts with their leases in seconds. Needs no transaction.
-    ///
-    /// # Errors
-    /// As any read.
     fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>>;
 
     /// Jobs that are out and not given up. Needs no transaction.
-    ///
-    /// # Errors
-    /// As any read.
     fn in_flight(&mut self, now: UnixSeconds) -> StoreResult<u64>;
 
     /// Puts the dispatched rows of a key back in the queue, parked ones too, but for those in flight.

@@ -233,6 +233,10 @@ impl Store for MockStore {
         Ok(Some(Lost { key: job.key, worker: "mock".into(), parked: false }))
     }
 
+    fn has_work(&mut self, _now: UnixSeconds) -> StoreResult<bool> {
+        Ok(!self.inside().jobs.is_empty())
+    }
+
     fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool> {
         self.called("held", &attempt.0.to_string())?;
         Ok(self.inside().held.contains_key(&attempt))

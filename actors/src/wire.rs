@@ -112,6 +112,12 @@ impl LineCodec {
         Self { mode: if may_opt_in { Mode::First } else { Mode::Classic }, searched: 0 }
     }
 
+    /// Whether a begun line waits for its end, given what is left in the buffer.
+    #[must_use]
+    pub fn is_waiting(&self, bytes: &BytesMut) -> bool {
+        !bytes.is_empty() || self.mode == Mode::Skipping
+    }
+
     /// The next whole line, without its end; `TooLong` as soon as that is certain.
     fn next_line(&mut self, bytes: &mut BytesMut) -> Result<Option<BytesMut>, WireError> {
         let found = memchr::memchr(b'\n', &bytes[self.searched..]);

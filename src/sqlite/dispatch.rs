@@ -127,6 +127,11 @@ impl SqliteStore {
         if self.may_be_shadowed()? { Ok(Dispatch::Later) } else { Ok(Dispatch::Nothing) }
     }
 
+    /// Whether there is an eligible row, and nothing is paused.
+    pub(super) fn is_any_eligible(&self, now: UnixSeconds) -> rusqlite::Result<bool> {
+        Ok(!self.paused && !self.first_places(now, 1)?.is_empty())
+    }
+
     /// The key of the first eligible row.
     fn next_key(&mut self, now: UnixSeconds) -> rusqlite::Result<Option<String>> {
         if let Some(key) = self.memory.next_key(now) {

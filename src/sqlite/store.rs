@@ -97,6 +97,10 @@ impl Store for SqliteStore {
         self.mutation(|store| store.lose(attempt, now).map_err(sorted))
     }
 
+    fn has_work(&mut self, now: UnixSeconds) -> StoreResult<bool> {
+        self.is_any_eligible(now).map_err(sorted)
+    }
+
     fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool> {
         self.leased(attempt.0).map(|leased| leased.is_some()).map_err(sorted)
     }

@@ -24,6 +24,9 @@ const LOOKING_TIME: Duration = Duration::from_secs(3);
 /// Pause before asking again while a deletion is getting on, or a file waits for its turn.
 const LATER_PAUSE: Duration = Duration::from_millis(20);
 
+/// Why an actor does not answer any more.
+pub(super) const STOPPING: &str = "the daemon is stopping";
+
 /// Why a request got no answer.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
@@ -94,7 +97,7 @@ pub(super) async fn next_work(
                 let until = if looks == Looks::Some { began + LOOKING_TIME } else { deadline };
                 match timeout_at(until, links.look.send(Look)).await {
                     Ok(found) => {
-                        let found = found.map_err(|error| error.to_string())?;
+                        let found = found.map_err(|_| STOPPING.to_owned())?;
                         looks = looks.and(found);
                         if found.missed {
                             tokio::time::sleep(LATER_PAUSE).await;
@@ -119,7 +122,7 @@ where
     match timeout_at(deadline, sent).await {
         Ok(Ok(Ok(work))) => Ok(work),
         Ok(Ok(Err(error))) => Err(error.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(_)) => Err(STOPPING.to_owned()),
         Err(_) => Err("storage did not answer in time".to_owned()),
     }
 }

@@ -37,7 +37,7 @@ impl Decoder for TimedCodec {
 
     fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
         let line = self.codec.decode(bytes)?;
-        let waiting = line.is_none() && !bytes.is_empty();
+        let waiting = line.is_none() && self.codec.is_waiting(bytes);
         let since = self.unfinished.get().unwrap_or_else(Instant::now);
         self.unfinished.set(waiting.then_some(since));
         Ok(line)

@@ -2,14 +2,15 @@
 //!
 //! Plain futures over [`Asker`], awaited by the [session](super::session); they know no connection.
 
-use actix::prelude::*;
-use bytes::BytesMut;
-use tokio::time::{Instant, timeout};
-
 use std::time::Duration;
 
+use actix::prelude::*;
+use bytes::BytesMut;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout};
+
 use super::WorkLinks;
-use super::answer::{REQUEST_TIMEOUT, next_work};
+use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
 use super::session::SessionLinks;
 use crate::model::{Attempt, Key};
 use crate::reports::ReportError;
@@ -33,6 +34,8 @@ pub(super) struct Reply {
     pub(super) wait: Option<Instant>,
     /// Errors among them; ten close a connection.
     pub(super) errors: u32,
+    /// Held until it is written: a long report lies in memory as long.
+    pub(super) place: Option<OwnedSemaphorePermit>,
     /// The connection ends.
     pub(super) close: bool,
 }
@@ -157,7 +160,7 @@ impl Asker {
             Ok(Controlled::Retried(None)) => {
                 Reply::error(ErrorCode::Unknown, "no fetcher lists that key")
             }
-            Ok(controlled) => Reply::line(&SessionAnswer::Json(&told(controlled, key.as_ref()))),
+            Ok(controlled) => Reply::line(&SessionAnswer::Json(&json_of(controlled, key.as_ref()))),
             Err(reason) => Reply::error(ErrorCode::Busy, &reason),
         }
     }
@@ -165,17 +168,23 @@ impl Asker {
     async fn ask(self, question: Question) -> Reply {
         let SessionLinks { reports, room, .. } = self.session;
         let answered = timeout(REPORT_TIMEOUT, async move {
-            // Closed by nobody.
-            let _place = room.acquire_owned().await;
-            tokio::task::spawn_blocking(move || reports.answer(&question)).await
+            // Closed by nobody. The place goes with the thread, which nothing can end.
+            let place = room.acquire_owned().await.ok();
+            tokio::task::spawn_blocking(move || (reports.answer(&question), place)).await
         });
         match answered.await {
-            Ok(Ok(Ok(line))) => Reply::line(&SessionAnswer::Json(&line)),
-            Ok(Ok(Err(ReportError::Unknown(text)))) => Reply::error(ErrorCode::Unknown, &text),
-            Ok(Ok(Err(ReportError::Unavailable(text)))) => Reply::error(ErrorCode::Busy, &text),
+            Ok(Ok((answer, place))) => Reply { place, ..report(answer) },
             Ok(Err(error)) => Reply::error(ErrorCode::Busy, &error.to_string()),
             Err(_) => Reply::error(ErrorCode::Busy, "it took too long"),
         }
+    }
+}
+
+fn report(answer: Result<String, ReportError>) -> Reply {
+    match answer {
+        Ok(line) => Reply::line(&SessionAnswer::Json(&line)),
+        Err(ReportError::Unknown(text)) => Reply::error(ErrorCode::Unknown, &text),
+        Err(ReportError::Unavailable(text)) => Reply::error(ErrorCode::Busy, &text),
     }
 }
 
@@ -187,13 +196,13 @@ where
 {
     match timeout(REQUEST_TIMEOUT, sent).await {
         Ok(Ok(result)) => result.map_err(|error| error.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(_)) => Err(STOPPING.to_owned()),
         Err(_) => Err("storage did not answer in time".to_owned()),
     }
 }
 
 /// What came of a change, as JSON.
-fn told(controlled: Controlled, key: Option<&Key>) -> String {
+fn json_of(controlled: Controlled, key: Option<&Key>) -> String {
     match (controlled, key) {
         (Controlled::Retried(rows), Some(key)) => {
             serde_json::json!({"key": key.as_str(), "rows": rows.unwrap_or(0)}).to_string()

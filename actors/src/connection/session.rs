@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
+use super::answer::STOPPING;
 use super::reply::{self, Asker, Reply};
 use super::{ConnectionActor, WRITE_TIMEOUT};
 use crate::reports::Reports;
@@ -23,6 +24,8 @@ use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionReques
 
 /// Errors after which a connection is closed.
 const ERRORS_MAX: u32 = 10;
+/// Bytes that a peer must take within the time for an answer.
+const WRITTEN_AT_ONCE: usize = 64 * 1024;
 /// Operators' questions that are being answered at once.
 const REPORTS_AT_ONCE: usize = 4;
 
@@ -62,7 +65,7 @@ pub(super) struct Session {
     links: SessionLinks,
     holder: Holder,
     errors: u32,
-    /// The wait under way, and until when.
+    /// The wait under way.
     waiting: Option<SpawnHandle>,
 }
 
@@ -125,8 +128,8 @@ impl ConnectionActor {
         };
         let bytes = std::mem::take(&mut reply.bytes);
         let written = async move {
-            let result = timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await;
-            (writer, matches!(result, Ok(Ok(()))))
+            let is_written = write_all(&mut writer, &bytes).await;
+            (writer, is_written)
         };
         ctx.wait(written.into_actor(self).map(|(writer, is_written), connection, ctx| {
             connection.wrote(writer, is_written, reply, ctx);
@@ -149,6 +152,7 @@ impl ConnectionActor {
         if let Some(job) = reply.job {
             job.settle();
         }
+        drop(reply.place);
         let Some(session) = &mut self.session else {
             return self.depart(ctx);
         };
@@ -200,12 +204,22 @@ impl ConnectionActor {
     }
 }
 
+/// Writes, as long as the peer gets on with reading. A report can be long.
+async fn write_all(writer: &mut OwnedWriteHalf, bytes: &[u8]) -> bool {
+    for part in bytes.chunks(WRITTEN_AT_ONCE) {
+        if !matches!(timeout(WRITE_TIMEOUT, writer.write_all(part)).await, Ok(Ok(()))) {
+            return false;
+        }
+    }
+    true
+}
+
 /// What came of a wait.
 async fn waited(left: Duration, asked: RecipientRequest<Wait>) -> Reply {
     match timeout(left, asked).await {
         Err(_) => Reply::line(&SessionAnswer::NoJobs),
         Ok(Ok(result)) => found(result),
-        Ok(Err(error)) => Reply::error(ErrorCode::Busy, &error.to_string()),
+        Ok(Err(_)) => Reply::error(ErrorCode::Busy, STOPPING),
     }
 }
 

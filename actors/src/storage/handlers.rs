@@ -67,13 +67,16 @@ impl Handler<Undo> for StorageActor {
 
     fn handle(&mut self, Undo { key, attempt }: Undo, ctx: &mut Self::Context) {
         let this = ctx.address();
-        self.leases.end(attempt);
-        self.mutate(ctx, |store| store.undo(&key, attempt)).then(move |result| match result {
+        let undone = self.mutate(ctx, |store| store.undo(&key, attempt));
+        if undone.peek() == Ok(&true) {
+            self.leases.end(attempt);
+        }
+        undone.then(move |result| match result {
             Ok(true) => {
                 info!(attempt = attempt.0, "A job that did not arrive is back in the queue.")
             }
             Ok(false) => debug!(attempt = attempt.0, "Nothing to undo."),
-            // Lost otherwise until its lease ends: try until it is written.
+            // Out otherwise until its lease ends: try until it is written.
             Err(_) => drop(actix::spawn(async move {
                 tokio::time::sleep(UNDO_RETRY).await;
                 this.do_send(Undo { key, attempt });

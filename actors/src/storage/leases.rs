@@ -20,10 +20,7 @@ pub struct Leases {
 impl Leases {
     /// A lease begins, or begins anew with that length.
     pub fn begin(&mut self, attempt: Attempt, length: Duration, now: Instant) {
-        self.end(attempt);
-        let end = now + length;
-        self.ends.insert(attempt, (end, length));
-        self.order.insert((end, attempt));
+        self.postpone(attempt, length, now + length);
     }
 
     /// A lease begins, unless it runs already.
@@ -33,11 +30,21 @@ impl Leases {
         }
     }
 
-    /// A lease begins anew; one that is not known does not.
-    pub fn extend(&mut self, attempt: Attempt, now: Instant) {
-        if let Some((_, length)) = self.ends.get(&attempt).copied() {
+    /// A lease begins anew. False: it is not known.
+    pub fn extend(&mut self, attempt: Attempt, now: Instant) -> bool {
+        let known = self.ends.get(&attempt).copied();
+        if let Some((_, length)) = known {
             self.begin(attempt, length, now);
         }
+        known.is_some()
+    }
+
+    /// An end that could not be written is due again at `end`. A beat before then still extends the
+    /// lease by its whole length.
+    pub fn postpone(&mut self, attempt: Attempt, length: Duration, end: Instant) {
+        self.end(attempt);
+        self.ends.insert(attempt, (end, length));
+        self.order.insert((end, attempt));
     }
 
     /// The attempt ended.
@@ -52,11 +59,12 @@ impl Leases {
         self.order.first().map(|(end, _)| *end)
     }
 
-    /// Takes out the lease that ended longest ago, if one has.
-    pub fn take_ended(&mut self, now: Instant) -> Option<Attempt> {
+    /// Takes out the lease that ended longest ago, if one has, with its length.
+    pub fn take_ended(&mut self, now: Instant) -> Option<(Attempt, Duration)> {
         let (_, attempt) = self.order.first().filter(|(end, _)| *end <= now).copied()?;
+        let (_, length) = self.ends.get(&attempt).copied()?;
         self.end(attempt);
-        Some(attempt)
+        Some((attempt, length))
     }
 }
 
@@ -74,11 +82,11 @@ mod tests {
         }
         assert_eq!(leases.first_end(), Some(start + second * 5));
         assert_eq!(leases.take_ended(start + second * 4), None);
-        leases.extend(Attempt(2), start + second * 3);
-        leases.extend(Attempt(9), start);
+        assert!(leases.extend(Attempt(2), start + second * 3));
+        assert!(!leases.extend(Attempt(9), start));
         leases.end(Attempt(4));
         let ended: Vec<i64> = std::iter::from_fn(|| leases.take_ended(start + second * 20))
-            .map(|attempt| attempt.0)
+            .map(|(attempt, _)| attempt.0)
             .collect();
         assert_eq!(ended, [3, 2, 1]);
         assert_eq!((leases.first_end(), leases.ends.len()), (None, 0));

@@ -167,7 +167,61 @@ async fn those_who_wait_are_served_in_order() {
     assert_eq!(count(&mock, "dispatch gone"), 0);
 }
 
-/// The end of a lease, a release and an undo wake; so does what others wrote, within a second.
+/// The end of a lease wakes.
+#[actix::test]
+async fn the_end_of_a_lease_wakes() {
+    pause();
+    let mock = MockStore::with_jobs(&["a"]);
+    let (storage, _) = start(&mock);
+    take(&storage).await;
+    let began = Instant::now();
+    let waits = storage.send(Wait { holder: holder("x") }).await.unwrap().unwrap();
+    assert!(matches!(waits, Work::Job(_)));
+    // Ten seconds, and no look in between that finds it by chance.
+    assert!((10_000..10_100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+}
+
+/// A lock that somebody holds is waited for once, not once a waiter or a lease; nobody gets an error who
+/// only waits, and a beat extends a lease whose end could not be written.
+#[actix::test]
+async fn a_lock_is_waited_for_once() {
+    pause();
+    let mock = MockStore::with_jobs(&["a", "b"]);
+    let (storage, _) = start(&mock);
+    let attempts = [take(&storage).await, take(&storage).await];
+    let waits: Vec<_> =
+        (0..20).map(|_| Box::pin(storage.send(Wait { holder: holder("x") }))).collect();
+    storage.send(Ping).await.unwrap();
+    pass(1, &storage).await;
+    for _ in 0..100 {
+        mock.trouble("begin", Trouble::Error(StoreError::Busy("locked".to_owned())));
+    }
+    let before = count(&mock, "begin");
+    pass(10, &storage).await;
+    assert_eq!(count(&mock, "begin") - before, 1, "one lease is tried, the other left");
+    assert_eq!(tell(&storage, attempts[1], Word::Beat).await, Ok(Told::Recorded));
+    mock.inside().troubles.clear();
+    pass(5, &storage).await;
+    assert_eq!((count(&mock, "expire 1"), count(&mock, "expire 2")), (1, 0));
+    let served = futures_util::future::select_all(waits).await;
+    assert!(matches!(served.0.unwrap().unwrap(), Work::Job(_)));
+}
+
+/// A drain that could not be written does not begin.
+#[actix::test]
+async fn a_refused_drain_does_not_drain() {
+    pause();
+    let mock = MockStore::default();
+    let (storage, mut drained) = start(&mock);
+    for call in ["pause", "commit"] {
+        mock.trouble(call, Trouble::Error(StoreError::Busy("locked".to_owned())));
+        assert!(storage.send(Change(Control::Drain)).await.unwrap().is_err());
+        pass(2, &storage).await;
+        assert!(drained.try_recv().is_err(), "{call}");
+    }
+}
+
+/// A release and an undo wake; so does what others wrote, within a second.
 #[actix::test]
 async fn whatever_frees_a_job_wakes() {
     pause();

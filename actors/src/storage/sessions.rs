@@ -1,144 +1,20 @@
-//! What the StorageActor does for protocol 2: leases that run, workers that wait, operators'
-//! changes.
+//! What the StorageActor does for protocol 2: words about attempts, and operators' changes.
 //!
-//! Handlers of [`Wait`], [`Tell`] and [`Change`], and the timers behind them. What a word means is the
-//! store's; when a lease ends is [`Leases`](super::leases::Leases)'.
-
-use std::time::Duration;
+//! Handlers of [`Tell`], [`Next`] and [`Change`]; that of `Wait` is in [`waiting`](super::waiting), the
+//! leases' timers in [`expiry`](super::expiry). What a word means is the store's.
 
 use actix::prelude::*;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
-use super::messages::{Change, Controlled, Next, Tell, Wait};
+use super::StorageActor;
+use super::messages::{Change, Controlled, Next, Tell};
 use super::reply::{Deferred, Dispatched};
-use super::waiting::{Place, Waiter};
-use super::{IDLE_TICK, StorageActor};
 use crate::model::Attempt;
-use crate::store::{self, Holder, Lost, StoreResult, Told};
+use crate::store::{StoreResult, Told};
 use crate::wire::session::{Control, Word};
 
-/// Delay before an end of a lease that could not be written is tried again.
-const EXPIRE_RETRY: Duration = Duration::from_secs(1);
-/// Pause before those who wait are served again while a deletion is getting on.
-const LATER_PAUSE: Duration = Duration::from_millis(20);
-
 impl StorageActor {
-    /// Has a lease run for every attempt that the store knows as leased: after a restart, and after a
-    /// transaction that failed, whose ends did not happen.
-    pub(super) fn begin_missing_leases(&mut self, ctx: &mut Context<Self>) {
-        if !self.leases_unsure {
-            return;
-        }
-        match self.store.leases() {
-            Ok(leases) => {
-                self.leases_unsure = false;
-                let now = Instant::now();
-                for (attempt, seconds) in leases {
-                    let length = Duration::from_secs(seconds.into());
-                    self.leases.begin_missing(attempt, length, now);
-                }
-                self.set_lease_timer(ctx);
-            }
-            Err(error) => {
-                self.noted(error);
-            }
-        }
-    }
-
-    pub(super) fn begin_lease(
-        &mut self,
-        ctx: &mut Context<Self>,
-        attempt: Option<Attempt>,
-        holder: &Holder,
-    ) {
-        if let Some(attempt) = attempt {
-            let length = Duration::from_secs(holder.lease_seconds.into());
-            self.leases.begin(attempt, length, Instant::now());
-            self.set_lease_timer(ctx);
-        }
-    }
-
-    /// Has the timer ring for the lease that ends first. One that rings too early does no harm.
-    fn set_lease_timer(&mut self, ctx: &mut Context<Self>) {
-        let Some(end) = self.leases.first_end() else {
-            return;
-        };
-        match self.lease_timer {
-            Some((set, _)) if set <= end => return,
-            Some((_, timer)) => ctx.cancel_future(timer),
-            None => false,
-        };
-        let wait = end.saturating_duration_since(Instant::now());
-        self.lease_timer = Some((end, ctx.run_later(wait, Self::end_leases)));
-    }
-
-    fn end_leases(&mut self, ctx: &mut Context<Self>) {
-        self.lease_timer = None;
-        let now = Instant::now();
-        while let Some(attempt) = self.leases.take_ended(now) {
-            self.end_lease(ctx, attempt);
-        }
-        self.set_lease_timer(ctx);
-    }
-
-    fn end_lease(&mut self, ctx: &mut Context<Self>, attempt: Attempt) {
-        let (now, this) = (self.clock.now(), ctx.address());
-        let expired = self.mutate(ctx, |store| store.expire(attempt, now));
-        expired.then(move |result| match result {
-            Ok(Some(lost)) => tell_of(attempt, &lost),
-            Ok(None) => {}
-            // Tried until it is written: the key is excluded as long.
-            Err(_) => this.do_send(Unexpired(attempt)),
-        });
-    }
-
-    /// Gives those who wait what there is, the longest waiting first.
-    pub(super) fn serve_waiting(&mut self, ctx: &mut Context<Self>) {
-        while self.roused {
-            let Some(waiter) = self.waiting.first() else {
-                self.roused = false;
-                return;
-            };
-            self.serve(ctx, waiter);
-        }
-    }
-
-    fn serve(&mut self, ctx: &mut Context<Self>, waiter: Waiter) {
-        let taken = self.take_work(ctx, Some(&waiter.holder));
-        match taken.peek().map(|taken| &taken.dispatch) {
-            Ok(store::Dispatch::Nothing) => {
-                self.roused = false;
-                self.waiting.put_back(waiter);
-            }
-            Ok(store::Dispatch::Later) => {
-                self.roused = false;
-                self.waiting.put_back(waiter);
-                ctx.run_later(LATER_PAUSE, Self::rouse);
-            }
-            Ok(store::Dispatch::Job(..)) | Err(_) => taken.then(move |result| {
-                // Who gave up in this very moment drops the job, which undoes itself.
-                let _ = waiter.reply.send(result.map(Into::into));
-            }),
-        }
-    }
-
-    fn rouse(&mut self, ctx: &mut Context<Self>) {
-        self.roused = true;
-        self.serve_waiting(ctx);
-    }
-
-    /// Others may have written to the database, and leases of classic jobs run out in silence.
-    pub(super) fn look_for_waiting(&mut self, ctx: &mut Context<Self>) {
-        self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(LOOK_TICKS) {
-            if self.waiting.are_any() {
-                self.rouse(ctx);
-            }
-            self.tell_if_drained();
-        }
-    }
-
     /// The last job is back, and somebody waits for that.
     pub(super) fn tell_if_drained(&mut self) {
         if !self.draining || self.opened.is_some() {
@@ -157,44 +33,6 @@ impl StorageActor {
                 self.noted(error);
             }
         }
-    }
-}
-
-/// Those who wait are served without a reason at every second tick.
-const LOOK_TICKS: u32 = 2;
-const _: () = assert!(IDLE_TICK.as_millis() * (LOOK_TICKS as u128) < 1000);
-
-fn tell_of(attempt: Attempt, lost: &Lost) {
-    let Lost { key, worker, parked } = lost;
-    let (attempt, worker) = (attempt.0, &**worker);
-    if *parked {
-        warn!(%key, worker, attempt, "A lease ran out once too often: the job is parked until its fetcher's next run, or `shiftboss retry`.");
-    } else {
-        warn!(%key, worker, attempt, "A lease ran out: the job is back in the queue.");
-    }
-}
-
-/// The end of a lease could not be written.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Unexpired(Attempt);
-
-impl Handler<Unexpired> for StorageActor {
-    type Result = ();
-
-    fn handle(&mut self, Unexpired(attempt): Unexpired, ctx: &mut Self::Context) {
-        self.leases.begin(attempt, EXPIRE_RETRY, Instant::now());
-        self.set_lease_timer(ctx);
-    }
-}
-
-impl Handler<Wait> for StorageActor {
-    type Result = Place;
-
-    fn handle(&mut self, Wait { holder }: Wait, ctx: &mut Self::Context) -> Self::Result {
-        // Work may have come since the worker was told that there is none.
-        ctx.run_later(Duration::ZERO, Self::rouse);
-        self.waiting.place(holder)
     }
 }
 
@@ -241,7 +79,8 @@ impl StorageActor {
     fn beat(&mut self, attempt: Attempt) -> StoreResult<Told> {
         match self.store.is_held(attempt) {
             Ok(true) => {
-                self.leases.extend(attempt, Instant::now());
+                // One that has no timer gets one at the next tick.
+                self.leases_unsure |= !self.leases.extend(attempt, Instant::now());
                 Ok(Told::Recorded)
             }
             Ok(false) => Ok(Told::Stale),
@@ -254,16 +93,29 @@ impl StorageActor {
         self.mutate(ctx, |store| store.set_paused(paused).map(|()| Controlled::Paused(paused)))
     }
 
+    /// Once it is certain: nobody must be told that it failed, and then see it happen.
+    fn drain_after_commit(&mut self, ctx: &mut Context<Self>, draining: bool) {
+        let this = ctx.address();
+        self.held.push(move |committed| {
+            if committed.is_ok() {
+                this.do_send(SetDraining(draining));
+            }
+        });
+    }
+
     fn drain(&mut self, ctx: &mut Context<Self>) -> Deferred<Controlled> {
-        self.draining = true;
         info!(
             "An operator's order: nothing is handed out, and the daemon stops when no job is out."
         );
         let now = self.clock.now();
-        self.mutate(ctx, |store| {
+        let begun = self.mutate(ctx, |store| {
             store.set_paused(true)?;
             store.in_flight(now).map(Controlled::Draining)
-        })
+        });
+        if begun.peek().is_ok() {
+            self.drain_after_commit(ctx, true);
+        }
+        begun
     }
 }
 
@@ -277,11 +129,28 @@ impl Handler<Change> for StorageActor {
             }
             Control::Pause => self.set_paused(ctx, true),
             Control::Resume => {
-                self.draining = false;
-                self.set_paused(ctx, false)
+                let resumed = self.set_paused(ctx, false);
+                if resumed.peek().is_ok() {
+                    self.drain_after_commit(ctx, false);
+                }
+                resumed
             }
             Control::Drain => self.drain(ctx),
         }
+    }
+}
+
+/// A drain began, or ended.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct SetDraining(bool);
+
+impl Handler<SetDraining> for StorageActor {
+    type Result = ();
+
+    fn handle(&mut self, SetDraining(draining): SetDraining, _: &mut Self::Context) {
+        self.draining = draining;
+        self.tell_if_drained();
     }
 }
 

@@ -167,8 +167,8 @@ impl SessionAnswer<'_> {
             Self::Ok => put(bytes, &["OK"]),
             Self::Lost => put(bytes, &["LOST"]),
             Self::Error(code, text) => {
-                // An error of the system's may have several lines.
-                let text = text.replace(['\r', '\n'], " ");
+                // An error of the system's may have several lines, and a key in it anything.
+                let text = text.replace(char::is_control, " ");
                 put(bytes, &["ERROR ", &code.to_string(), " ", &text]);
             }
             Self::Json(line) => put(bytes, &[line]),

@@ -8,13 +8,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::session::Session;
 use super::{Answer, print};
 use crate::client::{self, Deadline};
 use crate::commands::text::{counted, cut, shown};
+use crate::commands::view_failure;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
+use crate::sqlite::views::queue_status;
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,19 +42,41 @@ pub(super) fn run(socket: &Path, timeout: Option<Duration>, json: bool) -> Resul
     let soon = whole.or_after(ANSWER_TIMEOUT);
     let (mut session, answer) = Session::begin(socket, "drain", "DRAIN", ANSWER_TIMEOUT, soon)?;
     print(&answer, json, |_| begun(&answer))?;
-    let closed = wait_closed(&mut session, whole, io::stderr().is_terminal());
-    if !closed.map_err(|error| client::no_answer(socket, ANSWER_TIMEOUT, &error))? {
-        return Err(too_long(timeout));
+    let waited = wait_closed(&mut session, whole, io::stderr().is_terminal());
+    match waited.map_err(|error| client::no_answer(socket, ANSWER_TIMEOUT, &error))? {
+        Waited::Closed => {}
+        Waited::Over => return Err(too_long(timeout)),
+        Waited::Resumed => {
+            let text = "somebody resumed the daemon: it hands jobs out again, and does not stop";
+            return Err(Failure::new(ExitCode::Unavailable, text));
+        }
     }
     let patience = whole.or_after(END_PATIENCE).end().unwrap_or_else(Instant::now);
-    if holder.is_some_and(|holder| !lock::wait_given_up(socket, holder.pid, patience)) {
-        let text = "the daemon closed the connection, and still runs: see its log";
-        return Err(Failure::new(ExitCode::Unavailable, text));
+    if let Some(holder) = holder {
+        if !lock::wait_given_up(socket, holder.pid, patience) {
+            let text = "the daemon closed the connection, and still runs: see its log";
+            return Err(Failure::new(ExitCode::Unavailable, text));
+        }
+        require_drained(&holder.database)?;
     }
     if json {
         return Ok(());
     }
     print(&answer, false, |_| "The daemon has gone.".to_owned())
+}
+
+/// A daemon that was killed, or stopped otherwise, has gone as well.
+fn require_drained(database: &Path) -> Result<(), Failure> {
+    let found = queue_status(database, SystemClock.now()).map_err(|error| view_failure(&error))?;
+    if found.holders.is_empty() {
+        return Ok(());
+    }
+    let jobs = counted(i64::try_from(found.holders.len()).unwrap_or(i64::MAX), "job");
+    let text = format!(
+        "the daemon ended otherwise, with {jobs} in flight: start it again (it hands nothing out \
+         until `shiftboss resume`), and drain it again if it is to stop by itself"
+    );
+    Err(Failure::new(ExitCode::Unavailable, text))
 }
 
 fn begun(answer: &Answer) -> String {
@@ -68,19 +93,28 @@ fn too_long(timeout: Option<Duration>) -> Failure {
     Failure::new(ExitCode::Unavailable, text)
 }
 
-/// Waits until the daemon closes; false: the time is over.
-fn wait_closed(session: &mut Session, whole: Deadline, mut show: bool) -> io::Result<bool> {
-    let shows = show;
-    let closed = loop {
-        let step = if show { whole.or_after(SHOW_EVERY) } else { whole };
+/// What a wait for the daemon's end came to.
+enum Waited {
+    Closed,
+    Over,
+    Resumed,
+}
+
+/// Waits until the daemon closes, and asks meanwhile how it is.
+fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> io::Result<Waited> {
+    let mut asks = true;
+    let waited = loop {
+        let step = if asks { whole.or_after(SHOW_EVERY) } else { whole };
         match session.line(step) {
-            Ok(None) => break true,
-            Ok(Some(line)) => match serde_json::from_str(&line) {
-                Ok(status) => show_line(&in_flight(&status)),
+            Ok(None) => break Waited::Closed,
+            Ok(Some(line)) => match serde_json::from_str::<Value>(&line) {
+                Ok(status) if status["paused"] == false => break Waited::Resumed,
+                Ok(status) if shows => show_line(&in_flight(&status)),
+                Ok(_) => {}
                 // It does not say; too many errors would end the connection.
-                Err(_) => show = false,
+                Err(_) => asks = false,
             },
-            Err(error) if client::is_timeout(&error) && whole.is_over() => break false,
+            Err(error) if client::is_timeout(&error) && whole.is_over() => break Waited::Over,
             Err(error) if client::is_timeout(&error) => {
                 session.ask("STATUS", whole.or_after(ANSWER_TIMEOUT))?;
             }
@@ -90,7 +124,7 @@ fn wait_closed(session: &mut Session, whole: Deadline, mut show: bool) -> io::Re
     if shows {
         show_line("");
     }
-    Ok(closed)
+    Ok(waited)
 }
 
 /// What is out, from the daemon's status, in one line.
