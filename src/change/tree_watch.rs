@@ -9,6 +9,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
@@ -62,6 +63,11 @@ pub struct TreeWatch<A> {
     lister: Lister,
     /// Directories that are watched and were not listed yet, and whether what is in them is news.
     unlisted: Vec<(Node, bool)>,
+    /// Directories that were moved, or that something was moved out of: as soon as all events are read
+    /// and their paths are right again, they are listed anew. Events from before a move lead astray.
+    moved: Vec<Node>,
+    /// The watches below those, while they are listed anew. What is in such a directory is no news.
+    former: HashSet<i32>,
     changed: Changed,
     /// Events were lost, or cannot be trusted: all is to be looked at.
     is_unsure: bool,
@@ -84,6 +90,8 @@ impl<A: AddWatch> TreeWatch<A> {
             table: Table::default(),
             lister: Lister::default(),
             unlisted: Vec::new(),
+            moved: Vec::new(),
+            former: HashSet::new(),
             changed: Changed::default(),
             is_unsure: false,
             buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into(),
@@ -157,8 +165,12 @@ impl<A: AddWatch> TreeWatch<A> {
                 debug!(path = %path.display(), "A directory is found within itself.");
                 self.is_unsure |= !self.table.is_root(known);
             }
-            Some(known) => self.table.put(known, parent, name),
+            Some(known) => {
+                self.moved.extend(self.table.parent(known).into_iter().chain([known]));
+                self.table.put(known, parent, name);
+            }
             None => {
+                let is_news = is_news && !self.former.contains(&watch);
                 let node = self.table.insert(Some(parent), name, watch);
                 self.unlisted.push((node, is_news));
             }
@@ -217,6 +229,7 @@ impl<A: AddWatch> TreeWatch<A> {
         if is_news && self.globs.takes(relative, is_dir) {
             self.changed.add(path.to_owned());
         }
+        let is_news = is_news || !self.former.is_empty();
         if is_dir { self.adopt(parent, name, path, is_news) } else { Ok(()) }
     }
 
@@ -321,13 +334,37 @@ impl<A: AddWatch> TreeWatch<A> {
     }
 
     fn remove(&mut self, node: Node) {
-        let gone = self.table.remove(node);
-        for watch in gone {
-            let _ = inotify::remove_watch(&*self.inotify, watch);
+        for watch in self.table.remove(node) {
+            self.take_off(watch);
         }
         let table = &self.table;
         // Nodes are used again: what is unlisted must be what it was when it was put there.
         self.unlisted.retain(|(unlisted, _)| table.is_there(*unlisted));
+    }
+
+    /// Lists the moved directories anew, with all below them. Events must be read to the end.
+    fn list_moved(&mut self) -> Result<(), WatchError> {
+        let moved = std::mem::take(&mut self.moved);
+        for node in moved {
+            if self.table.is_there(node) {
+                self.former.extend(self.table.remove_below(node));
+                self.unlisted.push((node, false));
+            }
+        }
+        let table = &self.table;
+        self.unlisted.retain(|(unlisted, _)| table.is_there(*unlisted));
+        self.list_all()?;
+        for watch in std::mem::take(&mut self.former) {
+            self.take_off(watch);
+        }
+        Ok(())
+    }
+
+    /// Takes a watch off whose directory is in no tree any more.
+    fn take_off(&self, watch: i32) {
+        if self.table.of_watch(watch).is_none() {
+            let _ = inotify::remove_watch(&*self.inotify, watch);
+        }
     }
 
     /// Looks at all trees anew; watches that lead nowhere any more are taken off.
@@ -336,11 +373,10 @@ impl<A: AddWatch> TreeWatch<A> {
         self.changed.lose_some();
         let former = std::mem::take(&mut self.table);
         self.unlisted.clear();
+        self.moved.clear();
         self.add_roots()?;
         self.list_all()?;
-        for watch in former.watches().filter(|watch| self.table.of_watch(*watch).is_none()) {
-            let _ = inotify::remove_watch(&*self.inotify, watch);
-        }
+        former.watches().for_each(|watch| self.take_off(watch));
         Ok(())
     }
 }
@@ -352,6 +388,10 @@ impl<A: AddWatch> Watch for TreeWatch<A> {
         while is_pressed && begun.elapsed() < TURN_MAX {
             is_pressed = self.read()?;
             self.list_all()?;
+            if !is_pressed && !self.moved.is_empty() {
+                self.list_moved()?;
+                is_pressed = true;
+            }
             if self.is_unsure {
                 warn!(
                     directories = self.table.len(),

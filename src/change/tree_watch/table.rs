@@ -88,7 +88,7 @@ impl Table {
     /// Whether it is a root.
     #[must_use]
     pub fn is_root(&self, node: Node) -> bool {
-        self.entry(node).parent == NONE
+        self.parent(node).is_none()
     }
 
     /// Whether it is at this place.
@@ -132,6 +132,21 @@ impl Table {
         watches
     }
 
+    /// Removes all below a directory, and returns their watches.
+    pub fn remove_below(&mut self, node: Node) -> Vec<i32> {
+        let mut watches = Vec::new();
+        while self.entry(node).child != NONE {
+            watches.extend(self.remove(self.entry(node).child));
+        }
+        watches
+    }
+
+    /// The directory that a directory is in; `None` for a root.
+    #[must_use]
+    pub fn parent(&self, node: Node) -> Option<Node> {
+        Some(self.entry(node).parent).filter(|parent| *parent != NONE)
+    }
+
     /// The directory's path, as it begins with its root's.
     #[must_use]
     pub fn path(&self, node: Node) -> PathBuf {
@@ -153,9 +168,7 @@ impl Table {
     }
 
     fn way_up(&self, node: Node) -> impl Iterator<Item = Node> {
-        std::iter::successors(Some(node), |node| {
-            Some(self.entry(*node).parent).filter(|parent| *parent != NONE)
-        })
+        std::iter::successors(Some(node), |node| self.parent(*node))
     }
 
     fn link(&mut self, node: Node, parent: Node) {

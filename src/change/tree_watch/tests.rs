@@ -143,7 +143,7 @@ fn random_moves_are_followed() {
     let step = (0..5_u8, 0..6_usize, 0..6_usize);
     let steps = proptest::collection::vec(step, 1..40);
     let names = ["a", "b", "a/a", "a/b", "b/a", "b/a/a"];
-    let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 500, failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
         .run(&steps, |steps| {
             let place = Place::new();
