@@ -5,10 +5,16 @@
 //! [`change_actor`] reads the watch and tells [`run_actor`], which holds the machine and the run that is
 //! on. What a run does is behind [`runs::Runs`]; [`command_runs`] is the one that starts a command.
 
+pub mod change_actor;
+pub mod command_runs;
 pub mod globs;
 pub mod machine;
 pub mod paths;
 pub mod poll_watch;
+pub mod run_actor;
+pub mod runs;
+pub mod status;
+pub mod status_file;
 pub mod tree_watch;
 pub mod watch;
 

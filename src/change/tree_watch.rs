@@ -68,6 +68,7 @@ pub struct TreeWatch<A> {
     moved: Vec<Node>,
     /// The watches below those, while they are listed anew. What is in such a directory is no news.
     former: HashSet<i32>,
+    is_listing_anew: bool,
     changed: Changed,
     /// Events were lost, or cannot be trusted: all is to be looked at.
     is_unsure: bool,
@@ -92,6 +93,7 @@ impl<A: AddWatch> TreeWatch<A> {
             unlisted: Vec::new(),
             moved: Vec::new(),
             former: HashSet::new(),
+            is_listing_anew: false,
             changed: Changed::default(),
             is_unsure: false,
             buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into(),
@@ -229,7 +231,7 @@ impl<A: AddWatch> TreeWatch<A> {
         if is_news && self.globs.takes(relative, is_dir) {
             self.changed.add(path.to_owned());
         }
-        let is_news = is_news || !self.former.is_empty();
+        let is_news = is_news || self.is_listing_anew;
         if is_dir { self.adopt(parent, name, path, is_news) } else { Ok(()) }
     }
 
@@ -353,11 +355,13 @@ impl<A: AddWatch> TreeWatch<A> {
         }
         let table = &self.table;
         self.unlisted.retain(|(unlisted, _)| table.is_there(*unlisted));
-        self.list_all()?;
+        self.is_listing_anew = true;
+        let listed = self.list_all();
+        self.is_listing_anew = false;
         for watch in std::mem::take(&mut self.former) {
             self.take_off(watch);
         }
-        Ok(())
+        listed
     }
 
     /// Takes a watch off whose directory is in no tree any more.
