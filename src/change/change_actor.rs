@@ -62,6 +62,8 @@ pub struct ChangeActor {
     watch: Option<Box<dyn Watch>>,
     /// A watch has been open before: a failure is no reason to give up.
     has_watched: bool,
+    /// False until it is open, also after a failure.
+    is_open: bool,
     readiness: Option<Rc<AsyncFd<Arc<OwnedFd>>>>,
     is_listening: bool,
     /// A turn is wanted that begins later than now.
@@ -80,6 +82,7 @@ impl ChangeActor {
             vital,
             watch: None,
             has_watched: false,
+            is_open: false,
             readiness: None,
             is_listening: false,
             is_wanted: false,
@@ -107,7 +110,7 @@ impl ChangeActor {
                 Err(error) => return self.give_up(ChangeError::Wait(error), ctx),
             }
         }
-        self.has_watched = true;
+        (self.has_watched, self.is_open) = (true, true);
         self.hand_over(watch, Changed::unknown(), ctx);
     }
 
@@ -191,7 +194,9 @@ impl ChangeActor {
         let delay = self.reopen_delay;
         warn!(%error, retry_in = ?delay, "The watch has failed; it is opened anew.");
         self.reopen_delay = delay.saturating_mul(2).min(REOPEN_MAX);
-        self.readiness = None;
+        (self.readiness, self.is_open) = (None, false);
+        // They are answered with nothing: the next watch begins with "anything may have changed".
+        self.waiters.clear();
         ctx.run_later(delay, |act, ctx| act.open(ctx));
     }
 
@@ -220,6 +225,9 @@ impl Handler<Drain> for ChangeActor {
     type Result = ResponseFuture<Changed>;
 
     fn handle(&mut self, _: Drain, ctx: &mut Self::Context) -> Self::Result {
+        if !self.is_open {
+            return Box::pin(async { Changed::default() });
+        }
         let (tell, told) = oneshot::channel();
         self.waiters.push(tell);
         // A turn that is under way may have read too early: another one follows it.

@@ -4,67 +4,29 @@
 //! is behind [`Runs`]; how things are, it tells an [`Observer`]. It watches nothing and decides nothing:
 //! the machine does.
 
+mod parts;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
 use actix::prelude::*;
-use shiftboss_actors::clock::Clock;
-use shiftboss_actors::vital::Vital;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+pub use parts::{Changes, Due, Observer, RunParts, Stop};
+
 use super::change_actor::Drain;
-use super::machine::{Event, Machine, Moment, Refusal, State, Timing};
+use super::machine::{Event, Machine, Moment, State};
 use super::paths::{Changed, Loops};
-use super::runs::{Outcome, Runs};
+use super::runs::Outcome;
 use super::status::{LastRun, Status};
 
 /// How long the watch may take to hand over what it has when a run has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Paths that are named in one line of the log.
 const PATHS_LOGGED: usize = 10;
-
-/// Something changed.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct Changes(pub Changed);
-
-/// A run is due by the clock, whether anything changed or not.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct Due;
-
-/// Start no more runs, and end the one that is on. Answers, when it has ended, whether one was on.
-#[derive(Debug, Message)]
-#[rtype(result = "bool")]
-pub struct Stop;
-
-/// Is told how things are, each time something about it changes.
-pub trait Observer {
-    /// Takes what is new.
-    fn note(&mut self, status: &Status);
-}
-
-/// What a RunActor is made of.
-pub struct RunParts {
-    /// Names it in the log.
-    pub name: String,
-    /// The machine's times.
-    pub timing: Timing,
-    /// What runs.
-    pub runs: Box<dyn Runs>,
-    /// The watch, if there is one: asked at the end of a run for what changed during it.
-    pub watch: Option<Recipient<Drain>>,
-    /// Who is told how things are.
-    pub observer: Box<dyn Observer>,
-    /// The wall clock; for the observer alone.
-    pub clock: Box<dyn Clock>,
-    /// Tells the owner of an error of the program, or by its silence of a panic.
-    pub vital: Vital<Refusal>,
-}
 
 /// A run that is on.
 struct On {

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use shiftboss_actors::clock::ManualClock;
+use shiftboss_actors::vital::Vital;
 
 use super::*;
-use crate::change::runs::Run;
+use crate::change::machine::{Refusal, Timing};
+use crate::change::runs::{Run, Runs};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -37,7 +37,7 @@ fn text(report: &Report, now: i64) -> String {
     let ago = |at: i64| format!("{} ago", time(now.saturating_sub(at)));
     let mut text = String::new();
     let mut line = |what: &str, told: &str| {
-        let _ = writeln!(text, "{what:<16}{}", told.escape_debug());
+        let _ = writeln!(text, "{what:<16}{}", harmless(told));
     };
     line("Name", &report.name);
     match report.pid {
@@ -67,6 +67,12 @@ fn text(report: &Report, now: i64) -> String {
     };
     line("Next run", &next);
     text
+}
+
+/// A name may steer a terminal: its control characters are shown.
+fn harmless(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().collect() } else { vec![c] };
+    text.chars().flat_map(shown).collect()
 }
 
 fn time(seconds: i64) -> String {
