@@ -44,6 +44,9 @@ pub struct RunActor {
     /// The moments of the machine count from here.
     origin: Instant,
     wake: Option<SpawnHandle>,
+    /// The number of the timer that counts. A timer that is taken back when it is due already may still
+    /// fire: actix takes it back only afterwards.
+    timer: u64,
     on: Option<On>,
     changed: Changed,
     loops: Loops,
@@ -64,6 +67,7 @@ impl RunActor {
             parts,
             origin: Instant::now(),
             wake: None,
+            timer: 0,
             on: None,
             changed: Changed::default(),
             loops: Loops::default(),
@@ -104,10 +108,14 @@ impl RunActor {
         if let Some(handle) = self.wake.take() {
             ctx.cancel_future(handle);
         }
+        self.timer += 1;
+        let timer = self.timer;
         self.wake = wake.filter(|_| !self.is_stopping).map(|(event, at)| {
             ctx.run_later(at.saturating_sub(self.now()), move |act, ctx| {
-                act.wake = None;
-                act.tell(event, ctx);
+                if act.timer == timer {
+                    act.wake = None;
+                    act.tell(event, ctx);
+                }
             })
         });
     }

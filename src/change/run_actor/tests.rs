@@ -313,3 +313,22 @@ async fn a_panic_is_heard() {
     scene.actor.do_send(Due);
     assert!(scene.vital.await.is_err());
 }
+
+/// A timer that is replaced at the very moment at which it fires does not count as well as the new one.
+#[actix::test]
+async fn a_replaced_timer_is_not_heard() {
+    tokio::time::pause();
+    let tick = Duration::from_millis(1);
+    let mut scene = Plan { takes: tick, cooldown: 2 * tick, ..plan() }.start();
+    for round in 0..2_000_u32 {
+        scene.actor.do_send(Due);
+        for _ in 0..round % 7 {
+            scene.actor.do_send(Changes(Changed::of(["p".into()])));
+            scene.pass(tick).await;
+        }
+    }
+    assert!(
+        scene.vital.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
+    );
+    assert!(scene.actor.connected() && scene.began().len() > 100);
+}
