@@ -1,7 +1,7 @@
 //! The RunActor: holds the machine and the run that is on, and what changed since that began.
 //!
 //! The ChangeActor tells it of changes, a clock of due times, the owner when to stop. What a run does
-//! is behind [`Runs`]; how things are, it tells an [`Observer`]. It watches nothing and decides nothing:
+//! is behind [`super::runs::Runs`]; how things are, it tells an [`Observer`]. It watches nothing and decides nothing:
 //! the machine does.
 
 mod parts;

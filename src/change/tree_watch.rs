@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use shiftboss_actors::throttle::{Throttle, Verdict};
-use tracing::warn;
 
 use super::globs::Globs;
 use super::paths::Changed;
@@ -38,6 +37,10 @@ const TURN_MAX: Duration = Duration::from_millis(500);
 const WARNINGS_MAX: u32 = 10;
 /// That period, in seconds.
 const WARNINGS_SECONDS: u32 = 60;
+
+/// How often moved directories are listed anew in a turn. One that has two places (mounted at another)
+/// would move from one to the other for ever; all is looked at once then, and it is watched at either.
+const LIST_ROUNDS_MAX: u32 = 8;
 
 /// Puts a watch on a directory: the one system call that runs out, behind a trait for tests.
 pub trait AddWatch: Send {
@@ -107,6 +110,7 @@ impl<A: AddWatch> TreeWatch<A> {
         };
         watch.add_roots()?;
         watch.list_all()?;
+        (watch.is_unsure, watch.moved) = (false, Vec::new());
         Ok(watch)
     }
 
@@ -143,19 +147,16 @@ impl<A: AddWatch> TreeWatch<A> {
 impl<A: AddWatch> Watch for TreeWatch<A> {
     fn turn(&mut self) -> Result<Turn, WatchError> {
         let begun = Instant::now();
-        let mut is_pressed = true;
+        let (mut is_pressed, mut rounds) = (true, 0);
         while is_pressed && begun.elapsed() < TURN_MAX {
             is_pressed = self.read()?;
             self.list_all()?;
             if !is_pressed && !self.moved.is_empty() {
+                self.is_unsure |= rounds == LIST_ROUNDS_MAX;
                 self.list_moved()?;
-                is_pressed = true;
+                (is_pressed, rounds) = (true, rounds + 1);
             }
             if self.is_unsure {
-                warn!(
-                    directories = self.table.len(),
-                    "Events were lost or cannot be trusted: looking at all directories again."
-                );
                 self.rescan()?;
             }
         }

@@ -86,7 +86,7 @@ impl<A: AddWatch> TreeWatch<A> {
         self.globs.enter(&directory, &relative);
         let mut path = directory.clone();
         let mut lister = std::mem::take(&mut self.lister);
-        let listed = lister.list(&directory, |name, kind| {
+        let listed = lister.list(&directory, self.table.is_root(node), |name, kind| {
             path.push(name);
             relative.push(name);
             let found = self.found(node, name, &path, &relative, kind, is_news);
@@ -166,13 +166,20 @@ impl<A: AddWatch> TreeWatch<A> {
 
     /// Looks at all trees anew; watches that lead nowhere any more are taken off.
     pub(super) fn rescan(&mut self) -> Result<(), WatchError> {
-        self.is_unsure = false;
+        if let Some(left_out) = self.may_warn() {
+            warn!(
+                left_out,
+                "Events were lost or cannot be trusted: looking at all directories again."
+            );
+        }
         self.changed.lose_some();
         let former = std::mem::take(&mut self.table);
         self.unlisted.clear();
         self.moved.clear();
         self.add_roots()?;
         self.list_all()?;
+        // What looks doubtful now is so: a directory that is mounted within itself.
+        (self.is_unsure, self.moved) = (false, Vec::new());
         former.watches().for_each(|watch| self.take_off(watch));
         Ok(())
     }

@@ -29,17 +29,20 @@ pub struct Lister {
 }
 
 impl Lister {
-    /// Calls `found` for each name in the directory at `path`. The inner error is the directory's.
+    /// Calls `found` for each name in the directory at `path`, to which a link leads only if it
+    /// `may_be_link`. The inner error is the directory's.
     ///
     /// # Errors
     /// As `found`; the listing ends there.
     pub fn list<E>(
         &mut self,
         path: &Path,
+        may_be_link: bool,
         mut found: impl FnMut(&OsStr, Kind) -> Result<(), E>,
     ) -> Result<Result<(), Errno>, E> {
         self.buffer.resize(BUFFER_BYTES, MaybeUninit::uninit());
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        flags.set(OFlags::NOFOLLOW, !may_be_link);
         let directory = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(directory) => directory,
             Err(error) => return Ok(Err(error)),

@@ -223,6 +223,36 @@ fn watches_run_out() {
     assert!(matches!(watch.turn(), Err(WatchError::NoWatches { watched: 3 })));
 }
 
+/// The kernel, where `twin` is another mount of `one`, and `one/within` of `one` itself.
+struct Mounted;
+
+impl AddWatch for Mounted {
+    fn add(&self, inotify: &OwnedFd, path: &Path, flags: WatchFlags) -> Result<i32, Errno> {
+        let text = path.to_str().unwrap();
+        let real = text.replace("/one/within", "/one").replace("/twin", "/one");
+        Kernel.add(inotify, Path::new(&real), flags)
+    }
+}
+
+/// A directory that is mounted at two places, or within itself, costs no endless looking.
+#[test]
+fn a_directory_with_two_places() {
+    let place = Place::new();
+    ["one/a", "one/within", "twin/a"].iter().for_each(|name| place.make(name));
+    let mut watch = TreeWatch::open(&place.trees(&[]), Mounted).unwrap();
+    for file in ["one/f", "one/a/f"] {
+        place.write(file);
+        let turn = watch.turn().unwrap();
+        assert!(!turn.is_pressed && turn.changed.is_whole());
+        assert_eq!(turn.changed.paths().len(), 1, "{:?}", turn.changed);
+    }
+    place.make("one/a/new");
+    place.rename("one/a/new", "one/a/newer");
+    watch.turn().unwrap();
+    let turn = watch.turn().unwrap();
+    assert!(!turn.is_pressed && turn.changed.is_empty(), "{:?}", turn.changed);
+}
+
 /// A root that goes away is told, whichever way it goes; one that is none is refused.
 #[test]
 fn a_root_goes_away() {
