@@ -2,6 +2,7 @@
 //! only settings. The doc comments are the help texts. Commands with many arguments have a file each.
 
 mod fetch;
+mod on_change;
 mod work;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ mod operators;
 mod views;
 
 pub use fetch::{FetchArguments, FetchSettings};
+pub use on_change::{OnChange, OnChangeArguments, OnChangeSettings, Picture};
 pub use work::{WorkArguments, WorkSettings};
 
 /// How long a request waits for another process's write to the database.
@@ -117,6 +119,8 @@ pub enum Command {
     Fetch(FetchArguments),
     /// Take jobs from the daemon, and run COMMAND for each
     Work(WorkArguments),
+    /// Watch trees, and run COMMAND when something in them has changed and it is quiet again
+    OnChange(OnChangeArguments),
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,

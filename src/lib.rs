@@ -1,12 +1,13 @@
 //! The program's parts, as a library so that tests and benchmarks can reach them.
 //!
-//! [`sqlite`] implements the queue. [`child`] runs commands, [`fetch`]
+//! [`sqlite`] implements the queue. [`child`] runs commands, [`change`] when files change, [`fetch`]
 //! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`client`], [`socket`], [`lock`], [`logging`],
 //! [`reports`] and [`exit`] are what they stand on.
 //!
 //! [`spool`] is a filesystem queue of its own, and knows nothing of the rest.
 
+pub mod change;
 pub mod child;
 pub mod cli;
 pub mod client;

@@ -150,6 +150,19 @@ pub fn take_file(lock: &Path) -> Result<File, LockError> {
     }
 }
 
+/// Whether another process holds the lock that the file `lock` itself is, and which, where the kernel
+/// tells. Changes nothing.
+#[must_use]
+pub fn is_taken(lock: &Path) -> (bool, Option<u32>) {
+    let Ok(file) = File::open(lock) else {
+        return (false, None);
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => (true, pid_locking(&file)),
+        _ => (false, None),
+    }
+}
+
 /// Opens a lock file, and says whether its lock was had.
 fn open_locked(lock: &Path) -> Result<(File, bool), LockError> {
     let failed =

@@ -26,6 +26,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
     ("src/spool", &["actix", "tokio", "rusqlite", "clap", "shiftboss_actors", "crate::sqlite"]),
     ("src/child", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli"]),
+    ("src/change/machine", &["actix", "tokio", "std::fs", "std::io", "Instant", "tracing"]),
+    ("src/change/paths", &["actix", "tokio", "std::fs", "std::io", "tracing"]),
+    ("src/change/tree_watch", &["actix", "tokio", "crate::child"]),
+    ("src/change", &["rusqlite", "clap", "crate::cli", "crate::commands", "crate::sqlite"]),
     ("src/fetch", &["actix", "rusqlite", "clap", "crate::cli", "crate::commands"]),
     (
         "src/worker",

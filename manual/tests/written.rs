@@ -35,7 +35,8 @@ fn pages() {
     let page = |name: &str| fs::read_to_string(directory.path().join("man1").join(name)).unwrap();
     let first = page("shiftboss.1");
     for name in commands() {
-        assert!(first.contains(&format!("shiftboss\\-{name}(1)")), "{name}: {first}");
+        let listed = format!("shiftboss-{name}(1)").replace('-', "\\-");
+        assert!(first.contains(&listed), "{name}: {first}");
         let page = page(&format!("shiftboss-{name}.1"));
         assert!(page.contains(".SH SYNOPSIS") && page.contains("Example"), "{name}: {page}");
     }

@@ -6,6 +6,7 @@ pub mod check;
 pub mod fetch;
 pub mod guardian;
 pub mod log;
+pub mod on_change;
 pub mod operators;
 pub mod queue;
 pub mod serve;
@@ -15,7 +16,7 @@ mod text;
 pub mod why;
 pub mod work;
 
-use crate::cli::{Command, FetchSettings, Look, ServeSettings, WorkSettings};
+use crate::cli::{Command, FetchSettings, Look, OnChange, ServeSettings, WorkSettings};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
@@ -43,6 +44,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Work(typed) => {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             work::run(WorkSettings::try_from(typed)?)
+        }
+        Command::OnChange(typed) => {
+            logging::start(LogFormat::Auto, &typed.log_level)?;
+            on_change::run(OnChange::try_from(typed)?)
         }
         Command::Guardian => guardian::run(),
     }

@@ -5,6 +5,7 @@ mod loading;
 mod shapes;
 mod size;
 mod throughput;
+mod watching;
 mod work;
 
 use std::io;
@@ -40,4 +41,5 @@ pub const GROUPS: &[(&[u32], Group)] = &[
     (&[11, 12], size::rows),
     (&[13], latency::rows),
     (&[14], work::rows),
+    (&[15], watching::rows),
 ];

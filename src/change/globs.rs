@@ -1,0 +1,185 @@
+//! Which names count: globs with the meaning that `.gitignore` gives them (spec 2.6).
+//!
+//! The watches ask. Paths are relative to the root that is watched; nothing is read but `.gitignore`
+//! files, and those only on request.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use thiserror::Error;
+
+/// Left out if nothing else is said: what Git and Emacs keep beside files. `--ignore '!*.tmp'` takes
+/// one of them back.
+pub const LEFT_OUT: [&str; 4] = [".git", "*.~undo-tree~", "*.tmp", ".#*"];
+/// A file that says what to leave out of its directory and those in it.
+const GITIGNORE: &str = ".gitignore";
+
+/// A glob that cannot be understood.
+#[derive(Debug, Error)]
+#[error("the glob {glob:?} cannot be used: {source}")]
+pub struct GlobError {
+    glob: String,
+    source: Box<ignore::Error>,
+}
+
+/// What is to be taken and what is to be left out.
+#[derive(Debug, Clone)]
+pub struct Globs {
+    /// Empty: everything.
+    taken: Gitignore,
+    left_out: Gitignore,
+    /// By the directory they are in; `None`: they are not looked at.
+    gitignores: Option<HashMap<PathBuf, Gitignore>>,
+}
+
+impl Globs {
+    /// Takes what matches one of `taken` (all, if there is none) and is not left out by `left_out`;
+    /// of several that match the last one counts, and `!` turns it round. With `gitignore`, the
+    /// trees' own `.gitignore` files count too, behind `left_out`.
+    ///
+    /// # Errors
+    /// When a glob cannot be understood.
+    pub fn new(taken: &[String], left_out: &[String], gitignore: bool) -> Result<Self, GlobError> {
+        let own = LEFT_OUT.iter().map(|glob| (*glob).to_owned());
+        let left_out: Vec<String> = own.chain(left_out.iter().cloned()).collect();
+        Ok(Self {
+            taken: matcher(taken)?,
+            left_out: matcher(&left_out)?,
+            gitignores: gitignore.then(HashMap::new),
+        })
+    }
+
+    /// Reads the `.gitignore` of a directory of a tree, if there is one and it counts.
+    pub fn enter(&mut self, directory: &Path, relative: &Path) {
+        let Some(known) = &mut self.gitignores else {
+            return;
+        };
+        let mut builder = GitignoreBuilder::new("");
+        let read = builder.add(directory.join(GITIGNORE));
+        // Most directories have none.
+        if let Some(error) = read.filter(|error| !error.is_io()) {
+            tracing::warn!(%error, "A line of a .gitignore is passed over.");
+        }
+        match builder.build() {
+            Ok(own) if !own.is_empty() => known.insert(relative.to_owned(), own),
+            _ => known.remove(relative),
+        };
+    }
+
+    /// Whether a change of this file changes what counts.
+    #[must_use]
+    pub fn is_changed_by(&self, path: &Path) -> bool {
+        self.gitignores.is_some() && path.file_name().is_some_and(|name| name == GITIGNORE)
+    }
+
+    /// Whether this is left out, and all that is in it. What leads there is not.
+    #[must_use]
+    pub fn leaves_out(&self, path: &Path, is_dir: bool) -> bool {
+        match self.left_out.matched(path, is_dir) {
+            Match::Ignore(_) => true,
+            Match::Whitelist(_) => false,
+            Match::None => self.is_gitignored(path, is_dir),
+        }
+    }
+
+    /// Whether a change of this counts, which is not left out.
+    #[must_use]
+    pub fn takes(&self, path: &Path, is_dir: bool) -> bool {
+        self.taken.is_empty() || self.taken.matched_path_or_any_parents(path, is_dir).is_ignore()
+    }
+
+    /// The `.gitignore` nearest to the file counts first.
+    fn is_gitignored(&self, path: &Path, is_dir: bool) -> bool {
+        let Some(known) = self.gitignores.as_ref().filter(|known| !known.is_empty()) else {
+            return false;
+        };
+        let nearest = path.ancestors().skip(1).filter_map(|directory| {
+            let below = path.strip_prefix(directory).ok()?;
+            match known.get(directory)?.matched(below, is_dir) {
+                Match::None => None,
+                decided => Some(decided.is_ignore()),
+            }
+        });
+        nearest.take(1).next().unwrap_or(false)
+    }
+}
+
+fn matcher(globs: &[String]) -> Result<Gitignore, GlobError> {
+    let mut builder = GitignoreBuilder::new("");
+    for glob in globs {
+        let wrong = |source| GlobError { glob: glob.clone(), source: Box::new(source) };
+        builder.add_line(None, glob).map_err(wrong)?;
+    }
+    let all = |source| GlobError { glob: globs.join(" "), source: Box::new(source) };
+    builder.build().map_err(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn globs(taken: &[&str], left_out: &[&str]) -> Globs {
+        let owned = |globs: &[&str]| globs.iter().map(|&glob| glob.to_owned()).collect::<Vec<_>>();
+        Globs::new(&owned(taken), &owned(left_out), false).unwrap()
+    }
+
+    fn counts(globs: &Globs, path: &str) -> bool {
+        let path = Path::new(path);
+        !globs.leaves_out(path, false) && globs.takes(path, false)
+    }
+
+    /// A suffix is a suffix: the reference took `x.org.bak` too.
+    #[test]
+    fn names_are_taken_by_glob() {
+        let org = globs(&["*.org"], &[]);
+        for good in ["a.org", "deep/down/b.org", "-x.org", "é.org"] {
+            assert!(counts(&org, good), "{good}");
+        }
+        for bad in ["x.org.bak", "x.org~", "xorg", ".#a.org", "deep/.#b.org", ".x.org.swp"] {
+            assert!(!counts(&org, bad), "{bad}");
+        }
+        let below = globs(&["/notes/", "!*.log"], &[]);
+        assert!(counts(&below, "notes/deep/a") && !counts(&below, "other/notes/a"));
+        assert!(!counts(&below, "notes/a.log"));
+    }
+
+    /// What is left out if nothing is said, and how to take it back.
+    #[test]
+    fn editors_leavings_are_left_out() {
+        let all = globs(&[], &["build/", "!*.tmp"]);
+        for bad in [".#lock", "a.~undo-tree~", "deep/.git"] {
+            assert!(!counts(&all, bad), "{bad}");
+        }
+        assert!(all.leaves_out(Path::new("deep/build"), true));
+        assert!(
+            counts(&all, "a.tmp") && counts(&all, "build") && !counts(&globs(&[], &[]), "a.tmp")
+        );
+        let wrong = Globs::new(&["[z-a]".to_owned()], &[], false).unwrap_err();
+        assert!(wrong.to_string().contains("[z-a]"), "{wrong}");
+    }
+
+    /// `.gitignore` files count on request, the nearest one first.
+    #[test]
+    fn gitignores_count_on_request() {
+        let directory = tempfile::tempdir().unwrap();
+        let sub = directory.path().join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        std::fs::write(directory.path().join(".gitignore"), "*.o\n/only-here\n").unwrap();
+        std::fs::write(sub.join(".gitignore"), "!keep.o\n").unwrap();
+        let mut globs = Globs::new(&[], &[], true).unwrap();
+        globs.enter(directory.path(), Path::new(""));
+        globs.enter(&sub, Path::new("sub"));
+        for (path, is_out) in [
+            ("a.o", true),
+            ("sub/a.o", true),
+            ("sub/keep.o", false),
+            ("only-here", true),
+            ("sub/only-here", false),
+        ] {
+            assert_eq!(globs.leaves_out(Path::new(path), false), is_out, "{path}");
+        }
+        assert!(globs.is_changed_by(Path::new("sub/.gitignore")));
+    }
+}

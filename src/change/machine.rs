@@ -1,0 +1,180 @@
+//! When a run is due: a pure value, (state, event, now) → (state, actions).
+//!
+//! [`super::run_actor`] holds one and does what it says. All that may follow what stands in one table
+//! ([`table::TABLE`]), from which the transitions, the tests and the pictures ([`graph`]) come. No clock
+//! here: `now` is a time since any fixed moment that never runs backwards. Spec 1 and 2.
+
+pub mod graph;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+pub use table::{Event, State};
+
+/// A monotonic time: since a fixed moment that the caller chooses.
+pub type Moment = Duration;
+
+/// The clock's step. "Longer than" a time means by one step at least.
+pub const TICK: Duration = Duration::from_millis(1);
+/// From a failed run to its first repetition, if there is any.
+pub const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// The longest such time; it doubles with each failure in a row.
+pub const RETRY_MAX: Duration = Duration::from_secs(3600);
+
+/// How long what is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// A run starts when nothing has changed for longer than this.
+    pub debounce: Duration,
+    /// Or so long after the first change that no run has served yet.
+    pub max_wait: Duration,
+    /// From the end of a run to the start of the next more than this goes by.
+    pub cooldown: Duration,
+    /// Whether a failed run is tried again, without a change.
+    pub retry: bool,
+}
+
+/// The machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    timing: Timing,
+    state: State,
+    /// The first and the last change that no run has served yet.
+    touched: Option<(Moment, Moment)>,
+    /// The end of the last run.
+    last_run: Moment,
+    /// Failed runs in a row, of those that are to be tried again.
+    failures: u32,
+}
+
+/// What is to be done after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Actions {
+    /// Start a run now.
+    pub start: bool,
+    /// Hand the machine this event at that moment, unless another event comes first.
+    pub wake: Option<(Event, Moment)>,
+}
+
+/// An event that cannot be: an error of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// The table has no such row.
+    #[error("the event {event:?} cannot be in the state {state:?}")]
+    Unforeseen {
+        /// The machine's state.
+        state: State,
+        /// What it was told.
+        event: Event,
+    },
+    /// Its time has not come.
+    #[error("the event {event:?} came at {now:?}, before its time, {due:?}")]
+    Early {
+        /// What the machine was told.
+        event: Event,
+        /// When it was told.
+        now: Moment,
+        /// When it may be.
+        due: Moment,
+    },
+}
+
+impl Machine {
+    /// A machine that has seen nothing yet.
+    #[must_use]
+    pub fn new(timing: Timing) -> Self {
+        let (state, last_run) = (State::Idle, Moment::ZERO);
+        Self { timing, state, touched: None, last_run, failures: 0 }
+    }
+
+    /// What follows an event.
+    ///
+    /// # Errors
+    /// When the event cannot be in this state, or not yet.
+    pub fn on(&self, event: Event, now: Moment) -> Result<(Self, Actions), Refusal> {
+        let unforeseen = Refusal::Unforeseen { state: self.state, event };
+        let row = table::row_of(self.state, event).ok_or(unforeseen)?;
+        if let Some((awaited, due)) =
+            self.wake().filter(|(awaited, due)| *awaited == event && now < *due)
+        {
+            return Err(Refusal::Early { event: awaited, now, due });
+        }
+        let mut next = self.clone();
+        next.stamp(row, now);
+        next.state = row.to;
+        let actions = Actions { start: row.starts, wake: next.wake() };
+        Ok((next, actions))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The event that time alone brings, and when.
+    #[must_use]
+    pub fn wake(&self) -> Option<(Event, Moment)> {
+        let cooled = self.last_run.saturating_add(self.timing.cooldown).saturating_add(TICK);
+        match self.state {
+            State::Idle | State::Running | State::RunningStoked => None,
+            State::Waiting => {
+                let (first, last) = self.touched?;
+                let quiet = last.saturating_add(self.timing.debounce).saturating_add(TICK);
+                Some((Event::Start, quiet.min(first.saturating_add(self.timing.max_wait))))
+            }
+            State::Cooldown | State::CooldownStoked => Some((Event::Ready, cooled)),
+            State::Backoff => {
+                let delayed = self.last_run.saturating_add(retry_delay(self.failures));
+                Some((Event::Ready, cooled.max(delayed)))
+            }
+        }
+    }
+
+    /// The earliest moment at which a run can start, if a change came now; `None` while one is on.
+    #[must_use]
+    pub fn next_possible_run(&self, now: Moment) -> Option<Moment> {
+        let debounced =
+            |from: Moment| from.saturating_add(self.timing.debounce.min(self.timing.max_wait));
+        match (self.state, self.wake()) {
+            (State::Running | State::RunningStoked, _) => None,
+            (State::Waiting | State::Backoff, Some((_, at))) => Some(at.max(now)),
+            (State::Cooldown | State::CooldownStoked, Some((_, at))) => {
+                Some(debounced(at.max(now)))
+            }
+            _ => Some(debounced(now)),
+        }
+    }
+
+    fn stamp(&mut self, row: &table::Row, now: Moment) {
+        match row.event {
+            Event::Touch => self.touch(now),
+            // Remembered as a change is; in the other states it starts a run, or costs its turn.
+            Event::Due if row.to == State::CooldownStoked => self.touch(now),
+            Event::Ready if row.to == State::Waiting => self.touch(now),
+            Event::Done => (self.last_run, self.failures) = (now, 0),
+            Event::Failed => {
+                (self.last_run, self.failures) = (now, self.failures.saturating_add(1));
+            }
+            Event::Due | Event::Start | Event::Ready => {}
+        }
+        if row.starts {
+            self.touched = None;
+        }
+    }
+
+    fn touch(&mut self, now: Moment) {
+        let first = self.touched.map_or(now, |(first, _)| first);
+        self.touched = Some((first, now));
+    }
+}
+
+/// From the end of a failed run to the next try, after so many failures in a row.
+fn retry_delay(failures: u32) -> Duration {
+    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    RETRY_FIRST.saturating_mul(doubled).min(RETRY_MAX)
+}

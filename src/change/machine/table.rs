@@ -1,0 +1,143 @@
+//! The machine's one table: which event leads from which state to which. Data; [`super::Machine`]
+//! reads it, and so do the tests and the pictures.
+
+/// Where the machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Nothing has changed since the last run.
+    Idle,
+    /// Something has changed; quiet is waited for.
+    Waiting,
+    /// A run is on.
+    Running,
+    /// A run is on, and something has changed since it began.
+    RunningStoked,
+    /// A run has ended a short while ago.
+    Cooldown,
+    /// A run has ended a short while ago, and something has changed since it began.
+    CooldownStoked,
+    /// A run has failed, and is tried again when its time has come.
+    Backoff,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Idle,
+        Self::Waiting,
+        Self::Running,
+        Self::RunningStoked,
+        Self::Cooldown,
+        Self::CooldownStoked,
+        Self::Backoff,
+    ];
+
+    /// Its name, as the picture and the status show it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::RunningStoked => "running, stoked",
+            Self::Cooldown => "cooldown",
+            Self::CooldownStoked => "cooldown, stoked",
+            Self::Backoff => "backoff",
+        }
+    }
+}
+
+/// What may happen to the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Event {
+    /// Something changed.
+    Touch,
+    /// A run is asked for by the clock (`every`), without a change.
+    Due,
+    /// It has been quiet for long enough, or waited for too long.
+    Start,
+    /// The run has ended, well or without being tried again.
+    Done,
+    /// The run has failed, and is to be tried again.
+    Failed,
+    /// The time after a run is over.
+    Ready,
+}
+
+impl Event {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Touch, Self::Due, Self::Start, Self::Done, Self::Failed, Self::Ready];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Touch => "touch",
+            Self::Due => "due",
+            Self::Start => "start",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Ready => "ready",
+        }
+    }
+}
+
+/// One transition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// In this state,
+    pub from: State,
+    /// at this event,
+    pub event: Event,
+    /// it goes to this state;
+    pub to: State,
+    /// and whether a run starts then.
+    pub starts: bool,
+}
+
+const fn row(from: State, event: Event, to: State) -> Row {
+    Row { from, event, to, starts: false }
+}
+
+const fn start(from: State, event: Event) -> Row {
+    Row { from, event, to: State::Running, starts: true }
+}
+
+/// All that can happen. What is not here is an error of the program.
+pub const TABLE: [Row; 22] = {
+    use Event::{Done, Due, Failed, Ready, Start, Touch};
+    use State::{Backoff, Cooldown, CooldownStoked, Idle, Running, RunningStoked, Waiting};
+    [
+        row(Idle, Touch, Waiting),
+        start(Idle, Due),
+        row(Waiting, Touch, Waiting),
+        start(Waiting, Due),
+        start(Waiting, Start),
+        row(Running, Touch, RunningStoked),
+        // A run that takes longer than the time between two costs turns; they do not pile up.
+        row(Running, Due, Running),
+        row(Running, Done, Cooldown),
+        row(Running, Failed, Backoff),
+        row(RunningStoked, Touch, RunningStoked),
+        row(RunningStoked, Due, RunningStoked),
+        row(RunningStoked, Done, CooldownStoked),
+        // What changed may be what was wrong: the next run waits for the cooldown alone.
+        row(RunningStoked, Failed, CooldownStoked),
+        row(Cooldown, Touch, CooldownStoked),
+        row(Cooldown, Due, CooldownStoked),
+        row(Cooldown, Ready, Idle),
+        row(CooldownStoked, Touch, CooldownStoked),
+        row(CooldownStoked, Due, CooldownStoked),
+        row(CooldownStoked, Ready, Waiting),
+        row(Backoff, Touch, CooldownStoked),
+        row(Backoff, Due, CooldownStoked),
+        start(Backoff, Ready),
+    ]
+};
+
+/// What the table says of an event in a state.
+#[must_use]
+pub fn row_of(state: State, event: Event) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.from == state && row.event == event)
+}

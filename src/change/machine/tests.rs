@@ -1,0 +1,276 @@
+//! The machine, exhaustively over its states and events, and over random timed histories.
+
+use proptest::prelude::*;
+
+use super::table::TABLE;
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn timing() -> Timing {
+    Timing { debounce: 5 * SECOND, max_wait: 60 * SECOND, cooldown: 180 * SECOND, retry: false }
+}
+
+/// A machine in each state, brought there by events alone.
+fn brought_to(state: State) -> Machine {
+    use Event::{Done, Due, Failed, Touch};
+    let events: &[Event] = match state {
+        State::Idle => &[],
+        State::Waiting => &[Touch],
+        State::Running => &[Due],
+        State::RunningStoked => &[Due, Touch],
+        State::Cooldown => &[Due, Done],
+        State::CooldownStoked => &[Due, Touch, Done],
+        State::Backoff => &[Due, Failed],
+    };
+    let step = |machine: Machine, event: &Event| machine.on(*event, SECOND).unwrap().0;
+    let machine = events.iter().fold(Machine::new(timing()), step);
+    assert_eq!(machine.state(), state);
+    machine
+}
+
+/// The moment at which an event may be.
+fn moment_for(machine: &Machine, event: Event) -> Moment {
+    machine.wake().filter(|(awaited, _)| *awaited == event).map_or(SECOND, |(_, at)| at)
+}
+
+/// Each pair of a state and an event is in the table once or is refused, and nothing else differs.
+#[test]
+fn every_event_in_every_state() {
+    let mut foreseen = 0;
+    for state in State::ALL {
+        for event in Event::ALL {
+            let machine = brought_to(state);
+            let rows: Vec<_> =
+                TABLE.iter().filter(|row| (row.from, row.event) == (state, event)).collect();
+            let answer = machine.on(event, moment_for(&machine, event));
+            match rows[..] {
+                [] => assert_eq!(answer, Err(Refusal::Unforeseen { state, event })),
+                [row] => {
+                    foreseen += 1;
+                    let (next, actions) = answer.unwrap();
+                    assert_eq!((next.state(), actions.start), (row.to, row.starts));
+                    assert_eq!(actions.wake, next.wake());
+                    // Whoever waits for time alone is woken, and whoever does not is not.
+                    let waits =
+                        !matches!(row.to, State::Idle | State::Running | State::RunningStoked);
+                    assert_eq!(next.wake().is_some(), waits, "{state:?} {event:?}");
+                }
+                _ => panic!("{state:?} {event:?} stands twice in the table"),
+            }
+        }
+    }
+    assert_eq!(foreseen, TABLE.len());
+}
+
+/// A run starts in no other way than into the state of a run that is on; and from none that has one.
+#[test]
+fn no_row_starts_a_second_run() {
+    let is_on = |state| matches!(state, State::Running | State::RunningStoked);
+    for row in &TABLE {
+        assert_eq!(row.starts, !is_on(row.from) && is_on(row.to), "{row:?}");
+        let ends = matches!(row.event, Event::Done | Event::Failed);
+        assert_eq!(ends, is_on(row.from) && !is_on(row.to), "{row:?}");
+    }
+}
+
+/// What time brings does not come before its time, to the tick.
+#[test]
+fn nothing_comes_early() {
+    for state in State::ALL {
+        let machine = brought_to(state);
+        if let Some((event, due)) = machine.wake() {
+            let early = machine.on(event, due - TICK);
+            assert!(matches!(early, Err(Refusal::Early { .. })), "{state:?}");
+            assert!(machine.on(event, due).is_ok());
+        }
+    }
+}
+
+/// Longer than the debounce, at most the longest wait; longer than the cooldown.
+#[test]
+fn times_are_the_specifications() {
+    let waiting = brought_to(State::Waiting);
+    assert_eq!(waiting.wake(), Some((Event::Start, 6 * SECOND + TICK)));
+    let mut touched = waiting;
+    for second in 2..=61 {
+        touched = touched.on(Event::Touch, second * SECOND).unwrap().0;
+    }
+    assert_eq!(touched.wake(), Some((Event::Start, 61 * SECOND)), "60 s from the first touch");
+    assert_eq!(brought_to(State::Cooldown).wake(), Some((Event::Ready, 181 * SECOND + TICK)));
+}
+
+/// The delay of a repetition doubles up to its limit, and is forgotten after a run that was well.
+#[test]
+fn repetitions_are_delayed_more_and_more() {
+    let timing = Timing { cooldown: Duration::ZERO, retry: true, ..timing() };
+    let mut machine = Machine::new(timing).on(Event::Due, SECOND).unwrap().0;
+    let mut now = SECOND;
+    for failures in 0..40_u32 {
+        machine = machine.on(Event::Failed, now).unwrap().0;
+        let (event, at) = machine.wake().unwrap();
+        let doubled = RETRY_FIRST * 2_u32.pow(failures.min(12));
+        assert_eq!(at - now, doubled.min(RETRY_MAX), "{failures}");
+        (machine, now) = (machine.on(event, at).unwrap().0, at);
+    }
+    machine = machine.on(Event::Done, now).unwrap().0;
+    assert_eq!(machine.failures, 0);
+}
+
+/// What happens in a history, so long after what came before it.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Touch,
+    Due,
+}
+
+/// A run of the simulated command.
+#[derive(Debug, Clone, Copy)]
+struct Ran {
+    began: Moment,
+    ended: Moment,
+}
+
+/// Plays a history and returns the runs, checking each start against the rules.
+struct World {
+    machine: Machine,
+    now: Moment,
+    /// When the run that is on ends, and whether it fails.
+    run_ends: Option<(Moment, bool)>,
+    began: Moment,
+    ran: Vec<Ran>,
+    first_unserved: Option<Moment>,
+    /// The last moment at which no run could start, for one was on or cooling.
+    busy_until: Moment,
+}
+
+impl World {
+    fn new(timing: Timing) -> Self {
+        let (machine, zero) = (Machine::new(timing), Moment::ZERO);
+        let (run_ends, first_unserved, ran) = (None, None, Vec::new());
+        Self { machine, now: zero, run_ends, began: zero, ran, first_unserved, busy_until: zero }
+    }
+
+    fn tell(&mut self, event: Event, run: (Duration, bool)) {
+        let was = self.machine.state();
+        let (machine, actions) = self.machine.on(event, self.now).unwrap();
+        let timing = self.machine.timing;
+        self.machine = machine;
+        if matches!(
+            was,
+            State::Cooldown
+                | State::CooldownStoked
+                | State::Backoff
+                | State::Running
+                | State::RunningStoked
+        ) {
+            self.busy_until = self.now;
+        }
+        if actions.start {
+            assert!(self.run_ends.is_none(), "two runs at once");
+            if let Some(last) = self.ran.last() {
+                assert!(self.now - last.ended > timing.cooldown, "two runs in a cooldown");
+            }
+            if let Some(first) = self.first_unserved.take() {
+                let latest = (first + timing.max_wait).max(self.busy_until + TICK);
+                assert!(self.now <= latest, "a run at {:?}, due at {latest:?}", self.now);
+            }
+            (self.began, self.run_ends) = (self.now, Some((self.now + run.0, run.1)));
+        }
+        if event == Event::Touch {
+            self.first_unserved.get_or_insert(self.now);
+        }
+    }
+
+    /// Lets time pass until `until`, with all that it brings.
+    fn pass(&mut self, until: Moment, run: (Duration, bool)) {
+        loop {
+            let end = self.run_ends.map(|(at, _)| at);
+            let wake = self.machine.wake().map(|(_, at)| at.max(self.now));
+            let next = end.into_iter().chain(wake).min();
+            match next.filter(|at| *at <= until) {
+                None => break,
+                Some(at) => self.now = at,
+            }
+            match self.run_ends.filter(|(at, _)| *at == self.now) {
+                Some((_, fails)) => {
+                    self.run_ends = None;
+                    self.ran.push(Ran { began: self.began, ended: self.now });
+                    let again = fails && self.machine.timing.retry;
+                    self.tell(if again { Event::Failed } else { Event::Done }, run);
+                }
+                None => self.tell(self.machine.wake().unwrap().0, run),
+            }
+        }
+        self.now = until;
+    }
+}
+
+fn timings() -> impl Strategy<Value = Timing> {
+    let millis = |range: std::ops::Range<u64>| range.prop_map(Duration::from_millis);
+    (millis(0..3_000), millis(1..9_000), millis(0..20_000), any::<bool>()).prop_map(
+        |(debounce, max_wait, cooldown, retry)| Timing { debounce, max_wait, cooldown, retry },
+    )
+}
+
+fn steps(dues: bool) -> impl Strategy<Value = Vec<(Step, Duration, Duration, bool)>> {
+    let step = if dues {
+        prop_oneof![4 => Just(Step::Touch), 1 => Just(Step::Due)].boxed()
+    } else {
+        Just(Step::Touch).boxed()
+    };
+    let pause = prop_oneof![0..500_u64, 0..30_000_u64].prop_map(Duration::from_millis);
+    let run = (0..10_000_u64).prop_map(Duration::from_millis);
+    prop::collection::vec((step, pause, run, any::<bool>()), 1..60)
+}
+
+fn play(timing: Timing, steps: &[(Step, Duration, Duration, bool)]) -> World {
+    let mut world = World::new(timing);
+    for (step, pause, run, fails) in steps {
+        world.pass(world.now + *pause, (*run, *fails));
+        let event = match step {
+            Step::Touch => Event::Touch,
+            Step::Due => Event::Due,
+        };
+        world.tell(event, (*run, *fails));
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Never two at once, at most one a cooldown, none too late ([`World`] checks); and after the last
+    /// change exactly one that began after it, once runs are well.
+    #[test]
+    fn the_last_change_is_served_once(timing in timings(), steps in steps(false)) {
+        let mut world = play(timing, &steps);
+        let last = world.now;
+        world.pass(last + 3 * RETRY_MAX, (SECOND, false));
+        let after = world.ran.iter().filter(|run| run.began > last);
+        prop_assert_eq!(after.count(), 1);
+        prop_assert_eq!(world.machine.state(), State::Idle);
+        prop_assert!(world.run_ends.is_none());
+    }
+
+    /// The same rules with runs that the clock asks for among them.
+    #[test]
+    fn a_clock_breaks_no_rule(timing in timings(), steps in steps(true)) {
+        let mut world = play(timing, &steps);
+        let last = world.now;
+        world.pass(last + 3 * RETRY_MAX, (SECOND, false));
+        prop_assert!(world.ran.iter().any(|run| run.ended > last || run.began >= last) || matches!(steps.last(), Some((Step::Due, ..))));
+        prop_assert_eq!(world.machine.state(), State::Idle);
+    }
+}
+
+/// The pictures in the documents are those of the table.
+#[test]
+fn the_pictures_are_current() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read_to_string(root.join("docs/spec/on-change.md")).unwrap();
+    let picture = format!("```mermaid\n{}```\n", graph::mermaid());
+    assert!(document.contains(&picture), "put this into docs/spec/on-change.md:\n{picture}");
+    let dot = std::fs::read_to_string(root.join("docs/on-change.dot")).unwrap();
+    assert_eq!(dot, graph::dot(), "shiftboss on-change --graph dot > docs/on-change.dot");
+}

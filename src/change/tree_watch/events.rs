@@ -1,0 +1,126 @@
+//! What events mean for the table of watched directories, and which of them are changes.
+//!
+//! A part of [`super::TreeWatch`]. Where an event's place is out of date, for a directory above it was moved
+//! since, it may do the wrong thing here: the moved directory is listed anew afterwards.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::inotify::{ReadFlags, WatchFlags};
+use rustix::io::Errno;
+
+use super::super::watch::WatchError;
+use super::table::Node;
+use super::{AddWatch, TreeWatch};
+
+impl<A: AddWatch> TreeWatch<A> {
+    /// Handles the events that are there, up to a buffer of them. Says whether there were any.
+    pub(super) fn read(&mut self) -> Result<bool, WatchError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let read = rustix::io::read(&*self.inotify, &mut *buffer);
+        let outcome = match read {
+            Ok((bytes, _)) => self.take(bytes).map(|()| true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(WatchError::Read(error.into())),
+        };
+        self.buffer = buffer;
+        outcome
+    }
+
+    /// Handles events as the kernel packs them: watch, mask, cookie, length of the name, name.
+    pub(super) fn take(&mut self, mut bytes: &[u8]) -> Result<(), WatchError> {
+        while let Some((head, rest)) = bytes.split_first_chunk::<16>() {
+            let word = |at: usize| {
+                u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+            };
+            let length = usize::try_from(word(12)).unwrap_or(usize::MAX).min(rest.len());
+            let (name, rest) = rest.split_at(length);
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            let flags = ReadFlags::from_bits_retain(word(4));
+            self.note(word(0).cast_signed(), flags, OsStr::from_bytes(name))?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    pub(super) fn note(
+        &mut self,
+        watch: i32,
+        flags: ReadFlags,
+        name: &OsStr,
+    ) -> Result<(), WatchError> {
+        if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+            self.is_unsure = true;
+        }
+        let Some(node) = self.table.of_watch(watch) else {
+            return Ok(());
+        };
+        if flags.contains(ReadFlags::IGNORED) {
+            return self.forget(node);
+        }
+        if flags.contains(ReadFlags::MOVE_SELF) {
+            return self.verify(node);
+        }
+        if name.is_empty() {
+            return Ok(());
+        }
+        self.note_name(node, flags, name)
+    }
+
+    pub(super) fn note_name(
+        &mut self,
+        node: Node,
+        flags: ReadFlags,
+        name: &OsStr,
+    ) -> Result<(), WatchError> {
+        let is_dir = flags.contains(ReadFlags::ISDIR);
+        let relative = self.table.relative(node).join(name);
+        if self.globs.leaves_out(&relative, is_dir) {
+            return Ok(());
+        }
+        let path = self.table.path(node).join(name);
+        self.is_unsure |= self.globs.is_changed_by(&relative);
+        // A directory that goes takes files with it, whose names nobody tells.
+        let takes_files = is_dir && flags.contains(ReadFlags::MOVED_FROM);
+        if takes_files || self.globs.takes(&relative, is_dir) {
+            self.changed.add(path.clone());
+        }
+        if is_dir && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+            let before = self.unlisted.len();
+            self.adopt(node, name, &path, true)?;
+            if flags.contains(ReadFlags::MOVED_TO) && self.unlisted.len() == before {
+                // It was known at another place: its files have new paths.
+                self.changed.add(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel has taken a watch off: its directory is gone.
+    pub(super) fn forget(&mut self, node: Node) -> Result<(), WatchError> {
+        if self.table.is_root(node) {
+            return Err(WatchError::Lost { path: self.table.path(node) });
+        }
+        self.remove(node);
+        Ok(())
+    }
+
+    /// A directory was moved. Whether it is where it is thought to be, now, its watch's number tells.
+    pub(super) fn verify(&mut self, node: Node) -> Result<(), WatchError> {
+        let path = self.table.path(node);
+        let flags =
+            if self.table.is_root(node) { WatchFlags::empty() } else { WatchFlags::DONT_FOLLOW };
+        match self.add(&path, flags) {
+            Ok(watch) if watch == self.table.watch(node) => Ok(()),
+            _ if self.table.is_root(node) => Err(WatchError::Lost { path }),
+            Err(Errno::NOSPC) => Err(self.used_up()),
+            other => {
+                self.remove(node);
+                // What is there now came by a move that is told, or its watch is known elsewhere.
+                self.is_unsure |= other.is_ok_and(|watch| self.table.of_watch(watch).is_none());
+                Ok(())
+            }
+        }
+    }
+}

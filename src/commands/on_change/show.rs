@@ -1,0 +1,81 @@
+//! What `on-change --status` and `--graph` print.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use shiftboss_actors::clock::{Clock, SystemClock};
+
+use crate::change::status_file::{Places, Report};
+use crate::exit::{ExitCode, Failure, output_failed};
+
+/// Prints a text.
+pub fn print(text: &str) -> Result<(), Failure> {
+    io::stdout().write_all(text.as_bytes()).or_else(|error| output_failed(&error))
+}
+
+/// Prints how the on-change of this name is, or all of them.
+pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
+    let places = Places::of_user().map_err(|error| super::place_failure(&error))?;
+    let reports = places.reports(name).map_err(|error| super::place_failure(&error))?;
+    if json {
+        let text = serde_json::json!({ "on_change": &reports });
+        print(&format!("{text}\n"))?;
+    } else {
+        reports.iter().try_for_each(|report| print(&text(report, SystemClock.now())))?;
+    }
+    match name {
+        Some(name) if reports.is_empty() => {
+            let message = format!("no on-change runs under the name {name:?}");
+            Err(Failure::new(ExitCode::Unavailable, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(report: &Report, now: i64) -> String {
+    let status = &report.status;
+    let ago = |at: i64| format!("{} ago", time(now.saturating_sub(at)));
+    let mut text = String::new();
+    let mut line = |what: &str, told: &str| {
+        let _ = writeln!(text, "{what:<16}{}", harmless(told));
+    };
+    line("Name", &report.name);
+    match report.pid {
+        Some(pid) => line("Process", &format!("running, pid {pid}")),
+        None => line("Process", "not running; it was killed, and was then:"),
+    }
+    line("Command", &report.command.join(" "));
+    let since = status.run_started.map_or(String::new(), |at| format!(", begun {}", ago(at)));
+    line("State", &format!("{}{since}", status.state));
+    match &status.last_run {
+        None => line("Last run", "none has ended"),
+        Some(run) => {
+            let took = time(run.ended.saturating_sub(run.started));
+            line("Last run", &format!("ended {}, took {took}", ago(run.ended)));
+            let told = if run.told.is_empty() { String::new() } else { format!(" ({})", run.told) };
+            line("Exit code", &format!("{}{told}", run.exit_code));
+        }
+    }
+    let next = match status.next_possible_run {
+        Some(at) if at > now => format!("in {}", time(at.saturating_sub(now))),
+        Some(_) => "now".to_owned(),
+        None if status.run_started.is_some() => {
+            "when this one has ended, and its cooldown".to_owned()
+        }
+        None if report.pid.is_none() => "never".to_owned(),
+        None => "when something has changed".to_owned(),
+    };
+    line("Next run", &next);
+    text
+}
+
+/// A name may steer a terminal: its control characters are shown.
+fn harmless(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().collect() } else { vec![c] };
+    text.chars().flat_map(shown).collect()
+}
+
+fn time(seconds: i64) -> String {
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    humantime::format_duration(std::time::Duration::from_secs(seconds)).to_string()
+}
