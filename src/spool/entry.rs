@@ -14,6 +14,7 @@ use super::layout::{
     ATTEMPTS, DATA, REGISTRY, TMP, available, checked_out, checkouts, entries, under,
 };
 use super::name::{EntryName, QueueName};
+use super::time::unix_seconds;
 
 /// Most bytes of metadata: it is small and rewritten often.
 pub const METADATA_BYTES_MAX: u64 = 1024 * 1024;
@@ -28,8 +29,10 @@ pub struct EntryStat {
     /// Its name.
     pub name: EntryName,
     /// When its name was reserved.
+    #[serde(serialize_with = "unix_seconds")]
     pub reserved: SystemTime,
     /// When it came into this queue.
+    #[serde(serialize_with = "unix_seconds")]
     pub since: SystemTime,
     /// Bytes of its metadata.
     pub metadata_bytes: u64,
@@ -43,6 +46,7 @@ pub struct DataStat {
     /// Its length.
     pub bytes: u64,
     /// When it was last written.
+    #[serde(serialize_with = "unix_seconds")]
     pub modified: SystemTime,
 }
 

@@ -4,8 +4,8 @@
 //! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
 //! [`enqueue`], taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
-//! [`watch`] and [`stop`]), what dead processes left in [`owner`] and [`reclaim`], looking on in
-//! [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
+//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`] and [`reclaim`], looking on in
+//! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
 //! file-system call is a method of [`layer`], and [`files`] makes whole files of them; [`layout`] says
 //! where they are, [`name`] what they may be called, [`error`] what went wrong.
 //!
@@ -40,16 +40,19 @@ mod guard;
 mod known;
 mod layer;
 mod layout;
+mod lent;
 mod mend;
 mod monitor;
 mod name;
 mod owner;
 mod reader;
 mod reclaim;
+mod sight;
 mod stop;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod time;
 mod watch;
 mod watcher;
 mod with;
@@ -74,6 +77,7 @@ pub use owner::Identity;
 use owner::{HEARTBEAT, Owner};
 pub use reader::{Order, Reader, Taken};
 pub use reclaim::{Reclaimed, Why};
+pub use sight::{Holding, Sight};
 pub use stop::Stop;
 pub use survey::Place;
 pub use watcher::{Event, Monitor};
