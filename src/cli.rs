@@ -17,10 +17,15 @@ pub use operators::{Operate, Told};
 pub use views::{Look, Looked};
 
 mod operators;
+mod spool;
 mod views;
 
 pub use fetch::{FetchArguments, FetchSettings};
 pub use work::{WorkArguments, WorkSettings};
+pub use spool::{
+    InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
+    SpoolVerb, TakeArguments,
+};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -28,7 +33,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 const EXIT_CODES: &str = "\
 Exit codes:
    0  done; the daemon: stopped cleanly     64  wrong command line
-  65  some input is faulty                  69  nobody answered; nothing fetched
+   1  spool fsck, monitor: something is or was wrong
+  65  some input is faulty                  69  nobody answered; nothing fetched or taken
   70  a bug in shiftboss                    73  a file or socket cannot be made
   74  an I/O error                          75  already running
   77  for the daemon's user and root only   78  something needed is missing or unusable";
@@ -117,6 +123,8 @@ pub enum Command {
     Fetch(FetchArguments),
     /// Take jobs from the daemon, and run COMMAND for each
     Work(WorkArguments),
+    /// A queue in a directory, for processes that share no daemon
+    Spool(SpoolArguments),
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,

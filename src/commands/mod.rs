@@ -9,6 +9,7 @@ pub mod log;
 pub mod operators;
 pub mod queue;
 pub mod serve;
+pub mod spool;
 pub mod status;
 mod target;
 mod text;
@@ -44,6 +45,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             work::run(WorkSettings::try_from(typed)?)
         }
+        Command::Spool(typed) => spool::run(typed),
         Command::Guardian => guardian::run(),
     }
 }

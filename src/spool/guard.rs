@@ -1,6 +1,7 @@
 //! A consumer's hold on an entry, and the ways to end it. Dropped, by an early return, an error or a
 //! panic, it gives the entry back.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
@@ -124,6 +125,12 @@ impl Guard {
     #[must_use]
     pub fn metadata(&self) -> &[u8] {
         &self.metadata
+    }
+
+    /// The file with its metadata, for programs that read it themselves; they must not write it.
+    #[must_use]
+    pub fn metadata_path(&self) -> PathBuf {
+        self.spool.path().join(checked_out(&self.note.queue, &self.name))
     }
 
     /// Other metadata, which [`Guard::move_to`] writes. All other ends leave the old.

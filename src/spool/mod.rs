@@ -3,7 +3,7 @@
 //!
 //! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
-//! [`enqueue`], taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
+//! [`enqueue`] and [`batch`] (under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
 //! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`] and [`reclaim`], looking on in
 //! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
 //! file-system call is a method of [`layer`], and [`files`] makes whole files of them; [`layout`] says
@@ -30,6 +30,7 @@
 //!   second one mounted over it is not mistaken for it.
 //! - **One sync for a batch** is `syncfs`: a thousand files one by one are a thousand waits.
 
+mod batch;
 mod claim;
 mod enqueue;
 mod entry;
@@ -47,6 +48,7 @@ mod name;
 mod owner;
 mod reader;
 mod reclaim;
+mod reserve;
 mod sight;
 mod stop;
 mod survey;
@@ -65,7 +67,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-pub use enqueue::{Item, NAME_TRIES_MAX, Reservation};
+pub use enqueue::Item;
 pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryStat, METADATA_BYTES_MAX};
 pub use error::{Result, SpoolError};
 pub use fsck::{Finding, Fsck, FsckOptions, Mended};
@@ -77,6 +79,7 @@ pub use owner::Identity;
 use owner::{HEARTBEAT, Owner};
 pub use reader::{Order, Reader, Taken};
 pub use reclaim::{Reclaimed, Why};
+pub use reserve::{NAME_TRIES_MAX, Reservation};
 pub use sight::{Holding, Sight};
 pub use stop::Stop;
 pub use survey::Place;
