@@ -1,8 +1,9 @@
 //! `shiftboss spool show`: one entry.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::list::holder;
 use super::{failure, print};
@@ -21,8 +22,20 @@ struct Shown {
     sight: Sight,
     /// Null if it is not UTF-8; the file has it.
     metadata: Option<String>,
+    #[serde(serialize_with = "path")]
     metadata_path: PathBuf,
+    #[serde(serialize_with = "path")]
     data_path: PathBuf,
+}
+
+/// A path as it is; one that is not UTF-8 with `\xNN` for the bytes that are not.
+fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    serializer.serialize_str(&text)
 }
 
 /// Shows an entry.
