@@ -1,12 +1,17 @@
 //! The arguments of `spool`, one verb each, as typed; clap checks them. The doc comments are the help.
 
+mod monitor;
+mod run;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::child::GRACE;
+pub use monitor::MonitorArguments;
+pub use run::SpoolRunArguments;
+
 use crate::spool::{Durability, EntryName, QueueName};
 
 const EXAMPLES: &str = "\
@@ -53,15 +58,6 @@ const WATCH_EXAMPLES: &str = "\
 Examples:
   shiftboss spool watch jobs
   shiftboss spool watch --json --every 10s jobs >> lengths.jsonl";
-const RUN_EXAMPLES: &str = "\
-Examples:
-  shiftboss spool run jobs new -- ./convert {data}
-  shiftboss spool run jobs new -n 4 --timeout 1h --failed failed -- ./convert {data}
-  shiftboss spool run --once jobs new -- sh -c 'wc -c < \"$SHIFTBOSS_SPOOL_DATA\"'";
-const MONITOR_EXAMPLES: &str = "\
-Examples:
-  shiftboss spool monitor jobs
-  shiftboss spool monitor --daemon --json --max-age new=1h jobs";
 const FSCK_EXAMPLES: &str = "\
 Examples:
   shiftboss spool fsck jobs
@@ -202,10 +198,8 @@ pub enum SpoolVerb {
         dir: PathBuf,
     },
     /// Run COMMAND for each entry of a queue
-    #[command(after_help = RUN_EXAMPLES, long_about = RUN_ABOUT)]
     Run(SpoolRunArguments),
     /// Report what is too old, orphaned, in two places, or no entry; exits with 1 if something is
-    #[command(after_help = MONITOR_EXAMPLES)]
     Monitor(MonitorArguments),
     /// Say what crashes have left, and mend it; exits with 1 if something is or was wrong
     ///
@@ -262,103 +256,10 @@ pub struct TakeArguments {
     pub spread: bool,
 }
 
-const RUN_ABOUT: &str = "Run COMMAND for each entry of a queue\n\n\
-    {name}, {meta} and {data} (the path of the data) in ARGS are replaced; no shell looks at them. \
-    COMMAND also has SHIFTBOSS_SPOOL_DIR, _QUEUE, _NAME, _META, _META_FILE, _DATA and _ATTEMPT in its \
-    environment; _META only if that can hold it. Exit code 0 removes the entry. Any other end is a \
-    failure: the entry is tried again after --retry-after, and moved to --failed after --attempts.\n\n\
-    SIGTERM lets running commands finish and takes no more; a second one kills them and gives their \
-    entries back. Whatever becomes of `run`, no command outlives it.";
-
-/// Behind `run`.
-#[derive(Debug, Args)]
-pub struct SpoolRunArguments {
-    /// Where.
-    #[command(flatten)]
-    pub place: InQueue,
-    /// Run so many at a time
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub jobs: u16,
-    /// Leave when nothing can be taken
-    #[arg(long)]
-    pub once: bool,
-    /// End COMMAND after so long (TERM, then KILL); a failure
-    #[arg(long, value_name = "T", value_parser = above_zero)]
-    pub timeout: Option<Duration>,
-    /// How long COMMAND may take to end when it is told to
-    #[arg(long, value_name = "T", default_value_t = GRACE.into(), value_parser = time)]
-    pub grace: humantime::Duration,
-    /// Where an entry goes that failed too often [default: dead-letter]
-    #[arg(long, value_name = "QUEUE")]
-    pub failed: Option<QueueName>,
-    /// How often an entry is tried [default: 1 with --failed, else 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub attempts: Option<u32>,
-    /// How long a failed entry rests before it is tried again
-    #[arg(long, value_name = "T", default_value = "10s", value_parser = humantime::parse_duration)]
-    pub retry_after: Duration,
-    /// Take in any order: several `run` do not race for the same entry then
-    #[arg(long)]
-    pub spread: bool,
-    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
-    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
-    pub log_level: String,
-    /// The program, and its arguments
-    #[arg(required = true, last = true, num_args = 1..)]
-    pub command: Vec<OsString>,
-}
-
-/// Behind `monitor`.
-#[derive(Debug, Args)]
-pub struct MonitorArguments {
-    /// Look again and again, and tell which problems begin and end, until a signal comes
-    #[arg(long)]
-    pub daemon: bool,
-    /// How often the daemon looks
-    #[arg(long, value_name = "T", default_value = "15s", value_parser = pause)]
-    pub every: Duration,
-    /// A problem begins when it is seen in more looks than this, one after the other
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub alert_after: u32,
-    /// Oldest temporary file
-    #[arg(long, value_name = "T", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub max_tmp_age: Duration,
-    /// Oldest checkout
-    #[arg(long, value_name = "T", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub max_checkout_age: Duration,
-    /// Oldest entry of a queue; may be given for each
-    #[arg(long, value_name = "QUEUE=T", value_parser = queue_age)]
-    pub max_age: Vec<(QueueName, Duration)>,
-    /// Print JSON: one object, or with --daemon one a line
-    #[arg(long)]
-    pub json: bool,
-    /// The spool's directory
-    pub dir: PathBuf,
-}
-
-fn time(text: &str) -> Result<humantime::Duration, humantime::DurationError> {
-    text.parse()
-}
-
-fn above_zero(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("give a time above 0, or none".to_owned()),
-        result => result.map_err(|error| error.to_string()),
-    }
-}
-
 /// A pause between two looks.
 fn pause(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if time < Duration::from_millis(10) => Err("give 10ms or more".to_owned()),
         result => result.map_err(|error| error.to_string()),
     }
-}
-
-fn queue_age(text: &str) -> Result<(QueueName, Duration), String> {
-    // A queue's name may have an equals sign; a time has none.
-    let (queue, age) = text.rsplit_once('=').ok_or("write QUEUE=T; for example new=1h")?;
-    let queue = queue.parse().map_err(|error| format!("{error}"))?;
-    let age = humantime::parse_duration(age).map_err(|error| error.to_string())?;
-    Ok((queue, age))
 }
