@@ -21,11 +21,11 @@ mod spool;
 mod views;
 
 pub use fetch::{FetchArguments, FetchSettings};
-pub use work::{WorkArguments, WorkSettings};
 pub use spool::{
     InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
     SpoolVerb, TakeArguments,
 };
+pub use work::{WorkArguments, WorkSettings};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);

@@ -17,13 +17,14 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, info, warn};
 
 use super::{code, open};
+use crate::child::Fault;
 use crate::cli::SpoolRunArguments;
 use crate::commands::fetch::{SIGNAL_BASE, Signals};
 use crate::exit::{ExitCode, Failure};
 use crate::spool::{
     DEAD_LETTER, Guard, Options, Order, QueueName, Reader, SpoolError, Stop, Taken,
 };
-use command::{Fault, Workshop};
+use command::Workshop;
 use settle::{Ended, Settling};
 
 /// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
@@ -59,7 +60,8 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
         let reader = spool.reader(&typed.place.queue, order).map_err(super::failure)?;
         let (jobs_max, once) = (usize::from(typed.jobs), typed.once);
         let settling = Settling { attempts, failed, rest: typed.retry_after };
-        let workshop = Arc::new(Workshop::new(&spool, typed, settling)?);
+        let (workshop, printer) = Workshop::new(&spool, typed, settling)?;
+        let workshop = Arc::new(workshop);
         let run = Run {
             workshop,
             jobs_max,
@@ -71,18 +73,19 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
             signalled: false,
             killed: None,
         };
-        Ok(run.work(reader).await)
+        Ok((run.work(reader).await, printer))
     });
     drop(runtime);
-    match ended? {
-        (_, Some(number)) => {
-            // The claims are settled; the record of them goes with the spool.
-            drop(spool);
-            std::process::exit(SIGNAL_BASE + number)
-        }
-        (Some(failure), None) => Err(failure),
-        (None, None) => Ok(()),
+    let ((failure, killed), printer) = ended?;
+    if let Some(number) = killed {
+        // The claims are settled; the record of them goes with the spool. What still waits for a reader
+        // of standard output is not waited for.
+        drop(spool);
+        std::process::exit(SIGNAL_BASE + number);
     }
+    // A panic there was told by the panic hook.
+    let _ = printer.join();
+    failure.map_or(Ok(()), Err)
 }
 
 /// A reader at work elsewhere.
@@ -229,9 +232,9 @@ async fn attend(
     killed: &mut watch::Receiver<bool>,
 ) -> (Ended, Option<Failure>) {
     let name = guard.name();
-    let mut running = match workshop.start(guard) {
-        Ok(running) => running,
-        Err(Fault::Entry(error)) => {
+    let (mut running, mut printing) = match workshop.start(guard) {
+        Ok(started) => started,
+        Err(error @ Fault::Job(_)) => {
             warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
             return (Ended::Failed, None);
         }
@@ -260,6 +263,11 @@ async fn attend(
             return (Ended::Untried, None);
         }
     };
+    // All that it printed is passed on before its entry is settled.
+    tokio::select! {
+        () = printing.end() => {}
+        () = wait(killed) => {}
+    }
     if end.is_success() {
         return (Ended::Done, None);
     }
