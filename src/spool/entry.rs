@@ -205,7 +205,7 @@ impl Spool {
     pub fn remove(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         let path = available(queue, name);
         let _ = self.layer().touch(&under(REGISTRY, name));
-        let was = files::remove(self.layer(), &path)?;
+        let was = files::remove_content(self.layer(), &path)?;
         if was || self.is_nowhere(name)? {
             self.remove_rest(name)?;
         }
@@ -236,7 +236,7 @@ impl Spool {
     /// Takes away what an entry has beside its file in the queue: the name last, for until then
     /// nobody else can have it.
     pub(super) fn remove_rest(&self, name: &EntryName) -> Result<()> {
-        files::remove(self.layer(), &under(DATA, name))?;
+        files::remove_content(self.layer(), &under(DATA, name))?;
         files::remove(self.layer(), &under(ATTEMPTS, name))?;
         self.forget_note(name)?;
         files::remove(self.layer(), &under(REGISTRY, name))?;

@@ -154,7 +154,7 @@ impl Guard {
         let spool = &self.spool;
         // A phase of a healthy life that differs from the one before, for whoever watches names.
         let _ = spool.layer().touch(&under(REGISTRY, &self.name));
-        files::remove(spool.layer(), &checked_out(&self.note.queue, &self.name))?;
+        files::remove_content(spool.layer(), &checked_out(&self.note.queue, &self.name))?;
         self.held = false;
         let spool = &self.spool;
         spool.remove_rest(&self.name)?;

@@ -15,6 +15,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::freeing::Freeing;
+
 /// New files may be read and written by whoever the umask lets.
 const FILE_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o777;
@@ -112,6 +114,10 @@ pub trait Layer: fmt::Debug + Send + Sync {
     fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno>;
     /// Unlinks a file or link.
     fn remove(&self, path: &Path) -> Result<(), Errno>;
+    /// Unlinks a file that has a content, whose space need not be free at once.
+    fn remove_content(&self, path: &Path) -> Result<(), Errno> {
+        self.remove(path)
+    }
     /// Looks at a file, without following a link.
     fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
     /// Sets a file's times to now.
@@ -126,6 +132,7 @@ pub trait Layer: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Disk {
     root: OwnedFd,
+    freeing: Freeing,
 }
 
 impl Disk {
@@ -135,7 +142,8 @@ impl Disk {
     /// What the system says.
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { root: fs::open(path, flags, Mode::empty())? })
+        let root = fs::open(path, flags, Mode::empty())?;
+        Ok(Self { root, freeing: Freeing::default() })
     }
 }
 
@@ -209,6 +217,16 @@ impl Layer for Disk {
 
     fn remove(&self, path: &Path) -> Result<(), Errno> {
         fs::unlinkat(&self.root, path, AtFlags::empty())
+    }
+
+    fn remove_content(&self, path: &Path) -> Result<(), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = fs::openat(&self.root, path, flags, Mode::empty());
+        let removed = self.remove(path);
+        if let (Ok(held), Ok(())) = (held, &removed) {
+            self.freeing.close(held);
+        }
+        removed
     }
 
     fn stat(&self, path: &Path) -> Result<FileStat, Errno> {

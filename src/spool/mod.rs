@@ -6,7 +6,7 @@
 //! [`enqueue`] and [`batch`] (under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
 //! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`] and [`reclaim`], looking on in
 //! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
-//! file-system call is a method of [`layer`], and [`files`] makes whole files of them; [`layout`] says
+//! file-system call is a method of [`layer`] (which has [`freeing`] free what was removed), and [`files`] makes whole files of them; [`layout`] says
 //! where they are, [`name`] what they may be called, [`error`] what went wrong.
 //!
 //! Decisions:
@@ -36,6 +36,7 @@ mod enqueue;
 mod entry;
 mod error;
 mod files;
+mod freeing;
 mod fsck;
 mod guard;
 mod known;
