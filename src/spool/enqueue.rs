@@ -1,8 +1,8 @@
 //! Publication: a name is reserved, metadata and data are written where nobody looks, and one rename
 //! makes the entry available. Whatever fails before that rename is undone.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 
@@ -68,10 +68,11 @@ impl Spool {
     ) -> Result<EntryName> {
         self.ensure_queue(queue)?;
         let prepared = self.prepare(reservation, item)?;
-        if self.syncs_files() {
-            self.sync_prepared(&prepared, item)?;
-        }
-        let name = self.publish(queue, prepared)?;
+        let written = match self.syncs_files() {
+            true => self.sync_prepared(prepared, item)?,
+            false => prepared.into_written(),
+        };
+        let name = self.publish_written(queue, written)?;
         self.sync_after("publishing", &name, &[queue.as_os_str().into()])?;
         Ok(name)
     }
@@ -112,36 +113,27 @@ impl Spool {
     }
 
     /// Waits for both files and, if so durable, for their names.
-    fn sync_prepared(&self, prepared: &Prepared, item: &Item) -> Result<()> {
+    fn sync_prepared(&self, prepared: Prepared, item: &Item) -> Result<Written> {
         let name = &prepared.reservation.name;
         let (draft, data) = (under(TMP, name), under(DATA, name));
-        let result = self.sync_both(prepared, item, &draft, &data);
-        if result.is_err() {
-            [draft, data].iter().for_each(|path| _ = self.layer().remove(path));
-        }
-        result
-    }
-
-    fn sync_both(&self, prepared: &Prepared, item: &Item, draft: &Path, data: &Path) -> Result<()> {
+        let mut files = Vec::new();
         // An empty file has nothing to wait for: that it is there, the directory's sync says.
-        let (some_metadata, some_data) = (!item.metadata.is_empty(), !item.data.is_empty());
-        if some_metadata && some_data {
-            // Begun before the other is waited for, it goes with it.
-            self.layer().write_back(prepared.data.as_fd());
+        if !item.metadata.is_empty() {
+            files.push((draft, prepared.metadata));
         }
-        files::sync_file(self.layer(), draft, &prepared.metadata, some_metadata)?;
-        files::sync_file(self.layer(), data, &prepared.data, some_data)?;
+        if !item.data.is_empty() {
+            files.push((data, prepared.data));
+        }
+        // What is not published is taken away when this is dropped.
+        let written = Written(prepared.reservation);
         if self.full() {
-            let directories = [DATA, REGISTRY];
-            return directories.iter().try_for_each(|directory| {
-                files::sync_directory(self.layer(), Path::new(directory))
-            });
+            for directory in [DATA, REGISTRY].map(PathBuf::from) {
+                let opened = files::open_directory(self.layer(), &directory)?;
+                files.push((directory, opened));
+            }
         }
-        Ok(())
-    }
-
-    fn publish(&self, queue: &QueueName, prepared: Prepared) -> Result<EntryName> {
-        self.publish_written(queue, prepared.into_written())
+        files::sync_each(self.layer(), &files)?;
+        Ok(written)
     }
 
     pub(super) fn publish_written(&self, queue: &QueueName, written: Written) -> Result<EntryName> {

@@ -10,12 +10,13 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    self, Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec,
-    Timestamps, UTIME_NOW,
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps,
+    UTIME_NOW,
 };
 use rustix::io::Errno;
 
 use super::freeing::Freeing;
+use super::together;
 
 /// New files may be read and written by whoever the umask lets.
 const FILE_MODE: u32 = 0o666;
@@ -96,10 +97,14 @@ pub trait Layer: fmt::Debug + Send + Sync {
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno>;
     /// Reads some bytes; none at the end.
     fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno>;
-    /// Asks the system to begin writing a file to disk. A hint.
-    fn write_back(&self, file: BorrowedFd<'_>);
     /// Waits until a file, or a directory's entries, are on disk.
     fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
+    /// Waits for several, in any order; the first in theirs that failed, by its place. After a failure the
+    /// rest may not have been waited for.
+    fn sync_each(&self, files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
+        let mut all = files.iter().enumerate();
+        all.try_for_each(|(place, file)| self.sync(*file).map_err(|errno| (place, errno)))
+    }
     /// Waits until everything on the spool's file system is on disk.
     fn sync_all(&self) -> Result<(), Errno>;
     /// Makes a directory.
@@ -148,7 +153,7 @@ impl Disk {
 }
 
 /// Repeats a call that a signal interrupted.
-fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(super) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -171,14 +176,12 @@ impl Layer for Disk {
         again(|| rustix::io::read(file, &mut *buffer))
     }
 
-    fn write_back(&self, file: BorrowedFd<'_>) {
-        // Dropping a dirty page from the cache begins with writing it. Whether it worked shows in
-        // the sync that follows.
-        let _ = fs::fadvise(file, 0, None, Advice::DontNeed);
-    }
-
     fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         again(|| fs::fsync(file))
+    }
+
+    fn sync_each(&self, files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
+        together::sync(files)
     }
 
     fn sync_all(&self) -> Result<(), Errno> {

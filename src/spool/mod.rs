@@ -6,7 +6,7 @@
 //! [`enqueue`] and [`batch`] (under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
 //! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`] and [`reclaim`], looking on in
 //! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
-//! file-system call is a method of [`layer`] (which has [`freeing`] free what was removed), and [`files`] makes whole files of them; [`layout`] says
+//! file-system call is a method of [`layer`] (which has [`freeing`] free what was removed, and [`together`] sync several), and [`files`] makes whole files of them; [`layout`] says
 //! where they are, [`name`] what they may be called, [`error`] what went wrong.
 //!
 //! Decisions:
@@ -56,6 +56,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod time;
+mod together;
 mod watch;
 mod watcher;
 mod with;
@@ -269,8 +270,10 @@ impl Spool {
         if !self.full() {
             return Ok(());
         }
-        let sync = |directory: &PathBuf| files::sync_directory(self.layer(), directory);
-        directories.iter().try_for_each(sync).map_err(|error| match error {
+        let open = |path: &PathBuf| Ok((path.clone(), files::open_directory(self.layer(), path)?));
+        let opened: Result<Vec<_>> = directories.iter().map(open).collect();
+        let synced = opened.and_then(|opened| files::sync_each(self.layer(), &opened));
+        synced.map_err(|error| match error {
             SpoolError::Io { source, .. } => {
                 SpoolError::NotDurable { doing, name: name.clone(), source }
             }
