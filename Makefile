@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fuzz man bench bench-store soak
+.PHONY: help setup run test lint fuzz man bench bench-store bench-spool soak
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -53,6 +53,11 @@ bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)
 
 bench-store: ## Measure the store's operations one by one (two minutes)
 	cargo bench --locked -p shiftboss-bench --bench store
+
+# BENCH="--rounds 3" is a trial. DIRECTORY on another disk: BENCH="--directory /mnt/x --write docs/benchmarks.md".
+bench-spool: ## Measure the spool beside bare loops, and write docs/benchmarks.md (two minutes)
+	cargo build --release --locked -p shiftboss-bench
+	target/release/shiftboss-bench spool $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
 # SOAK="--minutes 0.5" is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
 soak: ## Run the daemon at full load for ten minutes, and check what must hold

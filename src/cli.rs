@@ -1,6 +1,7 @@
 //! What the user typed, and the checked settings made of it, once. `main` parses, the commands see
 //! only settings. The doc comments are the help texts. Commands with many arguments have a file each.
 
+mod examples;
 mod fetch;
 mod on_change;
 mod work;
@@ -18,42 +19,20 @@ pub use operators::{Operate, Told};
 pub use views::{Look, Looked};
 
 mod operators;
+mod spool;
 mod views;
 
+use examples::{ASK_EXAMPLES, BACKUP_EXAMPLES, CHECK_EXAMPLES, EXIT_CODES, SERVE_EXAMPLES};
 pub use fetch::{FetchArguments, FetchSettings};
 pub use on_change::{OnChange, OnChangeArguments, OnChangeSettings, Picture};
+pub use spool::{
+    InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
+    SpoolVerb, TakeArguments,
+};
 pub use work::{WorkArguments, WorkSettings};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
-
-const EXIT_CODES: &str = "\
-Exit codes:
-   0  done; the daemon: stopped cleanly     64  wrong command line
-  65  some input is faulty                  69  nobody answered; nothing fetched
-  70  a bug in shiftboss                    73  a file or socket cannot be made
-  74  an I/O error                          75  already running
-  77  for the daemon's user and root only   78  something needed is missing or unusable";
-
-const SERVE_EXAMPLES: &str = "\
-Examples:
-  shiftboss serve state.db input worker.sock
-  shiftboss serve --lease 2h --socket-mode 0660 --socket-group workers \\
-      /var/lib/shiftboss/state.db /var/lib/shiftboss/input /run/shiftboss/worker.sock";
-
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  shiftboss check input
-  shiftboss check --json input | jq '.files[] | select(.skipped_lines > 0)'";
-
-const ASK_EXAMPLES: &str = "\
-Examples:
-  shiftboss ask worker.sock READY
-  shiftboss ask worker.sock 'DONE alpha 0'";
-
-const BACKUP_EXAMPLES: &str = "\
-Example:
-  shiftboss backup /var/lib/shiftboss/state.db /backup/state-$(date +%F).db";
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
 const LEASE_MAX_SECONDS: i64 = 10 * 31_557_600;
@@ -121,6 +100,8 @@ pub enum Command {
     Work(WorkArguments),
     /// Watch trees, and run COMMAND when something in them has changed and it is quiet again
     OnChange(OnChangeArguments),
+    /// A queue in a directory, for processes that share no daemon
+    Spool(SpoolArguments),
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,

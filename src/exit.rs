@@ -8,6 +8,8 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {
+    /// What was looked at is or was not in order.
+    Found = 1,
     /// The command line is wrong.
     Usage = 64,
     /// Input or database content is wrong.

@@ -18,7 +18,7 @@ fn help_and_version() {
     assert_eq!((&*stderr, code), ("", Some(0)));
     for command in [
         "serve", "status", "why", "queue", "log", "pause", "resume", "drain", "retry", "check",
-        "ask", "backup", "fetch", "work",
+        "ask", "backup", "fetch", "work", "ask", "backup", "fetch", "spool",
     ] {
         let (stdout, stderr, code) = shiftboss(&[command, "--help"]);
         assert!(stdout.contains(&format!("Usage: shiftboss {command}")), "{stdout}");

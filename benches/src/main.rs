@@ -1,5 +1,6 @@
 //! `make bench`: measures shiftboss beside what a user would otherwise run, in one run on one
-//! machine, prints a table, and writes it to docs/benchmarks.md. `make soak`: [`soak`].
+//! machine, prints a table, and writes it to docs/benchmarks.md. `make soak`: [`soak`]. `make
+//! bench-spool`: [`spool`].
 //!
 //! It drives the built binary from outside; only rows 2 and 14 call the store itself.
 
@@ -12,6 +13,7 @@ mod report;
 mod rows;
 mod servers;
 mod soak;
+mod spool;
 
 use std::io;
 use std::path::PathBuf;
@@ -45,7 +47,7 @@ struct Arguments {
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// The document to write the table to; nowhere without it
-    #[arg(long)]
+    #[arg(long, global = true)]
     write: Option<PathBuf>,
 }
 
@@ -63,6 +65,18 @@ enum Task {
         /// Connections at once
         #[arg(default_value_t = 64)]
         connections: usize,
+    },
+    /// Measure the spool's operations beside bare loops
+    Spool {
+        /// How many rounds; the medians are what is shown
+        #[arg(long, default_value_t = 9)]
+        rounds: usize,
+        /// Entries of the longest queue
+        #[arg(long, default_value_t = 100_000)]
+        longest: usize,
+        /// The directory, on the file system that is measured [default: a temporary one]
+        #[arg(long)]
+        directory: Option<PathBuf>,
     },
     /// Run the daemon at full load, with everybody who may be there, and check what must hold
     Soak {
@@ -88,6 +102,13 @@ fn main() -> io::Result<ExitCode> {
             let is_sound = soak::run(&arguments.program.canonicalize()?, minutes)?;
             return Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
+        Some(Task::Spool { rounds, longest, directory }) => {
+            let figures = spool::rows(&spool::Setting { rounds, longest, directory })?;
+            print!("{}", report::table(&figures));
+            if let Some(document) = &arguments.write {
+                report::write(document, report::BENCH_SPOOL, &figures)?;
+            }
+        }
         None => table(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -103,7 +124,7 @@ fn table(arguments: &Arguments) -> io::Result<()> {
     };
     let figures = measure(&setting, &arguments.rows)?;
     match &arguments.write {
-        Some(document) => report::write(document, &figures),
+        Some(document) => report::write(document, report::BENCH, &figures),
         None => Ok(()),
     }
 }

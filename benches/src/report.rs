@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use crate::load::Load;
 
-/// The driver replaces what stands between these two lines.
-const BEGIN: &str = "<!-- figures: written by `make bench` -->";
+/// The driver replaces what stands between one of these lines and the next end.
+pub const BENCH: &str = "<!-- figures: written by `make bench` -->";
+/// The same for the spool's figures.
+pub const BENCH_SPOOL: &str = "<!-- figures: written by `make bench-spool` -->";
 const END: &str = "<!-- end of figures -->";
 
 /// One line of the table.
@@ -60,21 +62,21 @@ pub fn table(figures: &[Figure]) -> String {
     head.to_owned() + &figures.iter().map(Figure::line).collect::<String>()
 }
 
-/// Writes the table and what it was measured on into a document.
+/// Writes the table and what it was measured on into a document, behind the line `begin`.
 ///
 /// # Errors
 /// When the document cannot be written, or has no place for it.
-pub fn write(document: &Path, figures: &[Figure]) -> io::Result<()> {
+pub fn write(document: &Path, begin: &str, figures: &[Figure]) -> io::Result<()> {
     let text = fs::read_to_string(document)?;
     let place = text
-        .split_once(BEGIN)
+        .split_once(begin)
         .and_then(|(before, rest)| rest.split_once(END).map(|(_, after)| (before, after)));
     let Some((before, after)) = place else {
-        let text = format!("{} has no line {BEGIN:?} with {END:?} after it", document.display());
+        let text = format!("{} has no line {begin:?} with {END:?} after it", document.display());
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     };
     let figures = format!("{}\n\n{}", machine(), table(figures));
-    fs::write(document, format!("{before}{BEGIN}\n\n{figures}\n{END}{after}"))
+    fs::write(document, format!("{before}{begin}\n\n{figures}\n{END}{after}"))
 }
 
 /// The machine and the versions, in one line.

@@ -12,17 +12,23 @@
 
 mod attend;
 mod end;
+mod fault;
 mod guard;
 mod guardian;
 mod lines;
 mod order;
+mod printer;
 mod process;
 mod pump;
 mod record;
+mod template;
 
 pub use attend::Running;
 pub use end::{End, StartError};
+pub use fault::Fault;
 pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
 pub use lines::LinePrefixer;
 pub use order::{GRACE, Order, Output, Sink, Stream};
+pub use printer::{Printer, Printing};
+pub use template::{Place, Template};

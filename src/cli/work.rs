@@ -7,9 +7,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::absolute;
-use crate::child::GRACE;
+use crate::child::{GRACE, Template};
 use crate::exit::{ExitCode, Failure};
-use crate::worker::Template;
 
 const EXAMPLES: &str = "\
 Examples:

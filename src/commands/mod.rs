@@ -10,6 +10,7 @@ pub mod on_change;
 pub mod operators;
 pub mod queue;
 pub mod serve;
+pub mod spool;
 pub mod status;
 mod target;
 mod text;
@@ -49,6 +50,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             on_change::run(OnChange::try_from(typed)?)
         }
+        Command::Spool(typed) => spool::run(typed),
         Command::Guardian => guardian::run(),
     }
 }

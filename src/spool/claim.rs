@@ -19,6 +19,8 @@ use super::name::{EntryName, QueueName};
 
 /// What a delayed entry has for an owner: it is checked out until then.
 const UNTIL: &str = "until:";
+/// The time of a checkout that was lent without a lease: it stays until it is settled.
+pub(super) const FOREVER: u64 = u64::MAX;
 
 /// Who an entry is checked out by.
 #[derive(Debug, Clone, PartialEq, Eq)]

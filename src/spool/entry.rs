@@ -14,6 +14,7 @@ use super::layout::{
     ATTEMPTS, DATA, REGISTRY, TMP, available, checked_out, checkouts, entries, under,
 };
 use super::name::{EntryName, QueueName};
+use super::time::unix_seconds;
 
 /// Most bytes of metadata: it is small and rewritten often.
 pub const METADATA_BYTES_MAX: u64 = 1024 * 1024;
@@ -28,8 +29,10 @@ pub struct EntryStat {
     /// Its name.
     pub name: EntryName,
     /// When its name was reserved.
+    #[serde(serialize_with = "unix_seconds")]
     pub reserved: SystemTime,
     /// When it came into this queue.
+    #[serde(serialize_with = "unix_seconds")]
     pub since: SystemTime,
     /// Bytes of its metadata.
     pub metadata_bytes: u64,
@@ -43,6 +46,7 @@ pub struct DataStat {
     /// Its length.
     pub bytes: u64,
     /// When it was last written.
+    #[serde(serialize_with = "unix_seconds")]
     pub modified: SystemTime,
 }
 
@@ -201,7 +205,7 @@ impl Spool {
     pub fn remove(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         let path = available(queue, name);
         let _ = self.layer().touch(&under(REGISTRY, name));
-        let was = files::remove(self.layer(), &path)?;
+        let was = files::remove_content(self.layer(), &path)?;
         if was || self.is_nowhere(name)? {
             self.remove_rest(name)?;
         }
@@ -232,7 +236,7 @@ impl Spool {
     /// Takes away what an entry has beside its file in the queue: the name last, for until then
     /// nobody else can have it.
     pub(super) fn remove_rest(&self, name: &EntryName) -> Result<()> {
-        files::remove(self.layer(), &under(DATA, name))?;
+        files::remove_content(self.layer(), &under(DATA, name))?;
         files::remove(self.layer(), &under(ATTEMPTS, name))?;
         self.forget_note(name)?;
         files::remove(self.layer(), &under(REGISTRY, name))?;

@@ -82,6 +82,16 @@ pub enum SpoolError {
         /// The entry.
         name: EntryName,
     },
+    /// The entry is checked out by somebody who may still be at it.
+    #[error("{name} in {queue} is checked out by {by}")]
+    Held {
+        /// Where it was checked out of.
+        queue: QueueName,
+        /// The entry.
+        name: EntryName,
+        /// Who has it, and what can be done.
+        by: String,
+    },
     /// The claim was given to others: this process was silent for longer than its lease, or somebody
     /// repaired the spool meanwhile.
     #[error(

@@ -102,15 +102,38 @@ pub(super) fn read(layer: &dyn Layer, path: &Path, limit: u64) -> Result<Vec<u8>
     }
 }
 
+/// Opens a directory, to sync it.
+pub(super) fn open_directory(layer: &dyn Layer, path: &Path) -> Result<OwnedFd> {
+    layer.open(path, How::Directory).map_err(error::io("open", path))
+}
+
 /// Waits until a directory's entries are on disk.
 pub(super) fn sync_directory(layer: &dyn Layer, path: &Path) -> Result<()> {
-    let directory = layer.open(path, How::Directory).map_err(error::io("open", path))?;
+    let directory = open_directory(layer, path)?;
     layer.sync(directory.as_fd()).map_err(error::io("sync the directory", path))
+}
+
+/// Waits for several files and directories, in no order.
+pub(super) fn sync_each(layer: &dyn Layer, files: &[(PathBuf, OwnedFd)]) -> Result<()> {
+    let open: Vec<_> = files.iter().map(|(_, file)| file.as_fd()).collect();
+    layer.sync_each(&open).map_err(|(place, errno)| {
+        let path = files.get(place).map_or(Path::new("."), |(path, _)| path);
+        error::io("sync", path)(errno)
+    })
 }
 
 /// Unlinks a file; one that is not there is as good.
 pub(super) fn remove(layer: &dyn Layer, path: &Path) -> Result<bool> {
-    match layer.remove(path) {
+    removed(path, layer.remove(path))
+}
+
+/// As [`remove`], of a file with a content.
+pub(super) fn remove_content(layer: &dyn Layer, path: &Path) -> Result<bool> {
+    removed(path, layer.remove_content(path))
+}
+
+fn removed(path: &Path, result: Result<(), Errno>) -> Result<bool> {
+    match result {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(error::io("remove", path)(errno)),

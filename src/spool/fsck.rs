@@ -126,7 +126,8 @@ impl Spool {
         Ok(Fsck { findings: check.findings, quarantined: self.quarantined()? })
     }
 
-    fn wait_for_lock(&self) -> Result<std::os::fd::OwnedFd> {
+    /// The lock of those who change others' notes.
+    pub(super) fn wait_for_lock(&self) -> Result<std::os::fd::OwnedFd> {
         let path = Path::new(layout::LOCK);
         let never = Stop::new().map_err(|source| SpoolError::Io {
             doing: "wait for",

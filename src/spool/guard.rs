@@ -1,13 +1,14 @@
 //! A consumer's hold on an entry, and the ways to end it. Dropped, by an early return, an error or a
 //! panic, it gives the entry back.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use tracing::warn;
 
 use super::Spool;
-use super::claim::{Holder, Note, Take};
+use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
 use super::error::{self, Result, SpoolError};
 use super::files;
@@ -34,6 +35,12 @@ pub struct Guard {
 fn is_unreadable(errno: Errno) -> bool {
     use Errno as E;
     matches!(errno, E::ACCESS | E::PERM | E::IO | E::FBIG | E::ISDIR | E::LOOP | E::NXIO)
+}
+
+/// The time after this one, in milliseconds since 1970.
+fn milliseconds_in(time: Duration) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.saturating_add(time).as_millis()).unwrap_or(FOREVER)
 }
 
 impl Spool {
@@ -70,6 +77,11 @@ impl Spool {
             self.put(name, &note.queue, &to, tried)?;
             return Ok(None);
         }
+        self.hold(name, note)
+    }
+
+    /// A guard on what this process has a note of; `None` if the entry is not there after all.
+    pub(super) fn hold(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
         let metadata = Vec::new();
         let mut guard = Guard {
             spool: self.clone(),
@@ -115,6 +127,12 @@ impl Guard {
         &self.metadata
     }
 
+    /// The file with its metadata, for programs that read it themselves; they must not write it.
+    #[must_use]
+    pub fn metadata_path(&self) -> PathBuf {
+        self.spool.path().join(checked_out(&self.note.queue, &self.name))
+    }
+
     /// Other metadata, which [`Guard::move_to`] writes. All other ends leave the old.
     pub fn set_metadata(&mut self, metadata: impl Into<Vec<u8>>) {
         self.metadata = metadata.into();
@@ -136,7 +154,7 @@ impl Guard {
         let spool = &self.spool;
         // A phase of a healthy life that differs from the one before, for whoever watches names.
         let _ = spool.layer().touch(&under(REGISTRY, &self.name));
-        files::remove(spool.layer(), &checked_out(&self.note.queue, &self.name))?;
+        files::remove_content(spool.layer(), &checked_out(&self.note.queue, &self.name))?;
         self.held = false;
         let spool = &self.spool;
         spool.remove_rest(&self.name)?;
@@ -191,8 +209,21 @@ impl Guard {
         if self.spool.destination(&self.note.queue, self.note.attempt) != self.note.queue {
             return self.give_back();
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let until = u64::try_from(now.saturating_add(time).as_millis()).unwrap_or(u64::MAX);
+        self.leave_until(milliseconds_in(time))
+    }
+
+    /// Leaves the entry checked out, by nobody's process, until somebody settles it
+    /// ([`Spool::settle`]). With a lease it is given back when that is over, and this attempt counts.
+    ///
+    /// # Errors
+    /// When the system refuses, or the claim is lost.
+    pub fn lend(mut self, lease: Option<Duration>) -> Result<()> {
+        self.still_mine()?;
+        self.leave_until(lease.map_or(FOREVER, milliseconds_in))
+    }
+
+    /// Ends the claim with a note that has a time for an owner.
+    fn leave_until(&mut self, until: u64) -> Result<()> {
         let note = Note { holder: Holder::Until(until), ..self.note.clone() };
         self.spool.rewrite_note(&self.name, &note)?;
         self.held = false;

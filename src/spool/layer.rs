@@ -10,10 +10,13 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    self, Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec,
-    Timestamps, UTIME_NOW,
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps,
+    UTIME_NOW,
 };
 use rustix::io::Errno;
+
+use super::freeing::Freeing;
+use super::together;
 
 /// New files may be read and written by whoever the umask lets.
 const FILE_MODE: u32 = 0o666;
@@ -94,10 +97,14 @@ pub trait Layer: fmt::Debug + Send + Sync {
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno>;
     /// Reads some bytes; none at the end.
     fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno>;
-    /// Asks the system to begin writing a file to disk. A hint.
-    fn write_back(&self, file: BorrowedFd<'_>);
     /// Waits until a file, or a directory's entries, are on disk.
     fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
+    /// Waits for several, in any order; the first in theirs that failed, by its place. After a failure the
+    /// rest may not have been waited for.
+    fn sync_each(&self, files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
+        let mut all = files.iter().enumerate();
+        all.try_for_each(|(place, file)| self.sync(*file).map_err(|errno| (place, errno)))
+    }
     /// Waits until everything on the spool's file system is on disk.
     fn sync_all(&self) -> Result<(), Errno>;
     /// Makes a directory.
@@ -112,6 +119,10 @@ pub trait Layer: fmt::Debug + Send + Sync {
     fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno>;
     /// Unlinks a file or link.
     fn remove(&self, path: &Path) -> Result<(), Errno>;
+    /// Unlinks a file that has a content, whose space need not be free at once.
+    fn remove_content(&self, path: &Path) -> Result<(), Errno> {
+        self.remove(path)
+    }
     /// Looks at a file, without following a link.
     fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
     /// Sets a file's times to now.
@@ -126,6 +137,7 @@ pub trait Layer: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Disk {
     root: OwnedFd,
+    freeing: Freeing,
 }
 
 impl Disk {
@@ -135,12 +147,13 @@ impl Disk {
     /// What the system says.
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { root: fs::open(path, flags, Mode::empty())? })
+        let root = fs::open(path, flags, Mode::empty())?;
+        Ok(Self { root, freeing: Freeing::default() })
     }
 }
 
 /// Repeats a call that a signal interrupted.
-fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(super) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -163,14 +176,12 @@ impl Layer for Disk {
         again(|| rustix::io::read(file, &mut *buffer))
     }
 
-    fn write_back(&self, file: BorrowedFd<'_>) {
-        // Dropping a dirty page from the cache begins with writing it. Whether it worked shows in
-        // the sync that follows.
-        let _ = fs::fadvise(file, 0, None, Advice::DontNeed);
-    }
-
     fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         again(|| fs::fsync(file))
+    }
+
+    fn sync_each(&self, files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
+        together::sync(files)
     }
 
     fn sync_all(&self) -> Result<(), Errno> {
@@ -209,6 +220,16 @@ impl Layer for Disk {
 
     fn remove(&self, path: &Path) -> Result<(), Errno> {
         fs::unlinkat(&self.root, path, AtFlags::empty())
+    }
+
+    fn remove_content(&self, path: &Path) -> Result<(), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = fs::openat(&self.root, path, flags, Mode::empty());
+        let removed = self.remove(path);
+        if let (Ok(held), Ok(())) = (held, &removed) {
+            self.freeing.close(held);
+        }
+        removed
     }
 
     fn stat(&self, path: &Path) -> Result<FileStat, Errno> {

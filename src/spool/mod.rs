@@ -3,10 +3,10 @@
 //!
 //! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
-//! [`enqueue`], taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
-//! [`watch`] and [`stop`]), what dead processes left in [`owner`] and [`reclaim`], looking on in
-//! [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
-//! file-system call is a method of [`layer`], and [`files`] makes whole files of them; [`layout`] says
+//! [`enqueue`] and [`batch`] (under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
+//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`] and [`reclaim`], looking on in
+//! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
+//! file-system call is a method of [`layer`] (which has [`freeing`] free what was removed, and [`together`] sync several), and [`files`] makes whole files of them; [`layout`] says
 //! where they are, [`name`] what they may be called, [`error`] what went wrong.
 //!
 //! Decisions:
@@ -30,26 +30,33 @@
 //!   second one mounted over it is not mistaken for it.
 //! - **One sync for a batch** is `syncfs`: a thousand files one by one are a thousand waits.
 
+mod batch;
 mod claim;
 mod enqueue;
 mod entry;
 mod error;
 mod files;
+mod freeing;
 mod fsck;
 mod guard;
 mod known;
 mod layer;
 mod layout;
+mod lent;
 mod mend;
 mod monitor;
 mod name;
 mod owner;
 mod reader;
 mod reclaim;
+mod reserve;
+mod sight;
 mod stop;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod time;
+mod together;
 mod watch;
 mod watcher;
 mod with;
@@ -62,7 +69,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-pub use enqueue::{Item, NAME_TRIES_MAX, Reservation};
+pub use enqueue::Item;
 pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryStat, METADATA_BYTES_MAX};
 pub use error::{Result, SpoolError};
 pub use fsck::{Finding, Fsck, FsckOptions, Mended};
@@ -74,6 +81,8 @@ pub use owner::Identity;
 use owner::{HEARTBEAT, Owner};
 pub use reader::{Order, Reader, Taken};
 pub use reclaim::{Reclaimed, Why};
+pub use reserve::{NAME_TRIES_MAX, Reservation};
+pub use sight::{Holding, Sight};
 pub use stop::Stop;
 pub use survey::Place;
 pub use watcher::{Event, Monitor};
@@ -261,8 +270,10 @@ impl Spool {
         if !self.full() {
             return Ok(());
         }
-        let sync = |directory: &PathBuf| files::sync_directory(self.layer(), directory);
-        directories.iter().try_for_each(sync).map_err(|error| match error {
+        let open = |path: &PathBuf| Ok((path.clone(), files::open_directory(self.layer(), path)?));
+        let opened: Result<Vec<_>> = directories.iter().map(open).collect();
+        let synced = opened.and_then(|opened| files::sync_each(self.layer(), &opened));
+        synced.map_err(|error| match error {
             SpoolError::Io { source, .. } => {
                 SpoolError::NotDurable { doing, name: name.clone(), source }
             }

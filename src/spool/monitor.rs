@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::Spool;
-use super::claim::Holder;
+use super::claim::{FOREVER, Holder};
 use super::error::{self, Result};
 use super::files;
 use super::layer::Kind;
@@ -20,6 +20,7 @@ use super::layout::{QUARANTINE, TMP, joined, under};
 use super::name::{EntryName, QueueName, text};
 use super::stop::Stop;
 use super::survey::{Place, Survey, registration};
+use super::time::unix_seconds;
 
 /// A suspicion is looked at again so often, with such pauses.
 const LOOKS: u32 = 5;
@@ -77,6 +78,7 @@ pub struct Problem {
     /// The file's name, with `\xNN` for what is not text.
     pub name: String,
     /// When it was last modified or touched.
+    #[serde(serialize_with = "unix_seconds")]
     pub modified: SystemTime,
     #[serde(skip)]
     bytes: Box<[u8]>,
@@ -193,8 +195,10 @@ impl Spool {
         Ok(!self.is_held(name)? && self.is_unseen(name)?)
     }
 
+    /// Whether a checkout ends by itself, at a time that was said.
     fn is_delayed(&self, name: &EntryName) -> Result<bool> {
-        Ok(matches!(self.note(name)?.map(|note| note.holder), Some(Holder::Until(_))))
+        let holder = self.note(name)?.map(|note| note.holder);
+        Ok(matches!(holder, Some(Holder::Until(time)) if time != FOREVER))
     }
 }
 

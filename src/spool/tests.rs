@@ -6,6 +6,7 @@ mod crashes;
 mod defects;
 mod durability;
 mod faults;
+mod lent;
 mod life;
 mod looking;
 mod names;

@@ -9,6 +9,7 @@ use super::Spool;
 use super::error::Result;
 use super::monitor::{Limits, Problem, Report};
 use super::stop::Stop;
+use super::time::unix_seconds;
 
 /// The beginning or the end of a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,6 +18,7 @@ pub enum Event {
     /// It was seen in enough scans.
     Start {
         /// When.
+        #[serde(serialize_with = "unix_seconds")]
         time: SystemTime,
         /// What.
         problem: Problem,
@@ -24,6 +26,7 @@ pub enum Event {
     /// It was not seen any more.
     End {
         /// When.
+        #[serde(serialize_with = "unix_seconds")]
         time: SystemTime,
         /// What.
         problem: Problem,

@@ -23,7 +23,9 @@ const BUFFER_BYTES: usize = 16 * 1024;
 #[derive(Debug, Error)]
 pub enum Silence {
     /// Nobody accepts.
-    #[error("cannot connect: {0}")]
+    #[error(
+        "cannot connect to the socket: {0}; does a daemon run, and may this user write to its socket?"
+    )]
     Unreachable(#[source] io::Error),
     /// The connection broke.
     #[error("the connection broke: {0}")]

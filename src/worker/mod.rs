@@ -3,22 +3,20 @@
 //!
 //! [`slot`] is a job's way through a worker, and [`pool`] what the slots decide together. [`client`]
 //! speaks to the daemon, over [`connection`] and by [`wire`]. [`workshop`] runs commands; their
-//! output goes to [`job_log`] or [`printer`].
+//! output goes to [`job_log`] or a [`Printer`].
 
 mod backoff;
 mod client;
 mod connection;
 mod job_log;
 mod log_name;
-mod placeholders;
 mod pool;
-mod printer;
 mod progress;
 mod slot;
 mod wire;
 mod workshop;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -28,12 +26,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, info};
 
-use crate::child::Guardian;
+use crate::child::{Guardian, Printer, Template};
 use client::{Client, Ended};
 use job_log::LogDirectory;
-pub use placeholders::Template;
 use pool::{Pool, Stop};
-use printer::Printer;
 use progress::{Finish, Progress};
 use slot::{GaveUp, Slot};
 use workshop::{Outputs, Workshop};
@@ -122,7 +118,12 @@ fn outputs(
     match settings.logs.clone() {
         Some((path, keep)) => Ok((Outputs::Log(Arc::new(LogDirectory::new(path, keep)?)), None)),
         None => {
-            let (printer, thread) = Printer::start(progress.clone())?;
+            let progress = progress.clone();
+            let write = move |text: &[u8]| {
+                progress.suspend(|| io::stdout().lock().write_all(text))?;
+                io::stdout().flush()
+            };
+            let (printer, thread) = Printer::start(write)?;
             Ok((Outputs::Print(printer), Some(thread)))
         }
     }

@@ -1,19 +1,15 @@
 //! Starts a job's command, and has its output go where it is wanted. Knows nothing of the daemon.
 
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use thiserror::Error;
 use tracing::warn;
 
 use super::job_log::{JobLog, LogDirectory};
-use super::placeholders::Template;
-use super::printer::{Printer, Printing};
 use super::wire::Job;
-use crate::child::{Guardian, Order, Output, Running, StartError};
+use crate::child::{Fault, Guardian, Order, Output, Printer, Printing, Running, Template};
 
 /// What commands are run, and how.
 pub struct Workshop {
@@ -39,50 +35,17 @@ pub enum Outputs {
     Print(Printer),
 }
 
-/// Why a command was not started.
-#[derive(Debug, Error)]
-pub enum Fault {
-    /// This job cannot be put on a command line, or into an environment.
-    #[error(
-        "{0}; a key or payload with a zero byte, or of 128 KiB and more, cannot be passed to a command"
-    )]
-    Job(#[source] StartError),
-    /// The program cannot be run, for any job.
-    #[error(transparent)]
-    Program(StartError),
-    /// The system has no room at present.
-    #[error(transparent)]
-    System(StartError),
-}
-
-impl Fault {
-    fn of(error: StartError) -> Self {
-        use io::ErrorKind::{ArgumentListTooLong, InvalidInput};
-        match &error {
-            StartError::NotExecutable { source, .. }
-                if matches!(source.kind(), ArgumentListTooLong | InvalidInput) =>
-            {
-                Self::Job(error)
-            }
-            StartError::System { .. } => Self::System(error),
-            _ => Self::Program(error),
-        }
-    }
-}
-
 impl Workshop {
     /// Starts the command of `job`. In a runtime, on a thread that stays.
     ///
     /// # Errors
     /// When nothing was started.
     pub fn start(&self, job: &Job) -> Result<Execution, Fault> {
-        let room = |source| {
-            Fault::System(StartError::System { doing: "make a pipe for its output", source })
-        };
-        let arguments = self.template.arguments_for(job);
+        let places = [("{key}", &job.key[..]), ("{payload}", &job.payload)];
+        let arguments = self.template.arguments_with(&places);
         let (output, kept) = match &self.outputs {
             Outputs::Print(printer) => {
-                let (output, printing) = printer.print(&job.key).map_err(room)?;
+                let (output, printing) = printer.print(&job.key).map_err(Fault::no_pipe)?;
                 (output, Kept::Printed(printing))
             }
             Outputs::Log(directory) => {
@@ -110,7 +73,7 @@ impl Workshop {
                 if let Kept::Logged(log) = kept {
                     log.end(&error.to_string(), SystemTime::now());
                 }
-                Err(Fault::of(error))
+                Err(error.into())
             }
         }
     }

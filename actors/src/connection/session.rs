@@ -158,7 +158,7 @@ impl ConnectionActor {
         };
         session.errors += reply.errors;
         if session.errors >= ERRORS_MAX {
-            self.complain("Too many errors: closing.", ERRORS_MAX);
+            self.complain("Closing after too many errors, each told to the worker.", "ten or more");
             return self.depart(ctx);
         }
         match reply.wait {

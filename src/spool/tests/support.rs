@@ -249,9 +249,6 @@ impl Layer for Faulty {
         self.step()?;
         self.disk.read(file, buffer)
     }
-    fn write_back(&self, file: BorrowedFd<'_>) {
-        self.disk.write_back(file);
-    }
     fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         // Not done in tests: it costs time, and no power is cut.
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();

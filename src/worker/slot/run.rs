@@ -7,10 +7,11 @@ use tracing::{debug, warn};
 
 use super::Slot;
 use super::trouble::{BEATS_PER_LEASE, Trouble};
+use crate::child::Fault;
 use crate::worker::client::Ended;
 use crate::worker::pool::{Pool, Stop};
 use crate::worker::wire::Job;
-use crate::worker::workshop::{Execution, Fault};
+use crate::worker::workshop::Execution;
 
 /// How a job's run came to its end.
 enum Run {
@@ -100,7 +101,12 @@ impl Slot {
                 Fault::Program(_) | Fault::System(_) => self.hold(),
             };
             let shown = humantime::format_duration(Duration::from_secs(pause.as_secs()));
-            warn!(key = job.shown_key(), error = %fault, pause = %shown, "A job was not started.");
+            let then = match &fault {
+                Fault::System(_) => "given back, or tried again",
+                Fault::Job(_) | Fault::Program(_) => "reported as ended with 126 or 127",
+            };
+            let key = job.shown_key();
+            warn!(key, error = %fault, then, pause = %shown, "A job could not be started.");
             match fault {
                 Fault::Job(error) | Fault::Program(error) => return Err(Some(error.shell_code())),
                 Fault::System(_) if job.attempt.is_some() => return Err(None),

@@ -1,41 +1,36 @@
-//! The command to be run, with places for a job's key and payload. No shell sees what is put there.
+//! A command to be run for many things, with places for what differs. No shell sees what is put there.
 //! Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::wire::Job;
-
-/// What is replaced, and by what of a job.
-const PLACES: [(&[u8], Field); 2] =
-    [(b"{key}", |job| &job.key), (b"{payload}", |job| &job.payload)];
-
-type Field = fn(&Job) -> &[u8];
+/// A place as it is written, `{key}` for example, and what is put there.
+pub type Place<'v> = (&'static str, &'v [u8]);
 
 /// A program and what it is called with.
 #[derive(Debug, Clone)]
 pub struct Template {
     /// The program; nothing is replaced in its name.
     pub program: OsString,
-    /// Its arguments, in which `{key}` and `{payload}` are replaced wherever they stand.
+    /// Its arguments, in which places are replaced wherever they stand.
     pub arguments: Vec<OsString>,
 }
 
 impl Template {
-    /// The arguments for `job`. What was put in is not looked at again.
+    /// The arguments with these places filled. What was put in is not looked at again.
     #[must_use]
-    pub fn arguments_for(&self, job: &Job) -> Vec<OsString> {
-        self.arguments.iter().map(|argument| fill(argument, job)).collect()
+    pub fn arguments_with(&self, places: &[Place<'_>]) -> Vec<OsString> {
+        self.arguments.iter().map(|argument| fill(argument, places)).collect()
     }
 }
 
-fn fill(argument: &OsStr, job: &Job) -> OsString {
+fn fill(argument: &OsStr, places: &[Place<'_>]) -> OsString {
     let mut rest = argument.as_bytes();
     let mut filled = Vec::with_capacity(rest.len());
     while let Some(first) = rest.first() {
-        match PLACES.iter().find(|(place, _)| rest.starts_with(place)) {
-            Some((place, field)) => {
-                filled.extend_from_slice(field(job));
+        match places.iter().find(|(place, _)| rest.starts_with(place.as_bytes())) {
+            Some((place, value)) => {
+                filled.extend_from_slice(value);
                 rest = &rest[place.len()..];
             }
             None => {
@@ -54,9 +49,8 @@ mod tests {
     /// Places are filled once, wherever they stand; what only looks like one stays.
     #[test]
     fn places_are_filled() {
-        let job =
-            Job { attempt: None, key: b"a{payload}".to_vec(), payload: b"\xff $(id)".to_vec() };
-        let filled = |text: &str| fill(OsStr::new(text), &job).into_vec();
+        let places: [Place<'_>; 2] = [("{key}", b"a{payload}"), ("{payload}", b"\xff $(id)")];
+        let filled = |text: &str| fill(OsStr::new(text), &places).into_vec();
         assert_eq!(filled("{key}"), b"a{payload}");
         assert_eq!(filled("x={payload};{key}{key}"), b"x=\xff $(id);a{payload}a{payload}");
         for same in ["", "{Key}", "{key", "key}", "{}", "{{key"] {

@@ -1,10 +1,10 @@
-//! Standard output, shared by the commands of a worker: whole lines, each with its job's key.
+//! One output, shared by many commands: whole lines, each behind what its command is run for.
 //!
 //! A thread of its own writes, so that a reader that is slow, or stopped, holds up the commands (as it
-//! would without us), but never the words to the daemon. What waits is bounded: a command's pipe, one
+//! would without us), but never whoever runs them. What waits is bounded: a command's pipe, one
 //! piece a job, and a short queue.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver as Pieces, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -16,8 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle as Task;
 use tracing::warn;
 
-use super::progress::Progress;
-use crate::child::{LinePrefixer, Output};
+use super::{LinePrefixer, Output};
 
 /// What is read from a pipe at a time.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -48,17 +47,19 @@ pub struct Printing {
 }
 
 impl Printer {
-    /// Starts the thread that writes; it ends when the last printer is dropped and all is written.
+    /// Starts the thread that calls `write`, with whole lines; it ends when the last printer is dropped and all is written.
     ///
     /// # Errors
     /// When there is no room for a thread.
-    pub fn start(progress: Progress) -> io::Result<(Self, JoinHandle<()>)> {
+    pub fn start(
+        write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
         let (pieces, queue) = sync_channel(PIECES_MAX);
         let room = std::sync::Arc::new(Semaphore::new(PIECES_MAX));
         let freed = std::sync::Arc::clone(&room);
         let thread = std::thread::Builder::new()
             .name("printer".to_owned())
-            .spawn(move || write_all(&queue, &freed, &progress))?;
+            .spawn(move || write_all(&queue, &freed, write))?;
         Ok((Self { pieces, room }, thread))
     }
 
@@ -130,15 +131,16 @@ impl Printing {
 }
 
 /// Writes all pieces. When nobody reads any more they are dropped: that is no reason to do no jobs.
-fn write_all(queue: &Pieces<Vec<u8>>, room: &Semaphore, progress: &Progress) {
+fn write_all(
+    queue: &Pieces<Vec<u8>>,
+    room: &Semaphore,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) {
     let mut is_open = true;
     for text in queue {
-        if is_open {
-            let written = progress.suspend(|| io::stdout().lock().write_all(&text));
-            if let Err(error) = written.and_then(|()| io::stdout().flush()) {
-                warn!(%error, "Standard output cannot be written; what commands print is dropped.");
-                is_open = false;
-            }
+        if is_open && let Err(error) = write(&text) {
+            warn!(%error, "Standard output cannot be written; what commands print is dropped.");
+            is_open = false;
         }
         room.add_permits(1);
     }

@@ -1,0 +1,35 @@
+//! Texts below the help of the commands in [`cli`](super): examples, and the exit codes.
+
+/// Below the help of the program itself.
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+   0  done; the daemon: stopped cleanly     64  wrong command line
+   1  spool fsck, monitor: something is or was wrong
+  65  some input is faulty                  69  nobody answered; nothing fetched or taken
+  70  a bug in shiftboss                    73  a file or socket cannot be made
+  74  an I/O error                          75  already running
+  77  for the daemon's user and root only   78  something needed is missing or unusable";
+
+/// See the command of that name.
+pub(super) const SERVE_EXAMPLES: &str = "\
+Examples:
+  shiftboss serve state.db input worker.sock
+  shiftboss serve --lease 2h --socket-mode 0660 --socket-group workers \\
+      /var/lib/shiftboss/state.db /var/lib/shiftboss/input /run/shiftboss/worker.sock";
+
+/// See the command of that name.
+pub(super) const CHECK_EXAMPLES: &str = "\
+Examples:
+  shiftboss check input
+  shiftboss check --json input | jq '.files[] | select(.skipped_lines > 0)'";
+
+/// See the command of that name.
+pub(super) const ASK_EXAMPLES: &str = "\
+Examples:
+  shiftboss ask worker.sock READY
+  shiftboss ask worker.sock 'DONE alpha 0'";
+
+/// See the command of that name.
+pub(super) const BACKUP_EXAMPLES: &str = "\
+Example:
+  shiftboss backup /var/lib/shiftboss/state.db /backup/state-$(date +%F).db";

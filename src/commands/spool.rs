@@ -1,0 +1,124 @@
+//! `shiftboss spool`: one verb each calls [`crate::spool`]. Here is what they share: how a spool is
+//! opened, what its errors mean for the exit code, and how something is printed.
+
+mod health;
+mod list;
+mod put;
+mod run;
+mod show;
+mod stat;
+mod take;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::cli::{SpoolArguments, SpoolVerb};
+use crate::exit::{self, ExitCode, Failure};
+use crate::logging::{self, LogFormat};
+use crate::spool::{Durability, Options, Spool, SpoolError};
+
+/// Level of the log where a verb has no flag for it: what is left alone, or was given back.
+const LOG_LEVEL: &str = "warn";
+
+/// Does what was typed.
+///
+/// # Errors
+/// Why it was not done; for `fsck` and `monitor`, without a word, that something was found.
+pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
+    let level = match &typed.verb {
+        SpoolVerb::Run(run) => run.log_level.clone(),
+        _ => LOG_LEVEL.to_owned(),
+    };
+    logging::start(LogFormat::Auto, &level)?;
+    let durability = Durability::from(typed.durability);
+    let options = Options { durability, ..Options::default() };
+    match typed.verb {
+        SpoolVerb::Init { dir, queue } => {
+            let spool = Spool::create(&dir, options).map_err(failure)?;
+            queue.iter().try_for_each(|queue| spool.ensure_queue(queue)).map_err(failure)
+        }
+        SpoolVerb::Put(put) => put::run(&open(&put.place.dir, options)?, put),
+        SpoolVerb::Take(take) => take::take(&open(&take.place.dir, options)?, &take),
+        SpoolVerb::Move { entry, to } => {
+            take::shift(&open(&entry.place.dir, options)?, &entry, &to)
+        }
+        SpoolVerb::Release(entry) => take::release(&open(&entry.place.dir, options)?, &entry),
+        SpoolVerb::Rm(entry) => take::remove(&open(&entry.place.dir, options)?, &entry),
+        SpoolVerb::List { place, checkouts, json } => {
+            list::run(&open(&place.dir, options)?, &place.queue, checkouts, json)
+        }
+        SpoolVerb::Show { entry, json } => {
+            show::run(&open(&entry.place.dir, options)?, &entry, json)
+        }
+        SpoolVerb::Stat { dir, json } => stat::stat(&open(&dir, options)?, json),
+        SpoolVerb::Watch { every, json, dir } => stat::watch(&open(&dir, options)?, every, json),
+        SpoolVerb::Run(typed) => run::run(options, typed),
+        SpoolVerb::Monitor(typed) => health::monitor(&open(&typed.dir, options)?, typed),
+        SpoolVerb::Fsck { repair, older_than, json, dir } => {
+            let spool = Spool::load_unchecked(&dir, options).map_err(failure)?;
+            health::fsck(&spool, crate::spool::FsckOptions { repair, older_than }, json)
+        }
+    }
+}
+
+/// Opens a spool; its paths are whole, for those who are given them.
+fn open(dir: &Path, options: Options) -> Result<Spool, Failure> {
+    let dir = std::path::absolute(dir)
+        .map_err(|error| Failure::new(ExitCode::Usage, format!("{}: {error}", dir.display())))?;
+    Spool::load(&dir, options).map_err(failure)
+}
+
+/// What an error means for the exit code.
+#[allow(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+fn failure(error: SpoolError) -> Failure {
+    Failure::new(code(&error), error.to_string())
+}
+
+fn code(error: &SpoolError) -> ExitCode {
+    use SpoolError as E;
+    match error {
+        E::Io { doing: "open the spool", .. }
+        | E::NotASpool(_)
+        | E::Incomplete { .. }
+        | E::Version { .. } => ExitCode::Configuration,
+        E::Io { doing: "make the directory", .. } | E::Foreign { .. } => ExitCode::CannotCreate,
+        E::Io { .. } | E::NotDurable { .. } => ExitCode::StoreIo,
+        E::Taken(_)
+        | E::NoFreeName { .. }
+        | E::NotFound { .. }
+        | E::NotReserved(_)
+        | E::SetAside { .. }
+        | E::TooLarge { .. } => ExitCode::BadData,
+        E::Held { .. } | E::Locked(_) => ExitCode::AlreadyRunning,
+        E::Lost { .. } => ExitCode::Unavailable,
+        E::Batch { source, .. } => code(source),
+    }
+}
+
+/// Prints a text, or the JSON object, and whether anybody reads.
+fn print<T: Serialize>(
+    found: &T,
+    json: bool,
+    render: impl FnOnce(&T) -> String,
+) -> Result<bool, Failure> {
+    let text = if json {
+        let line = serde_json::to_string(found);
+        line.map_err(|error| Failure::new(ExitCode::Internal, error.to_string()))? + "\n"
+    } else {
+        render(found)
+    };
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) => exit::output_failed(&error).map(|()| false),
+    }
+}
+
+/// A wait that only time ends.
+fn never() -> Result<crate::spool::Stop, Failure> {
+    crate::spool::Stop::new().map_err(|error| {
+        Failure::new(ExitCode::StoreIo, format!("cannot make a descriptor to wait on: {error}"))
+    })
+}

@@ -1,0 +1,200 @@
+//! `shiftboss spool monitor` and `fsck`: what is wrong. Exit status 1 when something is or was.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::io;
+
+use super::{failure, print};
+use crate::cli::MonitorArguments;
+use crate::commands::fetch::Signals;
+use crate::exit::{ExitCode, Failure};
+use crate::spool::{
+    EntryName, Event, Finding, Fsck, FsckOptions, Limits, Place, Problem, ProblemKind, Report,
+    Result as SpoolResult, Spool, Stop,
+};
+
+/// Reports problems.
+///
+/// # Errors
+/// When there are some, or a directory cannot be read.
+pub fn monitor(spool: &Spool, typed: MonitorArguments) -> Result<(), Failure> {
+    let limits = Limits {
+        tmp: typed.max_tmp_age,
+        checkout: typed.max_checkout_age,
+        queues: typed.max_age.into_iter().collect(),
+        every: typed.every,
+        alert_after: typed.alert_after,
+    };
+    if typed.daemon {
+        return daemon(spool, &limits, typed.json);
+    }
+    let report = spool.monitor(&limits).map_err(failure)?;
+    print(&report, typed.json, report_text)?;
+    found(!report.problems.is_empty())
+}
+
+/// All was said already.
+fn found(something: bool) -> Result<(), Failure> {
+    if something { Err(Failure::silent(ExitCode::Found)) } else { Ok(()) }
+}
+
+fn report_text(report: &Report) -> String {
+    let mut text: String =
+        report.problems.iter().map(|problem| format!("{}\n", shown(problem))).collect();
+    if report.problems.is_empty() {
+        text.push_str("No problem.\n");
+    }
+    text + &quarantined(&report.quarantined)
+}
+
+fn quarantined(names: &[EntryName]) -> String {
+    names.iter().map(|name| format!("set aside: .shiftboss/quarantine/{name}\n")).collect()
+}
+
+fn shown(problem: &Problem) -> String {
+    let kind = match problem.kind {
+        ProblemKind::TooOld => "too old",
+        ProblemKind::Orphaned => "orphaned",
+        ProblemKind::Duplicated => "duplicated",
+        ProblemKind::Foreign => "no entry",
+    };
+    let mut text = kind.to_owned();
+    for (index, place) in problem.places.iter().enumerate() {
+        let before = if index == 0 { ": " } else { " and " };
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{before}{}/{}", directory(place), problem.name);
+    }
+    text + &format!(" (touched {})", humantime::format_rfc3339_seconds(problem.modified))
+}
+
+fn directory(place: &Place) -> String {
+    match place {
+        Place::Registry => ".registry".to_owned(),
+        Place::Tmp => ".tmp".to_owned(),
+        Place::Data => ".data".to_owned(),
+        Place::Queue(queue) => queue.to_string(),
+        Place::Checkout(queue) => format!("{queue}/.checkout"),
+    }
+}
+
+/// Looks in a thread of its own until a signal comes.
+fn daemon(spool: &Spool, limits: &Limits, json: bool) -> Result<(), Failure> {
+    let cannot = |error: io::Error| {
+        Failure::new(ExitCode::StoreIo, format!("cannot begin to look: {error}"))
+    };
+    let stop = Stop::new().map_err(cannot)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::new().map_err(cannot)?
+    };
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| look(spool, limits, &stop, json));
+        runtime.block_on(async {
+            // It ends by itself when nobody reads.
+            while !looking.is_finished() {
+                tokio::select! {
+                    _ = signals.next() => break,
+                    () = tokio::time::sleep(limits.every) => {}
+                }
+            }
+        });
+        stop.stop();
+        looking.join().unwrap_or_else(|_| {
+            Err(Failure::new(ExitCode::Internal, "a bug ended the looking; see above"))
+        })
+    })
+}
+
+fn look(spool: &Spool, limits: &Limits, stop: &Stop, json: bool) -> Result<(), Failure> {
+    let (something, trouble) = (Cell::new(false), Cell::new(None));
+    spool.monitor_daemon(limits, stop, |event| {
+        match tell(event, json) {
+            Ok((is_wrong, is_read)) => {
+                something.set(something.get() || is_wrong);
+                if !is_read {
+                    stop.stop();
+                }
+            }
+            Err(failure) => {
+                trouble.set(Some(failure));
+                stop.stop();
+            }
+        };
+    });
+    match trouble.into_inner() {
+        Some(failure) => Err(failure),
+        None => found(something.get()),
+    }
+}
+
+/// Prints an event; whether it is of something wrong, and whether anybody reads.
+fn tell(event: SpoolResult<Event>, json: bool) -> Result<(bool, bool), Failure> {
+    match event {
+        Ok(event) => {
+            let is_read = print(&event, json, |event| {
+                let (word, time, problem) = match event {
+                    Event::Start { time, problem } => ("begins", time, problem),
+                    Event::End { time, problem } => ("ends", time, problem),
+                };
+                let time = humantime::format_rfc3339_seconds(*time);
+                format!("{time} {word}: {}\n", shown(problem))
+            })?;
+            Ok((true, is_read))
+        }
+        Err(error) => {
+            tracing::error!(%error, "A look failed; the next is made all the same.");
+            Ok((true, true))
+        }
+    }
+}
+
+/// Checks a spool, and repairs it if that is wanted.
+///
+/// # Errors
+/// When something is or was wrong, or it cannot be checked.
+pub fn fsck(spool: &Spool, options: FsckOptions, json: bool) -> Result<(), Failure> {
+    let fsck = spool.fsck(options).map_err(failure)?;
+    print(&fsck, json, |fsck| fsck_text(fsck, options.repair))?;
+    found(!fsck.is_clean())
+}
+
+fn fsck_text(fsck: &Fsck, repaired: bool) -> String {
+    let mut text = String::new();
+    for found in &fsck.findings {
+        let done = match (&found.error, repaired) {
+            (Some(error), _) => format!("could not be {}: {error}", found.action),
+            (None, true) => found.action.clone(),
+            (None, false) => format!("to be {}", found.action),
+        };
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "{}: {}: {done}", found.path, words(found.finding));
+    }
+    let left = fsck.findings.iter().filter(|found| !found.mended).count();
+    match (fsck.findings.len(), left) {
+        (0, _) => text.push_str("Nothing is wrong.\n"),
+        (all, 0) => _ = writeln!(text, "{all} found, all mended."),
+        (all, left) if repaired => _ = writeln!(text, "{all} found, {left} not mended."),
+        (all, _) => _ = writeln!(text, "{all} found; --repair mends them."),
+    }
+    text + &quarantined(&fsck.quarantined)
+}
+
+fn words(finding: Finding) -> &'static str {
+    match finding {
+        Finding::MissingDirectory => "a directory is missing",
+        Finding::DeadOwner => "checked out by a dead process, or due",
+        Finding::Unowned => "checked out, and nobody noted it",
+        Finding::HalfWritten => "a temporary file",
+        Finding::OrphanedData => "data without a name",
+        Finding::OrphanedName => "a name without an entry",
+        Finding::Unregistered => "an entry whose name is not registered",
+        Finding::HalfRemoved => "a checkout without data",
+        Finding::WithoutData => "an entry without data",
+        Finding::Unreadable => "metadata that cannot be opened",
+        Finding::Duplicated => "an entry in several places",
+        Finding::Stray => "no entry",
+        Finding::Stale => "a note of nothing",
+    }
+}

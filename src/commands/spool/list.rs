@@ -1,0 +1,79 @@
+//! `shiftboss spool list`: what is in a queue, by name.
+
+use serde::Serialize;
+
+use super::{failure, print};
+use crate::commands::text::columns;
+use crate::exit::Failure;
+use crate::spool::{EntryName, Holding, QueueName, Sight, Spool, SpoolError};
+
+/// A queue's entries.
+#[derive(Serialize)]
+struct Listed {
+    queue: QueueName,
+    /// In order.
+    available: Vec<EntryName>,
+    /// In order, those that were still there when they were looked at.
+    checked_out: Vec<Sight>,
+}
+
+/// Lists a queue.
+///
+/// # Errors
+/// When it cannot be read, or nothing be written.
+pub fn run(spool: &Spool, queue: &QueueName, checkouts: bool, json: bool) -> Result<(), Failure> {
+    let checked_out = if checkouts || json { self::checkouts(spool, queue)? } else { Vec::new() };
+    let available = spool.list(queue).map_err(failure)?;
+    let listed = Listed { queue: queue.clone(), available, checked_out };
+    print(&listed, json, |listed| if checkouts { table(listed) } else { names(listed) })?;
+    Ok(())
+}
+
+fn checkouts(spool: &Spool, queue: &QueueName) -> Result<Vec<Sight>, Failure> {
+    let names = spool.list_checkouts(queue).map_err(failure)?;
+    let mut seen = Vec::with_capacity(names.len());
+    for name in names {
+        match spool.sight(queue, &name) {
+            Ok(sight) if sight.holding != Holding::Available => seen.push(sight),
+            // It was settled meanwhile.
+            Ok(_) | Err(SpoolError::NotFound { .. }) => {}
+            Err(error) => return Err(failure(error)),
+        }
+    }
+    Ok(seen)
+}
+
+fn names(listed: &Listed) -> String {
+    listed.available.iter().map(|name| format!("{name}\n")).collect()
+}
+
+fn table(listed: &Listed) -> String {
+    if listed.checked_out.is_empty() {
+        return "Nothing is checked out.\n".to_owned();
+    }
+    let head = ["Name", "since", "attempt", "by"].map(str::to_owned);
+    let rows: Vec<_> = [head].into_iter().chain(listed.checked_out.iter().map(row)).collect();
+    columns(&rows)
+}
+
+fn row(sight: &Sight) -> [String; 4] {
+    let since = humantime::format_rfc3339_seconds(sight.since).to_string();
+    [sight.name.to_string(), since, sight.attempts.to_string(), holder(&sight.holding)]
+}
+
+/// Who has an entry, in words.
+pub fn holder(holding: &Holding) -> String {
+    match holding {
+        Holding::Available => "nobody".to_owned(),
+        Holding::Process { process: Some(process), alive } => {
+            let dead = if *alive { "" } else { ", dead" };
+            format!("process {} on {}{dead}", process.pid, process.host)
+        }
+        Holding::Process { process: None, .. } => "a process without a record".to_owned(),
+        Holding::Until { until } => {
+            format!("nobody's process, until {}", humantime::format_rfc3339_seconds(*until))
+        }
+        Holding::Lent => "nobody's process, until it is settled".to_owned(),
+        Holding::Unknown => "a program that makes no notes".to_owned(),
+    }
+}

@@ -1,0 +1,109 @@
+//! `shiftboss spool put`: one entry from a file or standard input, or one for each line of it.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::{failure, print};
+use crate::cli::PutArguments;
+use crate::exit::{ExitCode, Failure};
+use crate::spool::{DATA_BYTES_MAX, EntryName, Item, QueueName, Spool, SpoolError, time_ordered};
+
+/// Lines that are synced together, at most, and their bytes: they are kept in memory so long.
+const BATCH_LINES_MAX: usize = 100_000;
+const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Puts what was typed, and prints the names.
+///
+/// # Errors
+/// When the data cannot be read, or the spool refuses it.
+pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
+    let (queue, metadata) = (typed.place.queue, typed.meta.as_bytes());
+    let (source, mut input) = input(typed.file.as_deref())?;
+    let read = |error: io::Error| {
+        Failure::new(ExitCode::BadData, format!("cannot read {source}: {error}; nothing is put"))
+    };
+    if typed.lines {
+        return put_lines(spool, &queue, metadata, &mut input, &source);
+    }
+    let mut data = Vec::new();
+    input.take(DATA_BYTES_MAX + 1).read_to_end(&mut data).map_err(read)?;
+    let item = Item::new(metadata, data);
+    let name = match typed.name {
+        Some(name) => spool
+            .reserve_name(name)
+            .and_then(|reserved| spool.enqueue_reserved(&queue, reserved, &item)),
+        None => spool.enqueue(&queue, time_ordered, &item),
+    };
+    told(&[name.map_err(failure)?])
+}
+
+/// What is read, with a name for it.
+fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), Failure> {
+    let Some(path) = file else {
+        return Ok(("standard input".to_owned(), Box::new(io::stdin().lock())));
+    };
+    match File::open(path) {
+        Ok(file) => Ok((path.display().to_string(), Box::new(BufReader::new(file)))),
+        Err(error) => {
+            let message = format!("cannot open {}: {error}; nothing is put", path.display());
+            Err(Failure::new(ExitCode::BadData, message))
+        }
+    }
+}
+
+/// The next lines that are put together; none at the end.
+fn batch(input: &mut dyn BufRead, metadata: &[u8]) -> io::Result<Vec<Item>> {
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    while items.len() < BATCH_LINES_MAX && bytes < BATCH_BYTES_MAX {
+        let mut line = Vec::new();
+        if Read::take(&mut *input, DATA_BYTES_MAX + 1).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        bytes += line.len();
+        items.push(Item::new(metadata, line));
+    }
+    Ok(items)
+}
+
+fn put_lines(
+    spool: &Spool,
+    queue: &QueueName,
+    metadata: &[u8],
+    input: &mut dyn BufRead,
+    source: &str,
+) -> Result<(), Failure> {
+    let mut put = 0;
+    loop {
+        let items = batch(input, metadata).map_err(|error| {
+            let message = format!("cannot read {source}: {error}; {put} lines of it are put");
+            Failure::new(ExitCode::BadData, message)
+        })?;
+        if items.is_empty() {
+            return Ok(());
+        }
+        match spool.enqueue_batch(queue, time_ordered, &items) {
+            Ok(names) => {
+                put += names.len();
+                told(&names)?;
+            }
+            Err(error) => {
+                if let SpoolError::Batch { published, .. } = &error {
+                    put += published.len();
+                    told(published)?;
+                }
+                let message = format!("{error}; {put} lines of {source} are put");
+                return Err(Failure::new(super::code(&error), message));
+            }
+        }
+    }
+}
+
+/// Prints names. Nobody needs to read them: the entries are there.
+fn told(names: &[EntryName]) -> Result<(), Failure> {
+    print(&names, false, |names| names.iter().map(|name| format!("{name}\n")).collect()).map(drop)
+}

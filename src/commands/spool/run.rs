@@ -1,0 +1,276 @@
+//! `shiftboss spool run`: takes entries, runs a command for each, and settles them by how it ended.
+//! Here is when something is taken and what signals do; [`command`] is what is run, and [`settle`]
+//! what becomes of an entry.
+//!
+//! Commands are started on the main thread, as [`crate::child`] wants it. The spool blocks, so its
+//! calls are made on others; one at a time waits for entries.
+
+mod command;
+mod settle;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tracing::{error, info, warn};
+
+use super::{code, open};
+use crate::child::Fault;
+use crate::cli::SpoolRunArguments;
+use crate::commands::fetch::{SIGNAL_BASE, Signals};
+use crate::exit::{ExitCode, Failure};
+use crate::spool::{
+    DEAD_LETTER, Guard, Options, Order, QueueName, Reader, SpoolError, Stop, Taken,
+};
+use command::Workshop;
+use settle::{Ended, Settling};
+
+/// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
+/// ends all who take it.
+const ATTEMPTS: u32 = 5;
+/// Before the next command, when the system had no room for one.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs until there is nothing to do, or signals end it.
+///
+/// # Errors
+/// When the program cannot be run, or the spool refuses. After a second signal the process ends here,
+/// with 128 and the signal's number.
+pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure> {
+    let attempts = typed.attempts.unwrap_or(if typed.failed.is_some() { 1 } else { ATTEMPTS });
+    let failed = match &typed.failed {
+        Some(failed) => failed.clone(),
+        None => QueueName::new(DEAD_LETTER)
+            .map_err(|error| Failure::new(ExitCode::Internal, error.to_string()))?,
+    };
+    options.attempts_max = Some(attempts.max(ATTEMPTS));
+    options.dead_letter = failed.clone();
+    let spool = open(&typed.place.dir, options)?;
+    let cannot = |error: io::Error| {
+        Failure::new(ExitCode::StoreIo, format!("cannot begin to work: {error}"))
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let ended = runtime.block_on(async {
+        let signals = Signals::new().map_err(cannot)?;
+        let stop = Stop::new().map_err(cannot)?;
+        let order = if typed.spread { Order::Spread } else { Order::Strict };
+        let reader = spool.reader(&typed.place.queue, order).map_err(super::failure)?;
+        let (jobs_max, once) = (usize::from(typed.jobs), typed.once);
+        let settling = Settling { attempts, failed, rest: typed.retry_after };
+        let (workshop, printer) = Workshop::new(&spool, typed, settling)?;
+        let workshop = Arc::new(workshop);
+        let run = Run {
+            workshop,
+            jobs_max,
+            once,
+            stop,
+            signals,
+            over: false,
+            failure: None,
+            signalled: false,
+            killed: None,
+        };
+        Ok((run.work(reader).await, printer))
+    });
+    drop(runtime);
+    let ((failure, killed), printer) = ended?;
+    if let Some(number) = killed {
+        // The claims are settled; the record of them goes with the spool. What still waits for a reader
+        // of standard output is not waited for.
+        drop(spool);
+        std::process::exit(SIGNAL_BASE + number);
+    }
+    // A panic there was told by the panic hook.
+    let _ = printer.join();
+    failure.map_or(Ok(()), Err)
+}
+
+/// A reader at work elsewhere.
+type Taking = JoinHandle<(Reader, Result<Taken, SpoolError>)>;
+
+struct Run {
+    workshop: Arc<Workshop>,
+    jobs_max: usize,
+    once: bool,
+    /// Ends the waiting for entries.
+    stop: Stop,
+    signals: Signals,
+    /// Nothing more is taken.
+    over: bool,
+    failure: Option<Failure>,
+    /// Whether a signal has come.
+    signalled: bool,
+    /// The second one.
+    killed: Option<i32>,
+}
+
+impl Run {
+    /// Works; why it failed, and the signal that broke it off.
+    async fn work(mut self, reader: Reader) -> (Option<Failure>, Option<i32>) {
+        let (kill, killed) = watch::channel(false);
+        let (mut idle, mut taking): (_, Option<Taking>) = (Some(reader), None);
+        let mut jobs = JoinSet::new();
+        loop {
+            if !self.over && jobs.len() < self.jobs_max {
+                taking = taking.or_else(|| idle.take().map(|reader| self.take(reader)));
+            }
+            if self.over && taking.is_none() && jobs.is_empty() {
+                return (self.failure, self.killed);
+            }
+            tokio::select! {
+                taken = finished(&mut taking) => {
+                    taking = None;
+                    match taken {
+                        Ok((reader, taken)) => {
+                            idle = Some(reader);
+                            if let Some(guard) = self.taken(taken) {
+                                jobs.spawn(job(Arc::clone(&self.workshop), guard, killed.clone()));
+                            }
+                        }
+                        Err(_) => self.give_up(bug()),
+                    }
+                }
+                Some(ended) = jobs.join_next() => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(failure)) => self.give_up(failure),
+                    Err(_) => self.give_up(bug()),
+                },
+                number = self.signals.next() => self.obey(number, &kill, jobs.len()),
+            }
+        }
+    }
+
+    fn take(&self, mut reader: Reader) -> Taking {
+        let (stop, limit) = (self.stop.clone(), self.once.then_some(Duration::ZERO));
+        tokio::task::spawn_blocking(move || {
+            let taken = reader.dequeue(&stop, limit);
+            (reader, taken)
+        })
+    }
+
+    fn taken(&mut self, taken: Result<Taken, SpoolError>) -> Option<Guard> {
+        match taken {
+            Ok(Taken::Entry(guard)) => return Some(guard),
+            Ok(Taken::Stopped) => {}
+            Ok(Taken::TimedOut) => self.end(),
+            Err(error) => self.give_up(Failure::new(code(&error), error.to_string())),
+        }
+        None
+    }
+
+    /// Nothing more is taken; what runs is finished.
+    fn end(&mut self) {
+        self.over = true;
+        self.stop.stop();
+    }
+
+    fn give_up(&mut self, failure: Failure) {
+        self.end();
+        // The first is what the others follow from.
+        self.failure.get_or_insert(failure);
+    }
+
+    fn obey(&mut self, number: i32, kill: &watch::Sender<bool>, jobs: usize) {
+        if std::mem::replace(&mut self.signalled, true) {
+            info!(jobs, "Stopping at once: killing what runs, and giving it back.");
+            self.killed = Some(number);
+            kill.send_replace(true);
+        } else {
+            info!(jobs, "Stopping: finishing what runs. A second signal kills it.");
+            self.end();
+        }
+    }
+}
+
+fn bug() -> Failure {
+    Failure::new(
+        ExitCode::Internal,
+        "a bug in shiftboss ended a task; please report the message above",
+    )
+}
+
+async fn finished(
+    taking: &mut Option<Taking>,
+) -> Result<(Reader, Result<Taken, SpoolError>), tokio::task::JoinError> {
+    match taking {
+        Some(taking) => taking.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// An entry's way: its command is run, and it is settled. The error is one for all that follow.
+async fn job(
+    workshop: Arc<Workshop>,
+    guard: Guard,
+    mut killed: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    // A signal may have come while it was taken: then it is finished too, or not begun.
+    let (ended, failure) = if *killed.borrow() {
+        (Ended::Untried, None)
+    } else {
+        attend(&workshop, &guard, &mut killed).await
+    };
+    let settled = tokio::task::spawn_blocking(move || workshop.settling.settle(guard, ended)).await;
+    match settled {
+        Ok(Ok(())) => failure.map_or(Ok(()), Err),
+        Ok(Err(error)) => Err(Failure::new(code(&error), error.to_string())),
+        Err(_) => Err(bug()),
+    }
+}
+
+async fn wait(killed: &mut watch::Receiver<bool>) {
+    // The sender stays as long as there are jobs.
+    let _ = killed.wait_for(|killed| *killed).await;
+}
+
+async fn attend(
+    workshop: &Workshop,
+    guard: &Guard,
+    killed: &mut watch::Receiver<bool>,
+) -> (Ended, Option<Failure>) {
+    let name = guard.name();
+    let (mut running, mut printing) = match workshop.start(guard) {
+        Ok(started) => started,
+        Err(error @ Fault::Job(_)) => {
+            warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
+            return (Ended::Failed, None);
+        }
+        Err(Fault::Program(error)) => {
+            error!(%name, %error, "The command cannot be run, for any entry; this one is given back.");
+            return (
+                Ended::Untried,
+                Some(Failure::new(ExitCode::Configuration, error.to_string())),
+            );
+        }
+        Err(Fault::System(error)) => {
+            warn!(%name, %error, "A command was not started; the entry is given back.");
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = wait(killed) => {}
+            }
+            return (Ended::Untried, None);
+        }
+    };
+    let end = tokio::select! {
+        biased;
+        end = running.wait() => end,
+        () = wait(killed) => {
+            running.kill();
+            running.wait().await;
+            return (Ended::Untried, None);
+        }
+    };
+    // All that it printed is passed on before its entry is settled.
+    tokio::select! {
+        () = printing.end() => {}
+        () = wait(killed) => {}
+    }
+    if end.is_success() {
+        return (Ended::Done, None);
+    }
+    warn!(%name, attempt = guard.attempt(), code = end.shell_code(), "A command failed.");
+    (Ended::Failed, None)
+}

@@ -1,0 +1,91 @@
+//! `shiftboss spool stat` and `watch`: how long the queues are, once or live.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::{failure, never, print};
+use crate::commands::text::columns;
+use crate::exit::Failure;
+use crate::spool::{QueueName, Spool, SpoolError};
+
+/// From the upper left corner on, and nothing left of what was there.
+const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
+
+#[derive(Serialize, PartialEq)]
+struct Length {
+    queue: QueueName,
+    available: usize,
+    checked_out: usize,
+}
+
+#[derive(Serialize)]
+struct Lengths {
+    /// When it was looked at: seconds since 1970.
+    time: u64,
+    queues: Vec<Length>,
+    /// Entries that were set aside, unreadable.
+    quarantined: usize,
+}
+
+fn look(spool: &Spool) -> Result<Lengths, SpoolError> {
+    let mut queues = Vec::new();
+    for queue in spool.queues()? {
+        let checked_out = spool.list_checkouts(&queue)?.len();
+        queues.push(Length { available: spool.list(&queue)?.len(), checked_out, queue });
+    }
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Ok(Lengths { time, queues, quarantined: spool.quarantined()?.len() })
+}
+
+fn render(lengths: &Lengths) -> String {
+    let head = ["Queue", "available", "checked out"].map(str::to_owned);
+    let row = |length: &Length| {
+        let (available, out) = (length.available.to_string(), length.checked_out.to_string());
+        [length.queue.to_string(), available, out]
+    };
+    let mut text = match lengths.queues.is_empty() {
+        true => "There is no queue.\n".to_owned(),
+        false => {
+            columns(&[head].into_iter().chain(lengths.queues.iter().map(row)).collect::<Vec<_>>())
+        }
+    };
+    if lengths.quarantined > 0 {
+        text += &format!("{} set aside in .shiftboss/quarantine\n", lengths.quarantined);
+    }
+    text
+}
+
+/// Shows the queues once.
+///
+/// # Errors
+/// When they cannot be read, or nothing be written.
+pub fn stat(spool: &Spool, json: bool) -> Result<(), Failure> {
+    print(&look(spool).map_err(failure)?, json, render).map(drop)
+}
+
+/// Shows the queues until nobody reads any more, or a signal ends us.
+///
+/// # Errors
+/// As [`stat`].
+pub fn watch(spool: &Spool, every: Duration, json: bool) -> Result<(), Failure> {
+    let (is_terminal, wait) = (io::stdout().is_terminal() && !json, never()?);
+    let mut last: Option<Lengths> = None;
+    loop {
+        let now = look(spool).map_err(failure)?;
+        let is_same = last
+            .as_ref()
+            .is_some_and(|last| (&last.queues, last.quarantined) == (&now.queues, now.quarantined));
+        if json || is_terminal || !is_same {
+            let before = if is_terminal { REDRAW } else { "" };
+            if !print(&now, json, |now| format!("{before}{}", render(now)))? {
+                return Ok(());
+            }
+        }
+        last = Some(now);
+        if wait.wait(every) {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `shiftboss spool take`, and what settles a checkout: `move`, `release`, `rm`.
+
+use std::time::Duration;
+
+use super::{failure, never, print};
+use crate::cli::{OneEntry, TakeArguments};
+use crate::exit::{ExitCode, Failure};
+use crate::spool::{Guard, Order, QueueName, Spool, Taken};
+
+/// Takes an entry, and leaves it checked out.
+///
+/// # Errors
+/// When there is none in time, or the spool refuses.
+pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
+    let order = if typed.spread { Order::Spread } else { Order::Strict };
+    let queue = &typed.place.queue;
+    let mut reader = spool.reader(queue, order).map_err(failure)?;
+    let limit = Some(typed.wait.unwrap_or(Duration::ZERO));
+    let Taken::Entry(guard) = reader.dequeue(&never()?, limit).map_err(failure)? else {
+        let message = format!("there is nothing to take in {queue}");
+        return Err(Failure::new(ExitCode::Unavailable, message));
+    };
+    let name = guard.name().clone();
+    // Lent first: a name that was told is the reader's to settle, whatever becomes of us.
+    guard.lend(typed.lease).map_err(failure)?;
+    match print(&name, false, |name| format!("{name}\n")) {
+        Ok(true) => Ok(()),
+        // Nobody knows of it.
+        result => {
+            let guard = spool.settle(queue, &name).map_err(failure)?;
+            guard.map_or(Ok(()), Guard::release).map_err(failure)?;
+            result.map(drop)
+        }
+    }
+}
+
+/// Takes over a checkout that no living process has, or checks the entry out.
+fn held(spool: &Spool, entry: &OneEntry) -> Result<Guard, Failure> {
+    let (queue, name) = (&entry.place.queue, &entry.name);
+    if let Some(guard) = spool.settle(queue, name).map_err(failure)? {
+        return Ok(guard);
+    }
+    spool.checkout(queue, name).map_err(failure)
+}
+
+/// `move`
+///
+/// # Errors
+/// When the entry is not there, somebody is at it, or the spool refuses.
+pub fn shift(spool: &Spool, entry: &OneEntry, to: &QueueName) -> Result<(), Failure> {
+    held(spool, entry)?.move_to(to).map_err(failure)
+}
+
+/// `rm`
+///
+/// # Errors
+/// As [`shift`].
+pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
+    held(spool, entry)?.complete().map_err(failure)
+}
+
+/// `release`
+///
+/// # Errors
+/// As [`shift`], and when the entry is not checked out.
+pub fn release(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
+    match spool.settle(&entry.place.queue, &entry.name).map_err(failure)? {
+        Some(guard) => guard.release().map_err(failure),
+        None => {
+            let message = format!("{} is not checked out of {}", entry.name, entry.place.queue);
+            Err(Failure::new(ExitCode::BadData, message))
+        }
+    }
+}

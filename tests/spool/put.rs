@@ -1,0 +1,81 @@
+//! `put`: from standard input and files, one entry or one a line.
+
+use std::fs;
+
+use super::{assert_whole, done, feed, json, listed, spool, with};
+
+/// Data comes from standard input or a file, byte for byte; the name is printed.
+#[test]
+fn an_entry() {
+    let site = with(&[]);
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    fs::write(site.path("file"), &bytes).unwrap();
+    let mut names = Vec::new();
+    let (code, stdout, _) = feed(&site, &["put", "s", "q", "--meta", "two words"], &bytes);
+    assert_eq!(code, 0);
+    names.push(stdout.trim_end().to_owned());
+    names.push(done(&site, &["put", "s", "q", "--meta=two words", "file"]).trim_end().to_owned());
+    assert_eq!(listed(&site, "q"), names);
+    for name in &names {
+        let shown = json(&site, &["show", "--json", "s", "q", name]);
+        assert_eq!(shown["metadata"], "two words");
+        assert_eq!(fs::read(shown["data_path"].as_str().unwrap()).unwrap(), bytes);
+    }
+    assert_eq!(done(&site, &["put", "s", "q", "--name", "mine"]), "mine\n");
+    assert_whole(&site);
+}
+
+/// A taken name is refused, whatever queue has it, and the entry that has it stays.
+#[test]
+fn a_taken_name() {
+    let site = with(&["a"]);
+    let (code, stdout, stderr) = feed(&site, &["put", "s", "r", "--name", "a"], b"other");
+    assert_eq!((code, &*stdout), (65, ""));
+    assert!(stderr.contains("the name a is taken"), "{stderr}");
+    assert_eq!(fs::read(site.path("s/.data/a")).unwrap(), b"data");
+    assert_whole(&site);
+}
+
+/// What cannot be read puts nothing.
+#[test]
+fn no_data() {
+    let site = with(&[]);
+    for file in ["missing", "."] {
+        let (code, stdout, stderr) = spool(&site, &["put", "s", "q", file]);
+        assert_eq!((code, &*stdout), (65, ""));
+        assert!(stderr.contains("nothing is put"), "{stderr}");
+    }
+    let (code, _, stderr) = spool(&site, &["put", "s", "q", "--lines", "."]);
+    assert_eq!(code, 65);
+    assert!(stderr.contains("0 lines of it are put"), "{stderr}");
+    assert_eq!(listed(&site, "q"), [""; 0]);
+    assert_whole(&site);
+}
+
+/// An entry a line, in their order; an empty line is an entry, a missing last end of line is none.
+#[test]
+fn lines() {
+    let site = with(&[]);
+    for input in ["one\n\nthree \r", "one\n\nthree \r\n"] {
+        let (code, stdout, _) =
+            feed(&site, &["put", "s", "q", "--lines", "--meta", "m"], input.as_bytes());
+        assert_eq!(code, 0);
+        let names: Vec<&str> = stdout.lines().collect();
+        assert_eq!(listed(&site, "q"), names);
+        let data = |name: &&str| fs::read_to_string(site.path("s/.data").join(name)).unwrap();
+        assert_eq!(names.iter().map(data).collect::<Vec<_>>(), ["one", "", "three \r"]);
+        names.iter().for_each(|name| _ = done(&site, &["rm", "s", "q", name]));
+    }
+    assert_eq!(feed(&site, &["put", "s", "q", "--lines"], b"").1, "");
+    assert_whole(&site);
+}
+
+/// More lines than a process may have files open.
+#[test]
+fn many_lines() {
+    let site = with(&[]);
+    let input: String = (0..5000).map(|number| format!("{number}\n")).collect();
+    let (code, stdout, _) = feed(&site, &["put", "s", "q", "--lines"], input.as_bytes());
+    assert_eq!((code, stdout.lines().count()), (0, 5000));
+    assert_eq!(listed(&site, "q").len(), 5000);
+}
