@@ -129,6 +129,9 @@ pub struct ServeArguments {
     /// What an answer outlives: a power cut, or only the end of the process
     #[arg(long, value_enum, default_value_t = DurabilityChoice::Power)]
     pub durability: DurabilityChoice,
+    /// Take the entries of this spool's queue `tasks` as tasks, too; made if there is none
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
     /// Permission bits of the socket, in octal
     #[arg(long, default_value = "0600", value_parser = parse_mode)]
     pub socket_mode: u32,
@@ -168,6 +171,8 @@ pub struct ServeSettings {
     pub store: Options,
     /// Connections at once.
     pub connections_max: usize,
+    /// The spool whose tasks enter the queue.
+    pub spool: Option<PathBuf>,
 }
 
 impl TryFrom<ServeArguments> for ServeSettings {
@@ -197,6 +202,7 @@ impl TryFrom<ServeArguments> for ServeSettings {
                 busy_timeout: BUSY_TIMEOUT,
                 max_attempts: typed.max_attempts,
             },
+            spool: typed.spool.map(absolute).transpose()?,
             connections_max: usize::try_from(typed.max_connections).unwrap_or(usize::MAX),
         })
     }

@@ -5,7 +5,8 @@
 //! [`commands`] has one file a subcommand; [`client`], [`socket`], [`lock`], [`logging`],
 //! [`reports`] and [`exit`] are what they stand on.
 //!
-//! [`spool`] is a filesystem queue of its own, and knows nothing of the rest.
+//! [`spool`] is a filesystem queue of its own, and knows nothing of the rest; [`intake`] brings its
+//! tasks into the daemon's queue.
 
 pub mod change;
 pub mod child;
@@ -14,6 +15,7 @@ pub mod client;
 pub mod commands;
 pub mod exit;
 pub mod fetch;
+pub mod intake;
 pub mod lock;
 pub mod logging;
 pub mod reports;

@@ -25,6 +25,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("actors/src/connection", &["store::Store,", "store::Store;", "dyn Store", "impl Store"]),
     ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
     ("src/spool", &["actix", "tokio", "rusqlite", "clap", "shiftboss_actors", "crate::sqlite"]),
+    ("src/intake", &["rusqlite", "clap", "crate::sqlite", "crate::cli", "crate::commands"]),
+    ("src/intake/desk", &["actix", "tokio"]),
     ("src/child", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli"]),
     ("src/change/machine", &["actix", "tokio", "std::fs", "std::io", "Instant", "tracing"]),
     ("src/change/paths", &["actix", "tokio", "std::fs", "std::io", "tracing"]),

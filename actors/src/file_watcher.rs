@@ -29,7 +29,7 @@ use actix::prelude::*;
 use crate::directory::Directory;
 use crate::fetcher_file::FileName;
 use crate::file_tail::StopTail;
-use crate::model::Run;
+use crate::model::{Run, SPOOL_FETCHER};
 use crate::storage::StorageActor;
 use crate::storage::messages::{
     AddRows, ClearAside, DeleteRun, KnownRuns, RegisterRuns, SetAside, SetDirectoryLost,
@@ -161,9 +161,10 @@ impl FileWatcherActor {
         }
     }
 
-    /// Takes what the store knows as the picture to be held against the directory.
+    /// Takes what the store knows as the picture to be held against the directory. Entries of a spool
+    /// have no file there.
     fn adopt(&mut self, known: Vec<StoredRun>) {
-        for stored in known {
+        for stored in known.into_iter().filter(|stored| &*stored.run.fetcher != SPOOL_FETCHER) {
             let mut entry = Entry::new(FileName::of(stored.run.clone()));
             entry.known = true;
             let run = stored.run.clone();

@@ -5,7 +5,7 @@
 //!
 //! The tree: [`tree`] starts [`storage`] (StorageActor), [`file_watcher`] (FileWatcherActor),
 //! which starts a [`file_tail`] (FileTailActor) per run, and [`listener`] (ListenerActor), which
-//! starts a [`connection`] (ConnectionActor) per socket.
+//! starts a [`connection`] (ConnectionActor) per socket. [`guest`] is what else may live in it.
 //!
 //! Plain helpers under them: [`directory`], [`watch`] and [`run_reader`] (files), [`peer`]
 //! (sockets), [`throttle`] (warnings), [`clock`], [`vital`].
@@ -20,6 +20,7 @@ pub mod directory;
 pub mod fetcher_file;
 pub mod file_tail;
 pub mod file_watcher;
+pub mod guest;
 pub mod listener;
 pub mod model;
 pub mod peer;

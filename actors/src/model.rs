@@ -12,6 +12,9 @@ use thiserror::Error;
 /// Longest key in bytes; a fetcher line with a longer one is skipped (spec 4).
 pub const KEY_MAX_BYTES: usize = 4 * 1024;
 
+/// The fetcher whose runs are entries of a spool. No file of the input directory may belong to it.
+pub const SPOOL_FETCHER: &str = "@spool";
+
 /// Wall-clock time in whole seconds since 1970 (spec 2). Any value from 0 on is valid.
 pub type UnixSeconds = i64;
 

@@ -8,6 +8,7 @@
 //! It knows no SQL and no socket. The messages are in [`messages`], the held replies in [`reply`].
 
 mod deletions;
+mod entries;
 mod expiry;
 mod handlers;
 mod leases;

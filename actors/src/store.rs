@@ -4,9 +4,15 @@
 //! mocks implement it in the actors' tests. No SQL, no actor and no clock here: `now` is
 //! always an argument.
 
+mod care;
+mod entries;
+
 use std::sync::Arc;
 
 use thiserror::Error;
+
+pub use care::Checkpoint;
+pub use entries::{Entered, Entries, Entry, EntryState};
 
 use crate::model::{Attempt, Job, Key, Position, Row, Run, UnixSeconds};
 
@@ -113,19 +119,10 @@ pub struct Lost {
     pub parked: bool,
 }
 
-/// Whether the main database file holds everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checkpoint {
-    /// A copy of the main file is complete and current.
-    Complete,
-    /// A reader holds the log back: try again later.
-    Partial,
-}
-
 /// A queue with one owner. Mutations happen between [`begin`](Store::begin) and
 /// [`commit`](Store::commit); each either happens as a whole or leaves no trace, so that one
 /// that fails spoils none of its neighbours in the transaction.
-pub trait Store {
+pub trait Store: Entries {
     /// Opens the transaction that the next mutations share. Takes the write lock at once.
     ///
     /// # Errors

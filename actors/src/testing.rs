@@ -1,12 +1,15 @@
 //! A store for the actors' tests: it records what it is asked, hands out what it is given, and fails
 //! or panics when it is told to. Clones share it, so that a test can look at it from outside.
 
+mod entries;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::model::{Attempt, Job, Key, Position, Run, UnixSeconds};
 use crate::store::{
-    Batch, Checkpoint, Dispatch, Holder, Lost, Store, StoreError, StoreResult, StoredRun, Told,
+    Batch, Checkpoint, Dispatch, Entry, Holder, Lost, Store, StoreError, StoreResult, StoredRun,
+    Told,
 };
 
 /// What the next call of a kind does instead of its work.
@@ -39,6 +42,8 @@ pub struct Inside {
     pub undone: Vec<Attempt>,
     /// Leased attempts, with their jobs and leases.
     pub held: BTreeMap<Attempt, (Job, u32)>,
+    /// Entries of a spool.
+    pub entries: Vec<Entry>,
     /// Files set aside.
     pub aside: Vec<String>,
     attempts: i64,

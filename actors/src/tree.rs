@@ -1,8 +1,8 @@
 //! The supervision tree: the one place where actors are started, wired, watched and stopped.
 //!
 //! `serve` calls [`run`] with everything that touches the outside (store, socket, signals). Order
-//! of the start: storage, watch, scan and registration, then the socket. Order of the stop: accept
-//! no more, stop tails, let connections finish, commit and close, join. A central actor that ends
+//! of the start: storage, watch, scan and registration, the socket, guests. Order of the stop: accept
+//! no more, stop tails, let connections finish, stop guests, commit and close, join. A central actor that ends
 //! by itself ends the process: its state is on disk, and the init system starts it again.
 
 use std::future::Future;
@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use crate::clock::Clock;
 use crate::connection::{SessionLinks, WorkLinks};
 use crate::file_watcher::{FileWatcherActor, Start, StopWatching, StorageLinks, start_tail};
+use crate::guest::{Guest, Guests};
 use crate::listener::{CloseAll, Door, ListenerActor};
 use crate::reports::Reports;
 use crate::storage::StorageActor;
@@ -47,6 +48,8 @@ pub struct Parts {
     pub connections_max: usize,
     /// Operators' answers, for protocol 2; `None`: nobody may opt in to it.
     pub reports: Option<Arc<dyn Reports>>,
+    /// What else lives in the tree.
+    pub guests: Vec<Box<dyn Guest>>,
 }
 
 /// What the tree tells the outside.
@@ -89,6 +92,7 @@ struct Tree {
     storage_arbiter: Arbiter,
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
+    guests: Guests,
     reports: Option<Arc<dyn Reports>>,
 }
 
@@ -109,8 +113,9 @@ pub async fn run(
     lifecycle: &mut dyn Lifecycle,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TreeError> {
-    let Parts { store, clock, input, door, connections_max, reports } = parts;
+    let Parts { store, clock, input, door, connections_max, reports, guests } = parts;
     let (mut tree, mut ends) = Tree::grow(store, clock, input.clone(), reports);
+    tree.guests = Guests::new(guests);
     tokio::pin!(stop);
     let started = tokio::select! {
         started = tree.start_intake(input) => started,
@@ -144,7 +149,14 @@ impl Tree {
         let (vital, watcher_end) = Vital::new();
         let links = StorageLinks::to(&storage);
         let watcher = FileWatcherActor::new(input, links, Box::new(start_tail), vital).start();
-        let tree = Self { storage, storage_arbiter, watcher, listener: None, reports };
+        let tree = Self {
+            storage,
+            storage_arbiter,
+            watcher,
+            listener: None,
+            guests: Guests::default(),
+            reports,
+        };
         (tree, Ends { storage: storage_end, watcher: watcher_end, drained })
     }
 
@@ -170,13 +182,18 @@ impl Tree {
         let (vital, end) = Vital::new();
         let links = self.work_links();
         self.listener = Some(ListenerActor::start(listener, door, links, connections_max, vital));
+        let mut guests = std::mem::take(&mut self.guests);
+        guests.start(&self.storage);
         lifecycle.ready();
-        tokio::select! {
+        let ended = tokio::select! {
+            name = guests.ended() => Err(TreeError::Panicked(name)),
             ended = ends.ended_or_drained() => ended,
             _ = end => Err(TreeError::Panicked("the ListenerActor")),
             () = self.keep_alive(lifecycle) => Ok(()),
             () = stop => Ok(()),
-        }
+        };
+        self.guests = guests;
+        ended
     }
 
     fn work_links(&self) -> WorkLinks {
@@ -212,7 +229,7 @@ impl Tree {
     }
 
     /// Stops everything, in order, each step within its deadline.
-    async fn fell(self) -> Result<(), TreeError> {
+    async fn fell(mut self) -> Result<(), TreeError> {
         self.watcher.do_send(StopWatching);
         if let Some(listener) = &self.listener
             && timeout(CLOSE_TIMEOUT, listener.send(CloseAll)).await.is_err()
@@ -221,6 +238,7 @@ impl Tree {
                 "Some connections did not finish in time; their jobs go back when their leases end."
             );
         }
+        self.guests.stop().await;
         let closed = timeout(SHUTDOWN_TIMEOUT, self.storage.send(Shutdown)).await;
         self.storage_arbiter.stop();
         match closed {

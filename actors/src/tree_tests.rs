@@ -72,6 +72,7 @@ impl Site {
             door: Box::new(TestDoor(self.directory.path().join("socket"))),
             connections_max: 10,
             reports: None,
+            guests: Vec::new(),
         }
     }
 

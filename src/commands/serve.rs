@@ -4,6 +4,7 @@
 //! clearest message, and handed to [`shiftboss_actors::tree::run`]. No logic of the queue.
 
 mod descriptors;
+mod guests;
 
 use std::cell::RefCell;
 use std::io;
@@ -42,6 +43,7 @@ pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
         door: Box::new(door),
         connections_max: descriptors::connections_max(settings.connections_max),
         reports: reports(settings),
+        guests: guests::of(settings)?,
     };
     info!(
         database = %settings.database.display(),

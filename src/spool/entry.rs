@@ -138,6 +138,14 @@ impl Spool {
         Ok(names)
     }
 
+    /// Whether an entry is checked out of a queue, by whomever.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn is_checked_out(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+        files::exists(self.layer(), &checked_out(queue, name))
+    }
+
     /// Looks at an available entry.
     ///
     /// # Errors

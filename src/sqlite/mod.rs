@@ -4,7 +4,7 @@
 //! knows no actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
 //! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`]; what is remembered between jobs in [`memory`] and
-//! [`tally`]; runs and rows in [`runs`]; what must be kept beside them in [`keep`]; the log under
+//! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
 //! in [`upkeep`]. Readers have [`reader`] and [`views`].
 
@@ -25,6 +25,7 @@ mod refusal;
 mod runs;
 mod schema;
 mod slots;
+mod spool;
 mod store;
 mod tally;
 #[cfg(test)]

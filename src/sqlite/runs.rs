@@ -219,7 +219,7 @@ impl SqliteStore {
 
     /// Deletes up to `limit` rows of a run, and the run with its last row: then it returns how
     /// many those were.
-    fn delete_part(&mut self, run: &Run, limit: i64) -> StoreResult<Option<i64>> {
+    pub(super) fn delete_part(&mut self, run: &Run, limit: i64) -> StoreResult<Option<i64>> {
         let Some(fetcher_id) = self.fetcher_id(run)? else {
             return Ok(Some(0));
         };

@@ -8,6 +8,7 @@ mod model;
 mod questions;
 mod refusals;
 mod shapes;
+mod spool;
 mod statements;
 mod support;
 mod take_over;

@@ -85,9 +85,11 @@ fn rows(look: &Connection) -> rusqlite::Result<Rows> {
     })
 }
 
-/// Each fetcher's newest run, from the kept counts.
-const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete, rows, pending, skipped,
-        count(*) - 1
+/// Each fetcher's newest run, from the kept counts. The runs of a spool's entries stand beside each
+/// other: they are shown as one.
+const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
+        iif(name = '@spool', sum(rows), rows), iif(name = '@spool', sum(pending), pending), skipped,
+        iif(name = '@spool', 0, count(*) - 1)
     FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id)
     JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
         AND ours.run_started = run.run_started

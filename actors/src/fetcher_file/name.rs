@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use thiserror::Error;
 
-use crate::model::Run;
+use crate::model::{Run, SPOOL_FETCHER};
 
 /// A name of the fetcher grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,9 @@ pub enum NameFault {
     /// STARTED does not fit 63 bits.
     #[error("the number is larger than 9223372036854775807")]
     TooLarge,
+    /// The fetcher is [`SPOOL_FETCHER`], whose runs are no files.
+    #[error("the fetcher's name {SPOOL_FETCHER} is reserved for the entries of a spool")]
+    Reserved,
 }
 
 impl FileName {
@@ -86,6 +89,9 @@ fn run_of(stem: &[u8]) -> Result<Run, NameFault> {
     let (fetcher, started) = stem.split_once('.').ok_or(NameFault::NotThreeParts)?;
     if fetcher.is_empty() {
         return Err(NameFault::NoFetcher);
+    }
+    if fetcher == SPOOL_FETCHER {
+        return Err(NameFault::Reserved);
     }
     if started.contains('.') {
         return Err(NameFault::NotThreeParts);

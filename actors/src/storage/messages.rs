@@ -2,12 +2,14 @@
 //!
 //! Sent by connections ([`Dispatch`], [`Finish`], [`Undo`]; of protocol 2 also [`Wait`], [`Tell`] and
 //! [`Change`]), by the watcher and its tails (the
-//! runs and rows), and by the tree ([`Ping`], [`Shutdown`]).
+//! runs and rows), by the tree's guests ([`Enter`], [`KnownEntries`], [`ForgetEntries`]), and by the tree ([`Ping`], [`Shutdown`]).
+
+use std::sync::Arc;
 
 use actix::prelude::*;
 
 use crate::model::{Attempt, Job, Key, Run};
-use crate::store::{Batch, Holder, StoreResult, StoredRun, Told};
+use crate::store::{Batch, Entered, Entry, EntryState, Holder, StoreResult, StoredRun, Told};
 use crate::wire::session::{Control, Word};
 
 /// Asks for the next job.
@@ -125,6 +127,27 @@ pub struct DeleteRun {
     /// Which run.
     pub run: Run,
 }
+
+/// Puts entries of a spool into the queue, each once; answered in their order.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<Entered>>")]
+pub struct Enter(
+    /// The entries.
+    pub Vec<Entry>,
+);
+
+/// Asks how the entries stand that are in the queue, all that came before being on disk.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<EntryState>>")]
+pub struct KnownEntries;
+
+/// Takes entries of a spool out of the queue.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct ForgetEntries(
+    /// Their names, escaped.
+    pub Vec<Arc<str>>,
+);
 
 /// Notes that an input file is left out.
 #[derive(Debug, Message)]

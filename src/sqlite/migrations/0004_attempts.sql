@@ -34,3 +34,15 @@ CREATE TABLE shiftboss_tries (
     dead        INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (fetcher_id, run_started, attr_path)
 ) STRICT, WITHOUT ROWID;
+
+-- Entries of a spool that are in the queue: which run of the fetcher '@spool' each is. line is a
+-- checksum of the key and payload that it came with: another one under the same name is another entry.
+-- One entry of a key at a time, since a newer run would hide the older.
+CREATE TABLE shiftboss_spool (
+    name        TEXT PRIMARY KEY,
+    run_started INTEGER NOT NULL UNIQUE,
+    attr_path   TEXT NOT NULL UNIQUE,
+    line        INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+-- No run of '@spool' up to this one is free.
+INSERT INTO shiftboss_counters (name, value) VALUES ('spool', 0);

@@ -1,0 +1,99 @@
+//! Guests: actors of the program that the tree starts and stops beside its own, without knowing what
+//! they do. Called by [`tree`](crate::tree); the spool's intake is one.
+//!
+//! A guest is started once every run is registered and stopped before storage. Its end by itself ends
+//! the process, as that of a central actor does.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures_util::future::select_all;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::storage::StorageActor;
+use crate::storage::messages::{Enter, ForgetEntries, KnownEntries};
+use crate::vital::Vital;
+
+/// A guest gets this long to give back what it holds.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a guest may say to storage.
+#[derive(Clone)]
+pub struct GuestLinks {
+    /// Entries that are to enter the queue.
+    pub enter: Recipient<Enter>,
+    /// Asks how the entries stand.
+    pub known: Recipient<KnownEntries>,
+    /// Entries that are to leave the queue.
+    pub forget: Recipient<ForgetEntries>,
+}
+
+impl GuestLinks {
+    /// All links to one StorageActor.
+    #[must_use]
+    pub fn to(storage: &Addr<StorageActor>) -> Self {
+        Self {
+            enter: storage.clone().recipient(),
+            known: storage.clone().recipient(),
+            forget: storage.clone().recipient(),
+        }
+    }
+}
+
+/// An actor of the program's that lives in the tree.
+pub trait Guest {
+    /// As it is called when it panicked.
+    fn name(&self) -> &'static str;
+
+    /// Starts it, on the caller's actix system. It keeps `vital` for its whole life.
+    fn start(&mut self, links: GuestLinks, vital: Vital<String>);
+
+    /// Stops it; resolves when it holds nothing any more.
+    fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>>;
+}
+
+/// The guests of a tree.
+#[derive(Default)]
+pub(crate) struct Guests {
+    all: Vec<Box<dyn Guest>>,
+    /// Of those that were started, in the same order.
+    ends: Vec<oneshot::Receiver<String>>,
+}
+
+impl Guests {
+    /// Guests that are to be started.
+    pub(crate) fn new(all: Vec<Box<dyn Guest>>) -> Self {
+        Self { all, ends: Vec::new() }
+    }
+
+    /// Starts them all.
+    pub(crate) fn start(&mut self, storage: &Addr<StorageActor>) {
+        for guest in &mut self.all {
+            let (vital, end) = Vital::new();
+            guest.start(GuestLinks::to(storage), vital);
+            self.ends.push(end);
+        }
+    }
+
+    /// Resolves with the name of the first one that ends by itself; never, if there are none.
+    pub(crate) async fn ended(&mut self) -> &'static str {
+        if self.ends.is_empty() {
+            return std::future::pending().await;
+        }
+        let (_, first, _) = select_all(&mut self.ends).await;
+        self.all[first].name()
+    }
+
+    /// Stops those that were started.
+    pub(crate) async fn stop(&mut self) {
+        for guest in self.all.iter_mut().take(self.ends.len()) {
+            if timeout(STOP_TIMEOUT, guest.stop()).await.is_err() {
+                warn!(guest = guest.name(), "It did not stop in time.");
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What the daemon has checked out of the spool's queue [`QUEUE`]: takes entries, keeps them while their
+//! jobs wait, and ends them. Plain blocking code on the spool; it knows no actor and no store.
+//!
+//! Used by the [`intake`](super), which calls it on a thread for blocking work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use shiftboss_actors::fetcher_file::{Line, LineReader};
+use shiftboss_actors::model::Row;
+use tracing::{info, warn};
+
+use crate::spool::{
+    EntryName, Guard, Order, QueueName, Reader, Result, Spool, SpoolError, Stop, Taken,
+};
+
+/// The queue whose entries are tasks.
+pub const QUEUE: &str = "tasks";
+/// Entries that are checked out, and so in the daemon's queue, at once. Each second they are all looked
+/// at.
+pub const ENTRIES_MAX: usize = 1_024;
+/// Entries that are checked out in one round.
+const ROUND_MAX: usize = 64;
+/// How often it is looked whether the entries are still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// An entry that is checked out, and its task.
+#[derive(Debug)]
+struct Held {
+    guard: Guard,
+    row: Row,
+    /// Since it was checked out, it was seen to be the one that is in the daemon's queue.
+    confirmed: bool,
+}
+
+/// The entries that this process has. Dropped, it gives them back, untried.
+#[derive(Debug)]
+pub struct Desk {
+    spool: Spool,
+    queue: QueueName,
+    reader: Reader,
+    stop: Stop,
+    held: BTreeMap<EntryName, Held>,
+    looked: Instant,
+}
+
+impl Desk {
+    /// A desk with nothing on it. Waits end with `stop`.
+    ///
+    /// # Errors
+    /// When the queue cannot be made.
+    pub fn new(spool: Spool, stop: Stop) -> Result<Self> {
+        let queue = QueueName::new(QUEUE).map_err(|error| unreachable_name(&spool, error))?;
+        let reader = spool.reader(&queue, Order::Strict)?;
+        let (held, looked) = (BTreeMap::new(), Instant::now());
+        Ok(Self { spool, queue, reader, stop, held, looked })
+    }
+
+    /// Takes entries as far as there is room, waiting for the first one at most so long. Returns how
+    /// many.
+    ///
+    /// # Errors
+    /// When the system refuses; what was taken before is kept.
+    pub fn take(&mut self, wait: Duration) -> Result<usize> {
+        let room = ENTRIES_MAX.saturating_sub(self.held.len()).min(ROUND_MAX);
+        if room == 0 {
+            let _ = self.stop.wait(wait);
+            return Ok(0);
+        }
+        let mut taken = 0;
+        let mut next = match self.reader.dequeue(&self.stop, Some(wait))? {
+            Taken::Entry(guard) => Some(guard),
+            Taken::Stopped | Taken::TimedOut => None,
+        };
+        while let Some(guard) = next {
+            taken += 1;
+            self.hold(guard)?;
+            next = if taken < room { self.reader.dequeue_available()? } else { None };
+        }
+        Ok(taken)
+    }
+
+    /// Checks out entries that are known to be in the daemon's queue, from before its start; returns
+    /// those that are not in the spool's queue any more.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn take_known(&mut self, names: Vec<EntryName>) -> Result<Vec<EntryName>> {
+        let mut gone = Vec::new();
+        for name in names {
+            match self.spool.try_checkout(&self.queue, &name) {
+                Ok(Some(guard)) => self.hold(guard)?,
+                // Perhaps a dead process's, who gives it back soon.
+                Ok(None) if self.spool.is_checked_out(&self.queue, &name)? => {}
+                Ok(None) | Err(SpoolError::SetAside { .. }) => gone.push(name),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Keeps an entry, or lays it aside if its metadata is no task.
+    fn hold(&mut self, guard: Guard) -> Result<()> {
+        let name = guard.name().clone();
+        match task(guard.metadata()) {
+            Ok(row) => {
+                self.held.insert(name, Held { guard, row, confirmed: false });
+                Ok(())
+            }
+            Err(reason) => {
+                let to = self.spool.options().dead_letter.clone();
+                warn!(entry = %name, reason, queue = %to, "An entry of the spool is no task; it was moved.");
+                guard.move_to(&to)
+            }
+        }
+    }
+
+    /// These entries are in the daemon's queue, and not others that had their names before.
+    pub fn confirm(&mut self, names: &BTreeSet<EntryName>) {
+        for name in names {
+            if let Some(held) = self.held.get_mut(name) {
+                held.confirmed = true;
+            }
+        }
+    }
+
+    /// Ends the entries whose job was done: they leave the spool. Those that are not confirmed are left
+    /// for a later round.
+    ///
+    /// # Errors
+    /// When the system refuses: the entry is still there, and is ended later.
+    pub fn complete(&mut self, names: &BTreeSet<EntryName>) -> Result<Vec<EntryName>> {
+        let mut completed = Vec::new();
+        for name in names {
+            if !self.held.get(name).is_some_and(|held| held.confirmed) {
+                continue;
+            }
+            let Some(held) = self.held.remove(name) else { continue };
+            match held.guard.complete() {
+                Ok(()) => completed.push(name.clone()),
+                Err(SpoolError::Lost { .. }) => {
+                    warn!(entry = %name, "The claim of an entry was lost before its job was done.");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(completed)
+    }
+
+    /// Gives up the entries that somebody took away, and returns their names. Once a second; else none.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn vanished(&mut self) -> Result<Vec<EntryName>> {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return Ok(Vec::new());
+        }
+        self.looked = Instant::now();
+        let mut gone = Vec::new();
+        for name in self.held.keys() {
+            if !self.spool.is_checked_out(&self.queue, name)? {
+                gone.push(name.clone());
+            }
+        }
+        for name in &gone {
+            info!(entry = %name, "An entry was removed from the spool: its job leaves the queue.");
+            if let Some(held) = self.held.remove(name) {
+                // There is nothing to give back but the claim.
+                let _ = held.guard.release();
+                self.spool.remove(&self.queue, name)?;
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Whether this process has an entry.
+    #[must_use]
+    pub fn holds(&self, name: &EntryName) -> bool {
+        self.held.contains_key(name)
+    }
+
+    /// All that this process has, by name: the task, and whether it is confirmed.
+    pub fn rows(&self) -> impl Iterator<Item = (&EntryName, &Row, bool)> {
+        self.held.iter().map(|(name, held)| (name, &held.row, held.confirmed))
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        for (name, held) in std::mem::take(&mut self.held) {
+            if let Err(error) = held.guard.release() {
+                warn!(entry = %name, %error, "An entry could not be given back.");
+            }
+        }
+    }
+}
+
+/// [`QUEUE`] is a name; were it none, that is said rather than panicked about.
+fn unreachable_name(spool: &Spool, error: crate::spool::NameError) -> SpoolError {
+    SpoolError::Io {
+        doing: "name the queue of tasks in",
+        path: spool.path().into(),
+        source: std::io::Error::other(error),
+    }
+}
+
+/// The task that an entry's metadata says: one line, as in a fetcher file.
+///
+/// # Errors
+/// Why it is none.
+fn task(metadata: &[u8]) -> std::result::Result<Row, String> {
+    let (mut lines, mut reader) = (Vec::new(), LineReader::new(true, 0));
+    reader.feed(metadata, &mut lines);
+    reader.finish(&mut lines);
+    let mut lines = lines.into_iter();
+    match (lines.next(), lines.next()) {
+        (Some(Line::Row(row)), None) => Ok(row),
+        (Some(Line::Skipped { reason, .. }), None) => Err(reason.to_string()),
+        (None, _) => Err("the metadata is empty: a line with a key and a payload is needed".into()),
+        (Some(_), Some(_)) => Err("the metadata has more than one line".into()),
+    }
+}
+
+#[cfg(test)]
+#[path = "desk_tests.rs"]
+mod tests;

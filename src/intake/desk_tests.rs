@@ -1,0 +1,70 @@
+//! The desk on a spool of its own.
+
+use super::*;
+use crate::spool::{Durability, Item, Options, time_ordered};
+
+fn spool() -> (tempfile::TempDir, Spool) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { durability: Durability::None, ..Options::default() };
+    let spool = Spool::create(&directory.path().join("spool"), options).unwrap();
+    (directory, spool)
+}
+
+fn put(spool: &Spool, line: &str) -> EntryName {
+    spool.enqueue(&QueueName::new(QUEUE).unwrap(), time_ordered, &Item::new(line, "")).unwrap()
+}
+
+fn listed(spool: &Spool, queue: &str) -> usize {
+    spool.list(&QueueName::new(queue).unwrap()).unwrap().len()
+}
+
+/// What is a task, and why other metadata is none.
+#[test]
+fn metadata_is_one_line_of_a_fetcher_file() {
+    let row = task(b"alpha  1 2\r\n").unwrap();
+    assert_eq!((row.key.as_str(), row.payload.as_str()), ("alpha", " 1 2"));
+    for (metadata, reason) in [
+        ("", "empty"),
+        ("\n", "empty"),
+        ("alpha", "one word"),
+        ("alpha 1\nbravo 2\n", "more than one line"),
+        ("alpha 1\n\n", "more than one line"),
+    ] {
+        assert!(task(metadata.as_bytes()).unwrap_err().contains(reason), "{metadata:?}");
+    }
+}
+
+/// Entries are kept until they are ended or given back; those that are no task go to the dead letters.
+#[test]
+fn entries_are_held_until_they_end() {
+    let (_directory, spool) = spool();
+    let (first, second) = (put(&spool, "alpha 1"), put(&spool, "bravo 2"));
+    put(&spool, "nonsense");
+    let mut desk = Desk::new(spool.clone(), Stop::new().unwrap()).unwrap();
+    assert_eq!(desk.take(Duration::ZERO).unwrap(), 3);
+    assert_eq!(listed(&spool, crate::spool::DEAD_LETTER), 1);
+    let names: Vec<_> = desk.rows().map(|(name, ..)| name.clone()).collect();
+    assert_eq!(names, [first.clone(), second.clone()]);
+    let done = BTreeSet::from([first.clone()]);
+    assert_eq!(desk.complete(&done).unwrap(), [], "it was not in the queue, as far as is known");
+    desk.confirm(&done);
+    assert_eq!(desk.complete(&done).unwrap(), [first]);
+    assert_eq!(listed(&spool, QUEUE), 0);
+    drop(desk);
+    let queue = QueueName::new(QUEUE).unwrap();
+    assert_eq!(spool.list(&queue).unwrap(), std::slice::from_ref(&second));
+    assert_eq!(spool.stat(&queue, &second).unwrap().attempts, 0);
+}
+
+/// No more are checked out than may be at once.
+#[test]
+fn checkouts_are_bounded() {
+    let (_directory, spool) = spool();
+    let items = vec![Item::new("alpha 1", ""); ENTRIES_MAX + 10];
+    let queue = QueueName::new(QUEUE).unwrap();
+    spool.enqueue_batch(&queue, time_ordered, &items).unwrap();
+    let mut desk = Desk::new(spool.clone(), Stop::new().unwrap()).unwrap();
+    while desk.take(Duration::ZERO).unwrap() > 0 {}
+    assert_eq!(desk.rows().count(), ENTRIES_MAX);
+    assert_eq!(listed(&spool, QUEUE), 10);
+}

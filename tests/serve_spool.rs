@@ -1,0 +1,205 @@
+//! `shiftboss serve --spool DIR`: entries of the spool become jobs, once each, and leave when done.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use common::random::Random;
+use common::worker::key_of;
+use common::{BOTH_POLICIES, Client, Daemon, Site, wait_until};
+use shiftboss::spool::{EntryName, Item, Options, QueueName, Spool, time_ordered};
+
+const SPOOLED: &str = "SELECT attr_path, payload, is_dequeued FROM queue \
+    JOIN fetchers USING (fetcher_id) WHERE name = '@spool' ORDER BY attr_path";
+
+fn queue(name: &str) -> QueueName {
+    QueueName::new(name).unwrap()
+}
+
+/// The spool of a site, made if it is not there.
+fn spool(site: &Site) -> Spool {
+    Spool::create(&site.path("spool"), Options::default()).unwrap()
+}
+
+fn put(spool: &Spool, line: &str) -> EntryName {
+    spool.enqueue(&queue("tasks"), time_ordered, &Item::new(line, "")).unwrap()
+}
+
+fn start(site: &Site, options: &[&str]) -> Daemon {
+    site.start_with(&[&["--spool", "spool"], options].concat())
+}
+
+/// No entry is left of a spool's tasks, nor a run of them.
+fn wait_empty(site: &Site, spool: &Spool) {
+    wait_until("the spool's tasks are done", || {
+        let there = spool.list(&queue("tasks")).unwrap();
+        let out = spool.list_checkouts(&queue("tasks")).unwrap();
+        there.is_empty() && out.is_empty()
+    });
+    site.wait_sql("SELECT count(*) FROM shiftboss_spool", &["0"]);
+    site.wait_sql("SELECT count(*) FROM fetchers WHERE name = '@spool'", &["0"]);
+}
+
+/// An entry reaches a worker, and leaves queue and spool when its job is done; under both policies.
+#[test]
+fn an_entry_is_a_job_until_it_is_done() {
+    for policy in BOTH_POLICIES {
+        let site = Site::new();
+        site.write("f.1.txt", "bravo 1\n");
+        let daemon = start(&site, policy);
+        let spool = spool(&site);
+        put(&spool, "alpha  0 1\n");
+        site.wait_sql(SPOOLED, &["alpha| 0 1|0"]);
+        let status = String::from_utf8(site.run(&["status", "state.db"]).stdout).unwrap();
+        assert!(status.contains("@spool"), "{status}");
+        let mut client = Client::connect(&site);
+        let mut jobs = [client.ask("READY"), client.ask("READY")];
+        jobs.sort();
+        assert_eq!(jobs, ["JOB alpha  0 1\n", "JOB bravo 1\n"]);
+        assert_eq!(spool.list_checkouts(&queue("tasks")).unwrap().len(), 1);
+        assert_eq!(client.ask("DONE alpha 0"), "NOJOBS\n");
+        wait_empty(&site, &spool);
+        site.wait_sql("SELECT name FROM fetchers", &["f"]);
+        assert!(fs::read_dir(site.path("spool/.registry")).unwrap().next().is_none());
+        daemon.stop();
+    }
+}
+
+/// A job in flight at a restart, by stop or by kill, is not handed out again, and its end counts.
+#[test]
+fn a_restart_keeps_what_is_in_flight() {
+    for policy in BOTH_POLICIES {
+        let site = Site::new();
+        let spool = spool(&site);
+        let mut daemon = start(&site, policy);
+        put(&spool, "alpha 1");
+        site.wait_sql(SPOOLED, &["alpha|1|0"]);
+        assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+        for clean in [true, false] {
+            if clean {
+                daemon.stop();
+                assert_eq!(spool.list(&queue("tasks")).unwrap().len(), 1, "it is given back");
+            } else {
+                daemon.kill();
+            }
+            daemon = start(&site, policy);
+            wait_until("the entry is checked out again", || {
+                spool.list_checkouts(&queue("tasks")).unwrap().len() == 1
+                    && spool.list(&queue("tasks")).unwrap().is_empty()
+            });
+            assert_eq!(site.ask("READY"), "NOJOBS\n");
+        }
+        assert_eq!(site.ask("DONE alpha 3"), "NOJOBS\n");
+        wait_empty(&site, &spool);
+        drop(daemon);
+    }
+}
+
+/// Entries with one key are done one after the other, each of them.
+#[test]
+fn entries_with_the_same_key_take_turns() {
+    let site = Site::new();
+    let spool = spool(&site);
+    put(&spool, "alpha 1");
+    put(&spool, "alpha 2");
+    let _daemon = start(&site, &[]);
+    site.wait_sql(SPOOLED, &["alpha|1|0"]);
+    assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    site.wait_sql(SPOOLED, &["alpha|2|0"]);
+    assert_eq!(site.ask("READY"), "JOB alpha 2\n");
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    wait_empty(&site, &spool);
+}
+
+/// Metadata that is no task goes to the dead letters, with a warning; a file cannot pose as an entry.
+#[test]
+fn what_is_no_task_is_laid_aside() {
+    let site = Site::new();
+    let spool = spool(&site);
+    let name = put(&spool, "nonsense");
+    put(&spool, "alpha 1");
+    site.write("@spool.5.txt", "bravo 1\n");
+    let daemon = start(&site, &[]);
+    site.wait_sql(SPOOLED, &["alpha|1|0"]);
+    assert_eq!(spool.list(&queue("dead-letter")).unwrap(), [name]);
+    assert!(daemon.log().contains("is no task"), "{}", daemon.log());
+    site.wait_sql("SELECT name FROM shiftboss_aside", &["@spool.5.txt"]);
+    assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+}
+
+/// An entry that is taken away while it waits leaves the queue, whether the daemon runs or not.
+#[test]
+fn a_removed_entry_leaves_the_queue() {
+    let site = Site::new();
+    let spool = spool(&site);
+    let daemon = start(&site, &[]);
+    let first = put(&spool, "alpha 1");
+    let second = put(&spool, "bravo 2");
+    site.wait_sql(SPOOLED, &["alpha|1|0", "bravo|2|0"]);
+    fs::remove_file(site.path("spool/tasks/.checkout").join(first.as_os_str())).unwrap();
+    site.wait_sql(SPOOLED, &["bravo|2|0"]);
+    daemon.stop();
+    assert!(spool.remove(&queue("tasks"), &second).unwrap());
+    let _daemon = start(&site, &[]);
+    wait_empty(&site, &spool);
+}
+
+/// A name that is used again while the daemon is down is another entry, done or not.
+#[test]
+fn a_name_that_is_used_again_is_another_entry() {
+    let site = Site::new();
+    let spool = spool(&site);
+    let name = EntryName::new("mine").unwrap();
+    let put = |line: &str| {
+        let item = Item::new(line, "");
+        spool.enqueue(&queue("tasks"), |_| name.clone(), &item).unwrap();
+    };
+    put("alpha 1");
+    let daemon = start(&site, &[]);
+    site.wait_sql(SPOOLED, &["alpha|1|0"]);
+    daemon.stop();
+    spool.remove(&queue("tasks"), &name).unwrap();
+    put("alpha 2");
+    let _daemon = start(&site, &[]);
+    site.wait_sql(SPOOLED, &["alpha|2|0"]);
+    assert_eq!(site.ask("READY"), "JOB alpha 2\n");
+}
+
+/// The daemon is killed again and again under fifty entries: each is done once, and none is lost.
+#[test]
+fn each_entry_is_done_once_whatever_dies() {
+    const ENTRIES: usize = 50;
+    let site = Site::new();
+    let spool = spool(&site);
+    let mut random = Random::seeded();
+    let (mut done, mut job, mut put_so_far) = (BTreeSet::new(), None, 0);
+    let mut daemon = start(&site, &["--lease", "1h"]);
+    wait_until("all entries were done", || {
+        if put_so_far < ENTRIES {
+            put(&spool, &format!("job{put_so_far} {put_so_far}"));
+            put_so_far += 1;
+        }
+        let line = match &job {
+            Some(key) => format!("DONE {key} 0"),
+            None => "READY".to_owned(),
+        };
+        let next = key_of(&site.ask(&line));
+        done.extend(job.take());
+        assert!(next.as_ref().is_none_or(|key| !done.contains(key)), "{next:?} after its DONE");
+        job = next;
+        if random.below(8) == 0 {
+            // Wherever the intake is by now: nothing here waits for it.
+            daemon.signal(rustix::process::Signal::KILL);
+            daemon.exit();
+            daemon = start(&site, &["--lease", "1h"]);
+        }
+        done.len() == ENTRIES
+    });
+    wait_empty(&site, &spool);
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert_eq!(site.integrity(), ["ok"]);
+}
