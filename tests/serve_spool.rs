@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use common::random::Random;
 use common::worker::key_of;
@@ -167,6 +168,30 @@ fn a_name_that_is_used_again_is_another_entry() {
     let _daemon = start(&site, &[]);
     site.wait_sql(SPOOLED, &["alpha|2|0"]);
     assert_eq!(site.ask("READY"), "JOB alpha 2\n");
+}
+
+/// More entries than are checked out at once all get their turn, and workers are served meanwhile.
+#[test]
+fn more_entries_than_may_be_checked_out() {
+    let site = Site::new();
+    let spool = spool(&site);
+    let count = shiftboss::intake::desk::ENTRIES_MAX + 500;
+    let items: Vec<_> = (0..count).map(|n| Item::new(format!("job{n} {n}"), "")).collect();
+    spool.enqueue_batch(&queue("tasks"), time_ordered, &items).unwrap();
+    let _daemon = start(&site, &["--durability", "process"]);
+    let (mut client, mut done, mut slowest) = (Client::connect(&site), 0, Duration::ZERO);
+    let begun = Instant::now();
+    let mut job = None;
+    wait_until("all are done", || {
+        let line = job.take().map_or("READY".to_owned(), |key| format!("DONE {key} 0"));
+        done += usize::from(line != "READY");
+        let asked = Instant::now();
+        job = key_of(&client.ask(&line));
+        slowest = slowest.max(asked.elapsed());
+        done == count
+    });
+    wait_empty(&site, &spool);
+    eprintln!("{count} entries in {:?}; the slowest answer took {slowest:?}", begun.elapsed());
 }
 
 /// The daemon is killed again and again under fifty entries: each is done once, and none is lost.

@@ -158,9 +158,7 @@ impl Store for MockStore {
     }
 
     fn delete_runs(&mut self, runs: &[Run], _limit: usize) -> StoreResult<usize> {
-        let Some(run) = runs.first() else {
-            return Ok(0);
-        };
+        let Some(run) = runs.first() else { return Ok(0) };
         self.called("delete", &run.to_string())?;
         let mut inside = self.inside();
         // Three steps a run, told by how many calls there were.

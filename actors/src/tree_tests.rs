@@ -3,8 +3,12 @@
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use actix::prelude::*;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -12,9 +16,11 @@ use tokio::sync::oneshot;
 
 use super::{Lifecycle, Parts, TreeError, run};
 use crate::clock::ManualClock;
+use crate::guest::{Guest, GuestLinks};
 use crate::listener::Door;
 use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
+use crate::vital::Vital;
 
 /// A socket in a directory.
 struct TestDoor(PathBuf);
@@ -55,13 +61,56 @@ impl Lifecycle for Notes {
 struct Site {
     directory: TempDir,
     mock: MockStore,
+    guest: Option<TestGuest>,
+}
+
+/// A guest that panics a moment after its start, or notes that it was stopped.
+#[derive(Clone, Default)]
+struct TestGuest {
+    panics: bool,
+    stopped: Arc<AtomicBool>,
+}
+
+struct GuestActor {
+    panics: bool,
+    _vital: Vital<String>,
+}
+
+impl Actor for GuestActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let panics = self.panics;
+        ctx.run_later(Duration::from_millis(1), move |_, _| assert!(!panics, "told to panic"));
+    }
+}
+
+impl Guest for TestGuest {
+    fn name(&self) -> &'static str {
+        "the guest"
+    }
+
+    fn start(&mut self, _: GuestLinks, vital: Vital<String>) {
+        // An actor ends when nobody has its address.
+        let guest = GuestActor { panics: self.panics, _vital: vital };
+        let address = guest.start();
+        actix::spawn(async move {
+            let _address = address;
+            std::future::pending::<()>().await;
+        });
+    }
+
+    fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {
+        self.stopped.store(true, Ordering::Relaxed);
+        Box::pin(std::future::ready(()))
+    }
 }
 
 impl Site {
     fn new(mock: MockStore) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("input")).unwrap();
-        Self { directory, mock }
+        Self { directory, mock, guest: None }
     }
 
     fn parts(&self) -> Parts {
@@ -72,7 +121,7 @@ impl Site {
             door: Box::new(TestDoor(self.directory.path().join("socket"))),
             connections_max: 10,
             reports: None,
-            guests: Vec::new(),
+            guests: self.guest.iter().map(|guest| Box::new(guest.clone()) as _).collect(),
         }
     }
 
@@ -153,6 +202,26 @@ async fn a_panic_in_storage_ends_the_tree() {
     })
     .await;
     assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
+}
+
+/// A guest is stopped before the store is closed; one that panics ends the tree.
+#[actix::test]
+async fn guests_live_and_die_with_the_tree() {
+    let mut site = Site::new(MockStore::with_jobs(&["a"]));
+    let guest = TestGuest::default();
+    site.guest = Some(guest.clone());
+    let (ended, _) = run_while(&site, async {
+        assert_eq!(site.ask("READY\n").await, "JOB a 1\n");
+        assert!(!guest.stopped.load(Ordering::Relaxed));
+    })
+    .await;
+    ended.unwrap();
+    assert!(guest.stopped.load(Ordering::Relaxed));
+
+    let mut site = Site::new(MockStore::default());
+    site.guest = Some(TestGuest { panics: true, ..TestGuest::default() });
+    let (ended, _) = run_while(&site, std::future::pending()).await;
+    assert!(matches!(ended, Err(TreeError::Panicked("the guest"))), "{ended:?}");
 }
 
 /// Without an input directory there is no start.

@@ -37,3 +37,40 @@ impl Handler<ForgetEntries> for StorageActor {
         self.mutate_many(ctx, |store| names.iter().try_for_each(|name| store.forget_entry(name)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::model::{Key, Row};
+    use crate::store::{Entry, StoreError};
+    use crate::testing::{MockStore, Trouble};
+    use crate::vital::Vital;
+
+    fn enter() -> Enter {
+        let row = Row { key: Key::new("alpha").unwrap(), payload: "1".to_owned() };
+        Enter(vec![Entry { name: "e".into(), row }])
+    }
+
+    /// An entry has entered when that is on disk, and what is told of entries is on disk.
+    #[actix::test]
+    async fn entries_are_told_of_after_the_commit() {
+        let mock = MockStore::default();
+        let (vital, _end) = Vital::new();
+        let (drained, _) = oneshot::channel();
+        let clock = Box::new(ManualClock::at(100));
+        let storage = StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start();
+        let full = StoreError::Full("disk".to_owned());
+        mock.trouble("commit", Trouble::Error(full.clone()));
+        assert_eq!(storage.send(enter()).await.unwrap(), Err(full));
+        let (entered, known) = (storage.send(enter()), storage.send(KnownEntries));
+        assert_eq!(entered.await.unwrap(), Ok(vec![Entered::Added]));
+        assert!(!known.await.unwrap().unwrap().is_empty());
+        let calls = mock.calls();
+        assert_eq!(calls[calls.len() - 3..], ["enter e", "commit", "entries"]);
+        storage.send(ForgetEntries(vec!["e".into()])).await.unwrap().unwrap();
+        assert!(storage.send(KnownEntries).await.unwrap().unwrap().is_empty());
+    }
+}
