@@ -19,7 +19,7 @@ pub const QUEUE: &str = "tasks";
 /// Entries that are checked out, and so in the daemon's queue, at once. Each second they are all looked
 /// at.
 pub const ENTRIES_MAX: usize = 1_024;
-/// Entries that are checked out in one round.
+/// Entries that are checked out in one round, and that are ended: each costs a sync.
 const ROUND_MAX: usize = 64;
 /// How often it is looked whether the entries are still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -124,14 +124,17 @@ impl Desk {
         }
     }
 
-    /// Ends the entries whose job was done: they leave the spool. Those that are not confirmed are left
-    /// for a later round.
+    /// Ends the entries whose job was done: they leave the spool. Those that are not confirmed, and all
+    /// beyond [`ROUND_MAX`], are left for a later round.
     ///
     /// # Errors
     /// When the system refuses: the entry is still there, and is ended later.
     pub fn complete(&mut self, names: &BTreeSet<EntryName>) -> Result<Vec<EntryName>> {
         let mut completed = Vec::new();
         for name in names {
+            if completed.len() == ROUND_MAX {
+                break;
+            }
             if !self.held.get(name).is_some_and(|held| held.confirmed) {
                 continue;
             }
