@@ -2,6 +2,7 @@
 //! or panics when it is told to. Clones share it, so that a test can look at it from outside.
 
 mod entries;
+mod until;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,6 +12,7 @@ use crate::store::{
     Batch, Checkpoint, Dispatch, Entry, Holder, Lost, Store, StoreError, StoreResult, StoredRun,
     Told,
 };
+pub use until::until;
 
 /// What the next call of a kind does instead of its work.
 #[derive(Debug, Clone)]
@@ -291,13 +293,4 @@ impl Store for MockStore {
 /// A position at the start of nothing.
 pub fn position() -> Position {
     Position { offset: 0, lines: 0, device: 0, inode: 0, checksum: 0 }
-}
-
-/// Lets other tasks run until `condition` holds; panics after a while of real time.
-pub async fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !condition() {
-        assert!(std::time::Instant::now() < deadline, "waited in vain until {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
 }
