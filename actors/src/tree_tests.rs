@@ -1,9 +1,11 @@
 //! The whole tree over a mock store: how it starts, stops, and ends by itself.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -35,21 +37,27 @@ impl Door for TestDoor {
     }
 }
 
-/// Notes what it is told.
-#[derive(Default)]
-struct Notes(Vec<&'static str>);
+/// Notes what it is told; clones share the notes.
+#[derive(Clone, Default)]
+struct Notes(Rc<RefCell<Vec<&'static str>>>);
+
+impl Notes {
+    fn all(&self) -> Vec<&'static str> {
+        self.0.borrow().clone()
+    }
+}
 
 impl Lifecycle for Notes {
     fn ready(&mut self) {
-        self.0.push("ready");
+        self.0.borrow_mut().push("ready");
     }
 
     fn stopping(&mut self) {
-        self.0.push("stopping");
+        self.0.borrow_mut().push("stopping");
     }
 
     fn alive(&mut self) {
-        self.0.push("alive");
+        self.0.borrow_mut().push("alive");
     }
 
     fn alive_every(&self) -> Option<Duration> {
@@ -62,6 +70,7 @@ struct Site {
     directory: TempDir,
     mock: MockStore,
     guest: Option<TestGuest>,
+    notes: Notes,
 }
 
 /// A guest that panics a moment after its start, or notes that it was stopped.
@@ -110,7 +119,7 @@ impl Site {
     fn new(mock: MockStore) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("input")).unwrap();
-        Self { directory, mock, guest: None }
+        Self { directory, mock, guest: None, notes: Notes::default() }
     }
 
     fn parts(&self) -> Parts {
@@ -139,23 +148,20 @@ impl Site {
 }
 
 /// Runs a tree while `work` is done on it; the tree is stopped when that is done.
-async fn run_while(site: &Site, work: impl Future<Output = ()>) -> (Result<(), TreeError>, Notes) {
+async fn run_while(site: &Site, work: impl Future<Output = ()>) -> Result<(), TreeError> {
     let (stop, stopped) = oneshot::channel::<()>();
-    let mut notes = Notes::default();
-    let ended = {
-        let running = run(site.parts(), &mut notes, async {
-            let _ = stopped.await;
-        });
-        tokio::pin!(running);
-        tokio::select! {
-            ended = &mut running => ended,
-            () = work => {
-                drop(stop);
-                running.await
-            }
+    let mut notes = site.notes.clone();
+    let running = run(site.parts(), &mut notes, async {
+        let _ = stopped.await;
+    });
+    tokio::pin!(running);
+    tokio::select! {
+        ended = &mut running => ended,
+        () = work => {
+            drop(stop);
+            running.await
         }
-    };
-    (ended, notes)
+    }
 }
 
 /// A file's line is handed out, and the stop closes the store as the last thing.
@@ -163,14 +169,13 @@ async fn run_while(site: &Site, work: impl Future<Output = ()>) -> (Result<(), T
 async fn a_tree_works_and_stops() {
     let site = Site::new(MockStore::default());
     std::fs::write(site.directory.path().join("input/f.1.txt.part"), "alpha 1\n").unwrap();
-    let (ended, notes) = run_while(&site, async {
+    let ended = run_while(&site, async {
         assert_eq!(site.ask("READY\n").await, "JOB alpha 1\n");
-    })
-    .await;
-    ended.unwrap();
-    assert_eq!(notes.0.first(), Some(&"ready"));
-    assert_eq!(notes.0.last(), Some(&"stopping"));
-    assert!(notes.0.contains(&"alive"));
+        until("it is alive", || site.notes.all().contains(&"alive")).await;
+    });
+    ended.await.unwrap();
+    let notes = site.notes.all();
+    assert_eq!((notes.first(), notes.last()), (Some(&"ready"), Some(&"stopping")));
     assert_eq!(site.mock.calls().last().unwrap(), "close");
 }
 
@@ -180,7 +185,7 @@ async fn a_fatal_error_ends_the_tree() {
     let site = Site::new(MockStore::with_jobs(&["a"]));
     let fatal = StoreError::Fatal("the disk is on fire".to_owned());
     site.mock.trouble("dispatch", Trouble::Error(fatal.clone()));
-    let (ended, _) = run_while(&site, async {
+    let ended = run_while(&site, async {
         assert_eq!(site.ask("READY\n").await, "");
         std::future::pending::<()>().await;
     })
@@ -196,7 +201,7 @@ async fn a_fatal_error_ends_the_tree() {
 async fn a_panic_in_storage_ends_the_tree() {
     let site = Site::new(MockStore::with_jobs(&["a"]));
     site.mock.trouble("dispatch", Trouble::Panic);
-    let (ended, _) = run_while(&site, async {
+    let ended = run_while(&site, async {
         assert_eq!(site.ask("READY\n").await, "");
         std::future::pending::<()>().await;
     })
@@ -210,7 +215,7 @@ async fn guests_live_and_die_with_the_tree() {
     let mut site = Site::new(MockStore::with_jobs(&["a"]));
     let guest = TestGuest::default();
     site.guest = Some(guest.clone());
-    let (ended, _) = run_while(&site, async {
+    let ended = run_while(&site, async {
         assert_eq!(site.ask("READY\n").await, "JOB a 1\n");
         assert!(!guest.stopped.load(Ordering::Relaxed));
     })
@@ -220,7 +225,7 @@ async fn guests_live_and_die_with_the_tree() {
 
     let mut site = Site::new(MockStore::default());
     site.guest = Some(TestGuest { panics: true, ..TestGuest::default() });
-    let (ended, _) = run_while(&site, std::future::pending()).await;
+    let ended = run_while(&site, std::future::pending()).await;
     assert!(matches!(ended, Err(TreeError::Panicked("the guest"))), "{ended:?}");
 }
 
@@ -229,7 +234,7 @@ async fn guests_live_and_die_with_the_tree() {
 async fn a_missing_directory_is_told() {
     let site = Site::new(MockStore::default());
     std::fs::remove_dir(site.directory.path().join("input")).unwrap();
-    let (ended, notes) = run_while(&site, std::future::pending()).await;
+    let ended = run_while(&site, std::future::pending()).await;
     assert!(matches!(ended, Err(TreeError::Input { .. })), "{ended:?}");
-    assert!(!notes.0.contains(&"ready"));
+    assert!(!site.notes.all().contains(&"ready"));
 }
