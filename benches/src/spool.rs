@@ -120,13 +120,15 @@ pub fn row(
     Figure { row: number, what: what.to_owned(), measured, compared, target, met }
 }
 
-/// All rows.
+/// All rows; those that remove something come last, and are shown first.
 ///
 /// # Errors
 /// When the disk says so.
 pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     println!("{}\n", crate::report::machine());
+    let mut places = Vec::new();
+    let queues = queues::rows(setting, &mut places)?;
     let mut figures = single::rows(setting)?;
-    figures.extend(queues::rows(setting)?);
+    figures.extend(queues);
     Ok(figures)
 }

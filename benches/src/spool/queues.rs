@@ -23,8 +23,7 @@ struct Cost {
     monitor: f64,
 }
 
-fn measure(setting: &Setting, entries: usize, order: Order) -> io::Result<Cost> {
-    let place = Place::new(setting)?;
+fn measure(place: &Place, entries: usize, order: Order) -> io::Result<Cost> {
     let spool = place.spool("spool", Durability::File)?;
     let from = queue("from")?;
     fill(&spool, &from, entries)?;
@@ -49,12 +48,19 @@ fn measure(setting: &Setting, entries: usize, order: Order) -> io::Result<Cost> 
     Ok(Cost { entries, first, then: median(&times), monitor })
 }
 
-fn taking(setting: &Setting, order: Order) -> io::Result<(Figure, Vec<Cost>)> {
+fn taking(
+    setting: &Setting,
+    order: Order,
+    places: &mut Vec<Place>,
+) -> io::Result<(Figure, Vec<Cost>)> {
     let mut lengths = vec![100, 1000, 10_000];
     lengths.push(setting.longest);
-    let costs: io::Result<Vec<Cost>> =
-        lengths.into_iter().map(|entries| measure(setting, entries, order)).collect();
-    let costs = costs?;
+    let mut costs = Vec::new();
+    for entries in lengths {
+        let place = Place::new(setting)?;
+        costs.push(measure(&place, entries, order)?);
+        places.push(place);
+    }
     let shown = |value: fn(&Cost) -> f64| {
         let of = |cost: &Cost| format!("{:.0} us of {}", value(cost), cost.entries);
         costs.iter().map(of).collect::<Vec<_>>().join(", ")
@@ -74,13 +80,13 @@ fn taking(setting: &Setting, order: Order) -> io::Result<(Figure, Vec<Cost>)> {
     Ok((row(5, what, shown(|c| c.then), compared, "flat (1.5x)", met), costs))
 }
 
-/// Rows 5 and 6.
+/// Rows 5 and 6. What was made stays in `places`: to be removed when nothing is measured any more.
 ///
 /// # Errors
 /// When the disk says so.
-pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
-    let (strict, costs) = taking(setting, Order::Strict)?;
-    let (spread, _) = taking(setting, Order::Spread)?;
+pub fn rows(setting: &Setting, places: &mut Vec<Place>) -> io::Result<Vec<Figure>> {
+    let (strict, costs) = taking(setting, Order::Strict, places)?;
+    let (spread, _) = taking(setting, Order::Spread, places)?;
     let look = &costs[costs.len() - 1];
     let compared = format!(
         "the reference {:.0}/s: {:.2}x",

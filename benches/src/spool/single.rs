@@ -26,6 +26,7 @@ struct Rates {
     full_moved: Vec<f64>,
     full_removed: Vec<f64>,
     batch: Vec<f64>,
+    bare_batch: Vec<f64>,
 }
 
 struct Bench {
@@ -82,6 +83,7 @@ impl Bench {
             Ok(())
         })?;
         rates.batch.push(batches * BATCH as f64);
+        rates.bare_batch.push(rate(1, |_| self.bare.batch(BATCH))? * BATCH as f64);
         put.file.push(fill(&self.file, &self.from, BATCH)?);
         Ok(())
     }
@@ -147,12 +149,13 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     let [one, two, data, both] =
         [&rates.bare_one, &rates.bare_two, &rates.data_only, &rates.both].map(|r| median(r));
     let [moved, removed] = [&rates.moved, &rates.removed].map(|r| median(r));
-    let [full_data, full_both, full_moved, full_removed, batch] = [
+    let [full_data, full_both, full_moved, full_removed, batch, bare_batch] = [
         &rates.full_data_only,
         &rates.full_both,
         &rates.full_moved,
         &rates.full_removed,
         &rates.batch,
+        &rates.bare_batch,
     ]
     .map(|r| median(r));
     let reference = |rate| ("the reference", rate);
@@ -197,5 +200,6 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
             "20x",
             Some(20.0),
         ),
+        beside(4, "the same", batch, ("the bare calls", bare_batch), none, None),
     ])
 }
