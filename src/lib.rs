@@ -5,6 +5,8 @@
 //! [`commands`] has one file a subcommand; [`client`], [`socket`], [`lock`], [`logging`],
 //! [`reports`] and [`exit`] are what they stand on.
 //!
+//! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
+//!
 //! [`spool`] is a filesystem queue of its own, and knows nothing of the rest; [`intake`] brings its
 //! tasks into the daemon's queue.
 
@@ -13,8 +15,10 @@ pub mod child;
 pub mod cli;
 pub mod client;
 pub mod commands;
+pub mod config;
 pub mod exit;
 pub mod fetch;
+pub mod fetchers;
 pub mod intake;
 pub mod lock;
 pub mod logging;

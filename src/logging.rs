@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use rustix::fs::fstat;
+use serde::Deserialize;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -19,7 +20,8 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::exit::{ExitCode, Failure};
 
 /// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// `journal` when standard error is connected to the journal, else `text`
     Auto,

@@ -1,5 +1,5 @@
 //! Guests: actors of the program that the tree starts and stops beside its own, without knowing what
-//! they do. Called by [`tree`](crate::tree); the spool's intake is one.
+//! they do. Called by [`tree`](crate::tree); a spool's intake is one, the daemon's own fetchers are another.
 //!
 //! A guest is started once every run is registered and stopped before storage. Its end by itself ends
 //! the process, as that of a central actor does.
@@ -15,7 +15,9 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::storage::StorageActor;
-use crate::storage::messages::{Enter, ForgetEntries, KnownEntries};
+use crate::storage::messages::{
+    Enter, ForgetEntries, ForgetFetcher, KnownEntries, KnownFetchers, NoteFetcher,
+};
 use crate::vital::Vital;
 
 /// A guest gets this long to give back what it holds.
@@ -30,6 +32,12 @@ pub struct GuestLinks {
     pub known: Recipient<KnownEntries>,
     /// Entries that are to leave the queue.
     pub forget: Recipient<ForgetEntries>,
+    /// How a fetcher of the daemon's own is.
+    pub note_fetcher: Recipient<NoteFetcher>,
+    /// Asks what was noted of them.
+    pub known_fetchers: Recipient<KnownFetchers>,
+    /// One that is run no more.
+    pub forget_fetcher: Recipient<ForgetFetcher>,
 }
 
 impl GuestLinks {
@@ -40,6 +48,9 @@ impl GuestLinks {
             enter: storage.clone().recipient(),
             known: storage.clone().recipient(),
             forget: storage.clone().recipient(),
+            note_fetcher: storage.clone().recipient(),
+            known_fetchers: storage.clone().recipient(),
+            forget_fetcher: storage.clone().recipient(),
         }
     }
 }

@@ -10,6 +10,7 @@
 mod deletions;
 mod entries;
 mod expiry;
+mod fetcher_runs;
 mod handlers;
 mod leases;
 pub mod messages;

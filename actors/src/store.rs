@@ -6,6 +6,7 @@
 
 mod care;
 mod entries;
+mod fetcher_runs;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use thiserror::Error;
 
 pub use care::Checkpoint;
 pub use entries::{Entered, Entries, Entry, EntryState};
+pub use fetcher_runs::{EndedRun, FetcherRecord, FetcherRuns};
 
 use crate::model::{Attempt, Job, Key, Position, Row, Run, UnixSeconds};
 
@@ -122,7 +124,7 @@ pub struct Lost {
 /// A queue with one owner. Mutations happen between [`begin`](Store::begin) and
 /// [`commit`](Store::commit); each either happens as a whole or leaves no trace, so that one
 /// that fails spoils none of its neighbours in the transaction.
-pub trait Store: Entries {
+pub trait Store: Entries + FetcherRuns {
     /// Opens the transaction that the next mutations share. Takes the write lock at once.
     ///
     /// # Errors

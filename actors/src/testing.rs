@@ -2,6 +2,7 @@
 //! or panics when it is told to. Clones share it, so that a test can look at it from outside.
 
 mod entries;
+mod fetcher_runs;
 mod until;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::model::{Attempt, Job, Key, Position, Run, UnixSeconds};
 use crate::store::{
-    Batch, Checkpoint, Dispatch, Entry, Holder, Lost, Store, StoreError, StoreResult, StoredRun,
-    Told,
+    Batch, Checkpoint, Dispatch, Entry, FetcherRecord, Holder, Lost, Store, StoreError,
+    StoreResult, StoredRun, Told,
 };
 pub use until::until;
 
@@ -46,6 +47,8 @@ pub struct Inside {
     pub held: BTreeMap<Attempt, (Job, u32)>,
     /// Entries of a spool.
     pub entries: Vec<Entry>,
+    /// What was noted of the daemon's own fetchers.
+    pub fetchers: BTreeMap<String, FetcherRecord>,
     /// Files set aside.
     pub aside: Vec<String>,
     attempts: i64,

@@ -39,6 +39,11 @@ pub type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sy
 #[rtype(result = "Changed")]
 pub struct Drain;
 
+/// Watch no more. The last message of its life.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Close;
+
 /// Why watching ended for good.
 #[derive(Debug, Error)]
 pub enum ChangeError {
@@ -60,7 +65,7 @@ pub struct ChangeActor {
     vital: Vital<ChangeError>,
     /// `None` while it is away for a turn, or there is none.
     watch: Option<Box<dyn Watch>>,
-    /// A watch has been open before: a failure is no reason to give up.
+    /// A watch has been open before, or its owner is patient: a failure is no reason to give up.
     has_watched: bool,
     /// False until it is open, also after a failure.
     is_open: bool,
@@ -89,6 +94,12 @@ impl ChangeActor {
             waiters: Vec::new(),
             reopen_delay: REOPEN_FIRST,
         }
+    }
+
+    /// The same, but a watch that cannot be opened is tried again from the first time on.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        Self { has_watched: true, ..self }
     }
 
     fn open(&mut self, ctx: &mut Context<Self>) {
@@ -233,5 +244,13 @@ impl Handler<Drain> for ChangeActor {
         // A turn that is under way may have read too early: another one follows it.
         self.turn(ctx);
         Box::pin(async move { told.await.unwrap_or_default() })
+    }
+}
+
+impl Handler<Close> for ChangeActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Close, ctx: &mut Self::Context) {
+        ctx.stop();
     }
 }

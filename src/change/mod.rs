@@ -8,6 +8,7 @@
 pub mod change_actor;
 pub mod command_runs;
 pub mod globs;
+pub mod handover;
 pub mod machine;
 pub mod paths;
 pub mod poll_watch;

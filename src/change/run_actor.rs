@@ -154,16 +154,24 @@ impl RunActor {
         self.runs += 1;
         self.last_run =
             Some(LastRun { started: on.started, ended, exit_code, told: outcome.told.clone() });
-        let name = &self.parts.name;
-        if exit_code == 0 {
-            info!(name, "The run ended well.");
-        } else {
-            warn!(name, exit_code, reason = outcome.told, "The run failed.");
-        }
+        self.log_end(outcome);
         self.report_loops();
         let is_again = exit_code != 0 && self.parts.timing.retry;
         self.tell(if is_again { Event::Failed } else { Event::Done }, ctx);
-        self.waiters.clear();
+        if self.is_stopping {
+            self.waiters.clear();
+            ctx.stop();
+        }
+    }
+
+    fn log_end(&self, Outcome { exit_code, told }: &Outcome) {
+        let name = &self.parts.name;
+        match exit_code {
+            0 if told.is_empty() => info!(name, "The run ended well."),
+            0 => info!(name, told, "The run ended well."),
+            _ if self.is_stopping => info!(name, exit_code, "The run was ended."),
+            _ => warn!(name, exit_code, reason = told, "The run failed."),
+        }
     }
 
     fn report_loops(&mut self) {
@@ -248,6 +256,7 @@ impl Handler<Stop> for RunActor {
         self.is_stopping = true;
         self.set_timer(None, ctx);
         let Some(on) = &mut self.on else {
+            ctx.stop();
             return Box::pin(async { false });
         };
         match on.stop.take() {
@@ -257,6 +266,7 @@ impl Handler<Stop> for RunActor {
                 ctx.cancel_future(on.handle);
                 self.on = None;
                 self.waiters.clear();
+                ctx.stop();
                 return Box::pin(async { true });
             }
         }

@@ -72,6 +72,9 @@ impl Guardian {
         let children = child_signals().map_err(StartError::system("listen for ended children"))?;
         let mut command = Command::new(&order.program);
         command.args(&order.arguments).envs(order.environment).stdin(Stdio::null());
+        if let Some(directory) = &order.directory {
+            command.current_dir(directory);
+        }
         let outlet = Outlet::of(order.output, &mut command)
             .map_err(StartError::system("make the pipes for its output"))?;
         let process = self.spawn(command, &order.program)?;

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a command that was asked to end (TERM) has before it is killed, if nothing is said.
@@ -38,7 +39,7 @@ pub enum Output {
     Sink(Box<dyn Sink>),
 }
 
-/// A command to be run. Its standard input is empty, its directory ours.
+/// A command to be run. Its standard input is empty.
 pub struct Order {
     /// The program; looked for in `PATH` unless it has a slash.
     pub program: OsString,
@@ -46,6 +47,8 @@ pub struct Order {
     pub arguments: Vec<OsString>,
     /// What its environment has beyond ours.
     pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs; `None`: where we do.
+    pub directory: Option<PathBuf>,
     /// Where its output goes.
     pub output: Output,
     /// How long it may run; then it is ended, and the end is [`super::End::TimedOut`].
@@ -62,6 +65,7 @@ impl Order {
             program: program.into(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            directory: None,
             output,
             time_limit: None,
             grace: GRACE,

@@ -14,6 +14,7 @@ Exit codes:
 pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
   shiftboss serve state.db input worker.sock
+  shiftboss serve --config /etc/shiftboss.toml
   shiftboss serve --lease 2h --socket-mode 0660 --socket-group workers \\
       /var/lib/shiftboss/state.db /var/lib/shiftboss/input /run/shiftboss/worker.sock";
 
@@ -21,7 +22,8 @@ Examples:
 pub(super) const CHECK_EXAMPLES: &str = "\
 Examples:
   shiftboss check input
-  shiftboss check --json input | jq '.files[] | select(.skipped_lines > 0)'";
+  shiftboss check --json input | jq '.files[] | select(.skipped_lines > 0)'
+  shiftboss check --config /etc/shiftboss.toml";
 
 /// See the command of that name.
 pub(super) const ASK_EXAMPLES: &str = "\

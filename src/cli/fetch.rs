@@ -88,6 +88,8 @@ impl TryFrom<FetchArguments> for FetchSettings {
             name,
             program,
             arguments: words.collect(),
+            environment: Vec::new(),
+            directory: None,
             time_limit: typed.timeout,
             grace: typed.grace.into(),
             min_lines: typed.min_lines,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::change::globs::Globs;
-use crate::change::machine::Timing;
+use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT, Timing};
 use crate::change::watch::Trees;
 use crate::child::GRACE;
 use crate::exit::{ExitCode, Failure};
@@ -35,14 +35,14 @@ const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 )]
 pub struct OnChangeArguments {
     /// Run when nothing has changed for longer than this
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
-    pub debounce: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = DEBOUNCE.into(), value_parser = time)]
+    pub debounce: humantime::Duration,
     /// Or so long after the first change, quiet or not
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
-    pub max_wait: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = MAX_WAIT.into(), value_parser = time)]
+    pub max_wait: humantime::Duration,
     /// Let more than this pass between the end of a run and the start of the next
-    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = humantime::parse_duration)]
-    pub cooldown: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = COOLDOWN.into(), value_parser = time)]
+    pub cooldown: humantime::Duration,
     /// Count only what matches this glob; may be given more than once
     #[arg(long, value_name = "GLOB")]
     pub glob: Vec<String>,
@@ -59,7 +59,7 @@ pub struct OnChangeArguments {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub timeout: Option<Duration>,
     /// How long COMMAND may take to end when it is told to
-    #[arg(long, value_name = "TIME", default_value_t = GRACE.into(), value_parser = grace)]
+    #[arg(long, value_name = "TIME", default_value_t = GRACE.into(), value_parser = time)]
     pub grace: humantime::Duration,
     /// Try a failed run again, after a growing time
     #[arg(long)]
@@ -159,7 +159,8 @@ fn settings(typed: OnChangeArguments) -> Result<OnChangeSettings, Failure> {
         ("--debounce", typed.debounce),
         ("--max-wait", typed.max_wait),
         ("--cooldown", typed.cooldown),
-    ];
+    ]
+    .map(|(flag, time)| (flag, Duration::from(time)));
     if let Some((flag, time)) = times.iter().find(|(_, time)| *time > TIME_MAX) {
         let time = humantime::format_duration(*time);
         return Err(wrong(format!("{flag} {time}: give a time up to 366days")));
@@ -179,9 +180,9 @@ fn settings(typed: OnChangeArguments) -> Result<OnChangeSettings, Failure> {
         name,
         trees: Trees { roots: typed.paths, globs },
         timing: Timing {
-            debounce: typed.debounce,
-            max_wait: typed.max_wait,
-            cooldown: typed.cooldown,
+            debounce: typed.debounce.into(),
+            max_wait: typed.max_wait.into(),
+            cooldown: typed.cooldown.into(),
             retry: typed.retry,
         },
         is_once: typed.once,
@@ -209,7 +210,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
     )))
 }
 
-fn grace(text: &str) -> Result<humantime::Duration, humantime::DurationError> {
+fn time(text: &str) -> Result<humantime::Duration, humantime::DurationError> {
     text.parse()
 }
 

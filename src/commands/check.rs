@@ -15,6 +15,7 @@ use shiftboss_actors::model::Run;
 use crate::exit::{self, ExitCode, Failure};
 use report::{FileTotals, JsonReport, Report, TextReport, Totals};
 
+pub mod config;
 mod report;
 
 /// How much of a file is read at a time.

@@ -14,7 +14,7 @@ use tracing::{error, info};
 use crate::child::Guardian;
 use crate::cli::FetchSettings;
 use crate::exit::{ExitCode, Failure};
-use crate::fetch::{Delivered, FetchError, Fetcher, ListName};
+use crate::fetch::{Delivered, FetchError, Fetcher, Given, ListName};
 use show::Show;
 
 /// What a shell adds to the number of the signal that ended a program.
@@ -104,7 +104,7 @@ impl Fetching {
             let _ = told.await;
         };
         let show = Box::new(Show::new(self.name.as_str()));
-        let mut run = std::pin::pin!(self.fetcher.run(show, stop));
+        let mut run = std::pin::pin!(self.fetcher.run(Given::default(), show, stop));
         let number = tokio::select! {
             outcome = &mut run => return Ok((outcome, false)),
             number = self.signals.next() => number,

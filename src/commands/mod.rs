@@ -17,7 +17,7 @@ mod text;
 pub mod why;
 pub mod work;
 
-use crate::cli::{Command, FetchSettings, Look, OnChange, ServeSettings, WorkSettings};
+use crate::cli::{Command, FetchSettings, Look, OnChange, WorkSettings};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
@@ -29,11 +29,9 @@ use crate::sqlite::views::Wanted;
 /// Why the command ended other than well.
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(typed) => {
-            logging::start(typed.log_format, &typed.log_level)?;
-            serve::run(&ServeSettings::try_from(typed)?)
-        }
-        Command::Check { input_dir, json } => check::run(&input_dir, json),
+        Command::Serve(typed) => serve::run(*typed),
+        Command::Check { config: Some(file), .. } => check::config::run(&file),
+        Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask::run(&socket, &lines, timeout),
         Command::Look(asked) => look(asked),
         Command::Operate(told) => operators::run(told),

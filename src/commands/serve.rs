@@ -3,34 +3,44 @@
 //! Everything that touches the outside is made here, in the order in which it can fail with the
 //! clearest message, and handed to [`shiftboss_actors::tree::run`]. No logic of the queue.
 
+mod configuration;
 mod descriptors;
+mod failures;
 mod guests;
+mod init_system;
+mod signals;
 
 use std::cell::RefCell;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::reports::Reports;
-use shiftboss_actors::tree::{self, Lifecycle, Parts, TreeError};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use shiftboss_actors::tree::{self, Parts, TreeError};
 use tracing::{error, info, warn};
 
-use crate::cli::ServeSettings;
+use crate::cli::{ServeArguments, ServeSettings};
 use crate::exit::{ExitCode, Failure};
-use crate::lock::{self, Holder, LockError, LockFile};
+use crate::lock::{self, Holder, LockFile};
+use crate::logging;
 use crate::reports::DatabaseReports;
-use crate::socket::{SocketDoor, SocketError};
-use crate::sqlite::{self, OpenError, Policy, SqliteStore};
+use crate::socket::SocketDoor;
+use crate::sqlite::{self, Policy, SqliteStore};
+use configuration::Configuration;
+use failures::{lock_failure, open_failure, socket_failure, tree_failure};
+use init_system::InitSystem;
+use signals::Signals;
 
 /// Runs the daemon until it is told to stop.
 ///
 /// # Errors
 /// What is wrong at the start, and why the daemon had to end.
-pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
+pub fn run(typed: ServeArguments) -> Result<(), Failure> {
+    let settings = configuration::settle(&typed)?;
+    logging::start(settings.log_format, &settings.log_level)?;
+    let (configuration, wanted) = Configuration::new(typed, settings);
+    let settings = configuration.in_force();
     descriptors::raise_limit();
     let locks = Locks::take(settings)?;
     let door = SocketDoor::prepare(&settings.socket).map_err(socket_failure)?;
@@ -43,7 +53,7 @@ pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
         door: Box::new(door),
         connections_max: descriptors::connections_max(settings.connections_max),
         reports: reports(settings),
-        guests: guests::of(settings)?,
+        guests: guests::of(&configuration, wanted)?,
     };
     info!(
         database = %settings.database.display(),
@@ -54,7 +64,8 @@ pub fn run(settings: &ServeSettings) -> Result<(), Failure> {
     );
     let unsound = Rc::new(RefCell::new(None));
     let check = (!clean).then(|| settings.database.clone());
-    let ended = actix_rt::System::new().block_on(run_tree(parts, check, Rc::clone(&unsound)));
+    let tree = run_tree(parts, check, configuration, Rc::clone(&unsound));
+    let ended = actix_rt::System::new().block_on(tree);
     let unsound = unsound.borrow_mut().take();
     drop(locks);
     match (ended, unsound) {
@@ -78,12 +89,13 @@ fn reports(settings: &ServeSettings) -> Option<Arc<dyn Reports>> {
 async fn run_tree(
     parts: Parts,
     check: Option<PathBuf>,
+    configuration: Configuration,
     unsound: Rc<RefCell<Option<Failure>>>,
 ) -> Result<(), TreeError> {
     let signals = Signals::new().map_err(TreeError::Socket)?;
     let stop = async move {
         tokio::select! {
-            () = signals.first() => {}
+            () = signals.first(configuration) => {}
             failure = checked(check) => *unsound.borrow_mut() = Some(failure),
         }
     };
@@ -174,115 +186,4 @@ fn make_input(input: &Path) -> Result<(), Failure> {
         let text = format!("cannot make the input directory {}: {error}", input.display());
         Failure::new(ExitCode::CannotCreate, text)
     })
-}
-
-fn socket_failure(error: SocketError) -> Failure {
-    let code = match error {
-        SocketError::Alive(_) => ExitCode::AlreadyRunning,
-        SocketError::TooLong { .. } | SocketError::NoSuchGroup(_) => ExitCode::Configuration,
-        SocketError::NotASocket(_) | SocketError::System { .. } => ExitCode::CannotCreate,
-    };
-    Failure::new(code, error.to_string())
-}
-
-fn lock_failure(error: LockError) -> Failure {
-    let code = match error {
-        LockError::Held { .. } | LockError::Watched { .. } | LockError::Taken { .. } => {
-            ExitCode::AlreadyRunning
-        }
-        LockError::Io { .. } => ExitCode::CannotCreate,
-    };
-    Failure::new(code, error.to_string())
-}
-
-fn open_failure(error: OpenError) -> Failure {
-    let code = match error {
-        OpenError::Emptied(_) | OpenError::Corrupt { .. } => ExitCode::BadData,
-        OpenError::Access { .. } | OpenError::LinkToNowhere { .. } => ExitCode::CannotCreate,
-        OpenError::Sqlite { .. } => ExitCode::StoreIo,
-        OpenError::NotADatabase(_) | OpenError::Foreign { .. } | OpenError::Newer { .. } => {
-            ExitCode::Configuration
-        }
-        OpenError::OldLibrary(_) => ExitCode::Internal,
-    };
-    Failure::new(code, error.to_string())
-}
-
-fn tree_failure(error: TreeError) -> Failure {
-    let code = match error {
-        TreeError::Storage(_) => ExitCode::StoreIo,
-        TreeError::Input { .. } => ExitCode::Configuration,
-        TreeError::Socket(_) => ExitCode::CannotCreate,
-        TreeError::Panicked(_) => ExitCode::Internal,
-    };
-    Failure::new(code, error.to_string())
-}
-
-/// The signals that end the daemon, and the one that does nothing yet.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once.
-    async fn first(mut self) {
-        let number = self.next().await;
-        info!(signal = number, "Stopping; a second signal ends the daemon at once.");
-        actix_rt::spawn(async move {
-            let number = self.next().await;
-            warn!(signal = number, "A second signal: ending at once.");
-            std::process::exit(128 + number);
-        });
-    }
-
-    async fn next(&mut self) -> i32 {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
-                _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
-                _ = self.hang_up.recv() => info!("SIGHUP is ignored: there is nothing to reload."),
-            }
-        }
-    }
-}
-
-/// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is told.
-struct InitSystem;
-
-impl InitSystem {
-    fn tell(state: sd_notify::NotifyState<'_>) {
-        if let Err(error) = sd_notify::notify(&[state]) {
-            warn!(%error, "The init system could not be told.");
-        }
-    }
-}
-
-impl Lifecycle for InitSystem {
-    fn ready(&mut self) {
-        info!("Ready: workers can connect.");
-        Self::tell(sd_notify::NotifyState::Ready);
-    }
-
-    fn stopping(&mut self) {
-        Self::tell(sd_notify::NotifyState::Stopping);
-    }
-
-    fn alive(&mut self) {
-        Self::tell(sd_notify::NotifyState::Watchdog);
-    }
-
-    fn alive_every(&self) -> Option<Duration> {
-        // Half the time after which the init system would lose patience.
-        sd_notify::watchdog_enabled().map(|patience| patience / 2)
-    }
 }

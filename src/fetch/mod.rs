@@ -1,7 +1,7 @@
 //! Fetches a list: runs a command whose standard output is the list, and puts it in place of the
 //! former one once it is whole and looks right. Until then the former one stays.
 //!
-//! `shiftboss fetch` calls it. Settings in, outcome out: when to run, what to show and what to exit with
+//! `shiftboss fetch` and the daemon's own fetchers call it. Settings in, outcome out: when to run, what to show and what to exit with
 //! is the caller's. What waits for a lock or for a sync is done beside the runtime's thread; the growing
 //! file is written on it. [`place`] is the directory's side, [`intake`] the command's output.
 
@@ -35,6 +35,10 @@ pub struct Settings {
     pub program: OsString,
     /// What it is called with.
     pub arguments: Vec<OsString>,
+    /// What its environment has beyond ours.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs; `None`: where we do.
+    pub directory: Option<PathBuf>,
     /// How long it may run.
     pub time_limit: Option<Duration>,
     /// From TERM to KILL.
@@ -43,6 +47,15 @@ pub struct Settings {
     pub min_lines: u64,
     /// A list has at least this share, from 0 to 1, of the lines of the last complete one.
     pub min_share: f64,
+}
+
+/// What one run's command is given, where that differs from run to run.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Its arguments, in place of the settings'.
+    pub arguments: Option<Vec<OsString>>,
+    /// What its environment has beyond the settings'.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 /// Is told of a run while it goes on.
@@ -107,13 +120,14 @@ impl Fetcher {
     /// Why the former list stays as it was.
     pub async fn run(
         &mut self,
+        given: Given,
         observer: Box<dyn Observer>,
         stop: impl Future<Output = ()>,
     ) -> Result<Delivered, FetchError> {
         let place = self.claimed().await?;
         let (part, file) = blocking(|| Part::begin(place)).await?;
         let intake = Arc::new(Mutex::new(Intake::new(file, observer)));
-        self.command(&intake, stop).await?;
+        self.command(given, &intake, stop).await?;
         let tally = lock(&intake).finish().map_err(|source| part.unwritten(source))?;
         // The intake's descriptor is closed before the file gets its name.
         drop(intake);
@@ -124,11 +138,12 @@ impl Fetcher {
     /// Runs the command into the intake.
     async fn command(
         &self,
+        given: Given,
         intake: &Arc<Mutex<Intake>>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), FetchError> {
         let broken = Arc::new(Notify::new());
-        let mut running = self.guardian.start(self.order(intake, &broken))?;
+        let mut running = self.guardian.start(self.order(given, intake, &broken))?;
         let mut is_stopped = false;
         let end = tokio::select! {
             end = running.wait() => Some(end),
@@ -155,7 +170,7 @@ impl Fetcher {
         }
     }
 
-    fn order(&self, intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> Order {
+    fn order(&self, given: Given, intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> Order {
         let (intake, broken) = (Arc::clone(intake), Arc::clone(broken));
         let sink = move |stream, piece: &[u8]| {
             let mut intake = lock(&intake);
@@ -168,8 +183,9 @@ impl Fetcher {
         let settings = &self.settings;
         Order {
             program: settings.program.clone(),
-            arguments: settings.arguments.clone(),
-            environment: Vec::new(),
+            arguments: given.arguments.unwrap_or_else(|| settings.arguments.clone()),
+            environment: [settings.environment.as_slice(), &given.environment].concat(),
+            directory: settings.directory.clone(),
             output: Output::Sink(Box::new(sink)),
             time_limit: settings.time_limit,
             grace: settings.grace,

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use shiftboss_actors::fetcher_file::{FileName, Named};
 use shiftboss_actors::model::Run;
 use thiserror::Error;
@@ -11,8 +12,17 @@ use thiserror::Error;
 const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// The name of a list, of which files can be named.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct ListName(Arc<str>);
+
+impl TryFrom<String> for ListName {
+    type Error = NameError;
+
+    fn try_from(text: String) -> Result<Self, NameError> {
+        Self::new(&text)
+    }
+}
 
 /// Why a name is none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -56,6 +66,12 @@ impl ListName {
         &self.0
     }
 
+    /// The same, to be kept elsewhere.
+    #[must_use]
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+
     /// The name of a list's file.
     #[must_use]
     pub fn file(&self, stamp: i64, growing: bool) -> String {
@@ -78,6 +94,12 @@ impl ListName {
     #[must_use]
     pub fn lock_file(&self) -> String {
         format!(".{}.fetch.lock", self.0)
+    }
+
+    /// The file that names what changed before a run, for its command.
+    #[must_use]
+    pub fn changed_file(&self) -> String {
+        format!(".{}.changed", self.0)
     }
 }
 

@@ -19,6 +19,7 @@ mod keep;
 mod leases;
 mod memory;
 mod open;
+mod own_fetchers;
 mod places;
 mod reader;
 mod refusal;

@@ -63,6 +63,7 @@ impl Workshop {
             program: self.template.program.clone(),
             arguments,
             environment: self.environment(job),
+            directory: None,
             output,
             time_limit: self.time_limit,
             grace: self.grace,

@@ -2,14 +2,17 @@
 //!
 //! Sent by connections ([`Dispatch`], [`Finish`], [`Undo`]; of protocol 2 also [`Wait`], [`Tell`] and
 //! [`Change`]), by the watcher and its tails (the
-//! runs and rows), by the tree's guests ([`Enter`], [`KnownEntries`], [`ForgetEntries`]), and by the tree ([`Ping`], [`Shutdown`]).
+//! runs and rows), by the tree's guests (entries of a spool, the
+//! daemon's own fetchers), and by the tree ([`Ping`], [`Shutdown`]).
 
 use std::sync::Arc;
 
 use actix::prelude::*;
 
 use crate::model::{Attempt, Job, Key, Run};
-use crate::store::{Batch, Entered, Entry, EntryState, Holder, StoreResult, StoredRun, Told};
+use crate::store::{
+    Batch, Entered, Entry, EntryState, FetcherRecord, Holder, StoreResult, StoredRun, Told,
+};
 use crate::wire::session::{Control, Word};
 
 /// Asks for the next job.
@@ -147,6 +150,27 @@ pub struct KnownEntries;
 pub struct ForgetEntries(
     /// Their names, escaped.
     pub Vec<Arc<str>>,
+);
+
+/// Notes how a fetcher is that the daemon runs itself.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct NoteFetcher(
+    /// How it is.
+    pub FetcherRecord,
+);
+
+/// Asks what was noted of the daemon's own fetchers.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<FetcherRecord>>")]
+pub struct KnownFetchers;
+
+/// A fetcher is run no more.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct ForgetFetcher(
+    /// Its name.
+    pub Arc<str>,
 );
 
 /// Notes that an input file is left out.

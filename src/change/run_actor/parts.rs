@@ -20,7 +20,8 @@ pub struct Changes(pub Changed);
 #[rtype(result = "()")]
 pub struct Due;
 
-/// Start no more runs, and end the one that is on. Answers, when it has ended, whether one was on.
+/// Start no more runs, and end the one that is on; the second time kill it. Answers, when it has ended,
+/// whether one was on. The actor ends then.
 #[derive(Debug, Message)]
 #[rtype(result = "bool")]
 pub struct Stop;

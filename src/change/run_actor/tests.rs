@@ -281,9 +281,9 @@ async fn a_stop_ends_the_run() {
     scene.touch("q").await;
     assert!(scene.actor.send(Stop).await.unwrap());
     assert_eq!((scene.seen.0.stopped.get(), scene.seen.0.on.get()), (1, 0));
-    scene.touch("r").await;
     scene.pass(3600 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
+    assert!(!scene.actor.connected(), "it goes on");
     let idle = plan().start();
     idle.touch("p").await;
     assert!(!idle.actor.send(Stop).await.unwrap());

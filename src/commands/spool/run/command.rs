@@ -80,6 +80,7 @@ impl Workshop {
             program: self.template.program.clone(),
             arguments,
             environment: self.environment(guard, data.into()),
+            directory: None,
             output,
             time_limit: self.time_limit,
             grace: self.grace,

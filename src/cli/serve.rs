@@ -1,0 +1,144 @@
+//! What can be said to `serve`, by flags, by the environment or in a configuration file, and the checked
+//! settings made of it, once.
+//!
+//! [`ServeOptions`] is parsed by clap and by serde alike, so that a key of the file is a flag, too. Reading the
+//! file is [`crate::config`]'s.
+
+mod settings;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::examples::SERVE_EXAMPLES;
+use crate::config::{Checked, Fault, FetcherTable, check_fetchers};
+use crate::logging::LogFormat;
+pub use settings::ServeSettings;
+pub use values::{DurabilityChoice, Lease, Mode, Tries};
+
+/// The arguments of `serve`, as typed.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = SERVE_EXAMPLES,
+    long_about = "Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on SOCKET\n\n\
+        What a flag says can stand in the file named by --config, too, under the flag's name with _ for -; \
+        DATABASE, INPUT_DIR and SOCKET as database, input_dir and socket. A flag wins over the \
+        environment, and that over the file. The file also holds the fetchers that the daemon runs \
+        itself: docs/configuration.md. SIGHUP has it read anew."
+)]
+pub struct ServeArguments {
+    /// The configuration file; paths in it are relative to its directory
+    #[arg(long, value_name = "FILE", env = "SHIFTBOSS_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// All else.
+    #[command(flatten)]
+    pub options: ServeOptions,
+}
+
+/// What the command line, the environment and the file can say; `None`: nothing was said.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServeOptions {
+    /// The SQLite database; made if there is none
+    #[arg(env = "SHIFTBOSS_DATABASE")]
+    pub database: Option<PathBuf>,
+    /// The directory that fetchers write to; made if there is none
+    #[arg(env = "SHIFTBOSS_INPUT_DIR")]
+    pub input_dir: Option<PathBuf>,
+    /// The Unix socket for workers; made
+    #[arg(env = "SHIFTBOSS_SOCKET")]
+    pub socket: Option<PathBuf>,
+    /// Follow the Python supervisor's rules exactly: nothing is undone, leased or counted
+    #[arg(
+        long,
+        env = "SHIFTBOSS_CLASSIC",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub classic: Option<bool>,
+    /// How long a job may be out before it is handed out again [default: 12h]
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_LEASE")]
+    pub lease: Option<Lease>,
+    /// How often a job's worker may fall silent before the job is parked (protocol 2) [default: 5]
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_ATTEMPTS")]
+    pub max_attempts: Option<Tries>,
+    /// What an answer outlives: a power cut, or only the end of the process [default: power]
+    #[arg(long, value_enum, env = "SHIFTBOSS_DURABILITY")]
+    pub durability: Option<DurabilityChoice>,
+    /// Take the entries of this spool's queue `tasks` as tasks, too; made if there is none
+    #[arg(long, value_name = "DIR", env = "SHIFTBOSS_SPOOL")]
+    pub spool: Option<PathBuf>,
+    /// Permission bits of the socket, in octal [default: 0600]
+    #[arg(long, env = "SHIFTBOSS_SOCKET_MODE")]
+    pub socket_mode: Option<Mode>,
+    /// Group of the socket, by name or number
+    #[arg(long, env = "SHIFTBOSS_SOCKET_GROUP")]
+    pub socket_group: Option<String>,
+    /// Connections at once; further ones are closed [default: 16384]
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_CONNECTIONS")]
+    pub max_connections: Option<NonZeroU32>,
+    /// How log lines look; `auto` is `journal` under systemd, else `text` [default: auto]
+    #[arg(long, value_enum, env = "SHIFTBOSS_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level [default: info]
+    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG")]
+    pub log_level: Option<String>,
+    /// What the daemon runs itself; in the file only.
+    #[arg(skip)]
+    #[serde(default)]
+    pub fetcher: Vec<Spanned<FetcherTable>>,
+}
+
+impl ServeOptions {
+    /// These, and `others` where these say nothing.
+    fn over(self, others: Self) -> Self {
+        // A lease means that the rules are not classic: of these two what is nearer says both.
+        let (classic, lease) = match (self.classic, self.lease) {
+            (None, None) => (others.classic, others.lease),
+            own => own,
+        };
+        Self {
+            database: self.database.or(others.database),
+            input_dir: self.input_dir.or(others.input_dir),
+            socket: self.socket.or(others.socket),
+            classic,
+            lease,
+            max_attempts: self.max_attempts.or(others.max_attempts),
+            durability: self.durability.or(others.durability),
+            spool: self.spool.or(others.spool),
+            socket_mode: self.socket_mode.or(others.socket_mode),
+            socket_group: self.socket_group.or(others.socket_group),
+            max_connections: self.max_connections.or(others.max_connections),
+            log_format: self.log_format.or(others.log_format),
+            log_level: self.log_level.or(others.log_level),
+            fetcher: others.fetcher,
+        }
+    }
+
+    /// The same with its paths below `directory`, unless they are absolute.
+    fn below(mut self, directory: &Path) -> Self {
+        let paths = [&mut self.database, &mut self.input_dir, &mut self.socket, &mut self.spool];
+        paths.into_iter().flatten().for_each(|path| *path = directory.join(&*path));
+        self
+    }
+}
+
+impl Checked for ServeOptions {
+    fn check(&self) -> Result<(), Fault> {
+        if self.classic == Some(true) && self.lease.is_some() {
+            return Err(Fault { place: 0..0, what: CLASSIC_LEASE.to_owned() });
+        }
+        check_fetchers(&self.fetcher)
+    }
+}
+
+const CLASSIC_LEASE: &str =
+    "the classic rules know no other lease than 12h: leave out lease or classic";

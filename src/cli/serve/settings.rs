@@ -1,0 +1,131 @@
+//! The settings of `serve`: what was said, or else its default, checked. The daemon sees nothing else.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::absolute;
+use super::ServeOptions;
+use super::values::{DurabilityChoice, Lease, Mode, Tries};
+use crate::config::{Checked, FetcherTable};
+use crate::exit::{ExitCode, Failure};
+use crate::logging::LogFormat;
+use crate::socket::SocketSettings;
+use crate::sqlite::{Durability, Options, Policy};
+
+/// How long a request waits for another process's write to the database.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
+/// Where nothing is said.
+const LEASE: Lease = Lease(12 * 3600);
+const TRIES: Tries = Tries(5);
+const MODE: Mode = Mode(0o600);
+const CONNECTIONS: usize = 16_384;
+
+/// The settings of `serve`, checked.
+#[derive(Debug)]
+pub struct ServeSettings {
+    /// The database.
+    pub database: PathBuf,
+    /// The input directory.
+    pub input: PathBuf,
+    /// The workers' socket.
+    pub socket: SocketSettings,
+    /// How the database is used.
+    pub store: Options,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// The spool whose tasks enter the queue.
+    pub spool: Option<PathBuf>,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// What is logged.
+    pub log_level: String,
+    /// What the daemon runs itself.
+    pub fetchers: Vec<FetcherTable>,
+}
+
+impl ServeSettings {
+    /// Settings from the command line and the environment, and behind them a file in `directory`.
+    ///
+    /// # Errors
+    /// What is missing, or wrong.
+    pub fn new(typed: ServeOptions, file: Option<(ServeOptions, &Path)>) -> Result<Self, Failure> {
+        typed.check().map_err(|fault| Failure::new(ExitCode::Usage, fault.what))?;
+        let mut fetchers = Vec::new();
+        let said = match file {
+            None => typed,
+            Some((mut file, directory)) => {
+                let tables = std::mem::take(&mut file.fetcher).into_iter();
+                fetchers = tables.map(|table| table.into_inner().below(directory)).collect();
+                typed.over(file.below(directory))
+            }
+        };
+        Self::of(said, fetchers)
+    }
+
+    /// Names of the settings, fetchers apart, that differ from those of `other`.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let (a, b) = (self, other);
+        let all = [
+            ("database", a.database != b.database),
+            ("input_dir", a.input != b.input),
+            ("socket", a.socket.path != b.socket.path),
+            ("classic or lease", a.store.policy != b.store.policy),
+            ("max_attempts", a.store.max_attempts != b.store.max_attempts),
+            ("durability", a.store.durability != b.store.durability),
+            ("spool", a.spool != b.spool),
+            ("socket_mode", a.socket.mode != b.socket.mode),
+            ("socket_group", a.socket.group != b.socket.group),
+            ("max_connections", a.connections_max != b.connections_max),
+            ("log_format", a.log_format != b.log_format),
+            ("log_level", a.log_level != b.log_level),
+        ];
+        all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+    }
+
+    fn of(said: ServeOptions, fetchers: Vec<FetcherTable>) -> Result<Self, Failure> {
+        let lease_seconds = said.lease.unwrap_or(LEASE).0;
+        let policy = match said.classic {
+            Some(true) => Policy::Classic,
+            _ => Policy::Fair { lease_seconds },
+        };
+        let durability = match said.durability {
+            None | Some(DurabilityChoice::Power) => Durability::Power,
+            Some(DurabilityChoice::Process) => Durability::Process,
+        };
+        let connections_max = said
+            .max_connections
+            .map_or(CONNECTIONS, |max| usize::try_from(max.get()).unwrap_or(usize::MAX));
+        Ok(Self {
+            database: named(said.database, "DATABASE")?,
+            input: named(said.input_dir, "INPUT_DIR")?,
+            socket: SocketSettings {
+                path: named(said.socket, "SOCKET")?,
+                mode: said.socket_mode.unwrap_or(MODE).0,
+                group: said.socket_group,
+            },
+            store: Options {
+                policy,
+                durability,
+                busy_timeout: BUSY_TIMEOUT,
+                max_attempts: said.max_attempts.unwrap_or(TRIES).0,
+            },
+            connections_max,
+            spool: said.spool.map(absolute).transpose()?,
+            log_format: said.log_format.unwrap_or(LogFormat::Auto),
+            log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
+            fetchers,
+        })
+    }
+}
+
+fn named(path: Option<PathBuf>, what: &str) -> Result<PathBuf, Failure> {
+    let missing = || {
+        let key = what.to_lowercase();
+        let text = format!(
+            "{what} is missing: give DATABASE, INPUT_DIR and SOCKET, or name a file that has the key {key} (--config)"
+        );
+        Failure::new(ExitCode::Usage, text)
+    };
+    absolute(path.ok_or_else(missing)?)
+}

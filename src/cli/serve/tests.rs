@@ -1,0 +1,68 @@
+//! What is typed, or in a file, becomes settings.
+
+use clap::Parser;
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::sqlite::Policy;
+
+fn typed(more: &[&str]) -> Result<ServeOptions, String> {
+    match Cli::try_parse_from(["shiftboss", "serve"].iter().chain(more)).map(|cli| cli.command) {
+        Ok(Command::Serve(typed)) => Ok(typed.options),
+        Ok(_) => Err("another command".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn settings(words: &[&str], file: Option<&str>) -> Result<ServeSettings, String> {
+    let file = file.map(|text| (toml::from_str(text).unwrap(), Path::new("/etc/boss")));
+    ServeSettings::new(typed(words)?, file).map_err(|error| error.to_string())
+}
+
+const PATHS: [&str; 3] = ["/d", "/i", "/s"];
+
+/// What is typed becomes settings, and what is wrong is named.
+#[test]
+fn typed_settings_are_checked() {
+    let with = |more: &[&str]| settings(&[&PATHS, more].concat(), None);
+    let plain = with(&[]).unwrap();
+    assert_eq!(plain.store.policy, Policy::Fair { lease_seconds: 43_200 });
+    assert_eq!((plain.socket.mode, plain.connections_max), (0o600, 16_384));
+    assert_eq!(with(&["--classic"]).unwrap().store.policy, Policy::Classic);
+    for wrong in [
+        ["--lease", "0s"],
+        ["--lease", "1500ms"],
+        ["--lease", "11years"],
+        ["--lease", "soon"],
+        ["--socket-mode", "999"],
+        ["--durability", "none"],
+        ["--max-connections", "0"],
+        ["--max-attempts", "1001"],
+    ] {
+        assert!(with(&wrong).unwrap_err().contains(wrong[0]), "{wrong:?}");
+    }
+    assert!(with(&["--classic", "--lease", "2h"]).unwrap_err().contains("classic"));
+    assert!(settings(&["/d"], None).unwrap_err().contains("INPUT_DIR"));
+}
+
+/// A flag wins over the file; the file's paths are its directory's.
+#[test]
+fn flags_win_over_the_file() {
+    let file = "database = 'state.db'\ninput_dir = '/in'\nsocket = 's'\nlease = '2h'\nmax_attempts = 7\nsocket_mode = '0660'\n";
+    let found = settings(&[], Some(file)).unwrap();
+    assert_eq!(found.database, Path::new("/etc/boss/state.db"));
+    assert_eq!((found.input.as_path(), found.socket.mode), (Path::new("/in"), 0o660));
+    assert_eq!(found.store.policy, Policy::Fair { lease_seconds: 7200 });
+    assert_eq!(found.store.max_attempts, 7);
+    let flagged = settings(&["/other.db", "--max-attempts", "9"], Some(file)).unwrap();
+    assert_eq!(
+        (flagged.database.as_path(), flagged.store.max_attempts),
+        (Path::new("/other.db"), 9)
+    );
+    let classic = settings(&["--classic"], Some(file)).unwrap();
+    assert_eq!(classic.store.policy, Policy::Classic);
+    let leased =
+        settings(&["--lease", "1h"], Some("database='d'\ninput_dir='i'\nsocket='s'\nclassic=true"));
+    assert_eq!(leased.unwrap().store.policy, Policy::Fair { lease_seconds: 3600 });
+    assert!(settings(&[], Some("database = 'd'")).unwrap_err().contains("input_dir"));
+}

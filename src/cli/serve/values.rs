@@ -1,0 +1,95 @@
+//! Values of `serve` that are not any number or text: parsed alike from the command line and from the
+//! configuration file.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+/// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
+const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
+
+/// What an answer outlives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DurabilityChoice {
+    /// A power cut
+    Power,
+    /// The end of the process, not of the machine; faster
+    Process,
+}
+
+/// A lease in whole seconds, the unit it is counted in (spec 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Lease(pub(super) i64);
+
+impl FromStr for Lease {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lease = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+        match i64::try_from(lease.as_secs()) {
+            Ok(seconds @ 1..=LEASE_SECONDS_MAX) if lease.subsec_nanos() == 0 => Ok(Self(seconds)),
+            _ => Err("give whole seconds, from 1s to 10years".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<String> for Lease {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// How often a job is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct Tries(pub(super) u32);
+
+impl TryFrom<u32> for Tries {
+    type Error = &'static str;
+
+    fn try_from(tries: u32) -> Result<Self, Self::Error> {
+        match tries {
+            1..=1000 => Ok(Self(tries)),
+            _ => Err("give a number from 1 to 1000"),
+        }
+    }
+}
+
+impl FromStr for Tries {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let tries: u32 =
+            text.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+        Self::try_from(tries).map_err(str::to_owned)
+    }
+}
+
+/// Permission bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Mode(pub(super) u32);
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match u32::from_str_radix(text, 8) {
+            Ok(mode) if mode <= 0o777 => Ok(Self(mode)),
+            _ => Err("permission bits are octal, from 0 to 777; for example 0660".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}

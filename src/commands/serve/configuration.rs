@@ -1,0 +1,85 @@
+//! What is in force: settings from the command line and, behind it, a file, read at the start and again at
+//! SIGHUP.
+//!
+//! `serve` settles it, its signals reload it, and those who run fetchers follow it.
+
+use std::path::{Path, PathBuf};
+
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::cli::{ServeArguments, ServeSettings};
+use crate::config::{self, FetcherTable};
+use crate::exit::{ExitCode, Failure};
+
+/// The settings that the arguments, and the file they name, amount to.
+///
+/// # Errors
+/// What is missing or wrong, with the file's line.
+pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
+    let Some(path) = &typed.config else {
+        return ServeSettings::new(typed.options.clone(), None);
+    };
+    let refused =
+        |error: &dyn std::error::Error| Failure::new(ExitCode::Configuration, error.to_string());
+    let path = std::path::absolute(path).map_err(|error| refused(&error))?;
+    let said = config::read(&path).map_err(|error| refused(&error))?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    ServeSettings::new(typed.options.clone(), Some((said, directory)))
+}
+
+/// The configuration in force.
+pub(super) struct Configuration {
+    typed: ServeArguments,
+    in_force: ServeSettings,
+    fetchers: watch::Sender<Vec<FetcherTable>>,
+}
+
+impl Configuration {
+    /// What is in force from the start on, and where to follow which fetchers are to run.
+    pub(super) fn new(
+        typed: ServeArguments,
+        in_force: ServeSettings,
+    ) -> (Self, watch::Receiver<Vec<FetcherTable>>) {
+        let (fetchers, wanted) = watch::channel(in_force.fetchers.clone());
+        (Self { typed, in_force, fetchers }, wanted)
+    }
+
+    /// The file, if there is one.
+    pub(super) fn file(&self) -> Option<&PathBuf> {
+        self.typed.config.as_ref()
+    }
+
+    /// The settings.
+    pub(super) fn in_force(&self) -> &ServeSettings {
+        &self.in_force
+    }
+
+    /// Reads the file again. A faulty one changes nothing; of a good one the fetchers are followed at once, and
+    /// what takes a restart is named.
+    pub(super) fn reload(&mut self) {
+        let Some(file) = self.file() else {
+            info!("SIGHUP is ignored: there is no configuration file to be read again.");
+            return;
+        };
+        let file = file.display().to_string();
+        match settle(&self.typed) {
+            Err(reason) => {
+                error!(%reason, "The configuration is refused as a whole; the old one stays in force.");
+            }
+            Ok(new) => {
+                let waiting = new.differences(&self.in_force);
+                if !waiting.is_empty() {
+                    let settings = waiting.join(", ");
+                    warn!(
+                        settings,
+                        "Changed in the configuration, and in force after a restart only."
+                    );
+                }
+                let fetchers = new.fetchers.len();
+                info!(file, fetchers, "The configuration was read again.");
+                self.fetchers.send_replace(new.fetchers);
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What made the daemon end, as an exit code and a message. The part of `serve` that knows the errors of all
+//! others.
+
+use shiftboss_actors::tree::TreeError;
+
+use crate::exit::{ExitCode, Failure};
+use crate::lock::LockError;
+use crate::socket::SocketError;
+use crate::sqlite::OpenError;
+
+pub(super) fn socket_failure(error: SocketError) -> Failure {
+    let code = match error {
+        SocketError::Alive(_) => ExitCode::AlreadyRunning,
+        SocketError::TooLong { .. } | SocketError::NoSuchGroup(_) => ExitCode::Configuration,
+        SocketError::NotASocket(_) | SocketError::System { .. } => ExitCode::CannotCreate,
+    };
+    Failure::new(code, error.to_string())
+}
+
+pub(super) fn lock_failure(error: LockError) -> Failure {
+    let code = match error {
+        LockError::Held { .. } | LockError::Watched { .. } | LockError::Taken { .. } => {
+            ExitCode::AlreadyRunning
+        }
+        LockError::Io { .. } => ExitCode::CannotCreate,
+    };
+    Failure::new(code, error.to_string())
+}
+
+pub(super) fn open_failure(error: OpenError) -> Failure {
+    let code = match error {
+        OpenError::Emptied(_) | OpenError::Corrupt { .. } => ExitCode::BadData,
+        OpenError::Access { .. } | OpenError::LinkToNowhere { .. } => ExitCode::CannotCreate,
+        OpenError::Sqlite { .. } => ExitCode::StoreIo,
+        OpenError::NotADatabase(_) | OpenError::Foreign { .. } | OpenError::Newer { .. } => {
+            ExitCode::Configuration
+        }
+        OpenError::OldLibrary(_) => ExitCode::Internal,
+    };
+    Failure::new(code, error.to_string())
+}
+
+pub(super) fn tree_failure(error: TreeError) -> Failure {
+    let code = match error {
+        TreeError::Storage(_) => ExitCode::StoreIo,
+        TreeError::Input { .. } => ExitCode::Configuration,
+        TreeError::Socket(_) => ExitCode::CannotCreate,
+        TreeError::Panicked(_) => ExitCode::Internal,
+    };
+    Failure::new(code, error.to_string())
+}

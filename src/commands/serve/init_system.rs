@@ -1,0 +1,37 @@
+//! Tells systemd how the daemon is. `serve` hands it to the supervision tree.
+
+use std::time::Duration;
+
+use shiftboss_actors::tree::Lifecycle;
+use tracing::{info, warn};
+
+/// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is told.
+pub(super) struct InitSystem;
+
+impl InitSystem {
+    fn tell(state: sd_notify::NotifyState<'_>) {
+        if let Err(error) = sd_notify::notify(&[state]) {
+            warn!(%error, "The init system could not be told.");
+        }
+    }
+}
+
+impl Lifecycle for InitSystem {
+    fn ready(&mut self) {
+        info!("Ready: workers can connect.");
+        Self::tell(sd_notify::NotifyState::Ready);
+    }
+
+    fn stopping(&mut self) {
+        Self::tell(sd_notify::NotifyState::Stopping);
+    }
+
+    fn alive(&mut self) {
+        Self::tell(sd_notify::NotifyState::Watchdog);
+    }
+
+    fn alive_every(&self) -> Option<Duration> {
+        // Half the time after which the init system would lose patience.
+        sd_notify::watchdog_enabled().map(|patience| patience / 2)
+    }
+}

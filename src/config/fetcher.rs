@@ -1,0 +1,166 @@
+//! A `[[fetcher]]` of the configuration file: what the daemon runs itself, and when.
+//!
+//! [`super::read`] fills it in; `crate::fetchers` acts on it. Two tables that are equal need nothing to be
+//! done at a reload.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Fault;
+use super::values;
+use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT};
+use crate::child::GRACE;
+use crate::fetch::ListName;
+
+/// One fetcher.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FetcherTable {
+    /// Its name, and its list's.
+    pub name: ListName,
+    /// The program that prints the list, and its arguments.
+    #[serde(deserialize_with = "values::command")]
+    pub command: Vec<OsString>,
+    /// Where it runs: the configuration file's directory. No key.
+    #[serde(skip)]
+    pub directory: PathBuf,
+    /// From the start of one run to that of the next.
+    #[serde(default, deserialize_with = "values::interval")]
+    pub every: Option<Duration>,
+    /// What it runs after a change of.
+    #[serde(default)]
+    pub on_change: Option<OnChangeTable>,
+    /// How long it may run.
+    #[serde(default, deserialize_with = "values::some_time")]
+    pub timeout: Option<Duration>,
+    /// From TERM to KILL.
+    #[serde(default = "grace", deserialize_with = "values::time")]
+    pub grace: Duration,
+    /// Fewer good lines are no list.
+    #[serde(default = "min_lines")]
+    pub min_lines: u64,
+    /// Nor is less than this share, from 0 to 1, of the last one's.
+    #[serde(default = "min_share", deserialize_with = "values::share")]
+    pub min_share: f64,
+    /// Whether a failed run is tried again, after a growing time.
+    #[serde(default)]
+    pub retry: bool,
+    /// What the command's environment has beyond the daemon's.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Trees, and when a change in them has a run follow. The defaults are those of `shiftboss on-change`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnChangeTable {
+    /// The directories.
+    #[serde(deserialize_with = "values::directories")]
+    pub paths: Vec<PathBuf>,
+    /// What counts in them; all of it if none is given.
+    #[serde(default, deserialize_with = "values::globs")]
+    pub globs: Vec<String>,
+    /// What is left out.
+    #[serde(default, deserialize_with = "values::globs")]
+    pub ignore: Vec<String>,
+    /// Whether what the trees' `.gitignore` files leave out is left out.
+    #[serde(default)]
+    pub gitignore: bool,
+    /// Quiet for longer than this.
+    #[serde(default = "debounce", deserialize_with = "values::time")]
+    pub debounce: Duration,
+    /// Or so long after the first change.
+    #[serde(default = "max_wait", deserialize_with = "values::time")]
+    pub max_wait: Duration,
+    /// From the end of a run to the start of the next.
+    #[serde(default = "cooldown", deserialize_with = "values::time")]
+    pub cooldown: Duration,
+}
+
+fn grace() -> Duration {
+    GRACE
+}
+
+fn min_lines() -> u64 {
+    1
+}
+
+fn min_share() -> f64 {
+    0.5
+}
+
+fn debounce() -> Duration {
+    DEBOUNCE
+}
+
+fn max_wait() -> Duration {
+    MAX_WAIT
+}
+
+fn cooldown() -> Duration {
+    COOLDOWN
+}
+
+impl FetcherTable {
+    /// The same with its paths, and where it runs, below `directory` unless they are absolute. A program without a slash
+    /// is looked for in `PATH`.
+    #[must_use]
+    pub fn below(mut self, directory: &Path) -> Self {
+        directory.clone_into(&mut self.directory);
+        if let Some(program) = self.command.first_mut().filter(|program| has_slash(program)) {
+            *program = directory.join(&*program).into();
+        }
+        let trees = self.on_change.iter_mut().flat_map(|on_change| &mut on_change.paths);
+        trees.for_each(|path| *path = directory.join(&*path));
+        self
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let name = self.name.as_str();
+        if self.every.is_none() && self.on_change.is_none() {
+            return Err(format!(
+                "the fetcher {name:?} would never run: give it every, on_change or both"
+            ));
+        }
+        let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
+        if let Some(wrong) = self.environment.keys().find(|name| !is_name(name)) {
+            return Err(format!(
+                "the fetcher {name:?}: {wrong:?} is no name of an environment variable"
+            ));
+        }
+        if let Some((variable, _)) = self.environment.iter().find(|(_, value)| value.contains('\0'))
+        {
+            return Err(format!("the fetcher {name:?}: there is a NUL in the variable {variable}"));
+        }
+        Ok(())
+    }
+}
+
+fn has_slash(program: &OsString) -> bool {
+    program.as_encoded_bytes().contains(&b'/')
+}
+
+/// Looks at all fetchers of a file together.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn check_fetchers(tables: &[Spanned<FetcherTable>]) -> Result<(), Fault> {
+    let mut names = HashSet::new();
+    for table in tables {
+        let fault = |what| Fault { place: table.span(), what };
+        let fetcher = table.get_ref();
+        fetcher.check().map_err(fault)?;
+        let name = fetcher.name.as_str();
+        if !names.insert(name) {
+            return Err(fault(format!(
+                "there is a fetcher {name:?} already: give each a name of its own"
+            )));
+        }
+    }
+    Ok(())
+}

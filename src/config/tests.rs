@@ -1,0 +1,120 @@
+//! What a file may say, and what is said of one that is wrong.
+
+use super::*;
+use crate::cli::ServeOptions;
+
+/// A whole file, as a user writes it.
+const WHOLE: &str = r#"
+database = "state.db"
+input_dir = "input"
+socket = "/run/shiftboss/worker.sock"
+lease = "2h"
+log_level = "info,shiftboss=debug"
+
+[[fetcher]]
+name = "repology"
+command = ["./list-packages", "--all"]
+every = "12h"
+timeout = "1h"
+min_lines = 1000
+min_share = 0.5
+environment = { LANG = "C" }
+
+[[fetcher]]
+name = "notes"
+command = ["list-notes"]
+on_change = { paths = ["notes"], globs = ["*.org"], debounce = "2s", cooldown = "0s" }
+"#;
+
+fn options(text: &str) -> Result<ServeOptions, (usize, String)> {
+    parse(text)
+}
+
+/// What is said is there, and the rest has the defaults of the commands.
+#[test]
+fn a_whole_file_is_read() {
+    let options = options(WHOLE).unwrap();
+    assert_eq!(options.database.as_deref(), Some(Path::new("state.db")));
+    let tables: Vec<FetcherTable> = options
+        .fetcher
+        .into_iter()
+        .map(|table| table.into_inner().below(Path::new("/etc/boss")))
+        .collect();
+    let [repology, notes] = tables.as_slice() else { panic!("{tables:?}") };
+    assert_eq!(repology.command, ["/etc/boss/./list-packages", "--all"]);
+    assert_eq!((repology.min_lines, repology.min_share), (1000, 0.5));
+    assert_eq!(notes.command, ["list-notes"]);
+    let on_change = notes.on_change.as_ref().unwrap();
+    assert_eq!(on_change.paths, [Path::new("/etc/boss/notes")]);
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!(
+        (on_change.debounce, on_change.max_wait, on_change.cooldown),
+        (seconds(2), seconds(60), seconds(0))
+    );
+    assert_eq!((notes.min_lines, notes.min_share, notes.retry), (1, 0.5, false));
+}
+
+/// Each mistake is told with the line it is in, and with what is wrong.
+#[test]
+fn mistakes_are_told_with_their_line() {
+    let fetcher = |lines: &str| format!("lease = '2h'\n[[fetcher]]\nname = 'a'\n{lines}\n");
+    for (text, line, said) in [
+        ("lease = '2h'\nleese = '2h'\n".to_owned(), 2, "leese"),
+        ("lease = '1500ms'\n".to_owned(), 1, "whole seconds"),
+        ("\nmax_attempts = 0\n".to_owned(), 2, "1 to 1000"),
+        ("socket_mode = 660\n".to_owned(), 1, "string"),
+        ("durability = 'none'\n".to_owned(), 1, "power"),
+        ("classic = true\nlease = '2h'".to_owned(), 1, "classic"),
+        ("lease = \n".to_owned(), 1, ""),
+        (fetcher("command = ['x']\nevery = '1h'\nuser = 'root'"), 6, "user"),
+        (fetcher("command = []\nevery = '1h'"), 4, "program"),
+        (fetcher("command = 'x'\nevery = '1h'"), 4, "sequence"),
+        (fetcher("command = ['x']\nevery = '0.5s'"), 5, "time"),
+        (fetcher("command = ['x']\nevery = '1ms'"), 5, "1s"),
+        (fetcher("command = ['x']\nevery = '400days'"), 5, "366days"),
+        (fetcher("command = ['x']\nevery = '1h'\ntimeout = '0s'"), 6, "above 0"),
+        (fetcher("command = ['x']\nevery = '1h'\nmin_share = 1.5"), 6, "from 0 to 1"),
+        (fetcher("command = ['x']\nevery = '1h'\nmin_lines = -1"), 6, "-1"),
+        (fetcher("command = ['x']"), 2, "never run"),
+        (fetcher("every = '1h'"), 2, "command"),
+        (fetcher("command = ['x']\non_change = {}"), 5, "paths"),
+        (fetcher("command = ['x']\non_change = { paths = [] }"), 5, "directories"),
+        (
+            fetcher("command = ['x']\n[fetcher.on_change]\npaths = ['t']\nglobs = ['[z-a]']"),
+            7,
+            "[z-a]",
+        ),
+        (fetcher("command = ['x']\nevery = '1h'\nenvironment = { 'A=B' = 'c' }"), 2, "A=B"),
+        (
+            fetcher(
+                "command = ['x']\nevery = '1h'\n[[fetcher]]\nname = 'a'\ncommand = ['y']\nevery = '1h'",
+            ),
+            6,
+            "already",
+        ),
+        ("[[fetcher]]\nname = 'a.b'\n".to_owned(), 2, "no dot"),
+    ] {
+        let (found, what) = options(&text).unwrap_err();
+        assert!(found == line && what.contains(said), "{text}\n{found}: {what}");
+    }
+}
+
+/// Files that are none of a person's.
+#[test]
+fn strange_files_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shiftboss.toml");
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        read::<ServeOptions>(&path).unwrap_err().to_string()
+    };
+    assert!(refused(b"lease = '2h'\n# \xff\n").ends_with("shiftboss.toml:2: this is not UTF-8"));
+    assert!(refused(&vec![b'\n'; FILE_BYTES_MAX as usize + 1]).contains("bytes"));
+    assert!(read::<ServeOptions>(directory.path()).is_err());
+    assert!(
+        read::<ServeOptions>(Path::new("/nowhere/x"))
+            .unwrap_err()
+            .to_string()
+            .contains("/nowhere/x")
+    );
+}

@@ -1,0 +1,102 @@
+//! Values in a configuration file that TOML has no type for: times as people write them, shares, globs.
+//! For `#[serde(deserialize_with)]`; what is refused here is told with its line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::change::globs::Globs;
+
+/// The longest time that can be set.
+pub const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// A time such as `90s` or `1h 30m`.
+///
+/// # Errors
+/// When it is none, or above [`TIME_MAX`].
+pub fn time<'de, D: Deserializer<'de>>(typed: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(typed)?;
+    let time = humantime::parse_duration(&text).map_err(|error| {
+        D::Error::custom(format!("{text:?} is no time such as \"90s\" or \"1h 30m\": {error}"))
+    })?;
+    if time > TIME_MAX {
+        return Err(D::Error::custom(format!("{text:?}: give a time up to \"366days\"")));
+    }
+    Ok(time)
+}
+
+/// The same above zero, for a key that may be left out.
+///
+/// # Errors
+/// As [`time`], and for none at all.
+pub fn some_time<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Duration>, D::Error> {
+    let time = time(typed)?;
+    if time.is_zero() {
+        return Err(D::Error::custom("give a time above 0, or leave the key out"));
+    }
+    Ok(Some(time))
+}
+
+/// The same from a second on.
+///
+/// # Errors
+/// As [`time`], and for less.
+pub fn interval<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Duration>, D::Error> {
+    let time = time(typed)?;
+    if time < Duration::from_secs(1) {
+        return Err(D::Error::custom("give a time from \"1s\" to \"366days\""));
+    }
+    Ok(Some(time))
+}
+
+/// A number from 0 to 1.
+///
+/// # Errors
+/// For any other.
+pub fn share<'de, D: Deserializer<'de>>(typed: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(typed)?;
+    if !(0.0..=1.0).contains(&share) {
+        return Err(D::Error::custom("a share is a number from 0 to 1, such as 0.5"));
+    }
+    Ok(share)
+}
+
+/// A program and its arguments.
+///
+/// # Errors
+/// When there is no program, or a NUL in one of them.
+pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::Error> {
+    let words = Vec::<String>::deserialize(typed)?;
+    if words.first().is_none_or(String::is_empty) {
+        return Err(D::Error::custom("name a program, and its arguments: [\"./list\", \"--all\"]"));
+    }
+    if words.iter().any(|word| word.contains('\0')) {
+        return Err(D::Error::custom("there is a NUL in the command"));
+    }
+    Ok(words.into_iter().map(OsString::from).collect())
+}
+
+/// Directories, one at least.
+///
+/// # Errors
+/// When there is none.
+pub fn directories<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<PathBuf>, D::Error> {
+    let paths = Vec::<PathBuf>::deserialize(typed)?;
+    if paths.is_empty() || paths.iter().any(|path| path.as_os_str().is_empty()) {
+        return Err(D::Error::custom("name the directories to watch: [\"src\", \"/etc/lists\"]"));
+    }
+    Ok(paths)
+}
+
+/// Globs as `.gitignore` has them.
+///
+/// # Errors
+/// The first that cannot be understood.
+pub fn globs<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<String>, D::Error> {
+    let globs = Vec::<String>::deserialize(typed)?;
+    Globs::new(&globs, &[], false).map_err(D::Error::custom)?;
+    Ok(globs)
+}

@@ -1,0 +1,70 @@
+//! Fetchers that the daemon runs itself, as its configuration file says: each is one RunActor, with a
+//! ChangeActor where it watches trees (docs/spec/on-change.md, docs/configuration.md).
+//!
+//! [`Fetchers`] is a guest of the supervision tree, started by `serve`. When a run is due is decided in
+//! [`crate::change`], what a run does in [`crate::fetch`]; here are their wiring ([`child`]), their
+//! supervision ([`supervisor`]) and their memory over restarts ([`record`]). No SQL, no socket.
+
+mod child;
+mod fetch_runs;
+mod output;
+mod record;
+mod supervisor;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use actix::prelude::*;
+use shiftboss_actors::guest::{Guest, GuestLinks};
+use shiftboss_actors::vital::Vital;
+use tokio::sync::watch;
+
+use crate::child::Guardian;
+use crate::config::FetcherTable;
+use supervisor::{FetchersActor, StopAll, SupervisorParts};
+
+/// The guest that runs fetchers.
+pub struct Fetchers {
+    input: PathBuf,
+    wanted: watch::Receiver<Vec<FetcherTable>>,
+    actor: Option<Addr<FetchersActor>>,
+}
+
+impl Fetchers {
+    /// Runs those that are wanted, whose lists go to `input`; what is sent later takes their place.
+    #[must_use]
+    pub fn new(input: PathBuf, wanted: watch::Receiver<Vec<FetcherTable>>) -> Self {
+        Self { input, wanted, actor: None }
+    }
+}
+
+impl Guest for Fetchers {
+    fn name(&self) -> &'static str {
+        "the FetchersActor"
+    }
+
+    fn start(&mut self, links: GuestLinks, vital: Vital<String>) {
+        let (input, guardian) = (self.input.clone(), Guardian::new());
+        let runs = move |table: &FetcherTable| fetch_runs::of(table, &input, &guardian);
+        let parts = SupervisorParts {
+            runs: Box::new(runs),
+            wanted: self.wanted.clone(),
+            memory: links.into(),
+            _vital: vital,
+        };
+        self.actor = Some(FetchersActor::new(parts).start());
+    }
+
+    fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {
+        let actor = self.actor.take();
+        Box::pin(async move {
+            if let Some(actor) = actor {
+                // An actor that is gone has nothing to stop.
+                let _ = actor.send(StopAll).await;
+            }
+        })
+    }
+}

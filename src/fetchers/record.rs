@@ -1,0 +1,122 @@
+//! What is kept of a fetcher, over restarts of the daemon too; and, from that, when it is due. Pure.
+//!
+//! [`super::supervisor`] keeps it in the database through storage, where `status` finds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shiftboss_actors::model::UnixSeconds;
+use shiftboss_actors::store::{EndedRun, FetcherRecord};
+
+use crate::change::status::{LastRun, Status};
+use crate::config::FetcherTable;
+
+/// A fetcher of which nothing is known.
+pub(super) fn new(name: Arc<str>) -> FetcherRecord {
+    FetcherRecord { name, state: String::new(), run_started: None, last_run: None, next_run: None }
+}
+
+/// Takes in how the machine is; `due` is when the clock wants the next run.
+pub(super) fn update(record: &mut FetcherRecord, status: &Status, due: Option<UnixSeconds>) {
+    record.state.clone_from(&status.state);
+    // One that was broken off by a death is still to be done until another one is on.
+    if status.run_started.is_some() || status.runs > 0 {
+        record.run_started = status.run_started;
+    }
+    // Until a run has ended in this process, the last one is another's.
+    if let Some(last) = &status.last_run {
+        record.last_run = Some(ended(last));
+    }
+    record.next_run = match status.next_possible_run.filter(|_| will_run(&status.state)) {
+        Some(planned) => Some(due.map_or(planned, |due| due.min(planned))),
+        None => due,
+    };
+}
+
+/// Whether the machine goes on to a run by itself from there.
+fn will_run(state: &str) -> bool {
+    use crate::change::machine::State;
+    [State::Waiting, State::CooldownStoked, State::Backoff].map(State::name).contains(&state)
+}
+
+fn ended(last: &LastRun) -> EndedRun {
+    EndedRun {
+        started: last.started,
+        ended: last.ended,
+        exit_code: last.exit_code,
+        told: last.told.clone(),
+    }
+}
+
+/// How long to wait for the first run by the clock: `every` after the last one, whoever ran it; at
+/// once after one that was broken off, or that failed and is to be tried again.
+pub(super) fn first_due(
+    table: &FetcherTable,
+    record: &FetcherRecord,
+    now: UnixSeconds,
+) -> Option<Duration> {
+    let every = table.every?;
+    let last = record.last_run.as_ref().filter(|_| record.run_started.is_none());
+    let Some(last) = last.filter(|last| last.exit_code == 0 || !table.retry) else {
+        return Some(Duration::ZERO);
+    };
+    // A clock that was set back makes nobody wait for longer than that.
+    let since = u64::try_from(now.saturating_sub(last.started)).unwrap_or(0);
+    Some(every.saturating_sub(Duration::from_secs(since)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(retry: bool) -> FetcherTable {
+        let text = format!("name = 'a'\ncommand = ['x']\nevery = '100s'\nretry = {retry}");
+        toml::from_str(&text).unwrap()
+    }
+
+    fn ran(started: UnixSeconds, exit_code: u8, broken_off: bool) -> FetcherRecord {
+        let last_run =
+            Some(EndedRun { started, ended: started + 1, exit_code, told: String::new() });
+        FetcherRecord { last_run, run_started: broken_off.then_some(started), ..new("a".into()) }
+    }
+
+    /// Restarts neither repeat a run nor lose one.
+    #[test]
+    fn what_ran_before_a_restart_counts() {
+        let seconds = |wait| Some(Duration::from_secs(wait));
+        let due = |retry, record: FetcherRecord| first_due(&table(retry), &record, 1000);
+        assert_eq!(due(false, new("a".into())), seconds(0));
+        assert_eq!(due(false, ran(930, 0, false)), seconds(30));
+        assert_eq!(due(false, ran(800, 0, false)), seconds(0));
+        assert_eq!(due(false, ran(930, 0, true)), seconds(0));
+        assert_eq!(due(false, ran(930, 1, false)), seconds(30));
+        assert_eq!(due(true, ran(930, 1, false)), seconds(0));
+        // The clock was set back.
+        assert_eq!(due(false, ran(5000, 0, false)), seconds(100));
+    }
+
+    /// What runs next is what comes first; a state in which only a change brings a run has no time of
+    /// its own.
+    #[test]
+    fn the_next_run_is_the_first_of_those_planned() {
+        let mut record = ran(1, 0, false);
+        let status = |state: &str, next| Status {
+            state: state.to_owned(),
+            next_possible_run: next,
+            ..Status::default()
+        };
+        for (state, planned, due, expected) in [
+            ("idle", None, None, None),
+            ("idle", None, Some(9), Some(9)),
+            ("cooldown", Some(5), Some(9), Some(9)),
+            ("cooldown, stoked", Some(5), Some(9), Some(5)),
+            ("waiting", Some(5), Some(3), Some(3)),
+            ("backoff", Some(5), None, Some(5)),
+            ("running", None, Some(9), Some(9)),
+        ] {
+            update(&mut record, &status(state, planned), due);
+            assert_eq!(record.next_run, expected, "{state}");
+            assert!(record.last_run.is_some(), "the last run is forgotten");
+        }
+    }
+}

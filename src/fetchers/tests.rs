@@ -1,0 +1,142 @@
+//! The FetchersActor over runs that are no commands and a memory that is no database, under a paused
+//! clock.
+
+mod scene;
+
+use tokio::time::{Instant, sleep};
+
+use super::supervisor::StopAll;
+use scene::{SECOND, Scene, Seen, every, ran, runs, with};
+
+/// It runs at once and then by the clock, and what is noted says so.
+#[actix::test]
+async fn fetchers_run_by_the_clock() {
+    let seen = Seen::default();
+    seen.0.takes.set(30 * SECOND);
+    let scene = Scene::new(seen, vec![every("a")]);
+    sleep(10 * SECOND).await;
+    let record = scene.record("a");
+    assert_eq!((&*record.state, record.last_run.is_some()), ("running", false));
+    assert!(record.run_started.is_some() && record.next_run.is_some());
+    sleep(240 * SECOND).await;
+    assert_eq!(scene.began(), runs(&[("a", 0), ("a", 100), ("a", 200)]));
+    let record = scene.record("a");
+    let last = record.last_run.unwrap();
+    assert_eq!((&*record.state, last.exit_code, &*last.told), ("idle", 0, "told"));
+}
+
+/// A run that takes longer than the time between two costs turns; it has no company.
+#[actix::test]
+async fn a_long_run_costs_turns() {
+    let seen = Seen::default();
+    seen.0.takes.set(250 * SECOND);
+    let scene = Scene::new(seen, vec![every("a")]);
+    sleep(550 * SECOND).await;
+    assert_eq!(scene.began(), runs(&[("a", 0), ("a", 300)]));
+}
+
+/// What was noted before a restart counts: what ran a while ago waits for the rest, what was broken off
+/// begins at once, and what is wanted no more is forgotten.
+#[actix::test]
+async fn what_ran_before_counts() {
+    let seen = Seen::default();
+    let before = [
+        ran("recent", 60, false),
+        ran("broken", 60, true),
+        ran("old", 500, false),
+        ran("gone", 1, false),
+    ];
+    for record in before {
+        seen.0.records.borrow_mut().insert(record.name.to_string(), record);
+    }
+    let scene = Scene::new(seen, ["recent", "broken", "old"].map(every).to_vec());
+    sleep(SECOND).await;
+    assert_eq!(scene.record("recent").last_run.unwrap().told, "before");
+    assert!(!scene.seen.0.records.borrow().contains_key("gone"));
+    sleep(50 * SECOND).await;
+    let mut began = scene.began();
+    began.sort();
+    let waited = began.pop().unwrap();
+    assert_eq!(began, runs(&[("broken", 0), ("old", 0)]));
+    // The wall clock counts whole seconds.
+    assert!(waited.0 == "recent" && (39..=40).contains(&waited.1), "{waited:?}");
+}
+
+/// A new configuration leaves alone what stays the same, even within a run; what changed is ended and
+/// begins anew, what is gone is ended, what is new begins.
+#[actix::test]
+async fn a_reload_touches_only_what_changed() {
+    let seen = Seen::default();
+    seen.0.takes.set(90 * SECOND);
+    let scene = Scene::new(seen, ["same", "changed", "gone"].map(every).to_vec());
+    sleep(10 * SECOND).await;
+    assert_eq!(scene.seen.0.on.get(), 3);
+    scene.want.send_replace(vec![every("same"), with("changed", "min_lines = 7"), every("new")]);
+    sleep(10 * SECOND).await;
+    let mut began = scene.began();
+    began.sort();
+    assert_eq!(
+        began,
+        runs(&[("changed", 0), ("changed", 10), ("gone", 0), ("new", 10), ("same", 0)])
+    );
+    assert_eq!(scene.seen.0.on.get(), 3);
+    assert!(!scene.seen.0.records.borrow().contains_key("gone"));
+    sleep(85 * SECOND).await;
+    let last = |name: &str| scene.began().into_iter().rfind(|(of, _)| of == name).unwrap().1;
+    assert_eq!((last("same"), last("changed")), (100, 10));
+}
+
+/// At a stop runs are asked to end, and what was broken off is still to be done.
+#[actix::test]
+async fn a_stop_breaks_runs_off() {
+    let seen = Seen::default();
+    seen.0.takes.set(90 * SECOND);
+    let scene = Scene::new(seen, vec![every("a"), every("b")]);
+    sleep(10 * SECOND).await;
+    scene.actor.send(StopAll).await.unwrap();
+    assert_eq!(scene.seen.0.on.get(), 0);
+    sleep(SECOND).await;
+    for name in ["a", "b"] {
+        assert!(scene.record(name).run_started.is_some(), "{name}");
+    }
+    assert!(!scene.actor.connected());
+}
+
+/// A run that does not end when it is asked is killed.
+#[actix::test]
+async fn a_stop_does_not_wait_for_ever() {
+    let seen = Seen::default();
+    seen.0.takes.set(900 * SECOND);
+    seen.0.ignores_stop.set(true);
+    let scene = Scene::new(seen, vec![every("a")]);
+    sleep(10 * SECOND).await;
+    let begin = Instant::now();
+    scene.actor.send(StopAll).await.unwrap();
+    assert_eq!(scene.seen.0.on.get(), 0);
+    assert!(begin.elapsed() <= 4 * SECOND);
+}
+
+/// An actor that panics is replaced, after a growing time, and its run is done after all.
+#[actix::test]
+async fn a_panic_is_no_end() {
+    let seen = Seen::default();
+    seen.0.panics.set(3);
+    let scene = Scene::new(seen, vec![every("a"), every("b")]);
+    sleep(50 * SECOND).await;
+    let mut began = scene.began();
+    began.sort();
+    let names: Vec<&str> = began.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert!(began.iter().any(|(_, at)| *at >= 3), "{began:?}");
+}
+
+/// What cannot be asked is asked again, and what cannot be noted is noted later.
+#[actix::test]
+async fn a_memory_that_fails_is_tried_again() {
+    let seen = Seen::default();
+    seen.0.refused.set(4);
+    let scene = Scene::new(seen, vec![every("a")]);
+    sleep(30 * SECOND).await;
+    assert_eq!(scene.began().len(), 1);
+    assert_eq!(scene.record("a").last_run.unwrap().exit_code, 0);
+}

@@ -1,0 +1,187 @@
+//! What the tests of the FetchersActor stand on: runs that are no commands, a memory that is no database,
+//! a paused clock.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::storage::messages::{ForgetFetcher, KnownFetchers, NoteFetcher};
+use shiftboss_actors::store::{EndedRun, FetcherRecord, StoreError};
+use shiftboss_actors::vital::Vital;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep};
+
+use super::super::supervisor::{FetchersActor, Memory, SupervisorParts};
+use crate::change::paths::Changed;
+use crate::change::runs::{Outcome, Run, Runs};
+use crate::config::FetcherTable;
+
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// What the runs do, and what was seen of them.
+#[derive(Clone, Default)]
+pub struct Seen(pub Rc<Inner>);
+
+#[derive(Default)]
+pub struct Inner {
+    /// Which fetcher's run began when, in seconds.
+    pub began: RefCell<Vec<(String, u64)>>,
+    pub on: Cell<usize>,
+    pub takes: Cell<Duration>,
+    pub panics: Cell<u32>,
+    pub ignores_stop: Cell<bool>,
+    pub records: RefCell<BTreeMap<String, FetcherRecord>>,
+    /// Requests that fail, before the others do not.
+    pub refused: Cell<u32>,
+}
+
+impl Inner {
+    fn answer<T>(&self, value: T) -> Result<T, StoreError> {
+        match self.refused.get() {
+            0 => Ok(value),
+            left => {
+                self.refused.set(left - 1);
+                Err(StoreError::Full("told to".to_owned()))
+            }
+        }
+    }
+}
+
+struct Fake {
+    name: String,
+    origin: Instant,
+    seen: Seen,
+}
+
+struct On(Rc<Inner>);
+
+impl Drop for On {
+    fn drop(&mut self) {
+        self.0.on.set(self.0.on.get() - 1);
+    }
+}
+
+impl Runs for Fake {
+    fn start(&mut self, _: Changed, stop: oneshot::Receiver<()>) -> Run {
+        let inner = Rc::clone(&self.seen.0);
+        if inner.panics.get() > 0 {
+            inner.panics.set(inner.panics.get() - 1);
+            panic!("told to");
+        }
+        inner.began.borrow_mut().push((self.name.clone(), self.origin.elapsed().as_secs()));
+        inner.on.set(inner.on.get() + 1);
+        let on = On(Rc::clone(&inner));
+        Box::pin(async move {
+            let _on = on;
+            let told = "told".to_owned();
+            tokio::select! {
+                () = sleep(inner.takes.get()) => Outcome { exit_code: 0, told },
+                _ = stop, if !inner.ignores_stop.get() => Outcome { exit_code: 143, told },
+            }
+        })
+    }
+}
+
+/// In place of storage.
+struct Book(Rc<Inner>);
+
+impl Actor for Book {
+    type Context = Context<Self>;
+}
+
+impl Handler<NoteFetcher> for Book {
+    type Result = Result<(), StoreError>;
+
+    fn handle(&mut self, NoteFetcher(record): NoteFetcher, _: &mut Self::Context) -> Self::Result {
+        self.0.answer(())?;
+        self.0.records.borrow_mut().insert(record.name.to_string(), record);
+        Ok(())
+    }
+}
+
+impl Handler<KnownFetchers> for Book {
+    type Result = Result<Vec<FetcherRecord>, StoreError>;
+
+    fn handle(&mut self, _: KnownFetchers, _: &mut Self::Context) -> Self::Result {
+        self.0.answer(self.0.records.borrow().values().cloned().collect())
+    }
+}
+
+impl Handler<ForgetFetcher> for Book {
+    type Result = Result<(), StoreError>;
+
+    fn handle(
+        &mut self,
+        ForgetFetcher(name): ForgetFetcher,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        self.0.records.borrow_mut().remove(&*name);
+        Ok(())
+    }
+}
+
+/// A FetchersActor, and what it is told and seen of it.
+pub struct Scene {
+    pub seen: Seen,
+    pub want: watch::Sender<Vec<FetcherTable>>,
+    pub actor: Addr<FetchersActor>,
+    _end: oneshot::Receiver<String>,
+}
+
+/// A fetcher that runs every 100 seconds.
+pub fn every(name: &str) -> FetcherTable {
+    with(name, "")
+}
+
+pub fn with(name: &str, more: &str) -> FetcherTable {
+    let text = format!("name = '{name}'\ncommand = ['x']\nevery = '100s'\n{more}");
+    toml::from_str(&text).unwrap()
+}
+
+impl Scene {
+    pub fn new(seen: Seen, tables: Vec<FetcherTable>) -> Self {
+        tokio::time::pause();
+        let book = Book(Rc::clone(&seen.0)).start();
+        let memory = Memory {
+            note: book.clone().recipient(),
+            known: book.clone().recipient(),
+            forget: book.recipient(),
+        };
+        let (want, wanted) = watch::channel(tables);
+        let (vital, end) = Vital::new();
+        let (origin, shared) = (Instant::now(), seen.clone());
+        let runs = move |table: &FetcherTable| -> Box<dyn Runs> {
+            let name = table.name.as_str().to_owned();
+            Box::new(Fake { name, origin, seen: shared.clone() })
+        };
+        let parts = SupervisorParts { runs: Box::new(runs), wanted, memory, _vital: vital };
+        Self { seen, want, actor: FetchersActor::new(parts).start(), _end: end }
+    }
+
+    pub fn began(&self) -> Vec<(String, u64)> {
+        self.seen.0.began.borrow().clone()
+    }
+
+    pub fn record(&self, name: &str) -> FetcherRecord {
+        self.seen.0.records.borrow().get(name).unwrap().clone()
+    }
+}
+
+pub fn runs(of: &[(&str, u64)]) -> Vec<(String, u64)> {
+    of.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect()
+}
+
+pub fn ran(name: &str, seconds_ago: i64, broken_off: bool) -> FetcherRecord {
+    let started = SystemClock.now() - seconds_ago;
+    let told = "before".to_owned();
+    FetcherRecord {
+        name: name.into(),
+        state: "idle".to_owned(),
+        run_started: broken_off.then_some(started),
+        last_run: Some(EndedRun { started, ended: started, exit_code: 0, told }),
+        next_run: None,
+    }
+}

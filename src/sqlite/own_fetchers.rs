@@ -1,0 +1,65 @@
+//! The fetchers that the daemon runs itself, over its restarts (`shiftboss_own_fetchers`).
+//!
+//! Called through the trait [`FetcherRuns`]. The table is nobody's but the daemon's; what is not understood
+//! in it, since somebody edited it, counts as unknown.
+
+use rusqlite::Row;
+use shiftboss_actors::store::{EndedRun, FetcherRecord, FetcherRuns, StoreResult};
+
+use super::SqliteStore;
+use super::error::sorted;
+
+/// All of them, by name; for `status` too.
+pub(super) const ALL: &str =
+    "SELECT name, state, run_started, next_run, last_started, last_ended, last_code, last_told
+    FROM shiftboss_own_fetchers ORDER BY name";
+
+/// Reads a row of [`ALL`].
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<FetcherRecord> {
+    let (started, ended): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
+    let (code, told): (Option<i64>, Option<String>) = (row.get(6)?, row.get(7)?);
+    let ended = started.zip(ended).zip(code).map(|((started, ended), code)| EndedRun {
+        started,
+        ended,
+        exit_code: u8::try_from(code).unwrap_or(u8::MAX),
+        told: told.unwrap_or_default(),
+    });
+    Ok(FetcherRecord {
+        name: row.get::<_, String>(0)?.into(),
+        state: row.get(1)?,
+        run_started: row.get(2)?,
+        last_run: ended,
+        next_run: row.get(3)?,
+    })
+}
+
+impl FetcherRuns for SqliteStore {
+    fn note_fetcher(&mut self, record: &FetcherRecord) -> StoreResult<()> {
+        let sql = "INSERT OR REPLACE INTO shiftboss_own_fetchers
+                (name, state, run_started, next_run, last_started, last_ended, last_code, last_told)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let last = record.last_run.as_ref();
+        let values = (
+            &*record.name,
+            &record.state,
+            record.run_started,
+            record.next_run,
+            last.map(|last| last.started),
+            last.map(|last| last.ended),
+            last.map(|last| last.exit_code),
+            last.map(|last| &last.told),
+        );
+        self.mutation(|store| store.execute(sql, values))
+    }
+
+    fn fetcher_records(&mut self) -> StoreResult<Vec<FetcherRecord>> {
+        let mut statement = self.prepared(ALL).map_err(sorted)?;
+        let records = statement.query_map([], read).map_err(sorted)?;
+        records.collect::<rusqlite::Result<_>>().map_err(sorted)
+    }
+
+    fn forget_fetcher(&mut self, name: &str) -> StoreResult<()> {
+        let sql = "DELETE FROM shiftboss_own_fetchers WHERE name = ?1";
+        self.mutation(|store| store.execute(sql, [name]))
+    }
+}

@@ -1,0 +1,334 @@
+//! Fetchers that the daemon runs itself, and the configuration file they are in: black box, with real
+//! commands, trees, signals and kills.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Daemon, Site, wait_equal, wait_until};
+use rustix::process::{Pid, Signal, test_kill_process};
+
+/// A site with a configuration file in it.
+struct Scene {
+    site: Site,
+}
+
+impl Scene {
+    fn new(fetchers: &str) -> Self {
+        let scene = Self { site: Site::bare() };
+        scene.configure(fetchers);
+        scene
+    }
+
+    /// Writes the file; paths in it are relative to its directory.
+    fn configure(&self, fetchers: &str) {
+        let text =
+            format!("database = 'state.db'\ninput_dir = 'input'\nsocket = 'socket'\n{fetchers}");
+        fs::write(self.site.path("shiftboss.toml"), text).unwrap();
+    }
+
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = self.site.program();
+        // Paths come from the file, not from where it is started.
+        command.current_dir("/").arg("serve");
+        command.arg("--config").arg(self.site.path("shiftboss.toml")).args(options);
+        command
+    }
+
+    fn start(&self) -> Daemon {
+        self.site.spawn(self.command(&[])).ready()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.site.path(name)).unwrap_or_default()
+    }
+
+    fn lines(&self, name: &str) -> usize {
+        self.read(name).lines().count()
+    }
+
+    /// Waits until these, "key payload", are the tasks.
+    fn wait_tasks(&self, tasks: &[&str]) {
+        let query = "SELECT attr_path || ' ' || payload FROM queue ORDER BY attr_path";
+        self.site.wait_sql(query, tasks);
+    }
+
+    /// The process that a command has written down.
+    fn pid(&self, name: &str) -> Pid {
+        let pid = || self.read(name).trim().parse().ok().and_then(Pid::from_raw);
+        wait_until(name, || pid().is_some());
+        pid().unwrap()
+    }
+
+    /// What `status --json` says of the fetchers.
+    fn status(&self) -> serde_json::Value {
+        let output = self.site.run(&["status", "--json", "state.db"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        status["own_fetchers"].clone()
+    }
+}
+
+fn wait_gone(pid: Pid) {
+    wait_until("the process is gone", || test_kill_process(pid).is_err());
+}
+
+fn reload(daemon: &Daemon, said: &str) {
+    let before = daemon.log().matches(said).count();
+    daemon.signal(Signal::HUP);
+    wait_until(said, || daemon.log().matches(said).count() > before);
+}
+
+const READ_AGAIN: &str = "was read again";
+
+/// A list is fetched at the start and by the clock, and is in the queue; the command runs where the file is,
+/// with its environment, and what it says is in the log.
+#[test]
+fn a_fetcher_runs_by_the_clock() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'links'\ncommand = ['./list', 'a b']\nevery = '1s'\nenvironment = { WORD = 'x y' }\n",
+    );
+    let script = "#!/bin/sh\necho run >> runs\necho \"listing $1\" >&2\necho alpha \"$WORD\"\necho bravo 2\n";
+    fs::write(scene.site.path("list"), script).unwrap();
+    rustix::fs::chmod(scene.site.path("list"), 0o755.into()).unwrap();
+    let daemon = scene.start();
+    scene.site.wait_count(2);
+    assert_eq!(scene.site.sql("SELECT payload FROM queue WHERE attr_path = 'alpha'"), ["x y"]);
+    wait_until("it has run three times", || scene.lines("runs") >= 3);
+    let lists = || {
+        fs::read_dir(scene.site.input())
+            .unwrap()
+            .flatten()
+            .filter(|file| file.path().extension().is_some_and(|extension| extension == "txt"))
+            .count()
+    };
+    wait_equal("its newest list is there alone", &1, lists);
+    let log = daemon.stop();
+    let said = log.lines().find(|line| line.contains("listing a b")).unwrap();
+    assert!(said.contains("links"), "{said}");
+}
+
+/// A change in its trees has it run once more, with the changed paths at hand.
+#[test]
+fn a_fetcher_follows_its_trees() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'notes'\ncommand = ['sh', '-c', 'tr \"\\0\" \"\\n\" < $SHIFTBOSS_CHANGED >> changed; echo run >> runs; ls notes/*.org | sed s/$/\" 1\"/']\n\
+         on_change = { paths = ['notes'], globs = ['*.org'], debounce = '50ms', cooldown = '0s' }\n",
+    );
+    fs::create_dir(scene.site.path("notes")).unwrap();
+    fs::write(scene.site.path("notes/a.org"), "").unwrap();
+    let daemon = scene.start();
+    scene.wait_tasks(&["notes/a.org 1"]);
+    let runs = scene.lines("runs");
+    fs::write(scene.site.path("notes/b.txt"), "").unwrap();
+    fs::write(scene.site.path("notes/b.org"), "").unwrap();
+    scene.site.wait_count(2);
+    assert_eq!(scene.lines("runs"), runs + 1);
+    let changed = scene.site.path("notes/b.org");
+    assert_eq!(scene.read("changed").lines().last(), changed.to_str());
+    daemon.stop();
+    assert!(!scene.site.path("input/.notes.changed").exists());
+}
+
+/// A tree that comes later than the daemon is watched then.
+#[test]
+fn a_tree_may_come_late() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'late'\ncommand = ['sh', '-c', 'ls late | sed s/$/\" 1\"/']\non_change = { paths = ['late'], debounce = '10ms' }\n",
+    );
+    let daemon = scene.start();
+    wait_until("it is warned", || !daemon.warnings(&["late", "cannot watch"]).is_empty());
+    fs::create_dir(scene.site.path("late")).unwrap();
+    fs::write(scene.site.path("late/alpha"), "").unwrap();
+    scene.wait_tasks(&["alpha 1"]);
+    daemon.stop();
+}
+
+/// A run that fails leaves the old list, and status tells how it went.
+#[test]
+fn a_failed_run_keeps_the_old_list() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', 'test ! -e broken || exit 7; echo alpha 1']\nevery = '1s'\n",
+    );
+    let daemon = scene.start();
+    scene.site.wait_count(1);
+    wait_until("the good run is noted", || scene.status()[0]["last_run"]["exit_code"] == 0);
+    fs::write(scene.site.path("broken"), "").unwrap();
+    wait_until("the bad run is noted", || scene.status()[0]["last_run"]["exit_code"] == 7);
+    let status = scene.status();
+    assert!(status[0]["last_run"]["told"].as_str().unwrap().contains("exit code 7"), "{status}");
+    assert!(status[0]["next_run"].is_i64() && status[0]["name"] == "links", "{status}");
+    assert_eq!(scene.site.sql("SELECT attr_path FROM queue"), ["alpha"]);
+    let table = scene.site.run(&["status", "state.db"]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("exit code 7"), "{table}");
+    daemon.stop();
+}
+
+/// SIGHUP: what is the same goes on within its run, what is gone is ended, what is new begins.
+#[test]
+fn a_reload_touches_only_what_changed() {
+    let fetcher = |name: &str, every: &str| {
+        format!(
+            "[[fetcher]]\nname = '{name}'\ncommand = ['sh', '-c', 'echo $$ > {name}.pid; echo run >> {name}.runs; exec sleep 600']\nevery = '{every}'\n"
+        )
+    };
+    let scene = Scene::new(
+        &[fetcher("same", "1h"), fetcher("other", "1h"), fetcher("gone", "1h")].concat(),
+    );
+    let daemon = scene.start();
+    let [same, other, gone] = ["same.pid", "other.pid", "gone.pid"].map(|name| scene.pid(name));
+    let new = [fetcher("same", "1h"), fetcher("other", "2h"), fetcher("new", "1h")].concat();
+    scene.configure(&format!("lease = '3h'\n{new}"));
+    reload(&daemon, READ_AGAIN);
+    wait_gone(gone);
+    wait_gone(other);
+    assert_ne!(scene.pid("new.pid"), same);
+    wait_until("what changed runs anew", || scene.lines("other.runs") == 2);
+    assert!(test_kill_process(same).is_ok());
+    assert_eq!(scene.lines("same.runs"), 1);
+    assert_eq!(daemon.warnings(&["lease", "restart"]).len(), 1, "{}", daemon.log());
+    wait_until("what is gone is forgotten", || scene.status().as_array().unwrap().len() == 3);
+    daemon.stop();
+    wait_gone(same);
+}
+
+/// A faulty file is refused as a whole, with its line, and the old one stays in force.
+#[test]
+fn a_faulty_file_is_refused_as_a_whole() {
+    let good = "[[fetcher]]\nname = 'good'\ncommand = ['sh', '-c', 'echo $$ > good.pid; exec sleep 600']\nevery = '1h'\n";
+    let scene = Scene::new(good);
+    let daemon = scene.start();
+    let pid = scene.pid("good.pid");
+    scene.configure(
+        "[[fetcher]]\nname = 'x'\ncommand = ['touch', 'never']\nevery = '1h'\nwhen = 'now'\n",
+    );
+    reload(&daemon, "shiftboss.toml:8: unknown field `when`");
+    fs::remove_file(scene.site.path("shiftboss.toml")).unwrap();
+    reload(&daemon, "cannot read the configuration file");
+    scene.configure(good);
+    reload(&daemon, READ_AGAIN);
+    assert!(test_kill_process(pid).is_ok());
+    assert!(!scene.site.path("never").exists());
+    daemon.stop();
+}
+
+/// The daemon dies within a run: nothing of the command is left, and after a restart one run follows.
+#[test]
+fn a_kill_within_a_run_leaves_no_orphan() {
+    let script = "echo run >> runs; if test -e ready; then echo alpha 1; exit; fi; trap '' TERM; sleep 600 & echo $! > child.pid; echo $$ > own.pid; echo half 1; wait";
+    let scene = Scene::new(&format!(
+        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', \"{script}\"]\nevery = '1h'\n"
+    ));
+    let daemon = scene.start();
+    let pids = ["own.pid", "child.pid"].map(|name| scene.pid(name));
+    scene.site.wait_count(1);
+    daemon.kill();
+    pids.into_iter().for_each(wait_gone);
+    fs::write(scene.site.path("ready"), "").unwrap();
+    let daemon = scene.start();
+    scene.wait_tasks(&["alpha 1"]);
+    wait_until("the run is noted", || scene.status()[0]["last_run"]["exit_code"] == 0);
+    daemon.stop();
+    assert_eq!(scene.lines("runs"), 2);
+    // What ran well is not run again by a restart.
+    let daemon = scene.start();
+    wait_until("it is up", || daemon.log().contains("runs this fetcher"));
+    daemon.stop();
+    assert_eq!(scene.lines("runs"), 2);
+}
+
+/// A clean stop within a run ends the command, TERM ignored or not, throws its list away, and leaves the run to
+/// the next start.
+#[test]
+fn a_stop_within_a_run_leaves_it_to_the_next_start() {
+    let script = "echo run >> runs; if test -e ready; then echo alpha 1; exit; fi; trap '' TERM; echo $$ > own.pid; echo half 1; while :; do sleep 1; done";
+    let scene = Scene::new(&format!(
+        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', \"{script}\"]\nevery = '1h'\n"
+    ));
+    let daemon = scene.start();
+    let pid = scene.pid("own.pid");
+    scene.site.wait_count(1);
+    daemon.stop();
+    wait_gone(pid);
+    let parts = fs::read_dir(scene.site.input()).unwrap().flatten();
+    assert_eq!(
+        parts.filter(|file| file.path().extension().is_some_and(|end| end == "part")).count(),
+        0
+    );
+    fs::write(scene.site.path("ready"), "").unwrap();
+    let daemon = scene.start();
+    scene.wait_tasks(&["alpha 1"]);
+    daemon.stop();
+    assert_eq!(scene.lines("runs"), 2);
+}
+
+/// What the command line says wins over the environment, and that over the file.
+#[test]
+fn flags_win_over_environment_over_file() {
+    let scene = Scene::new("lease = '2h'\nmax_connections = 7\n");
+    let lease = |command: Command| {
+        let daemon = scene.site.spawn(command).ready();
+        let status = scene.site.run(&["status", "--json", "state.db"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        daemon.stop();
+        status["lease_seconds"].as_i64().unwrap()
+    };
+    assert_eq!(lease(scene.command(&[])), 7200);
+    let mut command = scene.command(&[]);
+    command.env("SHIFTBOSS_LEASE", "3h");
+    assert_eq!(lease(command), 10_800);
+    let mut command = scene.command(&["--lease", "4h"]);
+    command.env("SHIFTBOSS_LEASE", "3h");
+    assert_eq!(lease(command), 14_400);
+    fs::write(scene.site.path("empty.toml"), "").unwrap();
+    let mut command = scene.site.program();
+    command.args(["serve", "--config", "empty.toml"]);
+    let (code, said) = scene.site.refused(command);
+    assert!(code == 64 && said.contains("DATABASE"), "{said}");
+}
+
+/// `check --config` says what the daemon would, and starts nothing.
+#[test]
+fn a_file_is_checked_without_a_start() {
+    let fetcher = |more: &str| {
+        format!("[[fetcher]]\nname = 'links'\ncommand = ['./list']\nevery = '12h'\n{more}")
+    };
+    let scene = Scene::new(&fetcher("on_change = { paths = ['notes'] }\n"));
+    let check = || scene.site.run(&["check", "--config", "shiftboss.toml"]);
+    let good = check();
+    let said = String::from_utf8(good.stdout).unwrap();
+    assert!(good.status.success(), "{said}");
+    assert!(
+        said.contains("links: every 12h, and on change in") && said.contains("in order"),
+        "{said}"
+    );
+    assert_eq!(said.matches("note:").count(), 2, "{said}");
+    scene.configure(&fetcher("user = 'root'\n"));
+    let bad = check();
+    let said = String::from_utf8(bad.stderr).unwrap();
+    assert_eq!(bad.status.code(), Some(78), "{said}");
+    assert!(said.contains("shiftboss.toml:8: unknown field `user`"), "{said}");
+    assert!(!scene.site.database().exists() && !Path::new(&scene.site.input()).exists());
+    assert_eq!(scene.site.refused(scene.command(&[])).0, 78);
+}
+
+/// Somebody else fetches the same list: the run fails, and says so; the daemon goes on.
+#[test]
+fn a_list_is_fetched_by_one() {
+    let scene =
+        Scene::new("[[fetcher]]\nname = 'links'\ncommand = ['echo', 'alpha', '1']\nevery = '1s'\n");
+    fs::create_dir(scene.site.input()).unwrap();
+    let mut other = scene.site.program();
+    other.args(["fetch", "input", "links", "--", "sh", "-c", "echo x > began; exec sleep 600"]);
+    let other = scene.site.spawn(other);
+    wait_until("the other one runs", || scene.site.path("began").exists());
+    let daemon = scene.start();
+    wait_until("it is told", || daemon.log().contains("another fetch"));
+    other.kill();
+    scene.site.wait_count(1);
+    daemon.stop();
+}
