@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::reference::{dispatch, enqueue, register, version_2};
-use common::{Site, wait_equal, wait_until};
+use common::{Client, Site, wait_equal, wait_until};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ fn the_json_object() {
             "socket": site.socket(),
             "started": null,
         },
-        "schema_version": 4,
+        "schema_version": 5,
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,
@@ -110,6 +110,7 @@ fn the_json_object() {
             "name": "f", "run": 1_000_000_000, "complete": true, "lines": 2, "pending": 0,
             "skipped": 1, "older_runs": 0, "age_seconds": null,
         }],
+        "own_fetchers": [],
         "oldest_waiting": null,
         "done_last_hour": [{"exit_code": 3, "jobs": 1}],
         "set_aside": [{"name": "a.b.txt", "reason": null, "since": null}],
@@ -241,6 +242,50 @@ fn a_lost_directory() {
     assert!(table(&site).contains("LOST"));
     fs::create_dir(site.input()).unwrap();
     wait_equal("the return is shown", &false, lost);
+}
+
+/// The fetchers that the daemon runs itself are told alike by the database, the socket and protocol 2; what
+/// came of their runs cannot move a cursor, and without a daemon nothing is said to be running.
+#[test]
+fn fetchers_that_the_daemon_runs() {
+    let site = Site::new();
+    let daemon = site.start();
+    assert!(!table(&site).contains("Run by the daemon"));
+    site.edit(
+        "INSERT INTO shiftboss_own_fetchers
+            (name, state, run_started, last_started, last_ended, last_code, last_told, next_run)
+         VALUES ('links', 'running', unixepoch() - 7500, 100, 112, 7, 'no' || char(27) || '[2J', 1),
+            ('notes', 'idle', NULL, NULL, NULL, NULL, NULL, NULL)",
+    );
+    let links = json!({
+        "name": "links", "state": "running", "run_started": null, "next_run": 1,
+        "last_run": {"started": 100, "ended": 112, "exit_code": 7, "told": "no\u{1b}[2J"},
+    });
+    let notes = json!({
+        "name": "notes", "state": "idle", "run_started": null, "next_run": null, "last_run": null,
+    });
+    let mut operator = Client::connect(&site);
+    operator.ask("HELLO 2 operator");
+    let told = serde_json::from_str(&operator.ask("STATUS")).unwrap();
+    for mut found in [object(&site, "state.db"), object(&site, "socket"), told] {
+        let fetchers = &mut found["own_fetchers"];
+        assert!(fetchers[0]["run_started"].take().is_i64(), "{fetchers}");
+        assert_eq!(*fetchers, json!([links, notes]));
+    }
+    let lines = |begin: &str| {
+        let shown = table(&site);
+        let own = shown.lines().skip_while(|line| !line.starts_with("Run by the daemon"));
+        own.skip(1).find(|line| line.starts_with(begin)).unwrap().to_owned()
+    };
+    let links = lines("links ");
+    assert!(links.contains("running for 2h 5m") && links.ends_with("  now"), "{links}");
+    assert!(links.contains("took 12s  exit code 7: no\\u{1b}[2J  "), "{links}");
+    let notes: Vec<String> = lines("notes ").split_whitespace().map(str::to_owned).collect();
+    assert_eq!(notes.join(" "), "notes idle none yet - on change");
+    daemon.stop();
+    let links = lines("links ");
+    assert!(!links.contains("running") && links.ends_with(" -"), "{links}");
+    assert_eq!(object(&site, "state.db")["own_fetchers"][0]["state"], "running");
 }
 
 /// Output into a pipe that nobody reads ends quietly and well.

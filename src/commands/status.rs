@@ -1,5 +1,6 @@
 //! `shiftboss status`: how the daemon and its queue are, as a table or as JSON.
 
+mod own_fetchers;
 mod table;
 
 use shiftboss_actors::clock::{Clock, SystemClock};

@@ -4,7 +4,8 @@
 //! knows no actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
 //! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`]; what is remembered between jobs in [`memory`] and
-//! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; what must be kept beside them in [`keep`]; the log under
+//! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; what is remembered
+//! of the daemon's own fetchers in [`own_fetchers`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
 //! in [`upkeep`]. Readers have [`reader`] and [`views`].
 
@@ -52,7 +53,9 @@ pub use schema::{APPLICATION_ID, VERSION};
 use slots::Slots;
 use tally::Tally;
 pub use upkeep::quick_check;
-pub use views::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting, queue_status};
+pub use views::{
+    Aside, Done, FetcherStatus, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting, queue_status,
+};
 
 /// The queue in one SQLite file.
 pub struct SqliteStore {

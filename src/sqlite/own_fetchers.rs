@@ -1,7 +1,7 @@
 //! The fetchers that the daemon runs itself, over its restarts (`shiftboss_own_fetchers`).
 //!
-//! Called through the trait [`FetcherRuns`]. The table is nobody's but the daemon's; what is not understood
-//! in it, since somebody edited it, counts as unknown.
+//! Called through the trait [`FetcherRuns`], and by the views. The table is nobody's but the daemon's; what
+//! is not understood in it, since somebody edited it, counts as unknown, and keeps no daemon from starting.
 
 use rusqlite::Row;
 use shiftboss_actors::store::{EndedRun, FetcherRecord, FetcherRuns, StoreResult};
@@ -9,7 +9,7 @@ use shiftboss_actors::store::{EndedRun, FetcherRecord, FetcherRuns, StoreResult}
 use super::SqliteStore;
 use super::error::sorted;
 
-/// All of them, by name; for `status` too.
+/// All of them, by name.
 pub(super) const ALL: &str =
     "SELECT name, state, run_started, next_run, last_started, last_ended, last_code, last_told
     FROM shiftboss_own_fetchers ORDER BY name";
@@ -17,20 +17,26 @@ pub(super) const ALL: &str =
 /// Reads a row of [`ALL`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<FetcherRecord> {
     let (started, ended): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
-    let (code, told): (Option<i64>, Option<String>) = (row.get(6)?, row.get(7)?);
-    let ended = started.zip(ended).zip(code).map(|((started, ended), code)| EndedRun {
+    let (code, told): (Option<i64>, String) = (row.get(6)?, text(row, 7)?);
+    let last_run = started.zip(ended).zip(code).map(|((started, ended), code)| EndedRun {
         started,
         ended,
         exit_code: u8::try_from(code).unwrap_or(u8::MAX),
-        told: told.unwrap_or_default(),
+        told,
     });
     Ok(FetcherRecord {
-        name: row.get::<_, String>(0)?.into(),
-        state: row.get(1)?,
+        name: text(row, 0)?.into(),
+        state: text(row, 1)?,
         run_started: row.get(2)?,
-        last_run: ended,
+        last_run,
         next_run: row.get(3)?,
     })
+}
+
+/// A text that somebody may have edited: SQLite takes bytes for text that are none. NULL is empty.
+fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null()?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 impl FetcherRuns for SqliteStore {

@@ -5,6 +5,7 @@ mod fairness;
 mod histories;
 mod leases;
 mod model;
+mod own_fetchers;
 mod questions;
 mod refusals;
 mod shapes;

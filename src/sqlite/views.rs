@@ -2,8 +2,8 @@
 //! next ([`queue()`]), where a key is ([`why()`]), what ended ([`log`]).
 //!
 //! Called by the commands that look. Opening is [`reader`](super::reader)'s. All counts of a status
-//! are kept ones; the only rows gone through are runs, fetchers, keys in flight and rows that lost a
-//! lease. A database that no shiftboss has taken over keeps no counts: there, and only there, rows
+//! are kept ones; the only rows gone through are runs, fetchers of either kind, keys in flight and rows
+//! that lost a lease. A database that no shiftboss has taken over keeps no counts: there, and only there, rows
 //! are counted.
 
 use std::ops::ControlFlow;
@@ -14,6 +14,7 @@ use shiftboss_actors::model::UnixSeconds;
 
 #[cfg(test)]
 use super::dispatch::{HELD, READY};
+use super::own_fetchers;
 use super::reader::ViewError;
 use super::schema;
 pub use attempts::{Ended, LOG_MAX, Log, Wanted, log};
@@ -21,7 +22,7 @@ pub use holders::{HOLDERS_MAX, Holding};
 use look::{age, look, state};
 use order::Order;
 pub use queue::{Next, QUEUE_MAX, Queue, queue};
-pub use report::{Aside, Done, FetcherStatus, QueueStatus, Rows, Waiting};
+pub use report::{Aside, Done, FetcherStatus, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting};
 pub use why::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why, why};
 
 mod attempts;
@@ -60,6 +61,7 @@ fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueSt
         parked: parked(look)?,
         holders: holders::holders(look, expired)?,
         fetchers: fetchers(look, FETCHERS, now)?,
+        own_fetchers: own_fetchers(look)?,
         oldest_waiting: oldest_waiting(look, now)?,
         done_last_hour: done_since(look, now / 60 - HOUR_MINUTES)?,
         set_aside: set_aside(look)?,
@@ -116,6 +118,12 @@ fn fetchers(
     look.prepare(sql)?.query_map([], read)?.collect()
 }
 
+/// Those that the daemon runs itself.
+fn own_fetchers(look: &Connection) -> rusqlite::Result<Vec<OwnFetcher>> {
+    let read = |row: &Row<'_>| own_fetchers::read(row).map(OwnFetcher::from);
+    look.prepare(own_fetchers::ALL)?.query_map([], read)?.collect()
+}
+
 /// Rows that lost too many leases. Few have lost any.
 fn parked(look: &Connection) -> rusqlite::Result<i64> {
     look.query_row(PARKED, [], |row| row.get(0))
@@ -151,8 +159,17 @@ fn set_aside(look: &Connection) -> rusqlite::Result<Vec<Aside>> {
 
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
-pub(super) const LOOKING: [&str; 8] =
-    [ROWS, FETCHERS, PARKED, holders::LEASED, holders::UNFINISHED, READY, HELD, DONE];
+pub(super) const LOOKING: [&str; 9] = [
+    ROWS,
+    FETCHERS,
+    own_fetchers::ALL,
+    PARKED,
+    holders::LEASED,
+    holders::UNFINISHED,
+    READY,
+    HELD,
+    DONE,
+];
 
 /// A database that the Python supervisor used last: what is kept may be old, so all is counted.
 fn look_at_reference(
@@ -187,6 +204,7 @@ fn look_at_reference(
         parked: 0,
         holders: Vec::new(),
         fetchers: fetchers(look, sql, now)?,
+        own_fetchers: Vec::new(),
         oldest_waiting: None,
         done_last_hour: Vec::new(),
         set_aside: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::own_fetchers;
 use crate::commands::text::{ago, columns, counted, line, shown, span};
 use crate::reports::Target;
 use crate::sqlite::views::{HOLDERS_MAX, Holding};
@@ -26,6 +27,7 @@ pub(super) fn render(target: &Target, queue: &QueueStatus, now: i64) -> String {
         out.push_str(&line("Input", &lost));
     }
     out.push_str(&fetchers(&queue.fetchers));
+    out.push_str(&own_fetchers::render(&queue.own_fetchers, target.daemon.is_some(), now));
     out.push_str(&workers(&queue.holders, now));
     for aside in &queue.set_aside {
         let (name, reason) = (shown(&aside.name), shown(&aside.reason));
@@ -147,7 +149,7 @@ fn workers(holders: &[Holding], now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{Aside, Done, Rows, Waiting};
+    use crate::sqlite::{Aside, Done, OwnFetcher, OwnRun, Rows, Waiting};
 
     fn held(worker: Option<&str>, since: i64) -> Holding {
         let worker = worker.map(str::to_owned);
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn the_table_is_as_documented() {
         let queue = QueueStatus {
-            schema_version: 3,
+            schema_version: 5,
             durability: Some("power".to_owned()),
             policy: Some("fair".to_owned()),
             lease_seconds: Some(43_200),
@@ -179,6 +181,18 @@ mod tests {
                 skipped: 1,
                 older_runs: 0,
                 age_seconds: Some(3_700),
+            }],
+            own_fetchers: vec![OwnFetcher {
+                name: "repology".to_owned(),
+                state: "idle".to_owned(),
+                run_started: None,
+                last_run: Some(OwnRun {
+                    started: 1_000_003_000,
+                    ended: 1_000_003_100,
+                    exit_code: 0,
+                    told: "7 lines".to_owned(),
+                }),
+                next_run: Some(1_000_010_000),
             }],
             oldest_waiting: Some(Waiting {
                 key: "evil\u{1b}[2J".to_owned(),
@@ -204,6 +218,8 @@ Paused          nothing is handed out until `shiftboss resume`
 Input           LOST since 10s ago: the directory is gone
 Fetcher   run         state     lines  pending  skipped  age    older runs
 repology  1000000000  complete  7      3        1        1h 1m  0
+Run by the daemon  state  last run              result       next run
+repology           -      10m ago, took 1m 40s  ok: 7 lines  -
 Worker     jobs  oldest
 (classic)  1     1h 1m ago
 builder-3  2     5m ago

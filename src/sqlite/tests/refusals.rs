@@ -117,9 +117,9 @@ fn a_foreign_database() {
 fn a_newer_database() {
     let (error, text) = refusal(|path| {
         ours(path);
-        edited(path, "PRAGMA user_version = 5");
+        edited(path, "PRAGMA user_version = 6");
     });
-    assert!(matches!(error, OpenError::Newer { version: 5, .. }), "{text}");
+    assert!(matches!(error, OpenError::Newer { version: 6, .. }), "{text}");
     assert!(text.contains("newer shiftboss"), "{text}");
 }
 

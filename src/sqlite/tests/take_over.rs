@@ -124,7 +124,7 @@ fn version_2_is_taken_over() {
     let before = in_use(&directory);
     let mut site = Site::in_directory(directory, FAIR);
     assert_eq!(site.rows(PUBLIC), before);
-    assert_eq!(site.rows("PRAGMA user_version"), ["4"]);
+    assert_eq!(site.rows("PRAGMA user_version"), ["5"]);
     assert_eq!(
         site.rows("SELECT rows, pending FROM shiftboss_runs ORDER BY 1 DESC"),
         ["3|1", "1|1", "1|1"]

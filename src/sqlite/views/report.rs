@@ -2,13 +2,15 @@
 
 use serde::Serialize;
 use shiftboss_actors::model::UnixSeconds;
+use shiftboss_actors::store::{EndedRun, FetcherRecord};
 
 use super::holders::Holding;
 
 /// How a queue stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct QueueStatus {
-    /// Version of the schema; below 3 no shiftboss has taken the database over yet.
+    /// Version of the schema; below [`VERSION`](crate::sqlite::VERSION) no shiftboss of this version has
+    /// taken the database over yet.
     pub schema_version: i64,
     /// What an answer outlives, as the last daemon was told: `power` or `process`.
     pub durability: Option<String>,
@@ -25,8 +27,11 @@ pub struct QueueStatus {
     /// Who holds which job, the job that is out for longest first; at most
     /// [`HOLDERS_MAX`](super::HOLDERS_MAX).
     pub holders: Vec<Holding>,
-    /// Every fetcher with its newest run, by name.
+    /// Every fetcher with its newest run, by name: the lists that are in the input directory, whoever
+    /// made them.
     pub fetchers: Vec<FetcherStatus>,
+    /// The fetchers that the daemon runs itself, by name, as the last daemon that ran any noted them.
+    pub own_fetchers: Vec<OwnFetcher>,
     /// The key that has waited longest of those that could be handed out now.
     pub oldest_waiting: Option<Waiting>,
     /// Jobs that ended in the last hour, by exit code.
@@ -69,6 +74,49 @@ pub struct FetcherStatus {
     pub older_runs: i64,
     /// Seconds since the run's number, if that is a time.
     pub age_seconds: Option<i64>,
+}
+
+/// A fetcher that the daemon runs itself. Times are in seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OwnFetcher {
+    /// Its name, and its list's.
+    pub name: String,
+    /// What it is doing, in a word or two.
+    pub state: String,
+    /// When the run began that is on; without a daemon, the one that was broken off.
+    pub run_started: Option<UnixSeconds>,
+    /// The run that ended last.
+    pub last_run: Option<OwnRun>,
+    /// When it runs next if nothing changes; `None`: when something does.
+    pub next_run: Option<UnixSeconds>,
+}
+
+/// A run that has ended, of a fetcher that the daemon runs itself. Times are in seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OwnRun {
+    /// When it began.
+    pub started: UnixSeconds,
+    /// When it ended.
+    pub ended: UnixSeconds,
+    /// As a shell would report it; 0: its list is in place.
+    pub exit_code: u8,
+    /// What came of it, for people.
+    pub told: String,
+}
+
+impl From<FetcherRecord> for OwnFetcher {
+    fn from(record: FetcherRecord) -> Self {
+        let FetcherRecord { name, state, run_started, last_run, next_run } = record;
+        let last_run = last_run.map(OwnRun::from);
+        Self { name: name.to_string(), state, run_started, last_run, next_run }
+    }
+}
+
+impl From<EndedRun> for OwnRun {
+    fn from(run: EndedRun) -> Self {
+        let EndedRun { started, ended, exit_code, told } = run;
+        Self { started, ended, exit_code, told }
+    }
 }
 
 /// A key that waits.

@@ -1,0 +1,144 @@
+//! The fetchers that the daemon runs itself, as lines for people. Pure; called by [`super::table`].
+//!
+//! Not the lists that are in the input directory, which are told of whoever made them.
+
+use crate::commands::text::{ago, columns, cut, shown, span};
+use crate::sqlite::{OwnFetcher, OwnRun};
+
+/// What came of a run is shown in so many characters at the most.
+const RESULT_WIDTH: usize = 60;
+
+/// One line a fetcher, or nothing if there are none; `is_running`: whether the daemon does.
+pub(super) fn render(fetchers: &[OwnFetcher], is_running: bool, now: i64) -> String {
+    if fetchers.is_empty() {
+        return String::new();
+    }
+    let head = ["Run by the daemon", "state", "last run", "result", "next run"];
+    let mut cells = vec![head.map(str::to_owned)];
+    for fetcher in fetchers {
+        let last = fetcher.last_run.as_ref();
+        // Without a daemon nothing runs, whatever was planned.
+        let unless_down = |text: String| if is_running { text } else { "-".to_owned() };
+        cells.push([
+            shown(&fetcher.name),
+            unless_down(state(fetcher, now)),
+            last.map_or("none yet".to_owned(), |last| last_run(last, now)),
+            last.map_or("-".to_owned(), result),
+            unless_down(next_run(fetcher.next_run, now)),
+        ]);
+    }
+    columns(&cells)
+}
+
+/// `idle`, `running for 5m`; `running for 5m, stoked` if another run is to follow.
+fn state(fetcher: &OwnFetcher, now: i64) -> String {
+    let state = shown(&fetcher.state);
+    let Some(started) = fetcher.run_started else {
+        return state;
+    };
+    let (doing, more) = state.split_at(state.find(',').unwrap_or(state.len()));
+    format!("{doing} for {}{more}", span(now.saturating_sub(started)))
+}
+
+fn last_run(run: &OwnRun, now: i64) -> String {
+    let took = span(run.ended.saturating_sub(run.started));
+    format!("{}, took {took}", ago(now.saturating_sub(run.ended)))
+}
+
+fn result(run: &OwnRun) -> String {
+    let end = match run.exit_code {
+        0 => "ok".to_owned(),
+        code => format!("exit code {code}"),
+    };
+    if run.told.is_empty() { end } else { cut(&format!("{end}: {}", run.told), RESULT_WIDTH) }
+}
+
+fn next_run(at: Option<i64>, now: i64) -> String {
+    match at {
+        None => "on change".to_owned(),
+        Some(at) if at <= now => "now".to_owned(),
+        Some(at) => format!("in {}", span(at.saturating_sub(now))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    fn fetcher(name: &str, state: &str) -> OwnFetcher {
+        let (name, state) = (name.to_owned(), state.to_owned());
+        OwnFetcher { name, state, run_started: None, last_run: None, next_run: None }
+    }
+
+    fn ended(ago: i64, took: i64, exit_code: u8, told: &str) -> Option<OwnRun> {
+        let ended = NOW - ago;
+        Some(OwnRun { started: ended - took, ended, exit_code, told: told.to_owned() })
+    }
+
+    fn all() -> Vec<OwnFetcher> {
+        let failed = "the command ended with exit code 7: the former list stays as it was";
+        vec![
+            OwnFetcher {
+                last_run: ended(180, 12, 0, "7 lines, 0 faulty: f.170.txt"),
+                next_run: Some(NOW + 7_200),
+                ..fetcher("links", "idle")
+            },
+            OwnFetcher {
+                run_started: Some(NOW - 300),
+                last_run: ended(3_600, 0, 7, failed),
+                ..fetcher("notes", "running, stoked")
+            },
+            OwnFetcher {
+                run_started: Some(NOW - 2),
+                next_run: Some(NOW),
+                ..fetcher("new", "running")
+            },
+        ]
+    }
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn the_lines_are_as_documented() {
+        let expected = "\
+Run by the daemon  state                   last run          result                                                        next run
+links              idle                    3m ago, took 12s  ok: 7 lines, 0 faulty: f.170.txt                              in 2h
+notes              running for 5m, stoked  1h ago, took 0s   exit code 7: the command ended with exit code 7: the form...  on change
+new                running for 2s          none yet          -                                                             now
+";
+        assert_eq!(render(&all(), true, NOW), expected);
+        assert_eq!(render(&[], true, NOW), "");
+    }
+
+    /// Without a daemon nothing is running and nothing will.
+    #[test]
+    fn without_a_daemon_only_the_past_is_told() {
+        let text = render(&all(), false, NOW);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert!(lines[0].starts_with("links              -      3m ago"), "{text}");
+        assert!(lines.iter().all(|line| line.ends_with(" -")), "{text}");
+        assert!(!text.contains("running"), "{text}");
+    }
+
+    /// Whatever somebody wrote into the table is shown as something, and moves no cursor.
+    #[test]
+    fn nonsense_is_shown_as_something() {
+        let odd = |time| OwnFetcher {
+            run_started: Some(time),
+            last_run: Some(OwnRun {
+                started: i64::MIN,
+                ended: time,
+                exit_code: 255,
+                told: "\u{1b}[2J\n".repeat(1_000),
+            }),
+            next_run: Some(time),
+            ..fetcher("evil\u{1b}\n", "\u{7}")
+        };
+        let text = render(&[odd(i64::MIN), odd(i64::MAX), odd(0)], true, NOW);
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+        assert!(text.contains("exit code 255: \\u{1b}[2J\\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() < 250), "{text}");
+    }
+}
