@@ -132,8 +132,8 @@ fn a_bad_list_keeps_the_old_one() {
         ),
         (&[], "exit 0", "no good line"),
         (&["--min-lines", "0", "--min-share", "0"], "echo word", "no good line (1 faulty ones)"),
-        (&["--min-lines", "5"], good, "--min-lines asks for 5"),
-        (&[], "echo a 1; echo word; echo word", "less than the share 0.5 (--min-share) of the 4"),
+        (&["--min-lines", "5"], good, "5 are asked for (min-lines)"),
+        (&[], "echo a 1; echo word; echo word", "less than the share 0.5 (min-share) of the 4"),
         (&["--min-share", "1"], "echo a 1; echo b 2; echo c 3", "of the 4 in f.7.txt"),
     ];
     for (options, script, why) in cases {

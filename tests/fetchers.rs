@@ -332,3 +332,51 @@ fn a_list_is_fetched_by_one() {
     scene.site.wait_count(1);
     daemon.stop();
 }
+
+/// Between two runs a list may be fetched by hand.
+#[test]
+fn a_list_may_be_fetched_by_hand() {
+    let scene =
+        Scene::new("[[fetcher]]\nname = 'links'\ncommand = ['echo', 'alpha', '1']\nevery = '1h'\n");
+    let daemon = scene.start();
+    wait_until("it has run", || daemon.log().contains("The run ended well"));
+    let by_hand = scene.site.run(&["fetch", "input", "links", "--", "echo", "bravo", "2"]);
+    assert!(by_hand.status.success(), "{}", String::from_utf8_lossy(&by_hand.stderr));
+    scene.wait_tasks(&["bravo 2"]);
+    daemon.stop();
+}
+
+/// Many runs leave no descriptor and no process behind.
+#[test]
+fn runs_leave_nothing_behind() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'notes'\ncommand = ['sh', '-c', 'echo run >> runs; (sleep 600 &); echo alpha 1']\n\
+         on_change = { paths = ['notes'], debounce = '1ms', cooldown = '0s' }\n",
+    );
+    fs::create_dir(scene.site.path("notes")).unwrap();
+    let daemon = scene.start();
+    let descriptors = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", daemon.pid().as_raw_nonzero())).unwrap();
+        open.count()
+    };
+    // The guardian, and nobody else, when no run is on.
+    let children = || {
+        let task = format!("/proc/{0}/task/{0}/children", daemon.pid().as_raw_nonzero());
+        fs::read_to_string(task).unwrap().split_whitespace().count()
+    };
+    wait_until("it runs at the start", || scene.lines("runs") == 1);
+    let run = |count: usize| {
+        // What changes in run after run would be taken for the command's own doing.
+        let ended = || daemon.log().matches("The run ended well").count();
+        wait_until("no run is on", || ended() == scene.lines("runs"));
+        fs::write(scene.site.path("notes/a"), count.to_string()).unwrap();
+        wait_until("a run follows", || scene.lines("runs") > count);
+    };
+    run(1);
+    wait_until("the first runs are over", || children() == 1);
+    let before = descriptors();
+    (0..40).for_each(|_| run(scene.lines("runs")));
+    wait_equal("no process is left", &1, children);
+    wait_equal("no descriptor is left", &before, descriptors);
+    daemon.stop();
+}

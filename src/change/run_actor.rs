@@ -185,7 +185,7 @@ impl RunActor {
             name = self.parts.name,
             count = own.len(),
             paths = paths.join(", "),
-            "Changed during three runs in a row: from now on a change of these is ignored while a run is on. Use --ignore to ignore them always."
+            "Changed during three runs in a row: from now on a change of these is ignored while a run is on. Leave them out (--ignore, or the key ignore) to ignore them always."
         );
     }
 

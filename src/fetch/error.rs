@@ -62,7 +62,7 @@ pub enum FetchError {
         faulty: u64,
     },
     /// The list is too short.
-    #[error("the command wrote {accepted} good lines, and --min-lines asks for {min_lines}")]
+    #[error("the command wrote {accepted} good lines, and {min_lines} are asked for (min-lines)")]
     TooFew {
         /// Lines that the daemon would take.
         accepted: u64,
@@ -71,7 +71,7 @@ pub enum FetchError {
     },
     /// The list is much shorter than the last one.
     #[error(
-        "the command wrote {accepted} good lines, less than the share {min_share} (--min-share) of the {last} in {file}; if so few are right, fetch once with --min-share 0"
+        "the command wrote {accepted} good lines, less than the share {min_share} (min-share) of the {last} in {file}; if so few are right, fetch once by hand with --min-share 0"
     )]
     Shrunk {
         /// Lines that the daemon would take.
@@ -115,7 +115,7 @@ fn told(end: End, time_limit: Option<Duration>) -> String {
         End::Signal(number) => format!("the command was ended by signal {number}"),
         End::TimedOut => {
             let limit = humantime::format_duration(time_limit.unwrap_or_default());
-            format!("the command did not end within {limit} (--timeout)")
+            format!("the command did not end within {limit} (timeout)")
         }
     }
 }

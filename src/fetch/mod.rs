@@ -103,6 +103,11 @@ impl Fetcher {
         self.claimed().await.map(|_| ())
     }
 
+    /// Gives the list up, so that others may fetch it until this one runs again.
+    pub fn release(&mut self) {
+        self.place = None;
+    }
+
     async fn claimed(&mut self) -> Result<Arc<Place>, FetchError> {
         if let Some(place) = self.place.as_ref().filter(|place| place.is_current()) {
             return Ok(Arc::clone(place));

@@ -72,7 +72,11 @@ impl Runs for FetchRuns {
                 let _ = stop.await;
             };
             let output = Box::new(ToLog::new(name.shared()));
-            outcome(fetcher.lock().await.run(given, output, stopped).await)
+            let mut fetcher = fetcher.lock().await;
+            let fetched = fetcher.run(given, output, stopped).await;
+            // Between two runs somebody may fetch it by hand.
+            fetcher.release();
+            outcome(fetched)
         })
     }
 }
