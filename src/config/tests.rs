@@ -118,3 +118,28 @@ fn strange_files_are_refused() {
             .contains("/nowhere/x")
     );
 }
+
+proptest::proptest! {
+    /// Whatever becomes of a file, it is read or refused with a line that it has.
+    #[test]
+    fn a_mangled_file_is_read_or_refused(
+        cuts in proptest::collection::vec((0_usize..WHOLE.len(), 0_usize..12, "[ -~\n\u{0}é\"'=\\[\\]]{0,6}"), 1..5)
+    ) {
+        let mut text = WHOLE.to_owned();
+        for (place, length, new) in cuts {
+            let bounds = |mut at: usize| {
+                at = at.min(text.len());
+                while !text.is_char_boundary(at) {
+                    at -= 1;
+                }
+                at
+            };
+            let (begin, end) = (bounds(place), bounds(place + length));
+            text.replace_range(begin..end, &new);
+        }
+        if let Err((line, what)) = options(&text) {
+            proptest::prop_assert!(line >= 1 && line <= text.lines().count() + 1, "{line}: {what}\n{text}");
+            proptest::prop_assert!(!what.is_empty());
+        }
+    }
+}
