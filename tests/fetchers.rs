@@ -333,6 +333,21 @@ fn a_list_is_fetched_by_one() {
     daemon.stop();
 }
 
+/// A daemon without a file forgets what another one with a file ran.
+#[test]
+fn without_a_file_nothing_is_remembered() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', 'echo $$ > own.pid; exec sleep 600']\nevery = '1h'\n",
+    );
+    let daemon = scene.start();
+    scene.pid("own.pid");
+    wait_until("it is noted", || scene.status()[0]["state"] == "running");
+    daemon.kill();
+    let daemon = scene.site.start();
+    wait_equal("it is forgotten", &serde_json::json!([]), || scene.status());
+    daemon.stop();
+}
+
 /// Between two runs a list may be fetched by hand.
 #[test]
 fn a_list_may_be_fetched_by_hand() {

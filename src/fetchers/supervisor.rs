@@ -8,7 +8,7 @@
 mod notes;
 mod slot;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,9 +125,10 @@ impl FetchersActor {
             let slot = self.slots.entry(table.name.clone()).or_default();
             slot.wanted = Some(table);
         }
-        let known = self.records.keys().filter_map(|name| ListName::new(name).ok());
-        for name in known.filter(|name| !self.slots.contains_key(name)).collect::<Vec<_>>() {
-            self.forget(&name);
+        let wanted: HashSet<_> = self.slots.keys().map(ListName::shared).collect();
+        let known = self.records.keys().filter(|name| !wanted.contains(*name));
+        for name in known.cloned().collect::<Vec<_>>() {
+            self.forget(name);
         }
         for name in self.slots.keys().cloned().collect::<Vec<_>>() {
             self.settle(&name, ctx);
@@ -148,7 +149,7 @@ impl FetchersActor {
             }
             (None, None) => {
                 self.slots.remove(name);
-                self.forget(name);
+                self.forget(name.shared());
             }
         }
     }
@@ -215,14 +216,11 @@ impl FetchersActor {
         self.finish(ctx);
     }
 
-    fn forget(&mut self, name: &ListName) {
-        info!(
-            name = name.as_str(),
-            "The daemon does not run this fetcher any more; its list stays."
-        );
-        self.records.remove(name.as_str());
+    fn forget(&mut self, name: Arc<str>) {
+        info!(name = &*name, "The daemon does not run this fetcher any more; its list stays.");
+        self.records.remove(&name);
         // Should that fail, it is forgotten at the next start.
-        self.parts.memory.forget.do_send(ForgetFetcher(name.shared()));
+        self.parts.memory.forget.do_send(ForgetFetcher(name));
     }
 
     /// At a stop: all is over once nothing runs.

@@ -27,10 +27,8 @@ pub(super) fn of(
     if let Some(path) = &settings.spool {
         guests.push(Box::new(intake(path)?));
     }
-    // Without a file there are none, and never will be.
-    if configuration.file().is_some() {
-        guests.push(Box::new(Fetchers::new(settings.input.clone(), wanted)));
-    }
+    // Without a file there are none; those that a former daemon ran are forgotten then.
+    guests.push(Box::new(Fetchers::new(settings.input.clone(), wanted)));
     Ok(guests)
 }
 
