@@ -22,8 +22,8 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
+use super::messages::{Changes, Drain};
 use super::paths::Changed;
-use super::run_actor::Changes;
 use super::watch::{Turn, Wake, Watch, WatchError};
 
 /// From a watch that failed to the next one, at first; it doubles.
@@ -33,11 +33,6 @@ const REOPEN_MAX: Duration = Duration::from_secs(10);
 
 /// Opens a watch; may take long.
 pub type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sync>;
-
-/// Hand over, as the answer, what changed until now. It is not told once more.
-#[derive(Debug, Message)]
-#[rtype(result = "Changed")]
-pub struct Drain;
 
 /// Watch no more. The last message of its life.
 #[derive(Debug, Message)]

@@ -10,6 +10,7 @@ pub mod command_runs;
 pub mod globs;
 pub mod handover;
 pub mod machine;
+pub mod messages;
 pub mod paths;
 pub mod poll_watch;
 pub mod run_actor;

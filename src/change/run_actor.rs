@@ -15,10 +15,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-pub use parts::{Changes, Due, Observer, RunParts, Stop};
+pub use parts::{Due, Observer, RunParts, Stop};
 
-use super::change_actor::Drain;
 use super::machine::{Event, Machine, Moment, State};
+use super::messages::{Changes, Drain};
 use super::paths::{Changed, Loops};
 use super::runs::Outcome;
 use super::status::{LastRun, Status};

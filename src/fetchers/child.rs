@@ -10,10 +10,11 @@ use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::vital::Vital;
 use tokio::sync::oneshot;
 
-use crate::change::change_actor::{ChangeActor, ChangeError, Close, Drain};
+use crate::change::change_actor::{ChangeActor, ChangeError, Close};
 use crate::change::globs::{GlobError, Globs};
 use crate::change::machine::{Refusal, Timing};
-use crate::change::run_actor::{Changes, Due, Observer, RunActor, RunParts, Stop};
+use crate::change::messages::{Changes, Drain};
+use crate::change::run_actor::{Due, Observer, RunActor, RunParts, Stop};
 use crate::change::runs::Runs;
 use crate::change::tree_watch::Kernel;
 use crate::change::watch::Trees;

@@ -4,16 +4,10 @@ use actix::prelude::*;
 use shiftboss_actors::clock::Clock;
 use shiftboss_actors::vital::Vital;
 
-use super::super::change_actor::Drain;
 use super::super::machine::{Refusal, Timing};
-use super::super::paths::Changed;
+use super::super::messages::Drain;
 use super::super::runs::Runs;
 use super::super::status::Status;
-
-/// Something changed.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct Changes(pub Changed);
 
 /// A run is due by the clock, whether anything changed or not.
 #[derive(Debug, Message)]
