@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::child::{command, plays, wait_word};
+use common::left::{is_running, wait_ended};
 use common::{wait_equal, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use shiftboss::child::{End, Guardian, Order, Output, Running, StartError, Stream};
@@ -71,17 +72,6 @@ fn run(script: &str) -> (End, String, String) {
         let (out, err) = said.0.lock().unwrap().clone();
         (end, out, err)
     })
-}
-
-/// Whether a process runs; one that has ended and was not reaped does not.
-fn is_running(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| !"ZX".contains(state))
-}
-
-fn wait_gone(pid: i32) {
-    wait_until("the process is gone", || !is_running(pid));
 }
 
 /// Processes of which `parent` is the parent: id, state and command line.
@@ -225,7 +215,7 @@ fn nothing_is_left_of_a_command() {
     let start = Instant::now();
     let (end, out, _) = run(&format!("{GRANDCHILD}; exit 7"));
     assert_eq!(end, End::Code(7));
-    wait_gone(out.trim().parse().unwrap());
+    wait_ended(out.trim());
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 
@@ -260,7 +250,7 @@ fn the_time_limit_ends_a_group() {
             assert!(is_running(grandchild));
             assert_eq!(running.wait().await, End::TimedOut);
             assert_eq!(running.wait().await.shell_code(), 124);
-            wait_gone(grandchild);
+            wait_ended(grandchild);
         });
     }
 }
@@ -290,20 +280,20 @@ fn the_owner_ends_a_command() {
         let (mut asked, grandchild) = start(&script).await;
         asked.terminate();
         assert_eq!(asked.wait().await, End::Code(5));
-        wait_gone(grandchild);
+        wait_ended(grandchild);
         let script = format!("trap '' TERM; {GRANDCHILD}; wait; wait");
         let (mut killed, grandchild) = start(&script).await;
         killed.terminate();
         killed.kill();
         assert_eq!(killed.wait().await, End::Signal(9));
-        wait_gone(grandchild);
+        wait_ended(grandchild);
         let (forgotten, grandchild) = start(&script).await;
         let pid = forgotten.pid();
         drop(forgotten);
         while fs::exists(format!("/proc/{pid}")).unwrap() {
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
-        wait_gone(grandchild);
+        wait_ended(grandchild);
     });
 }
 
@@ -388,7 +378,7 @@ fn owner() -> (Child, [i32; 2]) {
 fn end(mut owner: Child, grandchildren: [i32; 2]) {
     owner.kill().unwrap();
     owner.wait().unwrap();
-    grandchildren.into_iter().for_each(wait_gone);
+    grandchildren.into_iter().for_each(wait_ended);
 }
 
 /// `kill -9` of the owner ends its commands with all that is in their groups; the guardian too.
@@ -401,7 +391,7 @@ fn commands_do_not_outlive_a_killed_owner() {
         kill_process(Pid::from_raw(guardian).unwrap(), signal).unwrap();
     }
     end(owner, grandchildren);
-    wait_gone(guardian);
+    wait_ended(guardian);
 }
 
 /// A role: with a guardian that is frozen, starts commands until there is another; one of the first
@@ -440,7 +430,7 @@ fn a_frozen_guardian_is_replaced() {
     assert_eq!(wait_word(&mut owner, "last "), "Code(5)");
     owner.kill().unwrap();
     owner.wait().unwrap();
-    wait_gone(grandchild);
+    wait_ended(grandchild);
 }
 
 /// A guardian that is killed is replaced, and its successor knows what runs.

@@ -13,6 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use common::left::wait_ended;
 use common::{Client, Site, wait_equal, wait_until};
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -82,13 +83,6 @@ fn process_in(site: &Site, file: &str) -> i32 {
         pid.is_some()
     });
     pid.unwrap()
-}
-
-fn wait_gone(pid: i32) {
-    wait_until("the process is gone", || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
-    });
 }
 
 /// A good list takes the place of the older ones; other lists are no matter.
@@ -263,7 +257,7 @@ fn a_signal_stops_it() {
             let grandchild = process_in(&site, "grandchild");
             kill_process(pid(&child), signal).unwrap();
             assert_eq!(child.wait().unwrap().code(), Some(code));
-            wait_gone(grandchild);
+            wait_ended(grandchild);
             assert_eq!(only_list(&site).0, "f.1.txt");
             fs::remove_file(site.path("grandchild")).unwrap();
         }
@@ -297,7 +291,7 @@ fn a_killed_fetch_leaves_no_process() {
     let processes = ["grandchild", "child"].map(|file| process_in(&site, file));
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    processes.into_iter().for_each(wait_gone);
+    processes.into_iter().for_each(wait_ended);
     assert_eq!(lists(&site).len(), 2);
     let left = lists(&site).into_iter().find(|(name, _)| name.ends_with(".part")).unwrap();
     let (code, log) = run(&site, &[], "echo a 2");

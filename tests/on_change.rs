@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use common::left::wait_ended;
 use common::wait::{SetOnDrop, pause};
 use common::{Daemon, Site, wait_equal, wait_until};
 use rustix::process::Signal;
@@ -104,14 +105,6 @@ impl Scene {
         paths.sort();
         paths
     }
-}
-
-fn is_running(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ")
-        .next()
-        .and_then(|rest| rest.chars().next())
-        .is_some_and(|state| !"ZX".contains(state))
 }
 
 /// Faults 1 and 9: a long run is awaited, never doubled; a change during it causes exactly one more,
@@ -254,7 +247,7 @@ fn a_time_limit_ends_the_group() {
     assert_eq!(code, 124, "{log}");
     let grandchild = scene.read("grandchild");
     assert!(!grandchild.is_empty());
-    wait_until("the grandchild is gone", || !is_running(grandchild.trim()));
+    wait_ended(grandchild.trim());
 }
 
 /// Fault 8: a failed run is tried again, when asked.
@@ -345,7 +338,7 @@ fn signals_end_it() {
     wait_until("the run is on", || scene.read("child").ends_with('\n'));
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.exit().code(), Some(143));
-    wait_until("its child is gone", || !is_running(scene.read("child").trim()));
+    wait_ended(scene.read("child").trim());
     // What ignores the first signal is killed by the second.
     fs::remove_file(scene.path("child")).unwrap();
     let mut daemon =
@@ -355,7 +348,7 @@ fn signals_end_it() {
     wait_until("it is stopping", || daemon.log().contains("Stopping"));
     daemon.signal(Signal::INT);
     assert_eq!(daemon.exit().code(), Some(130));
-    wait_until("the run is gone", || !is_running(scene.read("child").trim()));
+    wait_ended(scene.read("child").trim());
 }
 
 /// `kill -9` during a run: nothing of the run is left, and the restart is followed by one run.
@@ -366,7 +359,7 @@ fn a_kill_leaves_no_orphan() {
     let daemon = scene.spawn(scene.shell(&QUICK, script));
     wait_until("the run is on", || scene.read("child").ends_with('\n'));
     daemon.kill();
-    wait_until("its grandchild is gone", || !is_running(scene.read("child").trim()));
+    wait_ended(scene.read("child").trim());
     let status = scene.status();
     assert_eq!((status["pid"].is_null(), status["state"].as_str()), (true, Some("running")));
     let _daemon = scene.start(&QUICK, "");

@@ -7,6 +7,7 @@
 
 pub mod child;
 pub mod daemon;
+pub mod left;
 pub mod random;
 pub mod reference;
 pub mod site;

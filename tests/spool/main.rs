@@ -10,11 +10,11 @@ mod run;
 mod take;
 mod verbs;
 
-use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-use common::{Site, wait_until};
+use common::Site;
+use common::left::{lines, wait_gone, wait_lines};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Waits until `go` is there.
@@ -95,30 +95,4 @@ fn ran(site: &Site, words: &[&str], script: &str) -> (i32, String, String) {
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-/// Lines of a file in the site's directory, sorted; none if it is not there.
-fn lines(site: &Site, name: &str) -> Vec<String> {
-    let text = fs::read_to_string(site.path(name)).unwrap_or_default();
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
-}
-
-fn wait_lines(site: &Site, name: &str, count: usize) {
-    wait_until(&format!("{name} has {count} lines"), || lines(site, name).len() >= count);
-}
-
-/// Whether a process runs; one that has ended and was not reaped does not.
-fn is_running(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| !"ZX".contains(state))
-}
-
-/// Waits until none of the processes runs whose ids are in a file.
-fn wait_gone(site: &Site, name: &str) {
-    let pids = lines(site, name);
-    assert!(!pids.is_empty());
-    wait_until("the commands are gone", || !pids.iter().any(|pid| is_running(pid)));
 }

@@ -16,7 +16,8 @@ mod stops;
 use std::fs;
 use std::process::Command;
 
-use common::{Daemon, Site, wait_until};
+use common::left::{lines, wait_gone, wait_lines};
+use common::{Daemon, Site};
 
 /// How every attempt ended: key, outcome, exit code.
 const ATTEMPTS: &str =
@@ -49,18 +50,6 @@ fn start(site: &Site, options: &[&str], script: &str) -> Daemon {
     site.spawn(work_script(site, options, script))
 }
 
-/// Lines of a file in the site's directory, sorted; none if it is not there.
-fn lines(site: &Site, name: &str) -> Vec<String> {
-    let text = fs::read_to_string(site.path(name)).unwrap_or_default();
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
-}
-
-fn wait_lines(site: &Site, name: &str, count: usize) {
-    wait_until(&format!("{name} has {count} lines"), || lines(site, name).len() >= count);
-}
-
 fn touch(site: &Site, name: &str) {
     fs::write(site.path(name), "").unwrap();
 }
@@ -69,18 +58,4 @@ fn touch(site: &Site, name: &str) {
 fn write_jobs(site: &Site, count: usize) {
     let lines: String = (0..count).map(|number| format!("k{number} p\n")).collect();
     site.write("f.1.txt", lines);
-}
-
-/// Whether a process runs; one that has ended and was not reaped does not.
-fn is_running(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| !"ZX".contains(state))
-}
-
-/// Waits until none of the processes runs whose ids are in a file.
-fn wait_gone(site: &Site, name: &str) {
-    let pids = lines(site, name);
-    assert!(!pids.is_empty());
-    wait_until("the commands are gone", || !pids.iter().any(|pid| is_running(pid)));
 }
