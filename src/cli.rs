@@ -30,7 +30,7 @@ pub use spool::{
     InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
     SpoolVerb, TakeArguments,
 };
-pub use work::{WorkArguments, WorkSettings};
+pub use work::WorkArguments;
 
 /// Hands out recurring work, longest-waiting first.
 ///

@@ -1,4 +1,4 @@
-//! The arguments of `work`, as typed, and the checked settings made of them.
+//! The arguments of `work`, as typed, and the worker's checked settings made of them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use clap::Args;
 use super::absolute;
 use crate::child::{GRACE, Template};
 use crate::exit::{ExitCode, Failure};
+use crate::worker::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,32 +72,7 @@ pub struct WorkArguments {
     pub command: Vec<OsString>,
 }
 
-/// The settings of `work`, checked. Without a name the worker is named by host and process.
-#[derive(Debug)]
-pub struct WorkSettings {
-    /// The daemon's socket.
-    pub socket: PathBuf,
-    /// What is run.
-    pub command: Template,
-    /// The name, if one was typed.
-    pub name: Option<String>,
-    /// Jobs at a time.
-    pub jobs: usize,
-    /// Whether to exit when there is nothing to do.
-    pub once: bool,
-    /// After how many jobs to exit.
-    pub jobs_max: Option<u64>,
-    /// How long a job may run.
-    pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
-    pub grace: Duration,
-    /// The lease.
-    pub lease_seconds: u32,
-    /// Where logs go, and how long they stay.
-    pub logs: Option<(PathBuf, Duration)>,
-}
-
-impl TryFrom<WorkArguments> for WorkSettings {
+impl TryFrom<WorkArguments> for Settings {
     type Error = Failure;
 
     fn try_from(typed: WorkArguments) -> Result<Self, Failure> {

@@ -17,7 +17,7 @@ mod text;
 pub mod why;
 pub mod work;
 
-use crate::cli::{Command, FetchSettings, Look, OnChange, WorkSettings};
+use crate::cli::{Command, FetchSettings, Look, OnChange};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
@@ -42,7 +42,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Work(typed) => {
             logging::start(LogFormat::Auto, &typed.log_level)?;
-            work::run(WorkSettings::try_from(typed)?)
+            work::run(typed.try_into()?)
         }
         Command::OnChange(typed) => {
             logging::start(LogFormat::Auto, &typed.log_level)?;

@@ -2,10 +2,9 @@
 //! exit codes; what a worker does is there.
 
 use std::cell::Cell;
-use std::io::{self, IsTerminal};
+use std::io;
 
 use super::fetch::{SIGNAL_BASE, Signals};
-use crate::cli::WorkSettings;
 use crate::exit::{ExitCode, Failure};
 use crate::socket::{PATH_MAX_BYTES, SocketError};
 use crate::worker::{self, Outcome, Settings};
@@ -15,13 +14,12 @@ use crate::worker::{self, Outcome, Settings};
 /// # Errors
 /// When no daemon answers, or something it stands on cannot be made. After a second signal the
 /// process ends here, with 128 and the signal's number.
-pub fn run(settings: WorkSettings) -> Result<(), Failure> {
+pub fn run(settings: Settings) -> Result<(), Failure> {
     let length = settings.socket.as_os_str().len();
     if length > PATH_MAX_BYTES {
         let error = SocketError::TooLong { path: settings.socket, length };
         return Err(Failure::new(ExitCode::Usage, error.to_string()));
     }
-    let settings = complete(settings);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -55,30 +53,4 @@ pub fn run(settings: WorkSettings) -> Result<(), Failure> {
 
 fn cannot(what: &str, error: &io::Error) -> Failure {
     Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}"))
-}
-
-/// What is not typed but found out.
-fn complete(settings: WorkSettings) -> Settings {
-    Settings {
-        socket: settings.socket,
-        command: settings.command,
-        name: settings.name.unwrap_or_else(name),
-        jobs: settings.jobs,
-        once: settings.once,
-        jobs_max: settings.jobs_max,
-        time_limit: settings.time_limit,
-        grace: settings.grace,
-        lease_seconds: settings.lease_seconds,
-        logs: settings.logs,
-        is_terminal: io::stderr().is_terminal(),
-    }
-}
-
-/// Host and process: nothing that `HELLO` does not take for a name.
-fn name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let is_fit = |character: &char| character.is_ascii_graphic();
-    let host: String = host.chars().filter(is_fit).take(64).collect();
-    let host = if host.is_empty() { "worker" } else { &host };
-    format!("{host}-{}", std::process::id())
 }

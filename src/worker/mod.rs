@@ -16,7 +16,7 @@ mod slot;
 mod wire;
 mod workshop;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -44,8 +44,8 @@ pub struct Settings {
     pub socket: PathBuf,
     /// What is run for each job.
     pub command: Template,
-    /// The worker's name, as in `HELLO`.
-    pub name: String,
+    /// The worker's name, as in `HELLO`; `None`: it is named by host and process.
+    pub name: Option<String>,
     /// Jobs at a time, from 1.
     pub jobs: usize,
     /// Leave when there is nothing to do.
@@ -60,8 +60,6 @@ pub struct Settings {
     pub lease_seconds: u32,
     /// The logs' directory, and how long logs are kept; `None`: output is printed.
     pub logs: Option<(PathBuf, Duration)>,
-    /// Whether standard error is a terminal, which shows how it goes.
-    pub is_terminal: bool,
 }
 
 /// How a worker came to its end.
@@ -83,7 +81,7 @@ pub enum Outcome {
 /// # Errors
 /// When the logs' directory cannot be made, or there is no room for a thread.
 pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Result<Outcome> {
-    let progress = Progress::new(settings.is_terminal);
+    let progress = Progress::new(io::stderr().is_terminal());
     let (outputs, writer) = outputs(&settings, &progress)?;
     let (pool, _) = watch::channel(Pool::new(settings.once, settings.jobs_max));
     let shown = Finish(progress.clone());
@@ -135,10 +133,11 @@ fn start(
     pool: &watch::Sender<Pool>,
     outputs: Outputs,
 ) -> JoinSet<Result<(), GaveUp>> {
+    let name = settings.name.clone().unwrap_or_else(host_and_process);
     let workshop = Arc::new(Workshop {
         guardian: Guardian::new(),
         template: settings.command.clone(),
-        name: settings.name.clone(),
+        name: name.clone(),
         time_limit: settings.time_limit,
         grace: settings.grace,
         outputs,
@@ -146,10 +145,19 @@ fn start(
     let lease = Duration::from_secs(settings.lease_seconds.into());
     let mut slots = JoinSet::new();
     for _ in 0..settings.jobs {
-        let client = Client::new(settings.socket.clone(), &settings.name, settings.lease_seconds);
+        let client = Client::new(settings.socket.clone(), &name, settings.lease_seconds);
         slots.spawn(Slot::new(client, pool.clone(), Arc::clone(&workshop), lease).work());
     }
     slots
+}
+
+/// A name with nothing in it that `HELLO` does not take.
+fn host_and_process() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let is_fit = |character: &char| character.is_ascii_graphic();
+    let host: String = host.chars().filter(is_fit).take(64).collect();
+    let host = if host.is_empty() { "worker" } else { &host };
+    format!("{host}-{}", std::process::id())
 }
 
 /// A signal has come.
