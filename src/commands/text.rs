@@ -2,22 +2,38 @@
 
 use std::time::Duration;
 
-/// A text from outside: control characters cannot move the cursor or forge lines.
+/// Characters of a cell at the most; a key may have 4 KiB.
+const CELL_WIDTH_MAX: usize = 80;
+
+/// A text from outside: what it has of control characters cannot move the cursor, forge lines or turn
+/// the rest of a line around.
 pub fn shown(text: &str) -> String {
     text.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
+        .flat_map(|c| if misleads(c) { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
         .collect()
+}
+
+/// Whether a character does something other than to be seen: controls, separators of lines and
+/// paragraphs, marks of direction, and what has no width.
+fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// As [`shown`], of `width` characters at the most; `...` stands for the rest.
 pub fn cut(text: &str, width: usize) -> String {
     // What does not fit is not gone through: it may be long.
     let begin: String = text.chars().take(width + 1).collect();
-    let all = shown(&begin);
-    if all.chars().count() <= width {
-        return all;
+    clip(&shown(&begin), width)
+}
+
+/// A text of `width` characters at the most.
+fn clip(text: &str, width: usize) -> String {
+    if text.chars().nth(width).is_none() {
+        return text.to_owned();
     }
-    all.chars().take(width.saturating_sub(3)).chain("...".chars()).collect()
+    text.chars().take(width.saturating_sub(3)).chain("...".chars()).collect()
 }
 
 /// `3m 20s`: a number of seconds in its two largest units.
@@ -43,12 +59,14 @@ pub fn line(name: &str, value: &str) -> String {
     format!("{name:<16}{value}\n")
 }
 
-/// Rows of cells in columns as wide as they need to be, the first one being the head.
+/// Rows of cells in columns as wide as they need to be, within reason, the first one being the head.
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| clip(cell, CELL_WIDTH_MAX))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
     let mut out = String::new();
-    for row in rows {
+    for row in &rows {
         let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         out.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
         out.push('\n');
@@ -67,5 +85,27 @@ mod tests {
         assert_eq!(cut("payloads", 7), "payl...");
         assert_eq!(cut("\u{1b}[2J", 7), "\\u{1...");
         assert_eq!(cut(&"é".repeat(9), 7), "éééé...");
+        assert_eq!(cut("\u{202e}", 7), "\\u{2...", "escapes count as they are shown");
+    }
+
+    /// What would turn a line around, end it or hide in it is shown by its number; letters of every
+    /// script stay.
+    #[test]
+    fn what_misleads_is_escaped() {
+        assert_eq!(shown("a\u{202e}b\u{2066}c\u{200f}"), "a\\u{202e}b\\u{2066}c\\u{200f}");
+        assert_eq!(shown("\u{7f}\u{85}\u{2028}\u{200b}"), "\\u{7f}\\u{85}\\u{2028}\\u{200b}");
+        for plain in ["שלום", "مرحبا", "日本", "e\u{301}", "a b"] {
+            assert_eq!(shown(plain), plain);
+        }
+    }
+
+    /// One long cell makes no column as wide as itself.
+    #[test]
+    fn a_long_cell_is_cut() {
+        let row = |key: &str, run: &str| [key.to_owned(), run.to_owned()];
+        let table = columns(&[row("Key", "run"), row(&"k".repeat(4096), "1"), row("b", "2")]);
+        let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [85, 83, 83]);
+        assert!(table.contains(&format!("{}...  1\n", "k".repeat(77))));
     }
 }

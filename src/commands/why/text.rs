@@ -5,10 +5,13 @@ use crate::sqlite::views::{Flight, KeyRow, LastResult, Place, RowState, Standing
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 50;
+/// The same of the key, which was typed; and of each of those before it.
+const KEY_WIDTH: usize = 80;
+const EARLIER_KEY_WIDTH: usize = 30;
 
 /// Renders the whole text; `now` makes times relative.
 pub(super) fn render(why: &Why, now: i64) -> String {
-    let mut out = line("Key", &shown(&why.key));
+    let mut out = line("Key", &cut(&why.key, KEY_WIDTH));
     out.push_str(&line("Standing", &standing(why)));
     if why.paused {
         out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
@@ -49,7 +52,7 @@ fn standing(why: &Why) -> String {
 fn before(place: &Place) -> String {
     let more = if place.exact { "" } else { "more than " };
     let count = i64::try_from(place.keys_before).unwrap_or(i64::MAX);
-    let first: Vec<String> = place.first.iter().map(|key| shown(key)).collect();
+    let first: Vec<String> = place.first.iter().map(|key| cut(key, EARLIER_KEY_WIDTH)).collect();
     let rest = if place.first.len() < place.keys_before { ", ..." } else { "" };
     match place.keys_before {
         0 => "nothing".to_owned(),
@@ -165,6 +168,19 @@ repology  1700000001  complete  waiting                1.0 1.1
 repology  1700000000  complete  hidden by a newer run  1.0 1.1
 ";
         assert_eq!(render(&waiting(), 5_100), expected);
+    }
+
+    /// Keys may be long: their beginnings tell enough.
+    #[test]
+    fn long_keys_are_cut() {
+        let long = "k".repeat(4_096);
+        let place = Place { keys_before: 1, exact: true, first: vec![long.clone()] };
+        let text = render(&Why { key: long, place: Some(place), ..waiting() }, 5_100);
+        assert!(
+            text.starts_with(&format!("Key             {}...\nStanding", "k".repeat(77))),
+            "{text}"
+        );
+        assert!(text.contains(&format!("1 key: {}...\n", "k".repeat(27))), "{text}");
     }
 
     /// A job that is out is told with whom and since when; an unlisted key has next to nothing.
