@@ -4,6 +4,9 @@
 //! through a shortage of descriptors, and binds anew when the socket's file was removed. It reads
 //! and writes nothing on a connection.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;

@@ -1,0 +1,256 @@
+//! The ListenerActor on real sockets, with a door that does as it is told and a storage that takes its
+//! time, under a paused clock.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+
+use super::*;
+use crate::file_watcher::{Look, Looked};
+use crate::storage::messages::{Dispatch, Finish, Work};
+use crate::store::StoreResult;
+use crate::testing::until;
+
+/// How long the storage takes to find out that there is no job. A request asks it twice.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Storage and watcher in one: there is never a job. Counts how often it is asked.
+struct Slow(Rc<Cell<u32>>);
+
+impl Actor for Slow {
+    type Context = Context<Self>;
+}
+
+async fn nothing() -> StoreResult<Work> {
+    tokio::time::sleep(LOOK).await;
+    Ok(Work::Nothing)
+}
+
+impl Handler<Dispatch> for Slow {
+    type Result = ResponseFuture<StoreResult<Work>>;
+
+    fn handle(&mut self, _: Dispatch, _: &mut Self::Context) -> Self::Result {
+        self.0.set(self.0.get() + 1);
+        Box::pin(nothing())
+    }
+}
+
+impl Handler<Finish> for Slow {
+    type Result = ResponseFuture<StoreResult<Work>>;
+
+    fn handle(&mut self, _: Finish, _: &mut Self::Context) -> Self::Result {
+        Box::pin(nothing())
+    }
+}
+
+impl Handler<Look> for Slow {
+    type Result = MessageResult<Look>;
+
+    fn handle(&mut self, _: Look, _: &mut Self::Context) -> Self::Result {
+        MessageResult(Looked { more: false, missed: false })
+    }
+}
+
+/// What the next rebinds give, and how many there were.
+#[derive(Clone, Default)]
+struct Fake {
+    rebinds: Rc<RefCell<VecDeque<io::Result<Option<UnixListener>>>>>,
+    asked: Rc<RefCell<u32>>,
+}
+
+impl Door for Fake {
+    fn open(&mut self) -> io::Result<UnixListener> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn rebind(&mut self) -> io::Result<Option<UnixListener>> {
+        *self.asked.borrow_mut() += 1;
+        self.rebinds.borrow_mut().pop_front().unwrap_or(Ok(None))
+    }
+}
+
+/// What the listener counts: connections, those refused, accepts that failed.
+#[derive(Message)]
+#[rtype(result = "(usize, u64, u64)")]
+struct Counts;
+
+impl Handler<Counts> for ListenerActor {
+    type Result = MessageResult<Counts>;
+
+    fn handle(&mut self, _: Counts, _: &mut Self::Context) -> Self::Result {
+        MessageResult((self.connections.len(), self.refused, self.failed))
+    }
+}
+
+struct Site {
+    directory: tempfile::TempDir,
+    door: Fake,
+    asked: Rc<Cell<u32>>,
+    actor: Addr<ListenerActor>,
+}
+
+impl Site {
+    /// A listener on the socket `a`, for at most so many connections.
+    fn new(connections_max: usize) -> Self {
+        Self::on(connections_max, bind)
+    }
+
+    fn on(connections_max: usize, bind: impl FnOnce(&Path) -> UnixListener) -> Self {
+        tokio::time::pause();
+        let directory = tempfile::tempdir().unwrap();
+        let asked = Rc::new(Cell::new(0));
+        let storage = Slow(Rc::clone(&asked)).start();
+        let links = WorkLinks {
+            dispatch: storage.clone().recipient(),
+            finish: storage.clone().recipient(),
+            look: storage.recipient(),
+            session: None,
+        };
+        let (door, (vital, _)) = (Fake::default(), Vital::new());
+        let listener = bind(&directory.path().join("a"));
+        let boxed = Box::new(door.clone());
+        let actor = ListenerActor::start(listener, boxed, links, connections_max, vital);
+        Self { directory, door, asked, actor }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    async fn connect(&self, name: &str) -> UnixStream {
+        UnixStream::connect(self.path(name)).await.unwrap()
+    }
+
+    async fn counts(&self) -> (usize, u64, u64) {
+        self.actor.send(Counts).await.unwrap()
+    }
+
+    /// Waits until there are so many connections, with the clock all but standing.
+    async fn wait_open(&self, count: usize) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while self.counts().await.0 != count {
+            assert!(std::time::Instant::now() < deadline, "there are never {count}");
+            tokio::time::sleep(Duration::from_micros(1)).await;
+        }
+    }
+}
+
+fn bind(path: &Path) -> UnixListener {
+    UnixListener::bind(path).unwrap()
+}
+
+/// A listener of which every accept fails at once: it does not listen.
+fn broken(_: &Path) -> UnixListener {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    UnixListener::from_std(socket.into()).unwrap()
+}
+
+async fn answer(mut client: UnixStream) -> String {
+    client.write_all(b"READY\n").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// Connections above the limit are closed without an answer; the place of one that goes is free.
+#[actix::test]
+async fn so_many_connections_and_no_more() {
+    let site = Site::new(2);
+    let first = site.connect("a").await;
+    let second = site.connect("a").await;
+    site.wait_open(2).await;
+    for refused in 1..=3 {
+        let mut third = site.connect("a").await;
+        assert_eq!(third.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(site.counts().await, (2, refused, 0));
+    }
+    drop(first);
+    site.wait_open(1).await;
+    assert_eq!(answer(site.connect("a").await).await, "NOJOBS\n");
+    assert_eq!(answer(second).await, "NOJOBS\n");
+    assert_eq!(site.counts().await.1, 3);
+}
+
+/// Accepts that fail are tried again ten times a second, not as fast as can be; once the door has a
+/// listener that works, workers are served over it. A door that fails is asked again.
+#[actix::test]
+async fn failing_accepts_are_outlived() {
+    let site = Site::on(8, broken);
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
+    let failed = site.counts().await.2;
+    assert!((10..=11).contains(&failed), "{failed}");
+    let new = bind(&site.path("b"));
+    let next = [Ok(None), Err(io::ErrorKind::AddrInUse.into()), Ok(Some(new))];
+    site.door.rebinds.borrow_mut().extend(next);
+    tokio::time::sleep(REBIND_EVERY * 2).await;
+    assert_eq!(*site.door.asked.borrow(), 2);
+    assert!(site.counts().await.2 > failed);
+    tokio::time::sleep(REBIND_EVERY).await;
+    assert_eq!(*site.door.asked.borrow(), 3);
+    let failed = site.counts().await.2;
+    assert_eq!(answer(site.connect("b").await).await, "NOJOBS\n");
+    assert_eq!(site.counts().await.2, failed, "the old listener is not asked any longer");
+}
+
+/// A new listener takes the place of the old one; who is connected stays so.
+#[actix::test]
+async fn a_new_listener_keeps_connections() {
+    let site = Site::new(8);
+    let old = site.connect("a").await;
+    site.wait_open(1).await;
+    let new = bind(&site.path("b"));
+    site.door.rebinds.borrow_mut().push_back(Ok(Some(new)));
+    tokio::time::sleep(REBIND_EVERY).await;
+    assert_eq!(answer(site.connect("b").await).await, "NOJOBS\n");
+    assert_eq!(answer(old).await, "NOJOBS\n");
+    assert!(UnixStream::connect(site.path("a")).await.is_err());
+}
+
+/// A close waits for the request under way, which is answered, and for no connection that rests; each who
+/// asks for it is told. Nobody is admitted meanwhile, and the door is left alone.
+#[actix::test]
+async fn a_close_waits_for_what_is_under_way() {
+    let site = Site::new(8);
+    let mut resting = site.connect("a").await;
+    let mut busy = site.connect("a").await;
+    site.wait_open(2).await;
+    busy.write_all(b"READY\n").await.unwrap();
+    until("its request is under way", || site.asked.get() == 1).await;
+    let asked = Instant::now();
+    let (first, second) = (site.actor.send(CloseAll), site.actor.send(CloseAll));
+    site.wait_open(1).await;
+    assert_eq!(resting.read(&mut [0]).await.unwrap(), 0);
+    assert!(asked.elapsed() < LOOK);
+    let late = UnixStream::connect(site.path("a")).await;
+    first.await.unwrap();
+    second.await.unwrap();
+    assert!(asked.elapsed() > LOOK && asked.elapsed() < 3 * LOOK, "{:?}", asked.elapsed());
+    let mut told = String::new();
+    busy.read_to_string(&mut told).await.unwrap();
+    assert_eq!(told, "NOJOBS\n");
+    assert_eq!(site.counts().await, (0, 0, 0));
+    drop(late);
+    let rebinds = *site.door.asked.borrow();
+    tokio::time::sleep(REBIND_EVERY * 3).await;
+    assert_eq!(*site.door.asked.borrow(), rebinds);
+}
+
+/// Where nobody is connected, a close is answered at once.
+#[actix::test]
+async fn a_close_without_connections() {
+    let site = Site::new(8);
+    let asked = Instant::now();
+    site.actor.send(CloseAll).await.unwrap();
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+    until("nobody is accepted", || {
+        std::os::unix::net::UnixStream::connect(site.path("a")).is_err()
+    })
+    .await;
+}
