@@ -8,7 +8,7 @@
 //! starts a [`connection`] (ConnectionActor) per socket. [`guest`] is what else may live in it.
 //!
 //! Plain helpers under them: [`directory`], [`watch`] and [`run_reader`] (files), [`peer`]
-//! (sockets), [`throttle`] (warnings), [`clock`], [`vital`].
+//! (sockets), [`throttle`] and [`spell`] (warnings), [`clock`], [`vital`].
 //!
 //! Invariants: nothing here knows SQL, the command line, or a file outside the input
 //! directory; `model`, `fetcher_file`, `wire` and `store` know no actor.
@@ -26,6 +26,7 @@ pub mod model;
 pub mod peer;
 pub mod reports;
 pub mod run_reader;
+pub mod spell;
 pub mod storage;
 pub mod store;
 #[cfg(test)]

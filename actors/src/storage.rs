@@ -7,6 +7,7 @@
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`], the held replies in [`reply`].
 
+mod complaints;
 mod deletions;
 mod entries;
 mod expiry;
@@ -26,12 +27,12 @@ use std::time::Duration;
 use actix::prelude::*;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
+use tracing::debug;
 
 use crate::clock::Clock;
 use crate::store::{Checkpoint, Store, StoreError, StoreResult};
-use crate::throttle::{Throttle, Verdict};
 use crate::vital::Vital;
+use complaints::Complaints;
 use deletions::Deletion;
 use leases::Leases;
 use reply::{Deferred, Held};
@@ -50,11 +51,6 @@ const IDLE_AFTER: Duration = Duration::from_millis(400);
 /// Even a busy store is looked after this often: its files may have vanished.
 const CARE_EVERY: Duration = Duration::from_secs(2);
 
-/// Failures that are logged in one period, one by one.
-const COMPLAINTS_BURST: u32 = 10;
-/// See [`COMPLAINTS_BURST`].
-const COMPLAINTS_PERIOD_SECONDS: u32 = 60;
-
 /// Owns the queue. See the module's documentation.
 pub struct StorageActor {
     store: Box<dyn Store>,
@@ -70,7 +66,7 @@ pub struct StorageActor {
     dirty: bool,
     last_commit: Instant,
     last_care: Instant,
-    complaints: Throttle,
+    complaints: Complaints,
     /// Of attempts that protocol 2 handed out.
     leases: Leases,
     /// Some may be missing: see [`expiry`].
@@ -114,7 +110,7 @@ impl StorageActor {
             dirty: true,
             last_commit: now,
             last_care: now,
-            complaints: Throttle::new(COMPLAINTS_BURST, COMPLAINTS_PERIOD_SECONDS),
+            complaints: Complaints::default(),
             leases: Leases::default(),
             leases_unsure: true,
             lease_timer: None,
@@ -193,6 +189,9 @@ impl StorageActor {
             self.dirty = true;
             self.last_commit = Instant::now();
         }
+        if self.messages > 0 && result.is_ok() {
+            self.complaints.succeeded();
+        }
         self.messages = 0;
         if let Err(error) = &result {
             self.leases_unsure = true;
@@ -210,28 +209,6 @@ impl StorageActor {
             self.messages = 0;
             self.leases_unsure = true;
             self.held.release(&Err(error.clone()));
-        }
-    }
-
-    /// Logs an error, and ends the process's life with one that only a new process can mend.
-    fn noted(&mut self, error: StoreError) -> StoreError {
-        if error.is_fatal() {
-            error!(%error, "Storage cannot go on.");
-            self.vital.ended(error.clone());
-        } else {
-            self.complain(&error);
-        }
-        error
-    }
-
-    /// Warns of a failure, unless that was said too often lately: a disk can stay full for hours.
-    fn complain(&mut self, error: &StoreError) {
-        match self.complaints.admit(std::time::Instant::now()) {
-            Verdict::Log { suppressed_before: 0 } => warn!(%error, "A storage request failed."),
-            Verdict::Log { suppressed_before: left_out } => {
-                warn!(%error, left_out, "A storage request failed. Others were left out.");
-            }
-            Verdict::Suppress => {}
         }
     }
 
@@ -259,6 +236,7 @@ impl Actor for StorageActor {
         self.begin_missing_leases(ctx);
         ctx.run_interval(IDLE_TICK, |actor, ctx| {
             actor.look_after();
+            actor.complaints.look();
             actor.begin_missing_leases(ctx);
             actor.look_for_waiting(ctx);
         });

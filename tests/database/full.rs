@@ -81,7 +81,10 @@ fn a_full_disk_is_outlived() {
     let finished: HashSet<String> = finished.into_iter().collect();
     assert!(acknowledged.iter().all(|key| finished.contains(key)));
     assert!(site.ask("READY").starts_with("JOB "));
-    daemon.stop();
+    wait_until("it is told that it is over", || daemon.log().contains("can be written again"));
+    let log = daemon.stop();
+    assert_eq!(log.matches("Not everything can be written").count(), 1, "{log}");
+    assert_eq!(log.matches("A storage request failed").count(), 0, "{log}");
 }
 
 /// A daemon that was killed starts again on a full disk, says so, and serves as soon as there is space.

@@ -1,0 +1,84 @@
+//! What the StorageActor says of requests that failed. A full disk and a locked database fail them all
+//! for hours at times; what is refused is one request's own affair.
+
+use std::time::{Duration, Instant};
+
+use tracing::{error, info, warn};
+
+use super::StorageActor;
+use crate::spell::{Extent, Spell, Word};
+use crate::store::StoreError;
+use crate::throttle::{Throttle, Verdict};
+
+/// While something lasts, it is told so often.
+const REPEAT: Duration = Duration::from_secs(60);
+/// Refusals that are logged in one period, one by one.
+const REFUSALS_BURST: u32 = 10;
+/// See [`REFUSALS_BURST`].
+const REFUSALS_PERIOD_SECONDS: u32 = 60;
+
+/// Failures so far, as far as they matter to what is said.
+pub(super) struct Complaints {
+    spell: Spell,
+    refusals: Throttle,
+}
+
+impl Default for Complaints {
+    fn default() -> Self {
+        let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
+        Self { spell: Spell::new(REPEAT), refusals }
+    }
+}
+
+impl StorageActor {
+    /// Logs an error, and ends the process's life with one that only a new process can mend.
+    pub(super) fn noted(&mut self, error: StoreError) -> StoreError {
+        match &error {
+            StoreError::Fatal(_) => {
+                error!(%error, "Storage cannot go on.");
+                self.vital.ended(error.clone());
+            }
+            StoreError::Rejected(_) => self.complaints.refused(&error),
+            StoreError::Full(_) | StoreError::Busy(_) => self.complaints.failed(&error),
+        }
+        error
+    }
+}
+
+impl Complaints {
+    fn refused(&mut self, error: &StoreError) {
+        match self.refusals.admit(Instant::now()) {
+            Verdict::Log { suppressed_before: 0 } => warn!(%error, "A storage request failed."),
+            Verdict::Log { suppressed_before: left_out } => {
+                warn!(%error, left_out, "A storage request failed. Others were left out.");
+            }
+            Verdict::Suppress => {}
+        }
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        match self.spell.failed(Instant::now()) {
+            Some(Word::Began) => {
+                warn!(%error, "Not everything can be written: requests fail and lists wait until it can.");
+            }
+            Some(Word::Lasts(Extent { failed, lasted })) => {
+                let seconds = lasted.as_secs();
+                warn!(%error, failed, seconds, "There is still something that cannot be written.");
+            }
+            Some(Word::Over(_)) | None => {}
+        }
+    }
+
+    /// Something was written.
+    pub(super) fn succeeded(&mut self) {
+        self.spell.succeeded();
+    }
+
+    /// Says that it is over, once it is.
+    pub(super) fn look(&mut self) {
+        if let Some(Word::Over(Extent { failed, lasted })) = self.spell.look(Instant::now()) {
+            let seconds = lasted.as_secs();
+            info!(failed, seconds, "Everything can be written again.");
+        }
+    }
+}
