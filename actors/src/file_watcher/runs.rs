@@ -88,7 +88,7 @@ impl FileWatcherActor {
             Phase::Tailing(tail) => tail.stop.do_send(StopTail),
             _ => {}
         }
-        info!(%run, "The run's file is gone: deleting its rows.");
+        info!(%run, "A list was removed: its rows leave the queue.");
         entry.phase = Phase::Deleting;
         self.generation += 1;
         entry.generation = self.generation;
