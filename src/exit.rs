@@ -24,7 +24,7 @@ pub enum ExitCode {
     StoreIo = 74,
     /// Another daemon holds the database, the socket or the input directory.
     AlreadyRunning = 75,
-    /// For the daemon's own user and root only.
+    /// For the daemon's own user and root only, or for those who may read its files.
     Denied = 77,
     /// A setting or the surroundings are wrong.
     Configuration = 78,

@@ -4,6 +4,10 @@
 
 mod common;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use common::{Client, Site};
 use serde_json::{Value, json};
 
@@ -155,4 +159,77 @@ fn what_is_refused() {
     for arguments in [&["queue", "state.db"][..], &["log", "state.db"], &["why", "state.db", "a"]] {
         assert_eq!(site.run(arguments).status.code(), Some(69), "{arguments:?}");
     }
+}
+
+/// A command that fails: its exit code, and what it says.
+fn refused(site: &Site, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = site.program();
+    command.args(arguments);
+    let output = site.unprivileged(command).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The socket of a daemon that has stopped is told apart from a path at which nothing ever was; and that
+/// of one that was killed leads to its database, whether the socket is still there or not.
+#[test]
+fn the_socket_of_a_daemon_that_has_stopped() {
+    let site = Site::new();
+    let daemon = site.start();
+    let (socket, other) = (site.socket(), site.path("other"));
+    let (socket, other) = (socket.to_str().unwrap(), other.to_str().unwrap());
+    daemon.stop();
+    for verb in ["status", "queue", "log"] {
+        let (code, told) = refused(&site, &[verb, socket]);
+        assert_eq!(code, Some(69), "{told}");
+        assert!(told.contains("clean stop") && told.contains("give the database"), "{told}");
+    }
+    let (code, told) = refused(&site, &["status", other]);
+    assert_eq!(code, Some(69), "{told}");
+    assert!(told.contains("there is no database") && told.contains(other), "{told}");
+    site.start().kill();
+    assert!(said(&site, &["queue", socket]).0.contains("Nothing is waiting"));
+    fs::remove_file(socket).unwrap();
+    assert!(said(&site, &["queue", socket]).0.contains("Nothing is waiting"));
+}
+
+/// A database that this user may not read, or that is behind a directory it may not enter: it is said
+/// which, and whom to be.
+#[test]
+fn a_database_for_others() {
+    let site = Site::new();
+    site.start().stop();
+    let behind = site.path("closed/state.db");
+    fs::create_dir(site.path("closed")).unwrap();
+    fs::copy(site.database(), &behind).unwrap();
+    let allow = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode));
+    allow(&site.database(), 0).unwrap();
+    allow(&site.path("closed"), 0).unwrap();
+    for (database, denied) in [(site.database(), site.database()), (behind, site.path("closed"))] {
+        for verb in ["status", "queue"] {
+            let (code, told) = refused(&site, &[verb, database.to_str().unwrap()]);
+            assert_eq!(code, Some(77), "{told}");
+            assert!(told.contains(&format!("may not read {}", denied.display())), "{told}");
+            assert!(told.contains("run this as that user or as root"), "{told}");
+        }
+    }
+    allow(&site.path("closed"), 0o700).unwrap();
+}
+
+/// A key of 4 KiB makes no line of a table as long as itself, and one that would turn lines around is
+/// shown by its numbers; JSON has both whole.
+#[test]
+fn keys_that_are_hard_to_show() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (long, turned) = ("k".repeat(4_096), "a\u{202e}b");
+    site.write("f.1.txt", format!("{long} 1\n{turned} 2\n"));
+    site.wait_count(2);
+    let (table, _) = said(&site, &["queue", "socket"]);
+    assert!(table.lines().all(|line| line.chars().count() < 200), "{table}");
+    assert!(table.contains("kkk...") && table.contains("a\\u{202e}b"), "{table}");
+    let (text, _) = said(&site, &["why", "socket", &long]);
+    assert!(text.lines().all(|line| line.chars().count() < 200), "{text}");
+    let keys = object(&site, &["queue", "socket"])["keys"].clone();
+    let keys: Vec<_> = keys.as_array().unwrap().iter().map(|next| next["key"].clone()).collect();
+    assert!(keys.contains(&Value::from(long)) && keys.contains(&Value::from(turned)));
 }

@@ -71,6 +71,7 @@ fn view_failure(error: &ViewError) -> Failure {
         ViewError::Foreign(_) | ViewError::Newer { .. } | ViewError::NotTakenOver { .. } => {
             ExitCode::Configuration
         }
+        ViewError::Denied { .. } => ExitCode::Denied,
         ViewError::Unsound { .. } => ExitCode::BadData,
         ViewError::Sqlite { .. } => ExitCode::StoreIo,
     };

@@ -3,7 +3,7 @@
 //! They ask nobody: the lock file tells whether a daemon runs, the database (read-only) tells the
 //! rest. So they work whether or not one runs.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::reports::Target;
 /// Finds the database, and its daemon if one runs.
 ///
 /// # Errors
-/// When `target` is a socket that no daemon listens on, or no path at all.
+/// When `target` is a socket that no daemon listens on, or was one, or is no path at all.
 pub fn find(target: &Path) -> Result<Target, Failure> {
     database_of(target).map(Target::of_database)
 }
@@ -26,16 +26,22 @@ fn database_of(target: &Path) -> Result<PathBuf, Failure> {
     if let Some(holder) = lock::holder_of(target) {
         return Ok(holder.database);
     }
-    let found = std::fs::symlink_metadata(target);
-    if found.is_ok_and(|found| found.file_type().is_socket()) {
-        return lock::noted(target).map(|left| left.database).ok_or_else(|| {
-            let text = format!(
-                "no daemon listens on {}: start one, or give the database instead of the socket",
-                target.display()
-            );
-            Failure::new(ExitCode::Unavailable, text)
-        });
-    }
+    let shown = target.display();
+    let why = match std::fs::symlink_metadata(target) {
+        Ok(found) if found.file_type().is_socket() => format!("no daemon listens on {shown}"),
+        // A clean stop removes the socket, and leaves its lock file.
+        Err(error) if error.kind() == ErrorKind::NotFound && lock::file_of(target).exists() => {
+            format!("there is nothing at {shown} any more, as after a clean stop of its daemon")
+        }
+        _ => return absolute(target),
+    };
+    lock::noted(target).map(|left| left.database).ok_or_else(|| {
+        let text = format!("{why}: start one, or give the database instead of the socket");
+        Failure::new(ExitCode::Unavailable, text)
+    })
+}
+
+fn absolute(target: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(target)
         .map_err(|error| Failure::new(ExitCode::Usage, format!("{}: {error}", target.display())))
 }

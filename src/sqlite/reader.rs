@@ -3,10 +3,13 @@
 //! A reader needs no write access to the file or its directory, makes no file, and disturbs no
 //! daemon. Of the tables it knows only which must be there.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use super::schema;
@@ -22,6 +25,16 @@ pub enum ViewError {
         "there is no database {0}, and no daemon with such a socket: give the database that `shiftboss serve` was given"
     )]
     Missing(PathBuf),
+    /// There, and not for this user.
+    #[error(
+        "this user may not read {path}, which belongs to the user {owner}: run this as that user or as root, or have the daemon make what others may read (UMask=0022 in its unit)"
+    )]
+    Denied {
+        /// The database, a file that belongs to it, or a directory on the way there.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
     /// Not a supervisor's.
     #[error(
         "{0} is not the database of a supervisor: give the path that `shiftboss serve` was given"
@@ -97,13 +110,21 @@ pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
 }
 
 fn open(path: &Path) -> Result<Connection, ViewError> {
-    let source = match try_to_read(path, "mode=ro") {
-        Ok(connection) => return Ok(connection),
-        Err(_) if !path.exists() => return Err(ViewError::Missing(path.to_owned())),
-        Err(_) if !path.is_file() => return Err(ViewError::Foreign(path.to_owned())),
-        Err(source) => source,
-    };
+    try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))
+}
+
+/// Why a database was not opened as usual; or the database, where it can be opened otherwise.
+fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ViewError> {
     let owned = || path.to_owned();
+    if let Some(denied) = denied(path) {
+        return Err(denied);
+    }
+    if !path.exists() {
+        return Err(ViewError::Missing(owned()));
+    }
+    if !path.is_file() {
+        return Err(ViewError::Foreign(owned()));
+    }
     match source.sqlite_error_code() {
         // SQLite would have had to make a file, or to write one, in order to read.
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => match log_beside(path) {
@@ -119,14 +140,27 @@ fn open(path: &Path) -> Result<Connection, ViewError> {
     }
 }
 
+/// What this user may not read of a database. Nothing is opened: closing it again would drop the locks
+/// that this process may have on it.
+fn denied(path: &Path) -> Option<ViewError> {
+    let files = ["", "-wal", "-journal", "-shm"].map(|end| beside(path, end));
+    let may_not = |file: &&PathBuf| access(*file, Access::READ_OK) == Err(Errno::ACCESS);
+    let file = files.iter().find(may_not)?;
+    // One that cannot even be looked at is behind a directory that may not be entered.
+    let seen = |place: &Path| Some((place.to_owned(), place.metadata().ok()?.uid()));
+    let (path, owner) = file.ancestors().find_map(seen)?;
+    Some(ViewError::Denied { path, owner })
+}
+
 /// A log that holds what the main file does not.
 fn log_beside(path: &Path) -> Option<PathBuf> {
-    let beside = |end: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
-    [beside("-wal"), beside("-journal")].into_iter().find(|log| log.exists())
+    ["-wal", "-journal"].map(|end| beside(path, end)).into_iter().find(|log| log.exists())
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
 }
 
 fn try_to_read(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {

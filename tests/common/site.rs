@@ -103,17 +103,23 @@ impl Site {
     /// As [`Site::serve`], but without root's right to read and write everything, which would
     /// make every test of permissions pass.
     pub fn serve_unprivileged(&self, options: &[&str]) -> Command {
-        let mut command = self.serve(options);
-        if rustix::process::geteuid().is_root() {
-            let program = self.path("program");
-            fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
-            let arguments = command.get_args().map(OsStr::to_owned).collect::<Vec<_>>();
-            self.give_away(self.dir.path());
-            command = Command::new(program);
-            command.args(arguments).stdin(Stdio::null());
-            command.uid(NOBODY).gid(NOBODY);
+        self.unprivileged(self.serve(options))
+    }
+
+    /// A command of ours with no more rights than a user has; all there is becomes that user's.
+    pub fn unprivileged(&self, command: Command) -> Command {
+        if !rustix::process::geteuid().is_root() {
+            return command;
         }
-        command
+        let program = self.path("program");
+        if !program.exists() {
+            fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
+        }
+        self.give_away(self.dir.path());
+        let mut unprivileged = Command::new(program);
+        unprivileged.args(command.get_args()).stdin(Stdio::null());
+        unprivileged.uid(NOBODY).gid(NOBODY);
+        unprivileged
     }
 
     /// The command line `shiftboss serve DATABASE INPUT_DIR SOCKET options...`.
