@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::io;
 
 use super::fetch::{SIGNAL_BASE, Signals};
+use crate::child;
 use crate::exit::{ExitCode, Failure};
 use crate::socket::{PATH_MAX_BYTES, SocketError};
 use crate::worker::{self, Outcome, Settings};
@@ -12,7 +13,8 @@ use crate::worker::{self, Outcome, Settings};
 /// Works.
 ///
 /// # Errors
-/// When no daemon answers, or something it stands on cannot be made. After a second signal the
+/// When no daemon answers, the command's program is missing at the start, or something it stands on
+/// cannot be made. After a second signal the
 /// process ends here, with 128 and the signal's number.
 pub fn run(settings: Settings) -> Result<(), Failure> {
     let length = settings.socket.as_os_str().len();
@@ -20,6 +22,10 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
         let error = SocketError::TooLong { path: settings.socket, length };
         return Err(Failure::new(ExitCode::Usage, error.to_string()));
     }
+    child::look_for(&settings.command.program).map_err(|error| {
+        let message = format!("no job was taken: {error}");
+        Failure::new(ExitCode::Configuration, message)
+    })?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

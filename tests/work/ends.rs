@@ -1,10 +1,12 @@
 //! How commands end, and those that do not even start.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use super::common::Site;
 use super::common::wait::pause;
-use super::{ATTEMPTS, lines, run, start, wait_gone, work, write_jobs};
+use super::{ATTEMPTS, lines, run, start, wait_gone, wait_lines, work, write_jobs};
 
 /// Exit codes, signals and time limits are reported as a shell and `timeout` would.
 #[test]
@@ -45,21 +47,50 @@ fn standard_input_is_empty() {
     assert_eq!(site.sql(ATTEMPTS), ["k0|done|7"]);
 }
 
-/// A typing error in the command is reported as a shell would, and does not burn through the queue.
+/// A typing error in the command costs no job.
 #[test]
-fn a_typing_error_burns_few_jobs() {
-    for (program, code) in [("/nowhere/program", "127"), ("/etc/passwd", "126")] {
+fn a_typing_error_costs_no_job() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 5);
+    site.wait_count(5);
+    for program in ["/nowhere/program", "no-such-program", "/etc/passwd"] {
+        let output = work(&site, &["-n", "3"], &[program]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(78), "{told}");
+        assert!(told.contains(&format!("cannot run {program}")), "{told}");
+        assert!(told.contains("no job was taken") && told.lines().count() == 1, "{told}");
+    }
+    assert_eq!(site.number("SELECT count(*) FROM log"), 0);
+}
+
+/// A program that is gone, or not to be executed any longer, is reported as a shell would, and does not
+/// burn through the queue.
+#[test]
+fn a_program_that_vanishes_burns_few_jobs() {
+    for code in ["127", "126"] {
         let site = Site::new();
         let _daemon = site.start();
-        write_jobs(&site, 200);
-        let worker = site.spawn(work(&site, &["-n", "3"], &[program]));
+        let program = site.path("program");
+        fs::write(&program, "#!/bin/sh\necho >> ran\n").unwrap();
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        site.append("f.1.txt.part", "first p\n");
+        let worker = site.spawn(work(&site, &["-n", "3"], &[program.to_str().unwrap()]));
+        wait_lines(&site, "ran", 1);
+        if code == "127" {
+            fs::remove_file(&program).unwrap();
+        } else {
+            fs::set_permissions(&program, PermissionsExt::from_mode(0o600)).unwrap();
+        }
+        let lines: String = (0..200).map(|number| format!("k{number} p\n")).collect();
+        site.append("f.1.txt.part", lines);
         pause(Duration::from_secs(4));
         let log = worker.stop();
-        let ended = site.sql(ATTEMPTS);
+        let ended = site.sql(ATTEMPTS).split_off(1);
         // Three at once, then one after 1 s and one after 2 s more.
         assert!((3..=6).contains(&ended.len()), "{ended:?}");
         assert!(ended.iter().all(|line| line.ends_with(&format!("|done|{code}"))), "{ended:?}");
-        assert!(log.contains("A job could not be started") && log.contains(program), "{log}");
+        assert!(log.contains("A job could not be started") && log.contains("cannot run"), "{log}");
         assert!(log.matches("WARN").count() <= 6, "{log}");
     }
 }

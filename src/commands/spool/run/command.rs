@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::settle::Settling;
-use crate::child::{Fault, Guardian, Order, Printer, Printing, Running, Template};
+use crate::child::{Fault, Guardian, Order, Printer, Printing, Running, Template, look_for};
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::spool::{Guard, Spool};
@@ -38,7 +38,7 @@ impl Workshop {
     /// One for what was typed, and the thread that prints, which ends with it.
     ///
     /// # Errors
-    /// When there is no command, or no room for a thread.
+    /// When there is no command, its program is missing, or there is no room for a thread.
     pub fn new(
         spool: &Spool,
         typed: SpoolRunArguments,
@@ -47,6 +47,8 @@ impl Workshop {
         let mut words = typed.command.into_iter();
         let program =
             words.next().ok_or_else(|| Failure::new(ExitCode::Usage, "there is no COMMAND"))?;
+        look_for(&program)
+            .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
         let (printer, thread) = Printer::start(print).map_err(|error| {
             Failure::new(ExitCode::StoreIo, format!("cannot start a thread: {error}"))
         })?;

@@ -1,0 +1,105 @@
+//! Looks for a program before it is needed, where its execution would find it: whoever runs a command
+//! for many things says a mistyped name at once, not at the expense of the first of them.
+//!
+//! It tells of what is so now. A program can vanish later, and an interpreter can be missing: what
+//! really comes of it is known when it is started.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use super::end::StartError;
+
+/// Where programs are looked for without a PATH, as the C library has it.
+const PATH_DEFAULT: &str = "/bin:/usr/bin";
+
+/// Looks for `program` as its execution does: in PATH, unless it has a slash.
+///
+/// # Errors
+/// When there is none, or none that this user may execute.
+pub fn look_for(program: &OsStr) -> Result<(), StartError> {
+    let found = if program.as_bytes().contains(&b'/') {
+        can_execute(Path::new(program))
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| PATH_DEFAULT.into());
+        in_directories(program, std::env::split_paths(&path))
+    };
+    found.map_err(|error| StartError::of(program, error))
+}
+
+/// What is there and cannot be executed is passed over, and told if there is nothing else.
+fn in_directories(program: &OsStr, directories: impl Iterator<Item = PathBuf>) -> io::Result<()> {
+    let mut denied = None;
+    for directory in directories.filter(|_| !program.is_empty()) {
+        // An empty one is the working directory, in which an empty path joined is.
+        match can_execute(&directory.join(program)) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(error),
+            Err(_) => {}
+        }
+    }
+    Err(denied.unwrap_or_else(|| Errno::NOENT.into()))
+}
+
+fn can_execute(path: &Path) -> io::Result<()> {
+    access(path, Access::EXEC_OK)?;
+    // The right to execute a directory is another one.
+    if path.is_file() { Ok(()) } else { Err(Errno::ACCESS.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn code(found: Result<(), StartError>) -> u8 {
+        found.err().map_or(0, |error| error.shell_code())
+    }
+
+    /// As a shell finds programs, and fails to.
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        for (program, expected) in [
+            (OsStr::new("sh"), 0),
+            (OsStr::new("/bin/sh"), 0),
+            (OsStr::new("no-such-program"), 127),
+            (OsStr::new(""), 127),
+            (OsStr::new("/nowhere/program"), 127),
+            (OsStr::new("/etc/passwd/program"), 127),
+            (OsStr::new("/etc/passwd"), 126),
+            (directory.path().as_os_str(), 126),
+            (file.as_os_str(), 127),
+        ] {
+            assert_eq!(code(look_for(program)), expected, "{}", program.display());
+        }
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(code(look_for(file.as_os_str())), 126);
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o700)).unwrap();
+        assert_eq!(code(look_for(file.as_os_str())), 0);
+    }
+
+    /// The first one that can be executed counts, in whatever directory.
+    #[test]
+    fn what_cannot_be_executed_is_passed_over() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (first, second) = (one.path().join("program"), two.path().join("program"));
+        let look = || {
+            let directories = [one.path(), two.path()].map(Path::to_owned).into_iter();
+            in_directories(OsStr::new("program"), directories)
+                .map_err(|error| StartError::of(OsStr::new("program"), error))
+        };
+        assert_eq!(code(look()), 127);
+        std::fs::write(&first, "").unwrap();
+        assert_eq!(code(look()), 126);
+        std::fs::write(&second, "").unwrap();
+        std::fs::set_permissions(&second, PermissionsExt::from_mode(0o700)).unwrap();
+        assert_eq!(code(look()), 0);
+    }
+}
