@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::connection::{ANSWER_TIMEOUT, Connection, Silence, read, unexpected};
-use super::wire::{Answer, Job, ready};
+use super::wire::{Answer, Ended, Job, Told, ready};
 
 /// Closed `HELLO`s after which a daemon is a classic one.
 const CLOSED_HELLOS: u32 = 2;
@@ -18,26 +18,6 @@ pub const HELLO_PAUSE: Duration = Duration::from_secs(1);
 /// After so long one more `HELLO` tells whether the daemon is a classic one: two that were restarted
 /// may have looked so.
 const DOUBT_AFTER: Duration = Duration::from_secs(600);
-
-/// A job that ended here.
-#[derive(Debug, Clone)]
-pub struct Ended {
-    /// The job.
-    pub job: Job,
-    /// Its exit code, as a shell would report it.
-    pub code: u8,
-}
-
-/// What the daemon said to a job's end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
-    /// It is recorded.
-    Recorded,
-    /// It never will be: the job is somebody else's by now, or forgotten.
-    Refused(String),
-    /// Not now.
-    Busy(String),
-}
 
 /// How the daemon is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +38,8 @@ pub struct Client {
     connection: Option<Connection>,
     /// The classic answer to an end: the next job, or that there is none.
     given: Option<Answer>,
+    /// A `HELLO` was answered since that was asked last.
+    greeted: bool,
 }
 
 impl Client {
@@ -67,13 +49,27 @@ impl Client {
         let hello = format!("HELLO 2 {name} {lease_seconds}\n").into_bytes();
         let (dialect, closed_hellos) = (Dialect::Two, 0);
         let doubt = Instant::now();
-        Self { socket, hello, dialect, closed_hellos, doubt, connection: None, given: None }
+        Self {
+            socket,
+            hello,
+            dialect,
+            closed_hellos,
+            doubt,
+            connection: None,
+            given: None,
+            greeted: false,
+        }
     }
 
     /// Whether the daemon speaks nothing but the classic protocol.
     #[must_use]
     pub fn is_classic(&self) -> bool {
         self.dialect == Dialect::Classic
+    }
+
+    /// Whether a `HELLO` was answered since this was asked last.
+    pub fn was_greeted(&mut self) -> bool {
+        std::mem::take(&mut self.greeted)
     }
 
     /// Reports an end and asks for the next job, either or both, in one write. Returns what was said
@@ -256,6 +252,7 @@ impl Client {
             greeted => {
                 greeted?;
                 self.connection = Some(connection);
+                self.greeted = true;
             }
         }
         Ok(())

@@ -12,26 +12,29 @@ mod job_log;
 mod log_name;
 mod pool;
 mod progress;
+mod question;
 mod slot;
 mod wire;
 mod workshop;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::child::{Guardian, Printer, Template};
-use client::{Client, Ended};
+use client::Client;
+use connection::ANSWER_TIMEOUT;
 use job_log::LogDirectory;
-use pool::{Pool, Stop};
+use pool::{Counts, Pool, Stop};
 use progress::{Finish, Progress};
 use slot::{GaveUp, Slot};
+use wire::Ended;
 use workshop::{Outputs, Workshop};
 
 /// Between two looks whether logs have become too old; they do once a day.
@@ -88,6 +91,7 @@ pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Resul
     let mut follow = std::pin::pin!(progress.follow(pool.subscribe(), settings.socket.clone()));
     let mut sweep = std::pin::pin!(sweep(&outputs));
     let mut slots = start(&settings, &pool, outputs);
+    let (once, socket) = (settings.once, &settings.socket);
     let mut outcome = Outcome::Done;
     loop {
         tokio::select! {
@@ -101,7 +105,12 @@ pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Resul
         }
     }
     drop(shown);
-    if pool.borrow().stopping() == Stop::Kill {
+    let (stopping, counts) = (pool.borrow().stopping(), pool.borrow().counts());
+    if once && outcome == Outcome::Done && stopping == Stop::No {
+        tell_if_paused(socket).await;
+    }
+    tell_end(counts);
+    if stopping == Stop::Kill {
         // Whoever reads our output may have stopped: the writer is left alone.
         return Ok(Outcome::Killed);
     }
@@ -163,11 +172,26 @@ fn host_and_process() -> String {
 /// A signal has come.
 fn stop(pool: &watch::Sender<Pool>) {
     pool.send_modify(|pool| pool.stop(Instant::now()));
-    let (out, ..) = pool.borrow().counts();
+    let out = pool.borrow().counts().out;
     match pool.borrow().stopping() {
         Stop::Kill => info!(jobs = out, "Stopping at once: killing what runs, and giving it back."),
         _ => info!(jobs = out, "Stopping: finishing what runs. A second signal kills it."),
     }
+}
+
+/// A queue that is paused looks like one with nothing in it.
+async fn tell_if_paused(socket: &Path) {
+    let asked = tokio::time::timeout(ANSWER_TIMEOUT, question::ask(socket, "QUEUE 1")).await;
+    if asked.is_ok_and(|queue| queue.is_some_and(|queue| queue["paused"] == true)) {
+        warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
+    }
+}
+
+/// The last word. What is still out could not be reported.
+fn tell_end(Counts { out, done, failed, given_back, lost }: Counts) {
+    let lost = lost + out as u64;
+    let lost = (lost > 0).then_some(lost);
+    info!(done, failed, given_back, lost, "The worker has ended.");
 }
 
 /// What is left to be said when one more slot has ended.

@@ -36,6 +36,21 @@ pub enum Permit {
     Leave,
 }
 
+/// What has become of jobs so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Taken, and their end is not known to the daemon yet.
+    pub out: usize,
+    /// Ends that the daemon knows.
+    pub done: u64,
+    /// Those of them with another exit code than 0.
+    pub failed: u64,
+    /// Given back undone.
+    pub given_back: u64,
+    /// Somebody else's by now, or nobody's: their ends will never be known.
+    pub lost: u64,
+}
+
 /// The common state.
 #[derive(Debug, Clone)]
 pub struct Pool {
@@ -45,11 +60,7 @@ pub struct Pool {
     taken: u64,
     /// Slots that are asking for one.
     asking: u64,
-    /// Jobs that were taken and whose end the daemon does not know yet.
-    out: usize,
-    /// Ends that the daemon knows, and those of them other than 0.
-    done: u64,
-    failed: u64,
+    counts: Counts,
     stop: Stop,
     stopped_at: Option<Instant>,
     /// Starts that failed one after the other, and until when nobody asks for that reason.
@@ -69,9 +80,7 @@ impl Pool {
             jobs_max,
             taken: 0,
             asking: 0,
-            out: 0,
-            done: 0,
-            failed: 0,
+            counts: Counts::default(),
             stop: Stop::No,
             stopped_at: None,
             failed_starts: 0,
@@ -95,7 +104,9 @@ impl Pool {
         }
         match self.held_until.filter(|until| *until > now) {
             Some(until) => Permit::Later(Some(until)),
-            None if self.once && self.out == usize::from(reports) => Permit::Ask(Duration::ZERO),
+            None if self.once && self.counts.out == usize::from(reports) => {
+                Permit::Ask(Duration::ZERO)
+            }
             None => Permit::Ask(LONG_WAIT),
         }
     }
@@ -103,13 +114,13 @@ impl Pool {
     /// Whether a request that waits so long for a job should not wait any longer.
     #[must_use]
     pub fn is_outdated(&self, wait: Duration) -> bool {
-        self.stop > Stop::No || (self.once && self.out == 0 && !wait.is_zero())
+        self.stop > Stop::No || (self.once && self.counts.out == 0 && !wait.is_zero())
     }
 
     /// Whether a slot that was told at once that there is no job has nothing more to do.
     #[must_use]
     pub fn is_over(&self, wait: Duration) -> bool {
-        self.once && self.out == 0 && wait.is_zero()
+        self.once && self.counts.out == 0 && wait.is_zero()
     }
 
     /// A slot asks for a job.
@@ -122,31 +133,33 @@ impl Pool {
         self.asking -= 1;
         if is_job {
             self.taken += 1;
-            self.out += 1;
+            self.counts.out += 1;
         }
     }
 
     /// A job came that nobody had asked for: the classic protocol's answer to an end.
     pub fn was_given(&mut self) {
         self.taken += 1;
-        self.out += 1;
+        self.counts.out += 1;
     }
 
     /// The daemon knows a job's end.
     pub fn reported(&mut self, code: u8) {
-        self.out -= 1;
-        self.done += 1;
-        self.failed += u64::from(code != 0);
+        self.counts.out -= 1;
+        self.counts.done += 1;
+        self.counts.failed += u64::from(code != 0);
     }
 
     /// A job is somebody else's now, or nobody's.
     pub fn lost(&mut self) {
-        self.out -= 1;
+        self.counts.out -= 1;
+        self.counts.lost += 1;
     }
 
     /// A job was given back undone.
     pub fn gave_back(&mut self) {
-        self.out -= 1;
+        self.counts.out -= 1;
+        self.counts.given_back += 1;
         self.taken -= 1;
     }
 
@@ -206,10 +219,10 @@ impl Pool {
         is_news
     }
 
-    /// Jobs that are out, ends reported, and those of them other than 0.
+    /// What has become of jobs so far.
     #[must_use]
-    pub fn counts(&self) -> (usize, u64, u64) {
-        (self.out, self.done, self.failed)
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 }
 
@@ -239,7 +252,7 @@ mod tests {
         pool.reported(0);
         pool.lost();
         assert!(pool.is_outdated(LONG_WAIT) && !pool.is_outdated(Duration::ZERO));
-        assert_eq!(pool.counts(), (0, 1, 0));
+        assert_eq!(pool.counts(), Counts { done: 1, lost: 1, ..Counts::default() });
         assert!(!Pool::new(false, None).is_over(Duration::ZERO));
     }
 
@@ -258,6 +271,7 @@ mod tests {
         assert_eq!(pool.permit(true, now), Permit::Leave);
         pool.gave_back();
         assert_eq!(pool.permit(false, now), WAITING);
+        assert_eq!(pool.counts(), Counts { out: 1, given_back: 1, ..Counts::default() });
     }
 
     /// A command that cannot be started makes everybody wait, longer each time, until one can.

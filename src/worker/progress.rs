@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::Value;
 use tokio::sync::watch;
 
-use super::connection::{ANSWER_TIMEOUT, Connection};
-use super::pool::Pool;
+use super::pool::{Counts, Pool};
+use super::question;
 use crate::logging;
 
 /// Between two changes of the line.
@@ -69,18 +68,13 @@ impl Drop for Finish {
     }
 }
 
-/// How many jobs wait at the daemon. It tells nobody but its own user and root.
+/// How many jobs wait at the daemon, if it tells.
 async fn ask_waiting(socket: &std::path::Path) -> Option<u64> {
-    let mut connection = Connection::open(socket).await.ok()?;
-    connection.send(b"HELLO 2 progress\nSTATUS\n", 2).await.ok()?;
-    connection.line(ANSWER_TIMEOUT).await.ok()?;
-    let answer = connection.line(ANSWER_TIMEOUT).await.ok()?;
-    let status: Value = serde_json::from_slice(&answer).ok()?;
-    status.get("rows")?.get("pending")?.as_u64()
+    question::ask(socket, "STATUS").await?.get("rows")?.get("pending")?.as_u64()
 }
 
 fn line(
-    (running, done, failed): (usize, u64, u64),
+    Counts { out: running, done, failed, .. }: Counts,
     time: Duration,
     waiting: Option<u64>,
 ) -> String {
@@ -97,10 +91,11 @@ mod tests {
     #[test]
     fn the_line_says_how_it_goes() {
         let time = Duration::from_secs(4);
+        let counts = Counts { out: 3, done: 10, failed: 1, ..Counts::default() };
+        assert_eq!(line(counts, time, Some(7)), "3 running, 10 done, 1 failed, 2.5/s, 7 waiting");
         assert_eq!(
-            line((3, 10, 1), time, Some(7)),
-            "3 running, 10 done, 1 failed, 2.5/s, 7 waiting"
+            line(Counts::default(), Duration::ZERO, None),
+            "0 running, 0 done, 0 failed, 0.0/s"
         );
-        assert_eq!(line((0, 0, 0), Duration::ZERO, None), "0 running, 0 done, 0 failed, 0.0/s");
     }
 }

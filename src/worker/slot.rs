@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::client::{Client, Ended, Told};
+use super::client::Client;
 use super::connection::Silence;
 use super::pool::{LONG_WAIT, Permit, Pool, Stop};
-use super::wire::Job;
+use super::wire::{Ended, Job, Told};
 use super::workshop::Workshop;
 use trouble::Trouble;
 
@@ -142,7 +142,9 @@ impl Slot {
         wait: Option<Duration>,
     ) -> Result<(Option<Job>, Option<String>), Silence> {
         let told = self.client.ask(end.as_ref(), wait).await?;
-        self.is_answered();
+        if self.client.was_greeted() || matches!(told, Some(Told::Recorded | Told::Refused(_))) {
+            self.is_answered();
+        }
         let busy = told.and_then(|told| self.settle(end, told));
         let job = match wait {
             Some(wait) => {
@@ -150,7 +152,12 @@ impl Slot {
                 let outdated = async move {
                     let _ = changes.wait_for(|pool| pool.is_outdated(wait)).await;
                 };
-                self.client.next(wait, outdated).await?
+                let job = self.client.next(wait, outdated).await?;
+                // What was sent may yet meet a daemon that stops: only an answer is one.
+                if busy.is_none() {
+                    self.is_answered();
+                }
+                job
             }
             None => self.client.given(),
         };

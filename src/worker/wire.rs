@@ -1,5 +1,5 @@
-//! What the daemon's answers say, in protocol 2 and in the classic one (docs/protocol.md). Pure: lines
-//! in, values out. [`super::client`] reads the lines.
+//! What a worker reports, and what the daemon's answers say, in protocol 2 and in the classic one
+//! (docs/protocol.md). Pure: lines in, values out. [`super::client`] reads the lines.
 
 use std::time::Duration;
 
@@ -20,6 +20,26 @@ impl Job {
     pub fn shown_key(&self) -> String {
         String::from_utf8_lossy(&self.key).into_owned()
     }
+}
+
+/// A job that ended here.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The job.
+    pub job: Job,
+    /// Its exit code, as a shell would report it.
+    pub code: u8,
+}
+
+/// What the daemon said to a job's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// It is recorded.
+    Recorded,
+    /// It never will be: the job is somebody else's by now, or forgotten.
+    Refused(String),
+    /// Not now.
+    Busy(String),
 }
 
 /// An answer of protocol 2.

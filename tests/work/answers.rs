@@ -97,6 +97,30 @@ fn a_busy_daemon_is_told_again() {
     assert!(log.contains("the disk is full"), "{log}");
 }
 
+/// A daemon that cannot serve for a while is told of once, and so is that it can again: a request that was
+/// sent is no answer yet.
+#[test]
+fn a_busy_daemon_is_told_of_once() {
+    let site = Site::new();
+    let fake = Fake::new(&site);
+    let worker = worker(&site, "exit 0");
+    let mut connection = fake.greeted();
+    for _ in 0..4 {
+        assert_eq!(connection.line(), "READY 30\n");
+        connection.write(b"ERROR busy the disk is full\n");
+    }
+    assert_eq!(connection.line(), "READY 30\n");
+    connection.write(b"JOB 1 a p\n");
+    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30\n");
+    connection.write(b"OK\n");
+    worker.signal(Signal::TERM);
+    assert_eq!(connection.line(), "QUIT\n");
+    connection.write(b"NOJOBS\nOK\n");
+    let log = exits_well(worker);
+    assert_eq!(log.matches("The daemon does not answer").count(), 1, "{log}");
+    assert_eq!(log.matches("The daemon answers again").count(), 1, "{log}");
+}
+
 /// What is no answer, an answer without an end, and an end in the middle of one: it connects again.
 #[test]
 fn answers_that_are_none() {

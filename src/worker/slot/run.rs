@@ -8,9 +8,8 @@ use tracing::{debug, warn};
 use super::Slot;
 use super::trouble::{BEATS_PER_LEASE, Trouble};
 use crate::child::Fault;
-use crate::worker::client::Ended;
 use crate::worker::pool::{Pool, Stop};
-use crate::worker::wire::Job;
+use crate::worker::wire::{Ended, Job};
 use crate::worker::workshop::Execution;
 
 /// How a job's run came to its end.
