@@ -95,10 +95,13 @@ pub enum Command {
         file: PathBuf,
     },
     /// Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once it is whole
+    #[command(long_about = fetch::ABOUT)]
     Fetch(FetchArguments),
     /// Take jobs from the daemon, and run COMMAND for each
+    #[command(long_about = work::ABOUT)]
     Work(WorkArguments),
     /// Watch trees, and run COMMAND when something in them has changed and it is quiet again
+    #[command(long_about = on_change::ABOUT)]
     OnChange(OnChangeArguments),
     /// A queue in a directory, for processes that share no daemon
     Spool(SpoolArguments),

@@ -31,6 +31,25 @@ fn help_and_version() {
     assert_eq!(shiftboss(&["guardian"]).2, Some(64));
 }
 
+/// The long help of those that run commands says what these are told, and how they end.
+#[test]
+fn long_help() {
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["work"], &["{key} and {payload}", "SHIFTBOSS_PAYLOAD", "no command outlives it"]),
+        (&["fetch"], &["NAME.<number>.txt.part", "exits with 69"]),
+        (&["on-change"], &["{paths}", "SHIFTBOSS_CHANGED"]),
+        (&["spool", "run"], &["{name}", "SHIFTBOSS_SPOOL_"]),
+    ];
+    for (command, expected) in cases {
+        let (stdout, ..) = shiftboss(&[command, &["--help"]].concat());
+        let text = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (about, _) = text.split_once("Usage:").unwrap();
+        for words in expected {
+            assert!(about.contains(words), "{words} is not in {about}");
+        }
+    }
+}
+
 /// A wrong command line ends with 64, and says what is wrong on standard error.
 #[test]
 fn usage_errors() {

@@ -11,6 +11,13 @@ use crate::child::GRACE;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{ListName, Settings};
 
+/// What `--help` begins with.
+pub(super) const ABOUT: &str = "Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once \
+it is whole\n\nThe lines go to NAME.<number>.txt.part as they come, and count at once. When \
+COMMAND has ended well and the list looks right, the file is renamed to .txt, and NAME's \
+older files are removed. Else it is removed, and the old list stays; exits with 69 then. One \
+fetch of a NAME runs at a time; a second one exits with 75.";
+
 const EXAMPLES: &str = "\
 Examples:
   shiftboss fetch input links -- ./list-links.sh
@@ -22,14 +29,7 @@ const EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(366 * 
 
 /// What is typed behind `fetch`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = EXAMPLES,
-    long_about = "Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once \
-        it is whole\n\nThe lines go to NAME.<number>.txt.part as they come, and count at once. When \
-        COMMAND has ended well and the list looks right, the file is renamed to .txt, and NAME's \
-        older files are removed. Else it is removed, and the old list stays; exits with 69 then. One \
-        fetch of a NAME runs at a time; a second one exits with 75."
-)]
+#[command(after_help = EXAMPLES)]
 pub struct FetchArguments {
     /// Run again so long after the start of the last run; until stopped
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]

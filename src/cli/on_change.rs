@@ -12,6 +12,13 @@ use crate::change::watch::Trees;
 use crate::child::GRACE;
 use crate::exit::{ExitCode, Failure};
 
+/// What `--help` begins with.
+pub(super) const ABOUT: &str = "Watch trees, and run COMMAND when something in them has changed and it is quiet \
+again\n\nCOMMAND runs once at the start, then after each change, never twice at once. It finds \
+the changed paths in the file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place \
+of an argument {paths}. Globs are those of .gitignore. Left out if nothing else is said: .git, \
+*.~undo-tree~, *.tmp and .#*.";
+
 const EXAMPLES: &str = "\
 Examples:
   shiftboss on-change --glob '*.org' ~/notes -- ./build-database
@@ -25,14 +32,7 @@ const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// What is typed behind `on-change`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = EXAMPLES,
-    long_about = "Watch trees, and run COMMAND when something in them has changed and it is quiet \
-        again\n\nCOMMAND runs once at the start, then after each change, never twice at once. It finds \
-        the changed paths in the file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place \
-        of an argument {paths}. Globs are those of .gitignore. Left out if nothing else is said: .git, \
-        *.~undo-tree~, *.tmp and .#*."
-)]
+#[command(after_help = EXAMPLES)]
 pub struct OnChangeArguments {
     /// Run when nothing has changed for longer than this
     #[arg(long, value_name = "TIME", default_value_t = DEBOUNCE.into(), value_parser = time)]

@@ -198,6 +198,7 @@ pub enum SpoolVerb {
         dir: PathBuf,
     },
     /// Run COMMAND for each entry of a queue
+    #[command(long_about = run::ABOUT)]
     Run(SpoolRunArguments),
     /// Report what is too old, orphaned, in two places, or no entry; exits with 1 if something is
     Monitor(MonitorArguments),

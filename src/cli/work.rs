@@ -11,6 +11,16 @@ use crate::child::{GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::worker::Settings;
 
+/// What `--help` begins with.
+pub(super) const ABOUT: &str = "Take jobs from the daemon, and run COMMAND for each\n\nA job is a key and a payload: \
+the first word of a fetcher's line, and the rest of that line. {key} and {payload} are replaced by them \
+wherever they stand in COMMAND's arguments; no shell looks at them. COMMAND also has SHIFTBOSS_KEY, SHIFTBOSS_PAYLOAD, \
+SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit code is reported to the \
+daemon, 128 plus the number of a signal that ended it, 124 when its time was over. If there is no such program, no job is taken, and \
+work exits with 78.\n\n\
+SIGTERM lets running jobs finish and takes no more; a second one kills them and gives \
+them back. Whatever becomes of the worker, no command outlives it.";
+
 const EXAMPLES: &str = "\
 Examples:
   shiftboss work worker.sock -- ./check-link.sh {key} {payload}
@@ -24,15 +34,7 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// What is typed behind `work`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = EXAMPLES,
-    long_about = "Take jobs from the daemon, and run COMMAND for each\n\n{key} and {payload} in ARGS \
-        are replaced; no shell looks at them. COMMAND also has SHIFTBOSS_KEY, SHIFTBOSS_PAYLOAD, \
-        SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit code is reported to the \
-        daemon, 128 plus the number of a signal that ended it, 124 when its time was over.\n\n\
-        SIGTERM lets running jobs finish and takes no more; a second one kills them and gives \
-        them back. Whatever becomes of the worker, no command outlives it."
-)]
+#[command(after_help = EXAMPLES)]
 pub struct WorkArguments {
     /// Run so many jobs at a time
     #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -15,7 +15,8 @@ Examples:
   shiftboss spool run jobs new -n 4 --timeout 1h --failed failed -- ./convert {data}
   shiftboss spool run --once jobs new -- sh -c 'wc -c < \"$SHIFTBOSS_SPOOL_DATA\"'";
 
-const RUN_ABOUT: &str = "Run COMMAND for each entry of a queue\n\n\
+/// What `--help` begins with.
+pub(super) const ABOUT: &str = "Run COMMAND for each entry of a queue\n\n\
     {name}, {meta} and {data} (the path of the data) in ARGS are replaced; no shell looks at them. \
     COMMAND also has SHIFTBOSS_SPOOL_DIR, _QUEUE, _NAME, _META, _META_FILE, _DATA and _ATTEMPT in its \
     environment; _META only if that can hold it. Exit code 0 removes the entry. Any other end is a \
@@ -25,7 +26,7 @@ const RUN_ABOUT: &str = "Run COMMAND for each entry of a queue\n\n\
 
 /// Behind `run`.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_EXAMPLES, long_about = RUN_ABOUT)]
+#[command(after_help = RUN_EXAMPLES)]
 pub struct SpoolRunArguments {
     /// Where.
     #[command(flatten)]
