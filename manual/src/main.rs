@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, io};
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate_to};
 use shiftboss::cli::Cli;
 
@@ -28,6 +28,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line's definition, with the full names of all commands.
+fn built() -> Command {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    command
+}
+
+/// Has each page show the usage that the command's help does. The default lists every option without its
+/// value, and no `--` before what another program is told.
+fn with_synopsis(mut command: Command) -> Command {
+    let usage = command.render_usage().to_string();
+    let usage = usage.strip_prefix("Usage:").unwrap_or(&usage).trim().to_owned();
+    command.override_usage(usage).mut_subcommands(with_synopsis)
+}
+
 /// Fills `man1/` and `completions/` under the directory; what an older version left there goes.
 fn write(directory: &Path) -> io::Result<()> {
     let (pages, completions) = (directory.join("man1"), directory.join("completions"));
@@ -37,7 +52,7 @@ fn write(directory: &Path) -> io::Result<()> {
         }
         fs::create_dir_all(part)?;
     }
-    clap_mangen::generate_to(Cli::command(), &pages)?;
+    clap_mangen::generate_to(with_synopsis(built()), &pages)?;
     for shell in SHELLS {
         generate_to(shell, &mut Cli::command(), "shiftboss", &completions)?;
     }

@@ -43,6 +43,28 @@ fn pages() {
     assert!(!directory.path().join("man1/shiftboss-gone.1").exists());
 }
 
+/// The synopsis is what a command's help says, with values, repetitions and `--`.
+#[test]
+fn synopses() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    let synopsis = |name: &str| {
+        let page = fs::read_to_string(directory.path().join("man1").join(name)).unwrap();
+        let (_, rest) = page.split_once(".SH SYNOPSIS\n").unwrap();
+        rest.split_once(".SH").unwrap().0.replace('\\', "").trim_end().to_owned()
+    };
+    for (page, expected) in [
+        ("shiftboss.1", "fBshiftbossfR <COMMAND>"),
+        ("shiftboss-work.1", "fBshiftboss workfR [OPTIONS] <SOCKET> -- <COMMAND>..."),
+        ("shiftboss-spool-put.1", "fBshiftboss spool putfR [OPTIONS] <DIR> <QUEUE> [FILE]"),
+    ] {
+        assert_eq!(synopsis(page), expected);
+    }
+    let serve = synopsis("shiftboss-serve.1");
+    assert!(serve.starts_with("fBshiftboss servefR [OPTIONS]"), "{serve}");
+    assert!(serve.contains("DATABASE") && !serve.contains("--lease"), "{serve}");
+}
+
 /// Each shell's completions know every command.
 #[test]
 fn completions() {
