@@ -58,10 +58,8 @@ pub fn share_terminal(progress: ProgressBar) {
 /// When `filter` is none, or logging was started before.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let wrong = |what: String| Failure::new(ExitCode::Usage, what);
-    let filter = parse(filter).map_err(|error| {
-        let what = "is not a level (error, warn, info, debug, trace) or a list of target=level";
-        wrong(format!("--log-level (or SHIFTBOSS_LOG) {filter:?} {what}: {error}"))
-    })?;
+    let filter =
+        parse(filter).map_err(|what| wrong(format!("--log-level (or SHIFTBOSS_LOG) {what}")))?;
     let colours = io::stderr().is_terminal();
     let writer = StandardError { colours };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
@@ -78,12 +76,21 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
 /// A filter; an empty one is the default. A lone word must be a level: taken for a target, as the
 /// library does, a mistyped one would silence everything.
 fn parse(filter: &str) -> Result<EnvFilter, String> {
+    let what = "is not a level (error, warn, info, debug, trace) or a list of target=level";
     let filter = if filter.trim().is_empty() { "info" } else { filter };
     for directive in filter.split(',').filter(|directive| !directive.contains('=')) {
         let level = directive.trim().parse::<LevelFilter>();
-        level.map_err(|_| format!("{directive:?} is no level"))?;
+        level.map_err(|_| format!("{filter:?} {what}: {directive:?} is no level"))?;
     }
-    EnvFilter::try_new(filter).map_err(|error| error.to_string())
+    EnvFilter::try_new(filter).map_err(|error| format!("{filter:?} {what}: {error}"))
+}
+
+/// Whether this says what is to be logged.
+///
+/// # Errors
+/// Why it does not.
+pub fn check(filter: &str) -> Result<(), String> {
+    parse(filter).map(drop)
 }
 
 /// Whether standard error is the journal's: JOURNAL_STREAM names its device and inode.

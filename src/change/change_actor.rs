@@ -20,7 +20,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::messages::{Changes, Drain};
 use super::paths::Changed;
@@ -70,6 +70,8 @@ pub struct ChangeActor {
     is_wanted: bool,
     waiters: Vec<oneshot::Sender<Changed>>,
     reopen_delay: Duration,
+    /// What was said of the last failure: the same again is no news.
+    warned: Option<String>,
 }
 
 impl ChangeActor {
@@ -88,6 +90,7 @@ impl ChangeActor {
             is_wanted: false,
             waiters: Vec::new(),
             reopen_delay: REOPEN_FIRST,
+            warned: None,
         }
     }
 
@@ -117,6 +120,7 @@ impl ChangeActor {
             }
         }
         (self.has_watched, self.is_open) = (true, true);
+        self.warned = None;
         self.hand_over(watch, Changed::unknown(), ctx);
     }
 
@@ -198,7 +202,16 @@ impl ChangeActor {
 
     fn reopen(&mut self, error: &WatchError, ctx: &mut Context<Self>) {
         let delay = self.reopen_delay;
-        warn!(%error, retry_in = ?delay, "The watch has failed; it is opened anew.");
+        let error = error.to_string();
+        if self.warned.as_ref() == Some(&error) {
+            debug!(error, retry_in = ?delay, "The watch has failed again.");
+        } else {
+            warn!(
+                error,
+                "The watch has failed; it is opened anew, again and again until it works."
+            );
+            self.warned = Some(error);
+        }
         self.reopen_delay = delay.saturating_mul(2).min(REOPEN_MAX);
         (self.readiness, self.is_open) = (None, false);
         // They are answered with nothing: the next watch begins with "anything may have changed".

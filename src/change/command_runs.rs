@@ -101,7 +101,7 @@ fn told(end: End, limit: Option<Duration>) -> String {
 
 fn prepare(settings: &CommandSettings, changed: &Changed) -> Result<Order, Outcome> {
     let CommandSettings { program, arguments, changed_file, .. } = settings;
-    let given = hand_over(program, arguments, changed_file, changed)
+    let given = hand_over(program, arguments, &[], changed_file, changed)
         .map_err(|error| not_started(error.to_string()))?;
     Ok(Order {
         arguments: given.arguments,

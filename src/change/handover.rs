@@ -44,20 +44,22 @@ pub struct HandOverError {
     source: io::Error,
 }
 
-/// Writes `file`, and says what the command is to be given. `typed` are its program and arguments.
+/// Writes `file`, and says what the command is to be given. `program` and `typed` are what it is called with,
+/// `environment` is what it has beyond ours.
 ///
 /// # Errors
 /// When the file cannot be written.
 pub fn hand_over(
     program: &OsStr,
     typed: &[OsString],
+    environment: &[(OsString, OsString)],
     file: &Path,
     changed: &Changed,
 ) -> Result<HandedOver, HandOverError> {
     write_changed(file, changed)
         .map_err(|source| HandOverError { path: file.to_owned(), source })?;
     let whole = if changed.is_whole() { "1" } else { "0" };
-    let room = argument_room(program, typed, file);
+    let room = argument_room(program, typed, environment, file);
     Ok(HandedOver {
         arguments: arguments(typed, changed, room),
         environment: vec![(CHANGED.into(), file.into()), (CHANGED_WHOLE.into(), whole.into())],
@@ -98,11 +100,17 @@ fn argument_bytes(argument: &OsStr) -> usize {
 }
 
 /// Bytes that are left for paths, of those that the kernel grants to arguments and environment.
-fn argument_room(program: &OsStr, typed: &[OsString], file: &Path) -> usize {
+fn argument_room(
+    program: &OsStr,
+    typed: &[OsString],
+    environment: &[(OsString, OsString)],
+    file: &Path,
+) -> usize {
     let stack = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
     let all = (stack / 4).clamp(ARGUMENTS_BYTES_MIN, ARGUMENTS_BYTES_MAX);
-    let environment =
-        std::env::vars_os().map(|(name, value)| argument_bytes(&name) + value.len() + 1);
+    let environment = std::env::vars_os()
+        .chain(environment.iter().cloned())
+        .map(|(name, value)| argument_bytes(&name) + value.len() + 1);
     let typed = typed.iter().map(OsString::as_os_str).chain([program]).map(argument_bytes);
     let taken = environment.chain(typed).sum::<usize>();
     let ours = argument_bytes(file.as_os_str()) + CHANGED.len() + CHANGED_WHOLE.len();

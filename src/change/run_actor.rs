@@ -49,6 +49,8 @@ pub struct RunActor {
     timer: u64,
     on: Option<On>,
     changed: Changed,
+    /// What the run that is on was given: if it fails, the next one is given it, too.
+    given: Changed,
     loops: Loops,
     runs: u64,
     last_run: Option<LastRun>,
@@ -64,12 +66,14 @@ impl RunActor {
     pub fn new(parts: RunParts) -> Self {
         Self {
             machine: Machine::new(parts.timing),
+            // As long as a watch has told nothing, anything may have changed.
+            changed: parts.watch.as_ref().map_or_else(Changed::default, |_| Changed::unknown()),
+            given: Changed::default(),
             parts,
             origin: Instant::now(),
             wake: None,
             timer: 0,
             on: None,
-            changed: Changed::default(),
             loops: Loops::default(),
             runs: 0,
             last_run: None,
@@ -122,6 +126,7 @@ impl RunActor {
 
     fn start(&mut self, ctx: &mut Context<Self>) {
         let changed = std::mem::take(&mut self.changed);
+        self.given = changed.clone();
         let (name, paths) = (&self.parts.name, changed.paths().len());
         info!(name, paths, "A run starts.");
         let (stop, stopped) = oneshot::channel();
@@ -154,6 +159,10 @@ impl RunActor {
         self.runs += 1;
         self.last_run =
             Some(LastRun { started: on.started, ended, exit_code, told: outcome.told.clone() });
+        let given = std::mem::take(&mut self.given);
+        if exit_code != 0 {
+            self.changed.merge(given);
+        }
         self.log_end(outcome);
         self.report_loops();
         let is_again = exit_code != 0 && self.parts.timing.retry;

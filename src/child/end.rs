@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::PathBuf;
 
 use rustix::process::WaitIdStatus;
 use thiserror::Error;
@@ -67,6 +68,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// Where it is to run is no directory.
+    #[error("cannot run a command in {}: there is no such directory", .0.display())]
+    Directory(PathBuf),
     /// The system has no room for it (processes, descriptors, memory), or what a command needs of us
     /// could not be made.
     #[error("cannot {doing} to run a command: {source}")]
@@ -84,7 +88,7 @@ impl StartError {
     pub fn shell_code(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
-            Self::NotExecutable { .. } | Self::System { .. } => NOT_EXECUTABLE,
+            Self::NotExecutable { .. } | Self::Directory(_) | Self::System { .. } => NOT_EXECUTABLE,
         }
     }
 

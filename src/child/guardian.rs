@@ -32,6 +32,15 @@ use super::record::Record;
 
 /// Our own program, also after an upgrade has replaced its file.
 const OUR_PROGRAM: &str = "/proc/self/exe";
+/// What an init system told us, and us alone.
+const INIT_SYSTEMS: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+];
 /// How long a guardian may leave the pipe full before it counts as gone.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Between two guardians, should they die as fast as they are made.
@@ -72,7 +81,11 @@ impl Guardian {
         let children = child_signals().map_err(StartError::system("listen for ended children"))?;
         let mut command = Command::new(&order.program);
         command.args(&order.arguments).envs(order.environment).stdin(Stdio::null());
+        INIT_SYSTEMS.iter().for_each(|name| _ = command.env_remove(name));
         if let Some(directory) = &order.directory {
+            if !directory.is_dir() {
+                return Err(StartError::Directory(directory.clone()));
+            }
             command.current_dir(directory);
         }
         let outlet = Outlet::of(order.output, &mut command)

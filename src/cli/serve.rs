@@ -17,7 +17,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::examples::SERVE_EXAMPLES;
-use crate::config::{Checked, Fault, FetcherTable, check_fetchers};
+use crate::config::{Checked, Fault, FetcherTable, check_fetchers, values as values_of_file};
 use crate::logging::LogFormat;
 pub use settings::ServeSettings;
 pub use values::{DurabilityChoice, Lease, Mode, Tries};
@@ -47,12 +47,15 @@ pub struct ServeArguments {
 pub struct ServeOptions {
     /// The SQLite database; made if there is none
     #[arg(env = "SHIFTBOSS_DATABASE")]
+    #[serde(default, deserialize_with = "values_of_file::path")]
     pub database: Option<PathBuf>,
     /// The directory that fetchers write to; made if there is none
     #[arg(env = "SHIFTBOSS_INPUT_DIR")]
+    #[serde(default, deserialize_with = "values_of_file::path")]
     pub input_dir: Option<PathBuf>,
     /// The Unix socket for workers; made
     #[arg(env = "SHIFTBOSS_SOCKET")]
+    #[serde(default, deserialize_with = "values_of_file::path")]
     pub socket: Option<PathBuf>,
     /// Follow the Python supervisor's rules exactly: nothing is undone, leased or counted
     #[arg(
@@ -75,6 +78,7 @@ pub struct ServeOptions {
     pub durability: Option<DurabilityChoice>,
     /// Take the entries of this spool's queue `tasks` as tasks, too; made if there is none
     #[arg(long, value_name = "DIR", env = "SHIFTBOSS_SPOOL")]
+    #[serde(default, deserialize_with = "values_of_file::path")]
     pub spool: Option<PathBuf>,
     /// Permission bits of the socket, in octal [default: 0600]
     #[arg(long, env = "SHIFTBOSS_SOCKET_MODE")]
@@ -90,6 +94,7 @@ pub struct ServeOptions {
     pub log_format: Option<LogFormat>,
     /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level [default: info]
     #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG")]
+    #[serde(default, deserialize_with = "values_of_file::log_level")]
     pub log_level: Option<String>,
     /// What the daemon runs itself; in the file only.
     #[arg(skip)]

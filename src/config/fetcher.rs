@@ -17,6 +17,9 @@ use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT};
 use crate::child::GRACE;
 use crate::fetch::ListName;
 
+/// A daemon runs no more than this.
+pub const FETCHERS_MAX: usize = 1000;
+
 /// One fetcher.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,6 +153,12 @@ fn has_slash(program: &OsString) -> bool {
 /// # Errors
 /// The first thing that is wrong.
 pub fn check_fetchers(tables: &[Spanned<FetcherTable>]) -> Result<(), Fault> {
+    if let Some(table) = tables.get(FETCHERS_MAX) {
+        let what = format!(
+            "there are more than {FETCHERS_MAX} fetchers: have some of them fetch more, or run another daemon"
+        );
+        return Err(Fault { place: table.span(), what });
+    }
     let mut names = HashSet::new();
     for table in tables {
         let fault = |what| Fault { place: table.span(), what };

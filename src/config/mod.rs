@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -30,6 +31,12 @@ pub enum ConfigError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// It is a directory, a pipe or a device.
+    #[error("the configuration file {} is no file: name one", path.display())]
+    NoFile {
+        /// What was named.
+        path: PathBuf,
     },
     /// It is too long.
     #[error("the configuration file {} has more than {FILE_BYTES_MAX} bytes: is it another file?", path.display())]
@@ -95,7 +102,14 @@ fn parse<T: DeserializeOwned + Checked>(text: &str) -> Result<T, (usize, String)
 fn bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
     let failed = |source| ConfigError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    // A pipe in its place must not hold up its reader.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let file = File::from(file);
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(ConfigError::NoFile { path: path.to_owned() });
+    }
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(ConfigError::TooLong { path: path.to_owned() });

@@ -68,7 +68,18 @@ fn mistakes_are_told_with_their_line() {
         ("lease = \n".to_owned(), 1, ""),
         (fetcher("command = ['x']\nevery = '1h'\nuser = 'root'"), 6, "user"),
         (fetcher("command = []\nevery = '1h'"), 4, "program"),
-        (fetcher("command = 'x'\nevery = '1h'"), 4, "sequence"),
+        (fetcher("command = 'x'\nevery = '1h'"), 4, "list of words"),
+        (fetcher("command = ['x']\nevery = 12"), 5, "in quotes"),
+        (
+            "[[fetcher]]\nname = 'a'\ncommand = ['x']\non_change = { paths = [\"a\\u0000\"] }"
+                .to_owned(),
+            4,
+            "directories",
+        ),
+        ("lease = 'soon'".to_owned(), 1, "90s"),
+        ("\ninput_dir = ''".to_owned(), 2, "name a path"),
+        ("log_level = 'loud=='".to_owned(), 1, "loud"),
+        ("log_level = 'lodu'".to_owned(), 1, "is no level"),
         (fetcher("command = ['x']\nevery = '0.5s'"), 5, "time"),
         (fetcher("command = ['x']\nevery = '1ms'"), 5, "1s"),
         (fetcher("command = ['x']\nevery = '400days'"), 5, "366days"),
@@ -99,6 +110,17 @@ fn mistakes_are_told_with_their_line() {
     }
 }
 
+/// There is a limit to everything.
+#[test]
+fn there_are_not_too_many_fetchers() {
+    let fetcher =
+        |number| format!("[[fetcher]]\nname = 'n{number}'\ncommand = ['x']\nevery = '1h'\n");
+    let file = |count| (0..count).map(fetcher).collect::<String>();
+    assert_eq!(options(&file(1000)).unwrap().fetcher.len(), 1000);
+    let (line, what) = options(&file(1001)).unwrap_err();
+    assert!(line == 4001 && what.contains("1000"), "{line}: {what}");
+}
+
 /// Files that are none of a person's.
 #[test]
 fn strange_files_are_refused() {
@@ -110,7 +132,12 @@ fn strange_files_are_refused() {
     };
     assert!(refused(b"lease = '2h'\n# \xff\n").ends_with("shiftboss.toml:2: this is not UTF-8"));
     assert!(refused(&vec![b'\n'; FILE_BYTES_MAX as usize + 1]).contains("bytes"));
-    assert!(read::<ServeOptions>(directory.path()).is_err());
+    let refused = |path: &Path| read::<ServeOptions>(path).unwrap_err().to_string();
+    assert!(refused(directory.path()).contains("is no file"));
+    let pipe = directory.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    assert!(refused(&pipe).contains("is no file"));
     assert!(
         read::<ServeOptions>(Path::new("/nowhere/x"))
             .unwrap_err()

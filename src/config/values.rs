@@ -2,30 +2,51 @@
 //! For `#[serde(deserialize_with)]`; what is refused here is told with its line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::de::Error;
+use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use crate::change::globs::Globs;
+use crate::logging;
 
 /// The longest time that can be set.
 pub const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// What is written with and without quotes.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written<T> {
+    Right(T),
+    Wrong(IgnoredAny),
+}
 
 /// A time such as `90s` or `1h 30m`.
 ///
 /// # Errors
 /// When it is none, or above [`TIME_MAX`].
 pub fn time<'de, D: Deserializer<'de>>(typed: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(typed)?;
-    let time = humantime::parse_duration(&text).map_err(|error| {
-        D::Error::custom(format!("{text:?} is no time such as \"90s\" or \"1h 30m\": {error}"))
-    })?;
+    let text: String = match Written::deserialize(typed)? {
+        Written::Right(text) => text,
+        Written::Wrong(_) => {
+            return Err(D::Error::custom("write a time in quotes, with its unit: \"90s\""));
+        }
+    };
+    let time = parse_time(&text).map_err(D::Error::custom)?;
     if time > TIME_MAX {
         return Err(D::Error::custom(format!("{text:?}: give a time up to \"366days\"")));
     }
     Ok(time)
+}
+
+/// A time as it is written on the command line, too.
+///
+/// # Errors
+/// When it is none.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{text:?} is no time such as \"90s\" or \"1h 30m\": {error}"))
 }
 
 /// The same above zero, for a key that may be left out.
@@ -69,7 +90,12 @@ pub fn share<'de, D: Deserializer<'de>>(typed: D) -> Result<f64, D::Error> {
 /// # Errors
 /// When there is no program, or a NUL in one of them.
 pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::Error> {
-    let words = Vec::<String>::deserialize(typed)?;
+    let words: Vec<String> = match Written::deserialize(typed)? {
+        Written::Right(words) => words,
+        Written::Wrong(_) => {
+            return Err(D::Error::custom("write a list of words: [\"./list\", \"--all\"]"));
+        }
+    };
     if words.first().is_none_or(String::is_empty) {
         return Err(D::Error::custom("name a program, and its arguments: [\"./list\", \"--all\"]"));
     }
@@ -85,10 +111,36 @@ pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::
 /// When there is none.
 pub fn directories<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<PathBuf>, D::Error> {
     let paths = Vec::<PathBuf>::deserialize(typed)?;
-    if paths.is_empty() || paths.iter().any(|path| path.as_os_str().is_empty()) {
+    if paths.is_empty() || !paths.iter().all(|path| is_path(path)) {
         return Err(D::Error::custom("name the directories to watch: [\"src\", \"/etc/lists\"]"));
     }
     Ok(paths)
+}
+
+/// A path, for a key that may be left out.
+///
+/// # Errors
+/// For an empty one, and one with a NUL.
+pub fn path<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<PathBuf>, D::Error> {
+    let path = PathBuf::deserialize(typed)?;
+    if !is_path(&path) {
+        return Err(D::Error::custom("name a path, or leave the key out"));
+    }
+    Ok(Some(path))
+}
+
+fn is_path(path: &Path) -> bool {
+    !path.as_os_str().is_empty() && !path.as_os_str().as_encoded_bytes().contains(&0)
+}
+
+/// What is logged: a level, or targets with theirs.
+///
+/// # Errors
+/// When it is neither.
+pub fn log_level<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<String>, D::Error> {
+    let filter = String::deserialize(typed)?;
+    logging::check(&filter).map_err(D::Error::custom)?;
+    Ok(Some(filter))
 }
 
 /// Globs as `.gitignore` has them.

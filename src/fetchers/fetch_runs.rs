@@ -27,6 +27,7 @@ pub(super) fn of(table: &FetcherTable, input: &Path, guardian: &Guardian) -> Box
     let changes = table.on_change.is_some().then(|| Changes {
         program: settings.program.clone(),
         arguments: settings.arguments.clone(),
+        environment: settings.environment.clone(),
         file: input.join(table.name.changed_file()),
     });
     let fetcher = Arc::new(Mutex::new(Fetcher::new(settings, guardian.clone())));
@@ -102,6 +103,7 @@ fn code(error: &FetchError) -> u8 {
 struct Changes {
     program: OsString,
     arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
     file: PathBuf,
 }
 
@@ -118,7 +120,8 @@ async fn given(changes: Option<Arc<Changes>>, changed: Changed) -> Result<Given,
         return Ok(Given::default());
     };
     let handed = tokio::task::spawn_blocking(move || {
-        hand_over(&changes.program, &changes.arguments, &changes.file, &changed)
+        let Changes { program, arguments, environment, file } = &*changes;
+        hand_over(program, arguments, environment, file, &changed)
     });
     match handed.await {
         Ok(Ok(handed)) => {

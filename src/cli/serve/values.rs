@@ -6,6 +6,8 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::Deserialize;
 
+use crate::config::values::parse_time;
+
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
 const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
 
@@ -28,7 +30,7 @@ impl FromStr for Lease {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let lease = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+        let lease = parse_time(text)?;
         match i64::try_from(lease.as_secs()) {
             Ok(seconds @ 1..=LEASE_SECONDS_MAX) if lease.subsec_nanos() == 0 => Ok(Self(seconds)),
             _ => Err("give whole seconds, from 1s to 10years".to_owned()),
