@@ -1,19 +1,17 @@
-//! What the spool's tests share: a spool in a temporary directory, its tree as text, a layer that
-//! fails or dies at the Nth call, and a process that is dead.
+//! What the spool's tests share: a spool in a temporary directory, its tree as text, a process that is
+//! dead, and a layer with faults ([`faulty`](super::faulty)).
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use tempfile::TempDir;
 
+pub use super::faulty::{Fault, Faulty};
 use crate::spool::name::text;
 use crate::spool::*;
 
@@ -168,141 +166,6 @@ pub fn dead() -> Identity {
         child.id()
     });
     Identity { pid, started: 1, ..Identity::this_process() }
-}
-
-/// What a layer does at one of its calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// From that call on nothing happens; a write at that call is done by half.
-    Die,
-    /// That call fails.
-    Fail(Errno),
-}
-
-/// A layer that has a fault at its Nth call.
-#[derive(Debug)]
-pub struct Faulty {
-    disk: Disk,
-    fault: Fault,
-    at: u64,
-    pub count: AtomicU64,
-    /// Failed renames and links.
-    pub lost: AtomicU64,
-    /// Syncs, renames and removals, as text.
-    pub log: Mutex<Vec<String>>,
-}
-
-impl Faulty {
-    pub fn new(path: &Path, fault: Fault, at: u64) -> Arc<Self> {
-        let disk = Disk::open(path).unwrap();
-        Arc::new(Self {
-            disk,
-            fault,
-            at,
-            count: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            log: Mutex::default(),
-        })
-    }
-
-    pub fn spool(self: &Arc<Self>, path: &Path, options: Options, identity: Identity) -> Spool {
-        Spool::on(self.clone(), path, options, identity)
-    }
-
-    pub fn calls(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    fn step(&self) -> Result<(), Errno> {
-        let call = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        match self.fault {
-            Fault::Die if call >= self.at => Err(Errno::IO),
-            Fault::Fail(errno) if call == self.at => Err(errno),
-            _ => Ok(()),
-        }
-    }
-
-    fn log(&self, line: String) {
-        self.log.lock().unwrap().push(line);
-    }
-
-    fn counted<T>(&self, result: Result<T, Errno>) -> Result<T, Errno> {
-        self.lost.fetch_add(u64::from(result.is_err()), Ordering::Relaxed);
-        result
-    }
-}
-
-impl Layer for Faulty {
-    fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
-        self.step()?;
-        self.disk.open(path, how)
-    }
-    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-        let step = self.step();
-        if step.is_err() && self.calls() == self.at {
-            self.disk.write(file, &bytes[..bytes.len() / 2])?;
-        }
-        step?;
-        self.disk.write(file, bytes)
-    }
-    fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        self.step()?;
-        self.disk.read(file, buffer)
-    }
-    fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        // Not done in tests: it costs time, and no power is cut.
-        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        let path = path.to_str().unwrap().rsplit_once("/spool").unwrap().1;
-        let path = path.trim_start_matches('/');
-        self.log(format!("sync {path}"));
-        self.step()
-    }
-    fn sync_all(&self) -> Result<(), Errno> {
-        self.log("sync all".to_owned());
-        self.step()
-    }
-    fn make_directory(&self, path: &Path) -> Result<(), Errno> {
-        self.step()?;
-        self.disk.make_directory(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
-        self.step()?;
-        self.log(format!("rename {} {}", from.display(), to.display()));
-        self.counted(self.disk.rename(from, to))
-    }
-    fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno> {
-        self.step()?;
-        self.counted(self.disk.replace(from, to))
-    }
-    fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno> {
-        self.step()?;
-        self.counted(self.disk.symlink(target, path))
-    }
-    fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno> {
-        self.step()?;
-        self.disk.read_link(path)
-    }
-    fn remove(&self, path: &Path) -> Result<(), Errno> {
-        self.step()?;
-        self.log(format!("remove {}", path.display()));
-        self.disk.remove(path)
-    }
-    fn stat(&self, path: &Path) -> Result<FileStat, Errno> {
-        self.step()?;
-        self.disk.stat(path)
-    }
-    fn touch(&self, path: &Path) -> Result<(), Errno> {
-        self.step()?;
-        self.disk.touch(path)
-    }
-    fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno> {
-        self.step()?;
-        self.disk.list(path)
-    }
-    fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.step()?;
-        self.disk.lock(file)
-    }
 }
 
 /// Waits until a condition holds.

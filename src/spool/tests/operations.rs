@@ -1,0 +1,168 @@
+//! Every operation that changes a spool, as a case for those who break it off: what it does to a spool
+//! with two entries, and what is there afterwards.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::support::*;
+use crate::spool::*;
+
+/// Where each entry is, with its metadata and data.
+pub type State = BTreeMap<(String, String), (String, String)>;
+pub type Operation = fn(&Spool) -> Result<()>;
+
+pub fn state(entries: &[(&str, &str, &str, &str)]) -> State {
+    let owned = |text: &str| text.to_owned();
+    let entry = |(queue, name, metadata, data): &(&str, &str, &str, &str)| {
+        ((owned(queue), owned(name)), (owned(metadata), owned(data)))
+    };
+    entries.iter().map(entry).collect()
+}
+
+/// A spool with two entries in `in`.
+pub fn set_up(path: &Path) {
+    let spool = Spool::create(path, options(Durability::None)).unwrap();
+    for name in ["a", "b"] {
+        let item = Item::new(format!("meta {name}"), format!("data {name}"));
+        spool.enqueue(&queue("in"), named(name), &item).unwrap();
+    }
+}
+
+/// A claim on the first of them.
+pub fn first(spool: &Spool) -> Result<Guard> {
+    spool.checkout(&queue("in"), &name("a"))
+}
+
+/// Queue, name, metadata, data.
+pub type Entry = (&'static str, &'static str, &'static str, &'static str);
+/// What it is called, what it does, what is in the spool afterwards.
+pub type Case = (&'static str, Operation, State);
+
+pub const A: Entry = ("in", "a", "meta a", "data a");
+pub const B: Entry = ("in", "b", "meta b", "data b");
+pub const C: Entry = ("in", "c", "meta c", "data c");
+pub const D: Entry = ("in", "d", "meta d", "data d");
+
+/// The operations, and what is in the spool after each.
+pub fn operations() -> Vec<Case> {
+    [publications(), claims(), others()].concat()
+}
+
+fn publications() -> Vec<Case> {
+    vec![
+        ("reserve", |s| s.reserve(named("c")).map(drop), state(&[A, B])),
+        (
+            "enqueue",
+            |s| s.enqueue(&queue("in"), named("c"), &Item::new("meta c", "data c")).map(drop),
+            state(&[A, B, C]),
+        ),
+        (
+            "enqueue elsewhere",
+            |s| s.enqueue(&queue("new"), named("c"), &Item::new("meta c", "data c")).map(drop),
+            state(&[A, B, ("new", "c", "meta c", "data c")]),
+        ),
+        (
+            "batch",
+            |s| {
+                let items = [Item::new("meta c", "data c"), Item::new("meta d", "data d")];
+                let mut names = ["c", "d"].map(name).into_iter();
+                s.enqueue_batch(&queue("in"), move |_| names.next().unwrap(), &items).map(drop)
+            },
+            state(&[A, B, C, D]),
+        ),
+    ]
+}
+
+fn claims() -> Vec<Case> {
+    vec![
+        ("release", |s| first(s)?.release(), state(&[A, B])),
+        ("fail", |s| first(s)?.fail(), state(&[A, B])),
+        (
+            "fail twice",
+            |s| {
+                first(s)?.fail()?;
+                first(s)?.fail()
+            },
+            state(&[A, B]),
+        ),
+        ("drop", |s| first(s).map(drop), state(&[A, B])),
+        ("complete", |s| first(s)?.complete(), state(&[B])),
+        (
+            "fail and complete",
+            |s| {
+                first(s)?.fail()?;
+                first(s)?.complete()
+            },
+            state(&[B]),
+        ),
+        (
+            "move",
+            |s| {
+                let mut g = first(s)?;
+                g.set_metadata("other");
+                g.move_to(&queue("out"))
+            },
+            state(&[("out", "a", "other", "data a"), B]),
+        ),
+        (
+            "save",
+            |s| {
+                let mut g = first(s)?;
+                g.set_metadata("other");
+                g.move_to(&queue("in"))
+            },
+            state(&[("in", "a", "other", "data a"), B]),
+        ),
+        (
+            "dead letter",
+            |s| {
+                for _ in 0..3 {
+                    first(s)?.fail()?;
+                }
+                Ok(())
+            },
+            state(&[("dead-letter", "a", "meta a", "data a"), B]),
+        ),
+        (
+            "retry",
+            |s| {
+                first(s)?.retry_after(std::time::Duration::ZERO)?;
+                s.reclaim().map(drop)
+            },
+            state(&[A, B]),
+        ),
+    ]
+}
+
+fn others() -> Vec<Case> {
+    vec![
+        ("remove", |s| s.remove(&queue("in"), &name("a")).map(drop), state(&[B])),
+        (
+            "save metadata",
+            |s| s.save_metadata(&queue("in"), &name("a"), b"other"),
+            state(&[("in", "a", "other", "data a"), B]),
+        ),
+        (
+            "save data",
+            |s| s.data(&name("a")).save(b"other"),
+            state(&[("in", "a", "meta a", "other"), B]),
+        ),
+        (
+            "work through",
+            |s| {
+                let mut reader = s.reader(&queue("in"), Order::Strict)?;
+                while let Some(guard) = reader.dequeue_available()? {
+                    guard.complete()?;
+                }
+                Ok(())
+            },
+            state(&[]),
+        ),
+        ("create", |s| layout::create(s.layer(), s.path(), true), state(&[A, B])),
+        (
+            "fsck",
+            |s| s.fsck(FsckOptions { repair: true, older_than: None }).map(drop),
+            state(&[A, B]),
+        ),
+    ]
+}
