@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {
-    /// What was looked at is or was not in order.
+    /// What was looked at is or was not in order, or what was run failed.
     Found = 1,
     /// The command line is wrong.
     Usage = 64,

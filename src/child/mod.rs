@@ -4,7 +4,8 @@
 //! Used by whatever runs commands of the user: `work`, `fetch`, `spool run`. A command gets a
 //! process group of its own. [`Guardian::start`] starts an [`Order`] and gives a [`Running`], which
 //! tells the [`End`]. What outlives the command's own process in its group is killed; a process that
-//! made a session of its own is the exception, and its own master.
+//! made a session of its own is the exception, and its own master. [`Outputs`] is where the output of many
+//! commands goes.
 //!
 //! Three things end a command whose shiftboss was killed: the kernel kills the command's own process
 //! (parent-death signal), the guardian, a process beside us, kills its group, and both hold from before
@@ -16,7 +17,10 @@ mod fault;
 mod guard;
 mod guardian;
 mod lines;
+mod log_directory;
+mod log_name;
 mod order;
+mod outputs;
 mod printer;
 mod process;
 mod program;
@@ -31,6 +35,7 @@ pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
 pub use lines::LinePrefixer;
 pub use order::{GRACE, Order, Output, Sink, Stream};
+pub use outputs::{Kept, Outputs};
 pub use printer::{Printer, Printing};
 pub use program::look_for;
 pub use template::{Place, Template};

@@ -3,13 +3,11 @@
 //!
 //! [`slot`] is a job's way through a worker, and [`pool`] what the slots decide together. [`client`]
 //! speaks to the daemon, over [`connection`] and by [`wire`]. [`workshop`] runs commands; their
-//! output goes to [`job_log`] or a [`Printer`].
+//! output goes to [`Outputs`].
 
 mod backoff;
 mod client;
 mod connection;
-mod job_log;
-mod log_name;
 mod pool;
 mod progress;
 mod question;
@@ -21,24 +19,20 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
-use crate::child::{Guardian, Printer, Template};
+use crate::child::{Guardian, Outputs, Template};
 use client::Client;
 use connection::ANSWER_TIMEOUT;
-use job_log::LogDirectory;
 use pool::{Counts, Pool, Stop};
 use progress::{Finish, Progress};
 use slot::{GaveUp, Slot};
 use wire::Ended;
-use workshop::{Outputs, Workshop};
-
-/// Between two looks whether logs have become too old; they do once a day.
-const SWEEP_EVERY: Duration = Duration::from_secs(600);
+use workshop::Workshop;
 
 /// What a worker does, and how.
 #[derive(Debug, Clone)]
@@ -89,7 +83,7 @@ pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Resul
     let (pool, _) = watch::channel(Pool::new(settings.once, settings.jobs_max));
     let shown = Finish(progress.clone());
     let mut follow = std::pin::pin!(progress.follow(pool.subscribe(), settings.socket.clone()));
-    let mut sweep = std::pin::pin!(sweep(&outputs));
+    let mut sweep = std::pin::pin!(outputs.sweep());
     let mut slots = start(&settings, &pool, outputs);
     let (once, socket) = (settings.once, &settings.socket);
     let mut outcome = Outcome::Done;
@@ -122,18 +116,11 @@ fn outputs(
     settings: &Settings,
     progress: &Progress,
 ) -> io::Result<(Outputs, Option<JoinHandle<()>>)> {
-    match settings.logs.clone() {
-        Some((path, keep)) => Ok((Outputs::Log(Arc::new(LogDirectory::new(path, keep)?)), None)),
-        None => {
-            let progress = progress.clone();
-            let write = move |text: &[u8]| {
-                progress.suspend(|| io::stdout().lock().write_all(text))?;
-                io::stdout().flush()
-            };
-            let (printer, thread) = Printer::start(write)?;
-            Ok((Outputs::Print(printer), Some(thread)))
-        }
-    }
+    let progress = progress.clone();
+    Outputs::new(settings.logs.clone(), move |text| {
+        progress.suspend(|| io::stdout().lock().write_all(text))?;
+        io::stdout().flush()
+    })
 }
 
 /// Starts the slots, which share a workshop.
@@ -214,24 +201,6 @@ fn worse(outcome: Outcome, ended: Result<Result<(), GaveUp>, tokio::task::JoinEr
             }
         }
         Err(_) => Outcome::Broken,
-    }
-}
-
-/// Removes old logs now and then. Never resolves.
-fn sweep(outputs: &Outputs) -> impl Future<Output = ()> + use<> {
-    let directory = match outputs {
-        Outputs::Log(directory) => Some(Arc::clone(directory)),
-        Outputs::Print(_) => None,
-    };
-    async move {
-        let Some(directory) = directory else {
-            return std::future::pending().await;
-        };
-        loop {
-            let directory = Arc::clone(&directory);
-            let _ = tokio::task::spawn_blocking(move || directory.sweep(SystemTime::now())).await;
-            tokio::time::sleep(SWEEP_EVERY).await;
-        }
     }
 }
 

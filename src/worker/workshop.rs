@@ -2,14 +2,10 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use tracing::warn;
-
-use super::job_log::{JobLog, LogDirectory};
 use super::wire::Job;
-use crate::child::{Fault, Guardian, Order, Output, Printer, Printing, Running, Template};
+use crate::child::{Fault, Guardian, Kept, Order, Outputs, Running, Template};
 
 /// What commands are run, and how.
 pub struct Workshop {
@@ -27,14 +23,6 @@ pub struct Workshop {
     pub outputs: Outputs,
 }
 
-/// Where the output of commands goes.
-pub enum Outputs {
-    /// To a file for each key and day.
-    Log(Arc<LogDirectory>),
-    /// To standard output, each line with its key.
-    Print(Printer),
-}
-
 impl Workshop {
     /// Starts the command of `job`. In a runtime, on a thread that stays.
     ///
@@ -43,24 +31,10 @@ impl Workshop {
     pub fn start(&self, job: &Job) -> Result<Execution, Fault> {
         let places = [("{key}", &job.key[..]), ("{payload}", &job.payload)];
         let arguments = self.template.arguments_with(&places);
-        let (output, kept) = match &self.outputs {
-            Outputs::Print(printer) => {
-                let (output, printing) = printer.print(&job.key).map_err(Fault::no_pipe)?;
-                (output, Kept::Printed(printing))
-            }
-            Outputs::Log(directory) => {
-                let command = std::iter::once(&self.template.program).chain(&arguments);
-                match directory.open(job, command, SystemTime::now()) {
-                    Ok((output, log)) => (output, Kept::Logged(log)),
-                    Err(error) => {
-                        warn!(key = job.shown_key(), %error, "A job runs without a log.");
-                        (Output::Sink(Box::new(|_, _: &[u8]| {})), Kept::Nowhere)
-                    }
-                }
-            }
-        };
+        let program = &self.template.program;
+        let (output, mut kept) = self.outputs.open(&job.key, job.attempt, program, &arguments)?;
         let order = Order {
-            program: self.template.program.clone(),
+            program: program.clone(),
             arguments,
             environment: self.environment(job),
             directory: None,
@@ -69,11 +43,9 @@ impl Workshop {
             grace: self.grace,
         };
         match self.guardian.start(order) {
-            Ok(running) => Ok(Execution { running, kept: Some(kept) }),
+            Ok(running) => Ok(Execution { running, kept }),
             Err(error) => {
-                if let Kept::Logged(log) = kept {
-                    log.end(&error.to_string(), SystemTime::now());
-                }
+                kept.close(&error.to_string());
                 Err(error.into())
             }
         }
@@ -94,15 +66,7 @@ impl Workshop {
 /// A command that runs. Dropped, it is killed.
 pub struct Execution {
     running: Running,
-    /// None once it was taken care of.
-    kept: Option<Kept>,
-}
-
-/// What is to be done about its output at the end.
-enum Kept {
-    Printed(Printing),
-    Logged(JobLog),
-    Nowhere,
+    kept: Kept,
 }
 
 impl Execution {
@@ -110,10 +74,7 @@ impl Execution {
     /// report. May be cancelled and called again.
     pub async fn wait(&mut self) -> u8 {
         let end = self.running.wait().await;
-        if let Some(Kept::Printed(printing)) = &mut self.kept {
-            printing.end().await;
-        }
-        self.close(&ending(end));
+        self.kept.end(end).await;
         end.shell_code()
     }
 
@@ -121,21 +82,6 @@ impl Execution {
     pub async fn kill(&mut self) {
         self.running.kill();
         self.running.wait().await;
-        self.close("killed by the worker");
-    }
-
-    fn close(&mut self, ending: &str) {
-        if let Some(Kept::Logged(log)) = self.kept.take() {
-            log.end(ending, SystemTime::now());
-        }
-    }
-}
-
-fn ending(end: crate::child::End) -> String {
-    use crate::child::End;
-    match end {
-        End::Code(code) => format!("exit code {code}"),
-        End::Signal(number) => format!("signal {number}, exit code {}", end.shell_code()),
-        End::TimedOut => format!("its time was over, exit code {}", end.shell_code()),
+        self.kept.close("killed by the worker");
     }
 }

@@ -5,6 +5,7 @@
 mod common;
 mod health;
 mod kills;
+mod logs;
 mod put;
 mod run;
 mod take;

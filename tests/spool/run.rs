@@ -42,7 +42,7 @@ fn strange_entries() {
         done(&site, &["put", "s", "q", "--name", "big"]);
         fs::write(site.path("s/q/big"), &metadata).unwrap();
         let words = ["run", "--once", "--failed", "bad", "s", "q", "--", "echo", "{meta}"];
-        assert_eq!(spool(&site, &words).0, 0);
+        assert_eq!(spool(&site, &words).0, 1);
         assert_eq!(listed(&site, "bad"), ["big"]);
         done(&site, &["move", "s", "bad", "big", "q"]);
         let script =
@@ -62,7 +62,8 @@ fn failures_are_set_apart() {
         slow) echo $$ > pids; sleep 1000;; esac";
     let words = ["--once", "-n", "4", "--timeout", "300ms", "--failed", "bad"];
     let (code, _, stderr) = ran(&site, &words, script);
-    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.ends_with("shiftboss: entries that failed: 3; see above\n"), "{stderr}");
     assert_eq!(listed(&site, "bad"), ["code", "killed", "slow"]);
     assert_eq!(listed(&site, "q"), [""; 0]);
     for code in ["code=3", "code=137", "code=124"] {
@@ -85,11 +86,29 @@ fn failures_are_tried_again() {
     assert_eq!(lines(&site, "attempts"), ["1", "2", "3"]);
     // While it rests nobody has it; by hand it is given back.
     done(&site, &["move", "s", "dead-letter", "a", "q"]);
-    assert_eq!(ran(&site, &["--once", "--retry-after", "1h"], "exit 1").0, 0);
+    assert_eq!(ran(&site, &["--once", "--retry-after", "1h"], "exit 1").0, 1);
     assert_eq!(json(&site, &["list", "--json", "s", "q"])["checked_out"][0]["state"], "until");
     assert_eq!(spool(&site, &["take", "s", "q"]).0, 69);
     done(&site, &["release", "s", "q", "a"]);
     assert_eq!(listed(&site, "q"), ["a"]);
+}
+
+/// One pass ends with 1 when an entry failed in it, with 0 when all went well; a service that is told to
+/// stop has not failed, whatever its entries did.
+#[test]
+fn the_exit_code_tells_of_failures() {
+    let site = with(&["a", "b"]);
+    let script = "echo x >> did; [ $SHIFTBOSS_SPOOL_NAME = a ]";
+    let (code, _, stderr) = ran(&site, &["--once", "--retry-after", "0s"], script);
+    assert_eq!(code, 1);
+    assert!(stderr.ends_with("shiftboss: entries that failed: 1; see above\n"), "{stderr}");
+    assert_eq!(ran(&site, &["--once"], "[ $SHIFTBOSS_SPOOL_ATTEMPT = 2 ]").0, 0);
+    assert_eq!(ran(&site, &["--once"], "false").0, 0, "there is nothing to do");
+    done(&site, &["put", "s", "q", "--name", "c"]);
+    let mut child = run(&site, &["--failed", "bad"], script).spawn().unwrap();
+    wait_until("it has failed", || listed(&site, "bad") == ["c"]);
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 /// An empty queue: `--once` leaves at once, without it an arrival is worked on.

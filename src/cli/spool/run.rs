@@ -1,6 +1,7 @@
 //! The arguments of `spool run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -34,7 +35,7 @@ pub struct SpoolRunArguments {
     /// Run so many at a time
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// Leave when nothing can be taken
+    /// Leave when nothing can be taken: with 0, or with 1 if an entry failed
     #[arg(long)]
     pub once: bool,
     /// End COMMAND after so long (TERM, then KILL); a failure
@@ -43,6 +44,12 @@ pub struct SpoolRunArguments {
     /// How long COMMAND may take to end when it is told to
     #[arg(long, value_name = "T", default_value_t = GRACE.into(), value_parser = time)]
     pub grace: humantime::Duration,
+    /// Write the output to DIR/DAY/NAME.log; without it, to standard output behind each entry's name
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+    /// How long logs are kept
+    #[arg(long, value_name = "T", default_value = "30days", value_parser = time, requires = "log_dir")]
+    pub keep: humantime::Duration,
     /// Where an entry goes that failed too often [default: dead-letter]
     #[arg(long, value_name = "QUEUE")]
     pub failed: Option<QueueName>,

@@ -10,6 +10,7 @@ mod settle;
 
 use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle as JoinThread;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -22,10 +23,10 @@ use crate::cli::SpoolRunArguments;
 use crate::commands::fetch::{SIGNAL_BASE, Signals};
 use crate::exit::{ExitCode, Failure};
 use crate::spool::{
-    DEAD_LETTER, Guard, Options, Order, QueueName, Reader, SpoolError, Stop, Taken,
+    DEAD_LETTER, EntryName, Guard, Options, Order, QueueName, Reader, SpoolError, Stop, Taken,
 };
 use command::Workshop;
-use settle::{Ended, Settling};
+use settle::{Ended, Failed, Settling};
 
 /// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
 /// ends all who take it.
@@ -36,8 +37,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Runs until there is nothing to do, or signals end it.
 ///
 /// # Errors
-/// When the program cannot be run, or the spool refuses. After a second signal the process ends here,
-/// with 128 and the signal's number.
+/// When the program cannot be run, or the spool refuses; with `--once`, when an entry failed. After a
+/// second signal the process ends here, with 128 and the signal's number.
 pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure> {
     let attempts = typed.attempts.unwrap_or(if typed.failed.is_some() { 1 } else { ATTEMPTS });
     let failed = match &typed.failed {
@@ -69,6 +70,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
             stop,
             signals,
             over: false,
+            failed: Failed::default(),
             failure: None,
             signalled: false,
             killed: None,
@@ -84,7 +86,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
         std::process::exit(SIGNAL_BASE + number);
     }
     // A panic there was told by the panic hook.
-    let _ = printer.join();
+    let _ = printer.map(JoinThread::join);
     failure.map_or(Ok(()), Err)
 }
 
@@ -100,6 +102,8 @@ struct Run {
     signals: Signals,
     /// Nothing more is taken.
     over: bool,
+    /// Entries that failed.
+    failed: Failed,
     failure: Option<Failure>,
     /// Whether a signal has come.
     signalled: bool,
@@ -113,12 +117,13 @@ impl Run {
         let (kill, killed) = watch::channel(false);
         let (mut idle, mut taking): (_, Option<Taking>) = (Some(reader), None);
         let mut jobs = JoinSet::new();
+        let mut sweep = std::pin::pin!(self.workshop.outputs.sweep());
         loop {
             if !self.over && jobs.len() < self.jobs_max {
                 taking = taking.or_else(|| idle.take().map(|reader| self.take(reader)));
             }
             if self.over && taking.is_none() && jobs.is_empty() {
-                return (self.failure, self.killed);
+                return (self.outcome(), self.killed);
             }
             tokio::select! {
                 taken = finished(&mut taking) => {
@@ -134,10 +139,11 @@ impl Run {
                     }
                 }
                 Some(ended) = jobs.join_next() => match ended {
-                    Ok(Ok(())) => {}
+                    Ok(Ok((name, ended))) => self.failed.note(name, ended),
                     Ok(Err(failure)) => self.give_up(failure),
                     Err(_) => self.give_up(bug()),
                 },
+                () = &mut sweep => {}
                 number = self.signals.next() => self.obey(number, &kill, jobs.len()),
             }
         }
@@ -173,6 +179,16 @@ impl Run {
         self.failure.get_or_insert(failure);
     }
 
+    /// Why it ends otherwise than well. A service that was told to stop, and did, has not failed,
+    /// whatever its entries did; who asks for one pass wants to know.
+    fn outcome(&mut self) -> Option<Failure> {
+        let failed = self.failed.count();
+        self.failure.take().or_else(|| {
+            let text = format!("entries that failed: {failed}; see above");
+            (self.once && failed > 0).then(|| Failure::new(ExitCode::Found, text))
+        })
+    }
+
     fn obey(&mut self, number: i32, kill: &watch::Sender<bool>, jobs: usize) {
         if std::mem::replace(&mut self.signalled, true) {
             info!(jobs, "Stopping at once: killing what runs, and giving it back.");
@@ -206,7 +222,8 @@ async fn job(
     workshop: Arc<Workshop>,
     guard: Guard,
     mut killed: watch::Receiver<bool>,
-) -> Result<(), Failure> {
+) -> Result<(EntryName, Ended), Failure> {
+    let name = guard.name().clone();
     // A signal may have come while it was taken: then it is finished too, or not begun.
     let (ended, failure) = if *killed.borrow() {
         (Ended::Untried, None)
@@ -215,7 +232,7 @@ async fn job(
     };
     let settled = tokio::task::spawn_blocking(move || workshop.settling.settle(guard, ended)).await;
     match settled {
-        Ok(Ok(())) => failure.map_or(Ok(()), Err),
+        Ok(Ok(())) => failure.map_or(Ok((name, ended)), Err),
         Ok(Err(error)) => Err(Failure::new(code(&error), error.to_string())),
         Err(_) => Err(bug()),
     }
@@ -232,7 +249,7 @@ async fn attend(
     killed: &mut watch::Receiver<bool>,
 ) -> (Ended, Option<Failure>) {
     let name = guard.name();
-    let (mut running, mut printing) = match workshop.start(guard) {
+    let (mut running, mut kept) = match workshop.start(guard) {
         Ok(started) => started,
         Err(error @ Fault::Job(_)) => {
             warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
@@ -260,12 +277,13 @@ async fn attend(
         () = wait(killed) => {
             running.kill();
             running.wait().await;
+            kept.close("killed, for `run` was to end at once");
             return (Ended::Untried, None);
         }
     };
     // All that it printed is passed on before its entry is settled.
     tokio::select! {
-        () = printing.end() => {}
+        () = kept.end(end) => {}
         () = wait(killed) => {}
     }
     if end.is_success() {

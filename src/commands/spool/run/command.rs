@@ -3,11 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::settle::Settling;
-use crate::child::{Fault, Guardian, Order, Printer, Printing, Running, Template, look_for};
+use crate::child::{Fault, Guardian, Kept, Order, Outputs, Running, Template, look_for};
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::spool::{Guard, Spool};
@@ -22,11 +23,28 @@ fn print(text: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
+/// Where output goes: into files, or to standard output.
+fn outputs(
+    logs: Option<PathBuf>,
+    keep: Duration,
+) -> Result<(Outputs, Option<JoinHandle<()>>), Failure> {
+    let Some(logs) = logs else {
+        return Outputs::new(None, print).map_err(|error| {
+            Failure::new(ExitCode::StoreIo, format!("cannot start a thread: {error}"))
+        });
+    };
+    let shown = logs.display().to_string();
+    let absolute = std::path::absolute(logs);
+    absolute.and_then(|logs| Outputs::new(Some((logs, keep)), print)).map_err(|error| {
+        Failure::new(ExitCode::CannotCreate, format!("cannot make the directory {shown}: {error}"))
+    })
+}
+
 /// What is run, and what becomes of entries.
 pub struct Workshop {
     guardian: Guardian,
     template: Template,
-    printer: Printer,
+    pub outputs: Outputs,
     /// The spool's directory.
     dir: OsString,
     time_limit: Option<Duration>,
@@ -35,27 +53,26 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// One for what was typed, and the thread that prints, which ends with it.
+    /// One for what was typed, and the thread that prints, if one does, which ends with it.
     ///
     /// # Errors
-    /// When there is no command, its program is missing, or there is no room for a thread.
+    /// When there is no command, its program is missing, no directory for logs can be made, or there is no
+    /// room for a thread.
     pub fn new(
         spool: &Spool,
         typed: SpoolRunArguments,
         settling: Settling,
-    ) -> Result<(Self, JoinHandle<()>), Failure> {
+    ) -> Result<(Self, Option<JoinHandle<()>>), Failure> {
         let mut words = typed.command.into_iter();
         let program =
             words.next().ok_or_else(|| Failure::new(ExitCode::Usage, "there is no COMMAND"))?;
         look_for(&program)
             .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
-        let (printer, thread) = Printer::start(print).map_err(|error| {
-            Failure::new(ExitCode::StoreIo, format!("cannot start a thread: {error}"))
-        })?;
+        let (outputs, thread) = outputs(typed.log_dir, typed.keep.into())?;
         let workshop = Self {
             guardian: Guardian::new(),
             template: Template { program, arguments: words.collect() },
-            printer,
+            outputs,
             dir: spool.path().into(),
             time_limit: typed.timeout,
             grace: typed.grace.into(),
@@ -68,7 +85,7 @@ impl Workshop {
     ///
     /// # Errors
     /// When nothing was started.
-    pub fn start(&self, guard: &Guard) -> Result<(Running, Printing), Fault> {
+    pub fn start(&self, guard: &Guard) -> Result<(Running, Kept), Fault> {
         let data = guard.data().path();
         let places = [
             ("{name}", guard.name().as_bytes()),
@@ -76,10 +93,11 @@ impl Workshop {
             ("{data}", data.as_os_str().as_bytes()),
         ];
         let arguments = self.template.arguments_with(&places);
-        let shown = guard.name().to_string();
-        let (output, printing) = self.printer.print(shown.as_bytes()).map_err(Fault::no_pipe)?;
+        let (program, attempt) = (&self.template.program, guard.attempt().into());
+        let key = self.key(guard);
+        let (output, mut kept) = self.outputs.open(&key, Some(attempt), program, &arguments)?;
         let order = Order {
-            program: self.template.program.clone(),
+            program: program.clone(),
             arguments,
             environment: self.environment(guard, data.into()),
             directory: None,
@@ -87,7 +105,22 @@ impl Workshop {
             time_limit: self.time_limit,
             grace: self.grace,
         };
-        Ok((self.guardian.start(order)?, printing))
+        match self.guardian.start(order) {
+            Ok(running) => Ok((running, kept)),
+            Err(error) => {
+                kept.close(&error.to_string());
+                Err(error.into())
+            }
+        }
+    }
+
+    /// What stands in front of printed lines is a name that can be typed; a file's name is made of the
+    /// bytes.
+    fn key(&self, guard: &Guard) -> Vec<u8> {
+        match self.outputs {
+            Outputs::Print(_) => guard.name().to_string().into_bytes(),
+            Outputs::Log(_) => guard.name().as_bytes().to_vec(),
+        }
     }
 
     fn environment(&self, guard: &Guard, data: OsString) -> Vec<(OsString, OsString)> {

@@ -1,10 +1,12 @@
-//! What becomes of an entry after its command. Blocks, as the spool does.
+//! What becomes of an entry after its command, and which entries failed. Settling blocks, as the spool
+//! does.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tracing::{error, warn};
 
-use crate::spool::{Guard, QueueName, SpoolError};
+use crate::spool::{EntryName, Guard, QueueName, SpoolError};
 
 /// How an entry's attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,35 @@ pub enum Ended {
     Failed,
     /// It was not begun, or broken off by us.
     Untried,
+}
+
+/// Failed entries that are remembered by name, so that a later success is seen as theirs.
+const FAILED_MAX: usize = 100_000;
+
+/// The entries whose last attempt failed.
+#[derive(Debug, Default)]
+pub struct Failed {
+    names: BTreeSet<EntryName>,
+    /// Beyond [`FAILED_MAX`]; they count for good.
+    more: usize,
+}
+
+impl Failed {
+    /// An attempt of an entry has ended.
+    pub fn note(&mut self, name: EntryName, ended: Ended) {
+        match ended {
+            Ended::Done => _ = self.names.remove(&name),
+            Ended::Failed if self.names.len() < FAILED_MAX => _ = self.names.insert(name),
+            Ended::Failed => self.more += usize::from(!self.names.contains(&name)),
+            Ended::Untried => {}
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.names.len() + self.more
+    }
 }
 
 /// What is done with failures.
@@ -51,5 +82,34 @@ impl Settling {
             }
             settled => settled,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry that succeeds at last has not failed; one that was not tried again has.
+    #[test]
+    fn the_last_attempt_counts() {
+        let name = |text: &str| EntryName::new(text).unwrap();
+        let mut failed = Failed::default();
+        for (entry, ended) in [
+            ("a", Ended::Failed),
+            ("b", Ended::Failed),
+            ("b", Ended::Failed),
+            ("c", Ended::Done),
+            ("a", Ended::Done),
+            ("b", Ended::Untried),
+        ] {
+            failed.note(name(entry), ended);
+        }
+        assert_eq!(failed.count(), 1);
+        for number in 0..=FAILED_MAX {
+            failed.note(name(&format!("e{number}")), Ended::Failed);
+        }
+        assert_eq!(failed.count(), FAILED_MAX + 2);
+        failed.note(name("b"), Ended::Done);
+        assert_eq!(failed.count(), FAILED_MAX + 1);
     }
 }

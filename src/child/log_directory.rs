@@ -1,5 +1,6 @@
-//! Files with the output of jobs: `DIRECTORY/2026-11-21/KEY.log`, one for each key and day (UTC). A
+//! Files with the output of commands: `DIRECTORY/2026-11-21/KEY.log`, one for each key and day (UTC). A
 //! command holds the file itself and writes to it; here stands what was run, when, and how it ended.
+//! Used by [`Outputs`](super::Outputs); what a key is, the owner knows.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -12,13 +13,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
 use super::log_name::{Day, file_name, time_of_day};
-use super::wire::Job;
-use crate::child::Output;
+use super::order::Output;
 
 /// What is shown of a command in its log.
 const COMMAND_BYTES_MAX: usize = 4 * 1024;
 
 /// The directory of the logs.
+#[derive(Debug)]
 pub struct LogDirectory {
     path: PathBuf,
     keep: Duration,
@@ -26,8 +27,9 @@ pub struct LogDirectory {
     swept: AtomicI64,
 }
 
-/// The log of a job that runs.
-pub struct JobLog {
+/// The log of a command that runs.
+#[derive(Debug)]
+pub struct CommandLog {
     file: File,
     started: SystemTime,
 }
@@ -43,20 +45,21 @@ impl LogDirectory {
         Ok(Self { path, keep, swept: AtomicI64::new(i64::MIN) })
     }
 
-    /// Opens the log of a job and writes what is about to be run.
+    /// Opens the log of what is run for a key, and writes what is about to be run.
     ///
     /// # Errors
     /// When the file cannot be made or written.
     pub fn open<'a>(
         &self,
-        job: &Job,
+        key: &[u8],
+        attempt: Option<u64>,
         command: impl Iterator<Item = &'a OsString>,
         now: SystemTime,
-    ) -> io::Result<(Output, JobLog)> {
+    ) -> io::Result<(Output, CommandLog)> {
         let directory = self.path.join(Day::of(now).to_string());
         let mut options = OpenOptions::new();
         options.append(true).read(true).create(true);
-        let path = directory.join(file_name(&job.key));
+        let path = directory.join(file_name(key));
         let mut file = options.open(&path).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 fs::create_dir_all(&directory)?;
@@ -64,12 +67,12 @@ impl LogDirectory {
             }
             _ => Err(error),
         })?;
-        let attempt = job.attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
-        let (key, time) = (escaped(&job.key), time_of_day(now));
+        let attempt = attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
+        let (key, time) = (escaped(key), time_of_day(now));
         let head = format!("=== {time}{attempt} of {key}: {}\n", shown(command));
         file.write_all(head.as_bytes())?;
         let output = Output::File(file.try_clone()?);
-        Ok((output, JobLog { file, started: now }))
+        Ok((output, CommandLog { file, started: now }))
     }
 
     /// Removes what is too old, once a day. To be called where it may take its time.
@@ -98,7 +101,7 @@ impl LogDirectory {
     }
 }
 
-impl JobLog {
+impl CommandLog {
     /// Writes how the command ended.
     pub fn end(mut self, ending: &str, now: SystemTime) {
         let took = now.duration_since(self.started).unwrap_or_default();
@@ -106,7 +109,7 @@ impl JobLog {
         let (time, took) = (time_of_day(now), took.as_secs_f64());
         let tail = format!("{line_end}=== {time} {ending}, after {took:.1}s\n");
         if let Err(error) = self.file.write_all(tail.as_bytes()) {
-            warn!(%error, "The end of a job's log cannot be written.");
+            warn!(%error, "The end of a command's log cannot be written.");
         }
     }
 
@@ -157,17 +160,16 @@ fn escaped(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// A new day has a new file; the end of a job goes where it began.
+    /// A new day has a new file; the end goes where it began.
     #[test]
     fn a_new_day_has_a_new_file() {
         let directory = tempfile::tempdir().unwrap();
         let logs = LogDirectory::new(directory.path().join("logs"), Duration::ZERO).unwrap();
-        let job = Job { attempt: Some(7), key: b"a\n".to_vec(), payload: Vec::new() };
         let command = ["sh".into(), "\x1b".into()];
         let midnight = UNIX_EPOCH + Duration::from_secs(1_795_305_600);
         let before = midnight - Duration::from_millis(1_500);
-        let (_, log) = logs.open(&job, command.iter(), before).unwrap();
-        let (_, next) = logs.open(&job, command.iter(), midnight).unwrap();
+        let (_, log) = logs.open(b"a\n", Some(7), command.iter(), before).unwrap();
+        let (_, next) = logs.open(b"a\n", Some(7), command.iter(), midnight).unwrap();
         log.end("exit code 0", midnight);
         next.end("exit code 1", midnight);
         let text = |day| fs::read_to_string(logs.path.join(day).join("a%0A.log")).unwrap();

@@ -1,4 +1,4 @@
-//! The names of job logs, and the days that they are sorted by. Pure.
+//! The names of commands' logs, and the days that they are sorted by. Pure.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -98,7 +98,7 @@ fn encoded(byte: u8, is_first: bool) -> String {
     }
 }
 
-/// FNV-1a. Names that were made to collide share a file, in which each job still says its key.
+/// FNV-1a. Names that were made to collide share a file, in which each command still says its key.
 fn hash(bytes: &[u8]) -> u64 {
     let (start, factor) = (0xcbf2_9ce4_8422_2325_u64, 0x0000_0100_0000_01b3);
     bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(factor))
