@@ -20,7 +20,7 @@ pub const QUEUE: &str = "tasks";
 /// at.
 pub const ENTRIES_MAX: usize = 1_024;
 /// Entries that are checked out in one round, and that are ended: each costs a sync.
-const ROUND_MAX: usize = 64;
+pub const ROUND_MAX: usize = 64;
 /// How often it is looked whether the entries are still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 

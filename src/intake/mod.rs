@@ -33,12 +33,15 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use crate::spool::{EntryName, Spool, SpoolError, Stop};
-use desk::Desk;
+use desk::{Desk, ROUND_MAX};
 
 /// How long storage may take for one request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the next entry, and so between two looks at what was done.
 const ROUND: Duration = Duration::from_millis(200);
+/// Shortest time between two rounds that are not full. A round costs a look at all that is in the queue:
+/// what is done by workers one by one leaves together.
+const GATHER: Duration = Duration::from_millis(25);
 /// Entries in one transaction: workers wait for no more.
 const ENTER_MAX: usize = 64;
 /// The first and the longest pause after a round that failed.
@@ -141,10 +144,13 @@ impl Rounds {
         let mut wait = Duration::ZERO;
         while !self.stop.is_set() {
             match self.round(wait).await {
-                // What was moved may have made room.
                 Ok(moved) => {
-                    wait = if moved { Duration::ZERO } else { ROUND };
+                    wait = if moved == 0 { ROUND } else { Duration::ZERO };
                     self.pause = PAUSE_MIN;
+                    // What was moved may have made room.
+                    if (1..ROUND_MAX).contains(&moved) {
+                        self.wait(GATHER).await;
+                    }
                 }
                 Err(error) => self.rest(&error).await,
             }
@@ -153,22 +159,22 @@ impl Rounds {
         blocking(move || drop(desk)).await;
     }
 
-    /// One round; whether anything was moved.
-    async fn round(&mut self, wait: Duration) -> Result<bool, IntakeError> {
-        let known = self.known().await?;
+    /// One round; the most that was moved in one direction.
+    async fn round(&mut self, wait: Duration) -> Result<usize, IntakeError> {
+        let mut known = self.known().await?;
         let mut gone = self.on_desk(Desk::vanished).await?;
         let strange = self.not_held(&known);
         gone.extend(self.on_desk(move |desk| desk.take_known(strange)).await?);
-        self.forget(gone).await?;
+        self.forget(&gone).await?;
         let done: BTreeSet<_> =
             known.iter().filter(|(_, state)| state.done).map(|(name, _)| name.clone()).collect();
         let completed = self.on_desk(move |desk| desk.complete(&done)).await?;
-        let freed = self.forget(completed).await?;
+        self.forget(&completed).await?;
         // Only what is forgotten by now may come again under its name.
-        let known = if freed { self.known().await? } else { known };
+        gone.iter().chain(&completed).for_each(|name| _ = known.remove(name));
         let taken = self.on_desk(move |desk| desk.take(wait)).await?;
         let entered = self.enter(&known).await?;
-        Ok(freed || taken > 0 || entered)
+        Ok(completed.len().max(taken).max(entered))
     }
 
     /// What storage knows, by name.
@@ -190,24 +196,24 @@ impl Rounds {
         known.keys().filter(|name| !held(name)).cloned().collect()
     }
 
-    /// Entries leave the queue; whether there were any.
-    async fn forget(&self, names: Vec<EntryName>) -> Result<bool, IntakeError> {
+    /// Entries leave the queue.
+    async fn forget(&self, names: &[EntryName]) -> Result<(), IntakeError> {
         for names in names.chunks(ENTER_MAX) {
             let names = names.iter().map(|name| name.to_string().into()).collect();
             self.links.forget.send(ForgetEntries(names)).timeout(STORE_TIMEOUT).await??;
         }
-        Ok(!names.is_empty())
+        Ok(())
     }
 
     /// Entries enter the queue that are not in it, of each key one, and those that may be in it are
-    /// confirmed; whether there were any.
+    /// confirmed; how many there were.
     async fn enter(
         &mut self,
         known: &BTreeMap<EntryName, EntryState>,
-    ) -> Result<bool, IntakeError> {
+    ) -> Result<usize, IntakeError> {
         let offered = self.to_offer(known);
         if offered.is_empty() {
-            return Ok(false);
+            return Ok(0);
         }
         let entry = |(name, row): &(EntryName, Row)| Entry {
             name: Arc::from(name.to_string()),
@@ -216,6 +222,7 @@ impl Rounds {
         let entries = offered.iter().map(entry).collect();
         let answers = self.links.enter.send(Enter(entries)).timeout(STORE_TIMEOUT).await??;
         debug!(?answers, "Entries were offered to the queue.");
+        let count = answers.len();
         let entered = offered.into_iter().zip(answers);
         let is_in = |(_, answer): &(_, Entered)| *answer != Entered::Waits;
         let names = entered.filter(is_in).map(|((name, _), _)| name).collect();
@@ -224,7 +231,7 @@ impl Rounds {
             Ok(())
         })
         .await?;
-        Ok(true)
+        Ok(count)
     }
 
     /// Entries whose key is free, and those whose name is known already, for it may be another's.
@@ -257,14 +264,19 @@ impl Rounds {
         Ok(result?)
     }
 
+    /// Lets time pass, unless it is stopped.
+    async fn wait(&self, time: Duration) {
+        let stop = self.stop.clone();
+        blocking(move || {
+            let _ = stop.wait(time);
+        })
+        .await;
+    }
+
     /// A full disk stays full for a while.
     async fn rest(&mut self, error: &IntakeError) {
         warn!(%error, pause = ?self.pause, "Tasks of the spool must wait; trying again.");
-        let (stop, pause) = (self.stop.clone(), self.pause);
-        blocking(move || {
-            let _ = stop.wait(pause);
-        })
-        .await;
+        self.wait(self.pause).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }

@@ -8,6 +8,7 @@
 pub mod child;
 pub mod daemon;
 pub mod left;
+pub mod disk;
 pub mod random;
 pub mod reference;
 pub mod site;

@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::disk::{on_a_small_disk, seen};
 use crate::common::sql::{editor, rows};
-use crate::common::{Daemon, Site, wait_equal, wait_until};
+use crate::common::{Site, wait_equal, wait_until};
 
 /// Mounts a small file system that only this process and its children see, puts ballast on it,
 /// and becomes the daemon.
@@ -19,44 +18,13 @@ const KILLED: &str = "mount -t tmpfs -o size=8m none disk && { \"$@\" & \
     until test -S socket; do sleep 0.02; done; kill -9 $!; wait $!; \
     head -c 16000000 /dev/zero >disk/ballast; } 2>/dev/null; exec \"$@\"";
 
-/// A daemon whose database is on a disk as `script` makes it, or nothing where that cannot be done.
-fn on_a_small_disk(site: &Site, script: &str) -> Option<Daemon> {
-    fs::create_dir(site.path("disk")).unwrap();
-    let mut probe = unshare();
-    let usable = probe.args(["true"]).stderr(Stdio::null()).status();
-    if !usable.is_ok_and(|status| status.success()) {
-        eprintln!("no private mounts here: not tested");
-        return None;
-    }
-    let serve = site.program();
-    let mut command = unshare();
-    command.args(["sh", "-c", script, "sh"]).arg(serve.get_program()).arg("serve");
-    command.arg(site.path("disk/state.db")).args([site.input(), site.socket()]);
-    command.current_dir(site.path("")).stdin(Stdio::null());
-    Some(site.spawn(command).ready())
-}
-
-/// A new mount namespace; with one of users around it where that is needed.
-fn unshare() -> Command {
-    let mut command = Command::new("unshare");
-    let namespaces = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
-    command.arg(namespaces);
-    command
-}
-
-/// The small disk as it is seen from outside.
-fn disk(site: &Site, daemon: &Daemon) -> PathBuf {
-    let root = PathBuf::from(format!("/proc/{}/root", daemon.pid().as_raw_nonzero()));
-    root.join(site.path("disk").strip_prefix("/").unwrap())
-}
-
 /// While there is no space requests fail closed or are answered, and the list waits; when there
 /// is space again, service resumes by itself, and nothing acknowledged is lost.
 #[test]
 fn a_full_disk_is_outlived() {
     let site = Site::new();
-    let Some(mut daemon) = on_a_small_disk(&site, SCRIPT) else { return };
-    let disk = disk(&site, &daemon);
+    let Some(mut daemon) = on_a_small_disk(&site, SCRIPT, &[]) else { return };
+    let disk = seen(&site, &daemon);
     site.write("small.1.txt", (0..2_000).map(|i| format!("small{i} 0 1\n")).collect::<String>());
     wait_until("jobs are there", || site.ask("DONE nobody 0").starts_with("JOB "));
     let mut acknowledged = work_for(&site, Duration::from_millis(300));
@@ -92,10 +60,10 @@ fn a_full_disk_is_outlived() {
 fn a_start_on_a_full_disk() {
     let site = Site::new();
     site.write("f.1.txt", "alpha 0 1\n");
-    let Some(daemon) = on_a_small_disk(&site, KILLED) else { return };
+    let Some(daemon) = on_a_small_disk(&site, KILLED, &[]) else { return };
     wait_until("the second one accepts", || daemon.log().contains("Ready"));
     assert_eq!(daemon.warnings(&["disk is full"]).len(), 1);
-    fs::remove_file(disk(&site, &daemon).join("ballast")).unwrap();
+    fs::remove_file(seen(&site, &daemon).join("ballast")).unwrap();
     wait_until("a job is there", || site.ask("READY") == "JOB alpha 0 1\n");
     daemon.stop();
 }
