@@ -272,7 +272,13 @@ impl Drop for Guard {
         if !self.held {
             return;
         }
-        let given = self.still_mine().and_then(|()| self.give_back());
+        let mut given = self.still_mine().and_then(|()| self.give_back());
+        if given.is_err() && self.held {
+            // On a full disk nothing can be noted. An attempt that is not counted does less harm than an
+            // entry that nobody can take as long as this process lives.
+            let queue = self.note.queue.clone();
+            given = self.still_mine().and_then(|()| self.put(&queue, self.note.attempt - 1));
+        }
         if let Err(error) = given {
             // Nobody can be told; the note stays, and the entry comes back when this process ends.
             warn!(name = %self.name, %error, "An entry could not be given back.");
