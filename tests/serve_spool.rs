@@ -149,6 +149,45 @@ fn a_removed_entry_leaves_the_queue() {
     wait_empty(&site, &spool);
 }
 
+/// `spool rm` and `move` have a task that nobody works on from a running daemon, and only such a one.
+#[test]
+fn a_daemon_hands_over_what_nobody_works_on() {
+    for policy in BOTH_POLICIES {
+        let site = Site::new();
+        let spool = spool(&site);
+        let _daemon = start(&site, policy);
+        let names = ["alpha 1", "bravo 2", "charlie 3"].map(|line| put(&spool, line).to_string());
+        site.wait_sql(SPOOLED, &["alpha|1|0", "bravo|2|0", "charlie|3|0"]);
+        let first = key_of(&site.ask("READY")).unwrap();
+        let told = |words: &[&str]| site.run(&[&["spool"], words].concat());
+        let keys = ["alpha", "bravo", "charlie"];
+        let (mut others, mut taken) = (Vec::new(), None);
+        for (key, name) in keys.iter().zip(&names) {
+            if *key == first { taken = Some(name) } else { others.push(name) }
+        }
+        for words in [&["rm", "spool", "tasks"][..], &["move", "spool", "tasks"]] {
+            let mut words = [words, &[taken.unwrap()]].concat();
+            words.extend((words[0] == "move").then_some("other"));
+            let refused = told(&words);
+            assert_eq!(refused.status.code(), Some(75), "{words:?} {refused:?}");
+            let text = String::from_utf8(refused.stderr).unwrap();
+            assert!(text.contains("still works on it"), "{text}");
+        }
+        assert!(told(&["rm", "spool", "tasks", others[0]]).status.success());
+        let moved = told(&["move", "spool", "tasks", others[1], "other"]);
+        assert!(moved.status.success(), "{moved:?}");
+        let count = "SELECT count(*) FROM queue";
+        site.wait_sql(count, &["1"]);
+        assert_eq!(site.ask(&format!("DONE {first} 0")), "NOJOBS\n");
+        wait_empty(&site, &spool);
+        let left = spool.list(&queue("other")).unwrap();
+        assert_eq!(left.iter().map(ToString::to_string).collect::<Vec<_>>(), [others[1].as_str()]);
+        // Back in its queue it is a task again.
+        assert!(told(&["move", "spool", "other", others[1], "tasks"]).status.success());
+        site.wait_sql(count, &["1"]);
+    }
+}
+
 /// A name that is used again while the daemon is down is another entry, done or not.
 #[test]
 fn a_name_that_is_used_again_is_another_entry() {

@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::storage::StorageActor;
 use crate::storage::messages::{
-    Enter, ForgetEntries, ForgetFetcher, KnownEntries, KnownFetchers, NoteFetcher,
+    Enter, ForgetEntries, ForgetFetcher, KnownEntries, KnownFetchers, NoteFetcher, WithdrawEntries,
 };
 use crate::vital::Vital;
 
@@ -32,6 +32,8 @@ pub struct GuestLinks {
     pub known: Recipient<KnownEntries>,
     /// Entries that are to leave the queue.
     pub forget: Recipient<ForgetEntries>,
+    /// Entries that are to leave the queue if nobody has their jobs.
+    pub withdraw: Recipient<WithdrawEntries>,
     /// How a fetcher of the daemon's own is.
     pub note_fetcher: Recipient<NoteFetcher>,
     /// Asks what was noted of them.
@@ -48,6 +50,7 @@ impl GuestLinks {
             enter: storage.clone().recipient(),
             known: storage.clone().recipient(),
             forget: storage.clone().recipient(),
+            withdraw: storage.clone().recipient(),
             note_fetcher: storage.clone().recipient(),
             known_fetchers: storage.clone().recipient(),
             forget_fetcher: storage.clone().recipient(),

@@ -52,6 +52,7 @@ impl Desk {
     pub fn new(spool: Spool, stop: Stop) -> Result<Self> {
         let queue = QueueName::new(QUEUE).map_err(|error| unreachable_name(&spool, error))?;
         let reader = spool.reader(&queue, Order::Strict)?;
+        spool.take_requests()?;
         let (held, looked) = (BTreeMap::new(), Instant::now());
         Ok(Self { spool, queue, reader, stop, held, looked })
     }
@@ -174,6 +175,33 @@ impl Desk {
             }
         }
         Ok(gone)
+    }
+
+    /// The entries that somebody asks for, and that are here. For others there is nothing to wait for.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn requests(&mut self) -> Result<Vec<EntryName>> {
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            self.spool.requests()?.into_iter().partition(|name| self.holds(name));
+        elsewhere.iter().try_for_each(|name| self.spool.answer(name, None))?;
+        Ok(here)
+    }
+
+    /// Hands over those that are in the daemon's queue no more, and says of the others that they are not
+    /// to be had.
+    ///
+    /// # Errors
+    /// When the system refuses: those that were not handed over are given back.
+    pub fn hand_over(&mut self, answers: Vec<(EntryName, bool)>) -> Result<()> {
+        for (name, is_out) in answers {
+            let held = if is_out { self.held.remove(&name) } else { None };
+            if held.is_some() {
+                info!(entry = %name, "An entry was asked for: its job leaves the queue.");
+            }
+            self.spool.answer(&name, held.map(|held| held.guard))?;
+        }
+        Ok(())
     }
 
     /// Whether this process has an entry.

@@ -27,6 +27,8 @@ pub(super) const ATTEMPTS: &str = ".shiftboss/attempts";
 pub(super) const QUARANTINE: &str = ".shiftboss/quarantine";
 pub(super) const STRAYS: &str = ".shiftboss/strays";
 pub(super) const DRAFTS: &str = ".shiftboss/tmp";
+/// Made by who takes requests.
+pub(super) const WANTED: &str = ".shiftboss/wanted";
 pub(super) const LOCK: &str = ".shiftboss/lock";
 pub(super) const VERSION: &str = ".shiftboss/version";
 

@@ -259,7 +259,7 @@ fn unread_notes(check: &mut Check<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Counts of entries that are gone.
+/// Counts of entries that are gone, and requests to the dead.
 fn counts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
     let spool = check.spool;
     let listed = spool.layer().list(Path::new(ATTEMPTS)).unwrap_or_default();
@@ -267,6 +267,9 @@ fn counts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
         listed.iter().filter_map(|entry| EntryName::new(&entry.name).ok()).collect();
     for name in counted.difference(&survey.registry) {
         let path = under(ATTEMPTS, name);
+        check.found(Finding::Stale, &path, "deleted", || files::remove(spool.layer(), &path));
+    }
+    for path in spool.stale_requests()? {
         check.found(Finding::Stale, &path, "deleted", || files::remove(spool.layer(), &path));
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
 //! [`enqueue`] and [`batch`] (under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
-//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`] and [`reclaim`], looking on in
+//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], those that are asked back from a living one in [`handover`], what dead processes left in [`owner`] and [`reclaim`], looking on in
 //! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
 //! file-system call is a method of [`layer`] (which has [`freeing`] free what was removed, and [`together`] sync several), and [`files`] makes whole files of them; [`layout`] says
 //! where they are, [`name`] what they may be called, [`error`] what went wrong.
@@ -39,6 +39,7 @@ mod files;
 mod freeing;
 mod fsck;
 mod guard;
+mod handover;
 mod known;
 mod layer;
 mod layout;

@@ -152,6 +152,40 @@ impl Drop for Owner {
     }
 }
 
+/// What a record says beside the identity.
+#[derive(Debug, Serialize, Deserialize)]
+struct Manners {
+    /// The process lends what it is asked for and can spare.
+    #[serde(default)]
+    takes_requests: bool,
+}
+
+/// A whole record.
+#[derive(Debug, Serialize)]
+struct Record<'i> {
+    #[serde(flatten)]
+    identity: &'i Identity,
+    #[serde(flatten)]
+    manners: Manners,
+}
+
+/// Rewrites a record: its owner takes requests.
+pub(super) fn take_requests(layer: &dyn Layer, id: &str, identity: &Identity) -> Result<()> {
+    let record = Record { identity, manners: Manners { takes_requests: true } };
+    let text = serde_json::to_vec(&record).unwrap_or_default();
+    files::replace(layer, &path_of(id), &text, false)
+}
+
+/// Whether an owner takes requests; not, if its record is gone.
+pub(super) fn takes_requests(layer: &dyn Layer, id: &str) -> Result<bool> {
+    let path = path_of(id);
+    match files::read(layer, &path, RECORD_BYTES_MAX) {
+        Ok(text) => Ok(serde_json::from_slice(&text).is_ok_and(|it: Manners| it.takes_requests)),
+        Err(Errno::NOENT | Errno::FBIG) => Ok(false),
+        Err(errno) => Err(error::io("read", &path)(errno)),
+    }
+}
+
 /// Reads an owner's record; none if it is not there or says nothing sensible.
 pub(super) fn read(layer: &dyn Layer, id: &str) -> Result<Option<Identity>> {
     let path = path_of(id);

@@ -7,6 +7,7 @@ mod defects;
 mod durability;
 mod faults;
 mod faulty;
+mod handover;
 mod lent;
 mod life;
 mod looking;

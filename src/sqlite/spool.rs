@@ -55,6 +55,18 @@ impl Entries for SqliteStore {
             None => Ok(()),
         })
     }
+
+    fn withdraw_entry(&mut self, name: &str) -> StoreResult<bool> {
+        self.mutation(|store| {
+            let Some(known) = store.known_entry(name).map_err(sorted)? else {
+                return Ok(true);
+            };
+            if known.queued && !store.is_withdrawable(name).map_err(sorted)? {
+                return Ok(false);
+            }
+            store.drop_entry(name, &known.run).map(|()| true)
+        })
+    }
 }
 
 fn run(started: i64) -> Run {
@@ -85,6 +97,19 @@ impl SqliteStore {
             Ok(Known { run: run(row.get(0)?), line: row.get(1)?, queued: row.get(2)? })
         };
         self.prepared(sql)?.query_row([name, SPOOL_FETCHER], read).optional()
+    }
+
+    /// Whether an entry's job waits, or is parked.
+    fn is_withdrawable(&self, name: &str) -> rusqlite::Result<bool> {
+        let sql = "SELECT is_dequeued = 0 OR EXISTS (SELECT 1 FROM shiftboss_tries AS tries
+                WHERE tries.fetcher_id = queue.fetcher_id AND tries.run_started = entry.run_started
+                    AND tries.attr_path = entry.attr_path AND dead <> 0)
+            FROM shiftboss_spool AS entry
+            JOIN queue ON queue.fetcher_run_started = entry.run_started
+                AND queue.attr_path = entry.attr_path
+                AND queue.fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?2)
+            WHERE entry.name = ?1";
+        self.prepared(sql)?.query_row([name, SPOOL_FETCHER], |row| row.get(0))
     }
 
     fn enter_entry(&mut self, entry: &Entry, now: UnixSeconds) -> StoreResult<Entered> {

@@ -3,7 +3,7 @@
 use actix::prelude::*;
 
 use super::StorageActor;
-use super::messages::{Enter, ForgetEntries, KnownEntries};
+use super::messages::{Enter, ForgetEntries, KnownEntries, WithdrawEntries};
 use super::reply::Deferred;
 use crate::store::Entered;
 
@@ -35,6 +35,18 @@ impl Handler<ForgetEntries> for StorageActor {
         ctx: &mut Self::Context,
     ) -> Self::Result {
         self.mutate_many(ctx, |store| names.iter().try_for_each(|name| store.forget_entry(name)))
+    }
+}
+
+impl Handler<WithdrawEntries> for StorageActor {
+    type Result = Deferred<Vec<bool>>;
+
+    fn handle(
+        &mut self,
+        WithdrawEntries(names): WithdrawEntries,
+        ctx: &mut Self::Context,
+    ) -> Self::Result {
+        self.mutate_many(ctx, |store| names.iter().map(|name| store.withdraw_entry(name)).collect())
     }
 }
 

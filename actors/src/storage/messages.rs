@@ -173,6 +173,15 @@ pub struct ForgetFetcher(
     pub Arc<str>,
 );
 
+/// Takes entries of a spool out of the queue whose jobs nobody has; answered in their order, whether each
+/// is out.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<bool>>")]
+pub struct WithdrawEntries(
+    /// Their names, escaped.
+    pub Vec<Arc<str>>,
+);
+
 /// Notes that an input file is left out.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<()>")]

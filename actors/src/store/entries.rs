@@ -59,4 +59,11 @@ pub trait Entries {
     /// # Errors
     /// As any mutation.
     fn forget_entry(&mut self, name: &str) -> StoreResult<()>;
+
+    /// Takes an entry out of the queue unless its job was handed out, and is not parked. Whether it is
+    /// not in the queue any more.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn withdraw_entry(&mut self, name: &str) -> StoreResult<bool>;
 }

@@ -28,4 +28,10 @@ impl Entries for MockStore {
         self.inside().entries.retain(|entry| &*entry.name != name);
         Ok(())
     }
+
+    fn withdraw_entry(&mut self, name: &str) -> StoreResult<bool> {
+        self.called("withdraw", name)?;
+        self.inside().entries.retain(|entry| &*entry.name != name);
+        Ok(true)
+    }
 }

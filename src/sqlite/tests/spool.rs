@@ -141,6 +141,39 @@ fn only_done_is_done() {
     assert_eq!(site.entries(), ["a*"]);
 }
 
+/// What waits or is parked can be withdrawn; what somebody has, or has done, cannot.
+#[test]
+fn only_what_nobody_has_is_withdrawn() {
+    for policy in [FAIR, Policy::Classic] {
+        let mut site = Site::opened(
+            tempfile::tempdir().unwrap(),
+            &Options { max_attempts: 1, ..options(policy) },
+        );
+        let withdraw =
+            |site: &mut Site, name: &str| site.commit(|store| store.withdraw_entry(name)).unwrap();
+        assert!(withdraw(&mut site, "unknown"));
+        site.enter("a", "alpha", "1");
+        assert!(withdraw(&mut site, "a"));
+        assert_eq!((site.entries(), site.next(10)), (vec![], None));
+        site.enter("a", "alpha", "1");
+        assert_eq!(site.next(10).as_deref(), Some("alpha 1"));
+        assert!(!withdraw(&mut site, "a"));
+        site.finish("alpha", 20);
+        assert!(!withdraw(&mut site, "a"));
+        assert_eq!(site.entries(), ["a*"]);
+        site.check_kept();
+    }
+    let mut site =
+        Site::opened(tempfile::tempdir().unwrap(), &Options { max_attempts: 1, ..options(FAIR) });
+    site.enter("a", "alpha", "1");
+    let dispatched = site.commit(|store| store.dispatch(10, Some(&holder("w", 60)))).unwrap();
+    let Dispatch::Job(attempt, _) = dispatched else { panic!("{dispatched:?}") };
+    assert!(site.commit(|store| store.expire(attempt, 20)).unwrap().unwrap().parked);
+    assert!(site.commit(|store| store.withdraw_entry("a")).unwrap());
+    assert_eq!(site.rows("SELECT name FROM fetchers"), [""; 0]);
+    site.check_kept();
+}
+
 /// A job that was done stays so while another fetcher's row of its key is in flight.
 #[test]
 fn another_fetcher_s_job_of_the_key_hides_no_end() {
