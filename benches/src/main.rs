@@ -78,6 +78,9 @@ enum Task {
         #[arg(long)]
         directory: Option<PathBuf>,
     },
+    /// A process of the soak's crew
+    #[command(hide = true)]
+    Hand(soak::hand::Hand),
     /// Run the daemon at full load, with everybody who may be there, and check what must hold
     Soak {
         /// How long; fractions are good for a trial
@@ -98,6 +101,7 @@ fn main() -> io::Result<ExitCode> {
         Some(Task::Drive { socket, connections }) => {
             drive(socket, connections, Duration::from_secs(arguments.seconds))?;
         }
+        Some(Task::Hand(hand)) => soak::hand::run(&hand)?,
         Some(Task::Soak { minutes }) => {
             let is_sound = soak::run(&arguments.program.canonicalize()?, minutes)?;
             return Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE });

@@ -1,14 +1,18 @@
 //! `make soak`: the daemon at full load for minutes, among everybody who may be there, and checks of
 //! what must hold all the while and at the end.
 //!
-//! Called by `main`. [`fetchers`], [`workers`] and [`outsiders`] are threads that play their parts;
+//! Called by `main`. [`fetchers`], [`workers`] and [`outsiders`] are threads that play their parts, and
+//! [`crew`] one that kills processes on a spool; [`tasks`] are what the daemon takes out of its own spool;
 //! [`watch`] looks at the daemon meanwhile, and [`verdict`] at what it leaves. It measures no
 //! speed beside anything: that is `make bench`. Whatever is wrong is printed when it is seen, and the
 //! soak goes on; with any fault it fails.
 
+mod crew;
 mod fetchers;
+pub mod hand;
 mod ledger;
 mod outsiders;
+mod tasks;
 mod verdict;
 mod watch;
 mod workers;
@@ -33,11 +37,12 @@ const FAULTS_SHOWN: usize = 20;
 type Part = fn(&Arc<Soak>) -> io::Result<()>;
 
 /// Everybody but the workers.
-const OTHERS: [(&str, Part); 4] = [
+const OTHERS: [(&str, Part); 5] = [
     ("the fetchers", |soak| fetchers::run(soak)),
     ("the counting reader", |soak| outsiders::count(soak)),
     ("the reader that stays", |soak| outsiders::stay(soak)),
     ("the writer", |soak| outsiders::edit(soak)),
+    ("the crew", |soak| crew::run(soak)),
 ];
 
 /// What all parts share.
@@ -60,8 +65,11 @@ struct Soak {
 /// When the daemon does not start, or what it did cannot be looked at.
 pub fn run(program: &Path, time: Duration) -> io::Result<bool> {
     let home = new_home()?;
-    let mut server = Server::shiftboss(program, home.path(), &[])?;
-    let soak = Arc::new(Soak::new(home.path(), time));
+    let mut soak = Soak::new(home.path(), time);
+    tasks::put(&soak)?;
+    let mut server = Server::shiftboss(program, home.path(), &tasks::FLAGS)?;
+    soak.begun = Instant::now();
+    let soak = Arc::new(soak);
     println!("soak: {time:?} at full load");
     let workers = soak.start("the workers", workers::run);
     let others = OTHERS.map(|(name, part)| soak.start(name, part));

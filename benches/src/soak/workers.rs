@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 
-use super::Soak;
+use super::{Soak, tasks};
 use crate::load::{connect, exchange};
 use crate::protocol::{Answer, Protocol};
 
@@ -53,7 +53,10 @@ async fn work(soak: Arc<Soak>) -> io::Result<()> {
                 let noted = soak.ledger().hand_out(&String::from_utf8_lossy(&answer));
                 noted.unwrap_or_else(|text| soak.fault(text));
             }
-            Answer::Nothing if soak.is_draining() => return Ok(()),
+            // Tasks of the spool enter as others leave.
+            Answer::Nothing if soak.is_draining() && soak.ledger().left(tasks::RUN) == 0 => {
+                return Ok(());
+            }
             Answer::Nothing => {
                 tokio::time::sleep(IDLE).await;
                 request = Protocol::Shiftboss.ask().to_vec();
