@@ -90,7 +90,9 @@ fn code(error: &SpoolError) -> ExitCode {
         | E::NotFound { .. }
         | E::NotReserved(_)
         | E::SetAside { .. }
-        | E::TooLarge { .. } => ExitCode::BadData,
+        | E::TooLarge { .. }
+        | E::DataTooLarge { .. }
+        | E::Unread(_) => ExitCode::BadData,
         E::Held { .. } | E::Locked(_) => ExitCode::AlreadyRunning,
         E::Lost { .. } => ExitCode::Unavailable,
         E::Batch { source, .. } => code(source),

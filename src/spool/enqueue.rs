@@ -2,7 +2,7 @@
 //! makes the entry available. Whatever fails before that rename is undone.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
@@ -35,8 +35,10 @@ impl Item {
 /// An entry whose files are written.
 pub(super) struct Prepared {
     reservation: Reservation,
-    metadata: OwnedFd,
-    data: OwnedFd,
+    /// What is to be synced; an empty file has nothing to wait for: that it is there, the directory's sync
+    /// says.
+    metadata: Option<OwnedFd>,
+    data: Option<OwnedFd>,
 }
 
 impl Spool {
@@ -68,8 +70,17 @@ impl Spool {
     ) -> Result<EntryName> {
         self.ensure_queue(queue)?;
         let prepared = self.prepare(reservation, item)?;
+        self.publish_prepared(queue, prepared)
+    }
+
+    /// Waits for an entry's files, and makes it available.
+    pub(super) fn publish_prepared(
+        &self,
+        queue: &QueueName,
+        prepared: Prepared,
+    ) -> Result<EntryName> {
         let written = match self.syncs_files() {
-            true => self.sync_prepared(prepared, item)?,
+            true => self.sync_prepared(prepared)?,
             false => prepared.into_written(),
         };
         let name = self.publish_written(queue, written)?;
@@ -79,16 +90,29 @@ impl Spool {
 
     /// Writes an entry's files; undone when it fails.
     pub(super) fn prepare(&self, reservation: Reservation, item: &Item) -> Result<Prepared> {
-        let name = reservation.name.clone();
-        limited("the metadata", &name, &item.metadata, METADATA_BYTES_MAX)?;
-        limited("the data", &name, &item.data, DATA_BYTES_MAX)?;
-        let (draft, data) = (under(TMP, &name), under(DATA, &name));
-        let metadata = match files::write(self.layer(), &draft, How::New, &item.metadata) {
-            Ok(file) => file,
+        limited("the data", &reservation.name, &item.data, DATA_BYTES_MAX)?;
+        self.prepare_with(reservation, &item.metadata, |path| {
+            let data = files::write(self.layer(), path, How::New, &item.data)?;
+            Ok((!item.data.is_empty()).then_some(data))
+        })
+    }
+
+    /// As [`Spool::prepare`], the data being put into its place by `place`, which fails if there is some.
+    pub(super) fn prepare_with(
+        &self,
+        reservation: Reservation,
+        metadata: &[u8],
+        place: impl FnOnce(&Path) -> Result<Option<OwnedFd>>,
+    ) -> Result<Prepared> {
+        let name = &reservation.name;
+        limited("the metadata", name, metadata, METADATA_BYTES_MAX)?;
+        let (draft, data) = (under(TMP, name), under(DATA, name));
+        let file = match files::write(self.layer(), &draft, How::New, metadata) {
+            Ok(file) => (!metadata.is_empty()).then_some(file),
             Err(error) => return Err(self.not_prepared(reservation, error, &[draft])),
         };
-        match files::write(self.layer(), &data, How::New, &item.data) {
-            Ok(data) => Ok(Prepared { reservation, metadata, data }),
+        match place(&data) {
+            Ok(data) => Ok(Prepared { reservation, metadata: file, data }),
             Err(error) => Err(self.not_prepared(reservation, error, &[draft, data])),
         }
     }
@@ -113,17 +137,12 @@ impl Spool {
     }
 
     /// Waits for both files and, if so durable, for their names.
-    fn sync_prepared(&self, prepared: Prepared, item: &Item) -> Result<Written> {
+    fn sync_prepared(&self, prepared: Prepared) -> Result<Written> {
         let name = &prepared.reservation.name;
         let (draft, data) = (under(TMP, name), under(DATA, name));
-        let mut files = Vec::new();
-        // An empty file has nothing to wait for: that it is there, the directory's sync says.
-        if !item.metadata.is_empty() {
-            files.push((draft, prepared.metadata));
-        }
-        if !item.data.is_empty() {
-            files.push((data, prepared.data));
-        }
+        let named = [(draft, prepared.metadata), (data, prepared.data)];
+        let some = |(path, file): (PathBuf, Option<OwnedFd>)| file.map(|file| (path, file));
+        let mut files: Vec<_> = named.into_iter().filter_map(some).collect();
         // What is not published is taken away when this is dropped.
         let written = Written(prepared.reservation);
         if self.full() {

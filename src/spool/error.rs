@@ -130,6 +130,15 @@ pub enum SpoolError {
         /// The limit.
         limit: u64,
     },
+    /// The source of the data has more than may be.
+    #[error("the data has more than {limit} bytes, and no more may be")]
+    DataTooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// The source of the data failed.
+    #[error("cannot read the data: {0}")]
+    Unread(#[source] io::Error),
     /// Another process repairs or reclaims.
     #[error("{} is locked by another fsck or reclaim: try again when it has ended", .0.display())]
     Locked(PathBuf),

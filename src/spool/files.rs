@@ -38,7 +38,8 @@ pub(super) fn draft_path() -> PathBuf {
     Path::new(DRAFTS).join(format!("{process:016x}-{count}"))
 }
 
-fn write_all(layer: &dyn Layer, file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+/// Writes all bytes to an open file.
+pub(super) fn write_all(layer: &dyn Layer, file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match layer.write(file.as_fd(), bytes)? {
             0 => return Err(Errno::IO),

@@ -3,7 +3,7 @@
 //!
 //! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
-//! [`enqueue`] and [`batch`] (under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
+//! [`enqueue`] and [`batch`] (of large data in [`draft`], under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
 //! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], those that are asked back from a living one in [`handover`], what dead processes left in [`owner`] and [`reclaim`], looking on in
 //! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
 //! file-system call is a method of [`layer`] (which has [`freeing`] free what was removed, and [`together`] sync several), and [`files`] makes whole files of them; [`layout`] says
@@ -32,6 +32,7 @@
 
 mod batch;
 mod claim;
+mod draft;
 mod enqueue;
 mod entry;
 mod error;
@@ -70,6 +71,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+pub use draft::Draft;
 pub use enqueue::Item;
 pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryStat, METADATA_BYTES_MAX};
 pub use error::{Result, SpoolError};

@@ -25,6 +25,34 @@ fn an_entry() {
     assert_whole(&site);
 }
 
+/// Data that is larger than the memory that there is goes through in pieces.
+#[test]
+fn more_than_memory() {
+    const BYTES: u64 = 192 << 20;
+    let site = with(&[]);
+    fs::File::create(site.path("large")).unwrap().set_len(BYTES).unwrap();
+    let put = super::command(&site, &["put", "s", "q", "--name", "a", "large"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -d 65536; exec \"$@\"", "sh"]).arg(put.get_program());
+    let output = shell.args(put.get_args()).current_dir(site.path("")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::metadata(site.path("s/.data/a")).unwrap().len(), BYTES);
+    assert_whole(&site);
+}
+
+/// More than may be is refused, and leaves nothing.
+#[test]
+fn more_than_may_be() {
+    let site = with(&[]);
+    fs::File::create(site.path("huge")).unwrap().set_len((1 << 30) + 1).unwrap();
+    let (code, _, stderr) = spool(&site, &["put", "s", "q", "huge"]);
+    assert_eq!(code, 65);
+    assert!(stderr.contains("more than 1073741824 bytes"), "{stderr}");
+    for directory in [".data", ".registry", ".tmp", ".shiftboss/tmp"] {
+        assert_eq!(fs::read_dir(site.path("s").join(directory)).unwrap().count(), 0, "{directory}");
+    }
+}
+
 /// A taken name is refused, whatever queue has it, and the entry that has it stays.
 #[test]
 fn a_taken_name() {

@@ -10,6 +10,8 @@ use crate::cli::PutArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::spool::{DATA_BYTES_MAX, EntryName, Item, QueueName, Spool, SpoolError, time_ordered};
 
+/// What is read at a time.
+const PIECE_BYTES: usize = 1024 * 1024;
 /// Lines that are synced together, at most, and their bytes: they are kept in memory so long.
 const BATCH_LINES_MAX: usize = 100_000;
 const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -21,31 +23,36 @@ const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
     let (queue, metadata) = (typed.place.queue, typed.meta.as_bytes());
     let (source, mut input) = input(typed.file.as_deref())?;
-    let read = |error: io::Error| {
-        Failure::new(ExitCode::BadData, format!("cannot read {source}: {error}; nothing is put"))
-    };
     if typed.lines {
         return put_lines(spool, &queue, metadata, &mut input, &source);
     }
-    let mut data = Vec::new();
-    input.take(DATA_BYTES_MAX + 1).read_to_end(&mut data).map_err(read)?;
-    let item = Item::new(metadata, data);
-    let name = match typed.name {
-        Some(name) => spool
-            .reserve_name(name)
-            .and_then(|reserved| spool.enqueue_reserved(&queue, reserved, &item)),
-        None => spool.enqueue(&queue, time_ordered, &item),
+    // Read to the end before a name is taken: it may come slowly.
+    let draft = spool.draft(&mut input).map_err(|error| match error {
+        SpoolError::Unread(error) => {
+            let message = format!("cannot read {source}: {error}; nothing is put");
+            Failure::new(ExitCode::BadData, message)
+        }
+        error => failure(error),
+    })?;
+    let reservation = match typed.name {
+        Some(name) => spool.reserve_name(name),
+        None => spool.reserve(time_ordered),
     };
+    let name =
+        reservation.and_then(|reserved| spool.enqueue_draft(&queue, reserved, metadata, draft));
     told(&[name.map_err(failure)?])
 }
 
 /// What is read, with a name for it.
 fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), Failure> {
     let Some(path) = file else {
-        return Ok(("standard input".to_owned(), Box::new(io::stdin().lock())));
+        let input = BufReader::with_capacity(PIECE_BYTES, io::stdin().lock());
+        return Ok(("standard input".to_owned(), Box::new(input)));
     };
     match File::open(path) {
-        Ok(file) => Ok((path.display().to_string(), Box::new(BufReader::new(file)))),
+        Ok(file) => {
+            Ok((path.display().to_string(), Box::new(BufReader::with_capacity(PIECE_BYTES, file))))
+        }
         Err(error) => {
             let message = format!("cannot open {}: {error}; nothing is put", path.display());
             Err(Failure::new(ExitCode::BadData, message))

@@ -6,9 +6,31 @@ use rustix::io::Errno;
 use super::support::*;
 use crate::spool::*;
 
+type Enqueue = fn(&Spool) -> Result<EntryName>;
+
+fn enqueue(spool: &Spool) -> Result<EntryName> {
+    spool.enqueue(&queue("in"), named("a"), &Item::new("m", "d"))
+}
+
+fn enqueue_draft(spool: &Spool) -> Result<EntryName> {
+    let draft = spool.draft(&mut &b"d"[..])?;
+    let reservation = spool.reserve(named("a"))?;
+    spool.enqueue_draft(&queue("in"), reservation, b"m", draft)
+}
+
 /// Enqueue with each call failing once: it is published whole, or nothing is left, without fsck.
 #[test]
 fn a_failed_enqueue_leaves_nothing() {
+    leaves_nothing(enqueue);
+}
+
+/// The same with data that was written before.
+#[test]
+fn a_failed_draft_leaves_nothing() {
+    leaves_nothing(enqueue_draft);
+}
+
+fn leaves_nothing(enqueue: Enqueue) {
     for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ACCESS, Errno::XDEV, Errno::IO] {
         for at in 1.. {
             let site = Site::in_memory();
@@ -18,16 +40,17 @@ fn a_failed_enqueue_leaves_nothing() {
             let layer = Faulty::new(&site.path(), Fault::Fail(errno), at);
             let me = Identity::this_process();
             let spool = layer.spool(&site.path(), options(Durability::Full), me);
-            let item = Item::new("m", "d");
-            let result = spool.enqueue(&queue("in"), named("a"), &item);
+            let result = enqueue(&spool);
             let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
             match &result {
                 Ok(_) => assert_whole(&spool),
                 Err(SpoolError::NotDurable { .. }) => assert_eq!(entries(&spool).len(), 1),
                 Err(error) => {
                     assert_eq!(site.format(), empty, "{error} at {at}");
+                    let drafts = std::fs::read_dir(site.file(".shiftboss/tmp")).unwrap();
+                    assert_eq!(drafts.count(), 0, "{error} at {at}");
                     assert_eq!(error.errno(), Some(errno.raw_os_error()), "{error}");
-                    assert!(spool.enqueue(&queue("in"), named("a"), &item).is_ok());
+                    assert!(enqueue(&spool).is_ok());
                 }
             }
             if layer.calls() < at {

@@ -57,6 +57,15 @@ fn publications() -> Vec<Case> {
             state(&[A, B, C]),
         ),
         (
+            "enqueue a draft",
+            |s| {
+                let draft = s.draft(&mut &b"data c"[..])?;
+                let reservation = s.reserve(named("c"))?;
+                s.enqueue_draft(&queue("in"), reservation, b"meta c", draft).map(drop)
+            },
+            state(&[A, B, C]),
+        ),
+        (
             "enqueue elsewhere",
             |s| s.enqueue(&queue("new"), named("c"), &Item::new("meta c", "data c")).map(drop),
             state(&[A, B, ("new", "c", "meta c", "data c")]),
