@@ -17,7 +17,6 @@ use common::left::wait_ended;
 use common::{Client, Site, wait_equal, wait_until};
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty;
 
 /// A command that goes on until it is ended, after its first line.
 const ENDLESS: &str = "echo a 1; sleep 1000";
@@ -447,21 +446,11 @@ fn what_cannot_be_fetched_into() {
     assert_eq!(lists(&site), []);
 }
 
-/// A terminal: what a program is given, and what shows what it writes.
-fn terminal() -> (fs::File, fs::File) {
-    let shown = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap();
-    pty::grantpt(&shown).unwrap();
-    pty::unlockpt(&shown).unwrap();
-    let name = pty::ptsname(&shown, Vec::new()).unwrap();
-    let given = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    (given, fs::File::from(shown))
-}
-
 /// On a terminal it shows how far it is, and takes that away at the end.
 #[test]
 fn progress_on_a_terminal() {
     let site = Site::new();
-    let (given, mut shown) = terminal();
+    let (given, mut shown) = common::terminal::terminal();
     let script = "echo a 1; echo b 2; echo careful >&2; until [ -e go ]; do sleep .01; done";
     let mut child = fetch(&site, &[], script).stderr(given).env("TERM", "xterm").spawn().unwrap();
     let mut text = String::new();

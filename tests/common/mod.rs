@@ -7,12 +7,13 @@
 
 pub mod child;
 pub mod daemon;
-pub mod left;
 pub mod disk;
+pub mod left;
 pub mod random;
 pub mod reference;
 pub mod site;
 pub mod sql;
+pub mod terminal;
 pub mod wait;
 pub mod worker;
 

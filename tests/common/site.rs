@@ -117,7 +117,7 @@ impl Site {
         }
         self.give_away(self.dir.path());
         let mut unprivileged = Command::new(program);
-        unprivileged.args(command.get_args()).stdin(Stdio::null());
+        unprivileged.args(command.get_args()).stdin(Stdio::null()).current_dir(self.dir.path());
         unprivileged.uid(NOBODY).gid(NOBODY);
         unprivileged
     }

@@ -3,10 +3,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod creators;
 mod health;
 mod kills;
 mod logs;
 mod put;
+mod rights;
 mod run;
 mod take;
 mod verbs;

@@ -144,6 +144,37 @@ fn stat() {
     );
 }
 
+/// On a terminal the table is drawn anew at each look, from the upper left corner, over nothing.
+#[test]
+fn watch_on_a_terminal() {
+    const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
+    let site = with(&["a", "b"]);
+    let (given, mut shown) = super::common::terminal::terminal();
+    let mut watch = command(&site, &["watch", "--every", "10ms", "s"]);
+    let mut watch = watch.stdout(given).spawn().unwrap();
+    let mut text = String::new();
+    // Reading waits for more, which comes: it is drawn all the time, whether it has changed or not.
+    let mut wait = |last: &str| loop {
+        let mut bytes = [0; 1024];
+        let length = std::io::Read::read(&mut shown, &mut bytes).unwrap();
+        text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        let screens: Vec<&str> = text.split(REDRAW).collect();
+        assert_eq!(screens[0], "");
+        // The last may be there in part.
+        let whole = &screens[1..screens.len() - 1];
+        if whole.len() > 2 && whole[whole.len() - 2..].iter().all(|screen| screen.contains(last)) {
+            return whole.last().unwrap().to_string();
+        }
+    };
+    let table =
+        |available| format!("Queue  available  checked out\r\nq      {available}          0\r\n");
+    assert_eq!(wait("q      2 "), table(2));
+    done(&site, &["rm", "s", "q", "a"]);
+    assert_eq!(wait("q      1 "), table(1));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
 /// The table is printed when it changes; JSON at each look. It ends with its reader.
 #[test]
 fn watch() {
