@@ -2,7 +2,7 @@
 //! was acknowledged may be lost, nothing worked on twice but after the death of who had it, counted as
 //! another attempt; and a repair leaves nothing.
 //!
-//! One of the soak's parts. Each process is a [`hand`](super::hand).
+//! One of the soak's parts. Each process is a [`hand`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};

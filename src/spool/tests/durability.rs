@@ -34,6 +34,19 @@ fn publication() {
     assert_eq!(calls(Durability::Full, enqueue), [&contents[..], &names].concat());
 }
 
+/// Data that was written before its name waits for the same.
+#[test]
+fn publication_of_a_draft() {
+    let publish = |spool: &Spool| {
+        let draft = spool.draft(&mut &b"d"[..])?;
+        let reservation = spool.reserve(named("b"))?;
+        spool.enqueue_draft(&queue("in"), reservation, b"m", draft).map(drop)
+    };
+    for durability in [Durability::None, Durability::File, Durability::Full] {
+        assert_eq!(calls(durability, publish), calls(durability, enqueue));
+    }
+}
+
 /// One sync for all contents and names of a batch, one for the publications.
 #[test]
 fn a_batch() {
