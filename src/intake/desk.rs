@@ -91,8 +91,9 @@ impl Desk {
         for name in names {
             match self.spool.try_checkout(&self.queue, &name) {
                 Ok(Some(guard)) => self.hold(guard)?,
-                // Perhaps a dead process's, who gives it back soon.
-                Ok(None) if self.spool.is_checked_out(&self.queue, &name)? => {}
+                // Perhaps a dead process's, who has it or was about to: it is to be had soon. Forgotten now,
+                // it would be done again.
+                Ok(None) if self.spool.is_in(&self.queue, &name)? => {}
                 Ok(None) | Err(SpoolError::SetAside { .. }) => gone.push(name),
                 Err(error) => return Err(error),
             }

@@ -56,6 +56,21 @@ fn entries_are_held_until_they_end() {
     assert_eq!(spool.stat(&queue, &second).unwrap().attempts, 0);
 }
 
+/// An entry whose taker died before he had it is not gone: it is had later, and only then known to be.
+#[test]
+fn a_claim_that_a_death_broke_off_does_not_make_an_entry_gone() {
+    let (_directory, spool) = spool();
+    let name = put(&spool, "alpha 1");
+    let claim = spool.path().join(".shiftboss/claims").join(name.as_os_str());
+    std::os::unix::fs::symlink("0123456789abcdef 1 tasks", claim).unwrap();
+    let mut desk = Desk::new(spool.clone(), Stop::new().unwrap()).unwrap();
+    assert_eq!(desk.take_known(vec![name.clone()]).unwrap(), []);
+    assert_eq!(desk.take(Duration::from_secs(10)).unwrap(), 1);
+    assert!(desk.holds(&name));
+    let other = EntryName::new("other").unwrap();
+    assert_eq!(desk.take_known(vec![other.clone()]).unwrap(), [other]);
+}
+
 /// No more are checked out than may be at once.
 #[test]
 fn checkouts_are_bounded() {

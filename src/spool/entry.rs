@@ -146,6 +146,20 @@ impl Spool {
         files::exists(self.layer(), &checked_out(queue, name))
     }
 
+    /// Whether an entry is in a queue, available or checked out of it, by whomever.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn is_in(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+        // Once more at the end: it may have been given back between the two looks.
+        for path in [available(queue, name), checked_out(queue, name), available(queue, name)] {
+            if files::exists(self.layer(), &path)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Looks at an available entry.
     ///
     /// # Errors
