@@ -37,5 +37,5 @@ pub use lines::LinePrefixer;
 pub use order::{GRACE, Order, Output, Sink, Stream};
 pub use outputs::{Kept, Outputs};
 pub use printer::{Printer, Printing};
-pub use program::look_for;
+pub use program::{look_for, look_for_in};
 pub use template::{Place, Template};

@@ -129,7 +129,8 @@ impl ServeOptions {
     }
 
     /// The same with its paths below `directory`, unless they are absolute.
-    fn below(mut self, directory: &Path) -> Self {
+    #[must_use]
+    pub fn below(mut self, directory: &Path) -> Self {
         let paths = [&mut self.database, &mut self.input_dir, &mut self.socket, &mut self.spool];
         paths.into_iter().flatten().for_each(|path| *path = directory.join(&*path));
         self

@@ -37,6 +37,7 @@ use signals::Signals;
 /// # Errors
 /// What is wrong at the start, and why the daemon had to end.
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
+    signals::ignore_hang_up();
     let settings = configuration::settle(&typed)?;
     logging::start(settings.log_format, &settings.log_level)?;
     let (configuration, wanted) = Configuration::new(typed, settings);
@@ -51,7 +52,10 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         clock: Box::new(SystemClock),
         input: settings.input.clone(),
         door: Box::new(door),
-        connections_max: descriptors::connections_max(settings.connections_max),
+        connections_max: descriptors::connections_max(
+            settings.connections_max,
+            settings.fetchers.len(),
+        ),
         reports: reports(settings),
         guests: guests::of(&configuration, wanted)?,
     };

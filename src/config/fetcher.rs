@@ -13,10 +13,13 @@ use toml::Spanned;
 
 use super::Fault;
 use super::values;
+use crate::change::globs::{GlobError, Globs};
 use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT};
 use crate::child::GRACE;
 use crate::fetch::ListName;
 
+/// The ends of the names of a database's files.
+const DATABASE: [&str; 4] = ["", "-wal", "-shm", ".lock"];
 /// A daemon runs no more than this.
 pub const FETCHERS_MAX: usize = 1000;
 
@@ -123,6 +126,21 @@ impl FetcherTable {
         self
     }
 
+    /// Whether a change of this file would have it run, and the tree that the file is in.
+    fn counts(&self, file: &Path) -> Option<&Path> {
+        let on_change = self.on_change.as_ref()?;
+        let globs = on_change.filter().ok()?;
+        let counts = |relative: &Path| {
+            let mut above =
+                relative.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
+            let is_out =
+                above.any(|path| globs.leaves_out(path, true)) || globs.leaves_out(relative, false);
+            !is_out && globs.takes(relative, false)
+        };
+        let roots = on_change.paths.iter().map(PathBuf::as_path);
+        roots.into_iter().find(|root| file.strip_prefix(root).is_ok_and(counts))
+    }
+
     fn check(&self) -> Result<(), String> {
         let name = self.name.as_str();
         if self.every.is_none() && self.on_change.is_none() {
@@ -141,6 +159,65 @@ impl FetcherTable {
             return Err(format!("the fetcher {name:?}: there is a NUL in the variable {variable}"));
         }
         Ok(())
+    }
+}
+
+impl OnChangeTable {
+    /// What counts in its trees.
+    ///
+    /// # Errors
+    /// When a glob cannot be understood; the file was refused then.
+    pub fn filter(&self) -> Result<Globs, GlobError> {
+        Globs::new(&self.globs, &self.ignore, self.gitignore)
+    }
+}
+
+/// Looks for fetchers that watch what the daemon itself writes: each run would cause the next one, for ever.
+///
+/// # Errors
+/// The first of them.
+pub fn check_own_files(tables: &[FetcherTable], own: &OwnFiles<'_>) -> Result<(), String> {
+    for table in tables {
+        let files = own.all(&table.name);
+        let counting = files.iter().find_map(|file| Some((file, table.counts(file)?)));
+        if let Some((file, root)) = counting {
+            let name = table.name.as_str();
+            let relative = file.strip_prefix(root).unwrap_or(file).display();
+            return Err(format!(
+                "the fetcher {name:?} watches {}, in which the daemon itself writes {}: it would run for ever. Watch other directories, or leave this out (ignore = [\"/{relative}\"], or the directory it is in)",
+                root.display(),
+                file.display(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Where the daemon writes.
+#[derive(Debug)]
+pub struct OwnFiles<'a> {
+    /// The database.
+    pub database: Option<&'a Path>,
+    /// The input directory.
+    pub input: Option<&'a Path>,
+    /// The socket.
+    pub socket: Option<&'a Path>,
+}
+
+impl OwnFiles<'_> {
+    /// What it writes when the fetcher of that name runs.
+    fn all(&self, name: &ListName) -> Vec<PathBuf> {
+        let lists = [name.file(1, true), name.file(1, false), name.changed_file()];
+        let lists =
+            self.input.into_iter().flat_map(|input| lists.each_ref().map(|file| input.join(file)));
+        let with = |path: &Path, suffix: &str| {
+            let mut path = path.as_os_str().to_owned();
+            path.push(suffix);
+            PathBuf::from(path)
+        };
+        let database =
+            self.database.into_iter().flat_map(|path| DATABASE.map(|suffix| with(path, suffix)));
+        lists.chain(database).chain(self.socket.map(Path::to_owned)).collect()
     }
 }
 

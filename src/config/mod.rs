@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-pub use fetcher::{FetcherTable, OnChangeTable, check_fetchers};
+pub use fetcher::{FetcherTable, OnChangeTable, OwnFiles, check_fetchers, check_own_files};
 
 /// A longer file is none that a person wrote.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;

@@ -11,7 +11,7 @@ use shiftboss_actors::vital::Vital;
 use tokio::sync::oneshot;
 
 use crate::change::change_actor::{ChangeActor, ChangeError, Close};
-use crate::change::globs::{GlobError, Globs};
+use crate::change::globs::GlobError;
 use crate::change::machine::{Refusal, Timing};
 use crate::change::messages::{Changes, Drain};
 use crate::change::run_actor::{Due, Observer, RunActor, RunParts, Stop};
@@ -112,8 +112,7 @@ async fn life(
 }
 
 fn trees(on_change: &OnChangeTable) -> Result<Trees, GlobError> {
-    let globs = Globs::new(&on_change.globs, &on_change.ignore, on_change.gitignore)?;
-    Ok(Trees { roots: on_change.paths.clone(), globs })
+    Ok(Trees { roots: on_change.paths.clone(), globs: on_change.filter()? })
 }
 
 /// One that watches nothing has nothing to wait for.

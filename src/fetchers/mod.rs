@@ -5,6 +5,7 @@
 //! [`crate::change`], what a run does in [`crate::fetch`]; here are their wiring ([`child`]), their
 //! supervision ([`supervisor`]) and their memory over restarts ([`record`]). No SQL, no socket.
 
+mod begin;
 mod child;
 mod fetch_runs;
 mod output;
@@ -21,6 +22,8 @@ use actix::prelude::*;
 use shiftboss_actors::guest::{Guest, GuestLinks};
 use shiftboss_actors::vital::Vital;
 use tokio::sync::watch;
+
+pub use begin::RUNS_MAX;
 
 use crate::child::Guardian;
 use crate::config::FetcherTable;

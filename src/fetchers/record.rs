@@ -48,21 +48,29 @@ fn ended(last: &LastRun) -> EndedRun {
     }
 }
 
+/// At a start the watch has so long, beyond the debounce, to have its own first run begin.
+const WATCH_GRACE: Duration = Duration::from_secs(10);
+
 /// How long to wait for the first run by the clock: `every` after the last one, whoever ran it; at
-/// once after one that was broken off, or that failed and is to be tried again.
+/// once after one that was broken off, or that failed and is to be tried again or was said anew. One that
+/// watches runs at the start in any case, and leaves the clock some time: it may have nothing to watch.
 pub(super) fn first_due(
     table: &FetcherTable,
     record: &FetcherRecord,
+    is_changed: bool,
     now: UnixSeconds,
 ) -> Option<Duration> {
     let every = table.every?;
+    let soonest =
+        table.on_change.as_ref().map_or(Duration::ZERO, |watched| watched.debounce + WATCH_GRACE);
+    let is_tried_again = table.retry || is_changed;
     let last = record.last_run.as_ref().filter(|_| record.run_started.is_none());
-    let Some(last) = last.filter(|last| last.exit_code == 0 || !table.retry) else {
-        return Some(Duration::ZERO);
+    let Some(last) = last.filter(|last| last.exit_code == 0 || !is_tried_again) else {
+        return Some(soonest);
     };
     // A clock that was set back makes nobody wait for longer than that.
     let since = u64::try_from(now.saturating_sub(last.started)).unwrap_or(0);
-    Some(every.saturating_sub(Duration::from_secs(since)))
+    Some(every.saturating_sub(Duration::from_secs(since)).max(soonest))
 }
 
 #[cfg(test)]
@@ -84,13 +92,18 @@ mod tests {
     #[test]
     fn what_ran_before_a_restart_counts() {
         let seconds = |wait| Some(Duration::from_secs(wait));
-        let due = |retry, record: FetcherRecord| first_due(&table(retry), &record, 1000);
+        let due = |retry, record: FetcherRecord| first_due(&table(retry), &record, false, 1000);
         assert_eq!(due(false, new("a".into())), seconds(0));
         assert_eq!(due(false, ran(930, 0, false)), seconds(30));
         assert_eq!(due(false, ran(800, 0, false)), seconds(0));
         assert_eq!(due(false, ran(930, 0, true)), seconds(0));
         assert_eq!(due(false, ran(930, 1, false)), seconds(30));
         assert_eq!(due(true, ran(930, 1, false)), seconds(0));
+        let failed = ran(930, 1, false);
+        assert_eq!(first_due(&table(false), &failed, true, 1000), seconds(0));
+        let mut watching = table(false);
+        watching.on_change = Some(toml::from_str("paths = ['t']\ndebounce = '7s'").unwrap());
+        assert_eq!(first_due(&watching, &new("a".into()), false, 1000), seconds(17));
         // The clock was set back.
         assert_eq!(due(false, ran(5000, 0, false)), seconds(100));
     }

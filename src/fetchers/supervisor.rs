@@ -9,6 +9,7 @@ mod notes;
 mod slot;
 
 use std::collections::{BTreeMap, HashSet};
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +19,10 @@ use shiftboss_actors::guest::GuestLinks;
 use shiftboss_actors::storage::messages::{ForgetFetcher, KnownFetchers, NoteFetcher};
 use shiftboss_actors::store::FetcherRecord;
 use shiftboss_actors::vital::Vital;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tracing::{error, info, warn};
 
+use super::begin::{NotedRuns, RUNS_MAX};
 use super::child;
 use super::record;
 use crate::change::runs::Runs;
@@ -74,6 +76,8 @@ pub(super) struct FetchersActor {
     slots: BTreeMap<ListName, Slot>,
     /// What is noted, or is to be.
     records: BTreeMap<Arc<str>, FetcherRecord>,
+    /// For runs that are on at once.
+    places: Arc<Semaphore>,
     is_stopping: bool,
     /// Those who wait for the end; dropped then.
     waiters: Vec<oneshot::Sender<()>>,
@@ -83,7 +87,8 @@ impl FetchersActor {
     /// An actor that starts what is wanted once it knows what ran before.
     pub fn new(parts: SupervisorParts) -> Self {
         let (slots, records) = (BTreeMap::new(), BTreeMap::new());
-        Self { parts, slots, records, is_stopping: false, waiters: Vec::new() }
+        let places = Arc::new(Semaphore::new(RUNS_MAX));
+        Self { parts, slots, records, places, is_stopping: false, waiters: Vec::new() }
     }
 
     /// Learns what ran before this process, then follows what is wanted.
@@ -128,7 +133,7 @@ impl FetchersActor {
         let wanted: HashSet<_> = self.slots.keys().map(ListName::shared).collect();
         let known = self.records.keys().filter(|name| !wanted.contains(*name));
         for name in known.cloned().collect::<Vec<_>>() {
-            self.forget(name);
+            self.forget(name, ctx);
         }
         for name in self.slots.keys().cloned().collect::<Vec<_>>() {
             self.settle(&name, ctx);
@@ -142,14 +147,17 @@ impl FetchersActor {
         };
         match (&slot.child, &slot.wanted) {
             (Some(child), Some(table)) if child.table == *table => {}
-            (Some(_), _) => slot.end(ctx),
+            (Some(_), wanted) => {
+                slot.is_changed = wanted.is_some();
+                slot.end(ctx);
+            }
             (None, Some(table)) => {
                 let table = table.clone();
                 self.start(name, table, ctx);
             }
             (None, None) => {
                 self.slots.remove(name);
-                self.forget(name.shared());
+                self.forget(name.shared(), ctx);
             }
         }
     }
@@ -157,9 +165,10 @@ impl FetchersActor {
     fn start(&mut self, name: &ListName, table: FetcherTable, ctx: &mut Context<Self>) {
         let unknown = || record::new(name.shared());
         let record = self.records.entry(name.shared()).or_insert_with(unknown);
-        let wait = record::first_due(&table, record, SystemClock.now());
+        let is_changed = self.slots.get_mut(name).is_some_and(|slot| take(&mut slot.is_changed));
+        let wait = record::first_due(&table, record, is_changed, SystemClock.now());
         let observer = Box::new(Noter::new(name, ctx.address().recipient()));
-        let runs = (self.parts.runs)(&table);
+        let runs = self.noted_runs(name, &table, ctx);
         let (child, life) = match child::start(table, runs, observer) {
             Ok(started) => started,
             Err(error) => return error!(name = name.as_str(), %error, "It cannot run."),
@@ -178,7 +187,21 @@ impl FetchersActor {
         }
     }
 
-    /// Has the next run by the clock be due after `wait`.
+    fn noted_runs(
+        &self,
+        name: &ListName,
+        table: &FetcherTable,
+        ctx: &mut Context<Self>,
+    ) -> Box<dyn Runs> {
+        Box::new(NotedRuns {
+            name: name.clone(),
+            runs: (self.parts.runs)(table),
+            begin: ctx.address().recipient(),
+            places: Arc::clone(&self.places),
+        })
+    }
+
+    /// Has the next run by the clock be due after `wait`, and not before.
     fn set_clock(&mut self, name: &ListName, wait: Duration, ctx: &mut Context<Self>) {
         let Some(slot) = self.slots.get_mut(name) else {
             return;
@@ -186,16 +209,28 @@ impl FetchersActor {
         let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
         let (due, at) = (name.clone(), SystemClock.now().saturating_add(seconds));
         let timer = ctx.run_later(wait, move |act, ctx| act.due(&due, ctx));
+        slot.stop_clock(ctx);
         slot.clock = Some((timer, at));
     }
 
+    /// Its time has come. While a run is on that costs it its turn.
     fn due(&mut self, name: &ListName, ctx: &mut Context<Self>) {
+        self.wind_clock(name, ctx);
+        if let Some(child) = self.slots.get(name).and_then(|slot| slot.child.as_ref()) {
+            child.due();
+        }
+        let at = self.slots.get(name).and_then(Slot::due_at);
+        if let Some(record) = self.records.get_mut(name.as_str()) {
+            record.next_run = at;
+            self.save(name, ctx);
+        }
+    }
+
+    /// From now on it is `every` until the next run by the clock.
+    fn wind_clock(&mut self, name: &ListName, ctx: &mut Context<Self>) {
         let child = self.slots.get(name).and_then(|slot| slot.child.as_ref());
         if let Some(every) = child.and_then(|child| child.table.every) {
             self.set_clock(name, every, ctx);
-        }
-        if let Some(child) = self.slots.get(name).and_then(|slot| slot.child.as_ref()) {
-            child.due();
         }
     }
 
@@ -214,13 +249,6 @@ impl FetchersActor {
             }
         }
         self.finish(ctx);
-    }
-
-    fn forget(&mut self, name: Arc<str>) {
-        info!(name = &*name, "The daemon does not run this fetcher any more; its list stays.");
-        self.records.remove(&name);
-        // Should that fail, it is forgotten at the next start.
-        self.parts.memory.forget.do_send(ForgetFetcher(name));
     }
 
     /// At a stop: all is over once nothing runs.

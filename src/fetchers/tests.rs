@@ -130,6 +130,57 @@ async fn a_panic_is_no_end() {
     assert!(began.iter().any(|(_, at)| *at >= 3), "{began:?}");
 }
 
+/// It is on disk that a run begins before it does.
+#[actix::test]
+async fn a_run_begins_when_that_is_noted() {
+    let seen = Seen::default();
+    seen.0.looks.set(true);
+    let scene = Scene::new(seen, vec![every("a")]);
+    sleep(150 * SECOND).await;
+    assert_eq!(scene.seen.0.noted.borrow().as_slice(), [true, true]);
+}
+
+/// Whoever causes a run: the next one by the clock is `every` later.
+#[actix::test]
+async fn the_clock_counts_from_the_last_run() {
+    let seen = Seen::default();
+    seen.0.codes.borrow_mut().extend([1, 1]);
+    let scene = Scene::new(seen, vec![with("a", "retry = true")]);
+    sleep(150 * SECOND).await;
+    assert_eq!(scene.began(), runs(&[("a", 0), ("a", 1), ("a", 3), ("a", 103)]));
+}
+
+/// There are places for so many runs; the others wait for their turn, also for their end.
+#[actix::test]
+async fn not_all_run_at_once() {
+    let seen = Seen::default();
+    seen.0.takes.set(10 * SECOND);
+    let tables = (0..=super::RUNS_MAX).map(|number| every(&format!("n{number}"))).collect();
+    let scene = Scene::new(seen, tables);
+    sleep(5 * SECOND).await;
+    assert_eq!(scene.seen.0.on.get(), super::RUNS_MAX);
+    sleep(10 * SECOND).await;
+    assert_eq!((scene.began().len(), scene.seen.0.on.get()), (super::RUNS_MAX + 1, 1));
+    scene.seen.0.takes.set(900 * SECOND);
+    sleep(90 * SECOND).await;
+    scene.actor.send(StopAll).await.unwrap();
+    assert_eq!(scene.seen.0.on.get(), 0);
+}
+
+/// One that failed and is said anew runs at once; one that did not waits for its time.
+#[actix::test]
+async fn what_is_mended_runs_at_once() {
+    let seen = Seen::default();
+    seen.0.codes.borrow_mut().extend([1]);
+    let scene = Scene::new(seen, vec![every("a")]);
+    sleep(10 * SECOND).await;
+    scene.want.send_replace(vec![with("a", "min_lines = 2")]);
+    sleep(10 * SECOND).await;
+    scene.want.send_replace(vec![with("a", "min_lines = 3")]);
+    sleep(10 * SECOND).await;
+    assert_eq!(scene.began(), runs(&[("a", 0), ("a", 10)]));
+}
+
 /// What cannot be asked is asked again, and what cannot be noted is noted later.
 #[actix::test]
 async fn a_memory_that_fails_is_tried_again() {

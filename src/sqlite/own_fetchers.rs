@@ -1,7 +1,8 @@
 //! The fetchers that the daemon runs itself, over its restarts (`shiftboss_own_fetchers`).
 //!
 //! Called through the trait [`FetcherRuns`], and by the views. The table is nobody's but the daemon's; what
-//! is not understood in it, since somebody edited it, counts as unknown, and keeps no daemon from starting.
+//! is not understood in a row, since somebody edited it, counts as unknown, and keeps no daemon from
+//! starting. A table that is not what we made is an error, as any other of ours is.
 
 use rusqlite::Row;
 use shiftboss_actors::store::{EndedRun, FetcherRecord, FetcherRuns, StoreResult};

@@ -3,15 +3,13 @@
 //! What the daemon would refuse is an error; what may be there by the time it runs (a program, a tree) is only
 //! noted.
 
-use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
 use crate::commands::text::shown;
-use crate::config::{self, FetcherTable};
+use crate::config::{self, FetcherTable, OwnFiles};
 use crate::exit::{self, ExitCode, Failure};
 
 /// Checks a configuration file.
@@ -24,8 +22,18 @@ pub fn run(file: &Path) -> Result<(), Failure> {
     let path = std::path::absolute(file).map_err(|error| refused(&error))?;
     let options: ServeOptions = config::read(&path).map_err(|error| refused(&error))?;
     let directory = path.parent().unwrap_or(Path::new("/"));
-    let tables = options.fetcher.into_iter().map(|table| table.into_inner().below(directory));
-    print(file, &tables.collect::<Vec<_>>()).or_else(|error| exit::output_failed(&error))
+    let tables = options.fetcher.iter().map(|table| table.get_ref().clone().below(directory));
+    let tables: Vec<_> = tables.collect();
+    let options = options.below(directory);
+    let own = OwnFiles {
+        database: options.database.as_deref(),
+        input: options.input_dir.as_deref(),
+        socket: options.socket.as_deref(),
+    };
+    config::check_own_files(&tables, &own).map_err(|fault| {
+        Failure::new(ExitCode::Configuration, format!("{}: {fault}", path.display()))
+    })?;
+    print(file, &tables).or_else(|error| exit::output_failed(&error))
 }
 
 fn print(file: &Path, tables: &[FetcherTable]) -> io::Result<()> {
@@ -51,9 +59,12 @@ fn when(table: &FetcherTable) -> String {
 /// What is not there now.
 fn notes(table: &FetcherTable) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(program) = table.command.first().filter(|program| !is_program(program)) {
-        let program = shown(&program.to_string_lossy());
-        notes.push(format!("there is no program {program} that this user could run"));
+    let found = table.command.first().map(|program| match table.environment.get("PATH") {
+        Some(path) => look_for_in(program, path.as_ref()),
+        None => look_for(program),
+    });
+    if let Some(Err(error)) = found {
+        notes.push(shown(&error.to_string()));
     }
     let trees = table.on_change.iter().flat_map(|on_change| &on_change.paths);
     notes.extend(
@@ -62,18 +73,4 @@ fn notes(table: &FetcherTable) -> Vec<String> {
             .map(|path| format!("{} is no directory yet", shown(&path.display().to_string()))),
     );
     notes
-}
-
-/// Whether there is such a program: in `PATH`, if its name has no slash.
-fn is_program(program: &OsStr) -> bool {
-    if program.as_encoded_bytes().contains(&b'/') {
-        return is_executable(Path::new(program));
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory: PathBuf| is_executable(&directory.join(program)))
-}
-
-fn is_executable(path: &Path) -> bool {
-    let looked = fs::metadata(path);
-    looked.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }

@@ -3,13 +3,14 @@
 //!
 //! `serve` settles it, its signals reload it, and those who run fetchers follow it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 
 use crate::cli::{ServeArguments, ServeSettings};
-use crate::config::{self, FetcherTable};
+use crate::config::{self, FetcherTable, OwnFiles};
 use crate::exit::{ExitCode, Failure};
 
 /// The settings that the arguments, and the file they name, amount to.
@@ -25,7 +26,16 @@ pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
     let path = std::path::absolute(path).map_err(|error| refused(&error))?;
     let said = config::read(&path).map_err(|error| refused(&error))?;
     let directory = path.parent().unwrap_or(Path::new("/"));
-    ServeSettings::new(typed.options.clone(), Some((said, directory)))
+    let settings = ServeSettings::new(typed.options.clone(), Some((said, directory)))?;
+    let own = OwnFiles {
+        database: Some(&settings.database),
+        input: Some(&settings.input),
+        socket: Some(&settings.socket.path),
+    };
+    config::check_own_files(&settings.fetchers, &own).map_err(|fault| {
+        Failure::new(ExitCode::Configuration, format!("{}: {fault}", path.display()))
+    })?;
+    Ok(settings)
 }
 
 /// The configuration in force.
@@ -45,25 +55,27 @@ impl Configuration {
         (Self { typed, in_force, fetchers }, wanted)
     }
 
-    /// The file, if there is one.
-    pub(super) fn file(&self) -> Option<&PathBuf> {
-        self.typed.config.as_ref()
-    }
-
     /// The settings.
     pub(super) fn in_force(&self) -> &ServeSettings {
         &self.in_force
     }
 
-    /// Reads the file again. A faulty one changes nothing; of a good one the fetchers are followed at once, and
-    /// what takes a restart is named.
-    pub(super) fn reload(&mut self) {
-        let Some(file) = self.file() else {
+    /// Reads the file again, beside the runtime's thread: a disk may take its time. `None`: there is none.
+    pub(super) fn read_again(&self) -> Option<JoinHandle<Result<ServeSettings, Failure>>> {
+        if self.typed.config.is_none() {
             info!("SIGHUP is ignored: there is no configuration file to be read again.");
-            return;
-        };
-        let file = file.display().to_string();
-        match settle(&self.typed) {
+            return None;
+        }
+        let typed = self.typed.clone();
+        Some(spawn_blocking(move || settle(&typed)))
+    }
+
+    /// Takes what was read. A faulty file changes nothing; of a good one the fetchers are followed at once, and
+    /// what takes a restart is named.
+    pub(super) fn take(&mut self, read: Result<ServeSettings, Failure>) {
+        let file =
+            self.typed.config.iter().map(|path| path.display().to_string()).collect::<String>();
+        match read {
             Err(reason) => {
                 error!(%reason, "The configuration is refused as a whole; the old one stays in force.");
             }

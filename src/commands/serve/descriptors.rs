@@ -3,8 +3,12 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
+use crate::fetchers::RUNS_MAX;
+
 /// Descriptors for the database, its log, the locks, the watch and the runtime.
 const OWN_DESCRIPTORS: u64 = 32;
+/// Descriptors for a run of a fetcher: its output, its list, its lock, what its command is told.
+const RUN_DESCRIPTORS: u64 = 8;
 /// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
 const FILE_DESCRIPTORS: u64 = 1024;
 
@@ -19,11 +23,14 @@ pub fn raise_limit() {
 
 /// As many connections as are wanted, or as leave descriptors for the queue and its files: a full
 /// house must not keep the daemon from working.
-pub fn connections_max(wanted: usize) -> usize {
+pub fn connections_max(wanted: usize, fetchers: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return wanted;
     };
-    let others = OWN_DESCRIPTORS + FILE_DESCRIPTORS.min(limit / 4);
+    let (watches, runs) = (fetchers as u64, fetchers.min(RUNS_MAX) as u64);
+    let others = OWN_DESCRIPTORS
+        + FILE_DESCRIPTORS.min(limit / 4)
+        + (watches + runs * RUN_DESCRIPTORS).min(limit / 4);
     let possible = usize::try_from(limit.saturating_sub(others)).unwrap_or(usize::MAX).max(1);
     if possible < wanted {
         warn!(

@@ -2,12 +2,26 @@
 
 use std::io;
 
+use nix::sys::signal::{SigHandler, Signal as StandardSignal};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tokio::task::JoinHandle;
+use tracing::{error, info, warn};
 
 use super::configuration::Configuration;
+use crate::cli::ServeSettings;
+use crate::exit::Failure;
 
-/// The signals, listened for from the first moment on.
+/// Has SIGHUP do nothing until it is listened for: somebody may reload a daemon that is still starting.
+#[allow(unsafe_code)]
+pub(super) fn ignore_hang_up() {
+    // SAFETY: to ignore a signal installs no handler.
+    let ignored = unsafe { nix::sys::signal::signal(StandardSignal::SIGHUP, SigHandler::SigIgn) };
+    if let Err(error) = ignored {
+        warn!(%error, "SIGHUP cannot be ignored until the daemon is up.");
+    }
+}
+
+/// The signals, listened for.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -27,23 +41,56 @@ impl Signals {
 
     /// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once. SIGHUP
     /// reloads meanwhile.
-    pub(super) async fn first(mut self, mut configuration: Configuration) {
-        let number = self.next(|| configuration.reload()).await;
+    pub(super) async fn first(mut self, configuration: Configuration) {
+        let number = self.reload_until_end(configuration).await;
         info!(signal = number, "Stopping; a second signal ends the daemon at once.");
         actix_rt::spawn(async move {
-            let number = self.next(|| info!("SIGHUP is ignored: the daemon is stopping.")).await;
+            let number = self.end().await;
             warn!(signal = number, "A second signal: ending at once.");
             std::process::exit(128 + number);
         });
     }
 
-    async fn next(&mut self, mut hung_up: impl FnMut()) -> i32 {
+    async fn reload_until_end(&mut self, mut configuration: Configuration) -> i32 {
+        let mut reading = None;
+        // One that comes while the file is being read has it read once more.
+        let mut is_wanted = false;
+        loop {
+            if is_wanted && reading.is_none() {
+                (reading, is_wanted) = (configuration.read_again(), false);
+            }
+            tokio::select! {
+                _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
+                _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
+                _ = self.hang_up.recv() => is_wanted = true,
+                read = finished(&mut reading) => {
+                    reading = None;
+                    match read {
+                        Some(read) => configuration.take(read),
+                        None => error!("Reading the configuration broke off; the old one stays in force."),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn end(&mut self) -> i32 {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
                 _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
-                _ = self.hang_up.recv() => hung_up(),
+                _ = self.hang_up.recv() => info!("SIGHUP is ignored: the daemon is stopping."),
             }
         }
+    }
+}
+
+type Read = Result<ServeSettings, Failure>;
+
+/// Resolves when the file was read; never, if it is not being read.
+async fn finished(reading: &mut Option<JoinHandle<Read>>) -> Option<Read> {
+    match reading {
+        Some(reading) => reading.await.ok(),
+        None => std::future::pending().await,
     }
 }

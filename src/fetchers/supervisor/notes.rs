@@ -1,12 +1,15 @@
 //! What the RunActors tell of themselves, on its way into the database. Part of the FetchersActor.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use shiftboss_actors::storage::messages::NoteFetcher;
-use tracing::warn;
+use shiftboss_actors::storage::messages::{ForgetFetcher, NoteFetcher};
+use tracing::{info, warn};
 
+use super::super::begin::Begin;
 use super::super::record;
+use super::slot::Slot;
 use super::{FetchersActor, STORE_TIMEOUT};
 use crate::change::run_actor::Observer;
 use crate::change::status::Status;
@@ -53,7 +56,13 @@ impl Handler<Noted> for FetchersActor {
         if status.runs > 0 {
             slot.deaths = 0;
         }
-        let due = slot.due_at();
+        let begins = status.run_started.is_some() && !slot.is_running;
+        slot.is_running = status.run_started.is_some();
+        if begins {
+            // Whoever caused it: the next one by the clock is `every` away.
+            self.wind_clock(&name, ctx);
+        }
+        let due = self.slots.get(&name).and_then(Slot::due_at);
         if let Some(record) = self.records.get_mut(name.as_str()) {
             record::update(record, &status, due);
             self.save(&name, ctx);
@@ -61,9 +70,48 @@ impl Handler<Noted> for FetchersActor {
     }
 }
 
+impl Handler<Begin> for FetchersActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Begin(name): Begin, _: &mut Self::Context) -> Self::Result {
+        // That the run is on is in the record; it is noted once more, and waited for.
+        let record = self.records.get(name.as_str()).filter(|_| !self.is_stopping).cloned();
+        let noted = record.map(|record| self.parts.memory.note.send(NoteFetcher(record)));
+        Box::pin(async move {
+            if let Some(noted) = noted {
+                // Should it fail, that is told of the other time it is noted.
+                let _ = noted.timeout(STORE_TIMEOUT).await;
+            }
+        })
+    }
+}
+
 impl FetchersActor {
+    /// A fetcher is run no more.
+    pub(super) fn forget(&mut self, name: Arc<str>, ctx: &mut Context<Self>) {
+        info!(name = &*name, "The daemon does not run this fetcher any more; its list stays.");
+        self.records.remove(&name);
+        self.strike(name, ctx);
+    }
+
+    /// Has it forgotten; later, if that fails.
+    fn strike(&mut self, name: Arc<str>, ctx: &mut Context<Self>) {
+        let struck = self.parts.memory.forget.send(ForgetFetcher(Arc::clone(&name)));
+        ctx.spawn(struck.timeout(STORE_TIMEOUT).into_actor(self).map(move |struck, _, ctx| {
+            if matches!(struck, Ok(Ok(()))) {
+                return;
+            }
+            ctx.run_later(NOTE_RETRY, move |act, ctx| {
+                // It may be wanted again.
+                if !act.records.contains_key(&name) {
+                    act.strike(name, ctx);
+                }
+            });
+        }));
+    }
+
     /// Notes how a fetcher is; later, if that fails.
-    fn save(&mut self, name: &ListName, ctx: &mut Context<Self>) {
+    pub(super) fn save(&mut self, name: &ListName, ctx: &mut Context<Self>) {
         let Some(record) = self.records.get(name.as_str()) else {
             return;
         };

@@ -21,6 +21,10 @@ pub(super) struct Slot {
     pub wanted: Option<FetcherTable>,
     /// What runs.
     pub child: Option<Child>,
+    /// It is replaced by one that was said anew.
+    pub is_changed: bool,
+    /// A run is on.
+    pub is_running: bool,
     /// It was told to end.
     pub is_ending: bool,
     /// What makes the next run due by the clock, and when, in seconds since 1970.
@@ -44,7 +48,7 @@ impl Slot {
     /// Its child is gone.
     pub fn clear(&mut self, ctx: &mut Context<FetchersActor>) {
         self.stop_clock(ctx);
-        (self.child, self.is_ending) = (None, false);
+        (self.child, self.is_ending, self.is_running) = (None, false, false);
     }
 
     /// When the clock wants the next run.
@@ -59,7 +63,8 @@ impl Slot {
         RESTART_FIRST.saturating_mul(doubled).min(RESTART_MAX)
     }
 
-    fn stop_clock(&mut self, ctx: &mut Context<FetchersActor>) {
+    /// Nothing is due by the clock any more.
+    pub fn stop_clock(&mut self, ctx: &mut Context<FetchersActor>) {
         if let Some((timer, _)) = self.clock.take() {
             ctx.cancel_future(timer);
         }

@@ -2,7 +2,7 @@
 //! a paused clock.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,6 +31,11 @@ pub struct Inner {
     pub began: RefCell<Vec<(String, u64)>>,
     pub on: Cell<usize>,
     pub takes: Cell<Duration>,
+    /// How the first runs end; the others end well.
+    pub codes: RefCell<VecDeque<u8>>,
+    /// Whether runs look, as they begin, at whether that is noted; and what they saw.
+    pub looks: Cell<bool>,
+    pub noted: RefCell<Vec<bool>>,
     pub panics: Cell<u32>,
     pub ignores_stop: Cell<bool>,
     pub records: RefCell<BTreeMap<String, FetcherRecord>>,
@@ -71,14 +76,20 @@ impl Runs for Fake {
             inner.panics.set(inner.panics.get() - 1);
             panic!("told to");
         }
-        inner.began.borrow_mut().push((self.name.clone(), self.origin.elapsed().as_secs()));
-        inner.on.set(inner.on.get() + 1);
-        let on = On(Rc::clone(&inner));
+        let (name, origin) = (self.name.clone(), self.origin);
         Box::pin(async move {
-            let _on = on;
+            inner.began.borrow_mut().push((name, origin.elapsed().as_secs()));
+            inner.on.set(inner.on.get() + 1);
+            let _on = On(Rc::clone(&inner));
+            if inner.looks.get() {
+                let is_on = |record: &FetcherRecord| record.run_started.is_some();
+                let noted = inner.records.borrow().values().any(is_on);
+                inner.noted.borrow_mut().push(noted);
+            }
+            let exit_code = inner.codes.borrow_mut().pop_front().unwrap_or(0);
             let told = "told".to_owned();
             tokio::select! {
-                () = sleep(inner.takes.get()) => Outcome { exit_code: 0, told },
+                () = sleep(inner.takes.get()) => Outcome { exit_code, told },
                 _ = stop, if !inner.ignores_stop.get() => Outcome { exit_code: 143, told },
             }
         })

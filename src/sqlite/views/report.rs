@@ -108,6 +108,8 @@ impl From<FetcherRecord> for OwnFetcher {
     fn from(record: FetcherRecord) -> Self {
         let FetcherRecord { name, state, run_started, last_run, next_run } = record;
         let last_run = last_run.map(OwnRun::from);
+        // One that was broken off and is still to be done is not on.
+        let run_started = run_started.filter(|_| state.starts_with("running"));
         Self { name: name.to_string(), state, run_started, last_run, next_run }
     }
 }
