@@ -49,6 +49,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on SOCKET
+    #[command(long_about = serve::ABOUT)]
     Serve(Box<ServeArguments>),
     /// Look at a queue.
     #[command(flatten)]

@@ -34,7 +34,8 @@ fn help_and_version() {
 /// The long help of those that run commands says what these are told, and how they end.
 #[test]
 fn long_help() {
-    let cases: [(&[&str], &[&str]); 4] = [
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["serve"], &["--config", "wins over the environment", "SIGHUP"]),
         (&["work"], &["{key} and {payload}", "SHIFTBOSS_PAYLOAD", "no command outlives it"]),
         (&["fetch"], &["NAME.<number>.txt.part", "exits with 69"]),
         (&["on-change"], &["{paths}", "SHIFTBOSS_CHANGED"]),

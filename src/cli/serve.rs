@@ -22,16 +22,16 @@ use crate::logging::LogFormat;
 pub use settings::ServeSettings;
 pub use values::{DurabilityChoice, Lease, Mode, Tries};
 
+/// What `serve` is, at length.
+pub(super) const ABOUT: &str = "Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on \
+SOCKET\n\nWhat a flag says can stand in the file that --config names, too, under the flag's name with _ for -; \
+DATABASE, INPUT_DIR and SOCKET as database, input_dir and socket. A flag wins over the environment, and that \
+over the file. The file also has the fetchers that the daemon runs itself (docs/configuration.md). SIGHUP has it \
+read again.";
+
 /// The arguments of `serve`, as typed.
 #[derive(Debug, Clone, Args)]
-#[command(
-    after_help = SERVE_EXAMPLES,
-    long_about = "Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on SOCKET\n\n\
-        What a flag says can stand in the file named by --config, too, under the flag's name with _ for -; \
-        DATABASE, INPUT_DIR and SOCKET as database, input_dir and socket. A flag wins over the \
-        environment, and that over the file. The file also holds the fetchers that the daemon runs \
-        itself: docs/configuration.md. SIGHUP has it read anew."
-)]
+#[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeArguments {
     /// The configuration file; paths in it are relative to its directory
     #[arg(long, value_name = "FILE", env = "SHIFTBOSS_CONFIG")]
