@@ -27,6 +27,28 @@ async fn a_run_follows_quiet() {
     assert_eq!((scene.began().len(), scene.status().state.as_str()), (1, "idle"));
 }
 
+/// Spec 2.7: a wall clock that is set forward or back changes no time of a run.
+#[actix::test]
+async fn the_wall_clock_moves_no_run() {
+    tokio::time::pause();
+    let scene = plan().start();
+    scene.touch("p").await;
+    scene.wall.set(1_000 + 10 * 86_400);
+    scene.pass(4 * SECOND).await;
+    assert!(scene.began().is_empty());
+    scene.wall.set(1);
+    scene.pass(2 * SECOND).await;
+    assert_eq!(scene.began(), [5]);
+    scene.touch("p").await;
+    scene.wall.set(-86_400);
+    scene.pass(185 * SECOND).await;
+    scene.wall.set(1_000);
+    scene.pass(10 * SECOND).await;
+    // The cooldown is over at 187; its longest wait is over long before.
+    assert_eq!(scene.began(), [5, 187]);
+    assert_eq!(scene.status().run_started, None);
+}
+
 /// Spec 2.4: who never rests waits a minute at the most.
 #[actix::test]
 async fn unrest_does_not_put_it_off() {

@@ -96,6 +96,8 @@ impl Handler<Drain> for Watch {
 pub struct Scene {
     pub actor: Addr<RunActor>,
     pub seen: Seen,
+    /// The wall clock.
+    pub wall: ManualClock,
     pub vital: oneshot::Receiver<Refusal>,
 }
 
@@ -121,6 +123,7 @@ impl Plan {
     pub fn start(self) -> Scene {
         let seen = Seen::default();
         let (vital, ended) = Vital::new();
+        let wall = ManualClock::at(1_000);
         let timing = Timing {
             debounce: 5 * SECOND,
             max_wait: 60 * SECOND,
@@ -140,10 +143,10 @@ impl Plan {
             runs: Box::new(runs),
             watch: self.rewrites.map(|paths| Watch(paths).start().recipient()),
             observer: Box::new(Note(seen.clone())),
-            clock: Box::new(ManualClock::at(1_000)),
+            clock: Box::new(wall.clone()),
             vital,
         });
-        Scene { actor: actor.start(), seen, vital: ended }
+        Scene { actor: actor.start(), seen, wall, vital: ended }
     }
 }
 
