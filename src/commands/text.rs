@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Characters of a cell at the most; a key may have 4 KiB.
-const CELL_WIDTH_MAX: usize = 80;
+pub const CELL_WIDTH_MAX: usize = 80;
 
 /// A text from outside: what it has of control characters cannot move the cursor, forge lines or turn
 /// the rest of a line around.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::own_fetchers;
-use crate::commands::text::{ago, columns, counted, line, shown, span};
+use crate::commands::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, shown, span};
 use crate::reports::Target;
 use crate::sqlite::views::{HOLDERS_MAX, Holding};
 use crate::sqlite::{FetcherStatus, QueueStatus};
@@ -84,8 +84,10 @@ fn oldest(queue: &QueueStatus, now: i64) -> String {
     match &queue.oldest_waiting {
         None => "none".to_owned(),
         Some(waiting) => match waiting.last_started {
-            None => format!("{} (never run)", shown(&waiting.key)),
-            Some(started) => format!("{} (last run {})", shown(&waiting.key), ago(now - started)),
+            None => format!("{} (never run)", cut(&waiting.key, CELL_WIDTH_MAX)),
+            Some(started) => {
+                format!("{} (last run {})", cut(&waiting.key, CELL_WIDTH_MAX), ago(now - started))
+            }
         },
     }
 }
