@@ -67,6 +67,10 @@ impl LogDirectory {
             }
             _ => Err(error),
         })?;
+        if !file.metadata()?.is_file() {
+            // A pipe would hold the command up once it is full.
+            return Err(io::Error::other("it is there, and no file"));
+        }
         let attempt = attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
         let (key, time) = (escaped(key), time_of_day(now));
         let head = format!("=== {time}{attempt} of {key}: {}\n", shown(command));

@@ -160,6 +160,9 @@ pub enum SpoolVerb {
         json: bool,
     },
     /// Move an entry into another queue, available or taken
+    ///
+    /// A task that a running daemon has, and no worker works on, is handed over; one that is worked on stays,
+    /// and that is exit code 75.
     #[command(after_help = MOVE_EXAMPLES)]
     Move {
         /// Which.
@@ -172,6 +175,9 @@ pub enum SpoolVerb {
     #[command(after_help = RELEASE_EXAMPLES)]
     Release(OneEntry),
     /// Remove an entry, available or taken
+    ///
+    /// A task that a running daemon has, and no worker works on, is handed over; one that is worked on stays,
+    /// and that is exit code 75.
     #[command(after_help = RM_EXAMPLES)]
     Rm(OneEntry),
     /// Show how long the queues are

@@ -111,8 +111,9 @@ impl Desk {
             }
             Err(reason) => {
                 let to = self.spool.options().dead_letter.clone();
+                guard.move_to(&to)?;
                 warn!(entry = %name, reason, queue = %to, "An entry of the spool is no task; it was moved.");
-                guard.move_to(&to)
+                Ok(())
             }
         }
     }
@@ -152,7 +153,9 @@ impl Desk {
         Ok(completed)
     }
 
-    /// Gives up the entries that somebody took away, and returns their names. Once a second; else none.
+    /// Gives up the entries that are checked out no more, and returns the names of those that somebody took
+    /// away. Those that are in the queue again, given back by hand or by others who took this process for
+    /// dead, are not gone: they are known, and had again. Once a second; else none.
     ///
     /// # Errors
     /// When the system refuses.
@@ -161,18 +164,22 @@ impl Desk {
             return Ok(Vec::new());
         }
         self.looked = Instant::now();
-        let mut gone = Vec::new();
+        let mut lost = Vec::new();
         for name in self.held.keys() {
             if !self.spool.is_checked_out(&self.queue, name)? {
-                gone.push(name.clone());
+                lost.push(name.clone());
             }
         }
-        for name in &gone {
-            info!(entry = %name, "An entry was removed from the spool: its job leaves the queue.");
-            if let Some(held) = self.held.remove(name) {
-                // There is nothing to give back but the claim.
-                let _ = held.guard.release();
-                self.spool.remove(&self.queue, name)?;
+        let mut gone = Vec::new();
+        for name in lost {
+            // There is nothing to give back but the claim, if that is still ours.
+            let _ = self.held.remove(&name).map(|held| held.guard.release());
+            if self.spool.is_in(&self.queue, &name)? {
+                warn!(entry = %name, "An entry was given back by somebody else; it is taken again.");
+            } else {
+                info!(entry = %name, "An entry was removed from the spool: its job leaves the queue.");
+                self.spool.remove_remains(&name)?;
+                gone.push(name);
             }
         }
         Ok(gone)

@@ -83,3 +83,48 @@ fn checkouts_are_bounded() {
     assert_eq!(desk.rows().count(), ENTRIES_MAX);
     assert_eq!(listed(&spool, QUEUE), 10);
 }
+
+fn checked_out(spool: &Spool, name: &EntryName) -> std::path::PathBuf {
+    spool.path().join(QUEUE).join(".checkout").join(name.as_os_str())
+}
+
+/// An entry that somebody gave back by hand is not one that was taken away: it stays, with its data, and is
+/// had again.
+#[test]
+fn what_is_given_back_by_hand_stays() {
+    let (_directory, spool) = spool();
+    let queue = QueueName::new(QUEUE).unwrap();
+    let name = spool.enqueue(&queue, time_ordered, &Item::new("alpha 1", "data")).unwrap();
+    let mut desk = Desk::new(spool.clone(), Stop::new().unwrap()).unwrap();
+    assert_eq!(desk.take(Duration::ZERO).unwrap(), 1);
+    let back = spool.path().join(QUEUE).join(name.as_os_str());
+    std::fs::rename(checked_out(&spool, &name), &back).unwrap();
+    desk.looked -= LOOK_EVERY;
+    assert_eq!(desk.vanished().unwrap(), []);
+    assert_eq!(spool.data(&name).load().unwrap(), b"data");
+    assert_eq!(desk.take_known(vec![name.clone()]).unwrap(), []);
+    assert!(desk.holds(&name));
+    std::fs::remove_file(checked_out(&spool, &name)).unwrap();
+    desk.looked -= LOOK_EVERY;
+    assert_eq!(desk.vanished().unwrap(), [name]);
+    assert!(spool.monitor(&crate::spool::Limits::default()).unwrap().problems.is_empty());
+}
+
+/// Whoever was taken for dead loses its claims and nothing else.
+#[test]
+fn what_was_given_back_for_a_process_taken_for_dead_stays() {
+    let (_directory, spool) = spool();
+    let names = [put(&spool, "alpha 1"), put(&spool, "bravo 2")];
+    let mut desk = Desk::new(spool.clone(), Stop::new().unwrap()).unwrap();
+    assert_eq!(desk.take(Duration::ZERO).unwrap(), 2);
+    std::fs::remove_dir_all(spool.path().join(".shiftboss/owners")).unwrap();
+    std::fs::create_dir(spool.path().join(".shiftboss/owners")).unwrap();
+    let other = Spool::load(spool.path(), spool.options().clone()).unwrap();
+    assert_eq!(other.reclaim().unwrap().len(), 2);
+    desk.looked -= LOOK_EVERY;
+    assert_eq!(desk.vanished().unwrap(), []);
+    assert_eq!(listed(&spool, QUEUE), 2);
+    assert_eq!(desk.take_known(names.to_vec()).unwrap(), []);
+    assert!(names.iter().all(|name| desk.holds(name)));
+    assert_eq!(other.reclaim().unwrap(), [], "it has a record again");
+}

@@ -235,6 +235,17 @@ impl Spool {
         Ok(was)
     }
 
+    /// Takes away what an entry left that somebody removed by hand: nothing, if the entry is anywhere.
+    ///
+    /// # Errors
+    /// When the system refuses. It can be repeated.
+    pub fn remove_remains(&self, name: &EntryName) -> Result<()> {
+        if self.is_nowhere(name)? {
+            self.remove_rest(name)?;
+        }
+        Ok(())
+    }
+
     /// Whether an entry is in no queue, checked out of none, and not on its way into one.
     fn is_nowhere(&self, name: &EntryName) -> Result<bool> {
         // Whoever holds it may be moving it from where it was not looked for yet to where it was.

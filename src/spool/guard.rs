@@ -94,7 +94,11 @@ impl Spool {
         let path = checked_out(&guard.note.queue, name);
         match files::read(self.layer(), &path, METADATA_BYTES_MAX) {
             Ok(metadata) => guard.metadata = metadata,
-            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::NOENT) => {
+                guard.held = false;
+                self.forget_note(name)?;
+                return Ok(None);
+            }
             Err(errno) if is_unreadable(errno) => return Err(guard.quarantine(errno)),
             Err(errno) => return Err(error::io("read the metadata", &path)(errno)),
         }

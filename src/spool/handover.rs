@@ -34,7 +34,10 @@ impl Spool {
     /// When the system refuses.
     pub fn take_requests(&self) -> Result<()> {
         layout::ensure(self.layer(), Path::new(WANTED))?;
-        owner::take_requests(self.layer(), &self.owner()?, self.identity())
+        for path in self.stale_requests()? {
+            files::remove(self.layer(), &path)?;
+        }
+        self.offer_requests()
     }
 
     /// The entries that this process is asked for, in order.
@@ -82,6 +85,10 @@ impl Spool {
             return Ok(false);
         }
         let path = under(WANTED, name);
+        if self.asked_of(name)?.is_some_and(|other| other != id) {
+            // It was made of somebody who has the entry no more.
+            files::remove(self.layer(), &path)?;
+        }
         match self.layer().symlink(id.as_bytes(), &path) {
             // Somebody else asks as well.
             Ok(()) | Err(Errno::EXIST) => {}

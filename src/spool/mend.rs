@@ -198,12 +198,15 @@ fn quarantine(spool: &Spool, name: &EntryName, path: &Path) -> Result<bool> {
 
 fn drafts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
     let spool = check.spool;
-    // Ours may be links, and may be just being written by a consumer, as long as there is one.
-    let ours = match spool.others_live()? {
-        true => Vec::new(),
-        false => spool.layer().list(Path::new(DRAFTS)).unwrap_or_default(),
-    };
-    let ours = ours.iter().map(|entry| joined(Path::new(DRAFTS), &entry.name));
+    let others_live = spool.others_live()?;
+    let mut ours = Vec::new();
+    for entry in spool.layer().list(Path::new(DRAFTS)).unwrap_or_default() {
+        let path = joined(Path::new(DRAFTS), &entry.name);
+        // Those that are no data may be just being written by a consumer, as long as there is one.
+        if !spool.is_being_written(&path)?.unwrap_or(others_live) {
+            ours.push(path);
+        }
+    }
     for path in survey.tmp.iter().map(|name| under(TMP, name)).chain(ours) {
         if check.is_left(&path)? {
             check.found(Finding::HalfWritten, &path, "deleted", || {

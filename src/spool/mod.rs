@@ -249,12 +249,20 @@ impl Spool {
     fn owner(&self) -> Result<String> {
         let mut owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(owner) = &*owner {
+            owner.keep()?;
             return Ok(owner.id.clone());
         }
         let registered = Owner::register(&self.0.layer, self.identity(), HEARTBEAT)?;
         let id = registered.id.clone();
         *owner = Some(registered);
         Ok(id)
+    }
+
+    /// Says in this process's record that it takes requests.
+    fn offer_requests(&self) -> Result<()> {
+        self.owner()?;
+        let owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        owner.as_ref().map_or(Ok(()), |owner| owner.take_requests(self.identity()))
     }
 
     /// The name of this process's record, if it has one.

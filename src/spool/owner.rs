@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -95,9 +95,34 @@ impl Identity {
 #[derive(Debug)]
 pub(super) struct Owner {
     pub id: String,
-    layer: Arc<dyn Layer>,
+    record: Arc<Own>,
     stop: Option<Stop>,
     heart: Option<JoinHandle<()>>,
+}
+
+/// The file, and what is in it.
+#[derive(Debug)]
+struct Own {
+    layer: Arc<dyn Layer>,
+    path: PathBuf,
+    text: Mutex<Vec<u8>>,
+}
+
+impl Own {
+    fn write(&self) -> Result<()> {
+        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        files::replace(&*self.layer, &self.path, &text, false)
+    }
+
+    /// Writes it again if it is gone: somebody took this process for dead, or cleared up by hand. What it
+    /// had checked out is then given back, or will be; what it claims from now on is its own.
+    fn keep(&self) -> Result<()> {
+        if files::exists(&*self.layer, &self.path)? {
+            return Ok(());
+        }
+        warn!(record = %self.path.display(), "This process was taken for dead: what it had checked out may be given back.");
+        self.write()
+    }
 }
 
 /// An owner's record.
@@ -110,9 +135,10 @@ impl Owner {
     pub fn register(layer: &Arc<dyn Layer>, identity: &Identity, every: Duration) -> Result<Self> {
         let id = format!("{:016x}", files::random());
         let path = path_of(&id);
-        let text = serde_json::to_vec(identity).unwrap_or_default();
-        files::replace(&**layer, &path, &text, false)?;
-        let mut owner = Self { id, layer: layer.clone(), stop: None, heart: None };
+        let text = Mutex::new(serde_json::to_vec(identity).unwrap_or_default());
+        let record = Arc::new(Own { layer: layer.clone(), path: path.clone(), text });
+        record.write()?;
+        let mut owner = Self { id, record, stop: None, heart: None };
         owner.start_heart(every).map_err(|source| error::SpoolError::Io {
             doing: "start the heartbeat for",
             path,
@@ -123,11 +149,15 @@ impl Owner {
 
     fn start_heart(&mut self, every: Duration) -> std::io::Result<()> {
         let stop = Stop::new()?;
-        let (layer, path, signal) = (self.layer.clone(), path_of(&self.id), stop.clone());
+        let (record, signal) = (self.record.clone(), stop.clone());
         let beat = move || {
             while !signal.wait(every) {
-                if let Err(error) = layer.touch(&path) {
-                    let path = path.display();
+                let beaten = match record.layer.touch(&record.path) {
+                    Err(Errno::NOENT) => record.keep(),
+                    touched => touched.map_err(error::io("touch", &record.path)),
+                };
+                if let Err(error) = beaten {
+                    let path = record.path.display();
                     warn!(%error, %path, "A heartbeat failed: other hosts may take this one for dead.");
                 }
             }
@@ -135,6 +165,21 @@ impl Owner {
         self.heart = Some(std::thread::Builder::new().name("spool-heart".into()).spawn(beat)?);
         self.stop = Some(stop);
         Ok(())
+    }
+}
+
+impl Owner {
+    /// Sees to it that the record is there, before something is claimed in its name.
+    pub fn keep(&self) -> Result<()> {
+        self.record.keep()
+    }
+
+    /// Rewrites the record: this process takes requests.
+    pub fn take_requests(&self, identity: &Identity) -> Result<()> {
+        let record = Record { identity, manners: Manners { takes_requests: true } };
+        *self.record.text.lock().unwrap_or_else(PoisonError::into_inner) =
+            serde_json::to_vec(&record).unwrap_or_default();
+        self.record.write()
     }
 }
 
@@ -148,7 +193,7 @@ impl Drop for Owner {
             let _ = heart.join();
         }
         // A record that stays is that of a dead process, and reclaim's.
-        let _ = self.layer.remove(&path_of(&self.id));
+        let _ = self.record.layer.remove(&self.record.path);
     }
 }
 
@@ -167,13 +212,6 @@ struct Record<'i> {
     identity: &'i Identity,
     #[serde(flatten)]
     manners: Manners,
-}
-
-/// Rewrites a record: its owner takes requests.
-pub(super) fn take_requests(layer: &dyn Layer, id: &str, identity: &Identity) -> Result<()> {
-    let record = Record { identity, manners: Manners { takes_requests: true } };
-    let text = serde_json::to_vec(&record).unwrap_or_default();
-    files::replace(layer, &path_of(id), &text, false)
 }
 
 /// Whether an owner takes requests; not, if its record is gone.

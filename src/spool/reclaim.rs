@@ -116,12 +116,13 @@ impl Spool {
 
     /// The notes whose owner is dead, or whose time has come.
     pub(super) fn overdue(&self, dead: &HashSet<String>) -> Result<Vec<(EntryName, Note)>> {
-        let now = now_milliseconds();
+        let (now, me) = (now_milliseconds(), self.known_owner());
         let mut overdue = Vec::new();
         for name in self.noted()? {
             let Some(note) = self.note(&name)? else { continue };
             let is = match &note.holder {
                 Holder::Until(time) => *time <= now,
+                Holder::Owner(id) if me.as_ref() == Some(id) => false,
                 Holder::Owner(id) => {
                     dead.contains(id) || !files::exists(self.layer(), &owner::path_of(id))?
                 }
@@ -181,6 +182,10 @@ impl Spool {
 
     /// Whether the owner with this record is dead.
     pub(super) fn is_dead(&self, id: &str) -> Result<bool> {
+        if self.known_owner().as_deref() == Some(id) {
+            // Whatever is left of its record.
+            return Ok(false);
+        }
         let life = match owner::read(self.layer(), id)? {
             Some(identity) => identity.life(self.identity()),
             // A record that was lost in a crash of the system says nothing but its age.

@@ -4,6 +4,7 @@ mod big;
 mod by_hand;
 mod crashes;
 mod defects;
+mod drafts;
 mod durability;
 mod faults;
 mod faulty;

@@ -55,6 +55,23 @@ fn an_entry_is_refused() {
     guard.complete().unwrap();
 }
 
+/// A request that was made of somebody dead keeps nobody from asking who has the entry now.
+#[test]
+fn an_old_request_is_no_request() {
+    let site = Site::new();
+    let (holder, guard, asker) = holder_and_asker(&site);
+    let old = site.path().join(".shiftboss/wanted/a");
+    std::os::unix::fs::symlink("0123456789abcdef", &old).unwrap();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| asker.settle_or_ask(&queue("in"), &name("a")));
+        answer(&holder, Some(guard));
+        asked.join().unwrap().unwrap().unwrap().complete().unwrap();
+    });
+    std::os::unix::fs::symlink("0123456789abcdef", &old).unwrap();
+    holder.take_requests().unwrap();
+    assert!(!old.is_symlink(), "whoever takes requests clears those of the dead away");
+}
+
 /// What an asker left who died is in nobody's way: the entry comes back, and a request goes with a repair.
 #[test]
 fn askers_and_holders_die() {
