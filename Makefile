@@ -8,7 +8,7 @@ help: ## Show this list
 
 setup: ## Fetch the dependencies and build, so that the rest works offline
 	cargo fetch --locked
-	cargo build --locked --all-targets
+	cargo build --locked --release
 
 run: ## Run the example: checksums of all programs, two at a time
 	sh examples/audit-files/run.sh

@@ -366,7 +366,12 @@ fn the_daemons_own_files_are_not_watched() {
     };
     let scene = Scene::new(&fetcher(""));
     let (code, said) = scene.site.refused(scene.command(&[]));
-    assert!(code == 78 && said.contains("run for ever") && said.contains("/input/"), "{said}");
+    assert!(
+        code == 78
+            && said.contains("run for ever")
+            && said.contains("\"/input\", \"/socket*\", \"/state.db*\""),
+        "{said}"
+    );
     let check = scene.site.run(&["check", "--config", "shiftboss.toml"]);
     assert_eq!(check.status.code(), Some(78));
     scene.configure(&fetcher(", globs = ['*.org']"));

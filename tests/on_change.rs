@@ -459,3 +459,11 @@ fn pictures_and_no_status() {
     let output = program.args(["on-change", "--status", "--name", "nobody"]).output().unwrap();
     assert_eq!(output.status.code(), Some(69));
 }
+
+/// A mistyped command is told at once, not when something changes.
+#[test]
+fn a_typing_error_is_told_at_once() {
+    let scene = Scene::new();
+    let (code, said) = scene.site.refused(scene.on_change(&[], &["no-such-program"]));
+    assert!(code == 78 && said.contains("no-such-program"), "{said}");
+}

@@ -22,7 +22,7 @@ use crate::change::runs::Runs;
 use crate::change::status::Status;
 use crate::change::status_file::{Place, PlaceError, Places, Report};
 use crate::change::tree_watch::Kernel;
-use crate::child::Guardian;
+use crate::child::{Guardian, look_for};
 use crate::cli::{OnChange, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
 
@@ -44,6 +44,11 @@ pub fn run(asked: OnChange) -> Result<(), Failure> {
 }
 
 fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
+    if !settings.is_once {
+        // Once it is run it says by its exit code that there is none.
+        look_for(&settings.program)
+            .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
+    }
     let places = Places::of_user().map_err(|error| place_failure(&error))?;
     let place = places.take(&settings.name).map_err(|error| place_failure(&error))?;
     let ended = System::new().block_on(async {

@@ -21,7 +21,7 @@ pub fn run(looked: &Looked, key: &str) -> Result<(), Failure> {
     let found = why(&target.database, key, now).map_err(|error| view_failure(&error))?;
     let Some(found) = found else {
         let text = format!(
-            "nobody ever heard of the key {}: no fetcher lists it, and it never ran; is it spelled right?",
+            "nothing is known of the key {}: no list and no spool has it now, and it never ran; is it spelled right?",
             shown(key)
         );
         return Err(Failure::new(ExitCode::BadData, text));

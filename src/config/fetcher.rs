@@ -3,7 +3,7 @@
 //! [`super::read`] fills it in; `crate::fetchers` acts on it. Two tables that are equal need nothing to be
 //! done at a reload.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT};
 use crate::child::GRACE;
 use crate::fetch::ListName;
 
-/// The ends of the names of a database's files.
-const DATABASE: [&str; 4] = ["", "-wal", "-shm", ".lock"];
+/// The ends of the names of a database's files, and of a socket's.
+const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", ".lock"];
 /// A daemon runs no more than this.
 pub const FETCHERS_MAX: usize = 1000;
 
@@ -63,7 +63,7 @@ pub struct FetcherTable {
 
 /// Trees, and when a change in them has a run follow. The defaults are those of `shiftboss on-change`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, as in on_change = { paths = [\"notes\"] }")]
 pub struct OnChangeTable {
     /// The directories.
     #[serde(deserialize_with = "values::directories")]
@@ -119,10 +119,10 @@ impl FetcherTable {
     pub fn below(mut self, directory: &Path) -> Self {
         directory.clone_into(&mut self.directory);
         if let Some(program) = self.command.first_mut().filter(|program| has_slash(program)) {
-            *program = directory.join(&*program).into();
+            *program = under(directory, Path::new(&*program)).into();
         }
         let trees = self.on_change.iter_mut().flat_map(|on_change| &mut on_change.paths);
-        trees.for_each(|path| *path = directory.join(&*path));
+        trees.for_each(|path| *path = under(directory, path));
         self
     }
 
@@ -175,18 +175,21 @@ impl OnChangeTable {
 /// Looks for fetchers that watch what the daemon itself writes: each run would cause the next one, for ever.
 ///
 /// # Errors
-/// The first of them.
+/// The first of them, and what it is to leave out.
 pub fn check_own_files(tables: &[FetcherTable], own: &OwnFiles<'_>) -> Result<(), String> {
     for table in tables {
-        let files = own.all(&table.name);
-        let counting = files.iter().find_map(|file| Some((file, table.counts(file)?)));
-        if let Some((file, root)) = counting {
-            let name = table.name.as_str();
-            let relative = file.strip_prefix(root).unwrap_or(file).display();
+        let mut left_out = BTreeSet::new();
+        for (file, all) in own.all(&table.name) {
+            if let Some(root) = table.counts(&file) {
+                left_out
+                    .insert(format!("\"/{}\"", all.strip_prefix(root).unwrap_or(&all).display()));
+            }
+        }
+        if !left_out.is_empty() {
+            let globs = left_out.into_iter().collect::<Vec<_>>().join(", ");
             return Err(format!(
-                "the fetcher {name:?} watches {}, in which the daemon itself writes {}: it would run for ever. Watch other directories, or leave this out (ignore = [\"/{relative}\"], or the directory it is in)",
-                root.display(),
-                file.display(),
+                "the fetcher {:?} watches what the daemon itself writes, and would run for ever: watch other directories, or leave that out (ignore = [{globs}])",
+                table.name.as_str()
             ));
         }
     }
@@ -205,20 +208,32 @@ pub struct OwnFiles<'a> {
 }
 
 impl OwnFiles<'_> {
-    /// What it writes when the fetcher of that name runs.
-    fn all(&self, name: &ListName) -> Vec<PathBuf> {
-        let lists = [name.file(1, true), name.file(1, false), name.changed_file()];
-        let lists =
-            self.input.into_iter().flat_map(|input| lists.each_ref().map(|file| input.join(file)));
-        let with = |path: &Path, suffix: &str| {
-            let mut path = path.as_os_str().to_owned();
-            path.push(suffix);
-            PathBuf::from(path)
-        };
-        let database =
-            self.database.into_iter().flat_map(|path| DATABASE.map(|suffix| with(path, suffix)));
-        lists.chain(database).chain(self.socket.map(Path::to_owned)).collect()
+    /// What it writes when the fetcher of that name runs, and the glob that leaves all of the kind out.
+    fn all(&self, name: &ListName) -> Vec<(PathBuf, PathBuf)> {
+        let lists = [
+            name.file(1_700_000_000, true),
+            name.file(1_700_000_000, false),
+            name.changed_file(),
+            name.lock_file(),
+        ];
+        let of_input =
+            |input: &Path| lists.each_ref().map(|file| (input.join(file), input.to_owned()));
+        let of_file = |file: &Path| SUFFIXES.map(|suffix| (with(file, suffix), with(file, "*")));
+        let files = self.database.into_iter().chain(self.socket);
+        self.input.into_iter().flat_map(of_input).chain(files.flat_map(of_file)).collect()
     }
+}
+
+/// The path with this behind its name.
+fn with(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+/// A path of the file's, without `.` in it.
+pub(super) fn under(directory: &Path, path: &Path) -> PathBuf {
+    directory.join(path).components().collect()
 }
 
 fn has_slash(program: &OsString) -> bool {

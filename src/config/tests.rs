@@ -41,7 +41,7 @@ fn a_whole_file_is_read() {
         .map(|table| table.into_inner().below(Path::new("/etc/boss")))
         .collect();
     let [repology, notes] = tables.as_slice() else { panic!("{tables:?}") };
-    assert_eq!(repology.command, ["/etc/boss/./list-packages", "--all"]);
+    assert_eq!(repology.command, ["/etc/boss/list-packages", "--all"]);
     assert_eq!((repology.min_lines, repology.min_share), (1000, 0.5));
     assert_eq!(notes.command, ["list-notes"]);
     let on_change = notes.on_change.as_ref().unwrap();
@@ -89,6 +89,9 @@ fn mistakes_are_told_with_their_line() {
         (fetcher("command = ['x']"), 2, "never run"),
         (fetcher("every = '1h'"), 2, "command"),
         (fetcher("command = ['x']\non_change = {}"), 5, "paths"),
+        (fetcher("command = ['x']\non_change = 'notes'"), 5, "a table, as in"),
+        (fetcher("command = ['x']\non_change = { paths = 'notes' }"), 5, "name the directories"),
+        (fetcher("command = ['x']\non_change = { paths = ['~/notes'] }"), 5, "not expanded"),
         (fetcher("command = ['x']\non_change = { paths = [] }"), 5, "directories"),
         (
             fetcher("command = ['x']\n[fetcher.on_change]\npaths = ['t']\nglobs = ['[z-a]']"),

@@ -110,10 +110,14 @@ pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::
 /// # Errors
 /// When there is none.
 pub fn directories<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<PathBuf>, D::Error> {
-    let paths = Vec::<PathBuf>::deserialize(typed)?;
+    let paths: Vec<PathBuf> = match Written::deserialize(typed)? {
+        Written::Right(paths) => paths,
+        Written::Wrong(_) => Vec::new(),
+    };
     if paths.is_empty() || !paths.iter().all(|path| is_path(path)) {
         return Err(D::Error::custom("name the directories to watch: [\"src\", \"/etc/lists\"]"));
     }
+    paths.iter().try_for_each(|path| not_home(path))?;
     Ok(paths)
 }
 
@@ -126,7 +130,16 @@ pub fn path<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<PathBuf>, D::E
     if !is_path(&path) {
         return Err(D::Error::custom("name a path, or leave the key out"));
     }
+    not_home(&path)?;
     Ok(Some(path))
+}
+
+/// A shell's word for a home directory means nothing here.
+fn not_home<E: Error>(path: &Path) -> Result<(), E> {
+    if path.starts_with("~") {
+        return Err(E::custom("~ is not expanded here: write the whole path"));
+    }
+    Ok(())
 }
 
 fn is_path(path: &Path) -> bool {

@@ -112,7 +112,7 @@ impl Desk {
             Err(reason) => {
                 let to = self.spool.options().dead_letter.clone();
                 guard.move_to(&to)?;
-                warn!(entry = %name, reason, queue = %to, "An entry of the spool is no task; it was moved.");
+                warn!(entry = %name, reason, queue = %to, "An entry of the spool is no task (its metadata says the task: spool put --meta 'KEY PAYLOAD'); it was moved.");
                 Ok(())
             }
         }

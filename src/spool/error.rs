@@ -37,7 +37,7 @@ pub enum SpoolError {
         source: io::Error,
     },
     /// The directory is not a spool.
-    #[error("{} is not a spool: it has no .registry; create one with `create`, elsewhere if this directory is in use", .0.display())]
+    #[error("{} is not a spool: it has no .registry; make one with `shiftboss spool init`, elsewhere if this directory is in use", .0.display())]
     NotASpool(PathBuf),
     /// It has a part of what a spool has.
     #[error("{} is a spool without {missing}: an interrupted creation, mended by `create` or `fsck --repair`", path.display())]

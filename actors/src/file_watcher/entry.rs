@@ -92,6 +92,8 @@ pub(super) struct Entry {
     moved_away: Option<u32>,
     /// Both names were there at once, and that was logged.
     doubled: bool,
+    /// It was logged that it is complete: a look at what was read is no news.
+    pub(super) ended: bool,
 }
 
 impl Entry {
@@ -118,6 +120,7 @@ impl Entry {
             emptied: false,
             moved_away: None,
             doubled: false,
+            ended: false,
         }
     }
 

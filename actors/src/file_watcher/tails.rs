@@ -138,7 +138,9 @@ impl FileWatcherActor {
         }
         match end {
             Ok(TailEnd::Complete(read)) => {
-                info!(%run, "The run is complete.");
+                if !std::mem::replace(&mut entry.ended, true) {
+                    info!(%run, "The run is complete.");
+                }
                 entry.phase = Phase::Complete(read.file);
                 entry.tail_is_done(read.heard);
                 // It may have grown between its last byte and now.

@@ -33,11 +33,25 @@ pub fn run(file: &Path) -> Result<(), Failure> {
     config::check_own_files(&tables, &own).map_err(|fault| {
         Failure::new(ExitCode::Configuration, format!("{}: {fault}", path.display()))
     })?;
-    print(file, &tables).or_else(|error| exit::output_failed(&error))
+    print(file, &tables, &missing(&options)).or_else(|error| exit::output_failed(&error))
 }
 
-fn print(file: &Path, tables: &[FetcherTable]) -> io::Result<()> {
+/// What must be said elsewhere, then.
+fn missing(options: &ServeOptions) -> Vec<&'static str> {
+    let needed = [
+        ("database", options.database.is_none()),
+        ("input_dir", options.input_dir.is_none()),
+        ("socket", options.socket.is_none()),
+    ];
+    needed.into_iter().filter_map(|(key, is_missing)| is_missing.then_some(key)).collect()
+}
+
+fn print(file: &Path, tables: &[FetcherTable], missing: &[&str]) -> io::Result<()> {
     let mut out = io::stdout().lock();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        writeln!(out, "note: {missing}: not in this file, and needed on the command line")?;
+    }
     for table in tables {
         writeln!(out, "fetcher {}: {}", shown(table.name.as_str()), when(table))?;
         for note in notes(table) {
