@@ -41,6 +41,8 @@ pub struct Desk {
     reader: Reader,
     stop: Stop,
     held: BTreeMap<EntryName, Held>,
+    /// Entries that are no task, and cannot be moved: kept, so that they stand in nobody's way.
+    stuck: Vec<Guard>,
     looked: Instant,
 }
 
@@ -54,7 +56,7 @@ impl Desk {
         let reader = spool.reader(&queue, Order::Strict)?;
         spool.take_requests()?;
         let (held, looked) = (BTreeMap::new(), Instant::now());
-        Ok(Self { spool, queue, reader, stop, held, looked })
+        Ok(Self { spool, queue, reader, stop, held, stuck: Vec::new(), looked })
     }
 
     /// Takes entries as far as there is room, waiting for the first one at most so long. Returns how
@@ -63,7 +65,8 @@ impl Desk {
     /// # Errors
     /// When the system refuses; what was taken before is kept.
     pub fn take(&mut self, wait: Duration) -> Result<usize> {
-        let room = ENTRIES_MAX.saturating_sub(self.held.len()).min(ROUND_MAX);
+        let out = self.held.len() + self.stuck.len();
+        let room = ENTRIES_MAX.saturating_sub(out).min(ROUND_MAX);
         if room == 0 {
             let _ = self.stop.wait(wait);
             return Ok(0);
@@ -111,6 +114,11 @@ impl Desk {
             }
             Err(reason) => {
                 let to = self.spool.options().dead_letter.clone();
+                if self.spool.is_in(&to, &name)? {
+                    warn!(entry = %name, reason, queue = %to, "An entry of the spool is no task, and another of its name is where it would be moved; it is kept until the daemon ends.");
+                    self.stuck.push(guard);
+                    return Ok(());
+                }
                 guard.move_to(&to)?;
                 warn!(entry = %name, reason, queue = %to, "An entry of the spool is no task (its metadata says the task: spool put --meta 'KEY PAYLOAD'); it was moved.");
                 Ok(())
@@ -226,8 +234,10 @@ impl Desk {
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        for (name, held) in std::mem::take(&mut self.held) {
-            if let Err(error) = held.guard.release() {
+        let held = std::mem::take(&mut self.held).into_values().map(|held| held.guard);
+        for guard in held.chain(std::mem::take(&mut self.stuck)) {
+            let name = guard.name().clone();
+            if let Err(error) = guard.release() {
                 warn!(entry = %name, %error, "An entry could not be given back.");
             }
         }

@@ -128,3 +128,19 @@ fn what_was_given_back_for_a_process_taken_for_dead_stays() {
     assert!(names.iter().all(|name| desk.holds(name)));
     assert_eq!(other.reclaim().unwrap(), [], "it has a record again");
 }
+
+/// One that is no task and cannot be moved stands in nobody's way.
+#[test]
+fn what_cannot_be_moved_holds_up_nobody() {
+    let (_directory, spool) = spool();
+    let (bad, good) = (put(&spool, "nonsense"), put(&spool, "alpha 1"));
+    let dead = spool.path().join(crate::spool::DEAD_LETTER);
+    std::fs::create_dir_all(&dead).unwrap();
+    std::fs::write(dead.join(bad.as_os_str()), "a stranger").unwrap();
+    let mut desk = Desk::new(spool.clone(), Stop::new().unwrap()).unwrap();
+    assert_eq!(desk.take(Duration::ZERO).unwrap(), 2);
+    assert!(desk.holds(&good));
+    assert_eq!(desk.take(Duration::ZERO).unwrap(), 0);
+    drop(desk);
+    assert_eq!(listed(&spool, QUEUE), 2);
+}

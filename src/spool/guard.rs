@@ -75,6 +75,7 @@ impl Spool {
         let to = self.destination(&note.queue, tried);
         if to != note.queue {
             self.put(name, &note.queue, &to, tried)?;
+            warn!(%name, attempts = tried, queue = %to, "An entry was tried too often; it was moved.");
             return Ok(None);
         }
         self.hold(name, note)

@@ -62,7 +62,7 @@ fn a_start_on_a_full_disk() {
     site.write("f.1.txt", "alpha 0 1\n");
     let Some(daemon) = on_a_small_disk(&site, KILLED, &[]) else { return };
     wait_until("the second one accepts", || daemon.log().contains("Ready"));
-    assert_eq!(daemon.warnings(&["disk is full"]).len(), 1);
+    assert_eq!(daemon.warnings(&["The disk is full"]).len(), 1);
     fs::remove_file(seen(&site, &daemon).join("ballast")).unwrap();
     wait_until("a job is there", || site.ask("READY") == "JOB alpha 0 1\n");
     daemon.stop();
