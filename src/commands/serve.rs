@@ -3,7 +3,7 @@
 //! Everything that touches the outside is made here, in the order in which it can fail with the
 //! clearest message, and handed to [`shiftboss_actors::tree::run`]. No logic of the queue.
 
-mod configuration;
+pub(super) mod configuration;
 mod descriptors;
 mod failures;
 mod guests;

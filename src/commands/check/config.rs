@@ -8,20 +8,18 @@ use std::path::Path;
 
 use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
+use crate::commands::serve::configuration;
 use crate::commands::text::shown;
-use crate::config::{self, FetcherTable, OwnFiles};
-use crate::exit::{self, ExitCode, Failure};
+use crate::config::{FetcherTable, OwnFiles};
+use crate::exit::{self, Failure};
 
 /// Checks a configuration file.
 ///
 /// # Errors
 /// `Configuration` with the line that is wrong, or when it cannot be read.
 pub fn run(file: &Path) -> Result<(), Failure> {
-    let refused =
-        |error: &dyn std::error::Error| Failure::new(ExitCode::Configuration, error.to_string());
-    let path = std::path::absolute(file).map_err(|error| refused(&error))?;
-    let options: ServeOptions = config::read(&path).map_err(|error| refused(&error))?;
-    let directory = path.parent().unwrap_or(Path::new("/"));
+    let (options, path) = configuration::read(file)?;
+    let directory = configuration::directory_of(&path);
     let tables = options.fetcher.iter().map(|table| table.get_ref().clone().below(directory));
     let tables: Vec<_> = tables.collect();
     let options = options.below(directory);
@@ -30,9 +28,7 @@ pub fn run(file: &Path) -> Result<(), Failure> {
         input: options.input_dir.as_deref(),
         socket: options.socket.as_deref(),
     };
-    config::check_own_files(&tables, &own).map_err(|fault| {
-        Failure::new(ExitCode::Configuration, format!("{}: {fault}", path.display()))
-    })?;
+    configuration::refuse_own_files(&path, &tables, &own)?;
     print(file, &tables, &missing(&options)).or_else(|error| exit::output_failed(&error))
 }
 

@@ -3,15 +3,46 @@
 //!
 //! `serve` settles it, its signals reload it, and those who run fetchers follow it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 
-use crate::cli::{ServeArguments, ServeSettings};
+use crate::cli::{ServeArguments, ServeOptions, ServeSettings};
 use crate::config::{self, FetcherTable, OwnFiles};
 use crate::exit::{ExitCode, Failure};
+
+/// What a file says, with the path that it is known by; what it says is relative to that path's directory.
+///
+/// # Errors
+/// What is wrong, with the file's line.
+pub(in crate::commands) fn read(path: &Path) -> Result<(ServeOptions, PathBuf), Failure> {
+    let refused =
+        |error: &dyn std::error::Error| Failure::new(ExitCode::Configuration, error.to_string());
+    let path = std::path::absolute(path).map_err(|error| refused(&error))?;
+    let said = config::read(&path).map_err(|error| refused(&error))?;
+    Ok((said, path))
+}
+
+/// The directory of a file that was read.
+pub(in crate::commands) fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+/// Refuses fetchers that watch what the daemon writes.
+///
+/// # Errors
+/// Which, and what it is to leave out.
+pub(in crate::commands) fn refuse_own_files(
+    path: &Path,
+    tables: &[FetcherTable],
+    own: &OwnFiles<'_>,
+) -> Result<(), Failure> {
+    config::check_own_files(tables, own).map_err(|fault| {
+        Failure::new(ExitCode::Configuration, format!("{}: {fault}", path.display()))
+    })
+}
 
 /// The settings that the arguments, and the file they name, amount to.
 ///
@@ -21,21 +52,18 @@ pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
     let Some(path) = &typed.config else {
         return ServeSettings::new(typed.options.clone(), None);
     };
-    let refused =
-        |error: &dyn std::error::Error| Failure::new(ExitCode::Configuration, error.to_string());
-    let path = std::path::absolute(path).map_err(|error| refused(&error))?;
-    let said = config::read(&path).map_err(|error| refused(&error))?;
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let settings = ServeSettings::new(typed.options.clone(), Some((said, directory)))?;
-    let own = OwnFiles {
+    let (said, path) = read(path)?;
+    let settings = ServeSettings::new(typed.options.clone(), Some((said, directory_of(&path))))?;
+    refuse_own_files(&path, &settings.fetchers, &own_files(&settings))?;
+    Ok(settings)
+}
+
+fn own_files(settings: &ServeSettings) -> OwnFiles<'_> {
+    OwnFiles {
         database: Some(&settings.database),
         input: Some(&settings.input),
         socket: Some(&settings.socket.path),
-    };
-    config::check_own_files(&settings.fetchers, &own).map_err(|fault| {
-        Failure::new(ExitCode::Configuration, format!("{}: {fault}", path.display()))
-    })?;
-    Ok(settings)
+    }
 }
 
 /// The configuration in force.
@@ -75,6 +103,11 @@ impl Configuration {
     pub(super) fn take(&mut self, read: Result<ServeSettings, Failure>) {
         let file =
             self.typed.config.iter().map(|path| path.display().to_string()).collect::<String>();
+        // Paths that were changed are not in force: what the daemon writes is where it was.
+        let read = read.and_then(|new| {
+            refuse_own_files(Path::new(&file), &new.fetchers, &own_files(&self.in_force))?;
+            Ok(new)
+        });
         match read {
             Err(reason) => {
                 error!(%reason, "The configuration is refused as a whole; the old one stays in force.");
