@@ -10,7 +10,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use shiftboss_actors::model::jitter;
 
 /// The version that this program reads and writes.
-pub const VERSION: i64 = 5;
+pub const VERSION: i64 = 6;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub const APPLICATION_ID: i64 = 0x5348_4654;
 /// The tables that are a public interface.
@@ -21,6 +21,7 @@ const JITTER: &str = include_str!("migrations/0002_jitter.sql");
 const SHIFTBOSS: &str = include_str!("migrations/0003_shiftboss.sql");
 const ATTEMPTS: &str = include_str!("migrations/0004_attempts.sql");
 const OWN_FETCHERS: &str = include_str!("migrations/0005_own_fetchers.sql");
+const TASKS: &str = include_str!("migrations/0006_tasks.sql");
 const TRIGGERS: &str = include_str!("triggers.sql");
 const REBUILD: &str = include_str!("rebuild.sql");
 
@@ -103,6 +104,9 @@ fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
     }
     if !has_column(connection, "shiftboss_own_fetchers", "name")? {
         connection.execute_batch(OWN_FETCHERS)?;
+    }
+    if !has_column(connection, "shiftboss_attempts", "took_ms")? {
+        connection.execute_batch(TASKS)?;
     }
     let names = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'shiftboss!_%' ESCAPE '!'";
     let mut triggers = connection.prepare(names)?;

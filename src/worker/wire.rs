@@ -138,7 +138,7 @@ mod tests {
         let read = |line: &str| Answer::read(line.as_bytes());
         assert_eq!(read("JOB 17 alpha  8.06 "), Some(job(Some(17), "alpha", " 8.06 ")));
         assert_eq!(read("JOB 17 alpha "), Some(job(Some(17), "alpha", "")));
-        assert_eq!(read("HELLO 2 0.1.0"), Some(Answer::Hello));
+        assert_eq!(read("HELLO 2 0.1.0 READY DONE"), Some(Answer::Hello));
         assert_eq!(read("NOJOBS"), Some(Answer::NoJobs));
         let busy = Answer::Error { code: "busy".to_owned(), text: "say it again".to_owned() };
         assert_eq!(read("ERROR busy say it again"), Some(busy));

@@ -55,6 +55,7 @@ impl Reply {
         let code = match fault {
             Fault::Usage(_) => ErrorCode::Usage,
             Fault::Version => ErrorCode::Version,
+            Fault::Unsupported => ErrorCode::Unsupported,
         };
         Self::error(code, text_of(fault))
     }
@@ -91,6 +92,7 @@ pub(super) fn text_of(fault: &Fault) -> &'static str {
     match fault {
         Fault::Usage(text) => text,
         Fault::Version => "this daemon speaks protocol 2",
+        Fault::Unsupported => "this daemon has no such request; its HELLO lists those it has",
     }
 }
 

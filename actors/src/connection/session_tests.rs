@@ -132,8 +132,8 @@ async fn requests_are_answered_in_order() {
     }
     let stale =
         "ERROR stale that attempt ended otherwise: its job was handed on, given back, or done";
-    let usage =
-        "ERROR usage requests are READY, DONE, BEAT, RELEASE, QUIT, and those for operators";
+    let unsupported =
+        "ERROR unsupported this daemon has no such request; its HELLO lists those it has";
     let why = "{\"asked\":\"Why(\"a\")\"}";
     assert_eq!(
         answers,
@@ -145,7 +145,7 @@ async fn requests_are_answered_in_order() {
             "OK",
             "LOST",
             stale,
-            usage,
+            unsupported,
             why,
             "ERROR unknown nobody knows b",
             "OK"

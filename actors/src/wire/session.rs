@@ -39,6 +39,8 @@ pub enum Fault {
     Usage(&'static str),
     /// A `HELLO` for another version.
     Version,
+    /// A request that this version does not have.
+    Unsupported,
 }
 
 /// What an opted-in worker asks.
@@ -108,7 +110,7 @@ pub enum Control {
 /// What an opted-in worker is told. `json` is the answer to an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionAnswer<'a> {
-    /// The daemon speaks protocol 2 as well.
+    /// The daemon speaks protocol 2 as well, and has these requests.
     Hello,
     /// A job under an attempt.
     Job(Attempt, &'a Job),
@@ -131,6 +133,8 @@ pub enum ErrorCode {
     Usage,
     /// Another version.
     Version,
+    /// A request that this version does not have.
+    Unsupported,
     /// Somebody else's by now.
     Stale,
     /// No such attempt, or key.
@@ -146,6 +150,7 @@ impl fmt::Display for ErrorCode {
         f.write_str(match self {
             Self::Usage => "usage",
             Self::Version => "version",
+            Self::Unsupported => "unsupported",
             Self::Stale => "stale",
             Self::Unknown => "unknown",
             Self::Denied => "denied",
@@ -158,7 +163,11 @@ impl SessionAnswer<'_> {
     /// Appends the answer's line.
     pub fn encode(&self, bytes: &mut BytesMut) {
         match self {
-            Self::Hello => put(bytes, &["HELLO ", VERSION, " ", env!("CARGO_PKG_VERSION")]),
+            Self::Hello => {
+                let verbs = REQUESTS.iter().flat_map(|(verb, _)| [" ", verb]);
+                let greeting = ["HELLO ", VERSION, " ", env!("CARGO_PKG_VERSION")];
+                put(bytes, &greeting.into_iter().chain(verbs).collect::<Vec<_>>());
+            }
             Self::Job(attempt, job) => {
                 let attempt = attempt.0.to_string();
                 put(bytes, &["JOB ", &attempt, " ", job.key.as_str(), " ", &job.payload]);
@@ -219,7 +228,7 @@ pub(super) fn request(line: &[u8]) -> Result<SessionRequest, Fault> {
         Some((verb, rest)) => (verb, Some(rest)),
         None => (text, None),
     };
-    verbs(verb, rest).ok_or(Fault::Usage(usage(verb)))
+    verbs(verb, rest).ok_or_else(|| fault(verb))
 }
 
 /// Two lines that came together, if they are asked for in one step.
@@ -260,20 +269,31 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
     })
 }
 
-fn usage(verb: &str) -> &'static str {
-    match verb {
-        "READY" => "READY [seconds, 0 to 86400]",
-        "DONE" => "DONE <attempt> <exit code>",
-        "BEAT" => "BEAT <attempt>",
-        "RELEASE" => "RELEASE <attempt>",
-        "WHY" => "WHY <key>",
-        "RETRY" => "RETRY <key>",
-        "QUEUE" => "QUEUE <count, 1 to 10000>",
-        "LOG" => "LOG <count, 1 to 10000>",
-        "QUIT" | "STATUS" | "PAUSE" | "RESUME" | "DRAIN" => "this request stands alone",
-        "HELLO" => "HELLO is the first line of a connection",
-        _ => "requests are READY, DONE, BEAT, RELEASE, QUIT, and those for operators",
+/// Every request with its grammar: what `HELLO` is answered with, and a faulty line.
+const REQUESTS: &[(&str, &str)] = &[
+    ("READY", "READY [seconds, 0 to 86400]"),
+    ("DONE", "DONE <attempt> <exit code>"),
+    ("BEAT", "BEAT <attempt>"),
+    ("RELEASE", "RELEASE <attempt>"),
+    ("QUIT", ALONE),
+    ("STATUS", ALONE),
+    ("WHY", "WHY <key>"),
+    ("QUEUE", "QUEUE <count, 1 to 10000>"),
+    ("LOG", "LOG <count, 1 to 10000>"),
+    ("RETRY", "RETRY <key>"),
+    ("PAUSE", ALONE),
+    ("RESUME", ALONE),
+    ("DRAIN", ALONE),
+];
+const ALONE: &str = "this request stands alone";
+
+/// What is wrong with a line that begins with `verb`.
+fn fault(verb: &str) -> Fault {
+    if verb == "HELLO" {
+        return Fault::Usage("HELLO is the first line of a connection");
     }
+    let known = REQUESTS.iter().find(|(request, _)| *request == verb);
+    known.map_or(Fault::Unsupported, |(_, usage)| Fault::Usage(usage))
 }
 
 /// A number of digits alone.

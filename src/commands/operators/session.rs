@@ -85,6 +85,10 @@ impl Session {
                 ExitCode::Unavailable,
                 format!("the daemon cannot do it now: {text}; say it again"),
             ),
+            "unsupported" => (
+                ExitCode::Configuration,
+                format!("the daemon on {socket} is older than this command: {text}"),
+            ),
             "version" => (
                 ExitCode::Configuration,
                 format!(
