@@ -96,7 +96,7 @@ fn the_json_object() {
             "socket": site.socket(),
             "started": null,
         },
-        "schema_version": 5,
+        "schema_version": 6,
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,

@@ -187,7 +187,7 @@ async fn a_wait_is_woken() {
 async fn ten_errors_close() {
     let mut site = Site::opted_in(&["a"]).await;
     for _ in 0..9 {
-        assert!(site.ask("nonsense").await.starts_with("ERROR usage "));
+        assert!(site.ask("nonsense").await.starts_with("ERROR unsupported "));
     }
     assert_eq!(site.ask("READY").await, "JOB 1 a 1");
     assert!(site.ask("DONE 9 0").await.starts_with("ERROR "));

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::support::{FAIR, Site, rows_of, run};
-use crate::sqlite::Policy;
+use crate::sqlite::{Policy, VERSION};
 use shiftboss_actors::store::Store;
 
 /// The reference's schema of version 1 or 2, in its own quoting.
@@ -124,7 +124,7 @@ fn version_2_is_taken_over() {
     let before = in_use(&directory);
     let mut site = Site::in_directory(directory, FAIR);
     assert_eq!(site.rows(PUBLIC), before);
-    assert_eq!(site.rows("PRAGMA user_version"), ["5"]);
+    assert_eq!(site.rows("PRAGMA user_version"), [VERSION.to_string()]);
     assert_eq!(
         site.rows("SELECT rows, pending FROM shiftboss_runs ORDER BY 1 DESC"),
         ["3|1", "1|1", "1|1"]
