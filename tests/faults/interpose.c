@@ -1,8 +1,10 @@
-/* Makes the Nth call of a kind on the database's files fail, or be the last thing the process does.
+/* Makes the Nth call of a kind on the database's files fail, be slow, or be the last thing the process does,
+ * and has the wall clock run ahead or behind.
  *
  * Built by the test into a temporary directory and preloaded into the daemon. Told by environment:
  * FAULT_KIND write|sync|truncate, FAULT_AT the number of the call (from 1), FAULT_COUNT how many
- * calls from there on, FAULT_DOES EIO|ENOSPC|KILL, FAULT_HIT a file to be made when it happens.
+ * calls from there on, FAULT_DOES EIO|ENOSPC|KILL|DELAY (100 ms), FAULT_HIT a file to be made when it happens.
+ * FAULT_CLOCK: a file with the seconds that the wall clock is ahead.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 static long calls;
@@ -43,11 +47,37 @@ static int fault(const char *kind, int fd)
     close(open(getenv("FAULT_HIT"), O_CREAT | O_WRONLY, 0644));
     if (!strcmp(does, "KILL"))
         kill(getpid(), SIGKILL);
+    if (!strcmp(does, "DELAY")) {
+        usleep(100 * 1000);
+        return 0;
+    }
     return strcmp(does, "ENOSPC") ? EIO : ENOSPC;
 }
 
 #define FAIL(kind, fd) do { int e = fault(kind, fd); if (e) { errno = e; return -1; } } while (0)
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+/* How many seconds the wall clock is ahead. */
+static long ahead(void)
+{
+    char text[32];
+    const char *path = getenv("FAULT_CLOCK");
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return 0;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[length > 0 ? length : 0] = 0;
+    return atol(text);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = NEXT(clock_gettime)(clock, now);
+    if (!result && clock == CLOCK_REALTIME)
+        now->tv_sec += ahead();
+    return result;
+}
 
 ssize_t write(int fd, const void *bytes, size_t length)
 {

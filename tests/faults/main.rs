@@ -1,4 +1,5 @@
-//! The disk fails, or the machine dies, at every single write and sync of a short life.
+//! The disk fails, or the machine dies, at every single write and sync of a short life; and what else a
+//! machine can do to the daemon: a slow disk, a clock that jumps, no watches left, hours of standing still.
 //!
 //! A library built here with `cc` and preloaded into the daemon makes the Nth call go wrong; the
 //! life is lived again for each N until one comes to its end undisturbed. After each, a daemon on a
@@ -8,6 +9,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+
+mod machine;
+mod starts;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -83,12 +87,8 @@ fn live(site: &Site, daemon: &mut Daemon) -> Vec<String> {
     acknowledged
 }
 
-/// Lives once with the `at`th call going wrong. False: it did not come to that.
-fn lives_through(library: &Path, fault: Fault, at: u32) -> bool {
-    let site = Site::new();
-    let list: String = (0..JOBS).map(|i| format!("key{i} 0 {i}\n")).collect();
-    site.write("f.1.txt", list);
-    let hit = site.path("hit");
+/// The daemon with the `at`th call going wrong; the file `hit` is made when it does.
+fn faulty(site: &Site, library: &Path, fault: Fault, at: u32) -> Command {
     let mut command = site.serve(&[]);
     command
         .env("LD_PRELOAD", library)
@@ -96,8 +96,17 @@ fn lives_through(library: &Path, fault: Fault, at: u32) -> bool {
         .env("FAULT_DOES", fault.does)
         .env("FAULT_AT", at.to_string())
         .env("FAULT_COUNT", fault.count.to_string())
-        .env("FAULT_HIT", &hit);
-    let mut daemon = site.spawn(command);
+        .env("FAULT_HIT", site.path("hit"));
+    command
+}
+
+/// Lives once with the `at`th call going wrong. False: it did not come to that.
+fn lives_through(library: &Path, fault: Fault, at: u32) -> bool {
+    let site = Site::new();
+    let list: String = (0..JOBS).map(|i| format!("key{i} 0 {i}\n")).collect();
+    site.write("f.1.txt", list);
+    let hit = site.path("hit");
+    let mut daemon = site.spawn(faulty(&site, library, fault, at));
     wait_within(Duration::from_secs(30), "the start, or the end", || {
         UnixStream::connect(site.socket()).is_ok() || !daemon.is_running()
     });
