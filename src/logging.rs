@@ -124,6 +124,13 @@ impl Write for StandardError {
     }
 }
 
+/// A line that somebody else wrote, as it may stand in a log or on a terminal: control characters but the
+/// tab and the line's end are escaped.
+#[must_use]
+pub fn escaped_line(line: &[u8]) -> Cow<'_, [u8]> {
+    one_line(line, false)
+}
+
 /// An event as one line: line ends and other control characters that came in with a name or a
 /// message must not look like another line, nor steer a terminal. Each event is one write.
 fn one_line(event: &[u8], colours: bool) -> Cow<'_, [u8]> {

@@ -37,7 +37,7 @@ fn long_help() {
     let cases: [(&[&str], &[&str]); 5] = [
         (&["serve"], &["--config", "wins over the environment", "SIGHUP"]),
         (&["work"], &["{key} and {payload}", "SHIFTBOSS_PAYLOAD", "no command outlives it"]),
-        (&["fetch"], &["NAME.<number>.txt.part", "exits with 69"]),
+        (&["fetch"], &["nothing of it is handed out", "exits with 69"]),
         (&["on-change"], &["{paths}", "SHIFTBOSS_CHANGED"]),
         (&["spool", "run"], &["{name}", "SHIFTBOSS_SPOOL_"]),
     ];

@@ -21,6 +21,9 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A command that goes on until it is ended, after its first line.
 const ENDLESS: &str = "echo a 1; sleep 1000";
 
+/// The file that a list is in until it is whole.
+const DRAFT: &str = ".f.fetch.part";
+
 /// `fetch OPTIONS INPUT f -- sh -c SCRIPT`.
 fn fetch(site: &Site, options: &[&str], script: &str) -> std::process::Command {
     let mut command = site.program();
@@ -64,13 +67,15 @@ fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
+/// The list that is being written, whether or not the daemon reads it.
+fn growing(site: &Site) -> Option<String> {
+    let live = || lists(site).into_iter().find(|(name, _)| name.ends_with(".part"));
+    fs::read_to_string(site.file(DRAFT)).ok().or_else(|| live().map(|(_, text)| text))
+}
+
 /// Waits until the growing list has `text`.
 fn wait_part(site: &Site, text: &str) {
-    let grown = |site: &Site| {
-        let lists = lists(site);
-        lists.into_iter().find(|(name, _)| name.ends_with(".part")).map(|(_, text)| text)
-    };
-    wait_equal("the list grows", &Some(text.to_owned()), || grown(site));
+    wait_equal("the list grows", &Some(text.to_owned()), || growing(site));
 }
 
 /// Waits until the process that wrote its id to `file` is there, and returns it.
@@ -171,19 +176,76 @@ fn faulty_lines_are_told() {
     assert!(log.contains("lines=1 faulty=1000"), "{log}");
 }
 
-/// The growing list has each line as soon as it is whole, and never a part of one.
+/// The growing list has each line as soon as it is whole, and never a part of one; under a name that
+/// the daemon reads with `--live` only.
 #[test]
 fn lines_appear_as_they_come() {
-    let site = Site::new();
     let script = "echo a 1; printf 'b '; until [ -e go1 ]; do sleep .01; done; echo 2; \
         until [ -e go2 ]; do sleep .01; done; echo c 3";
+    for live in [true, false] {
+        let site = Site::new();
+        let options: &[&str] = if live { &["--live"] } else { &[] };
+        let mut child = fetch(&site, options, script).spawn().unwrap();
+        wait_part(&site, "a 1\n");
+        assert_eq!((lists(&site).len(), site.file(DRAFT).exists()), (usize::from(live), !live));
+        fs::write(site.path("go1"), "").unwrap();
+        wait_part(&site, "a 1\nb 2\n");
+        fs::write(site.path("go2"), "").unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(only_list(&site).1, "a 1\nb 2\nc 3\n");
+        assert!(!site.file(DRAFT).exists());
+    }
+}
+
+/// A list that fails has nobody do anything, not while it is written and not after: its lines are
+/// nowhere but in a file that the daemon does not read, and that goes.
+#[test]
+fn a_list_that_fails_is_never_handed_out() {
+    let site = Site::new();
+    let daemon = site.start();
+    let mut worker = Client::connect(&site);
+    let script = "echo a 1; echo b 2; until [ -e go ]; do sleep .01; done; exit 1";
     let mut child = fetch(&site, &[], script).spawn().unwrap();
-    wait_part(&site, "a 1\n");
-    fs::write(site.path("go1"), "").unwrap();
     wait_part(&site, "a 1\nb 2\n");
-    fs::write(site.path("go2"), "").unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(only_list(&site).1, "a 1\nb 2\nc 3\n");
+    assert_eq!(worker.ask("READY"), "NOJOBS\n");
+    fs::write(site.path("go"), "").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(69));
+    assert_eq!(worker.ask("READY"), "NOJOBS\n");
+    assert_eq!(growing(&site), None);
+    assert_eq!(site.sql("SELECT count(*) FROM queue"), ["0"]);
+    // One that was killed leaves its file, which is nobody's task either; the next one removes it.
+    let mut child = fetch(&site, &[], ENDLESS).spawn().unwrap();
+    wait_part(&site, "a 1\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(worker.ask("READY"), "NOJOBS\n");
+    let (code, log) = run(&site, &[], "echo c 3");
+    assert!(code == Some(0) && log.contains("a fetch that was killed had left"), "{log}");
+    assert_eq!(growing(&site), None);
+    wait_until("the good list is handed out", || worker.ask("READY") == "JOB c 3\n");
+    let log = daemon.stop();
+    assert!(!log.contains("WARN") && !log.contains("is gone"), "{log}");
+}
+
+/// The list is written to no file that somebody else has put in its way.
+#[test]
+fn a_planted_link_is_not_followed() {
+    let site = Site::new();
+    fs::write(site.path("precious"), "precious").unwrap();
+    std::os::unix::fs::symlink(site.path("precious"), site.file(DRAFT)).unwrap();
+    let (code, log) = run(&site, &[], "echo a 1");
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(only_list(&site).1, "a 1\n");
+    assert_eq!(fs::read_to_string(site.path("precious")).unwrap(), "precious");
+}
+
+/// What the command writes on standard error steers no terminal, and forges no line.
+#[test]
+fn complaints_are_escaped() {
+    let site = Site::new();
+    let (code, log) = run(&site, &[], r"printf 'red \033[31m\rover\ttab\n' >&2; echo a 1");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("f: red \\x1b[31m\\rover\ttab\n"), "{log}");
 }
 
 /// What the kernel says happened to names in the directory so far: what, and to which.
@@ -209,7 +271,7 @@ fn renamed_then_removed() {
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
     let flags = WatchFlags::CREATE | WatchFlags::MOVE | WatchFlags::DELETE;
     inotify::add_watch(&watch, site.input(), flags).unwrap();
-    assert_eq!(run(&site, &[], "echo a 1").0, Some(0));
+    assert_eq!(run(&site, &["--live"], "echo a 1").0, Some(0));
     let (list, _) = only_list(&site);
     let mut events = events(&watch);
     events[3..].sort_by(|one, other| one.1.cmp(&other.1));
@@ -257,7 +319,7 @@ fn a_signal_stops_it() {
             kill_process(pid(&child), signal).unwrap();
             assert_eq!(child.wait().unwrap().code(), Some(code));
             wait_ended(grandchild);
-            assert_eq!(only_list(&site).0, "f.1.txt");
+            assert_eq!((only_list(&site).0.as_str(), growing(&site)), ("f.1.txt", None));
             fs::remove_file(site.path("grandchild")).unwrap();
         }
     }
@@ -275,7 +337,7 @@ fn a_second_signal_kills() {
     wait_until("the command was asked", || site.path("asked").exists());
     kill_process(pid(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert_eq!(lists(&site), []);
+    assert_eq!((lists(&site), growing(&site)), (vec![], None));
     wait_equal("all processes are gone", &Vec::new(), || marked(&mark));
 }
 
@@ -291,14 +353,13 @@ fn a_killed_fetch_leaves_no_process() {
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     processes.into_iter().for_each(wait_ended);
-    assert_eq!(lists(&site).len(), 2);
-    let left = lists(&site).into_iter().find(|(name, _)| name.ends_with(".part")).unwrap();
+    assert_eq!(only_list(&site).0, "f.1.txt");
+    assert_eq!(growing(&site).unwrap(), "a 1\n");
     let (code, log) = run(&site, &[], "echo a 2");
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("Removed what a fetch that was killed had left."), "{log}");
-    let (name, text) = only_list(&site);
-    assert_eq!(text, "a 2\n");
-    assert!(stamp_of(&name) > stamp_of(&left.0));
+    assert_eq!(only_list(&site).1, "a 2\n");
+    assert_eq!(growing(&site), None);
 }
 
 /// Processes that were started with `MARK=mark`, or by such.
@@ -385,7 +446,7 @@ fn it_repeats() {
 /// Whether there is one complete list and no growing one.
 fn only_or_none(site: &Site) -> bool {
     let lists = lists(site);
-    lists.len() == 1 && lists[0].0.ends_with(".txt")
+    lists.len() == 1 && lists[0].0.ends_with(".txt") && growing(site).is_none()
 }
 
 /// A directory that was replaced between two runs is claimed anew.
@@ -472,7 +533,7 @@ fn progress_on_a_terminal() {
     assert_eq!(only_list(&site).1, "a 1\nb 2\n");
 }
 
-/// Beside a daemon the lines are handed out while the list grows, and those of the old one go when the
+/// Beside a daemon the lines of a live list are handed out while it grows, and those of the old one go when the
 /// new one is in place.
 #[test]
 fn a_daemon_hands_the_lines_out() {
@@ -480,7 +541,7 @@ fn a_daemon_hands_the_lines_out() {
     let daemon = site.start();
     let mut worker = Client::connect(&site);
     let script = "echo a 1; until [ -e go ]; do sleep .01; done; echo b 2";
-    let mut child = fetch(&site, &[], script).spawn().unwrap();
+    let mut child = fetch(&site, &["--live"], script).spawn().unwrap();
     wait_part(&site, "a 1\n");
     wait_until("the first line is handed out", || worker.ask("READY").trim_end() == "JOB a 1");
     fs::write(site.path("go"), "").unwrap();

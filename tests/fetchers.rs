@@ -82,6 +82,9 @@ fn reload(daemon: &Daemon, said: &str) {
     wait_until(said, || daemon.log().matches(said).count() > before);
 }
 
+/// Where the list of the fetcher `links` is until it is whole.
+const DRAFT: &str = "input/.links.fetch.part";
+
 const READ_AGAIN: &str = "was read again";
 
 /// A list is fetched at the start and by the clock, and is in the queue; the command runs where the file is,
@@ -225,8 +228,9 @@ fn a_kill_within_a_run_leaves_no_orphan() {
     ));
     let daemon = scene.start();
     let pids = ["own.pid", "child.pid"].map(|name| scene.pid(name));
-    scene.site.wait_count(1);
+    wait_equal("the list has begun", &"half 1\n".to_owned(), || scene.read(DRAFT));
     daemon.kill();
+    assert_eq!(scene.site.sql("SELECT count(*) FROM queue"), ["0"]);
     pids.into_iter().for_each(wait_gone);
     fs::write(scene.site.path("ready"), "").unwrap();
     let daemon = scene.start();
@@ -252,14 +256,10 @@ fn a_stop_within_a_run_leaves_it_to_the_next_start() {
     ));
     let daemon = scene.start();
     let pid = scene.pid("own.pid");
-    scene.site.wait_count(1);
+    wait_equal("the list has begun", &"half 1\n".to_owned(), || scene.read(DRAFT));
     daemon.stop();
     wait_gone(pid);
-    let parts = fs::read_dir(scene.site.input()).unwrap().flatten();
-    assert_eq!(
-        parts.filter(|file| file.path().extension().is_some_and(|end| end == "part")).count(),
-        0
-    );
+    assert!(!scene.site.path(DRAFT).exists());
     fs::write(scene.site.path("ready"), "").unwrap();
     let daemon = scene.start();
     scene.wait_tasks(&["alpha 1"]);
@@ -315,6 +315,39 @@ fn a_file_is_checked_without_a_start() {
     assert!(said.contains("shiftboss.toml:8: unknown field `user`"), "{said}");
     assert!(!scene.site.database().exists() && !Path::new(&scene.site.input()).exists());
     assert_eq!(scene.site.refused(scene.command(&[])).0, 78);
+}
+
+/// A command that prints two keys and fails has nobody do them, however often it is tried again.
+#[test]
+fn a_list_that_fails_is_never_handed_out() {
+    let script = "echo run >> runs; echo alpha 1; echo bravo 2; echo no luck >&2; exit 1";
+    let scene = Scene::new(&format!(
+        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', '{script}']\nevery = '1h'\nretry = true\n"
+    ));
+    let daemon = scene.start();
+    wait_until("it was tried three times", || {
+        assert_eq!(scene.site.ask("READY"), "NOJOBS\n");
+        scene.lines("runs") >= 3
+    });
+    assert_eq!(scene.site.ask("READY"), "NOJOBS\n");
+    assert_eq!(scene.site.sql("SELECT count(*) FROM queue"), ["0"]);
+    let log = daemon.stop();
+    assert!(!log.contains("is gone"), "{log}");
+    assert!(log.contains("stderr: no luck"), "{log}");
+}
+
+/// A live one's lines are handed out as they come, and withdrawn when it fails.
+#[test]
+fn a_live_list_is_handed_out_as_it_comes() {
+    let script = "echo alpha 1; until test -e go; do sleep .01; done; exit 1";
+    let scene = Scene::new(&format!(
+        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', '{script}']\nevery = '1h'\nlive = true\n"
+    ));
+    let daemon = scene.start();
+    scene.wait_tasks(&["alpha 1"]);
+    fs::write(scene.site.path("go"), "").unwrap();
+    scene.wait_tasks(&[]);
+    daemon.stop();
 }
 
 /// Somebody else fetches the same list: the run fails, and says so; the daemon goes on.

@@ -13,10 +13,9 @@ use crate::fetch::{ListName, Settings};
 
 /// What `--help` begins with.
 pub(super) const ABOUT: &str = "Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once \
-it is whole\n\nThe lines go to NAME.<number>.txt.part as they come, and count at once. When \
-COMMAND has ended well and the list looks right, the file is renamed to .txt, and NAME's \
-older files are removed. Else it is removed, and the old list stays; exits with 69 then. One \
-fetch of a NAME runs at a time; a second one exits with 75.";
+it is whole\n\nWhen COMMAND has ended well and the list looks right, it becomes NAME.<number>.txt, \
+and NAME's older files are removed. Else nothing of it is handed out, the old list stays, and \
+fetch exits with 69. One fetch of a NAME runs at a time; a second one exits with 75.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,6 +45,10 @@ pub struct FetchArguments {
     /// Keep the old list if there are fewer good lines than this share of its own, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     pub min_share: f64,
+    /// Write the lines to NAME.<number>.txt.part as they come: the daemon hands them out at once, also
+    /// those of a list that fails in the end
+    #[arg(long)]
+    pub live: bool,
     /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
     #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
     pub log_level: String,
@@ -94,6 +97,7 @@ impl TryFrom<FetchArguments> for FetchSettings {
             grace: typed.grace.into(),
             min_lines: typed.min_lines,
             min_share: typed.min_share,
+            live: typed.live,
         };
         Ok(Self { list, every: typed.every })
     }

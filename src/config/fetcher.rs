@@ -53,6 +53,9 @@ pub struct FetcherTable {
     /// Nor is less than this share, from 0 to 1, of the last one's.
     #[serde(default = "min_share", deserialize_with = "values::share")]
     pub min_share: f64,
+    /// Whether its lines count while they come, before it is known whether the list is whole.
+    #[serde(default)]
+    pub live: bool,
     /// Whether a failed run is tried again, after a growing time.
     #[serde(default)]
     pub retry: bool,
@@ -213,6 +216,7 @@ impl OwnFiles<'_> {
         let lists = [
             name.file(1_700_000_000, true),
             name.file(1_700_000_000, false),
+            name.draft_file(),
             name.changed_file(),
             name.lock_file(),
         ];

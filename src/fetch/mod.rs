@@ -47,6 +47,8 @@ pub struct Settings {
     pub min_lines: u64,
     /// A list has at least this share, from 0 to 1, of the lines of the last complete one.
     pub min_share: f64,
+    /// The daemon hands its lines out while it is fetched, whatever becomes of it.
+    pub live: bool,
 }
 
 /// What one run's command is given, where that differs from run to run.
@@ -130,7 +132,8 @@ impl Fetcher {
         stop: impl Future<Output = ()>,
     ) -> Result<Delivered, FetchError> {
         let place = self.claimed().await?;
-        let (part, file) = blocking(|| Part::begin(place)).await?;
+        let live = self.settings.live;
+        let (part, file) = blocking(move || Part::begin(place, live)).await?;
         let intake = Arc::new(Mutex::new(Intake::new(file, observer)));
         self.command(given, &intake, stop).await?;
         let tally = lock(&intake).finish().map_err(|source| part.unwritten(source))?;

@@ -96,6 +96,12 @@ impl ListName {
         format!(".{}.fetch.lock", self.0)
     }
 
+    /// The file that a list is written to until it is whole. The daemon passes it over.
+    #[must_use]
+    pub fn draft_file(&self) -> String {
+        format!(".{}.fetch.part", self.0)
+    }
+
     /// The file that names what changed before a run, for its command.
     #[must_use]
     pub fn changed_file(&self) -> String {
@@ -118,8 +124,9 @@ mod tests {
             assert_eq!(name.parse(name.file(7, true).as_ref()), Some((7, true)));
             assert_eq!(name.parse(name.file(8, false).as_ref()), Some((8, false)));
             assert_eq!(name.parse("x.7.txt".as_ref()), None);
-            let lock = FileName::parse(name.lock_file().as_ref());
-            assert_eq!(lock, Named::Other);
+            for file in [name.lock_file(), name.draft_file(), name.changed_file()] {
+                assert_eq!(FileName::parse(file.as_ref()), Named::Other, "{file}");
+            }
         }
         let long = "n".repeat(226);
         assert_eq!(ListName::new(&long).unwrap().file(i64::MAX, true).len(), 255);

@@ -107,9 +107,11 @@ impl Place {
         move |source| FetchError::Io { doing, path, source: source.into() }
     }
 
-    fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+    /// Removes a file; says whether there was one.
+    fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<bool> {
         match rustix::fs::unlinkat(&self.directory, name.as_ref(), AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -122,10 +124,12 @@ struct ListFile {
     growing: bool,
 }
 
-/// A list that grows. Dropped, it is removed.
+/// A list that is being written. Dropped, it is removed.
 pub struct Part {
     place: Arc<Place>,
     stamp: i64,
+    /// Its file's name until it is whole: one that the daemon reads, or one that it does not.
+    name: String,
     /// For syncing; the intake writes through another descriptor of the same file.
     file: File,
     is_published: bool,
@@ -133,25 +137,30 @@ pub struct Part {
 
 impl Part {
     /// Begins a list, with a number above those of all others, and removes what a fetch that was
-    /// killed has left. Returns what is to be written to, too.
+    /// killed has left. The daemon reads it from now on if it is `live`, else once it is whole.
+    /// Returns what is to be written to, too.
     ///
     /// # Errors
     /// When there is no such number, or the file cannot be made.
-    pub fn begin(place: Arc<Place>) -> Result<(Self, File), FetchError> {
+    pub fn begin(place: Arc<Place>, live: bool) -> Result<(Self, File), FetchError> {
         let files = place.files()?;
         let stamp = stamp_above(&place, &files)?;
-        for left in files.iter().filter(|file| file.growing) {
-            let failed = place.failed("remove what an earlier fetch left,", &left.name);
-            place.remove(&left.name).map_err(failed)?;
-            warn!(file = %left.name.display(), "Removed what a fetch that was killed had left.");
+        let growing = files.into_iter().filter(|file| file.growing).map(|file| file.name);
+        let draft = place.name.draft_file();
+        for left in growing.chain([draft.clone().into()]) {
+            let failed = place.failed("remove what an earlier fetch left,", &left);
+            if place.remove(&left).map_err(failed)? {
+                warn!(file = %left.display(), "Removed what a fetch that was killed had left.");
+            }
         }
-        let name = place.name.file(stamp, true);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let name = if live { place.name.file(stamp, true) } else { draft };
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let opened = rustix::fs::openat(&place.directory, &name, flags, mode);
         let file = File::from(opened.map_err(place.failed("make", &name))?);
-        let part = Self { place, stamp, file, is_published: false };
-        let writer = part.file.try_clone().map_err(part.place.failed("open", &name))?;
+        let part = Self { place, stamp, name, file, is_published: false };
+        let writer = part.file.try_clone().map_err(part.place.failed("open", &part.name))?;
         Ok((part, writer))
     }
 
@@ -162,11 +171,7 @@ impl Part {
 
     /// Why the list could not be written.
     pub fn unwritten(&self, source: io::Error) -> FetchError {
-        self.place.failed("write to", self.name(true))(source)
-    }
-
-    fn name(&self, growing: bool) -> String {
-        self.place.name.file(self.stamp, growing)
+        self.place.failed("write to", &self.name)(source)
     }
 
     /// Puts the list in place: on disk, then named, then the name on disk, and only then are older
@@ -175,11 +180,11 @@ impl Part {
     /// # Errors
     /// When one of the steps before the removal fails. What could not be removed is only warned of.
     pub fn publish(mut self) -> Result<String, FetchError> {
-        let (part, whole) = (self.name(true), self.name(false));
+        let whole = self.place.name.file(self.stamp, false);
         let directory = &self.place.directory;
-        self.file.sync_all().map_err(self.place.failed("sync", &part))?;
-        rustix::fs::renameat(directory, &part, directory, &whole)
-            .map_err(self.place.failed("rename", &part))?;
+        self.file.sync_all().map_err(self.place.failed("sync", &self.name))?;
+        rustix::fs::renameat(directory, &self.name, directory, &whole)
+            .map_err(self.place.failed("rename", &self.name))?;
         self.is_published = true;
         if let Err(error) = rustix::fs::fsync(directory) {
             return Err(FetchError::Unsettled {
@@ -201,9 +206,9 @@ impl Drop for Part {
         if self.is_published {
             return;
         }
-        if let Err(error) = self.place.remove(self.name(true)) {
-            let file = self.place.path(self.name(true));
-            warn!(file = %file.display(), %error, "A list that failed could not be removed: its lines are handed out.");
+        if let Err(error) = self.place.remove(&self.name) {
+            let file = self.place.path(&self.name);
+            warn!(file = %file.display(), %error, "A list that failed could not be removed; the next fetch removes it.");
         }
     }
 }

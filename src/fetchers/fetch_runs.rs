@@ -49,6 +49,7 @@ fn settings(table: &FetcherTable, input: &Path) -> Settings {
         grace: table.grace,
         min_lines: table.min_lines,
         min_share: table.min_share,
+        live: table.live,
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a fetcher's command says goes to the daemon's log, a line each, with the fetcher's name.
+//! What a fetcher's command writes on standard error goes to the daemon's log, a line each, with the
+//! fetcher's name, behind `stderr: `.
 //!
 //! The observer of a run that [`super::fetch_runs`] hands to [`crate::fetch`].
 
@@ -27,7 +28,7 @@ impl ToLog {
 
     fn log(&self, lines: &[u8]) {
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            info!(name = &*self.name, "{}", String::from_utf8_lossy(line));
+            info!(name = &*self.name, "stderr: {}", String::from_utf8_lossy(line));
         }
     }
 }

@@ -88,7 +88,7 @@ impl FileWatcherActor {
             Phase::Tailing(tail) => tail.stop.do_send(StopTail),
             _ => {}
         }
-        info!(%run, "A list was removed: its rows leave the queue.");
+        info!(%run, "A run's file is gone: its rows leave the queue.");
         entry.phase = Phase::Deleting;
         self.generation += 1;
         entry.generation = self.generation;

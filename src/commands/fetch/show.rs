@@ -10,6 +10,7 @@ use tracing::warn;
 
 use crate::child::LinePrefixer;
 use crate::fetch::Observer;
+use crate::logging::escaped_line;
 
 /// Between two looks of the clock that is shown.
 const TICK: Duration = Duration::from_millis(200);
@@ -33,13 +34,15 @@ impl Show {
         Self { bar, complaints: LinePrefixer::new(prefix, LINE_BYTES_MAX) }
     }
 
-    /// Writes what the command said, in whole lines. Nobody may be reading.
+    /// Writes what the command said, in whole lines, escaped as the daemon does it. Nobody may be reading.
     fn write(&mut self, prefixed: impl FnOnce(&mut LinePrefixer, &mut Vec<u8>) -> io::Result<()>) {
         let mut lines = Vec::new();
         let _ = prefixed(&mut self.complaints, &mut lines);
         if !lines.is_empty() {
+            let lines: Vec<_> =
+                lines.split_inclusive(|byte| *byte == b'\n').map(escaped_line).collect();
             self.bar.suspend(|| {
-                let _ = io::stderr().lock().write_all(&lines);
+                let _ = io::stderr().lock().write_all(&lines.concat());
             });
         }
     }
