@@ -76,24 +76,36 @@ pub enum Command {
     /// Send lines to the daemon, and print its answers
     ///
     /// For workers written in shell. Exits with 69 if nobody answers in time.
-    #[command(after_help = ASK_EXAMPLES)]
+    #[command(
+        after_help = ASK_EXAMPLES,
+        override_usage = "shiftboss ask [OPTIONS] [SOCKET] <LINES>..."
+    )]
     Ask {
         /// How long to wait for the answers
         #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
         timeout: Duration,
         /// The daemon's socket
-        socket: PathBuf,
+        ///
+        /// A single argument is a line; then it is SHIFTBOSS_SOCKET, else what the configuration file says
+        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
+        socket: Option<PathBuf>,
         /// What to send, a line each: READY, or DONE KEY EXIT_CODE
-        #[arg(required = true, allow_hyphen_values = true)]
+        #[arg(allow_hyphen_values = true)]
         lines: Vec<String>,
     },
     /// Copy the database, consistently, while the daemon runs
-    #[command(after_help = BACKUP_EXAMPLES)]
+    #[command(
+        after_help = BACKUP_EXAMPLES,
+        override_usage = "shiftboss backup [OPTIONS] [TARGET] <FILE>"
+    )]
     Backup {
-        /// The database
-        database: PathBuf,
+        /// The database, or its daemon's socket
+        ///
+        /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
+        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
+        target: Option<PathBuf>,
         /// The copy to be made; must not exist
-        file: PathBuf,
+        file: Option<PathBuf>,
     },
     /// Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once it is whole
     #[command(long_about = fetch::ABOUT)]

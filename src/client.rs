@@ -192,6 +192,10 @@ pub fn check_path(socket: &Path) -> Result<(), Failure> {
 /// Why there is no answer after `timeout`, and what may help.
 #[must_use]
 pub fn no_answer(socket: &Path, timeout: Duration, error: &io::Error) -> Failure {
+    let code = match error.kind() {
+        ErrorKind::PermissionDenied => ExitCode::Denied,
+        _ => ExitCode::Unavailable,
+    };
     let (why, hint) = match error.kind() {
         _ if is_timeout(error) => (
             format!("waited {}", humantime::format_duration(timeout)),
@@ -205,5 +209,5 @@ pub fn no_answer(socket: &Path, timeout: Duration, error: &io::Error) -> Failure
         _ => (error.to_string(), "is `shiftboss serve` running with this socket?"),
     };
     let message = format!("no answer from {}: {why}; {hint}", socket.display());
-    Failure::new(ExitCode::Unavailable, message)
+    Failure::new(code, message)
 }

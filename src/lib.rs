@@ -2,7 +2,7 @@
 //!
 //! [`sqlite`] implements the queue. [`child`] runs commands, [`change`] when files change, [`fetch`]
 //! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
-//! [`commands`] has one file a subcommand; [`client`], [`socket`], [`lock`], [`logging`],
+//! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`lock`], [`logging`],
 //! [`reports`] and [`exit`] are what they stand on.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
@@ -26,4 +26,5 @@ pub mod reports;
 pub mod socket;
 pub mod spool;
 pub mod sqlite;
+pub mod target;
 pub mod worker;

@@ -6,14 +6,11 @@ mod common;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::thread::{self, JoinHandle};
 
 use common::{Client, Site, wait_until};
 use serde_json::{Value, json};
-
-const NOBODY: u32 = 65_534;
 
 /// Standard output of a command that goes well.
 fn said(site: &Site, arguments: &[&str]) -> String {
@@ -140,18 +137,10 @@ fn a_classic_daemon() {
 /// Only the daemon's own user and root are obeyed.
 #[test]
 fn somebody_else_is_refused() {
-    if !rustix::process::geteuid().is_root() {
-        return; // Nobody else can be played.
-    }
     let site = Site::new();
     let _daemon = site.start_with(&["--socket-mode", "0666"]);
-    let program = site.path("program");
-    std::fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(site.path("."), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new(program);
-    command.args(["pause"]).arg(site.socket()).uid(NOBODY).gid(NOBODY);
-    let (code, why) = failure(&command.output().unwrap());
+    let output = site.as_somebody_else(&["pause", "socket"]).output().unwrap();
+    let (code, why) = failure(&output);
     assert!(code == 77 && why.contains("root"), "{why}");
 }
 

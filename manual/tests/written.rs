@@ -55,7 +55,7 @@ fn synopses() {
     };
     for (page, expected) in [
         ("shiftboss.1", "fBshiftbossfR <COMMAND>"),
-        ("shiftboss-work.1", "fBshiftboss workfR [OPTIONS] <SOCKET> -- <COMMAND>..."),
+        ("shiftboss-work.1", "fBshiftboss workfR [OPTIONS] [SOCKET] -- <COMMAND>..."),
         ("shiftboss-spool-put.1", "fBshiftboss spool putfR [OPTIONS] <DIR> <QUEUE> [FILE]"),
     ] {
         assert_eq!(synopsis(page), expected);

@@ -43,7 +43,10 @@ pub enum Operate {
         #[arg(long, value_parser = humantime::parse_duration)]
         timeout: Option<Duration>,
         /// The daemon's socket
-        socket: PathBuf,
+        ///
+        /// If it is left out: SHIFTBOSS_SOCKET, else what the configuration file says (SHIFTBOSS_CONFIG, else
+        /// /etc/shiftboss.toml).
+        socket: Option<PathBuf>,
         /// Print the daemon's answer, one JSON object
         #[arg(long)]
         json: bool,
@@ -51,13 +54,16 @@ pub enum Operate {
     /// Put a key's dispatched rows back in the queue, parked ones too
     ///
     /// Exits with 65 if no fetcher lists the key.
-    #[command(after_help = RETRY_EXAMPLES)]
+    #[command(
+        after_help = RETRY_EXAMPLES,
+        override_usage = "shiftboss retry [OPTIONS] [SOCKET] <KEY>"
+    )]
     Retry {
         /// Who is told, and how the answer is shown.
         #[command(flatten)]
         told: Told,
         /// The key
-        key: String,
+        key: Option<String>,
     },
 }
 
@@ -68,7 +74,10 @@ pub struct Told {
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
     /// The daemon's socket
-    pub socket: PathBuf,
+    ///
+    /// If it is left out: SHIFTBOSS_SOCKET, else what the configuration file says (SHIFTBOSS_CONFIG, else
+    /// /etc/shiftboss.toml).
+    pub socket: Option<PathBuf>,
     /// Print the daemon's answer, one JSON object
     #[arg(long)]
     pub json: bool,

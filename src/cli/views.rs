@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
+  shiftboss status
   shiftboss status state.db
   shiftboss status --json /run/shiftboss/worker.sock";
 
@@ -34,13 +35,13 @@ pub enum Look {
     /// Say where a key is, and why it is not the next one
     ///
     /// Exits with 65 if nobody ever heard of the key.
-    #[command(after_help = WHY_EXAMPLES)]
+    #[command(after_help = WHY_EXAMPLES, override_usage = "shiftboss why [OPTIONS] [TARGET] <KEY>")]
     Why {
         /// What is looked at, and how it is shown.
         #[command(flatten)]
         looked: Looked,
         /// The key
-        key: String,
+        key: Option<String>,
     },
     /// Show the next keys, in the order in which they would be handed out now
     #[command(after_help = QUEUE_EXAMPLES)]
@@ -76,7 +77,13 @@ pub enum Look {
 #[derive(Debug, Args)]
 pub struct Looked {
     /// The database, or the daemon's socket
-    pub target: PathBuf,
+    ///
+    /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
+    /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
+    pub target: Option<PathBuf>,
+    /// Look at the daemon of this configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

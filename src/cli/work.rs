@@ -9,6 +9,7 @@ use clap::Args;
 use super::absolute;
 use crate::child::{GRACE, Template};
 use crate::exit::{ExitCode, Failure};
+use crate::target;
 use crate::worker::Settings;
 
 /// What `--help` begins with.
@@ -68,7 +69,10 @@ pub struct WorkArguments {
     #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
     pub log_level: String,
     /// The daemon's socket
-    pub socket: PathBuf,
+    ///
+    /// If it is left out: SHIFTBOSS_SOCKET, else what the configuration file says (SHIFTBOSS_CONFIG, else
+    /// /etc/shiftboss.toml).
+    pub socket: Option<PathBuf>,
     /// The program that does a job, and its arguments
     #[arg(required = true, last = true, num_args = 1..)]
     pub command: Vec<OsString>,
@@ -89,7 +93,7 @@ impl TryFrom<WorkArguments> for Settings {
         let program = words.next().ok_or_else(|| wrong("there is no COMMAND".to_owned()))?;
         let logs = typed.log_dir.map(absolute).transpose()?;
         Ok(Self {
-            socket: absolute(typed.socket)?,
+            socket: absolute(target::socket(typed.socket, "work")?)?,
             command: Template { program, arguments: words.collect() },
             name: typed.name,
             jobs: typed.jobs.into(),

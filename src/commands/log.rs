@@ -13,7 +13,7 @@ use crate::sqlite::views::{Ended, Log, Wanted, log};
 /// # Errors
 /// When there is no such database or daemon, or the database cannot be read.
 pub fn run(looked: &Looked, wanted: &Wanted) -> Result<(), Failure> {
-    let target = target::find(&looked.target)?;
+    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
     let now = SystemClock.now();
     let found = log(&target.database, wanted).map_err(|error| view_failure(&error))?;
     target::warn_if_down(&target, looked.json);

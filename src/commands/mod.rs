@@ -17,11 +17,15 @@ mod text;
 pub mod why;
 pub mod work;
 
-use crate::cli::{Command, FetchSettings, Look, OnChange};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::cli::{Command, FetchSettings, Look, Looked, OnChange};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
 use crate::sqlite::views::Wanted;
+use crate::target::{move_up, socket};
 
 /// Runs what was typed.
 ///
@@ -32,10 +36,14 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(typed) => serve::run(*typed),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
-        Command::Ask { timeout, socket, lines } => ask::run(&socket, &lines, timeout),
+        Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
         Command::Look(asked) => look(asked),
         Command::Operate(told) => operators::run(told),
-        Command::Backup { database, file } => backup::run(&database, &file),
+        Command::Backup { target, file } => {
+            let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
+            let file = file.ok_or_else(|| Failure::new(ExitCode::Usage, "FILE is missing"))?;
+            backup::run(&target::find(target, None)?.database, &file)
+        }
         Command::Fetch(typed) => {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             fetch::run(FetchSettings::try_from(typed)?)
@@ -53,10 +61,24 @@ pub fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
+/// A single argument is a line.
+fn ask(target: Option<PathBuf>, lines: Vec<String>, timeout: Duration) -> Result<(), Failure> {
+    let (target, lines) = if lines.is_empty() {
+        let (target, line) = move_up(target, [None], ["a line"])?;
+        (target, line.into())
+    } else {
+        (target, lines)
+    };
+    ask::run(&socket(target, "ask")?, &lines, timeout)
+}
+
 fn look(asked: Look) -> Result<(), Failure> {
     match asked {
         Look::Status(looked) => status::run(&looked),
-        Look::Why { looked, key } => why::run(&looked, &key),
+        Look::Why { mut looked, key } => {
+            let (target, [key]) = move_up(looked.target.take(), [key], ["KEY"])?;
+            why::run(&Looked { target, ..looked }, &key)
+        }
         Look::Queue { looked, number } => queue::run(&looked, number),
         Look::Log { looked, failed, key, number } => {
             log::run(&looked, &Wanted { failed, key, count: number.into() })

@@ -15,6 +15,7 @@ use super::text::{counted, shown};
 use crate::cli::{Operate, Told};
 use crate::client::{self, Deadline};
 use crate::exit::{self, ExitCode, Failure};
+use crate::target::{move_up, socket};
 use session::Session;
 
 /// Tells the daemon, and shows its answer.
@@ -29,13 +30,17 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
         Operate::Resume(told) => {
             tell(&told, "resume", "RESUME", |_| "Jobs are handed out again.".to_owned())
         }
-        Operate::Retry { told, key } => {
+        Operate::Retry { mut told, key } => {
+            let (target, [key]) = move_up(told.socket.take(), [key], ["KEY"])?;
+            told.socket = target;
             let key = Key::new(&key).map_err(|error| {
                 Failure::new(ExitCode::Usage, format!("{} is no key: {error}", shown(&key)))
             })?;
             tell(&told, "retry", &format!("RETRY {key}"), |answer| retried(&key, answer))
         }
-        Operate::Drain { timeout, socket, json } => drain::run(&socket, timeout, json),
+        Operate::Drain { timeout, socket: target, json } => {
+            drain::run(&socket(target, "drain")?, timeout, json)
+        }
     }
 }
 
@@ -47,9 +52,10 @@ fn tell(
     request: &str,
     render: impl FnOnce(&Value) -> String,
 ) -> Result<(), Failure> {
-    client::check_path(&told.socket)?;
+    let socket = socket(told.socket.clone(), name)?;
+    client::check_path(&socket)?;
     let deadline = Deadline::after(told.timeout)?;
-    let (_, answer) = Session::begin(&told.socket, name, request, told.timeout, deadline)?;
+    let (_, answer) = Session::begin(&socket, name, request, told.timeout, deadline)?;
     print(&answer, told.json, render)
 }
 

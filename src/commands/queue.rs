@@ -16,7 +16,7 @@ const PAYLOAD_WIDTH: usize = 60;
 /// # Errors
 /// When there is no such database or daemon, or the database cannot be read.
 pub fn run(looked: &Looked, number: u16) -> Result<(), Failure> {
-    let target = target::find(&looked.target)?;
+    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
     let now = SystemClock.now();
     let found =
         queue(&target.database, number.into(), now).map_err(|error| view_failure(&error))?;

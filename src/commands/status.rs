@@ -15,7 +15,7 @@ use crate::sqlite::queue_status;
 /// # Errors
 /// When there is no such database or daemon, or the database cannot be read.
 pub fn run(looked: &Looked) -> Result<(), Failure> {
-    let target = target::find(&looked.target)?;
+    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
     let now = SystemClock.now();
     let queue = queue_status(&target.database, now).map_err(|error| view_failure(&error))?;
     target::show(&target, &queue, looked.json, |queue| table::render(&target, queue, now))

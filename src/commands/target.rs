@@ -12,13 +12,14 @@ use serde::Serialize;
 use crate::exit::{self, ExitCode, Failure};
 use crate::lock;
 use crate::reports::Target;
+use crate::target::either;
 
-/// Finds the database, and its daemon if one runs.
+/// Finds the database that is meant ([`either`]), and its daemon if one runs.
 ///
 /// # Errors
-/// When `target` is a socket that no daemon listens on, or was one, or is no path at all.
-pub fn find(target: &Path) -> Result<Target, Failure> {
-    database_of(target).map(Target::of_database)
+/// When nothing says which, or it is a socket that no daemon listens on, or was one, or is no path at all.
+pub fn find(given: Option<PathBuf>, config: Option<&Path>) -> Result<Target, Failure> {
+    database_of(&either(given, config)?).map(Target::of_database)
 }
 
 /// The database itself, or that of the daemon that listens on a socket, or did until it was killed.

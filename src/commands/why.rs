@@ -16,7 +16,7 @@ use crate::sqlite::views::why;
 /// `BadData` when nobody ever heard of the key; when there is no such database or daemon, or the
 /// database cannot be read.
 pub fn run(looked: &Looked, key: &str) -> Result<(), Failure> {
-    let target = target::find(&looked.target)?;
+    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
     let now = SystemClock.now();
     let found = why(&target.database, key, now).map_err(|error| view_failure(&error))?;
     let Some(found) = found else {

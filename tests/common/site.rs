@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -93,7 +93,8 @@ impl Site {
     /// `shiftboss`, with no setting taken over from the environment.
     pub fn program(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
-        for name in ["RUST_LOG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS"] {
+        for name in ["RUST_LOG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "SHIFTBOSS_CONFIG"]
+        {
             command.env_remove(name);
         }
         command.stdin(Stdio::null()).current_dir(self.dir.path());
@@ -104,6 +105,20 @@ impl Site {
     /// make every test of permissions pass.
     pub fn serve_unprivileged(&self, options: &[&str]) -> Command {
         self.unprivileged(self.serve(options))
+    }
+
+    /// A command of ours as a user who has nothing to do with the site, but may look into it. Only root can play
+    /// him.
+    pub fn as_somebody_else(&self, arguments: &[&str]) -> Command {
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(is_root, "this test plays another user: run the tests as root");
+        let program = self.path("program");
+        fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
+        fs::set_permissions(self.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).current_dir(self.dir.path());
+        command.uid(NOBODY).gid(NOBODY);
+        command
     }
 
     /// A command of ours with no more rights than a user has; all there is becomes that user's.

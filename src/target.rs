@@ -1,0 +1,203 @@
+//! The target of a command, its database or its daemon's socket, and where it is looked for when it is left out:
+//! `shiftboss why KEY` is `shiftboss why TARGET KEY` on the usual target.
+//!
+//! Used by all commands that have a target. Whether a daemon runs there is `commands::target`'s.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::config::{self, Checked, Fault};
+use crate::exit::{ExitCode, Failure};
+
+/// The configuration file of the packages.
+pub const PACKAGED_CONFIGURATION: &str = "/etc/shiftboss.toml";
+/// What a database begins with.
+const DATABASE_BEGINS: &[u8] = b"SQLite format 3\0";
+
+/// Where a daemon is: what the environment or a configuration file says.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+struct Place {
+    database: Option<PathBuf>,
+    socket: Option<PathBuf>,
+}
+
+impl Checked for Place {
+    fn check(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Place {
+    /// What a configuration file says; what else stands in it may be wrong.
+    fn of_file(file: &Path) -> Result<Self, Failure> {
+        let refused = |why: String| Failure::new(ExitCode::Configuration, why);
+        let file = std::path::absolute(file).map_err(|error| refused(error.to_string()))?;
+        let said: Self = config::read(&file).map_err(|error| refused(error.to_string()))?;
+        let directory = file.parent().unwrap_or(Path::new("/"));
+        let below = |path: Option<PathBuf>| path.map(|path| directory.join(path));
+        Ok(Self { database: below(said.database), socket: below(said.socket) })
+    }
+}
+
+/// What is used where the command line names no target.
+struct Usual<'a> {
+    variable: &'a dyn Fn(&str) -> Option<OsString>,
+    packaged: &'a Path,
+}
+
+impl Usual<'_> {
+    /// The first target that the environment or the file has, of those that `choose` takes.
+    fn target(
+        &self,
+        choose: impl Fn(Place) -> Option<PathBuf>,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let path = |name| (self.variable)(name).filter(|text| !text.is_empty()).map(PathBuf::from);
+        let place =
+            Place { database: path("SHIFTBOSS_DATABASE"), socket: path("SHIFTBOSS_SOCKET") };
+        if let Some(found) = choose(place) {
+            return Ok(Some(found));
+        }
+        match path("SHIFTBOSS_CONFIG") {
+            Some(file) => Place::of_file(&file).map(choose),
+            None if self.packaged.exists() => Place::of_file(self.packaged).map(choose),
+            None => Ok(None),
+        }
+    }
+}
+
+fn usual(choose: impl Fn(Place) -> Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
+    let usual =
+        Usual { variable: &|name| env::var_os(name), packaged: PACKAGED_CONFIGURATION.as_ref() };
+    usual.target(choose)
+}
+
+/// The database or the socket that a command looks at: the given one, that of a configuration file, or the usual
+/// one.
+///
+/// # Errors
+/// When nothing says which, or the file cannot be read.
+pub fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, Failure> {
+    let choose = |place: Place| place.database.or(place.socket);
+    let found = match (given, config) {
+        (Some(_), Some(_)) => return Err(wrong("give a target or --config, not both".to_owned())),
+        (None, Some(file)) => choose(Place::of_file(file)?),
+        (Some(given), None) => Some(given),
+        (None, None) => usual(choose)?,
+    };
+    found.ok_or_else(|| {
+        wrong(format!(
+            "which daemon? Give its database or its socket, set SHIFTBOSS_DATABASE or SHIFTBOSS_SOCKET, or name them in {PACKAGED_CONFIGURATION}"
+        ))
+    })
+}
+
+/// The socket on which `command` talks to the daemon: the given one, or the usual one.
+///
+/// # Errors
+/// When nothing says which, or it is a database.
+pub fn socket(given: Option<PathBuf>, command: &str) -> Result<PathBuf, Failure> {
+    let found = match given {
+        Some(given) => Some(given),
+        None => usual(|place| place.socket)?,
+    };
+    let needs = format!("`{command}` needs the daemon's socket");
+    match found {
+        Some(path) if is_database(&path) => {
+            Err(wrong(format!("{needs}; {} is a database", path.display())))
+        }
+        Some(path) => Ok(path),
+        None => Err(wrong(format!(
+            "{needs}: give it, set SHIFTBOSS_SOCKET, or name it in {PACKAGED_CONFIGURATION}"
+        ))),
+    }
+}
+
+fn is_database(path: &Path) -> bool {
+    let begins = |file: File| {
+        let mut begin = Vec::new();
+        let read = file.take(DATABASE_BEGINS.len() as u64).read_to_end(&mut begin);
+        read.is_ok() && begin == DATABASE_BEGINS
+    };
+    path.is_file() && File::open(path).is_ok_and(begins)
+}
+
+fn wrong(text: String) -> Failure {
+    Failure::new(ExitCode::Usage, text)
+}
+
+/// The words of a command whose first one, the target, may be left out. The number of arguments decides: where
+/// the last of `words` is missing, there is no target, and all of them move up.
+///
+/// # Errors
+/// `Usage`, with the name of the word that is missing.
+pub fn move_up<const N: usize>(
+    target: Option<PathBuf>,
+    words: [Option<String>; N],
+    names: [&str; N],
+) -> Result<(Option<PathBuf>, [String; N]), Failure> {
+    let is_left_out = words.last().is_none_or(Option::is_none);
+    let (target, first) = if is_left_out { (None, target) } else { (target, None) };
+    let first = first.map(|word| word.into_os_string().into_string()).transpose();
+    let first = first.map_err(|word| wrong(format!("{word:?} is not UTF-8")))?;
+    let words: Vec<String> = first.into_iter().chain(words.into_iter().flatten()).collect();
+    let missing = names.get(words.len()).copied().unwrap_or_default();
+    let text = format!("{missing} is missing: `--help` shows what is to be given");
+    Ok((target, words.try_into().map_err(|_| wrong(text))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved<const N: usize>(typed: &[&str], names: [&str; N]) -> Result<String, String> {
+        let word = |at: usize| typed.get(at).map(|&word| word.to_owned());
+        let words = std::array::from_fn(|at| word(at + 1));
+        let moved = move_up(word(0).map(PathBuf::from), words, names);
+        moved.map(|found| format!("{found:?}")).map_err(|failure| failure.to_string())
+    }
+
+    /// How many there are decides which word is the target; what is missing is named.
+    #[test]
+    fn the_number_of_words_decides() {
+        let add = ["KEY", "PAYLOAD"];
+        assert_eq!(moved(&["s", "k", "p"], add).unwrap(), r#"(Some("s"), ["k", "p"])"#);
+        assert_eq!(moved(&["k", "p"], add).unwrap(), r#"(None, ["k", "p"])"#);
+        assert!(moved(&["k"], add).unwrap_err().starts_with("PAYLOAD is missing"));
+        assert!(moved(&[], add).unwrap_err().starts_with("KEY is missing"));
+        assert_eq!(moved(&["s", "k"], ["KEY"]).unwrap(), r#"(Some("s"), ["k"])"#);
+        assert_eq!(moved(&["k"], ["KEY"]).unwrap(), r#"(None, ["k"])"#);
+    }
+
+    /// The environment comes before the file, and for a look the database before the socket.
+    #[test]
+    fn what_is_usual() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("shiftboss.toml");
+        std::fs::write(&file, "database = 'a.db'\nsocket = '/run/s'\nleese = 1").unwrap();
+        let found = |packaged: &Path, said: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                let value = said.iter().find(|(said, _)| *said == name);
+                value.map(|(_, value)| OsString::from(value))
+            };
+            let usual = Usual { variable: &variable, packaged };
+            let look = usual.target(|place| place.database.or(place.socket));
+            (look.map_err(|error| error.code()), usual.target(|place| place.socket).ok().flatten())
+        };
+        let path = |text: &str| Some(PathBuf::from(text));
+        let of_file = Some(directory.path().join("a.db"));
+        let (nowhere, socket) = (Path::new("/nowhere"), ("SHIFTBOSS_SOCKET", "w"));
+        assert_eq!(found(&file, &[]), (Ok(of_file.clone()), path("/run/s")));
+        assert_eq!(found(&file, &[("SHIFTBOSS_SOCKET", "")]), (Ok(of_file), path("/run/s")));
+        assert_eq!(found(&file, &[socket]), (Ok(path("w")), path("w")));
+        let database = ("SHIFTBOSS_DATABASE", "d");
+        assert_eq!(found(&file, &[socket, database]), (Ok(path("d")), path("w")));
+        assert_eq!(found(nowhere, &[database]), (Ok(path("d")), None));
+        assert_eq!(found(nowhere, &[]), (Ok(None), None));
+        assert_eq!(found(&file, &[("SHIFTBOSS_CONFIG", "/nowhere")]), (Err(78), None));
+    }
+}
