@@ -59,7 +59,10 @@ bench-spool: ## Measure the spool beside bare loops, and write docs/benchmarks.m
 	cargo build --release --locked -p shiftboss-bench
 	target/release/shiftboss-bench spool $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
-# SOAK="--minutes 0.5" is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
-soak: ## Run the daemon at full load for ten minutes, and check what must hold
+# SOAK="--minutes 0.5" CASES=300 is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
+# First 20,000 random histories of each kind against the store's model (TMPDIR in memory makes that quick).
+soak: ## Run random histories, then the daemon at full load for ten minutes; check what must hold
+	PROPTEST_CASES=$(or $(CASES),20000) cargo test --release --locked --lib -- \
+		sqlite::tests::attempts sqlite::tests::histories
 	cargo build --release --locked -p shiftboss -p shiftboss-bench
 	target/release/shiftboss-bench soak $(SOAK)

@@ -7,8 +7,8 @@
 //! it begins a transaction.
 
 use std::fs::File;
-use std::mem::ManuallyDrop;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
@@ -26,7 +26,7 @@ const OPENED_BYTE: u64 = 128;
 pub(super) struct Courtesy {
     /// The log's index. Never closed: that would drop the locks of every connection to it that this
     /// process has, SQLite's own among them.
-    index: ManuallyDrop<File>,
+    index: Arc<File>,
     /// When the last transaction ended.
     released: Instant,
     /// When the lock was last left free for long enough, or nobody was there to want it.
@@ -36,8 +36,12 @@ pub(super) struct Courtesy {
 impl Courtesy {
     /// For a database whose log's index is at `index`.
     pub(super) fn new(index: &Path) -> std::io::Result<Self> {
-        let now = Instant::now();
-        Ok(Self { index: ManuallyDrop::new(File::open(index)?), released: now, rested: now })
+        let (now, index) = (Instant::now(), Arc::new(File::open(index)?));
+        // The unit tests open databases by the ten thousand, and share none with another process.
+        if !cfg!(test) {
+            std::mem::forget(Arc::clone(&index));
+        }
+        Ok(Self { index, released: now, rested: now })
     }
 
     /// A transaction ended.
@@ -69,7 +73,7 @@ impl Courtesy {
             typ: FlockType::WriteLock,
             offset_type: FlockOffsetType::Set,
         };
-        fcntl_getlk(&*self.index, &lock).map_or(true, |held| held.is_some())
+        fcntl_getlk(&self.index, &lock).map_or(true, |held| held.is_some())
     }
 }
 

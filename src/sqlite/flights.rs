@@ -39,7 +39,7 @@ impl SqliteStore {
         self.start_log(key, now, history.log.is_some())?;
         if fair {
             let flight = self.note_flight(key, rows, row, departure, history)?;
-            self.set_turn(key, &row.fetcher, Some(departure.attempt.0))?;
+            self.set_turn(key, &row.fetcher, departure.attempt)?;
             if rows.len() == 1 && !history.has_flights && row.tries.is_none() {
                 self.memory.remember(key, Lone { rowid: row.rowid, flight });
             }
@@ -156,18 +156,12 @@ impl SqliteStore {
         &self,
         key: &str,
         fetcher: &str,
-        turn: Option<i64>,
+        attempt: Attempt,
     ) -> rusqlite::Result<()> {
-        let set = "INSERT INTO shiftboss_turns (order_jitter, attr_path, name, attempt)
+        let sql = "INSERT INTO shiftboss_turns (order_jitter, attr_path, name, attempt)
             VALUES (?1, ?2, ?3, ?4)
             ON CONFLICT (order_jitter, attr_path, name) DO UPDATE SET attempt = excluded.attempt";
-        let unset = "DELETE FROM shiftboss_turns
-            WHERE order_jitter = ?1 AND attr_path = ?2 AND name = ?3";
-        match turn {
-            Some(turn) => self.prepared(set)?.execute((jitter(key), key, fetcher, turn))?,
-            None => self.prepared(unset)?.execute((jitter(key), key, fetcher))?,
-        };
-        Ok(())
+        self.prepared(sql)?.execute((jitter(key), key, fetcher, attempt.0)).map(|_| ())
     }
 
     /// Records the end of a key's job. False: the log does not know the key, and nothing changes.

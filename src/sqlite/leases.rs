@@ -86,7 +86,7 @@ impl SqliteStore {
         let name: Option<String> =
             self.prepared(sql)?.query_row([fetcher_id], |row| row.get(0)).optional()?;
         if let Some(name) = name {
-            self.set_turn(key, &name, Some(attempt.0))?;
+            self.set_turn(key, &name, attempt)?;
         }
         let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
             WHERE attempt = ?1";

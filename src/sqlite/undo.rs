@@ -5,7 +5,7 @@
 //! noted by [`flights`](super::flights).
 
 use rusqlite::Row;
-use shiftboss_actors::model::{Attempt, Key};
+use shiftboss_actors::model::{Attempt, Key, jitter};
 
 use super::SqliteStore;
 use super::attempts::{Flight, Outcome};
@@ -13,8 +13,6 @@ use super::dispatch::LogRow;
 
 /// What a dispatch changed, as it was before.
 struct Before {
-    /// The fetcher's name, if it is still there.
-    fetcher: Option<String>,
     turn: Option<i64>,
     /// The runs whose rows it marked, as a JSON array.
     rearm: String,
@@ -26,11 +24,10 @@ struct Before {
 impl Before {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            fetcher: row.get(0)?,
-            turn: row.get(1)?,
-            rearm: row.get(2)?,
-            log: (row.get(3)?, row.get(4)?, row.get(5)?),
-            log_is_its: row.get(6)?,
+            turn: row.get(0)?,
+            rearm: row.get(1)?,
+            log: (row.get(2)?, row.get(3)?, row.get(4)?),
+            log_is_its: row.get(5)?,
         })
     }
 }
@@ -70,12 +67,10 @@ impl SqliteStore {
     }
 
     fn before(&self, key: &str, flight: Flight) -> rusqlite::Result<(Flight, Before)> {
-        let sql = "SELECT fetchers.name, prev_turn, rearm,
-                prev_started, prev_finished, prev_exit_code,
+        let sql = "SELECT prev_turn, rearm, prev_started, prev_finished, prev_exit_code,
                 EXISTS (SELECT 1 FROM log WHERE log.attr_path = ?1
                     AND log.started = flight.started AND log.finished IS NULL)
             FROM shiftboss_flights AS flight
-            LEFT JOIN fetchers ON fetchers.fetcher_id = flight.fetcher_id
             WHERE flight.attr_path = ?1 AND flight.attempt = ?2";
         let before = self.prepared(sql)?.query_row((key, flight.attempt), Before::read)?;
         Ok((flight, before))
@@ -93,9 +88,7 @@ impl SqliteStore {
         if rearm {
             self.rearm(key, flight, before)?;
         }
-        if let Some(fetcher) = &before.fetcher {
-            self.set_turn(key, fetcher, before.turn)?;
-        }
+        self.restore_turn(key, flight.attempt, before.turn)?;
         if before.log_is_its { self.restore_log(key, before) } else { Ok(()) }
     }
 
@@ -111,6 +104,18 @@ impl SqliteStore {
             self.count(flight.fetcher_id, run, 0, 1)?;
         }
         Ok(())
+    }
+
+    /// Turns are kept by a fetcher's name: the fetcher itself may be gone by now.
+    fn restore_turn(&self, key: &str, attempt: i64, before: Option<i64>) -> rusqlite::Result<()> {
+        let sql = if before.is_some() {
+            "UPDATE shiftboss_turns SET attempt = ?4
+                WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt = ?3"
+        } else {
+            "DELETE FROM shiftboss_turns
+                WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt = ?3 AND ?4 IS NULL"
+        };
+        self.prepared(sql)?.execute((jitter(key), key, attempt, before)).map(|_| ())
     }
 
     fn restore_log(&self, key: &str, before: &Before) -> rusqlite::Result<()> {

@@ -10,7 +10,7 @@ use shiftboss_actors::store::{Dispatch, Store};
 use events::{Event, FETCHERS, HALF_DAY, KEYS, Word, event};
 
 use super::model::Model;
-use super::support::{FAIR, Site, batch, holder, key, options, rows_of, run};
+use super::support::{FAIR, Site, batch, cases, holder, key, options, rows_of, run};
 use crate::sqlite::{Options, SqliteStore};
 
 /// A store and its model, going through the same history.
@@ -235,7 +235,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(cases(300))]
 
     /// Any interleaving of requests, ends, restarts and edits leaves each attempt ended exactly once.
     #[test]

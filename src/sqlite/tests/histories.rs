@@ -8,7 +8,7 @@ use shiftboss_actors::model::Attempt;
 use shiftboss_actors::store::{Dispatch, Store};
 
 use super::model::Model;
-use super::support::{FAIR, Site, batch, key, run};
+use super::support::{FAIR, Site, batch, cases, key, run};
 use crate::sqlite::Policy;
 
 pub const KEYS: [&str; 4] = ["alpha", "bravo", "charlie", "é"];
@@ -178,7 +178,7 @@ fn goes_the_same_way(policy: Policy, history: &[Event]) -> Result<(), TestCaseEr
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(cases(300))]
 
     /// With the default policy.
     #[test]

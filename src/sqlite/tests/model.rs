@@ -269,8 +269,9 @@ impl Model {
                 row.dispatched = false;
             }
         }
-        if self.fetchers.iter().any(|(id, _)| *id == flight.fetcher) {
-            let name = (flight.key.clone(), self.name(flight.fetcher));
+        // Also of a fetcher that is gone: turns are by its name.
+        let mut turns = self.turns.iter().filter(|(_, attempt)| **attempt == flight.attempt);
+        if let Some(name) = turns.next().map(|(name, _)| name.clone()) {
             match flight.turn {
                 Some(turn) => self.turns.insert(name, turn),
                 None => self.turns.remove(&name),

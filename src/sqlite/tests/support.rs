@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use proptest::prelude::ProptestConfig;
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Position, Row, Run};
 use shiftboss_actors::store::{Batch, Dispatch, Holder, Store};
@@ -22,6 +23,13 @@ pub fn options(policy: Policy) -> Options {
         busy_timeout: Duration::from_secs(5),
         max_attempts: 5,
     }
+}
+
+/// So many random cases as the environment's PROPTEST_CASES says (`make soak`), or few.
+pub fn cases(few: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    let asked = asked.map(|text| text.parse().expect("PROPTEST_CASES is a number"));
+    ProptestConfig::with_cases(asked.unwrap_or(few))
 }
 
 /// A store, a second connection as an outsider has, and their directory.

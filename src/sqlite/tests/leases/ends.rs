@@ -21,7 +21,7 @@ fn the_first_end_stands() {
 #[test]
 fn a_late_end_counts() {
     type Case = (bool, fn(&mut Site));
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         (false, |_| {}),
         (true, |_| {}),
         (true, |site| assert_eq!(site.retry("alpha"), Some(1))),
@@ -32,6 +32,11 @@ fn a_late_end_counts() {
         (false, |site| {
             let (undone, _) = site.attempt(NOW).unwrap();
             assert!(site.undo(undone), "it was never handed out");
+        }),
+        (false, |site| {
+            let (undone, _) = site.attempt(NOW).unwrap();
+            site.delete(&run("f", 1));
+            assert!(site.undo(undone), "it was never handed out, and its fetcher is gone");
         }),
     ];
     for (parked, after) in cases {

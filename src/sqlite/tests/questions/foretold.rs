@@ -6,7 +6,7 @@ use shiftboss_actors::store::{Dispatch, Store};
 use super::{ask, leased, listed, status};
 use crate::sqlite::Policy;
 use crate::sqlite::tests::histories::{Event, KEYS, Pair, event};
-use crate::sqlite::tests::support::{FAIR, Site, run};
+use crate::sqlite::tests::support::{FAIR, Site, cases, run};
 
 /// What `count` requests get; a deletion under way may hold more back.
 fn dispatched(site: &mut Site, count: usize, now: i64) -> Vec<String> {
@@ -44,7 +44,7 @@ fn foretold(policy: Policy, history: &[Event]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(cases(300))]
 
     /// After any history, with the default policy.
     #[test]
@@ -60,7 +60,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(cases(24))]
 
     /// With large runs, which have slots of their own, one of them under deletion; and with leased
     /// jobs, of which some have lost their lease.
