@@ -3,12 +3,14 @@
 //! A plain struct around one connection, called by the StorageActor through the trait ([`store`]). It
 //! knows no actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
-//! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`]; what is remembered between jobs in [`memory`] and
+//! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`], those of programs without leases in
+//! [`adopt`]; what is remembered between jobs in [`memory`] and
 //! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; what is remembered
 //! of the daemon's own fetchers in [`own_fetchers`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
 //! in [`upkeep`]. Readers have [`reader`] and [`views`].
 
+mod adopt;
 mod attempts;
 mod checkpoints;
 mod courtesy;

@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use shiftboss_actors::model::UnixSeconds;
 use tracing::warn;
 
+use super::adopt::record_dispatches;
 use super::checkpoints::Checkpoints;
 use super::courtesy::Courtesy;
 use super::memory::Memory;
@@ -151,8 +152,8 @@ impl SqliteStore {
         let was_unclean: bool = self.connection.query_row(unclean, [], |row| row.get(0))?;
         self.was_clean = !was_unclean;
         self.slots = Slots::load(&self.connection)?;
-        self.tally = Tally::load(&self.connection)?;
         let noted = self.note_start(options);
+        self.tally = Tally::load(&self.connection)?;
         self.load_paused()?;
         match noted {
             // An earlier daemon's notes stand as well. Requests fail until there is space again.
@@ -171,6 +172,9 @@ impl SqliteStore {
         let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
         let lease = options.policy.lease().to_string();
         let transaction = self.connection.unchecked_transaction()?;
+        if options.policy != Policy::Classic {
+            record_dispatches(&transaction)?;
+        }
         let set = "INSERT OR REPLACE INTO shiftboss_state (name, value) VALUES (?1, ?2)";
         for (name, value) in [
             ("clean", "0"),

@@ -49,3 +49,5 @@ WHERE NOT EXISTS (
 UPDATE queue SET last_started = (SELECT started FROM log WHERE log.attr_path = queue.attr_path)
 WHERE last_started IS NOT (SELECT started FROM log WHERE log.attr_path = queue.attr_path);
 RECOMPUTE();
+-- The last program may have been another one, which keeps no leases (src/sqlite/adopt.rs).
+DELETE FROM shiftboss_state WHERE name = 'policy';

@@ -65,6 +65,8 @@ fn version_2_is_taken_over_whole() {
     assert_eq!(site.sql("SELECT * FROM fetchers ORDER BY name"), ids);
     assert_eq!(site.ask("READY"), "JOB bravo  0 2\n");
     assert!(site.ask("READY").starts_with("JOB alpha "));
+    // Its job was in flight, and for longer than the lease.
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     assert_eq!(site.integrity(), ["ok"]);
     daemon.stop();
@@ -73,6 +75,30 @@ fn version_2_is_taken_over_whole() {
     site.wait_sql("SELECT count(*) FROM fetchers", &["3"]);
     let larger = "SELECT name FROM fetchers ORDER BY fetcher_id DESC LIMIT 1";
     assert_eq!(site.sql(larger), ["h"]);
+}
+
+/// What was in flight is held for its lease from its start, and then handed out again; `why` says one thing.
+#[test]
+fn jobs_in_flight_get_a_lease() {
+    let site = Site::new();
+    write_files(&site);
+    let connection = version_2(&site.database());
+    fill(&connection);
+    let now = "UPDATE log SET started = unixepoch() WHERE attr_path = 'charlie'";
+    connection.execute_batch(now).unwrap();
+    drop(connection);
+    let daemon = site.start_with(&["--lease", "1h"]);
+    site.wait_queue(&QUEUED);
+    let why = || String::from_utf8(site.run(&["why", "state.db", "charlie"]).stdout).unwrap();
+    assert!(why().contains("in flight") && !why().contains("dispatched"), "{}", why());
+    for _ in 0..2 {
+        assert!(site.ask("READY").starts_with("JOB "));
+    }
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    site.edit("UPDATE log SET started = started - 3602 WHERE attr_path = 'charlie'");
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
+    let log = daemon.stop();
+    assert!(log.contains("in flight") && log.contains("jobs=1"), "{log}");
 }
 
 /// Version 1 is taken over; its rows get their places in the order.
@@ -152,8 +178,9 @@ fn forward_the_reference_and_forward_again() {
     let daemon = site.start();
     site.wait_sql(RUNS, &["f|1|1", "f|2|0", "g|1|1", "h|1|1"]);
     site.wait_sql("SELECT count(*) FROM queue WHERE fetcher_run_started = 1", &["7"]);
-    // echo and alpha are dispatched or in flight for the reference; charlie is old.
+    // echo and alpha are dispatched or in flight for the reference; charlie was, too long ago.
     assert_eq!(site.ask("READY"), "JOB delta 0 4\n");
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
     site.edit("UPDATE log SET finished = started WHERE attr_path = 'alpha'");
     assert!(site.ask("READY").starts_with("JOB alpha "));
     assert_eq!(site.integrity(), ["ok"]);

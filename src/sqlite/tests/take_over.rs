@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::support::{FAIR, Site, rows_of, run};
+use super::support::{FAIR, Site, options, rows_of, run};
 use crate::sqlite::{Policy, VERSION};
 use shiftboss_actors::store::Store;
 
@@ -134,6 +134,33 @@ fn version_2_is_taken_over() {
     assert_eq!(site.next(300), None, "bravo is in flight");
     site.finish("bravo", 301);
     assert_eq!(site.next(301).as_deref(), Some("bravo g's"));
+}
+
+/// A job that was in flight has the lease of classic jobs, from its start, in whichever row it may be; but
+/// not with `--classic`, and not if it is parked.
+#[test]
+fn jobs_in_flight_are_handed_out_again() {
+    let lease = FAIR.lease();
+    let directory = tempfile::tempdir().unwrap();
+    in_use(&directory);
+    let site = Site::in_directory(directory, Policy::Classic);
+    assert_eq!(site.rows("SELECT * FROM shiftboss_flights"), [""; 0]);
+    let mut site = site.restart(&options(FAIR), false);
+    assert_eq!(site.rows("SELECT * FROM shiftboss_attempts"), [""; 0]);
+    for clean in [false, true] {
+        let flights = "SELECT attr_path, run_started, started, tries FROM shiftboss_flights";
+        assert_eq!(site.rows(flights), ["bravo|1|200|1"], "once");
+        site = site.restart(&options(FAIR), clean);
+    }
+    assert_eq!(site.next(201 + lease).as_deref(), Some("charlie old"));
+    assert_eq!(site.next(201 + lease).as_deref(), Some("alpha new"));
+    site.delete(&run("g", 1));
+    assert_eq!(site.next(200 + lease), None, "held");
+    assert_eq!(site.next(201 + lease).as_deref(), Some("bravo old"));
+    site.edit("INSERT INTO shiftboss_tries VALUES (1, 1, 'charlie', 5, 1)");
+    site = site.restart(&options(Policy::Classic), true).restart(&options(FAIR), true);
+    assert_eq!(site.rows("SELECT attr_path FROM shiftboss_flights"), ["alpha", "bravo"]);
+    site.check_kept();
 }
 
 /// So are those of a version 1 database, which has no jitter yet.
