@@ -22,6 +22,7 @@ pub mod fetchers;
 pub mod intake;
 pub mod lock;
 pub mod logging;
+pub mod near;
 pub mod reports;
 pub mod socket;
 pub mod spool;

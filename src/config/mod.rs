@@ -5,6 +5,7 @@
 //! command line, no actor.
 
 mod fetcher;
+mod plain;
 pub mod values;
 
 use std::fs::File;
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+
+use plain::plain;
 
 pub use fetcher::{FetcherTable, OnChangeTable, OwnFiles, check_fetchers, check_own_files};
 
@@ -92,8 +95,8 @@ pub fn read<T: DeserializeOwned + Checked>(path: &Path) -> Result<T, ConfigError
 fn parse<T: DeserializeOwned + Checked>(text: &str) -> Result<T, (usize, String)> {
     let at = |place: usize| line_of(text.as_bytes(), place);
     let values: T = toml::from_str(text).map_err(|error| {
-        let place = error.span().map_or(0, |span| span.start);
-        (at(place), error.message().to_owned())
+        let line = at(error.span().map_or(0, |span| span.start));
+        (line, plain(error.message(), text.lines().nth(line - 1).unwrap_or_default().trim()))
     })?;
     values.check().map_err(|fault| (at(fault.place.start), fault.what))?;
     Ok(values)

@@ -62,7 +62,7 @@ fn mistakes_are_told_with_their_line() {
         ("lease = '2h'\nleese = '2h'\n".to_owned(), 2, "leese"),
         ("lease = '1500ms'\n".to_owned(), 1, "whole seconds"),
         ("\nmax_attempts = 0\n".to_owned(), 2, "1 to 1000"),
-        ("socket_mode = 660\n".to_owned(), 1, "string"),
+        ("socket_mode = 660\n".to_owned(), 1, "quotes"),
         ("durability = 'none'\n".to_owned(), 1, "power"),
         ("classic = true\nlease = '2h'".to_owned(), 1, "classic"),
         ("lease = \n".to_owned(), 1, ""),
@@ -110,6 +110,45 @@ fn mistakes_are_told_with_their_line() {
     ] {
         let (found, what) = options(&text).unwrap_err();
         assert!(found == line && what.contains(said), "{text}\n{found}: {what}");
+    }
+}
+
+/// What is wrong is told in the words of a file, not of a program, and what was meant is named.
+#[test]
+fn mistakes_are_told_plainly() {
+    let fetcher = |line: &str| format!("[[fetcher]]\nname = 'a'\ncommand = ['x']\n{line}\n");
+    for (text, said) in [
+        ("leese = '2h'", "there is no key \"leese\" here; did you mean \"lease\"?"),
+        ("socket-mode = '0660'", "did you mean \"socket_mode\"?"),
+        ("[serve]\nlease = '2h'", "there are: database, input_dir, socket"),
+        ("durability = 'powr'", "there is no value \"powr\" here; did you mean \"power\"?"),
+        ("durability = 1", "a text in quotes, as in \"text\", is needed here"),
+        ("socket_mode = 660", "a text in quotes, as in \"text\", is needed here, not 660"),
+        ("database = ['a']", "is needed here, not a list"),
+        ("lease = 2h", "a text in quotes, as in \"text\", is needed here"),
+        (
+            "max_attempts = '5'",
+            "a whole number from 0 on, without quotes, is needed here, not \"5\"",
+        ),
+        ("max_connections = 0", "a whole number from 1 on, without quotes, is needed here, not 0"),
+        ("classic = 'yes'", "true or false, without quotes, is needed here, not \"yes\""),
+        ("lease: '2h'", "a line is KEY = VALUE"),
+        ("lease = '2h'\nlease = '3h'", "this key is there twice"),
+        ("[fetcher]\nname = 'a'", "write [[fetcher]], in double brackets"),
+        ("[[fetchers]]\nname = 'a'", "did you mean \"fetcher\"?"),
+        ("[[fetcher]]\nname = 'a'", "the key \"command\" is missing"),
+        (&fetcher("evry = '1h'"), "did you mean \"every\"?"),
+        (&fetcher("min_share = '0.5'"), "a number such as 0.5"),
+        (&fetcher("environment = 'A=B'"), "a table in braces, as in { NAME = \"text\" }"),
+        (&fetcher("on_change = { paths = ['x'], globs = '*.org' }"), "a list in brackets"),
+        (&fetcher("on_change = { paths = ['x'], glob = ['*.org'] }"), "did you mean \"globs\"?"),
+    ] {
+        let (_, what) = options(text).unwrap_err();
+        assert!(what.contains(said), "{text}\n{what}");
+        assert!(
+            !["sequence", "field", "u32", "map"].iter().any(|word| what.contains(word)),
+            "{what}"
+        );
     }
 }
 

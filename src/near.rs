@@ -1,0 +1,37 @@
+//! "Did you mean": the known name that a mistyped one is nearest to. Used wherever a name is looked up that a user
+//! wrote; of commands and flags clap itself says it.
+
+/// How alike two words are, from 0 to 1, when one is taken for the other. clap's figure.
+const ALIKE: f64 = 0.7;
+
+/// The known name that is most like `word`, if any is like it.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let rated = known.into_iter().map(|name| (strsim::jaro(word, name), name));
+    let best = rated.filter(|(alike, _)| *alike > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.map(|(_, name)| name)
+}
+
+/// The end of an error's sentence: `; did you mean "alpha"?`, or nothing.
+#[must_use]
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map_or(String::new(), |name| format!("; did you mean {name:?}?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slip of the keyboard is found, another word is not taken for one.
+    #[test]
+    fn a_slip_is_found() {
+        let known = ["lease", "socket_mode", "socket", "fetcher"];
+        for (word, name) in
+            [("leese", "lease"), ("socket-mode", "socket_mode"), ("fetchers", "fetcher")]
+        {
+            assert_eq!(nearest(word, known), Some(name));
+        }
+        assert_eq!(did_you_mean("sockt", known), "; did you mean \"socket\"?");
+        assert_eq!(did_you_mean("user", known), "");
+        assert_eq!(did_you_mean("", known), "");
+    }
+}
