@@ -15,6 +15,9 @@ pub const KEY_MAX_BYTES: usize = 4 * 1024;
 /// The fetcher whose runs are entries of a spool. No file of the input directory may belong to it.
 pub const SPOOL_FETCHER: &str = "@spool";
 
+/// The fetcher whose runs are single tasks. No file of the input directory may belong to it.
+pub const TASKS_FETCHER: &str = "@tasks";
+
 /// Wall-clock time in whole seconds since 1970 (spec 2). Any value from 0 on is valid.
 pub type UnixSeconds = i64;
 

@@ -17,6 +17,7 @@ mod leases;
 pub mod messages;
 mod reply;
 mod sessions;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod waiting;

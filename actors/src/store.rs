@@ -7,6 +7,7 @@
 mod care;
 mod entries;
 mod fetcher_runs;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use thiserror::Error;
 pub use care::Checkpoint;
 pub use entries::{Entered, Entries, Entry, EntryState};
 pub use fetcher_runs::{EndedRun, FetcherRecord, FetcherRuns};
+pub use tasks::{Added, Cancelled, EntryId, SpoolEntry, Tasks};
 
 use crate::model::{Attempt, Job, Key, Position, Row, Run, UnixSeconds};
 
@@ -124,7 +126,7 @@ pub struct Lost {
 /// A queue with one owner. Mutations happen between [`begin`](Store::begin) and
 /// [`commit`](Store::commit); each either happens as a whole or leaves no trace, so that one
 /// that fails spoils none of its neighbours in the transaction.
-pub trait Store: Entries + FetcherRuns {
+pub trait Store: Entries + FetcherRuns + Tasks {
     /// Opens the transaction that the next mutations share. Takes the write lock at once.
     ///
     /// # Errors

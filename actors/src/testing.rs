@@ -3,6 +3,7 @@
 
 mod entries;
 mod fetcher_runs;
+mod tasks;
 mod until;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::model::{Attempt, Job, Key, Position, Run, UnixSeconds};
 use crate::store::{
-    Batch, Checkpoint, Dispatch, Entry, FetcherRecord, Holder, Lost, Store, StoreError,
+    Batch, Checkpoint, Dispatch, Entry, EntryId, FetcherRecord, Holder, Lost, Store, StoreError,
     StoreResult, StoredRun, Told,
 };
 pub use until::until;
@@ -47,6 +48,10 @@ pub struct Inside {
     pub held: BTreeMap<Attempt, (Job, u32)>,
     /// Entries of a spool.
     pub entries: Vec<Entry>,
+    /// Accepted entries of spools.
+    pub accepted: Vec<EntryId>,
+    /// So many jobs may wait when a task is added.
+    pub tasks_max: Option<usize>,
     /// What was noted of the daemon's own fetchers.
     pub fetchers: BTreeMap<String, FetcherRecord>,
     /// Files set aside.

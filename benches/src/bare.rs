@@ -135,7 +135,13 @@ fn open(path: &Path) -> io::Result<SqliteStore> {
     let busy_timeout = Duration::from_secs(5);
     SqliteStore::open(
         path,
-        &Options { policy, durability: Durability::Power, busy_timeout, max_attempts: 5 },
+        &Options {
+            policy,
+            durability: Durability::Power,
+            busy_timeout,
+            max_attempts: 5,
+            max_single_tasks: 1_000_000,
+        },
     )
     .map_err(io::Error::other)
 }

@@ -73,6 +73,9 @@ pub struct ServeOptions {
     /// How often a job's worker may fall silent before the job is parked (protocol 2) [default: 5]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_ATTEMPTS")]
     pub max_attempts: Option<Tries>,
+    /// Single tasks that are kept at once; `shiftboss add` is refused beyond [default: 1000000]
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_SINGLE_TASKS")]
+    pub max_single_tasks: Option<NonZeroU32>,
     /// What an answer outlives: a power cut, or only the end of the process [default: power]
     #[arg(long, value_enum, env = "SHIFTBOSS_DURABILITY")]
     pub durability: Option<DurabilityChoice>,
@@ -117,6 +120,7 @@ impl ServeOptions {
             classic,
             lease,
             max_attempts: self.max_attempts.or(others.max_attempts),
+            max_single_tasks: self.max_single_tasks.or(others.max_single_tasks),
             durability: self.durability.or(others.durability),
             spool: self.spool.or(others.spool),
             socket_mode: self.socket_mode.or(others.socket_mode),

@@ -12,6 +12,7 @@ use shiftboss_actors::store::Holder;
 use super::attempts::{Flight, Outcome};
 use super::dispatch::{Candidate, History, LogRow};
 use super::memory::Lone;
+use super::tasks::TASKS_ID;
 use super::{Policy, SqliteStore};
 
 /// A dispatch about to be written.
@@ -40,7 +41,8 @@ impl SqliteStore {
         if fair {
             let flight = self.note_flight(key, rows, row, departure, history)?;
             self.set_turn(key, &row.fetcher, departure.attempt)?;
-            if rows.len() == 1 && !history.has_flights && row.tries.is_none() {
+            let is_lone = rows.len() == 1 && row.fetcher_id != TASKS_ID;
+            if is_lone && !history.has_flights && row.tries.is_none() {
                 self.memory.remember(key, Lone { rowid: row.rowid, flight });
             }
         }
@@ -227,6 +229,9 @@ impl SqliteStore {
             }
             // A classic attempt before the leases that ran out may be the one that ended.
             self.forget_tries(key, last.fetcher_id, last.run_started)?;
+            if last.fetcher_id == TASKS_ID {
+                self.end_task(key, last.run_started, exit_code)?;
+            }
         }
         // Other rows of the key may come before those that are known to be next.
         self.memory.forget_order();

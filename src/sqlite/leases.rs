@@ -11,6 +11,7 @@ use shiftboss_actors::store::{Lost, Told};
 use super::SqliteStore;
 use super::attempts::{Ended, Flight, Outcome};
 use super::dispatch::Candidate;
+use super::tasks::TASKS_ID;
 
 impl SqliteStore {
     /// Records the end of a leased attempt.
@@ -30,7 +31,10 @@ impl SqliteStore {
         }
         if self.leased(attempt.0)?.is_some() {
             // Somebody ended it in the log, without triggers.
-            self.take_back(&key, flight, Outcome::Done(exit_code), now, false)?;
+            self.take_back(&key, flight.clone(), Outcome::Done(exit_code), now, false)?;
+            if flight.fetcher_id == TASKS_ID {
+                self.end_task(&key, flight.run_started, exit_code)?;
+            }
         }
         Ok(Told::Recorded)
     }
@@ -75,7 +79,8 @@ impl SqliteStore {
     ) -> rusqlite::Result<()> {
         let (key, fetcher_id) = (&ended.key, ended.fetcher_id);
         let sql = "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1 AND fetcher_id = ?2
-            AND fetcher_run_started <= ?3 AND is_dequeued = 0 RETURNING fetcher_run_started";
+            AND fetcher_run_started <= ?3 AND (fetcher_id <> 0 OR fetcher_run_started = ?3)
+            AND is_dequeued = 0 RETURNING fetcher_run_started";
         let mut statement = self.prepared(sql)?;
         let marked = statement.query_map((key, fetcher_id, ended.run_started), |row| row.get(0))?;
         for run in marked.collect::<rusqlite::Result<Vec<i64>>>()? {
@@ -100,6 +105,9 @@ impl SqliteStore {
         self.log_end(key, ended.started, now, exit_code)?;
         self.memory.take_lone(key);
         self.memory.forget_order();
+        if fetcher_id == TASKS_ID {
+            self.end_task(key, ended.run_started, exit_code)?;
+        }
         self.recompute(key)
     }
 
@@ -152,6 +160,9 @@ impl SqliteStore {
         }
         self.take_back(&key, flight.clone(), Outcome::Expired, now, !parked)?;
         self.count_try(&key, &flight, parked)?;
+        if parked && flight.fetcher_id == TASKS_ID {
+            self.dead_letter_task(&key, flight.run_started)?;
+        }
         let worker = flight.worker.unwrap_or_default();
         Ok(Some(Lost { key: Key::stored(&key), worker, parked }))
     }
@@ -226,6 +237,7 @@ impl SqliteStore {
         if !self.prepared(sql)?.query_row([key], |row| row.get(0))? {
             return Ok(None);
         }
+        let tasks = self.retry_tasks(key)?;
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND is_dequeued <> 0
             AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
                 WHERE flight.attr_path = ?1 AND flight.fetcher_id = queue.fetcher_id)
@@ -245,6 +257,6 @@ impl SqliteStore {
         self.memory.take_lone(key);
         self.memory.forget_order();
         self.recompute(key)?;
-        Ok(Some(rows.len() as u64))
+        Ok(Some(rows.len() as u64 + tasks))
     }
 }

@@ -5,7 +5,8 @@
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
 //! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`], those of programs without leases in
 //! [`adopt`]; what is remembered between jobs in [`memory`] and
-//! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; what is remembered
+//! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; single tasks in [`tasks`], their
+//! rows in [`task_rows`]; what is remembered
 //! of the daemon's own fetchers in [`own_fetchers`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
 //! in [`upkeep`]. Readers have [`reader`] and [`views`].
@@ -32,6 +33,8 @@ mod slots;
 mod spool;
 mod store;
 mod tally;
+mod task_rows;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod undo;
@@ -72,6 +75,9 @@ pub struct SqliteStore {
     tally: Tally,
     /// Nothing is handed out.
     paused: bool,
+    durability: Durability,
+    /// So many single tasks may be kept.
+    max_single_tasks: i64,
     /// A job is parked after so many leases that ran out.
     max_attempts: i64,
     /// Minute of the last look at old counts of ended jobs.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_actors::model::{TASKS_FETCHER, UnixSeconds};
 use tracing::warn;
 
 use super::adopt::record_dispatches;
@@ -19,6 +19,7 @@ use super::memory::Memory;
 use super::refusal::{OpenError, access, failed};
 use super::slots::Slots;
 use super::tally::Tally;
+use super::tasks::TASKS_ID;
 use super::upkeep::set_journal_mode;
 use super::{SqliteStore, file, schema};
 
@@ -35,6 +36,10 @@ const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 const ENTER_WAL_PATIENCE: Duration = Duration::from_secs(30);
 /// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
 const CLASSIC_LEASE_SECONDS: i64 = 43_200;
+
+/// Runs of lists that are named as the fetcher of single tasks is.
+const LISTS_OF_THE_NAME: &str = "DELETE FROM fetcher_runs WHERE fetcher_id IN (
+    SELECT fetcher_id FROM fetchers WHERE name = ?1 AND fetcher_id <> ?2)";
 
 /// Which of the two sets of rules of spec 5 the queue follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +87,14 @@ impl Durability {
             Self::Process => "process",
         }
     }
+
+    /// What SQLite calls it.
+    pub(super) fn synchronous(self) -> &'static str {
+        match self {
+            Self::Power => "full",
+            Self::Process => "normal",
+        }
+    }
 }
 
 /// How to open a database.
@@ -95,6 +108,8 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// Leases of one job that may run out before it is parked.
     pub max_attempts: u32,
+    /// Single tasks that may be kept at once.
+    pub max_single_tasks: u32,
 }
 
 impl SqliteStore {
@@ -129,6 +144,8 @@ impl SqliteStore {
             memory: Memory::default(),
             tally: Tally::default(),
             paused: false,
+            durability: options.durability,
+            max_single_tasks: options.max_single_tasks.into(),
             max_attempts: options.max_attempts.into(),
             minute: 0,
             was_clean: true,
@@ -139,6 +156,7 @@ impl SqliteStore {
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
             .map_err(failed("configure", path))?;
+        store.restore_tasks().map_err(failed("begin to use", path))?;
         // By now SQLite has all of them open; a link is looked at as well as what it leads to.
         let files = [given.to_owned(), file::beside(path, "-wal"), file::beside(path, "-shm")];
         store.watch_files(files).map_err(|source| access("look at", path, source))?;
@@ -186,8 +204,12 @@ impl SqliteStore {
         }
         // What an earlier daemon left out, this one finds out for itself.
         transaction.execute("DELETE FROM shiftboss_aside", [])?;
+        // No list may have that name; one that the Python supervisor took in goes.
+        transaction.execute(LISTS_OF_THE_NAME, (TASKS_FETCHER, TASKS_ID))?;
         if options.policy == Policy::Classic {
             transaction.execute("DELETE FROM shiftboss_flights", [])?;
+            // It knows no single tasks; they come back with the other policy.
+            transaction.execute("DELETE FROM fetcher_runs WHERE fetcher_id = ?1", [TASKS_ID])?;
             // The Python supervisor knows no pause, and nobody could end it.
             transaction.execute("DELETE FROM shiftboss_state WHERE name = 'paused'", [])?;
         }
@@ -200,11 +222,7 @@ fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()>
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Plans must not depend on bound values: SQLite would compile statements anew at every call.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    let synchronous = match options.durability {
-        Durability::Power => "full",
-        Durability::Process => "normal",
-    };
-    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "synchronous", options.durability.synchronous())?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;

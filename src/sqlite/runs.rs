@@ -9,6 +9,7 @@ use super::attempts::Flight;
 use super::error::sorted;
 use super::places::Places;
 use super::slots::slot_for;
+use super::tasks::TASKS_ID;
 
 /// A run with its counts and position; the columns of [`read_run`].
 const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
@@ -47,15 +48,17 @@ fn read_position(row: &Row<'_>) -> rusqlite::Result<Option<Position>> {
 
 /// What all rows of a batch have in common.
 #[derive(Clone, Copy)]
-struct Part {
-    fetcher_id: i64,
-    run: i64,
-    slot: i64,
+pub(super) struct Part {
+    pub(super) fetcher_id: i64,
+    pub(super) run: i64,
+    pub(super) slot: i64,
 }
 
 impl SqliteStore {
+    /// All but those of single tasks, which may be very many.
     pub(super) fn all_runs(&self) -> rusqlite::Result<Vec<StoredRun>> {
-        self.prepared(RUNS)?.query_map([], read_run)?.collect()
+        let sql = format!("{RUNS} WHERE run.fetcher_id <> {TASKS_ID}");
+        self.prepared(&sql)?.query_map([], read_run)?.collect()
     }
 
     fn fetcher_id(&self, run: &Run) -> StoreResult<Option<i64>> {
@@ -108,7 +111,12 @@ impl SqliteStore {
     }
 
     /// Adds a row; false when it was there already, and only its payload counts.
-    fn add_row(&mut self, part: Part, row: &Line, places: &mut Places) -> rusqlite::Result<bool> {
+    pub(super) fn add_row(
+        &mut self,
+        part: Part,
+        row: &Line,
+        places: &mut Places,
+    ) -> rusqlite::Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
                     OR EXISTS (SELECT 1 FROM shiftboss_flights AS flight
@@ -230,7 +238,7 @@ impl SqliteStore {
         if deleted >= limit {
             return Ok(None);
         }
-        self.delete_empty(fetcher_id, run.started)?;
+        self.delete_empty(fetcher_id, run.started).map_err(sorted)?;
         self.slots.end_deletion(fetcher_id, run.started);
         Ok(Some(deleted))
     }
@@ -260,7 +268,12 @@ impl SqliteStore {
 
     /// A dispatch that lost its lease has nothing left to be handed out; one in flight stays known, and
     /// one that is leased is its worker's.
-    fn drop_lost_flights(&self, key: &str, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
+    pub(super) fn drop_lost_flights(
+        &self,
+        key: &str,
+        fetcher_id: i64,
+        run: i64,
+    ) -> rusqlite::Result<()> {
         let is_classic = |flight: &&Flight| flight.worker.is_none();
         let flights = self.flights(key)?;
         let flights = flights.iter().filter(is_classic);
@@ -275,15 +288,13 @@ impl SqliteStore {
     }
 
     /// Deletes a run without rows, and with its last run the fetcher.
-    fn delete_empty(&self, fetcher_id: i64, run: i64) -> StoreResult<()> {
-        let sql = "DELETE FROM fetcher_runs WHERE fetcher_id = ?1 AND run_started = ?2";
-        self.execute(sql, (fetcher_id, run))?;
-        let sql = "DELETE FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
-        self.execute(sql, (fetcher_id, run))?;
-        let sql = "DELETE FROM shiftboss_tries WHERE fetcher_id = ?1 AND run_started = ?2";
-        self.execute(sql, (fetcher_id, run))?;
+    pub(super) fn delete_empty(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
+        for table in ["fetcher_runs", "shiftboss_runs", "shiftboss_tries"] {
+            let sql = format!("DELETE FROM {table} WHERE fetcher_id = ?1 AND run_started = ?2");
+            self.prepared(&sql)?.execute((fetcher_id, run))?;
+        }
         let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
             AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";
-        self.execute(sql, [fetcher_id])
+        self.prepared(sql)?.execute([fetcher_id]).map(|_| ())
     }
 }

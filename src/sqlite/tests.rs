@@ -13,4 +13,5 @@ mod spool;
 mod statements;
 mod support;
 mod take_over;
+mod tasks;
 mod views;

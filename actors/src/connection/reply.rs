@@ -213,6 +213,13 @@ fn json_of(controlled: Controlled, key: Option<&Key>) -> String {
             serde_json::json!({"rows": rows.unwrap_or(0)}).to_string()
         }
         (Controlled::Paused(paused), _) => serde_json::json!({"paused": paused}).to_string(),
+        (Controlled::Cancelled(cancelled), key) => serde_json::json!({
+            "key": key.map(Key::as_str),
+            "deleted": cancelled.deleted,
+            "more": cancelled.more,
+            "in_flight": cancelled.in_flight,
+        })
+        .to_string(),
         (Controlled::Draining(in_flight), _) => {
             serde_json::json!({"paused": true, "in_flight": in_flight}).to_string()
         }

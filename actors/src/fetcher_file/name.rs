@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use thiserror::Error;
 
-use crate::model::{Run, SPOOL_FETCHER};
+use crate::model::{Run, SPOOL_FETCHER, TASKS_FETCHER};
 
 /// A name of the fetcher grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ fn run_of(stem: &[u8]) -> Result<Run, NameFault> {
     if fetcher.is_empty() {
         return Err(NameFault::NoFetcher);
     }
-    if fetcher == SPOOL_FETCHER {
+    if [SPOOL_FETCHER, TASKS_FETCHER].contains(&fetcher) {
         return Err(NameFault::Reserved);
     }
     if started.contains('.') {

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 
-use crate::model::{Attempt, Job, Key, Run};
+use crate::model::{Attempt, Job, Key, Row, Run};
 use crate::store::{
-    Batch, Entered, Entry, EntryState, FetcherRecord, Holder, StoreResult, StoredRun, Told,
+    Added, Batch, Cancelled, Entered, Entry, EntryId, EntryState, FetcherRecord, Holder,
+    SpoolEntry, StoreResult, StoredRun, Told,
 };
 use crate::wire::session::{Control, Word};
 
@@ -79,6 +80,8 @@ pub enum Controlled {
     Paused(bool),
     /// Nothing is handed out, and so many jobs are out.
     Draining(u64),
+    /// What came of a key's single tasks.
+    Cancelled(Cancelled),
 }
 
 /// Records the end of a job and asks for the next one, in one transaction.
@@ -150,6 +153,36 @@ pub struct KnownEntries;
 pub struct ForgetEntries(
     /// Their names, escaped.
     pub Vec<Arc<str>>,
+);
+
+/// Adds single tasks; answered in their order.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<Added>>")]
+pub struct AddTasks(
+    /// The tasks.
+    pub Vec<Row>,
+);
+
+/// Accepts entries of a spool as single tasks, whatever the durability on the disk when that is answered;
+/// in their order. One that is `Full` is not accepted, and may be asked for again.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<Added>>")]
+pub struct AcceptEntries(
+    /// The entries, each with its task.
+    pub Vec<SpoolEntry>,
+);
+
+/// Asks which accepted entries are remembered.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Vec<EntryId>>")]
+pub struct KnownAccepted;
+
+/// Forgets accepted entries whose removal from their spool is durable.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<()>")]
+pub struct ForgetAccepted(
+    /// Which.
+    pub Vec<EntryId>,
 );
 
 /// Notes how a fetcher is that the daemon runs itself.

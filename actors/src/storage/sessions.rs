@@ -136,6 +136,10 @@ impl Handler<Change> for StorageActor {
                 resumed
             }
             Control::Drain => self.drain(ctx),
+            Control::Cancel(key) => {
+                let now = self.clock.now();
+                self.mutate(ctx, |store| store.cancel_tasks(&key, now).map(Controlled::Cancelled))
+            }
         }
     }
 }

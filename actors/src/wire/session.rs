@@ -105,6 +105,8 @@ pub enum Control {
     Resume,
     /// Hand nothing out, and stop when nothing is out.
     Drain,
+    /// Delete a key's single tasks.
+    Cancel(Key),
 }
 
 /// What an opted-in worker is told. `json` is the answer to an operator.

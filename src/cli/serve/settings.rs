@@ -1,5 +1,6 @@
 //! The settings of `serve`: what was said, or else its default, checked. The daemon sees nothing else.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Where nothing is said.
 const LEASE: Lease = Lease(12 * 3600);
 const TRIES: Tries = Tries(5);
+const SINGLE_TASKS: u32 = 1_000_000;
 const MODE: Mode = Mode(0o600);
 const CONNECTIONS: usize = 16_384;
 
@@ -73,6 +75,7 @@ impl ServeSettings {
             ("classic", (a.store.policy == Policy::Classic) != (b.store.policy == Policy::Classic)),
             ("lease", a.store.policy != b.store.policy),
             ("max_attempts", a.store.max_attempts != b.store.max_attempts),
+            ("max_single_tasks", a.store.max_single_tasks != b.store.max_single_tasks),
             ("durability", a.store.durability != b.store.durability),
             ("spool", a.spool != b.spool),
             ("socket_mode", a.socket.mode != b.socket.mode),
@@ -110,6 +113,7 @@ impl ServeSettings {
                 durability,
                 busy_timeout: BUSY_TIMEOUT,
                 max_attempts: said.max_attempts.unwrap_or(TRIES).0,
+                max_single_tasks: said.max_single_tasks.map_or(SINGLE_TASKS, NonZeroU32::get),
             },
             connections_max,
             spool: said.spool.map(absolute).transpose()?,

@@ -2,3 +2,36 @@
 
 -- How long the job ran, in milliseconds; NULL: not known, as of attempts that ended before this version.
 ALTER TABLE shiftboss_attempts ADD COLUMN took_ms INTEGER;
+
+-- Single tasks: added one by one, or accepted from a spool, and kept until their job ended with code 0. What
+-- the queue holds of them is derived from this table (src/sqlite/task_rows.rs): of each key one row, in
+-- a run of its own of the fetcher '@tasks', whose fetcher_id is 0. The run's number is the task's.
+-- checksum: of the payload. status: waiting (in flight, too), failed or dead_letter.
+CREATE TABLE shiftboss_single_tasks (
+    task      INTEGER PRIMARY KEY,
+    attr_path TEXT NOT NULL,
+    checksum  INTEGER NOT NULL,
+    added     INTEGER NOT NULL,
+    status    TEXT NOT NULL DEFAULT 'waiting',
+    payload   TEXT NOT NULL
+) STRICT;
+CREATE INDEX shiftboss_tasks_of_key ON shiftboss_single_tasks (attr_path, status, task);
+CREATE INDEX shiftboss_waiting_payloads ON shiftboss_single_tasks (attr_path, checksum)
+WHERE status = 'waiting';
+
+-- Entries of spools that were accepted, and may still be in their spool.
+CREATE TABLE shiftboss_accepted (
+    spool    TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    inode    INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (spool, name, inode, checksum)
+) STRICT, WITHOUT ROWID;
+
+-- task: no task up to this one is free. single_tasks: rows of that table; single_tasks_ended: of those, the
+-- ones that failed or are dead letters.
+INSERT INTO shiftboss_counters (name, value)
+VALUES ('task', 0), ('single_tasks', 0), ('single_tasks_ended', 0);
+
+-- There may be a run for each single task: the few large ones, and those under deletion, are found so.
+CREATE INDEX shiftboss_slots ON shiftboss_runs (slot) WHERE slot > 0 OR deleting <> 0;

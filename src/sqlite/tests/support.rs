@@ -22,6 +22,7 @@ pub fn options(policy: Policy) -> Options {
         durability: Durability::Process,
         busy_timeout: Duration::from_secs(5),
         max_attempts: 5,
+        max_single_tasks: 1_000,
     }
 }
 

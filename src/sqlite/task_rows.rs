@@ -1,0 +1,145 @@
+//! The rows of the queue that single tasks have: of each key one, derived from `shiftboss_single_tasks`.
+//!
+//! A row is a run of its own of the fetcher `@tasks`, whose number is the task's: no later task of the key
+//! can be taken for it. More than one row of a key would cost every job of that key a look at all of
+//! them, so the others wait in the table. Called by [`tasks`](super::tasks).
+
+use rusqlite::{OptionalExtension, Row};
+use shiftboss_actors::model::{Key, Row as Task, TASKS_FETCHER};
+
+use super::SqliteStore;
+use super::places::Places;
+use super::runs::Part;
+use super::tasks::TASKS_ID;
+
+/// The oldest task of a key that waits, and the newest one that does not: in the order of the index.
+const WAITING: &str = "status = 'waiting' ORDER BY task";
+const ENDED: &str = "status < 'waiting' ORDER BY status DESC, task DESC";
+
+/// The row that a key has.
+struct Current {
+    task: i64,
+    /// A worker has it.
+    is_leased: bool,
+    /// Its task's, if that is still there.
+    status: Option<String>,
+}
+
+/// A task of the table.
+struct Single {
+    task: i64,
+    payload: String,
+    status: String,
+}
+
+impl SqliteStore {
+    /// Sees to it that the key's row is the one that it has to be: one that is in flight or waits
+    /// there stays, or else it is the oldest one that waits. One that failed stays while none waits.
+    pub(super) fn derive_row(&mut self, key: &str) -> rusqlite::Result<()> {
+        let current = self.current_row(key)?;
+        let is_right = |current: &Current| match current.status.as_deref() {
+            Some(status) => status == "waiting",
+            None => current.is_leased,
+        };
+        if current.as_ref().is_some_and(is_right) {
+            return Ok(());
+        }
+        let waiting = self.first_task(key, WAITING)?;
+        match (current, waiting) {
+            (Some(Current { status: Some(_), .. }), None) => Ok(()),
+            (current, waiting) => {
+                let next = match waiting {
+                    Some(waiting) => Some(waiting),
+                    None => self.first_task(key, ENDED)?,
+                };
+                current.map_or(Ok(()), |current| self.drop_row(key, current.task))?;
+                next.map_or(Ok(()), |next| self.put_row(key, &next))
+            }
+        }
+    }
+
+    /// Takes the key's row out if its task failed or is a dead letter.
+    pub(super) fn drop_ended_row(&mut self, key: &str) -> rusqlite::Result<()> {
+        let is_ended =
+            |current: &Current| current.status.as_deref().is_some_and(|status| status != "waiting");
+        match self.current_row(key)?.filter(is_ended) {
+            Some(current) => self.drop_row(key, current.task),
+            None => Ok(()),
+        }
+    }
+
+    fn current_row(&self, key: &str) -> rusqlite::Result<Option<Current>> {
+        let sql = "SELECT fetcher_run_started,
+                EXISTS (SELECT 1 FROM shiftboss_flights AS flight
+                    WHERE flight.attr_path = ?1 AND flight.fetcher_id = 0
+                        AND flight.run_started = queue.fetcher_run_started
+                        AND lease IS NOT NULL),
+                (SELECT status FROM shiftboss_single_tasks WHERE task = fetcher_run_started)
+            FROM queue WHERE attr_path = ?1 AND +fetcher_id = 0 ORDER BY fetcher_run_started";
+        let read = |row: &Row<'_>| {
+            Ok(Current { task: row.get(0)?, is_leased: row.get(1)?, status: row.get(2)? })
+        };
+        self.prepared(sql)?.query_row([key], read).optional()
+    }
+
+    fn first_task(&self, key: &str, which: &str) -> rusqlite::Result<Option<Single>> {
+        let sql = format!(
+            "SELECT task, payload, status FROM shiftboss_single_tasks
+            WHERE attr_path = ?1 AND {which} LIMIT 1"
+        );
+        let read = |row: &Row<'_>| {
+            Ok(Single { task: row.get(0)?, payload: row.get(1)?, status: row.get(2)? })
+        };
+        self.prepared(&sql)?.query_row([key], read).optional()
+    }
+
+    /// Makes a task's row and run, as adding a list's would.
+    fn put_row(&mut self, key: &str, single: &Single) -> rusqlite::Result<()> {
+        let fetcher =
+            "INSERT INTO fetchers (fetcher_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        self.prepared(fetcher)?.execute((TASKS_ID, TASKS_FETCHER))?;
+        // Somebody may have deleted the row alone.
+        let run = "INSERT INTO fetcher_runs (fetcher_id, run_started, is_complete)
+            VALUES (?1, ?2, 1) ON CONFLICT DO NOTHING";
+        self.prepared(run)?.execute((TASKS_ID, single.task))?;
+        let counts = "INSERT INTO shiftboss_runs (fetcher_id, run_started, rows, pending)
+            VALUES (?1, ?2, 1, 1) ON CONFLICT DO UPDATE SET rows = 1, pending = 1";
+        self.prepared(counts)?.execute((TASKS_ID, single.task))?;
+        let mut places = Places::load(&self.connection)?;
+        let part = Part { fetcher_id: TASKS_ID, run: single.task, slot: 0 };
+        let row = Task { key: Key::stored(key), payload: single.payload.clone() };
+        self.add_row(part, &row, &mut places)?;
+        places.store(&self.connection)?;
+        self.memory.forget_order();
+        self.checkpoints.count_rows(1);
+        if single.status == "waiting" { Ok(()) } else { self.mark_ended(key, single) }
+    }
+
+    /// The row of a task that failed, or is a dead letter, stands as the end of its job left it.
+    fn mark_ended(&self, key: &str, single: &Single) -> rusqlite::Result<()> {
+        let mark = "UPDATE queue SET is_dequeued = 1, state = 0
+            WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3";
+        self.prepared(mark)?.execute((TASKS_ID, single.task, key))?;
+        self.count(TASKS_ID, single.task, 0, -1)?;
+        if single.status == "dead_letter" {
+            let sql =
+                "INSERT INTO shiftboss_tries (fetcher_id, run_started, attr_path, tries, dead)
+                VALUES (?1, ?2, ?3, ?4, 1)";
+            self.prepared(sql)?.execute((TASKS_ID, single.task, key, self.max_attempts))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a row and its run, with what is known of its lost leases.
+    fn drop_row(&mut self, key: &str, task: i64) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM queue
+            WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3";
+        self.prepared(sql)?.execute((TASKS_ID, task, key))?;
+        self.drop_lost_flights(key, TASKS_ID, task)?;
+        self.delete_empty(TASKS_ID, task)?;
+        self.memory.take_lone(key);
+        self.memory.forget_order();
+        self.checkpoints.count_rows(1);
+        self.recompute(key)
+    }
+}

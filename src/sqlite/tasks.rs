@@ -1,0 +1,313 @@
+//! Single tasks (`shiftboss_single_tasks`): adding, accepting from a spool, cancelling, and what the end of
+//! a job means for them.
+//!
+//! Called through the trait [`Tasks`], and by the modules that end jobs. The table is the truth; the row of
+//! the queue that each key has of it is derived by [`task_rows`](super::task_rows).
+
+use rusqlite::{OptionalExtension, Row};
+use shiftboss_actors::fetcher_file::checksum;
+use shiftboss_actors::model::{Key, Row as Task, UnixSeconds};
+use shiftboss_actors::store::{Added, Cancelled, EntryId, SpoolEntry, Store, StoreResult, Tasks};
+use tracing::info;
+
+use super::error::sorted;
+use super::open::Durability;
+use super::{Policy, SqliteStore};
+
+/// The id of the fetcher `@tasks`: no list has it, so a row of it is told by its number alone.
+pub(super) const TASKS_ID: i64 = 0;
+/// Single tasks that one call deletes, or puts back.
+const AT_ONCE_MAX: i64 = 10_000;
+
+impl Tasks for SqliteStore {
+    fn add_task(&mut self, task: &Task, now: UnixSeconds) -> StoreResult<Added> {
+        self.mutation(|store| store.add_single(task, now))
+    }
+
+    fn cancel_tasks(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Cancelled> {
+        self.mutation(|store| store.cancel(key.as_str(), now))
+    }
+
+    fn accept(&mut self, entries: &[SpoolEntry], now: UnixSeconds) -> StoreResult<Vec<Added>> {
+        self.sync_commits(Durability::Power)?;
+        let accepted = self.accept_all(entries, now);
+        self.sync_commits(self.durability)?;
+        accepted
+    }
+
+    fn accepted(&mut self) -> StoreResult<Vec<EntryId>> {
+        self.all_accepted().map_err(sorted)
+    }
+
+    fn forget_accepted(&mut self, id: &EntryId) -> StoreResult<()> {
+        let sql = "DELETE FROM shiftboss_accepted
+            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND checksum = ?4";
+        self.mutation(|store| store.execute(sql, columns(id)))
+    }
+}
+
+/// Numbers of 64 bits are kept as SQLite's signed ones, bit for bit.
+fn columns(id: &EntryId) -> (&str, &str, i64, i64) {
+    (&id.spool, &id.name, id.inode.cast_signed(), id.checksum.cast_signed())
+}
+
+fn read_id(row: &Row<'_>) -> rusqlite::Result<EntryId> {
+    Ok(EntryId {
+        spool: row.get(0)?,
+        name: row.get(1)?,
+        inode: row.get::<_, i64>(2)?.cast_unsigned(),
+        checksum: row.get::<_, i64>(3)?.cast_unsigned(),
+    })
+}
+
+impl SqliteStore {
+    /// Which commits from now on are synced. Not inside a transaction.
+    fn sync_commits(&self, durability: Durability) -> StoreResult<()> {
+        if self.durability == Durability::Power {
+            return Ok(());
+        }
+        let update = self.connection.pragma_update(None, "synchronous", durability.synchronous());
+        update.map_err(sorted)
+    }
+
+    fn accept_all(&mut self, entries: &[SpoolEntry], now: UnixSeconds) -> StoreResult<Vec<Added>> {
+        self.begin()?;
+        let accepted = self.mutation(|store| {
+            entries.iter().map(|entry| store.accept_one(entry, now)).collect::<StoreResult<_>>()
+        });
+        match accepted {
+            Ok(accepted) => self.commit().map(|()| accepted),
+            Err(error) => self.roll_back().and(Err(error)),
+        }
+    }
+
+    fn accept_one(&mut self, entry: &SpoolEntry, now: UnixSeconds) -> StoreResult<Added> {
+        let remember = "INSERT INTO shiftboss_accepted (spool, name, inode, checksum)
+            VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+        let known = "SELECT EXISTS (SELECT 1 FROM shiftboss_accepted
+            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND checksum = ?4)";
+        let mut statement = self.prepared(known).map_err(sorted)?;
+        if statement.query_row(columns(&entry.id), |row| row.get(0)).map_err(sorted)? {
+            return Ok(Added::Known);
+        }
+        drop(statement);
+        let added = self.add_single(&entry.task, now)?;
+        if added != Added::Full {
+            self.execute(remember, columns(&entry.id))?;
+        }
+        Ok(added)
+    }
+
+    fn all_accepted(&self) -> rusqlite::Result<Vec<EntryId>> {
+        let sql = "SELECT spool, name, inode, checksum FROM shiftboss_accepted
+            ORDER BY spool, name, inode, checksum";
+        self.prepared(sql)?.query_map([], read_id)?.collect()
+    }
+
+    fn add_single(&mut self, task: &Task, now: UnixSeconds) -> StoreResult<Added> {
+        let key = task.key.as_str();
+        self.settle_tasks(key).map_err(sorted)?;
+        let content = checksum(task.payload.as_bytes()).cast_signed();
+        if self.is_waiting(key, content, &task.payload).map_err(sorted)? {
+            return Ok(Added::Known);
+        }
+        let Some(number) = self.next_task(now).map_err(sorted)? else {
+            return Ok(Added::Full);
+        };
+        let sql = "INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, payload)
+            VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.execute(sql, (number, key, content, now, &task.payload))?;
+        self.settle_tasks(key).map_err(sorted)?;
+        Ok(Added::Added)
+    }
+
+    /// Whether a task with that payload waits; one in flight began before this one came.
+    fn is_waiting(&self, key: &str, content: i64, payload: &str) -> rusqlite::Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM shiftboss_single_tasks AS single
+            WHERE attr_path = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3
+                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
+                    WHERE flight.attr_path = ?1 AND flight.fetcher_id = 0
+                        AND flight.run_started = single.task))";
+        self.prepared(sql)?.query_row((key, content, payload), |row| row.get(0))
+    }
+
+    /// A number that no task had: the time, as runs of fetchers mostly have it, or the next one that is
+    /// free. `None`: there are as many tasks as may be.
+    fn next_task(&self, now: UnixSeconds) -> rusqlite::Result<Option<i64>> {
+        let count = "UPDATE shiftboss_counters SET value = value + 1
+            WHERE name = 'single_tasks' AND value < ?1";
+        if self.prepared(count)?.execute([self.max_single_tasks])? == 0 {
+            return Ok(None);
+        }
+        let sql = "UPDATE shiftboss_counters SET value = max(value + 1, ?1)
+            WHERE name = 'task' RETURNING value";
+        self.prepared(sql)?.query_row([now], |row| row.get(0)).map(Some)
+    }
+
+    fn cancel(&mut self, key: &str, now: UnixSeconds) -> StoreResult<Cancelled> {
+        let in_flight = self.task_in_flight(key, now).map_err(sorted)?;
+        let sql = "DELETE FROM shiftboss_single_tasks WHERE task IN (
+                SELECT task FROM shiftboss_single_tasks WHERE attr_path = ?1 AND task IS NOT ?2
+                ORDER BY task DESC LIMIT ?3)
+            RETURNING status <> 'waiting'";
+        let mut statement = self.prepared(sql).map_err(sorted)?;
+        let ended = statement
+            .query_map((key, in_flight, AT_ONCE_MAX), |row| row.get::<_, bool>(0))
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<bool>>>)
+            .map_err(sorted)?;
+        drop(statement);
+        let deleted = i64::try_from(ended.len()).unwrap_or(i64::MAX);
+        let were_ended = i64::try_from(ended.iter().filter(|ended| **ended).count());
+        self.count_tasks(-deleted, -were_ended.unwrap_or(0)).map_err(sorted)?;
+        self.settle_tasks(key).map_err(sorted)?;
+        Ok(Cancelled {
+            deleted: deleted.cast_unsigned(),
+            more: deleted == AT_ONCE_MAX,
+            in_flight: in_flight.is_some(),
+        })
+    }
+
+    /// The single task of a key that a worker has.
+    fn task_in_flight(&self, key: &str, now: UnixSeconds) -> rusqlite::Result<Option<i64>> {
+        let sql =
+            "SELECT run_started FROM shiftboss_flights WHERE attr_path = ?1 AND fetcher_id = 0
+            AND (lease IS NOT NULL OR started >= ?2) ORDER BY attempt DESC LIMIT 1";
+        let expired = self.policy.expired(now);
+        self.prepared(sql)?.query_row((key, expired), |row| row.get(0)).optional()
+    }
+
+    /// The job of a single task ended: with code 0 it is done and gone, with another one it failed. One
+    /// that is gone already stays so.
+    pub(super) fn end_task(
+        &mut self,
+        key: &str,
+        task: i64,
+        exit_code: i64,
+    ) -> rusqlite::Result<()> {
+        if exit_code == 0 {
+            let sql = "DELETE FROM shiftboss_single_tasks WHERE task = ?1
+                RETURNING status <> 'waiting'";
+            let was_ended: Option<i64> =
+                self.prepared(sql)?.query_row([task], |row| row.get(0)).optional()?;
+            if let Some(was_ended) = was_ended {
+                self.count_tasks(-1, -was_ended)?;
+            }
+        } else {
+            self.set_task_ended(task, "failed")?;
+        }
+        self.derive_row(key)
+    }
+
+    /// Too many leases of a single task ran out.
+    pub(super) fn dead_letter_task(&mut self, key: &str, task: i64) -> rusqlite::Result<()> {
+        self.set_task_ended(task, "dead_letter")?;
+        self.derive_row(key)
+    }
+
+    fn set_task_ended(&self, task: i64, status: &str) -> rusqlite::Result<()> {
+        let sql = "UPDATE shiftboss_single_tasks SET status = ?2
+            WHERE task = ?1 AND status = 'waiting'";
+        let ended = self.prepared(sql)?.execute((task, status))?;
+        if ended == 0 {
+            // A dead letter's late result.
+            let sql = "UPDATE shiftboss_single_tasks SET status = ?2 WHERE task = ?1";
+            return self.prepared(sql)?.execute((task, status)).map(|_| ());
+        }
+        self.count_tasks(0, 1)
+    }
+
+    /// Puts failed and dead-lettered single tasks of a key back; says how many.
+    pub(super) fn retry_tasks(&mut self, key: &str) -> rusqlite::Result<u64> {
+        let sql = "UPDATE shiftboss_single_tasks SET status = 'waiting' WHERE task IN (
+            SELECT task FROM shiftboss_single_tasks
+            WHERE attr_path = ?1 AND status IN ('failed', 'dead_letter')
+            ORDER BY task LIMIT ?2)";
+        let ended = "SELECT EXISTS (SELECT 1 FROM shiftboss_single_tasks
+            WHERE attr_path = ?1 AND status IN ('failed', 'dead_letter'))";
+        if !self.prepared(ended)?.query_row([key], |row| row.get::<_, bool>(0))? {
+            return Ok(0);
+        }
+        // Its row, too, begins anew, and the oldest one comes first.
+        self.drop_ended_row(key)?;
+        let back = self.prepared(sql)?.execute((key, AT_ONCE_MAX))?;
+        self.count_tasks(0, -i64::try_from(back).unwrap_or(i64::MAX))?;
+        self.derive_row(key)?;
+        Ok(back as u64)
+    }
+
+    /// Adds to the kept counts: of all single tasks, and of those that failed or are dead letters.
+    fn count_tasks(&self, all: i64, ended: i64) -> rusqlite::Result<()> {
+        let sql = "UPDATE shiftboss_counters SET value = value + iif(name = 'single_tasks', ?1, ?2)
+            WHERE name IN ('single_tasks', 'single_tasks_ended')";
+        self.prepared(sql)?.execute((all, ended)).map(|_| ())
+    }
+
+    /// What the queue holds of single tasks is made to be what the table says: after the reference had
+    /// the database, and after edits by hand. Under the classic policy nothing is derived. On a full disk
+    /// all stays as it is.
+    pub(super) fn restore_tasks(&mut self) -> rusqlite::Result<()> {
+        if self.policy == Policy::Classic {
+            return Ok(());
+        }
+        self.recount_tasks()?;
+        let keys = self.unsettled_keys()?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        info!(keys = keys.len(), "Single tasks enter the queue again.");
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let settled = keys.iter().try_for_each(|key| self.settle_tasks(key));
+        let ended = settled.and_then(|()| self.connection.execute_batch("COMMIT"));
+        if !self.in_transaction() {
+            return ended;
+        }
+        self.connection.execute_batch("ROLLBACK").and(ended)
+    }
+
+    fn recount_tasks(&self) -> rusqlite::Result<()> {
+        let sql = "UPDATE shiftboss_counters SET value = counted.value
+            FROM (SELECT 'single_tasks' AS name, count(*) AS value FROM shiftboss_single_tasks
+                UNION ALL SELECT 'single_tasks_ended', count(*) FROM shiftboss_single_tasks
+                    WHERE status <> 'waiting') AS counted
+            WHERE counted.name = shiftboss_counters.name
+                AND counted.value <> shiftboss_counters.value";
+        self.prepared(sql)?.execute([]).map(|_| ())
+    }
+
+    /// Keys whose row is not the one that they have to have, as far as that can happen while nobody of
+    /// ours looks.
+    fn unsettled_keys(&self) -> rusqlite::Result<Vec<String>> {
+        let sql = "SELECT attr_path FROM shiftboss_single_tasks AS single
+            WHERE NOT EXISTS (SELECT 1 FROM queue
+                WHERE queue.attr_path = single.attr_path AND +queue.fetcher_id = 0)
+            UNION SELECT queue.attr_path FROM fetcher_runs AS run JOIN queue
+                ON queue.fetcher_id = 0 AND queue.fetcher_run_started = run.run_started
+            LEFT JOIN shiftboss_single_tasks AS single ON single.task = run.run_started
+            WHERE run.fetcher_id = 0 AND (single.task IS NULL
+                OR status = 'waiting' AND is_dequeued <> 0 AND NOT EXISTS (
+                    SELECT 1 FROM shiftboss_flights AS flight
+                    WHERE flight.attr_path = queue.attr_path AND flight.fetcher_id = 0
+                        AND flight.run_started = single.task))";
+        self.prepared(sql)?.query_map([], |row| row.get(0))?.collect()
+    }
+
+    fn settle_tasks(&mut self, key: &str) -> rusqlite::Result<()> {
+        self.end_by_hand(key)?;
+        self.derive_row(key)
+    }
+
+    /// A job that somebody ended in the log by hand ended all the same.
+    fn end_by_hand(&mut self, key: &str) -> rusqlite::Result<()> {
+        let sql = "SELECT single.task, coalesce(log.exit_code, 0)
+            FROM queue JOIN shiftboss_single_tasks AS single
+                ON single.task = queue.fetcher_run_started AND status = 'waiting'
+            JOIN log ON log.attr_path = ?1 AND log.finished IS NOT NULL
+            WHERE queue.attr_path = ?1 AND +queue.fetcher_id = 0 AND is_dequeued <> 0
+                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
+                    WHERE flight.attr_path = ?1 AND flight.fetcher_id = 0
+                        AND flight.run_started = single.task)";
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let ended: Option<(i64, i64)> = self.prepared(sql)?.query_row([key], read).optional()?;
+        ended.map_or(Ok(()), |(task, exit_code)| self.end_task(key, task, exit_code))
+    }
+}
