@@ -1,10 +1,14 @@
 //! Taking an entry out of its queue, and giving it back: who may, and what is written about it.
 //! Used by the guard, the reader and reclaim.
 //!
-//! A claim is two calls. First a symbolic link `.shiftboss/claims/NAME` is made, whose target says
-//! who, which attempt and from which queue: making it is exclusive, so of our processes one wins.
-//! Then the entry is renamed, which is the lock that the reference knows too. A process that dies
-//! between the two leaves an available entry with a dead owner's note, which reclaim takes away.
+//! Before anything, a symbolic link `.shiftboss/claims/NAME` is made, whose target says who, which attempt
+//! and from which queue: making it is exclusive, so of our processes one wins. Then the entry is renamed
+//! out of its queue, which is the lock that the reference knows too; not at once among the checkouts, but
+//! into `.shiftboss/moving`, where only the link's maker has a hand. There the link is changed to say that
+//! the checkout is ours, and only then the entry is renamed among the checkouts. It goes back the same way.
+//!
+//! So a process may die at any call, and its link tells whose a file among the checkouts is: one that says
+//! `moving` has none there, whoever has taken the entry meanwhile; any other has the one that is there.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +18,15 @@ use super::Spool;
 use super::error::{self, Result, SpoolError};
 use super::files;
 use super::layer::Kind;
-use super::layout::{ATTEMPTS, CLAIMS, QUARANTINE, REGISTRY, available, checked_out, under};
+use super::layout::{
+    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REGISTRY, available, checked_out, under,
+};
 use super::name::{EntryName, QueueName};
 
 /// What a delayed entry has for an owner: it is checked out until then.
 const UNTIL: &str = "until:";
+/// Begins the note of an entry that is not among the checkouts.
+const ON_ITS_WAY: &str = "moving:";
 /// The time of a checkout that was lent without a lease: it stays until it is settled.
 pub(super) const FOREVER: u64 = u64::MAX;
 
@@ -38,15 +46,24 @@ pub(super) struct Note {
     /// How often the entry was claimed, this time included.
     pub attempt: u32,
     pub queue: QueueName,
+    /// The entry is in its queue still or again, or on its way. What its queue has checked out under its
+    /// name is another's.
+    pub moving: bool,
 }
 
 impl Note {
+    /// What a process notes before it takes an entry.
+    pub fn new(owner: String, attempt: u32, queue: QueueName) -> Self {
+        Self { holder: Holder::Owner(owner), attempt, queue, moving: true }
+    }
+
     fn encode(&self) -> Vec<u8> {
+        let way = if self.moving { ON_ITS_WAY } else { "" };
         let holder = match &self.holder {
             Holder::Owner(id) => id.clone(),
             Holder::Until(time) => format!("{UNTIL}{time}"),
         };
-        let mut bytes = format!("{holder} {} ", self.attempt).into_bytes();
+        let mut bytes = format!("{way}{holder} {} ", self.attempt).into_bytes();
         bytes.extend(self.queue.as_bytes());
         bytes
     }
@@ -57,6 +74,10 @@ impl Note {
         let holder = str::from_utf8(parts.next()?).ok()?;
         let attempt = str::from_utf8(parts.next()?).ok()?.parse().ok()?;
         let queue = QueueName::new(parts.next()?).ok()?;
+        let (moving, holder) = match holder.strip_prefix(ON_ITS_WAY) {
+            Some(holder) => (true, holder),
+            None => (false, holder),
+        };
         let holder = match holder.strip_prefix(UNTIL) {
             Some(time) => Holder::Until(time.parse().ok()?),
             None if holder.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
@@ -64,7 +85,7 @@ impl Note {
             }
             None => return None,
         };
-        Some(Self { holder, attempt, queue })
+        Some(Self { holder, attempt, queue, moving })
     }
 }
 
@@ -88,16 +109,19 @@ fn note_path(name: &EntryName) -> PathBuf {
 impl Spool {
     /// Tries to take an entry.
     pub(super) fn take(&self, queue: &QueueName, name: &EntryName) -> Result<Take> {
+        self.with_spare(|| self.take_once(queue, name))
+    }
+
+    fn take_once(&self, queue: &QueueName, name: &EntryName) -> Result<Take> {
         if let Some(other) = self.look(queue, name)? {
             return Ok(other);
         }
-        let mut note =
-            Note { holder: Holder::Owner(self.owner()?), attempt: 1, queue: queue.clone() };
+        let mut note = Note::new(self.owner()?, 1, queue.clone());
         if !self.note_new(name, &note)? {
             return Ok(Take::Busy);
         }
         let taken = self.take_noted(name, &mut note);
-        if !matches!(taken, Ok(Take::Claimed(_))) {
+        if !matches!(taken, Ok(Take::Claimed(_))) && !self.is_moving(name)? {
             // A note that stays while this process lives would keep the entry from everybody.
             self.forget_note(name)?;
         }
@@ -129,20 +153,38 @@ impl Spool {
 
     fn take_noted(&self, name: &EntryName, note: &mut Note) -> Result<Take> {
         note.attempt = self.attempts(name)?.saturating_add(1);
-        if note.attempt > 1 {
-            self.rewrite_note(name, note)?;
-        }
-        let (from, to) = (available(&note.queue, name), checked_out(&note.queue, name));
-        match self.layer().rename(&from, &to) {
+        let (from, way) = (available(&note.queue, name), under(MOVING, name));
+        match self.layer().rename(&from, &way) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(Take::Gone),
-            Err(Errno::EXIST) => return Ok(Take::Stranger("it is checked out as well")),
+            Err(Errno::EXIST) => return Ok(Take::Stranger("another of its name is on its way")),
             Err(errno) => return Err(error::io("check out", &from)(errno)),
+        }
+        note.moving = false;
+        let taken = self.rewrite_note(name, note).and_then(|()| self.check_out(name, note));
+        if !matches!(taken, Ok(Take::Claimed(_))) {
+            self.hand_back(name, note, &note.queue)?;
+        }
+        taken
+    }
+
+    /// The last step of a checkout, which the note tells of already.
+    pub(super) fn check_out(&self, name: &EntryName, note: &Note) -> Result<Take> {
+        let (way, to) = (under(MOVING, name), checked_out(&note.queue, name));
+        match self.layer().rename(&way, &to) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Ok(Take::Stranger("it is checked out as well")),
+            Err(errno) => return Err(error::io("check out", &to)(errno)),
         }
         // The time of the checkout, by which the monitor tells its age; the old one only makes it
         // look older.
         let _ = self.layer().touch(&to);
         Ok(Take::Claimed(note.clone()))
+    }
+
+    /// Whether an entry is between its queue and the checkouts.
+    pub(super) fn is_moving(&self, name: &EntryName) -> Result<bool> {
+        files::exists(self.layer(), &under(MOVING, name))
     }
 
     /// What is noted of an entry that may be checked out.
@@ -156,7 +198,7 @@ impl Spool {
     }
 
     pub(super) fn rewrite_note(&self, name: &EntryName, note: &Note) -> Result<()> {
-        self.relink(&note.encode(), note_path(name))
+        self.with_spare(|| self.relink(&note.encode(), note_path(name)))
     }
 
     pub(super) fn forget_note(&self, name: &EntryName) -> Result<()> {
@@ -165,11 +207,7 @@ impl Spool {
 
     /// Makes a link, or another of one, at once.
     fn relink(&self, target: &[u8], path: PathBuf) -> Result<()> {
-        match self.layer().symlink(target, &path) {
-            Err(Errno::EXIST) => {}
-            result => return result.map_err(error::io("write", &path)),
-        }
-        let draft = files::draft_path();
+        let draft = self.draft_path();
         self.layer().symlink(target, &draft).map_err(error::io("write", &draft))?;
         self.layer().replace(&draft, &path).map_err(error::io("replace", &path))
     }
@@ -191,33 +229,62 @@ impl Spool {
         let path = under(ATTEMPTS, name);
         match attempts {
             0 => files::remove(self.layer(), &path).map(drop),
-            attempts => self.relink(attempts.to_string().as_bytes(), path),
+            attempts => {
+                self.with_spare(|| self.relink(attempts.to_string().as_bytes(), path.clone()))
+            }
         }
     }
 
     /// Puts a claimed entry into a queue with so many attempts behind it, and ends the claim. The
-    /// caller is its holder, or reclaim for a dead one. Whether the entry was still checked out.
+    /// caller is its holder, or reclaim for a dead one. Whether the entry was still there.
     pub(super) fn put(
         &self,
         name: &EntryName,
-        from: &QueueName,
+        note: &Note,
         to: &QueueName,
         attempts: u32,
     ) -> Result<bool> {
-        self.ensure_queue(to)?;
-        let (held, back) = (checked_out(from, name), available(to, name));
-        // Its age in the queue begins anew. If it is gone, the rename says so.
-        let _ = self.layer().touch(&held);
-        if attempts != self.attempts(name)? {
-            self.set_attempts(name, attempts)?;
+        self.with_spare(|| self.ensure_queue(to))?;
+        let there = self.take_back(name, note)?;
+        if there {
+            if attempts != self.attempts(name)? {
+                self.set_attempts(name, attempts)?;
+            }
+            self.hand_back(name, note, to)?;
         }
-        let moved = match self.layer().rename(&held, &back) {
-            Ok(()) => true,
-            Err(Errno::NOENT) => false,
-            Err(errno) => return Err(error::io("put back", &back)(errno)),
-        };
         self.forget_note(name)?;
-        Ok(moved)
+        Ok(there)
+    }
+
+    /// Takes an entry from among the checkouts, where no other can be at it; whether it was there, or had
+    /// been taken already.
+    fn take_back(&self, name: &EntryName, note: &Note) -> Result<bool> {
+        if !note.moving {
+            let held = checked_out(&note.queue, name);
+            match self.layer().rename(&held, &under(MOVING, name)) {
+                Ok(()) => return Ok(true),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(error::io("put back", &held)(errno)),
+            }
+        }
+        self.is_moving(name)
+    }
+
+    /// Makes an entry available that is on its way, and not held any more. If that fails, it is held again.
+    fn hand_back(&self, name: &EntryName, note: &Note, to: &QueueName) -> Result<()> {
+        let (way, back) = (under(MOVING, name), available(to, name));
+        if self.rewrite_note(name, &Note { moving: true, ..note.clone() }).is_err() {
+            // There is no room to note that. Without a note nobody takes for ours what others check out.
+            self.forget_note(name)?;
+        }
+        if let Err(errno) = self.layer().rename(&way, &back) {
+            let again = self.rewrite_note(name, &Note { moving: false, ..note.clone() });
+            let _ = again.and_then(|()| self.check_out(name, note));
+            return Err(error::io("put back", &back)(errno));
+        }
+        // Its age in the queue begins anew.
+        let _ = self.layer().touch(&back);
+        Ok(())
     }
 
     /// Sets an entry aside whose metadata cannot be read, so that it stops nobody.

@@ -56,7 +56,7 @@ impl Spool {
     /// [`SpoolError::Unread`] when the source fails, [`SpoolError::DataTooLarge`] when it has more than
     /// [`DATA_BYTES_MAX`]; when the system refuses. Nothing is left of it.
     pub fn draft(&self, data: &mut dyn BufRead) -> Result<Draft> {
-        let path = files::draft_path().with_extension(DRAFT_OF_DATA);
+        let path = self.draft_path().with_extension(DRAFT_OF_DATA);
         let file = self.layer().open(&path, How::New).map_err(error::io("create", &path))?;
         // Where there are no locks a draft is judged by its age alone.
         let _ = self.layer().lock(file.as_fd());

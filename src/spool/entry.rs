@@ -11,7 +11,8 @@ use super::Spool;
 use super::error::{self, Result, SpoolError};
 use super::files;
 use super::layout::{
-    ATTEMPTS, DATA, REGISTRY, TMP, available, checked_out, checkouts, entries, under,
+    ATTEMPTS, DATA, MOVING, QUARANTINE, REGISTRY, TMP, available, checked_out, checkouts, entries,
+    under,
 };
 use super::name::{EntryName, QueueName};
 use super::time::unix_seconds;
@@ -85,7 +86,7 @@ impl Data {
     pub fn save(&self, bytes: &[u8]) -> Result<()> {
         limited("the data", &self.name, bytes, DATA_BYTES_MAX)?;
         let spool = &self.spool;
-        files::replace(spool.layer(), &self.relative(), bytes, spool.syncs_files())?;
+        spool.replace(&self.relative(), bytes)?;
         spool.sync_after("saving the data", &self.name, &[DATA.into()])
     }
 
@@ -209,7 +210,7 @@ impl Spool {
         if !files::exists(self.layer(), &path)? {
             return Err(Self::gone(queue, name));
         }
-        files::replace(self.layer(), &path, metadata, self.syncs_files())?;
+        self.replace(&path, metadata)?;
         self.sync_after("saving the metadata", name, &[queue.as_os_str().into()])
     }
 
@@ -260,19 +261,20 @@ impl Spool {
                 }
             }
         }
-        let quarantined = under(super::layout::QUARANTINE, name);
-        let publishing = under(TMP, name);
-        Ok(!files::exists(self.layer(), &publishing)?
-            && !files::exists(self.layer(), &quarantined)?)
+        for place in [TMP, MOVING, QUARANTINE] {
+            if files::exists(self.layer(), &under(place, name))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    /// Takes away what an entry has beside its file in the queue: the name last, for until then
-    /// nobody else can have it.
+    /// Takes away what an entry has beside its file in the queue: its name after all that goes by it, and
+    /// last the note, by which others can end what a death broke off.
     pub(super) fn remove_rest(&self, name: &EntryName) -> Result<()> {
         files::remove_content(self.layer(), &under(DATA, name))?;
         files::remove(self.layer(), &under(ATTEMPTS, name))?;
-        self.forget_note(name)?;
         files::remove(self.layer(), &under(REGISTRY, name))?;
-        Ok(())
+        self.forget_note(name)
     }
 }

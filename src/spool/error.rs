@@ -172,6 +172,12 @@ pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(Errno) -> Spoo
 }
 
 impl SpoolError {
+    /// Whether the disk is full, or what the user may have of it.
+    pub(super) fn is_full(&self) -> bool {
+        let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+        self.errno().is_some_and(|errno| full.contains(&errno))
+    }
+
     /// What the system said, if it was the system.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {

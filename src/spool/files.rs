@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
@@ -30,12 +29,16 @@ pub(super) fn random() -> u64 {
     }
 }
 
-/// A place for a file that is being written, which no one else uses.
-pub(super) fn draft_path() -> PathBuf {
-    static PROCESS: OnceLock<u64> = OnceLock::new();
+/// A place for a file that is being written, which no one else uses; it tells whose it is.
+pub(super) fn draft_path(owner: &str) -> PathBuf {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let (process, count) = (PROCESS.get_or_init(random), COUNTER.fetch_add(1, Ordering::Relaxed));
-    Path::new(DRAFTS).join(format!("{process:016x}-{count}"))
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    Path::new(DRAFTS).join(format!("{owner}-{count}"))
+}
+
+/// Who writes the file at such a place.
+pub(super) fn draft_owner(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()?.split_once('-').map(|(owner, _)| owner)
 }
 
 /// Writes all bytes to an open file.
@@ -70,14 +73,19 @@ pub(super) fn sync_file(layer: &dyn Layer, path: &Path, file: &OwnedFd, sync: bo
     Ok(())
 }
 
-/// Replaces a file's content at once: readers see the old or the new, and so does a crash.
-pub(super) fn replace(layer: &dyn Layer, path: &Path, bytes: &[u8], sync: bool) -> Result<()> {
-    let draft = draft_path();
-    let result = write_new(layer, &draft, bytes, sync)
-        .and_then(|()| layer.replace(&draft, path).map_err(error::io("replace", path)));
+/// Replaces a file's content at once, by way of a draft: readers see the old or the new, and so does a crash.
+pub(super) fn replace(
+    layer: &dyn Layer,
+    draft: &Path,
+    path: &Path,
+    bytes: &[u8],
+    sync: bool,
+) -> Result<()> {
+    let result = write_new(layer, draft, bytes, sync)
+        .and_then(|()| layer.replace(draft, path).map_err(error::io("replace", path)));
     if result.is_err() {
-        // The failure is what is told; a draft that stays is fsck's.
-        let _ = layer.remove(&draft);
+        // The failure is what is told; a draft that stays is swept up.
+        let _ = layer.remove(draft);
     }
     result
 }

@@ -12,7 +12,7 @@ use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
 use super::error::{self, Result, SpoolError};
 use super::files;
-use super::layout::{REGISTRY, checked_out, checkouts, under};
+use super::layout::{checked_out, checkouts};
 use super::name::{EntryName, QueueName};
 
 /// An entry that is checked out by this process.
@@ -74,7 +74,7 @@ impl Spool {
         let tried = note.attempt - 1;
         let to = self.destination(&note.queue, tried);
         if to != note.queue {
-            self.put(name, &note.queue, &to, tried)?;
+            self.put(name, &note, &to, tried)?;
             warn!(%name, attempts = tried, queue = %to, "An entry was tried too often; it was moved.");
             return Ok(None);
         }
@@ -157,8 +157,6 @@ impl Guard {
     pub fn complete(mut self) -> Result<()> {
         self.still_mine()?;
         let spool = &self.spool;
-        // A phase of a healthy life that differs from the one before, for whoever watches names.
-        let _ = spool.layer().touch(&under(REGISTRY, &self.name));
         files::remove_content(spool.layer(), &checked_out(&self.note.queue, &self.name))?;
         self.held = false;
         let spool = &self.spool;
@@ -178,7 +176,7 @@ impl Guard {
         if self.changed {
             limited("the metadata", &self.name, &self.metadata, METADATA_BYTES_MAX)?;
             let path = checked_out(&self.note.queue, &self.name);
-            files::replace(spool.layer(), &path, &self.metadata, spool.syncs_files())?;
+            spool.replace(&path, &self.metadata)?;
         }
         self.put(queue, 0)?;
         let (to, from) = (queue.as_os_str().into(), checkouts(&self.note.queue));
@@ -241,7 +239,7 @@ impl Guard {
     }
 
     fn put(&mut self, to: &QueueName, attempts: u32) -> Result<()> {
-        let there = self.spool.put(&self.name, &self.note.queue, to, attempts)?;
+        let there = self.spool.put(&self.name, &self.note, to, attempts)?;
         self.held = false;
         if there { Ok(()) } else { Err(self.lost()) }
     }

@@ -23,19 +23,24 @@ pub(super) const CHECKOUT: &str = ".checkout";
 pub(super) const OURS: &str = ".shiftboss";
 pub(super) const OWNERS: &str = ".shiftboss/owners";
 pub(super) const CLAIMS: &str = ".shiftboss/claims";
+/// Entries between a queue and its checkouts: nobody else moves what is here.
+pub(super) const MOVING: &str = ".shiftboss/moving";
 pub(super) const ATTEMPTS: &str = ".shiftboss/attempts";
 pub(super) const QUARANTINE: &str = ".shiftboss/quarantine";
 pub(super) const STRAYS: &str = ".shiftboss/strays";
 pub(super) const DRAFTS: &str = ".shiftboss/tmp";
 /// Made by who takes requests.
 pub(super) const WANTED: &str = ".shiftboss/wanted";
+/// Files that are given up when the disk is full.
+pub(super) const SPARE: &str = ".shiftboss/spare";
 pub(super) const LOCK: &str = ".shiftboss/lock";
 pub(super) const VERSION: &str = ".shiftboss/version";
 
 /// The directories of the format itself. The registry is first: where it is, there is a spool.
 pub(super) const FORMAT: [&str; 3] = [REGISTRY, TMP, DATA];
 /// The directories that we add.
-pub(super) const ADDED: [&str; 7] = [OURS, OWNERS, CLAIMS, ATTEMPTS, QUARANTINE, STRAYS, DRAFTS];
+pub(super) const ADDED: [&str; 8] =
+    [OURS, OWNERS, CLAIMS, MOVING, ATTEMPTS, QUARANTINE, STRAYS, DRAFTS];
 
 /// What `.shiftboss/version` says.
 const THIS_VERSION: &[u8] = b"1\n";
@@ -78,6 +83,8 @@ pub(super) fn create(layer: &dyn Layer, root: &Path, sync: bool) -> Result<()> {
         ensure(layer, Path::new(directory))?;
     }
     write_version(layer, sync)?;
+    layer.open(Path::new(LOCK), How::Over).map_err(error::io("create", Path::new(LOCK)))?;
+    super::spare::keep(layer);
     if sync {
         for directory in [Path::new("."), Path::new(OURS)] {
             files::sync_directory(layer, directory)?;
@@ -115,12 +122,13 @@ pub(super) fn load(layer: &dyn Layer, root: &Path) -> Result<()> {
         }
     }
     add_ours(layer)?;
+    super::spare::keep(layer);
     check_version(layer, root)
 }
 
 /// Makes our own directories. A spool that may only be read is read without them.
 fn add_ours(layer: &dyn Layer) -> Result<()> {
-    if layer.stat(Path::new(VERSION)).is_ok() {
+    if [VERSION, MOVING].iter().all(|path| layer.stat(Path::new(path)).is_ok()) {
         return Ok(());
     }
     let made = ADDED.iter().try_for_each(|directory| ensure(layer, Path::new(directory)).map(drop));
@@ -137,7 +145,7 @@ fn write_version(layer: &dyn Layer, sync: bool) -> Result<()> {
     if layer.stat(path).is_ok() {
         return Ok(());
     }
-    let draft = files::draft_path();
+    let draft = files::draft_path(&format!("{:016x}", files::random()));
     files::write_new(layer, &draft, THIS_VERSION, sync)?;
     match layer.rename(&draft, path) {
         Err(Errno::EXIST) => layer.remove(&draft).map_err(error::io("remove", &draft)),

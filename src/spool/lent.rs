@@ -4,12 +4,14 @@
 //! A lent checkout is a delayed one (spec 2): its note has a time for an owner, or no time at all. Who
 //! settles it changes a note that is not his own, and has the lock of those who reclaim meanwhile.
 
+use std::os::fd::OwnedFd;
+
 use super::Spool;
 use super::claim::{Holder, Note};
 use super::error::{Result, SpoolError};
 use super::files;
 use super::guard::Guard;
-use super::layout::checked_out;
+use super::layout::{MOVING, checked_out, checkouts, under};
 use super::name::{EntryName, QueueName};
 use super::owner;
 
@@ -27,27 +29,76 @@ impl Spool {
         }
     }
 
+    /// Removes an entry that is available, or checked out by nobody that lives. On a disk that is too full
+    /// to note who does it, it is removed without a note.
+    ///
+    /// # Errors
+    /// As [`Spool::settle`] and [`Spool::checkout`].
+    pub fn discard(&self, queue: &QueueName, name: &EntryName) -> Result<()> {
+        let held = self.settle_or_ask(queue, name).and_then(|guard| match guard {
+            Some(guard) => Ok(guard),
+            None => self.checkout(queue, name),
+        });
+        match held {
+            Ok(guard) => guard.complete(),
+            Err(error) if error.is_full() && self.remove_unnoted(queue, name)? => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove_unnoted(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+        let Some((_held, _)) = self.nobodys(queue, name)? else {
+            return self.remove(queue, name);
+        };
+        for path in [under(MOVING, name), checked_out(queue, name)] {
+            files::remove(self.layer(), &path)?;
+        }
+        self.remove_rest(name)?;
+        self.sync_after("removing", name, &[checkouts(queue)])?;
+        Ok(true)
+    }
+
     fn take_over(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Note>> {
-        if !files::exists(self.layer(), &checked_out(queue, name))? {
+        match self.nobodys(queue, name)? {
+            Some((_held, note)) => self.take_from_nobody(name, note).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The note of a checkout that no living process has, and the lock under which it stays so; `None` if
+    /// the entry is not checked out of this queue.
+    fn nobodys(&self, queue: &QueueName, name: &EntryName) -> Result<Option<(OwnedFd, Note)>> {
+        if !self.is_out(queue, name)? {
             return Ok(None);
         }
-        let _held = self.wait_for_lock()?;
+        let lock = self.wait_for_lock()?;
         let note = self.note(name)?;
         // Others may have ended it between the two looks; then the note is of another claim or none.
-        if !files::exists(self.layer(), &checked_out(queue, name))? {
+        if !self.is_out(queue, name)? {
             return Ok(None);
         }
-        let Some(note) = note.filter(|note| note.queue == *queue) else {
-            return Err(self.held(queue, name, None));
-        };
+        let ours = |note: &Note| note.queue == *queue;
+        let Some(note) = note.filter(ours) else { return Err(self.held(queue, name, None)) };
         match &note.holder {
             Holder::Owner(id) if !self.is_dead(id)? => Err(self.held(queue, name, Some(id))),
-            _ => {
-                let note = Note { holder: Holder::Owner(self.owner()?), ..note };
-                self.rewrite_note(name, &note)?;
-                Ok(Some(note))
-            }
+            // What is checked out under its name is another's.
+            _ if note.moving && !self.is_moving(name)? => Err(self.held(queue, name, None)),
+            _ => Ok(Some((lock, note))),
         }
+    }
+
+    fn is_out(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+        Ok(self.is_checked_out(queue, name)? || self.is_moving(name)?)
+    }
+
+    fn take_from_nobody(&self, name: &EntryName, note: Note) -> Result<Note> {
+        let is_moving = self.is_moving(name)?;
+        let note = Note { holder: Holder::Owner(self.owner()?), moving: false, ..note };
+        self.rewrite_note(name, &note)?;
+        if is_moving {
+            self.check_out(name, &note)?;
+        }
+        Ok(note)
     }
 
     fn held(&self, queue: &QueueName, name: &EntryName, id: Option<&str>) -> SpoolError {

@@ -12,7 +12,7 @@ use super::files;
 use super::fsck::{Check, Finding};
 use super::layer::How;
 use super::layout::{
-    ATTEMPTS, CLAIMS, DATA, DRAFTS, STRAYS, TMP, available, checked_out, joined, under,
+    ATTEMPTS, CLAIMS, DATA, DRAFTS, MOVING, STRAYS, TMP, available, checked_out, joined, under,
 };
 use super::name::{EntryName, QueueName};
 use super::survey::{Place, Survey, registration};
@@ -22,6 +22,7 @@ pub(super) fn all(check: &mut Check<'_>) -> Result<()> {
     unread_notes(check)?;
     dead_owners(check)?;
     strays(check)?;
+    stranded(check)?;
     // What was mended must be seen as it is now.
     duplicates(check, &check.spool.survey()?)?;
     let survey = check.spool.survey()?;
@@ -47,6 +48,21 @@ fn dead_owners(check: &mut Check<'_>) -> Result<()> {
         let path = checked_out(&note.queue, &name);
         if files::exists(spool.layer(), &path)? {
             check.found(Finding::DeadOwner, &path, "given back", || Ok(true));
+        }
+    }
+    Ok(())
+}
+
+/// What somebody was moving who has no note of it: from where, nobody knows.
+fn stranded(check: &mut Check<'_>) -> Result<()> {
+    let spool = check.spool;
+    for name in spool.survey()?.moving {
+        let path = under(MOVING, &name);
+        if spool.note(&name)?.is_none() && check.is_left(&path)? {
+            let action = "moved to .shiftboss/quarantine";
+            check.found(Finding::Unowned, &path, action, || {
+                spool.holding(&name, || spool.set_aside(&name, &path).map(|()| true))
+            });
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
 //! [`enqueue`] and [`batch`] (of large data in [`draft`], under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
-//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], those that are asked back from a living one in [`handover`], what dead processes left in [`owner`] and [`reclaim`], looking on in
+//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], those that are asked back from a living one in [`handover`], what dead processes left in [`owner`], [`reclaim`] and [`sweep`], room on a full disk in [`spare`], looking on in
 //! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
 //! file-system call is a method of [`layer`] (which has [`freeing`] free what was removed, and [`together`] sync several), and [`files`] makes whole files of them; [`layout`] says
 //! where they are, [`name`] what they may be called, [`error`] what went wrong.
@@ -17,6 +17,9 @@
 //!   half-written. Noted before the rename, a dead claimer's entry always has a note; and since a note
 //!   is changed by its owner or, when that is dead, by the one process that has the reclaim lock,
 //!   nothing is taken from the living.
+//! - **A note proves whose the checkout is**, for the reference, which makes none, may take an entry that a
+//!   dead note names. So an entry goes into the checkouts, and out of them, by way of a directory of ours,
+//!   and the note is changed while it is there ([`claim`]).
 //! - **A delayed entry is a checked-out one** whose note has a time for an owner: the reference leaves
 //!   it alone, and reclaim gives it back when it is due.
 //! - **Attempts** are counted in the note at the claim. A number of its own (`.shiftboss/attempts/`) is
@@ -53,8 +56,10 @@ mod reader;
 mod reclaim;
 mod reserve;
 mod sight;
+mod spare;
 mod stop;
 mod survey;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -137,6 +142,8 @@ struct Inner {
     root: PathBuf,
     options: Options,
     identity: Identity,
+    /// What this process's record is called, and what it writes.
+    id: String,
     /// This process's record; written at the first claim.
     owner: Mutex<Option<Owner>>,
     /// Queues that are known to have their directories.
@@ -185,7 +192,8 @@ impl Spool {
     /// A spool on another layer, worked on by someone with this identity.
     fn on(layer: Arc<dyn Layer>, path: &Path, options: Options, identity: Identity) -> Self {
         let (owner, queues) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { layer, root: path.into(), options, identity, owner, queues }))
+        let id = format!("{:016x}", files::random());
+        Self(Arc::new(Inner { layer, root: path.into(), options, identity, id, owner, queues }))
     }
 
     /// The spool's directory, as it was opened.
@@ -252,7 +260,8 @@ impl Spool {
             owner.keep()?;
             return Ok(owner.id.clone());
         }
-        let registered = Owner::register(&self.0.layer, self.identity(), HEARTBEAT)?;
+        let Inner { layer, id, identity, .. } = &*self.0;
+        let registered = self.with_spare(|| Owner::register(layer, id, identity, HEARTBEAT))?;
         let id = registered.id.clone();
         *owner = Some(registered);
         Ok(id)
@@ -269,6 +278,16 @@ impl Spool {
     fn known_owner(&self) -> Option<String> {
         let owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
         owner.as_ref().map(|owner| owner.id.clone())
+    }
+
+    /// A place for a file that this process is writing.
+    fn draft_path(&self) -> PathBuf {
+        files::draft_path(&self.0.id)
+    }
+
+    /// Replaces a file's content at once, durable as the options say.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        files::replace(self.layer(), &self.draft_path(), path, bytes, self.syncs_files())
     }
 
     /// Syncs directories in which something that was done must last.

@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::error::{self, Result};
 use super::files;
-use super::layer::Layer;
+use super::layer::{How, Layer};
 use super::layout::OWNERS;
 use super::stop::Stop;
 
@@ -111,7 +111,7 @@ struct Own {
 impl Own {
     fn write(&self) -> Result<()> {
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
-        files::replace(&*self.layer, &self.path, &text, false)
+        files::write(&*self.layer, &self.path, How::Over, &text).map(drop)
     }
 
     /// Writes it again if it is gone: somebody took this process for dead, or cleared up by hand. What it
@@ -132,13 +132,20 @@ pub(super) fn path_of(id: &str) -> PathBuf {
 
 impl Owner {
     /// Writes the record and begins to touch it, so often.
-    pub fn register(layer: &Arc<dyn Layer>, identity: &Identity, every: Duration) -> Result<Self> {
-        let id = format!("{:016x}", files::random());
-        let path = path_of(&id);
+    pub fn register(
+        layer: &Arc<dyn Layer>,
+        id: &str,
+        identity: &Identity,
+        every: Duration,
+    ) -> Result<Self> {
+        let path = path_of(id);
         let text = Mutex::new(serde_json::to_vec(identity).unwrap_or_default());
         let record = Arc::new(Own { layer: layer.clone(), path: path.clone(), text });
-        record.write()?;
-        let mut owner = Self { id, record, stop: None, heart: None };
+        if let Err(error) = record.write() {
+            let _ = layer.remove(&record.path);
+            return Err(error);
+        }
+        let mut owner = Self { id: id.to_owned(), record, stop: None, heart: None };
         owner.start_heart(every).map_err(|source| error::SpoolError::Io {
             doing: "start the heartbeat for",
             path,

@@ -23,6 +23,8 @@ use super::watch::Watch;
 const POLL: Duration = Duration::from_secs(1);
 /// A reader looks for dead owners so often.
 const RECLAIM: Duration = Duration::from_secs(1);
+/// A reader removes what was left so often.
+const SWEEP: Duration = Duration::from_secs(10);
 /// The first and the longest pause before an entry is tried again that another is just giving back.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -63,6 +65,7 @@ pub struct Reader {
     watches: bool,
     listed: Option<Instant>,
     reclaimed: Option<Instant>,
+    swept: Option<Instant>,
     /// Entries that others were at, to be tried again at that time.
     busy: Vec<EntryName>,
     again: Instant,
@@ -86,6 +89,7 @@ impl Spool {
             watches: true,
             listed: None,
             reclaimed: None,
+            swept: None,
             busy: Vec::new(),
             again: Instant::now(),
             pause: PAUSE_MIN,
@@ -265,6 +269,12 @@ impl Reader {
                 warn!(%name, %from, %to, attempts = given.attempts, "An entry was given back.");
             }),
             Err(error) => warn!(%error, "What dead processes left could not be given back."),
+        }
+        if self.swept.is_none_or(|last| last.elapsed() >= SWEEP) {
+            self.swept = Some(Instant::now());
+            if let Err(error) = self.spool.sweep() {
+                warn!(%error, "What others left half-written could not be removed.");
+            }
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use super::claim::{Holder, Note};
 use super::error::{self, Result};
 use super::files;
 use super::layer::How;
-use super::layout::{self, CLAIMS, LOCK, OWNERS, checked_out};
+use super::layout::{self, CLAIMS, LOCK, OWNERS, REGISTRY, checked_out, under};
 use super::name::{EntryName, QueueName};
 use super::owner::{self, Identity, LEASE, Life};
 
@@ -75,7 +75,12 @@ impl Spool {
         let dead = self.dead_owners()?;
         let mut given = Vec::new();
         let mut all = true;
-        for (name, note) in self.overdue(&dead)? {
+        let overdue = self.overdue(&dead)?;
+        if !overdue.is_empty() {
+            // Should this process die now, its record tells whose half-written notes are.
+            self.owner()?;
+        }
+        for (name, note) in overdue {
             match self.reclaim_one(&name, &note) {
                 Ok(reclaimed) => given.extend(reclaimed),
                 Err(error) => {
@@ -85,6 +90,7 @@ impl Spool {
             }
         }
         if all {
+            self.remove_drafts(&dead)?;
             dead.iter().try_for_each(|id| self.forget_owner(id))?;
         }
         Ok(given)
@@ -103,15 +109,33 @@ impl Spool {
         if self.note(name)?.as_ref() != Some(note) {
             return Ok(None);
         }
-        if !files::exists(self.layer(), &checked_out(&note.queue, name))? {
-            // Its owner died before the checkout, or after the end of it.
-            self.forget_note(name)?;
+        let held = !note.moving && files::exists(self.layer(), &checked_out(&note.queue, name))?;
+        if !held && !self.is_moving(name)? {
+            self.end_removal(name, note)?;
             return Ok(None);
         }
         let (from, attempts) = (note.queue.clone(), note.attempt);
         let to = self.destination(&from, attempts);
-        let there = self.put(name, &from, &to, attempts)?;
+        let there = self.put(name, note, &to, attempts)?;
         Ok(there.then(|| Reclaimed { name: name.clone(), from, to, attempts, why }))
+    }
+
+    /// A claim without an entry. Its owner died before the checkout or after the end of it; or in the
+    /// middle of a removal, and then the rest goes, unless it is of a new entry with that name already.
+    fn end_removal(&self, name: &EntryName, note: &Note) -> Result<()> {
+        if !note.moving && self.is_unseen(name)? && !self.is_registered_since(name)? {
+            return self.remove_rest(name);
+        }
+        self.forget_note(name)
+    }
+
+    /// Whether a name was registered after the note of it was made.
+    fn is_registered_since(&self, name: &EntryName) -> Result<bool> {
+        let modified = |path: &Path| match self.layer().stat(path) {
+            Err(Errno::NOENT) => Ok(None),
+            stat => Ok(Some(stat.map_err(error::io("look at", path))?.modified)),
+        };
+        Ok(modified(&under(REGISTRY, name))? > modified(&under(CLAIMS, name))?)
     }
 
     /// The notes whose owner is dead, or whose time has come.

@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::Spool;
 use super::error::Result;
 use super::layout::{
-    self, DATA, Entries, QUARANTINE, REGISTRY, TMP, available, checked_out, checkouts, under,
+    self, DATA, Entries, MOVING, QUARANTINE, REGISTRY, TMP, available, checked_out, checkouts,
+    under,
 };
 use super::name::{EntryName, QueueName};
 
@@ -61,6 +62,8 @@ pub(super) struct Survey {
     /// Entries of all queues and their checkouts.
     pub placed: Vec<(Place, Vec<EntryName>)>,
     pub quarantine: HashSet<EntryName>,
+    /// Between a queue and its checkouts.
+    pub moving: Vec<EntryName>,
     /// What is not a regular file with an entry's name.
     pub strangers: Vec<(Place, Box<[u8]>)>,
 }
@@ -79,6 +82,7 @@ impl Spool {
                 survey.placed.push((place, names));
             }
         }
+        survey.moving = layout::entries(self.layer(), Path::new(MOVING))?.names;
         let quarantine = layout::entries(self.layer(), Path::new(QUARANTINE))?;
         survey.quarantine = quarantine.names.into_iter().collect();
         survey.data = self.names_in(&Place::Data, &mut survey.strangers)?.into_iter().collect();
@@ -115,7 +119,7 @@ impl Survey {
     pub fn living(&self) -> HashSet<&EntryName> {
         let mut names: HashSet<_> = HashSet::with_capacity(self.registry.len());
         names.extend(self.placed.iter().flat_map(|(_, names)| names));
-        names.extend(&self.quarantine);
+        names.extend(self.quarantine.iter().chain(&self.moving));
         names
     }
 

@@ -12,6 +12,7 @@ mod handover;
 mod lent;
 mod life;
 mod looking;
+mod multispool;
 mod names;
 mod operations;
 mod owners;

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod creators;
+mod full;
 mod health;
 mod kills;
 mod logs;

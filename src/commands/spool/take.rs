@@ -56,7 +56,7 @@ pub fn shift(spool: &Spool, entry: &OneEntry, to: &QueueName) -> Result<(), Fail
 /// # Errors
 /// As [`shift`].
 pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
-    held(spool, entry)?.complete().map_err(failure)
+    spool.discard(&entry.place.queue, &entry.name).map_err(failure)
 }
 
 /// `release`

@@ -20,12 +20,27 @@ pub enum Fault {
     Fail(Errno),
 }
 
+type Act = Box<dyn FnOnce() + Send>;
+
+/// What somebody else does, and before which call.
+#[derive(Default)]
+struct Meanwhile(Mutex<Option<(u64, Act)>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Meanwhile")
+    }
+}
+
 /// A layer that has a fault at its Nth call.
 #[derive(Debug)]
 pub struct Faulty {
     disk: Disk,
     fault: Fault,
     at: u64,
+    /// Whether calls count that change no name.
+    counts_looks: bool,
+    meanwhile: Meanwhile,
     pub count: AtomicU64,
     /// Failed renames and links.
     pub lost: AtomicU64,
@@ -40,10 +55,19 @@ impl Faulty {
             disk,
             fault,
             at,
+            counts_looks: true,
+            meanwhile: Meanwhile::default(),
             count: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             log: Mutex::default(),
         })
+    }
+
+    /// As [`Faulty::new`], of the calls that change names alone.
+    pub fn of_changes(path: &Path, fault: Fault, at: u64) -> Arc<Self> {
+        let mut layer = Self::new(path, fault, at);
+        Arc::get_mut(&mut layer).unwrap().counts_looks = false;
+        layer
     }
 
     pub fn spool(self: &Arc<Self>, path: &Path, options: Options, identity: Identity) -> Spool {
@@ -54,8 +78,24 @@ impl Faulty {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Before the Nth call somebody else does this.
+    pub fn before(&self, call: u64, act: impl FnOnce() + Send + 'static) {
+        *self.meanwhile.0.lock().unwrap() = Some((call, Box::new(act)));
+    }
+
+    /// A call that changes no name.
+    fn look(&self) -> Result<(), Errno> {
+        if self.counts_looks {
+            return self.step();
+        }
+        if self.fault == Fault::Die && self.calls() >= self.at { Err(Errno::IO) } else { Ok(()) }
+    }
+
     fn step(&self) -> Result<(), Errno> {
         let call = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some((_, act)) = self.meanwhile.0.lock().unwrap().take_if(|(at, _)| *at == call) {
+            act();
+        }
         match self.fault {
             Fault::Die if call >= self.at => Err(Errno::IO),
             Fault::Fail(errno) if call == self.at => Err(errno),
@@ -75,7 +115,7 @@ impl Faulty {
 
 impl Layer for Faulty {
     fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
-        self.step()?;
+        self.look()?;
         self.disk.open(path, how)
     }
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
@@ -87,7 +127,7 @@ impl Layer for Faulty {
         self.disk.write(file, bytes)
     }
     fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        self.step()?;
+        self.look()?;
         self.disk.read(file, buffer)
     }
     fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
@@ -120,7 +160,7 @@ impl Layer for Faulty {
         self.counted(self.disk.symlink(target, path))
     }
     fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno> {
-        self.step()?;
+        self.look()?;
         self.disk.read_link(path)
     }
     fn remove(&self, path: &Path) -> Result<(), Errno> {
@@ -129,7 +169,7 @@ impl Layer for Faulty {
         self.disk.remove(path)
     }
     fn stat(&self, path: &Path) -> Result<FileStat, Errno> {
-        self.step()?;
+        self.look()?;
         self.disk.stat(path)
     }
     fn touch(&self, path: &Path) -> Result<(), Errno> {
@@ -137,11 +177,11 @@ impl Layer for Faulty {
         self.disk.touch(path)
     }
     fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno> {
-        self.step()?;
+        self.look()?;
         self.disk.list(path)
     }
     fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.step()?;
+        self.look()?;
         self.disk.lock(file)
     }
 }

@@ -28,7 +28,8 @@ fn the_dead_give_back() {
     assert_eq!((given[0].attempts, &given[0].to), (1, &queue("in")));
     assert_eq!(given[0].why, Why::OwnerDied(Some(dead())));
     assert_eq!(spool.reclaim().unwrap(), []);
-    assert_eq!(std::fs::read_dir(site.file(".shiftboss/owners")).unwrap().count(), 0);
+    let records = std::fs::read_dir(site.file(".shiftboss/owners")).unwrap().count();
+    assert_eq!(records, 1, "the record of this process alone");
     assert_eq!(spool.checkout(&queue("in"), &name("a")).unwrap().attempt(), 2);
     assert_whole(&spool);
 }
@@ -98,7 +99,7 @@ fn a_heart_beats() {
     drop(site.create());
     let layer: std::sync::Arc<dyn Layer> = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
     let me = Identity::this_process();
-    let owner = owner::Owner::register(&layer, &me, Duration::from_millis(5)).unwrap();
+    let owner = owner::Owner::register(&layer, "feed", &me, Duration::from_millis(5)).unwrap();
     let record = site.file(".shiftboss/owners").join(&owner.id);
     set_age(&record, Duration::from_secs(1000));
     let age = || std::fs::metadata(&record).unwrap().modified().unwrap().elapsed();

@@ -104,6 +104,8 @@ fn walk(root: &Path, directory: &Path, lines: &mut Vec<String>) {
         let kind = fs::symlink_metadata(&path).unwrap().file_type();
         if shown == ".shiftboss/lock" {
             // Made by the first who looks for the dead, whenever that is; it holds nothing.
+        } else if shown == ".shiftboss/spare" {
+            // The same everywhere.
         } else if kind.is_dir() {
             lines.push(format!("{shown}/"));
             walk(root, &path, lines);

@@ -1,0 +1,180 @@
+//! A process of the reference at work in the same directory while one of ours dies, at each of its calls:
+//! what the reference has taken stays with it, and what ours had comes back. The reference's system calls
+//! are made here as it makes them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::operations::first;
+use super::support::*;
+use crate::spool::*;
+
+/// A process of the reference.
+#[derive(Clone)]
+struct Multispool(PathBuf);
+
+impl Multispool {
+    /// Takes `a`, if it is available in this queue: touched, then renamed.
+    fn take(&self, queue: &str) -> bool {
+        let (from, to) = (self.0.join(queue).join("a"), self.held(queue));
+        let now = fs::FileTimes::new().set_modified(std::time::SystemTime::now());
+        let touched = fs::File::options().write(true).open(&from).and_then(|it| it.set_times(now));
+        touched.is_ok() && fs::rename(from, to).is_ok()
+    }
+
+    fn held(&self, queue: &str) -> PathBuf {
+        self.0.join(queue).join(".checkout/a")
+    }
+
+    /// Removes what it took: the data first, the name last.
+    fn remove(&self, queue: &str) {
+        fs::remove_file(self.0.join(".data/a")).unwrap();
+        fs::remove_file(self.held(queue)).unwrap();
+        fs::remove_file(self.0.join(".registry/a")).unwrap();
+    }
+}
+
+const QUEUES: [&str; 3] = ["in", "out", "dead-letter"];
+
+type Ours = fn(&Spool) -> Result<()>;
+/// What it is called, what others did before, what ours does.
+type Case = (&'static str, fn(&Site), Ours);
+
+/// What moves an entry, each with what others did to it before.
+fn moves() -> Vec<Case> {
+    fn nothing(_: &Site) {}
+    fn died(site: &Site) {
+        let layer = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
+        let gone = Spool::on(layer, &site.path(), options(Durability::None), dead());
+        std::mem::forget(first(&gone).unwrap());
+    }
+    fn lent(site: &Site) {
+        let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
+        first(&spool).unwrap().lend(Some(std::time::Duration::ZERO)).unwrap();
+    }
+    fn failed(site: &Site) {
+        let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
+        first(&spool).unwrap().fail().unwrap();
+    }
+    vec![
+        ("release", nothing, |s| first(s)?.release()),
+        ("release after a failure", failed, |s| first(s)?.release()),
+        ("fail", nothing, |s| first(s)?.fail()),
+        ("drop", nothing, |s| first(s).map(drop)),
+        ("complete", nothing, |s| first(s)?.complete()),
+        ("move", nothing, |s| {
+            let mut guard = first(s)?;
+            guard.set_metadata("other");
+            guard.move_to(&queue("out"))
+        }),
+        ("lend", nothing, |s| first(s)?.lend(Some(std::time::Duration::ZERO))),
+        ("settle", lent, |s| s.settle(&queue("in"), &name("a"))?.map_or(Ok(()), Guard::release)),
+        ("reclaim of the dead", died, |s| s.reclaim().map(drop)),
+        ("reclaim of what is due", lent, |s| s.reclaim().map(drop)),
+    ]
+}
+
+/// A spool with `a`, and a layer on it that dies at one of its calls, and before another lets the reference
+/// take what it can.
+fn scene(set_up: fn(&Site), dies_at: u64, taken_at: u64) -> (Site, std::sync::Arc<Faulty>) {
+    let site = Site::in_memory();
+    let spool = with_entry(&site);
+    for queue in QUEUES {
+        spool.ensure_queue(&super::support::queue(queue)).unwrap();
+    }
+    set_up(&site);
+    let layer = Faulty::of_changes(&site.path(), Fault::Die, dies_at);
+    let other = Multispool(site.path());
+    layer.before(taken_at, move || QUEUES.iter().for_each(|queue| _ = other.take(queue)));
+    (site, layer)
+}
+
+/// What ours does about its dead: twice, for one may find what another left half-way.
+fn look_after(site: &Site) -> Spool {
+    let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
+    spool.reclaim().unwrap();
+    spool.reclaim().unwrap();
+    spool.sweep().unwrap();
+    spool
+}
+
+/// Death at every call that changes a name, the reference at work before each call until then, and after it.
+#[test]
+fn what_the_reference_has_taken_stays_with_it() {
+    for (what, set_up, ours) in moves() {
+        let mut dies_at = 1;
+        loop {
+            let mut reached = false;
+            for taken_at in 1..=dies_at {
+                let (site, layer) = scene(set_up, dies_at, taken_at);
+                let spool = layer.spool(&site.path(), options(Durability::None), dead());
+                let result = ours(&spool);
+                drop(spool);
+                reached = layer.calls() >= dies_at;
+                let case = format!("{what}: dead at {dies_at}, taken at {taken_at}: {result:?}");
+                judge(&site, &case);
+            }
+            if !reached {
+                break;
+            }
+            dies_at += 1;
+        }
+        assert!(dies_at > 4, "{what} makes {dies_at} calls");
+    }
+}
+
+fn judge(site: &Site, case: &str) {
+    let other = Multispool(site.path());
+    let damaged = site.tree();
+    QUEUES.iter().for_each(|queue| _ = other.take(queue));
+    // Of those, ours may hold one itself: it says so in its note, and has it back below.
+    let held = |site: &Site| {
+        QUEUES
+            .into_iter()
+            .filter(|it| Multispool(site.path()).held(it).exists())
+            .collect::<Vec<_>>()
+    };
+    let before = held(site);
+    let spool = look_after(site);
+    let after = held(site);
+    let available: Vec<_> =
+        QUEUES.into_iter().filter(|it| site.file(it).join("a").exists()).collect();
+    assert!(before.len() + available.len() <= 2, "{case}\n{damaged}");
+    assert!(after.is_empty() || available.is_empty(), "{case}: in two hands\n{damaged}");
+    for queue in after {
+        // Whatever ours has done, nobody of ours has it: it is the reference's until that ends it.
+        other.remove(queue);
+    }
+    drop(spool);
+    let spool = look_after(site);
+    assert_whole(&spool);
+    let counts = fs::read_dir(site.file(".shiftboss/attempts")).unwrap().count();
+    assert!(counts <= available.len(), "{case}: {}\n{damaged}", site.tree());
+}
+
+/// The reference took it while the note of a dead process of ours was still there: it keeps it.
+#[test]
+fn a_dead_note_takes_nothing_away() {
+    for (what, set_up, ours) in moves() {
+        for dies_at in 1..60 {
+            let (site, layer) = scene(set_up, dies_at, u64::MAX);
+            let spool = layer.spool(&site.path(), options(Durability::None), dead());
+            let _ = ours(&spool);
+            drop(spool);
+            let other = Multispool(site.path());
+            let Some(queue) = QUEUES.into_iter().find(|queue| other.take(queue)) else { continue };
+            let case = format!("{what}: dead at {dies_at}\n{}", site.tree());
+            let spool = look_after(&site);
+            assert!(other.held(queue).exists(), "{case}: taken away from the reference");
+            let mut reader = spool.reader(&super::support::queue(queue), Order::Strict).unwrap();
+            assert!(reader.dequeue_available().unwrap().is_none(), "{case}: in two hands");
+            assert!(
+                matches!(
+                    spool.settle(&super::support::queue(queue), &name("a")),
+                    Err(SpoolError::Held { .. })
+                ),
+                "{case}"
+            );
+        }
+    }
+}
