@@ -60,7 +60,8 @@ pub enum Command {
     /// Read fetcher files, or a configuration file, as the daemon would, and report what is wrong
     ///
     /// Of fetcher files: each line or name that would be skipped; exits with 65 if there is any. Of a
-    /// configuration file: the first thing that is wrong, with its line; exits with 78 then.
+    /// configuration file: the first thing that is wrong, with its line, and what `serve` would need and is not
+    /// there (directories, group, socket); exits with 78 then.
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The directory of the fetcher files

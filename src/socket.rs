@@ -166,6 +166,17 @@ fn check_path(path: &Path) -> Result<(), SocketError> {
     }
 }
 
+/// As a start looks at the path, whether or not a daemon listens there now.
+///
+/// # Errors
+/// When no daemon can ever listen there.
+pub fn check_free_or_ours(path: &Path) -> Result<(), SocketError> {
+    match check_path(path) {
+        Err(SocketError::Alive(_) | SocketError::System { .. }) => Ok(()),
+        checked => checked,
+    }
+}
+
 /// Binds with the mode from the first moment on: nobody can connect in between.
 fn bind_with_mode(path: &Path, mode: u32) -> io::Result<StdListener> {
     let before = rustix::process::umask(Mode::from_raw_mode(0o777 & !mode));
@@ -179,7 +190,11 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-fn group_id(name: &str) -> Result<u32, SocketError> {
+/// The number of a group.
+///
+/// # Errors
+/// When there is none of that name.
+pub fn group_id(name: &str) -> Result<u32, SocketError> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }

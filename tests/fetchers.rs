@@ -312,9 +312,45 @@ fn a_file_is_checked_without_a_start() {
     let bad = check();
     let said = String::from_utf8(bad.stderr).unwrap();
     assert_eq!(bad.status.code(), Some(78), "{said}");
-    assert!(said.contains("shiftboss.toml:8: unknown field `user`"), "{said}");
+    assert!(said.contains("shiftboss.toml:8: there is no key \"user\""), "{said}");
     assert!(!scene.site.database().exists() && !Path::new(&scene.site.input()).exists());
     assert_eq!(scene.site.refused(scene.command(&[])).0, 78);
+}
+
+/// `check --config` finds what would keep the daemon from starting, and makes nothing.
+#[test]
+fn what_the_daemon_needs_is_checked() {
+    let scene = Scene::new("");
+    let site = &scene.site;
+    fs::write(site.path("plain"), "not a database, and no directory\n").unwrap();
+    let long = "s".repeat(120);
+    let names = |database: &str, input: &str, socket: &str| {
+        format!("database = '{database}'\ninput_dir = '{input}'\nsocket = '{socket}'\n")
+    };
+    let before = fs::read_dir(site.path(".")).unwrap().count();
+    for (text, said) in [
+        (names("gone/state.db", "input", "socket"), "/gone for the database does not exist"),
+        (names("state.db", "input", "gone/socket"), "/gone for the socket does not exist"),
+        (names("plain", "input", "socket"), "plain is no"),
+        (names(".", "input", "socket"), "is a directory"),
+        (names("state.db", "plain/input", "socket"), "plain is no directory"),
+        (names("state.db", "input", &long), "the system's limit is 107"),
+        (names("state.db", "input", "plain"), "is not a socket"),
+        (names("both", "input", "both"), "both database and socket"),
+        (names("state.db", "input", "socket") + "socket_group = 'nobodys'", "no group \"nobodys\""),
+        (names("state.db", "input", "socket") + "spool = 'plain'", "the spool"),
+    ] {
+        fs::write(site.path("shiftboss.toml"), text.clone()).unwrap();
+        let checked = site.run(&["check", "--config", "shiftboss.toml"]);
+        let found = String::from_utf8(checked.stdout).unwrap();
+        assert!(found.contains("fault: ") && found.contains(said), "{text}{found}");
+        assert_eq!(checked.status.code(), Some(78), "{found}");
+    }
+    assert_eq!(fs::read_dir(site.path(".")).unwrap().count(), before);
+    fs::write(site.path("shiftboss.toml"), names("state.db", "a/b", "socket")).unwrap();
+    let _daemon = scene.start();
+    let checked = site.run(&["check", "--config", "shiftboss.toml"]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }
 
 /// A command that prints two keys and fails has nobody do them, however often it is tried again.

@@ -16,6 +16,7 @@ use crate::exit::{self, ExitCode, Failure};
 use report::{FileTotals, JsonReport, Report, TextReport, Totals};
 
 pub mod config;
+mod needs;
 mod report;
 
 /// How much of a file is read at a time.

@@ -1,22 +1,24 @@
 //! `shiftboss check --config`: reads a configuration file as the daemon would, and starts nothing.
 //!
-//! What the daemon would refuse is an error; what may be there by the time it runs (a program, a tree) is only
-//! noted.
+//! What the daemon would refuse is an error, in the file and around it; what it can do without for a while (a
+//! program, a tree) is only noted.
 
 use std::io::{self, Write};
 use std::path::Path;
 
+use super::needs;
 use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
 use crate::commands::serve::configuration;
 use crate::commands::text::shown;
 use crate::config::{FetcherTable, OwnFiles};
-use crate::exit::{self, Failure};
+use crate::exit::{self, ExitCode, Failure};
 
 /// Checks a configuration file.
 ///
 /// # Errors
-/// `Configuration` with the line that is wrong, or when it cannot be read.
+/// `Configuration` with the line that is wrong, or when it cannot be read, or when something is missing that the
+/// daemon needs.
 pub fn run(file: &Path) -> Result<(), Failure> {
     let (options, path) = configuration::read(file)?;
     let directory = configuration::directory_of(&path);
@@ -29,7 +31,13 @@ pub fn run(file: &Path) -> Result<(), Failure> {
         socket: options.socket.as_deref(),
     };
     configuration::refuse_own_files(&path, &tables, &own)?;
-    print(file, &tables, &missing(&options)).or_else(|error| exit::output_failed(&error))
+    let faults = needs::faults(&options);
+    print(file, &options, &tables, &faults).or_else(|error| exit::output_failed(&error))?;
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let text = format!("{}: `serve` would not start with this", shown(&file.display().to_string()));
+    Err(Failure::new(ExitCode::Configuration, text))
 }
 
 /// What must be said elsewhere, then.
@@ -42,11 +50,21 @@ fn missing(options: &ServeOptions) -> Vec<&'static str> {
     needed.into_iter().filter_map(|(key, is_missing)| is_missing.then_some(key)).collect()
 }
 
-fn print(file: &Path, tables: &[FetcherTable], missing: &[&str]) -> io::Result<()> {
+fn print(
+    file: &Path,
+    options: &ServeOptions,
+    tables: &[FetcherTable],
+    faults: &[String],
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
+    let missing = missing(options);
     if !missing.is_empty() {
         let missing = missing.join(", ");
         writeln!(out, "note: {missing}: not in this file, and needed on the command line")?;
+    }
+    for path in needs::unwritable(options) {
+        let path = shown(&path.display().to_string());
+        writeln!(out, "note: this user may not write to {path}; the daemon's must")?;
     }
     for table in tables {
         writeln!(out, "fetcher {}: {}", shown(table.name.as_str()), when(table))?;
@@ -54,7 +72,13 @@ fn print(file: &Path, tables: &[FetcherTable], missing: &[&str]) -> io::Result<(
             writeln!(out, "  note: {note}")?;
         }
     }
-    writeln!(out, "{}: in order", shown(&file.display().to_string()))
+    for fault in faults {
+        writeln!(out, "fault: {}", shown(fault))?;
+    }
+    if faults.is_empty() {
+        writeln!(out, "{}: in order", shown(&file.display().to_string()))?;
+    }
+    Ok(())
 }
 
 fn when(table: &FetcherTable) -> String {

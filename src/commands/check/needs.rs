@@ -1,0 +1,88 @@
+//! What `serve` needs around it, looked at as it is now, for `check --config`. Changes nothing.
+//!
+//! A program or a tree of a fetcher's is not needed to start; those are [`super::config`]'s notes.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use crate::cli::ServeOptions;
+use crate::lock;
+use crate::socket;
+use crate::sqlite::{ViewError, open_to_read};
+
+/// What would keep `serve` from starting, a sentence each. What the file leaves to the command line is not looked at.
+pub(super) fn faults(said: &ServeOptions) -> Vec<String> {
+    let mut faults = Vec::new();
+    if let Some(path) = &said.database {
+        faults.extend(no_parent(path, "database").or_else(|| no_database(path)));
+    }
+    if let Some(path) = &said.socket {
+        faults.extend(socket::check_free_or_ours(path).err().map(|error| error.to_string()));
+        faults.extend(no_parent(path, "socket"));
+    }
+    if let (Some(database), Some(socket)) = (&said.database, &said.socket)
+        && lock::file_of(database) == lock::file_of(socket)
+    {
+        faults.push(format!("{} cannot be both database and socket", database.display()));
+    }
+    let group = said.socket_group.as_deref().map(socket::group_id);
+    faults.extend(group.and_then(Result::err).map(|error| error.to_string()));
+    let made = [(&said.input_dir, "input directory"), (&said.spool, "spool")];
+    let made = made.into_iter().filter_map(|(path, what)| Some((path.as_deref()?, what)));
+    faults.extend(made.filter_map(|(path, what)| unmakeable(path, what)));
+    faults
+}
+
+/// Where this user cannot write; the daemon's user may be another one.
+pub(super) fn unwritable(said: &ServeOptions) -> Vec<PathBuf> {
+    let parent =
+        |path: &Option<PathBuf>| path.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let made = [&said.input_dir, &said.spool].map(|path| path.as_deref().map(nearest));
+    let mut all: Vec<PathBuf> = [parent(&said.database), parent(&said.socket)]
+        .into_iter()
+        .flatten()
+        .chain(made.into_iter().flatten().map(Path::to_owned))
+        .filter(|path| path.is_dir() && access(path, Access::WRITE_OK | Access::EXEC_OK).is_err())
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn no_parent(file: &Path, what: &str) -> Option<String> {
+    let parent = file.parent().unwrap_or(Path::new("/"));
+    (!parent.is_dir()).then(|| {
+        format!(
+            "the directory {} for the {what} does not exist: make it, owned by the daemon's user, or have its unit do so (StateDirectory=, RuntimeDirectory=)",
+            parent.display()
+        )
+    })
+}
+
+/// A file that is there, and no database of ours.
+fn no_database(path: &Path) -> Option<String> {
+    if path.is_dir() {
+        return Some(format!("the database {} is a directory: name a file in it", path.display()));
+    }
+    match open_to_read(path) {
+        Err(
+            error @ (ViewError::Foreign(_) | ViewError::Newer { .. } | ViewError::Unsound { .. }),
+        ) => Some(error.to_string()),
+        _ => None,
+    }
+}
+
+/// A directory that is not there and cannot be made.
+fn unmakeable(path: &Path, what: &str) -> Option<String> {
+    let nearest = nearest(path);
+    (!nearest.is_dir()).then(|| {
+        let (path, nearest) = (path.display(), nearest.display());
+        format!("the {what} {path} cannot be made: {nearest} is no directory")
+    })
+}
+
+/// The path, or what is there of the way to it.
+fn nearest(path: &Path) -> &Path {
+    path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"))
+}
