@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::exit::{ExitCode, Failure};
 pub use operators::{Operate, Told};
@@ -20,7 +21,7 @@ mod operators;
 mod spool;
 mod views;
 
-use examples::{ASK_EXAMPLES, BACKUP_EXAMPLES, CHECK_EXAMPLES, EXIT_CODES};
+use examples::{ASK_EXAMPLES, BACKUP_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES, EXIT_CODES};
 pub use fetch::{FetchArguments, FetchSettings};
 pub use on_change::{OnChange, OnChangeArguments, OnChangeSettings, Picture};
 pub use serve::{
@@ -119,6 +120,12 @@ pub enum Command {
     OnChange(OnChangeArguments),
     /// A queue in a directory, for processes that share no daemon
     Spool(SpoolArguments),
+    /// Print what has a shell complete shiftboss's command line
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,

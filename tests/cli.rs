@@ -51,6 +51,17 @@ fn long_help() {
     }
 }
 
+/// A shell's completions are printed, and know the commands.
+#[test]
+fn completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (stdout, stderr, code) = shiftboss(&["completions", shell]);
+        assert_eq!((&*stderr, code), ("", Some(0)));
+        assert!(stdout.contains("on-change") && stdout.contains("completions"), "{shell}");
+    }
+    assert_eq!(shiftboss(&["completions", "csh"]).2, Some(64));
+}
+
 /// A wrong command line ends with 64, and says what is wrong on standard error.
 #[test]
 fn usage_errors() {

@@ -8,8 +8,12 @@ use std::process::ExitCode;
 use std::{env, fs, io};
 
 use clap::{Command, CommandFactory};
-use clap_complete::{Shell, generate_to};
+use clap_complete::{Generator, Shell};
 use shiftboss::cli::Cli;
+use shiftboss::commands::completions;
+
+mod page;
+mod tables;
 
 /// The shells that get completions.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
@@ -52,9 +56,17 @@ fn write(directory: &Path) -> io::Result<()> {
         }
         fs::create_dir_all(part)?;
     }
-    clap_mangen::generate_to(with_synopsis(built()), &pages)?;
+    write_pages(&with_synopsis(built()), &pages)?;
     for shell in SHELLS {
-        generate_to(shell, &mut Cli::command(), "shiftboss", &completions)?;
+        fs::write(completions.join(shell.file_name("shiftboss")), completions::script(shell))?;
     }
     Ok(())
+}
+
+/// The pages of a command and of those below it.
+fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    fs::write(directory.join(format!("{name}.1")), page::page(command)?)?;
+    let below = command.get_subcommands().filter(|command| !command.is_hide_set());
+    below.into_iter().try_for_each(|command| write_pages(command, directory))
 }

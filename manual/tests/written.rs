@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::CommandFactory;
+use clap_complete::Shell;
 use shiftboss::cli::Cli;
+use shiftboss::commands::completions::script;
 
 fn write(directory: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss-manual"));
@@ -38,9 +40,60 @@ fn pages() {
         let listed = format!("shiftboss-{name}(1)").replace('-', "\\-");
         assert!(first.contains(&listed), "{name}: {first}");
         let page = page(&format!("shiftboss-{name}.1"));
-        assert!(page.contains(".SH SYNOPSIS") && page.contains("Example"), "{name}: {page}");
+        for heading in ["SYNOPSIS", "EXAMPLES", "\"EXIT STATUS\""] {
+            assert!(page.contains(&format!(".SH {heading}\n")), "{name} {heading}: {page}");
+        }
+        assert!(!page.contains(".SH EXTRA"), "{name}: {page}");
     }
     assert!(!directory.path().join("man1/shiftboss-gone.1").exists());
+}
+
+/// A section of a page as it is written, unescaped; empty if there is none.
+fn section(page: &str, heading: &str) -> String {
+    let behind = page.split_once(&format!(".SH {heading}\n")).map_or("", |(_, behind)| behind);
+    behind.split("\n.SH").next().unwrap().replace('\\', "")
+}
+
+/// The sections that a reader of man pages looks for say what the documents say.
+#[test]
+fn sections() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    let page = |name: &str| fs::read_to_string(directory.path().join("man1").join(name)).unwrap();
+    let serve = page("shiftboss-serve.1");
+    assert!(section(&serve, "ENVIRONMENT").contains("SHIFTBOSS_LEASE"), "{serve}");
+    assert!(section(&serve, "FILES").contains("state.db-wal"), "{serve}");
+    let codes = section(&serve, "\"EXIT STATUS\"");
+    assert!(codes.contains("fB65fR\nthe database is damaged"), "{codes}");
+    assert!(!codes.contains("nobody ever heard"), "{codes}");
+    let why = page("shiftboss-why.1");
+    assert!(section(&why, "ENVIRONMENT").contains("SHIFTBOSS_DATABASE"), "{why}");
+    assert!(section(&why, "FILES").contains("/etc/shiftboss.toml"), "{why}");
+    assert!(section(&why, "\"EXIT STATUS\"").contains("nobody ever heard of the key"), "{why}");
+    let take = section(&page("shiftboss-spool-take.1"), "\"EXIT STATUS\"");
+    assert!(take.contains("nothing was there to take") && take.contains("no such entry"), "{take}");
+    let watch = section(&page("shiftboss-on-change.1"), "\"EXIT STATUS\"");
+    assert!(watch.contains("another one of NAME runs"), "{watch}");
+    let first = page("shiftboss.1");
+    assert!(section(&first, "\"EXIT STATUS\"").contains("fB128+NfR"), "{first}");
+    assert!(section(&first, "ENVIRONMENT").contains("SHIFTBOSS_SOCKET"), "{first}");
+}
+
+/// An example is shown as it is to be typed: no line of it is filled, cut or stretched.
+#[test]
+fn examples_are_kept_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    let path = directory.path().join("man1/shiftboss-serve.1");
+    let page = fs::read_to_string(&path).unwrap();
+    assert!(page.contains("\n.nh\n.ad l\n"), "{page}");
+    let examples = section(&page, "EXAMPLES");
+    assert!(examples.starts_with(".nf\n") && examples.ends_with(".fi"), "{examples}");
+    let shown = Command::new("man").env("MANWIDTH", "60").arg("-l").arg(&path).output();
+    let Ok(shown) = shown else { panic!("this test needs `man`: install man-db and groff-base") };
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let example = "shiftboss serve --lease 2h --socket-mode 0660 --socket-group workers \\\n";
+    assert!(shown.contains(example), "{shown}");
 }
 
 /// The synopsis is what a command's help says, with values, repetitions and `--`.
@@ -70,8 +123,13 @@ fn synopses() {
 fn completions() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path());
-    for file in ["shiftboss.bash", "_shiftboss", "shiftboss.fish"] {
+    for (shell, file) in [
+        (Shell::Bash, "shiftboss.bash"),
+        (Shell::Zsh, "_shiftboss"),
+        (Shell::Fish, "shiftboss.fish"),
+    ] {
         let text = fs::read_to_string(directory.path().join("completions").join(file)).unwrap();
+        assert_eq!(text.as_bytes(), script(shell), "the program prints the same");
         for name in commands() {
             assert!(text.contains(&name), "{file} does not know {name}");
         }

@@ -35,3 +35,10 @@ Examples:
 pub(super) const BACKUP_EXAMPLES: &str = "\
 Example:
   shiftboss backup /var/lib/shiftboss/state.db /backup/state-$(date +%F).db";
+
+/// See the command of that name.
+pub(super) const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  shiftboss completions bash > ~/.local/share/bash-completion/completions/shiftboss
+  shiftboss completions zsh > ~/.zfunc/_shiftboss
+  shiftboss completions fish > ~/.config/fish/completions/shiftboss.fish";

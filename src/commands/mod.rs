@@ -3,6 +3,7 @@
 pub mod ask;
 pub mod backup;
 pub mod check;
+pub mod completions;
 pub mod fetch;
 pub mod guardian;
 pub mod log;
@@ -57,6 +58,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
             on_change::run(OnChange::try_from(typed)?)
         }
         Command::Spool(typed) => spool::run(typed),
+        Command::Completions { shell } => completions::run(shell),
         Command::Guardian => guardian::run(),
     }
 }

@@ -1,0 +1,69 @@
+//! The tables of docs/operating.md that man pages repeat: exit codes, files. One text for both, so that neither can
+//! say what the other does not.
+
+/// What operators read; its tables are taken by their headings.
+const OPERATING: &str = include_str!("../../docs/operating.md");
+
+/// A term and what it means.
+pub type Entry = (String, String);
+
+/// The exit codes of a command, such as `spool put`; of all of them for the program itself.
+pub fn exit_codes(command: &str) -> Vec<Entry> {
+    let mut codes: Vec<Entry> = Vec::new();
+    let mut code = String::new();
+    for row in rows("## Exit codes") {
+        let [first, of, meaning, ..] = row.as_slice() else { continue };
+        if !first.is_empty() {
+            code.clone_from(first);
+        }
+        if !is_of(of, command) {
+            continue;
+        }
+        match codes.last_mut() {
+            Some((last, text)) if *last == code => *text = format!("{text}; {}", plain(meaning)),
+            _ => codes.push((code.clone(), plain(meaning))),
+        }
+    }
+    codes
+}
+
+/// The files that a command has to do with: all of them `serve`.
+pub fn files(command: &str) -> Vec<Entry> {
+    let concerns = |row: &Vec<String>| {
+        command == "serve" || row.iter().skip(1).any(|cell| cell.contains(&format!("`{command}`")))
+    };
+    let rows = rows("## Files").into_iter().filter(concerns);
+    rows.filter_map(|row| Some((plain(row.first()?), plain(row.get(1)?)))).collect()
+}
+
+/// Whether a row is about a command. `spool` means all that begin so, flags do not matter.
+fn is_of(of: &str, command: &str) -> bool {
+    let named = of.split('`').skip(1).step_by(2).any(|name| {
+        let name = name.split(" --").next().unwrap_or(name);
+        command.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    });
+    command.is_empty() || if of.starts_with("all") { !named } else { named }
+}
+
+/// The cells of the table behind a heading, without its head.
+fn rows(heading: &str) -> Vec<Vec<String>> {
+    let behind = OPERATING.split_once(&format!("{heading}\n")).map_or("", |(_, behind)| behind);
+    let table = behind.lines().skip_while(|line| !line.starts_with('|'));
+    let rows = table.take_while(|line| line.starts_with('|')).skip(2);
+    let cells =
+        |row: &str| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect();
+    rows.map(cells).collect()
+}
+
+/// Markdown's text alone.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once('[') {
+        let (name, behind) = link.split_once(']').unwrap_or((link, ""));
+        out.push_str(before);
+        out.push_str(name);
+        rest = behind.split_once(')').map_or(behind, |(_, behind)| behind);
+    }
+    (out + rest).replace(['`', '*'], "")
+}
