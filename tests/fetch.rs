@@ -146,15 +146,25 @@ fn a_bad_list_keeps_the_old_one() {
     assert_eq!(only_list(&site).1, "a 1\n");
 }
 
-/// A program that cannot be run is told as such.
+/// A program that cannot be run is told as such, by one exit code of all that run commands.
 #[test]
 fn a_missing_program() {
     let site = Site::new();
-    let input = site.input();
-    let output = site.run(&["fetch", input.to_str().unwrap(), "f", "--", "/nowhere/list"]);
-    assert_eq!(output.status.code(), Some(69));
-    let log = String::from_utf8(output.stderr).unwrap();
-    assert!(log.contains("cannot run /nowhere/list: there is no such program"), "{log}");
+    let cases: [&[&str]; 6] = [
+        &["fetch", "input", "f"],
+        &["fetch", "--every", "1h", "input", "f"],
+        &["work", "socket"],
+        &["on-change", "."],
+        &["on-change", "--once", "."],
+        &["spool", "run", "spool", "q"],
+    ];
+    assert_eq!(site.run(&["spool", "init", "spool", "q"]).status.code(), Some(0));
+    for case in cases {
+        let output = site.run(&[case, &["--", "/nowhere/list"]].concat());
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(78), "{case:?} {log}");
+        assert!(log.contains("cannot run /nowhere/list: there is no such program"), "{log}");
+    }
     assert_eq!(lists(&site), []);
 }
 
@@ -512,14 +522,21 @@ fn what_cannot_be_fetched_into() {
 fn progress_on_a_terminal() {
     let site = Site::new();
     let (given, mut shown) = common::terminal::terminal();
-    let script = "echo a 1; echo b 2; echo careful >&2; until [ -e go ]; do sleep .01; done";
+    let script = "echo a 1; until [ -e one ]; do sleep .01; done; echo b 2; echo careful >&2; \
+        until [ -e go ]; do sleep .01; done";
     let mut child = fetch(&site, &[], script).stderr(given).env("TERM", "xterm").spawn().unwrap();
     let mut text = String::new();
     // Reading waits for more, which comes: the time is shown anew all the time.
-    while !(text.contains("f: 2 lines, ") && text.contains("careful\r\n")) {
+    while !(text.contains("f: 1 line, ")
+        && text.contains("f: 2 lines, ")
+        && text.contains("careful\r\n"))
+    {
         let mut bytes = [0; 1024];
         let length = shown.read(&mut bytes).unwrap();
         text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        if text.contains("f: 1 line, ") {
+            fs::write(site.path("one"), "").unwrap();
+        }
     }
     assert!(!text.contains("f: careful"), "{text}");
     fs::write(site.path("go"), "").unwrap();

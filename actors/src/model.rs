@@ -128,6 +128,21 @@ pub struct Job {
     pub payload: String,
 }
 
+/// Why there is no job for a worker that asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Idle {
+    /// Nothing waits, or nobody can tell.
+    #[default]
+    Nothing,
+    /// The queue is paused, and so many jobs wait: not counted beyond [`IDLE_COUNT_MAX`].
+    Paused(u32),
+    /// So many jobs are in flight: not counted beyond [`IDLE_COUNT_MAX`].
+    Busy(u32),
+}
+
+/// How far [`Idle`] counts: a worker is told at every `NOJOBS`.
+pub const IDLE_COUNT_MAX: u32 = 1_000;
+
 /// The number of one dispatch: it grows with each and is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt(pub i64);

@@ -18,7 +18,7 @@ pub use entries::{Entered, Entries, Entry, EntryState};
 pub use fetcher_runs::{EndedRun, FetcherRecord, FetcherRuns};
 pub use tasks::{Added, Cancelled, EntryId, SpoolEntry, Tasks};
 
-use crate::model::{Attempt, Job, Key, Position, Row, Run, UnixSeconds};
+use crate::model::{Attempt, Idle, Job, Key, Position, Row, Run, UnixSeconds};
 
 /// Why the store could not do what it was asked. Sorted by consequence: the first three end
 /// one request, the last ends the process.
@@ -247,6 +247,13 @@ pub trait Store: Entries + FetcherRuns + Tasks {
 
     /// Jobs that are out and not given up. Needs no transaction.
     fn in_flight(&mut self, now: UnixSeconds) -> StoreResult<u64>;
+
+    /// Why there may be nothing to hand out. Needs no transaction, and takes no longer the larger the
+    /// queue is.
+    ///
+    /// # Errors
+    /// As any read.
+    fn why_idle(&mut self, now: UnixSeconds) -> StoreResult<Idle>;
 
     /// Puts the dispatched rows of a key back in the queue, parked ones too, but for those in flight.
     /// Returns how many; `None`: no row has that key.

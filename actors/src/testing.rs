@@ -9,7 +9,7 @@ mod until;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::model::{Attempt, Job, Key, Position, Run, UnixSeconds};
+use crate::model::{Attempt, Idle, Job, Key, Position, Run, UnixSeconds};
 use crate::store::{
     Batch, Checkpoint, Dispatch, Entry, EntryId, FetcherRecord, Holder, Lost, Store, StoreError,
     StoreResult, StoredRun, Told,
@@ -261,6 +261,11 @@ impl Store for MockStore {
 
     fn in_flight(&mut self, _now: UnixSeconds) -> StoreResult<u64> {
         Ok(self.inside().held.len() as u64)
+    }
+
+    fn why_idle(&mut self, _now: UnixSeconds) -> StoreResult<Idle> {
+        let held = self.inside().held.len();
+        Ok(if held == 0 { Idle::Nothing } else { Idle::Busy(held as u32) })
     }
 
     fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>> {

@@ -208,6 +208,7 @@ impl Tree {
                     storage().recipient(),
                     storage().recipient(),
                     storage().recipient(),
+                    storage().recipient(),
                     reports,
                 )
             }),

@@ -1,6 +1,7 @@
 //! How a command ended, or why it did not start, and the exit code that a shell would show.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -25,6 +26,17 @@ pub enum End {
     Signal(u8),
     /// Its time was over and it was ended, whatever it said to that.
     TimedOut,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = self.shell_code();
+        match self {
+            Self::Code(_) => write!(f, "exit code {code}"),
+            Self::Signal(number) => write!(f, "signal {number}, exit code {code}"),
+            Self::TimedOut => write!(f, "its time was over, exit code {code}"),
+        }
+    }
 }
 
 impl End {

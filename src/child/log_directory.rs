@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -31,6 +31,7 @@ pub struct LogDirectory {
 #[derive(Debug)]
 pub struct CommandLog {
     file: File,
+    path: PathBuf,
     started: SystemTime,
 }
 
@@ -76,7 +77,7 @@ impl LogDirectory {
         let head = format!("=== {time}{attempt} of {key}: {}\n", shown(command));
         file.write_all(head.as_bytes())?;
         let output = Output::File(file.try_clone()?);
-        Ok((output, CommandLog { file, started: now }))
+        Ok((output, CommandLog { file, path, started: now }))
     }
 
     /// Removes what is too old, once a day. To be called where it may take its time.
@@ -106,6 +107,11 @@ impl LogDirectory {
 }
 
 impl CommandLog {
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes how the command ended.
     pub fn end(mut self, ending: &str, now: SystemTime) {
         let took = now.duration_since(self.started).unwrap_or_default();

@@ -108,7 +108,16 @@ impl Kept {
         if let Self::Printed(printing) = self {
             printing.end().await;
         }
-        self.close(&ending(end));
+        self.close(&end.to_string());
+    }
+
+    /// The log, if it is in one.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Logged(log) => Some(log.path().to_owned()),
+            Self::Printed(_) | Self::Nowhere => None,
+        }
     }
 
     /// Writes how the command ended, and waits for nobody.
@@ -116,13 +125,5 @@ impl Kept {
         if let Self::Logged(log) = std::mem::replace(self, Self::Nowhere) {
             log.end(ending, SystemTime::now());
         }
-    }
-}
-
-fn ending(end: End) -> String {
-    match end {
-        End::Code(code) => format!("exit code {code}"),
-        End::Signal(number) => format!("signal {number}, exit code {}", end.shell_code()),
-        End::TimedOut => format!("its time was over, exit code {}", end.shell_code()),
     }
 }

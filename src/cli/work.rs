@@ -40,10 +40,14 @@ pub struct WorkArguments {
     /// Run so many jobs at a time
     #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// Exit when there is nothing to do: with 0 when every result was reported, with 69 when no daemon
-    /// answered for 30 s
+    /// Exit when there is nothing to do, and say how many jobs are left: with 0 when every result was
+    /// reported (but see --fail), with 69 when no daemon answered for 30 s
     #[arg(long)]
     pub once: bool,
+    /// Exit with 1 if a job failed; with --once also if jobs were left, for others hold them or the
+    /// queue is paused
+    #[arg(long)]
+    pub fail: bool,
     /// Exit after N jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_jobs: Option<u64>,
@@ -98,6 +102,7 @@ impl TryFrom<WorkArguments> for Settings {
             name: typed.name,
             jobs: typed.jobs.into(),
             once: typed.once,
+            fail: typed.fail,
             jobs_max: typed.max_jobs,
             time_limit: typed.timeout,
             grace: typed.grace.into(),

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info};
 
-use crate::child::Guardian;
+use crate::child::{Guardian, look_for};
 use crate::cli::FetchSettings;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{Delivered, FetchError, Fetcher, Given, ListName};
@@ -26,6 +26,8 @@ pub(super) const SIGNAL_BASE: i32 = 128;
 /// Why the list was not fetched. Stopped within a run by a signal, the process ends here, with 128 and
 /// the signal's number.
 pub fn run(settings: FetchSettings) -> Result<(), Failure> {
+    look_for(&settings.list.program)
+        .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
     let cannot = |error: io::Error| {
         let message =
             format!("cannot start the runtime: {error}; is there a limit on descriptors?");

@@ -44,11 +44,8 @@ pub fn run(asked: OnChange) -> Result<(), Failure> {
 }
 
 fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
-    if !settings.is_once {
-        // Once it is run it says by its exit code that there is none.
-        look_for(&settings.program)
-            .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
-    }
+    look_for(&settings.program)
+        .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
     let places = Places::of_user().map_err(|error| place_failure(&error))?;
     let place = places.take(&settings.name).map_err(|error| place_failure(&error))?;
     let ended = System::new().block_on(async {

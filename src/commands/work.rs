@@ -13,7 +13,7 @@ use crate::worker::{self, Outcome, Settings};
 /// Works.
 ///
 /// # Errors
-/// When no daemon answers, the command's program is missing at the start, or something it stands on
+/// When jobs failed and that is asked for, no daemon answers, the command's program is missing at the start, or something it stands on
 /// cannot be made. After a second signal the
 /// process ends here, with 128 and the signal's number.
 pub fn run(settings: Settings) -> Result<(), Failure> {
@@ -43,6 +43,9 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
     });
     match ended? {
         Outcome::Done => Ok(()),
+        Outcome::Failed(why) => {
+            Err(Failure::new(ExitCode::Found, format!("not all jobs were done well: {why}")))
+        }
         // What still waits for a reader of standard output is not waited for.
         Outcome::Killed => std::process::exit(SIGNAL_BASE + last_signal.get()),
         Outcome::Unanswered(why) => {

@@ -143,7 +143,11 @@ impl SqliteStore {
     }
 
     /// The first eligible rows, at most `limit`, in order.
-    fn first_places(&self, now: UnixSeconds, limit: usize) -> rusqlite::Result<Vec<Place>> {
+    pub(super) fn first_places(
+        &self,
+        now: UnixSeconds,
+        limit: usize,
+    ) -> rusqlite::Result<Vec<Place>> {
         let expired = self.policy.expired(now);
         let mut places = Vec::new();
         for slot in &self.slots.open {

@@ -5,13 +5,25 @@
 //! counts, by queue row, the leases that ran out.
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Attempt, Key, UnixSeconds, jitter};
+use shiftboss_actors::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, UnixSeconds, jitter};
 use shiftboss_actors::store::{Lost, Told};
 
 use super::SqliteStore;
 use super::attempts::{Ended, Flight, Outcome};
 use super::dispatch::Candidate;
 use super::tasks::TASKS_ID;
+
+/// Jobs in flight, up to ?2 leased ones and up to ?2 classic ones that were started from ?1 on.
+pub(super) const IN_FLIGHT: &str = "SELECT
+    (SELECT count(*) FROM (
+        SELECT 1 FROM shiftboss_flights INDEXED BY shiftboss_leased
+        WHERE lease IS NOT NULL LIMIT ?2))
+    + (SELECT count(*) FROM (
+        SELECT 1 FROM log INDEXED BY shiftboss_unfinished
+        WHERE finished IS NULL AND started >= ?1 AND NOT EXISTS (
+            SELECT 1 FROM shiftboss_flights AS held
+            WHERE held.attr_path = log.attr_path AND held.lease IS NOT NULL)
+        LIMIT ?2))";
 
 impl SqliteStore {
     /// Records the end of a leased attempt.
@@ -228,6 +240,18 @@ impl SqliteStore {
         let sql = "SELECT count(*) FROM shiftboss_flights WHERE lease IS NOT NULL OR started >= ?1";
         let since = now.saturating_sub(self.policy.lease());
         self.prepared(sql)?.query_row([since], |row| row.get(0)).map(i64::cast_unsigned)
+    }
+
+    /// Why there may be nothing to hand out. Each part stops counting at the limit.
+    pub(super) fn reason_for_idleness(&self, now: UnixSeconds) -> rusqlite::Result<Idle> {
+        if self.paused {
+            let waiting = self.first_places(now, IDLE_COUNT_MAX as usize)?.len();
+            return Ok(Idle::Paused(u32::try_from(waiting).unwrap_or(IDLE_COUNT_MAX)));
+        }
+        let since = self.policy.expired(now);
+        let read = |row: &Row<'_>| row.get::<_, u32>(0);
+        let jobs = self.prepared(IN_FLIGHT)?.query_row((since, IDLE_COUNT_MAX), read)?;
+        Ok(if jobs == 0 { Idle::Nothing } else { Idle::Busy(jobs.min(IDLE_COUNT_MAX)) })
     }
 
     /// Puts dispatched rows of a key back that are not in flight.

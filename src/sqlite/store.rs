@@ -1,7 +1,7 @@
 //! The trait [`Store`], operation by operation: each is one call of the module that knows how, inside
 //! the transaction that the StorageActor opened.
 
-use shiftboss_actors::model::{Attempt, Key, Run, UnixSeconds};
+use shiftboss_actors::model::{Attempt, Idle, Key, Run, UnixSeconds};
 use shiftboss_actors::store::{
     Batch, Checkpoint, Dispatch, Holder, Lost, Store, StoreResult, StoredRun, Told,
 };
@@ -111,6 +111,10 @@ impl Store for SqliteStore {
 
     fn in_flight(&mut self, now: UnixSeconds) -> StoreResult<u64> {
         self.count_in_flight(now).map_err(sorted)
+    }
+
+    fn why_idle(&mut self, now: UnixSeconds) -> StoreResult<Idle> {
+        self.reason_for_idleness(now).map_err(sorted)
     }
 
     fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>> {

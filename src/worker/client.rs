@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::connection::{ANSWER_TIMEOUT, Connection, Silence, read, unexpected};
-use super::wire::{Answer, Ended, Job, Told, ready};
+use super::wire::{Answer, Ended, Idle, Job, Told, ready};
 
 /// Closed `HELLO`s after which a daemon is a classic one.
 const CLOSED_HELLOS: u32 = 2;
@@ -40,6 +40,8 @@ pub struct Client {
     given: Option<Answer>,
     /// A `HELLO` was answered since that was asked last.
     greeted: bool,
+    /// Why there was no job, when that was said last.
+    idle: Idle,
 }
 
 impl Client {
@@ -58,7 +60,14 @@ impl Client {
             connection: None,
             given: None,
             greeted: false,
+            idle: Idle::Nothing,
         }
+    }
+
+    /// Why there was no job, as the daemon said last.
+    #[must_use]
+    pub fn idle(&self) -> Idle {
+        self.idle
     }
 
     /// Whether the daemon speaks nothing but the classic protocol.
@@ -199,7 +208,10 @@ impl Client {
     fn job(&mut self, answer: Answer) -> Result<Option<Job>, Silence> {
         match answer {
             Answer::Job(job) => Ok(Some(job)),
-            Answer::NoJobs => Ok(None),
+            Answer::NoJobs(idle) => {
+                self.idle = idle;
+                Ok(None)
+            }
             other => Err(self.unexpected(other)),
         }
     }

@@ -16,7 +16,7 @@ mod wire;
 mod workshop;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,11 +27,10 @@ use tracing::{error, info, warn};
 
 use crate::child::{Guardian, Outputs, Template};
 use client::Client;
-use connection::ANSWER_TIMEOUT;
 use pool::{Counts, Pool, Stop};
 use progress::{Finish, Progress};
-use slot::{GaveUp, Slot};
-use wire::Ended;
+use slot::{GaveUp, PAUSED, Slot};
+use wire::{Ended, Idle};
 use workshop::Workshop;
 
 /// What a worker does, and how.
@@ -47,6 +46,8 @@ pub struct Settings {
     pub jobs: usize,
     /// Leave when there is nothing to do.
     pub once: bool,
+    /// Jobs that failed, or that were left to others, are no good end.
+    pub fail: bool,
     /// Leave after so many jobs.
     pub jobs_max: Option<u64>,
     /// How long a job may run.
@@ -64,6 +65,9 @@ pub struct Settings {
 pub enum Outcome {
     /// All that was done is reported.
     Done,
+    /// The same, and there were jobs that failed, or that were left: what nobody is to miss who asked
+    /// for [`Settings::fail`].
+    Failed(String),
     /// No daemon answered for too long. Results that it does not know were logged.
     Unanswered(String),
     /// A second signal ended it.
@@ -85,7 +89,6 @@ pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Resul
     let mut follow = std::pin::pin!(progress.follow(pool.subscribe(), settings.socket.clone()));
     let mut sweep = std::pin::pin!(outputs.sweep());
     let mut slots = start(&settings, &pool, outputs);
-    let (once, socket) = (settings.once, &settings.socket);
     let mut outcome = Outcome::Done;
     loop {
         tokio::select! {
@@ -99,17 +102,18 @@ pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Resul
         }
     }
     drop(shown);
-    let (stopping, counts) = (pool.borrow().stopping(), pool.borrow().counts());
-    if once && outcome == Outcome::Done && stopping == Stop::No {
-        tell_if_paused(socket).await;
-    }
+    let (stopping, counts, left) = {
+        let pool = pool.borrow();
+        (pool.stopping(), pool.counts(), pool.left())
+    };
+    tell_left(left);
     tell_end(counts);
     if stopping == Stop::Kill {
         // Whoever reads our output may have stopped: the writer is left alone.
         return Ok(Outcome::Killed);
     }
     join(writer).await;
-    Ok(outcome)
+    Ok(if settings.fail { failed(outcome, counts, left) } else { outcome })
 }
 
 fn outputs(
@@ -166,11 +170,29 @@ fn stop(pool: &watch::Sender<Pool>) {
     }
 }
 
-/// A queue that is paused looks like one with nothing in it.
-async fn tell_if_paused(socket: &Path) {
-    let asked = tokio::time::timeout(ANSWER_TIMEOUT, question::ask(socket, "QUEUE 1")).await;
-    if asked.is_ok_and(|queue| queue.is_some_and(|queue| queue["paused"] == true)) {
-        warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
+/// What there was and could not be had: a queue that looks empty need not be.
+fn tell_left(left: Idle) {
+    match left {
+        Idle::Nothing => {}
+        Idle::Paused(left) => warn!(left, "{PAUSED}"),
+        Idle::Busy(left) => warn!(left, "Other workers hold jobs that are not done yet."),
+    }
+}
+
+/// A good end that is none if some jobs failed, or others are not done.
+fn failed(outcome: Outcome, counts: Counts, left: Idle) -> Outcome {
+    let left = match left {
+        Idle::Nothing => String::new(),
+        Idle::Paused(left) => format!("the queue is paused ({left} waiting)"),
+        Idle::Busy(left) => format!("{left} left that other workers hold"),
+    };
+    let failed =
+        if counts.failed == 0 { String::new() } else { format!("{} failed", counts.failed) };
+    let why: Vec<String> = [failed, left].into_iter().filter(|why| !why.is_empty()).collect();
+    if outcome == Outcome::Done && !why.is_empty() {
+        Outcome::Failed(why.join(", "))
+    } else {
+        outcome
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::wire::Idle;
+
 /// How long a request waits at the daemon for a job.
 pub const LONG_WAIT: Duration = Duration::from_secs(30);
 /// How long the daemon may be silent when somebody waits for the worker's end.
@@ -69,6 +71,12 @@ pub struct Pool {
     /// The daemon was told to be silent, or to be a classic one.
     told_silent: bool,
     told_classic: bool,
+    /// It was told that the queue is paused.
+    told_paused: bool,
+    /// Somebody was answered whether there is a job.
+    knows: bool,
+    /// What was left undone by others when this worker had nothing more to do.
+    left: Idle,
 }
 
 impl Pool {
@@ -87,6 +95,9 @@ impl Pool {
             held_until: None,
             told_silent: false,
             told_classic: false,
+            told_paused: false,
+            knows: false,
+            left: Idle::Nothing,
         }
     }
 
@@ -107,6 +118,8 @@ impl Pool {
             None if self.once && self.counts.out == usize::from(reports) => {
                 Permit::Ask(Duration::ZERO)
             }
+            // Whether the queue is paused is not said before a wait is over.
+            None if !self.knows => Permit::Ask(Duration::ZERO),
             None => Permit::Ask(LONG_WAIT),
         }
     }
@@ -129,8 +142,9 @@ impl Pool {
     }
 
     /// It was answered, or gave up.
-    pub fn asked(&mut self, is_job: bool) {
+    pub fn asked(&mut self, is_answered: bool, is_job: bool) {
         self.asking -= 1;
+        self.knows |= is_answered;
         if is_job {
             self.taken += 1;
             self.counts.out += 1;
@@ -219,6 +233,25 @@ impl Pool {
         is_news
     }
 
+    /// Notes why there is no job, or that there is one. Who leaves at once says it at the end. True: that the
+    /// queue is paused, or is not any more, is news.
+    pub fn finds_paused(&mut self, paused: bool) -> bool {
+        let is_news = self.told_paused != paused && !self.once;
+        self.told_paused = paused;
+        is_news
+    }
+
+    /// A slot leaves, for there is nothing to do but what others do.
+    pub fn leaves(&mut self, idle: Idle) {
+        self.left = idle;
+    }
+
+    /// What was left undone.
+    #[must_use]
+    pub fn left(&self) -> Idle {
+        self.left
+    }
+
     /// What has become of jobs so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -235,7 +268,7 @@ mod tests {
 
     fn take(pool: &mut Pool) {
         pool.asks();
-        pool.asked(true);
+        pool.asked(true, true);
     }
 
     /// With `once` a slot asks whether there is anything only when nothing is out but its own.
@@ -265,7 +298,7 @@ mod tests {
         assert_eq!(pool.permit(false, now), WAITING);
         pool.asks();
         assert_eq!(pool.permit(false, now), Permit::Later(None));
-        pool.asked(false);
+        pool.asked(true, false);
         assert_eq!(pool.permit(false, now), WAITING);
         take(&mut pool);
         assert_eq!(pool.permit(true, now), Permit::Leave);
@@ -278,6 +311,9 @@ mod tests {
     #[test]
     fn failed_starts_hold_all() {
         let (mut pool, now) = (Pool::new(false, None), Instant::now());
+        assert_eq!(pool.permit(false, now), AT_ONCE, "the queue may be paused");
+        pool.asks();
+        pool.asked(true, false);
         let mut at = now;
         let mut fail = || {
             let pause = pool.could_not_start(at);
@@ -291,7 +327,7 @@ mod tests {
         assert_eq!(pool.permit(false, at), WAITING);
         pool.asks();
         assert_eq!(pool.permit(false, at), Permit::Later(None), "one tries at a time");
-        pool.asked(false);
+        pool.asked(true, false);
         pool.started();
         assert_eq!(pool.permit(false, now), WAITING);
         assert_eq!(pool.could_not_start(now).as_secs(), 1);

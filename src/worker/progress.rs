@@ -1,4 +1,5 @@
-//! The progress line on a terminal: how many jobs run, ended and failed, how fast, and how many wait.
+//! The progress line on a terminal: how many jobs run, ended and failed, how fast, how many wait, and how
+//! long those take.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use crate::logging;
 const TICK: Duration = Duration::from_millis(250);
 /// Between two questions how many jobs wait. The answer counts rows, so it is not asked for often.
 const ASK_EVERY: Duration = Duration::from_secs(5);
+/// No longer time is shown, in seconds: a hundred years.
+const TIME_SHOWN_MAX: f64 = 100.0 * 366.0 * 86_400.0;
 
 /// A line on standard error; nothing where that is no terminal. Clones are the same line.
 #[derive(Clone)]
@@ -46,14 +49,19 @@ impl Progress {
         }
         let started = Instant::now();
         let mut waiting = None;
+        let mut taken_before = 0;
         let mut asked: Option<Instant> = None;
         loop {
             if asked.is_none_or(|asked| asked.elapsed() >= ASK_EVERY) {
+                taken_before = taken(pool.borrow().counts());
                 waiting = ask_waiting(&socket).await;
                 asked = Some(Instant::now());
             }
-            let text = line(pool.borrow().counts(), started.elapsed(), waiting);
-            self.0.set_message(text);
+            let counts = pool.borrow().counts();
+            // What was taken since it was asked runs, or did: it does not wait.
+            let since = taken(counts).saturating_sub(taken_before);
+            let left = waiting.map(|waiting| waiting.saturating_sub(since));
+            self.0.set_message(line(counts, started.elapsed(), left));
             tokio::time::sleep(TICK).await;
         }
     }
@@ -73,14 +81,35 @@ async fn ask_waiting(socket: &std::path::Path) -> Option<u64> {
     question::ask(socket, "STATUS").await?.get("rows")?.get("pending")?.as_u64()
 }
 
+/// Jobs that do not wait any more.
+fn taken(Counts { out, done, lost, .. }: Counts) -> u64 {
+    out as u64 + done + lost
+}
+
 fn line(
     Counts { out: running, done, failed, .. }: Counts,
     time: Duration,
     waiting: Option<u64>,
 ) -> String {
     let rate = done as f64 / time.as_secs_f64().max(1.0);
-    let waiting = waiting.map(|waiting| format!(", {waiting} waiting")).unwrap_or_default();
-    format!("{running} running, {done} done, {failed} failed, {rate:.1}/s{waiting}")
+    let mut text = format!("{running} running, {done} done, {failed} failed, {rate:.1}/s");
+    if let Some(waiting) = waiting {
+        text.push_str(&format!(", {waiting} waiting"));
+        text.extend(
+            rest(waiting + running as u64, rate).map(|rest| format!(", about {rest} left")),
+        );
+    }
+    text
+}
+
+/// How long so many jobs take, in the two largest units of time.
+fn rest(jobs: u64, rate: f64) -> Option<String> {
+    if jobs == 0 || rate == 0.0 {
+        return None;
+    }
+    let seconds = (jobs as f64 / rate).ceil().min(TIME_SHOWN_MAX);
+    let text = humantime::format_duration(Duration::from_secs(seconds as u64)).to_string();
+    Some(text.split(' ').take(2).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -92,10 +121,14 @@ mod tests {
     fn the_line_says_how_it_goes() {
         let time = Duration::from_secs(4);
         let counts = Counts { out: 3, done: 10, failed: 1, ..Counts::default() };
-        assert_eq!(line(counts, time, Some(7)), "3 running, 10 done, 1 failed, 2.5/s, 7 waiting");
+        let begin = "3 running, 10 done, 1 failed, 2.5/s";
+        assert_eq!(line(counts, time, Some(7)), format!("{begin}, 7 waiting, about 4s left"));
+        assert_eq!(line(counts, time, None), begin);
+        let many = line(counts, time, Some(1_000_000));
+        assert_eq!(many, format!("{begin}, 1000000 waiting, about 4days 15h left"));
         assert_eq!(
-            line(Counts::default(), Duration::ZERO, None),
-            "0 running, 0 done, 0 failed, 0.0/s"
+            line(Counts::default(), Duration::ZERO, Some(2)),
+            "0 running, 0 done, 0 failed, 0.0/s, 2 waiting"
         );
     }
 }

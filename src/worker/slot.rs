@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::client::Client;
 use super::connection::Silence;
 use super::pool::{LONG_WAIT, Permit, Pool, Stop};
-use super::wire::{Ended, Job, Told};
+use super::wire::{Ended, Idle, Job, Told};
 use super::workshop::Workshop;
 use trouble::Trouble;
 
@@ -22,6 +22,9 @@ use trouble::Trouble;
 const CLASSIC_IDLE: Duration = Duration::from_secs(60);
 /// After a `NOJOBS` that came at once.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// Said of a queue that is paused, which looks like one with nothing in it.
+pub const PAUSED: &str = "The queue is paused: nothing is handed out until `shiftboss resume`.";
 
 /// The daemon was silent for too long, and somebody waits for the worker's end.
 #[derive(Debug)]
@@ -77,9 +80,14 @@ impl Slot {
                     end = self.run(job).await;
                 }
                 Some(job) => self.give_back(job).await,
-                None if wait.is_some_and(|wait| self.pool.borrow().is_over(wait)) => return Ok(()),
-                None if wait.is_some() => self.idle(asked).await,
-                None => {}
+                None => match wait {
+                    Some(wait) if self.pool.borrow().is_over(wait) => {
+                        self.pool.send_modify(|pool| pool.leaves(self.client.idle()));
+                        return Ok(());
+                    }
+                    Some(wait) => self.idle(asked, wait).await,
+                    None => {}
+                },
             }
         }
     }
@@ -120,7 +128,7 @@ impl Slot {
         let answered = self.answers(end, wait).await;
         let is_job = matches!(answered, Ok((Some(_), _)));
         match wait {
-            Some(_) => self.pool.send_modify(|pool| pool.asked(is_job)),
+            Some(_) => self.pool.send_modify(|pool| pool.asked(answered.is_ok(), is_job)),
             None if is_job => self.pool.send_modify(Pool::was_given),
             None => {}
         }
@@ -156,6 +164,7 @@ impl Slot {
                 // What was sent may yet meet a daemon that stops: only an answer is one.
                 if busy.is_none() {
                     self.is_answered();
+                    self.is_paused(job.is_none());
                 }
                 job
             }
@@ -205,11 +214,26 @@ impl Slot {
         }
     }
 
+    /// Says that the queue is paused, and that it is not any more.
+    fn is_paused(&self, is_idle: bool) {
+        let idle = if is_idle { self.client.idle() } else { Idle::Nothing };
+        let paused = matches!(idle, Idle::Paused(_));
+        // A request that was taken back is answered without a reason.
+        if self.stopping() > Stop::No || !self.note(|pool| pool.finds_paused(paused)) {
+            return;
+        }
+        if let Idle::Paused(waiting) = idle {
+            warn!(waiting, "{PAUSED}");
+        } else {
+            info!("The queue is not paused any more.");
+        }
+    }
+
     /// Lets time pass after an answer that there is nothing to do.
-    async fn idle(&mut self, asked: Instant) {
+    async fn idle(&mut self, asked: Instant, wait: Duration) {
         if self.client.is_classic() {
             self.idle_for(CLASSIC_IDLE).await;
-        } else if asked.elapsed() < IDLE {
+        } else if asked.elapsed() < IDLE && !wait.is_zero() {
             self.idle_for(IDLE).await;
         }
     }

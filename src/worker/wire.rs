@@ -42,6 +42,18 @@ pub enum Told {
     Busy(String),
 }
 
+/// Why there is no job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Idle {
+    /// The daemon gives no reason: there is nothing to do, or it is a classic one.
+    #[default]
+    Nothing,
+    /// The queue is paused, and so many jobs wait.
+    Paused(u32),
+    /// So many jobs are in flight.
+    Busy(u32),
+}
+
 /// An answer of protocol 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -49,8 +61,8 @@ pub enum Answer {
     Hello,
     /// The next job.
     Job(Job),
-    /// There is none.
-    NoJobs,
+    /// There is none, and why.
+    NoJobs(Idle),
     /// Done as asked.
     Ok,
     /// The attempt is ours no longer.
@@ -76,7 +88,7 @@ impl Answer {
                 let attempt = std::str::from_utf8(attempt).ok()?.parse().ok()?;
                 Self::Job(job(Some(attempt), rest?)?)
             }
-            (b"NOJOBS", None) => Self::NoJobs,
+            (b"NOJOBS", reason) => Self::NoJobs(idle(reason.unwrap_or_default())),
             (b"OK", None) => Self::Ok,
             (b"LOST", None) => Self::Lost,
             (b"ERROR", Some(rest)) => {
@@ -93,7 +105,7 @@ impl Answer {
     pub fn read_classic(line: &[u8]) -> Option<Self> {
         match split(line) {
             (b"JOB", Some(rest)) => job(None, rest).map(Self::Job),
-            (b"NOJOBS", None) => Some(Self::NoJobs),
+            (b"NOJOBS", None) => Some(Self::NoJobs(Idle::Nothing)),
             _ => None,
         }
     }
@@ -114,6 +126,17 @@ fn split(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     match line.iter().position(|byte| *byte == b' ') {
         Some(space) => (&line[..space], Some(&line[space + 1..])),
         None => (line, None),
+    }
+}
+
+/// A reason that is not known is none: another daemon may have more of them.
+fn idle(reason: &[u8]) -> Idle {
+    let (word, jobs) = split(reason);
+    let jobs = jobs.and_then(|jobs| std::str::from_utf8(jobs).ok()?.parse().ok());
+    match (word, jobs) {
+        (b"paused", jobs) => Idle::Paused(jobs.unwrap_or(0)),
+        (b"busy", Some(jobs)) => Idle::Busy(jobs),
+        _ => Idle::Nothing,
     }
 }
 
@@ -139,11 +162,20 @@ mod tests {
         assert_eq!(read("JOB 17 alpha  8.06 "), Some(job(Some(17), "alpha", " 8.06 ")));
         assert_eq!(read("JOB 17 alpha "), Some(job(Some(17), "alpha", "")));
         assert_eq!(read("HELLO 2 0.1.0 READY DONE"), Some(Answer::Hello));
-        assert_eq!(read("NOJOBS"), Some(Answer::NoJobs));
+        for (line, idle) in [
+            ("NOJOBS", Idle::Nothing),
+            ("NOJOBS paused 7", Idle::Paused(7)),
+            ("NOJOBS paused", Idle::Paused(0)),
+            ("NOJOBS busy 3", Idle::Busy(3)),
+            ("NOJOBS busy", Idle::Nothing),
+            ("NOJOBS asleep 4", Idle::Nothing),
+        ] {
+            assert_eq!(read(line), Some(Answer::NoJobs(idle)), "{line}");
+        }
         let busy = Answer::Error { code: "busy".to_owned(), text: "say it again".to_owned() };
         assert_eq!(read("ERROR busy say it again"), Some(busy));
         for other in
-            ["", "JOB", "JOB 17", "JOB x alpha 1", "JOB 17  1", "HELLO 3 1", "NOJOBS ", "ok"]
+            ["", "JOB", "JOB 17", "JOB x alpha 1", "JOB 17  1", "HELLO 3 1", "NOJOBS,", "ok"]
         {
             assert_eq!(read(other), None, "{other:?}");
         }
@@ -154,7 +186,8 @@ mod tests {
     fn classic_answers_are_read() {
         let read = |line: &str| Answer::read_classic(line.as_bytes());
         assert_eq!(read("JOB 17 alpha 1"), Some(job(None, "17", "alpha 1")));
-        assert_eq!(read("NOJOBS"), Some(Answer::NoJobs));
+        assert_eq!(read("NOJOBS"), Some(Answer::NoJobs(Idle::Nothing)));
+        assert_eq!(read("NOJOBS paused 7"), None);
         assert_eq!((read("OK"), read("JOB "), read("")), (None, None, None));
     }
 }

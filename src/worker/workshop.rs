@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::wire::Job;
-use crate::child::{Fault, Guardian, Kept, Order, Outputs, Running, Template};
+use crate::child::{End, Fault, Guardian, Kept, Order, Outputs, Running, Template};
 
 /// What commands are run, and how.
 pub struct Workshop {
@@ -43,7 +44,10 @@ impl Workshop {
             grace: self.grace,
         };
         match self.guardian.start(order) {
-            Ok(running) => Ok(Execution { running, kept }),
+            Ok(running) => {
+                let (started, log) = (Instant::now(), kept.path());
+                Ok(Execution { running, kept, started, log })
+            }
             Err(error) => {
                 kept.close(&error.to_string());
                 Err(error.into())
@@ -67,15 +71,26 @@ impl Workshop {
 pub struct Execution {
     running: Running,
     kept: Kept,
+    started: Instant,
+    log: Option<PathBuf>,
 }
 
 impl Execution {
-    /// Waits for the end of the command and of its output; returns the exit code that a shell would
-    /// report. May be cancelled and called again.
-    pub async fn wait(&mut self) -> u8 {
+    /// Waits for the end of the command and of its output. May be cancelled and called again.
+    pub async fn wait(&mut self) -> End {
         let end = self.running.wait().await;
         self.kept.end(end).await;
-        end.shell_code()
+        end
+    }
+
+    /// How long ago it was started.
+    pub fn took(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Where its output is, unless it is printed.
+    pub fn log(&self) -> Option<&Path> {
+        self.log.as_deref()
     }
 
     /// Kills the command and waits until it is gone. Nobody waits for those who read its output.

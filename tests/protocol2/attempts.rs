@@ -13,7 +13,7 @@ fn the_life_of_an_attempt() {
     let mut client = opted_in(&site, "HELLO 2 builder-3");
     let (attempt, key) = job(&client.ask("READY"));
     assert_eq!((attempt, key.as_str()), (1, "alpha"));
-    assert_eq!(client.ask("READY"), "NOJOBS\n");
+    assert_eq!(client.ask("READY"), "NOJOBS busy 1\n");
     assert_eq!(client.ask("BEAT 1"), "OK\n");
     let mut other = opted_in(&site, "HELLO 2 other");
     assert_eq!(other.ask("DONE 1 7"), "OK\n", "attempts belong to no connection");
@@ -106,7 +106,7 @@ fn attempts_outlive_the_daemon() {
         let began = Instant::now();
         let mut client = opted_in(&site, "HELLO 2 w 30");
         assert_eq!(client.ask(&format!("BEAT {lost}")), "OK\n");
-        assert_eq!(client.ask("READY"), "NOJOBS\n");
+        assert_eq!(client.ask("READY"), "NOJOBS busy 2\n");
         assert_eq!(client.ask(&format!("DONE {kept} 0")), "OK\n");
         let (again, _) = job(&client.ask("READY 20"));
         assert!(again > lost, "killed: {kill}");

@@ -12,8 +12,9 @@ fn a_pause_outlives_the_daemon() {
     let mut waiting = opted_in(&site, "HELLO 2 waiting");
     assert_eq!(client.ask("PAUSE"), "{\"paused\":true}\n");
     waiting.write(b"READY 600\n");
-    assert_eq!(client.ask("READY"), "NOJOBS\n");
-    assert_eq!(site.ask("READY"), "NOJOBS\n", "classic workers too");
+    assert_eq!(client.ask("READY"), "NOJOBS paused 2\n");
+    assert_eq!(client.ask("READY 1"), "NOJOBS paused 2\n", "also after a wait");
+    assert_eq!(site.ask("READY"), "NOJOBS\n", "classic workers too, without a word more");
     daemon.stop();
     let _daemon = site.start();
     assert_eq!(site.ask("READY"), "NOJOBS\n");
@@ -34,7 +35,7 @@ fn a_drain_ends_the_daemon() {
     let classic = site.next_key("READY").unwrap();
     assert_eq!(client.ask("DRAIN"), "{\"in_flight\":2,\"paused\":true}\n");
     assert_eq!(client.ask(&format!("DONE {attempt} 0")), "OK\n");
-    assert_eq!(client.ask("READY"), "NOJOBS\n");
+    assert_eq!(client.ask("READY"), "NOJOBS paused 1\n");
     assert!(daemon.is_running());
     assert_eq!(site.ask(&format!("DONE {classic} 0")), "NOJOBS\n");
     assert_eq!(daemon.exit().code(), Some(0));

@@ -23,6 +23,14 @@ impl Fake {
         connection.write(b"HELLO 2 test\n");
         connection
     }
+
+    /// The next connection, that of a worker which was told that there is no job now.
+    fn waiting(&self) -> Client {
+        let mut connection = self.greeted();
+        assert_eq!(connection.line(), "READY\n");
+        connection.write(b"NOJOBS\n");
+        connection
+    }
 }
 
 fn worker(site: &Site, script: &str) -> Daemon {
@@ -40,7 +48,7 @@ fn an_end_and_a_request_in_one_write() {
     let site = Site::new();
     let fake = Fake::new(&site);
     let worker = worker(&site, "exit 9");
-    let mut connection = fake.greeted();
+    let mut connection = fake.waiting();
     assert_eq!(connection.line(), "READY 30\n");
     connection.write(b"JOB 17 a p\n");
     let mut bytes = [0; 100];
@@ -59,7 +67,7 @@ fn a_job_that_crosses_the_stop_is_released() {
     let site = Site::new();
     let fake = Fake::new(&site);
     let worker = worker(&site, "echo >> ran");
-    let mut connection = fake.greeted();
+    let mut connection = fake.waiting();
     assert_eq!(connection.line(), "READY 30\n");
     worker.signal(Signal::TERM);
     assert_eq!(connection.line(), "QUIT\n");
@@ -78,7 +86,7 @@ fn a_busy_daemon_is_told_again() {
     let site = Site::new();
     let fake = Fake::new(&site);
     let worker = worker(&site, "echo $SHIFTBOSS_KEY >> ran");
-    let mut connection = fake.greeted();
+    let mut connection = fake.waiting();
     assert_eq!(connection.line(), "READY 30\n");
     connection.write(b"ERROR busy the disk is full\n");
     assert_eq!(connection.line(), "READY 30\n");
@@ -104,7 +112,7 @@ fn a_busy_daemon_is_told_of_once() {
     let site = Site::new();
     let fake = Fake::new(&site);
     let worker = worker(&site, "exit 0");
-    let mut connection = fake.greeted();
+    let mut connection = fake.waiting();
     for _ in 0..4 {
         assert_eq!(connection.line(), "READY 30\n");
         connection.write(b"ERROR busy the disk is full\n");
@@ -129,11 +137,11 @@ fn answers_that_are_none() {
     let worker = worker(&site, "echo $SHIFTBOSS_KEY >> ran");
     for answer in [&b"WELCOME\n"[..], b"JOB 1\n", b"JOB 1 a", b"\n", &[b'x'; 2_200_000]] {
         let mut connection = fake.greeted();
-        assert_eq!(connection.line(), "READY 30\n");
+        assert_eq!(connection.line(), "READY\n");
         connection.write(answer);
     }
     let mut connection = fake.greeted();
-    assert_eq!(connection.line(), "READY 30\n");
+    assert_eq!(connection.line(), "READY\n");
     // As long as they come.
     let payload = "p".repeat(1_048_576);
     connection.write(format!("JOB 7 {} {payload}\n", "k".repeat(4_096)).as_bytes());

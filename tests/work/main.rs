@@ -7,6 +7,7 @@ mod classic;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
+mod failures;
 mod jobs;
 mod kills;
 mod logs;

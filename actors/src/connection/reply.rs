@@ -14,7 +14,7 @@ use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
 use super::session::SessionLinks;
 use crate::model::{Attempt, Key};
 use crate::reports::ReportError;
-use crate::storage::messages::{Change, Controlled, HandOut, Next, Stepped, Tell, Work};
+use crate::storage::messages::{Change, Controlled, HandOut, Next, Stepped, Tell, WhyIdle, Work};
 use crate::store::{Holder, StoreResult, Told};
 use crate::wire::session::{
     Control, ErrorCode, Fault, Question, SessionAnswer, SessionRequest, Word,
@@ -128,7 +128,7 @@ impl Asker {
         match next_work(None, Some(self.holder), &self.work).await {
             Ok(Some(job)) => Reply::job(job),
             Ok(None) if until.is_some() => Reply { wait: until, ..Reply::default() },
-            Ok(None) => Reply::line(&SessionAnswer::NoJobs),
+            Ok(None) => no_jobs(&self.session.why_idle).await,
             Err(reason) => Reply::error(ErrorCode::Busy, &reason),
         }
     }
@@ -188,6 +188,12 @@ fn report(answer: Result<String, ReportError>) -> Reply {
         Err(ReportError::Unknown(text)) => Reply::error(ErrorCode::Unknown, &text),
         Err(ReportError::Unavailable(text)) => Reply::error(ErrorCode::Busy, &text),
     }
+}
+
+/// That there is no job, and why. Should that not be known, the first holds all the same.
+pub(super) async fn no_jobs(why_idle: &Recipient<WhyIdle>) -> Reply {
+    let idle = in_time(why_idle.send(WhyIdle)).await.unwrap_or_default();
+    Reply::line(&SessionAnswer::NoJobs(idle))
 }
 
 /// Awaits storage's answer, as long as a request may take.

@@ -17,8 +17,9 @@ use tracing::debug;
 use super::answer::STOPPING;
 use super::reply::{self, Asker, Reply};
 use super::{ConnectionActor, WRITE_TIMEOUT};
+use crate::model::Idle;
 use crate::reports::Reports;
-use crate::storage::messages::{Change, Next, Tell, Wait, Work};
+use crate::storage::messages::{Change, Next, Tell, Wait, WhyIdle, Work};
 use crate::store::{Holder, StoreResult};
 use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
 
@@ -34,6 +35,8 @@ const REPORTS_AT_ONCE: usize = 4;
 pub struct SessionLinks {
     /// A job, when there is one.
     pub wait: Recipient<Wait>,
+    /// Why there is none.
+    pub why_idle: Recipient<WhyIdle>,
     /// Words about attempts.
     pub tell: Recipient<Tell>,
     /// The end of one, and the next job.
@@ -51,12 +54,14 @@ impl SessionLinks {
     #[must_use]
     pub fn new(
         wait: Recipient<Wait>,
+        why_idle: Recipient<WhyIdle>,
         tell: Recipient<Tell>,
         next: Recipient<Next>,
         change: Recipient<Change>,
         reports: Arc<dyn Reports>,
     ) -> Self {
-        Self { wait, tell, next, change, reports, room: Arc::new(Semaphore::new(REPORTS_AT_ONCE)) }
+        let room = Arc::new(Semaphore::new(REPORTS_AT_ONCE));
+        Self { wait, why_idle, tell, next, change, reports, room }
     }
 }
 
@@ -96,8 +101,11 @@ impl ConnectionActor {
         line: Result<SessionRequest, Fault>,
         ctx: &mut Context<Self>,
     ) {
-        let before =
-            if self.end_wait(ctx) { Reply::line(&SessionAnswer::NoJobs) } else { Reply::default() };
+        let before = if self.end_wait(ctx) {
+            Reply::line(&SessionAnswer::NoJobs(Idle::Nothing))
+        } else {
+            Reply::default()
+        };
         let request = match line {
             Ok(request) => request,
             Err(fault) => {
@@ -175,10 +183,12 @@ impl ConnectionActor {
         };
         let asked = links.wait.send(Wait { holder: holder.clone() });
         let left = until.saturating_duration_since(Instant::now());
-        let waited = waited(left, asked).into_actor(self).map(|reply, connection, ctx| {
-            connection.set_waiting(None);
-            connection.write(reply, ctx);
-        });
+        let waited = waited(left, asked, links.why_idle.clone()).into_actor(self).map(
+            |reply, connection, ctx| {
+                connection.set_waiting(None);
+                connection.write(reply, ctx);
+            },
+        );
         self.set_waiting(Some(ctx.spawn(waited)));
     }
 
@@ -197,7 +207,7 @@ impl ConnectionActor {
     /// The end of the worker's input: a wait is answered, then the connection ends.
     pub(super) fn end_session(&mut self, ctx: &mut Context<Self>) {
         if self.end_wait(ctx) {
-            self.write(Reply::line(&SessionAnswer::NoJobs).and_close(), ctx);
+            self.write(Reply::line(&SessionAnswer::NoJobs(Idle::Nothing)).and_close(), ctx);
         } else {
             self.depart(ctx);
         }
@@ -215,9 +225,13 @@ async fn write_all(writer: &mut OwnedWriteHalf, bytes: &[u8]) -> bool {
 }
 
 /// What came of a wait.
-async fn waited(left: Duration, asked: RecipientRequest<Wait>) -> Reply {
+async fn waited(
+    left: Duration,
+    asked: RecipientRequest<Wait>,
+    why_idle: Recipient<WhyIdle>,
+) -> Reply {
     match timeout(left, asked).await {
-        Err(_) => Reply::line(&SessionAnswer::NoJobs),
+        Err(_) => reply::no_jobs(&why_idle).await,
         Ok(Ok(result)) => found(result),
         Ok(Err(_)) => Reply::error(ErrorCode::Busy, STOPPING),
     }
@@ -226,7 +240,7 @@ async fn waited(left: Duration, asked: RecipientRequest<Wait>) -> Reply {
 fn found(result: StoreResult<Work>) -> Reply {
     match result {
         Ok(Work::Job(job)) => Reply::job(job),
-        Ok(Work::Nothing | Work::Later) => Reply::line(&SessionAnswer::NoJobs),
+        Ok(Work::Nothing | Work::Later) => Reply::line(&SessionAnswer::NoJobs(Idle::Nothing)),
         Err(error) => Reply::error(ErrorCode::Busy, &error.to_string()),
     }
 }

@@ -76,6 +76,7 @@ impl Site {
                 to().recipient(),
                 to().recipient(),
                 to().recipient(),
+                to().recipient(),
                 reports,
             )),
         };

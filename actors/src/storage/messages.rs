@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 
-use crate::model::{Attempt, Job, Key, Row, Run};
+use crate::model::{Attempt, Idle, Job, Key, Row, Run};
 use crate::store::{
     Added, Batch, Cancelled, Entered, Entry, EntryId, EntryState, FetcherRecord, Holder,
     SpoolEntry, StoreResult, StoredRun, Told,
@@ -31,6 +31,11 @@ pub struct Wait {
     /// To whom it will be leased.
     pub holder: Holder,
 }
+
+/// Asks why there is no job at present.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Idle>")]
+pub struct WhyIdle;
 
 /// Says something about a leased attempt; a beat is never [`Told::Unknown`].
 #[derive(Debug, Message)]

@@ -1,6 +1,6 @@
 //! What the StorageActor does for protocol 2: words about attempts, and operators' changes.
 //!
-//! Handlers of [`Tell`], [`Next`] and [`Change`]; that of `Wait` is in [`waiting`](super::waiting), the
+//! Handlers of [`Tell`], [`Next`], [`WhyIdle`] and [`Change`]; that of `Wait` is in [`waiting`](super::waiting), the
 //! leases' timers in [`expiry`](super::expiry). What a word means is the store's.
 
 use actix::prelude::*;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::StorageActor;
-use super::messages::{Change, Controlled, Next, Tell};
+use super::messages::{Change, Controlled, Next, Tell, WhyIdle};
 use super::reply::{Deferred, Dispatched};
 use crate::model::Attempt;
 use crate::store::{StoreResult, Told};
@@ -141,6 +141,15 @@ impl Handler<Change> for StorageActor {
                 self.mutate(ctx, |store| store.cancel_tasks(&key, now).map(Controlled::Cancelled))
             }
         }
+    }
+}
+
+impl Handler<WhyIdle> for StorageActor {
+    type Result = MessageResult<WhyIdle>;
+
+    fn handle(&mut self, _: WhyIdle, _: &mut Self::Context) -> Self::Result {
+        let idle = self.store.why_idle(self.clock.now());
+        MessageResult(idle.map_err(|error| self.noted(error)))
     }
 }
 

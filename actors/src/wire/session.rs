@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 
 use super::integer;
-use crate::model::{Attempt, Job, Key};
+use crate::model::{Attempt, Idle, Job, Key};
 
 /// The version that this program speaks.
 pub const VERSION: &str = "2";
@@ -116,8 +116,8 @@ pub enum SessionAnswer<'a> {
     Hello,
     /// A job under an attempt.
     Job(Attempt, &'a Job),
-    /// Nothing is eligible.
-    NoJobs,
+    /// Nothing is eligible, and why.
+    NoJobs(Idle),
     /// Done as asked.
     Ok,
     /// The attempt is held no longer.
@@ -174,7 +174,9 @@ impl SessionAnswer<'_> {
                 let attempt = attempt.0.to_string();
                 put(bytes, &["JOB ", &attempt, " ", job.key.as_str(), " ", &job.payload]);
             }
-            Self::NoJobs => put(bytes, &["NOJOBS"]),
+            Self::NoJobs(Idle::Nothing) => put(bytes, &["NOJOBS"]),
+            Self::NoJobs(Idle::Paused(jobs)) => put(bytes, &["NOJOBS paused ", &jobs.to_string()]),
+            Self::NoJobs(Idle::Busy(jobs)) => put(bytes, &["NOJOBS busy ", &jobs.to_string()]),
             Self::Ok => put(bytes, &["OK"]),
             Self::Lost => put(bytes, &["LOST"]),
             Self::Error(code, text) => {

@@ -246,7 +246,9 @@ fn answers_are_lines() {
     let mut bytes = BytesMut::new();
     for answer in [
         SessionAnswer::Job(Attempt(7), &job),
-        SessionAnswer::NoJobs,
+        SessionAnswer::NoJobs(Idle::Nothing),
+        SessionAnswer::NoJobs(Idle::Paused(2)),
+        SessionAnswer::NoJobs(Idle::Busy(3)),
         SessionAnswer::Ok,
         SessionAnswer::Lost,
         SessionAnswer::Error(ErrorCode::Busy, "two\r\nlines"),
@@ -254,6 +256,6 @@ fn answers_are_lines() {
     ] {
         answer.encode(&mut bytes);
     }
-    let text = "JOB 7 alpha  0 1\nNOJOBS\nOK\nLOST\nERROR busy two  lines\n{}\n";
+    let text = "JOB 7 alpha  0 1\nNOJOBS\nNOJOBS paused 2\nNOJOBS busy 3\nOK\nLOST\nERROR busy two  lines\n{}\n";
     assert_eq!(bytes, text.as_bytes());
 }

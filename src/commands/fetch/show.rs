@@ -1,10 +1,11 @@
 //! What a run of `fetch` shows while it goes on: on a terminal how far it is, and always what its
 //! command complains of and which lines are faulty. All on standard error.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use shiftboss_actors::fetcher_file::SkipReason;
 use tracing::warn;
 
@@ -51,9 +52,16 @@ impl Show {
 /// Lines, rate and time.
 fn bar(name: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_prefix(name.to_owned());
-    let shape = "{prefix}: {human_pos} lines, {per_sec}, {elapsed}";
+    let shape = "{prefix}: {lines}, {per_sec}, {elapsed}";
     if let Ok(style) = ProgressStyle::with_template(shape) {
-        bar.set_style(style);
+        bar.set_style(style.with_key(
+            "lines",
+            |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let lines = if state.pos() == 1 { "line" } else { "lines" };
+                // What cannot be shown is not.
+                let _ = write!(out, "{} {lines}", HumanCount(state.pos()));
+            },
+        ));
     }
     bar.enable_steady_tick(TICK);
     bar

@@ -2,7 +2,7 @@
 
 mod ends;
 
-use shiftboss_actors::model::Attempt;
+use shiftboss_actors::model::{Attempt, Idle};
 use shiftboss_actors::store::{Dispatch, Lost, Store, Told};
 
 use super::support::{FAIR, Site, holder, key, options, run};
@@ -246,6 +246,27 @@ fn a_retry() {
     site.done(attempt, 0, NOW + 6);
     assert_eq!(site.retry("alpha"), Some(0), "run 2's and g's wait");
     site.check_kept();
+}
+
+/// Who is given nothing is told why: what waits while the queue is paused, and what others hold else.
+#[test]
+fn why_there_is_nothing() {
+    let mut site = site(&["alpha", "bravo", "charlie"]);
+    assert_eq!(site.store.why_idle(NOW), Ok(Idle::Nothing));
+    site.leased(NOW);
+    site.attempt(NOW).unwrap();
+    let reasons = [NOW, NOW + HALF_DAY, NOW + HALF_DAY + 1].map(|now| site.store.why_idle(now));
+    assert_eq!(reasons, [Ok(Idle::Busy(2)), Ok(Idle::Busy(2)), Ok(Idle::Busy(1))]);
+    site.commit(|store| store.set_paused(true)).unwrap();
+    assert_eq!(site.store.why_idle(NOW), Ok(Idle::Paused(1)));
+    let keys: Vec<String> = (0..1_200).map(|number| format!("k{number}")).collect();
+    site.list(&run("g", 1), &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(site.store.why_idle(NOW), Ok(Idle::Paused(1_000)), "it stops counting");
+    site.commit(|store| store.set_paused(false)).unwrap();
+    for _ in 0..1_100 {
+        site.leased(NOW);
+    }
+    assert_eq!(site.store.why_idle(NOW), Ok(Idle::Busy(1_000)));
 }
 
 /// Jobs that are out: leased ones for as long as they are, classic ones for their lease.

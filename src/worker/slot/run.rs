@@ -7,18 +7,30 @@ use tracing::{debug, warn};
 
 use super::Slot;
 use super::trouble::{BEATS_PER_LEASE, Trouble};
-use crate::child::Fault;
+use crate::child::{End, Fault};
 use crate::worker::pool::{Pool, Stop};
 use crate::worker::wire::{Ended, Job};
 use crate::worker::workshop::Execution;
 
 /// How a job's run came to its end.
 enum Run {
-    Ended(u8),
+    Ended(End),
     /// The job is somebody else's.
     Lost,
     /// A second signal.
     Killed,
+}
+
+/// A job's failure is told where the worker runs, too: not everybody looks at the daemon.
+fn tell_failure(job: &Job, end: End, execution: &Execution) {
+    if end.is_success() {
+        return;
+    }
+    let took = format_args!("{:.1}s", execution.took().as_secs_f64());
+    let ended = end.to_string();
+    let output = execution.log().map(|path| path.display().to_string());
+    let (key, attempt) = (job.shown_key(), job.attempt);
+    warn!(key, attempt, ended, %took, output, "A job failed.");
 }
 
 impl Slot {
@@ -33,7 +45,10 @@ impl Slot {
             }
         };
         match self.attend(&mut execution, job.attempt).await {
-            Run::Ended(code) => return Some(Ended { job, code }),
+            Run::Ended(end) => {
+                tell_failure(&job, end, &execution);
+                return Some(Ended { job, code: end.shell_code() });
+            }
             Run::Lost => {
                 execution.kill().await;
                 warn!(
@@ -59,7 +74,7 @@ impl Slot {
         };
         tokio::select! {
             biased;
-            code = execution.wait() => Run::Ended(code),
+            end = execution.wait() => Run::Ended(end),
             () = killed => Run::Killed,
             () = self.beat(attempt) => Run::Lost,
         }

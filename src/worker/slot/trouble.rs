@@ -78,7 +78,7 @@ impl Slot {
     }
 
     /// Changes the pool without waking anybody.
-    fn note(&self, change: impl FnOnce(&mut Pool) -> bool) -> bool {
+    pub(super) fn note(&self, change: impl FnOnce(&mut Pool) -> bool) -> bool {
         let mut is_news = false;
         self.pool.send_if_modified(|pool| {
             is_news = change(pool);
