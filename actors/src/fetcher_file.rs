@@ -3,11 +3,13 @@
 //! The watcher parses names, the run reader feeds bytes, `shiftboss check` does both. No file is
 //! touched here.
 
+mod content;
 mod lines;
 mod name;
 
 use md5::{Digest, Md5};
 
+pub use content::Content;
 pub use lines::{LINE_MAX_BYTES, Line, LineReader, SkipReason};
 pub use name::{FileName, NameFault, Named};
 

@@ -3,7 +3,8 @@
 //! The FileWatcherActor starts it, tells it when its file changed, and restarts it when it fails.
 //! It stores one batch at a time and reads on only when that one is on disk. A store that is busy
 //! or full is waited for; a file that cannot be read is a failure, told to the parent. What the
-//! bytes mean is `run_reader`'s and `fetcher_file`'s business.
+//! bytes mean is `run_reader`'s and `fetcher_file`'s business. When the reader has listed a file anew, the
+//! tail has the store delete, step by step, what that list lacks.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use tracing::debug;
 
 use crate::directory::FileState;
 use crate::run_reader::{RunReader, Target};
-use crate::storage::messages::AddRows;
+use crate::storage::messages::{AddRows, PruneRun};
 use crate::store::{Batch, StoreError, StoreResult};
 use crate::vital::Vital;
 
@@ -87,6 +88,8 @@ pub struct TailSeed {
     pub target: Target,
     /// Where rows go.
     pub storage: Recipient<AddRows>,
+    /// Where rows leave that the file does not list any more.
+    pub prune: Recipient<PruneRun>,
     /// Others wait for its place: it is to end when it has nothing to read.
     pub crowded: Rc<Cell<bool>>,
     /// Set when its file could be read and what was read of it stored.
@@ -102,10 +105,11 @@ pub struct FileTailActor {
     /// The number of the last [`Changed`] that came before all was read.
     heard: u64,
     storage: Recipient<AddRows>,
+    prune: Recipient<PruneRun>,
     crowded: Rc<Cell<bool>>,
     sound: Rc<Cell<bool>>,
     vital: Vital<TailEnd>,
-    /// A batch is on its way to the store.
+    /// A batch, or a step of a deletion, is on its way to the store.
     storing: bool,
     /// It is the last one of a complete file: what is told of the file now comes after its reading.
     completing: bool,
@@ -123,12 +127,13 @@ impl FileTailActor {
     /// A tail made of `seed`.
     #[must_use]
     pub fn new(seed: TailSeed) -> Self {
-        let TailSeed { reader, target, storage, crowded, sound, vital } = seed;
+        let TailSeed { reader, target, storage, prune, crowded, sound, vital } = seed;
         Self {
             reader,
             target,
             heard: 0,
             storage,
+            prune,
             crowded,
             sound,
             vital,
@@ -155,14 +160,36 @@ impl FileTailActor {
                 if self.reader.is_interrupted() {
                     ctx.run_later(NEXT_PIECE, Self::read_on);
                 } else if !self.reader.has_unread() {
-                    self.caught_up(ctx);
+                    self.all_read(ctx);
                 }
             }
             Err(error) => self.fail(error.to_string(), ctx),
         }
     }
 
-    /// All is read: the run is complete, or its place may be given to another.
+    /// All is read: what is not in a whole list leaves the queue, a step at a time.
+    fn all_read(&mut self, ctx: &mut Context<Self>) {
+        if !self.target.complete || !self.reader.is_listed() {
+            return self.caught_up(ctx);
+        }
+        self.storing = true;
+        let run = self.reader.run().clone();
+        let sent = self.prune.send(PruneRun { run }).timeout(STORE_TIMEOUT).into_actor(self);
+        ctx.spawn(sent.map(|answer, tail, ctx| {
+            tail.storing = false;
+            let answer = answer.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())));
+            tail.stalled = answer.is_err();
+            match answer {
+                Err(StoreError::Rejected(reason)) => return tail.fail(reason, ctx),
+                Ok(false) => tail.reader.pruned(),
+                Ok(true) | Err(_) => {}
+            }
+            let pause = if tail.stalled { STORE_RETRY } else { NEXT_PIECE };
+            ctx.run_later(pause, Self::read_on);
+        }));
+    }
+
+    /// All is done: the run is complete, or its place may be given to another.
     fn caught_up(&mut self, ctx: &mut Context<Self>) {
         let read = LastRead { file: self.reader.read_state(), heard: self.heard };
         if self.target.complete {

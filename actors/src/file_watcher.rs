@@ -11,6 +11,7 @@ mod intake;
 mod looks;
 mod lost;
 mod notes;
+mod reconcile;
 mod runs;
 mod tails;
 #[cfg(test)]
@@ -32,7 +33,7 @@ use crate::file_tail::StopTail;
 use crate::model::{Run, SPOOL_FETCHER};
 use crate::storage::StorageActor;
 use crate::storage::messages::{
-    AddRows, ClearAside, DeleteRun, KnownRuns, RegisterRuns, SetAside, SetDirectoryLost,
+    AddRows, ClearAside, DeleteRun, KnownRuns, PruneRun, RegisterRuns, SetAside, SetDirectoryLost,
 };
 use crate::store::StoredRun;
 use crate::vital::Vital;
@@ -62,6 +63,8 @@ pub struct StorageLinks {
     pub register: Recipient<RegisterRuns>,
     /// Rows; handed on to the tails.
     pub add: Recipient<AddRows>,
+    /// Rows that leave a run; likewise.
+    pub prune: Recipient<PruneRun>,
     /// Runs that are gone.
     pub delete: Recipient<DeleteRun>,
     /// Files that are left out.
@@ -80,6 +83,7 @@ impl StorageLinks {
             known: storage.clone().recipient(),
             register: storage.clone().recipient(),
             add: storage.clone().recipient(),
+            prune: storage.clone().recipient(),
             delete: storage.clone().recipient(),
             aside: storage.clone().recipient(),
             clear: storage.clone().recipient(),
@@ -121,6 +125,8 @@ pub struct FileWatcherActor {
     notes: notes::Notes,
     /// Runs that wait for a free tail.
     queue: VecDeque<Run>,
+    /// Complete runs whose files are to be compared with what was read of them.
+    unverified: VecDeque<Run>,
     tails: usize,
     generation: u64,
     looks: looks::Looks,
@@ -151,6 +157,7 @@ impl FileWatcherActor {
             unfit: BTreeMap::new(),
             notes: notes::Notes::default(),
             queue: VecDeque::new(),
+            unverified: VecDeque::new(),
             tails: 0,
             generation: 0,
             looks: looks::Looks::default(),
@@ -183,6 +190,7 @@ impl Actor for FileWatcherActor {
             watcher.rescan(ctx);
         });
         ctx.run_interval(TICK, Self::tick);
+        ctx.run_interval(TICK, Self::reconcile);
     }
 }
 

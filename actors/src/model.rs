@@ -149,7 +149,7 @@ pub struct Attempt(pub i64);
 
 /// How far a run's file has been read. Stored in the transaction of the rows it counts, so a
 /// restart goes on exactly where the queue stands (spec 4, "At start").
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
     /// Bytes read; always at a line's end, or at the end of a complete file.
     pub offset: u64,
@@ -161,6 +161,19 @@ pub struct Position {
     pub inode: u64,
     /// Checksum of the (up to) 4 KiB before `offset`; tells a file that was made anew.
     pub checksum: u64,
+    /// Digest of all lines up to `offset`, as they were read; `None`: not known.
+    pub content: Option<u64>,
+    /// The file's times when it had rested and held just these lines; `None`: that is to be seen.
+    pub verified: Option<FileTimes>,
+}
+
+/// When a file was changed last, in nanoseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileTimes {
+    /// Its content. Anybody may set it.
+    pub modified: i64,
+    /// Its content, rights or names. The kernel alone sets it.
+    pub changed: i64,
 }
 
 #[cfg(test)]

@@ -1,7 +1,12 @@
 //! Reads one fetcher run's file in batches, from wherever the queue stands. Plain and synchronous.
 //!
-//! The FileTailActor calls it. It opens, follows and re-reads the file (spec 4, "Life cycle") and
+//! The FileTailActor calls it. It opens, follows and re-reads the file (spec 4, "Life") and
 //! turns bytes into [`Batch`]es; it stores nothing and decides nothing about restarts.
+//!
+//! A complete file that has rested is compared with what was read from it. If it differs, it is read as a
+//! *listing*: from start to end without a change meanwhile. What a listing lacks can leave the queue.
+
+mod comparison;
 
 use std::fs::File;
 use std::io;
@@ -9,12 +14,14 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use thiserror::Error;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::directory::{self, Directory, Entry, FileState};
-use crate::fetcher_file::{CHECKSUM_BYTES, FileName, Line, LineReader, checksum};
+use crate::fetcher_file::{CHECKSUM_BYTES, Content, FileName, Line, LineReader, checksum};
 use crate::model::{Position, Row, Run};
-use crate::store::{Batch, StoredRun};
+use crate::store::{Batch, Reading, StoredRun};
+use comparison::Comparison;
+pub(crate) use comparison::times_of;
 
 /// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
 /// one batch; four times as many rows load no faster.
@@ -53,6 +60,19 @@ pub struct RunReader {
     chunk: Vec<u8>,
     /// The last batch was full before the file ended.
     interrupted: bool,
+    task: Task,
+    /// What is read begins at the start of a file of which something was stored.
+    anew: bool,
+}
+
+/// What the file is read for.
+enum Task {
+    /// Whatever is new in it.
+    Follow,
+    /// To see whether it is as it was read.
+    Compare(Option<Box<Comparison>>),
+    /// To know all that it lists.
+    List,
 }
 
 /// An open file and how far it was read.
@@ -68,6 +88,8 @@ struct OpenFile {
     next: u64,
     /// Lines of faulty content since the last batch.
     skipped: u64,
+    /// Of all lines up to the position, if those before the first were known.
+    content: Option<Content>,
 }
 
 impl RunReader {
@@ -75,14 +97,46 @@ impl RunReader {
     #[must_use]
     pub fn new(directory: Rc<Directory>, name: FileName, stored: StoredRun) -> Self {
         let chunk = vec![0; CHUNK_BYTES];
-        Self { directory, name, stored, open: None, chunk, interrupted: false }
+        let task = Task::Follow;
+        Self { directory, name, stored, open: None, chunk, interrupted: false, task, anew: false }
     }
 
     /// Reads a known file from its start, whatever the bytes before the stored position are.
     pub fn read_anew(&mut self) {
         if let Some(at) = &mut self.stored.position {
-            *at = Position { offset: 0, lines: 0, checksum: checksum(&[]), ..*at };
+            let (offset, checksum) = (0, checksum(&[]));
+            *at = Position { offset, lines: 0, checksum, content: None, verified: None, ..*at };
         }
+        self.open = None;
+        self.anew = true;
+    }
+
+    /// Finds out, before anything else, whether a complete file that rests is the one that was read, and
+    /// reads it as a listing if not.
+    pub fn reconcile(&mut self) {
+        if self.stored.stale {
+            self.list();
+        } else {
+            self.task = Task::Compare(None);
+        }
+    }
+
+    fn list(&mut self) {
+        self.read_anew();
+        self.task = Task::List;
+    }
+
+    /// Whether all was read that the file lists, and it has not changed since that began. To be asked
+    /// when there is nothing more to be read.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        matches!(self.task, Task::List)
+    }
+
+    /// What the listing lacks is gone.
+    pub fn pruned(&mut self) {
+        self.task = Task::Follow;
+        self.stored.stale = false;
     }
 
     /// The run that is read.
@@ -98,13 +152,53 @@ impl RunReader {
     pub fn next_batch(&mut self, target: Target) -> Result<Option<Batch>, ReadError> {
         self.interrupted = false;
         let name = self.name.spelled(target.growing_name);
-        let failed = |doing| move |source| ReadError { doing, name: name.clone(), source };
-        if !self.follow(target).map_err(failed("open"))? {
+        let failed = |doing| {
+            let name = name.clone();
+            move |source| ReadError { doing, name, source }
+        };
+        if let Some(batch) = self.compare(target).map_err(failed("compare"))? {
+            return Ok(Some(batch));
+        }
+        if self.interrupted || !self.follow(target).map_err(failed("open"))? {
             return Ok(None);
         }
-        let name = self.name.spelled(target.growing_name);
-        let failed = |source| ReadError { doing: "read", name, source };
-        self.read_rows(target).map_err(failed)
+        self.read_rows(target).map_err(failed("read"))
+    }
+
+    /// Goes on with a comparison. One that finds the file as it was read ends with a batch that says so.
+    fn compare(&mut self, target: Target) -> io::Result<Option<Batch>> {
+        let (Task::Compare(comparison), Some(at)) = (&mut self.task, self.stored.position) else {
+            return Ok(None);
+        };
+        let name = self.name.spelled(false);
+        let seen = self.directory.look(name.as_ref())?;
+        let comparison = match comparison {
+            Some(comparison) => comparison,
+            None if seen == Entry::Absent => return Ok(None),
+            None => {
+                let (file, state) = self.directory.open_file(name.as_ref())?;
+                comparison.insert(Box::new(Comparison::new(file, state)))
+            }
+        };
+        let state = comparison.state;
+        if !target.complete || seen != Entry::File(state) || state.length != at.offset {
+            self.task = Task::Follow;
+            return Ok(None);
+        }
+        let Some(content) = comparison.step(&mut self.chunk)? else {
+            self.interrupted = true;
+            return Ok(None);
+        };
+        if at.content.is_some_and(|stored| stored != content) {
+            info!(file = name, "The file was changed: reading it again, as the whole list.");
+            self.list();
+            return Ok(None);
+        }
+        self.task = Task::Follow;
+        let verified = Some(times_of(&state));
+        let position = Position { content: Some(content), verified, ..at };
+        let (run, reading) = (self.stored.run.clone(), Reading::Onward);
+        Ok(Some(Batch { run, rows: Vec::new(), skipped: 0, position, complete: true, reading }))
     }
 
     /// Tells the reader that its last batch is in the store.
@@ -124,6 +218,10 @@ impl RunReader {
         if let Some(open) = &mut self.open {
             if open.state == now && !open.fresh {
                 return Ok(true);
+            }
+            if open.state != now {
+                // It changed while it was listed: that is begun anew when it rests.
+                self.task = Task::Follow;
             }
             if open.state.is_same_file(&now)
                 && still_holds(&open.file, &now, position)?
@@ -148,6 +246,7 @@ impl RunReader {
                 file = name,
                 "The file is not the one that was read before: reading it from the start."
             );
+            self.anew = true;
         }
         self.open = Some(OpenFile::at(file, state, resumed));
         Ok(true)
@@ -170,15 +269,21 @@ impl RunReader {
         }
         let name = self.name.spelled(target.growing_name);
         let rows = open.sort_out(lines, &name);
-        let position = open.position()?;
+        let position = open.position(self.stored.position)?;
         // A complete run that is appended to stays complete: its rows so far are all there.
         let complete = complete || (self.stored.complete && !target.growing_name);
-        if self.stored.position == Some(position) && self.stored.complete == complete {
+        let same = self.stored.position == Some(position) && self.stored.complete == complete;
+        if same && !self.anew {
             return Ok(None);
         }
         let skipped = std::mem::take(&mut open.skipped);
         let run = self.stored.run.clone();
-        Ok(Some(Batch { run, rows, skipped, position, complete }))
+        let reading = match (std::mem::take(&mut self.anew), &self.task) {
+            (false, _) => Reading::Onward,
+            (true, Task::List) => Reading::Listing,
+            (true, _) => Reading::Anew,
+        };
+        Ok(Some(Batch { run, rows, skipped, position, complete, reading }))
     }
 
     /// The file that was read, with the length up to which it was; `None` when none was opened.
@@ -206,6 +311,10 @@ impl RunReader {
 impl OpenFile {
     fn at(file: File, state: FileState, position: Option<Position>) -> Self {
         let (offset, lines) = position.map_or((0, 0), |at| (at.offset, at.lines));
+        let content = match position.filter(|at| at.offset > 0) {
+            Some(at) => at.content.map(Content::stored),
+            None => Some(Content::default()),
+        };
         Self {
             file,
             state,
@@ -214,6 +323,7 @@ impl OpenFile {
             began: offset,
             next: offset,
             skipped: 0,
+            content,
         }
     }
 
@@ -226,16 +336,14 @@ impl OpenFile {
         self.began = self.state.length;
         self.next = self.state.length;
         self.lines = LineReader::new(false, 0);
+        self.content = None;
     }
 
     /// Reads until a batch is full or the file ends; tells whether it ended.
     fn read_lines(&mut self, chunk: &mut [u8], lines: &mut Vec<Line>) -> io::Result<bool> {
         let limit = self.next + BATCH_BYTES_MAX;
         while lines.len() < BATCH_ROWS_MAX && self.next < limit {
-            let length = match self.file.read_at(chunk, self.next) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
+            let length = read_chunk(&self.file, chunk, self.next)?;
             if length == 0 {
                 return Ok(true);
             }
@@ -250,6 +358,9 @@ impl OpenFile {
         let mut rows = Vec::with_capacity(lines.len());
         let mut skipped = 0;
         for line in lines {
+            if let Some(content) = &mut self.content {
+                content.add(&line);
+            }
             match line {
                 Line::Row(row) => rows.push(row),
                 Line::Skipped { number, reason } => {
@@ -268,15 +379,30 @@ impl OpenFile {
         rows
     }
 
-    fn position(&self) -> io::Result<Position> {
+    /// The place behind what was read; the `stored` one, if that is it.
+    fn position(&self, stored: Option<Position>) -> io::Result<Position> {
         let offset = self.began + self.lines.consumed();
-        Ok(Position {
+        let position = Position {
             offset,
             lines: self.lines.lines(),
             device: self.state.device,
             inode: self.state.inode,
             checksum: checksum_before(&self.file, offset)?.unwrap_or(0),
-        })
+            content: self.content.map(Content::value),
+            verified: None,
+        };
+        let same = |at: &Position| Position { verified: None, ..*at } == position;
+        Ok(stored.filter(same).unwrap_or(position))
+    }
+}
+
+/// Reads at `offset`; 0 bytes are the end of the file.
+fn read_chunk(file: &File, chunk: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match file.read_at(chunk, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
     }
 }
 

@@ -63,6 +63,20 @@ pub struct StoredRun {
     pub rows: u64,
     /// A deletion of it was begun and must be gone on with.
     pub deleting: bool,
+    /// Its file was read anew since it changed: there may be rows that the file lists no longer.
+    pub stale: bool,
+}
+
+/// How a batch goes on from what was read before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// Behind it.
+    #[default]
+    Onward,
+    /// At the start of the file, since it changed: the run is [stale](StoredRun::stale) from now on.
+    Anew,
+    /// Likewise, and what is read from here on is the whole list, for [`Store::prune`].
+    Listing,
 }
 
 /// Rows of one run that enter the queue together with the position behind them.
@@ -79,6 +93,8 @@ pub struct Batch {
     /// These are the last rows: the run is complete from this transaction on. `false` on a
     /// run that was complete makes it a growing one again.
     pub complete: bool,
+    /// Where it begins.
+    pub reading: Reading,
 }
 
 /// The answer to a request for work.
@@ -162,6 +178,14 @@ pub trait Store: Entries + FetcherRuns + Tasks {
     /// # Errors
     /// `Rejected` for an unknown run or one under deletion; as any mutation.
     fn add_rows(&mut self, batch: &Batch) -> StoreResult<()>;
+
+    /// Deletes rows of `run` that were not read since its last [listing](Reading::Listing) began, after a
+    /// look at `limit` rows at the most. Returns whether it is to be called again; when not, the run is
+    /// stale no longer. Without a listing it does nothing.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn prune(&mut self, run: &Run, limit: usize) -> StoreResult<bool>;
 
     /// Marks `run` for its deletion: no row of it is dispatched from now on. An unknown run is left
     /// alone.

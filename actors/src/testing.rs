@@ -145,6 +145,7 @@ impl Store for MockStore {
             position: None,
             rows: 0,
             deleting: false,
+            stale: false,
         };
         Ok(self.inside().runs.entry(run.clone()).or_insert(new).clone())
     }
@@ -161,6 +162,11 @@ impl Store for MockStore {
             stored.position = Some(batch.position);
         }
         Ok(())
+    }
+
+    fn prune(&mut self, run: &Run, _limit: usize) -> StoreResult<bool> {
+        self.called("prune", &run.to_string())?;
+        Ok(false)
     }
 
     fn begin_deletion(&mut self, run: &Run) -> StoreResult<()> {
@@ -305,5 +311,5 @@ impl Store for MockStore {
 
 /// A position at the start of nothing.
 pub fn position() -> Position {
-    Position { offset: 0, lines: 0, device: 0, inode: 0, checksum: 0 }
+    Position::default()
 }

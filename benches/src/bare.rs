@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use shiftboss::sqlite::{Durability, Options, Policy, SqliteStore};
 use shiftboss_actors::model::{Key, Position, Row, Run};
-use shiftboss_actors::store::{Batch, Dispatch, Store, StoreResult};
+use shiftboss_actors::store::{Batch, Dispatch, Reading, Store, StoreResult};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.
@@ -125,9 +125,23 @@ pub fn key(index: usize) -> String {
 pub fn batch(run: &Run, numbers: Range<usize>) -> Batch {
     let row = |number| Row { key: Key::stored(&key(number)), payload: "1.0 -> 2.0".to_owned() };
     let lines = numbers.end as u64;
-    let position = Position { offset: lines * 50, lines, device: 1, inode: 1, checksum: lines };
+    let position = Position {
+        offset: lines * 50,
+        lines,
+        device: 1,
+        inode: 1,
+        checksum: lines,
+        ..Position::default()
+    };
     let rows = numbers.map(row).collect();
-    Batch { run: run.clone(), rows, skipped: 0, position, complete: false }
+    Batch {
+        run: run.clone(),
+        rows,
+        skipped: 0,
+        position,
+        complete: false,
+        reading: Reading::Onward,
+    }
 }
 
 fn open(path: &Path) -> io::Result<SqliteStore> {

@@ -6,7 +6,7 @@
 //! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`], those of programs without leases in
 //! [`adopt`]; what is remembered between jobs in [`memory`] and
 //! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; single tasks in [`tasks`], their
-//! rows in [`task_rows`]; what is remembered
+//! rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what is remembered
 //! of the daemon's own fetchers in [`own_fetchers`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
 //! in [`upkeep`]. Readers have [`reader`] and [`views`].
@@ -21,6 +21,7 @@ mod file;
 mod flights;
 mod keep;
 mod leases;
+mod listings;
 mod memory;
 mod open;
 mod own_fetchers;

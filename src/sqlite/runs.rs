@@ -1,7 +1,7 @@
 //! Runs and their rows: registering, adding, deleting in steps (spec 4).
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Position, Row as Line, Run};
+use shiftboss_actors::model::{FileTimes, Position, Row as Line, Run};
 use shiftboss_actors::store::{Batch, StoreError, StoreResult, StoredRun};
 
 use super::SqliteStore;
@@ -13,7 +13,7 @@ use super::tasks::TASKS_ID;
 
 /// A run with its counts and position; the columns of [`read_run`].
 const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
-        offset, lines, device, inode, checksum
+        offset, lines, device, inode, checksum, content, modified, changed, stale
     FROM fetcher_runs AS run
     JOIN fetchers USING (fetcher_id)
     JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
@@ -27,6 +27,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
         rows: row.get::<_, i64>(3)?.cast_unsigned(),
         deleting: row.get::<_, i64>(4)? != 0,
         position: read_position(row)?,
+        stale: row.get(13)?,
     })
 }
 
@@ -43,7 +44,16 @@ fn read_position(row: &Row<'_>) -> rusqlite::Result<Option<Position>> {
         device: number(7)?,
         inode: number(8)?,
         checksum: number(9)?,
+        content: row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned),
+        verified: row
+            .get::<_, Option<i64>>(11)?
+            .zip(row.get(12)?)
+            .map(|(modified, changed)| FileTimes { modified, changed }),
     }))
+}
+
+fn read_deleted(row: &Row<'_>) -> rusqlite::Result<(String, i64)> {
+    Ok((row.get(0)?, row.get(1)?))
 }
 
 /// What all rows of a batch have in common.
@@ -61,7 +71,7 @@ impl SqliteStore {
         self.prepared(&sql)?.query_map([], read_run)?.collect()
     }
 
-    fn fetcher_id(&self, run: &Run) -> StoreResult<Option<i64>> {
+    pub(super) fn fetcher_id(&self, run: &Run) -> StoreResult<Option<i64>> {
         let sql = "SELECT fetcher_id FROM fetchers WHERE name = ?1";
         let mut statement = self.prepared(sql).map_err(sorted)?;
         statement.query_row([&*run.fetcher], |row| row.get(0)).optional().map_err(sorted)
@@ -95,6 +105,7 @@ impl SqliteStore {
             return Err(StoreError::Rejected(format!("run {} is not known", batch.run)));
         };
         self.add_position(fetcher_id, batch)?;
+        let listing = self.note_reading(fetcher_id, batch).map_err(sorted)?;
         self.memory.forget_order();
         let slot = slot_for(&self.connection, fetcher_id, batch.run.started).map_err(sorted)?;
         let part = Part { fetcher_id, run: batch.run.started, slot };
@@ -102,6 +113,9 @@ impl SqliteStore {
         let mut added = 0;
         for row in &batch.rows {
             added += i64::from(self.add_row(part, row, &mut places).map_err(sorted)?);
+            if let Some(listing) = listing {
+                self.note_listed(listing, row.key.as_str()).map_err(sorted)?;
+            }
         }
         places.store(&self.connection).map_err(sorted)?;
         self.checkpoints.count_rows(added);
@@ -163,12 +177,13 @@ impl SqliteStore {
     }
 
     fn add_position(&self, fetcher_id: i64, batch: &Batch) -> StoreResult<()> {
-        let Position { offset, lines, device, inode, checksum } = batch.position;
+        let Position { offset, lines, device, inode, checksum, content, verified } = batch.position;
         let run = batch.run.started;
         // A file that is read from the start again has its faulty lines counted again.
         let position = "UPDATE shiftboss_runs
             SET skipped = ?3 + iif(coalesce(offset, 0) <= ?4, skipped, 0),
-                offset = ?4, lines = ?5, device = ?6, inode = ?7, checksum = ?8
+                offset = ?4, lines = ?5, device = ?6, inode = ?7, checksum = ?8,
+                content = ?9, modified = ?10, changed = ?11
             WHERE fetcher_id = ?1 AND run_started = ?2";
         let mut statement = self.prepared(position).map_err(sorted)?;
         let updated = statement.execute((
@@ -180,6 +195,9 @@ impl SqliteStore {
             device.cast_signed(),
             inode.cast_signed(),
             checksum.cast_signed(),
+            content.map(u64::cast_signed),
+            verified.map(|times| times.modified),
+            verified.map(|times| times.changed),
         ));
         if updated.map_err(sorted)? == 0 {
             return Err(StoreError::Rejected(format!("run {} is not known", batch.run)));
@@ -238,6 +256,7 @@ impl SqliteStore {
         if deleted >= limit {
             return Ok(None);
         }
+        self.end_listing(fetcher_id, run.started).map_err(sorted)?;
         self.delete_empty(fetcher_id, run.started).map_err(sorted)?;
         self.slots.end_deletion(fetcher_id, run.started);
         Ok(Some(deleted))
@@ -249,12 +268,43 @@ impl SqliteStore {
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)
             RETURNING attr_path, is_dequeued = 0";
         let mut statement = self.prepared(sql)?;
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let deleted: Vec<(String, i64)> = statement
-            .query_map((fetcher_id, run, limit), read)?
+            .query_map((fetcher_id, run, limit), read_deleted)?
             .collect::<rusqlite::Result<_>>()?;
         drop(statement);
-        for (key, _) in &deleted {
+        self.are_deleted(fetcher_id, run, &deleted)
+    }
+
+    /// Deletes the rows of these keys of a run.
+    pub(super) fn delete_keys(
+        &mut self,
+        fetcher_id: i64,
+        run: i64,
+        keys: &[&str],
+    ) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM queue
+            WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
+            RETURNING attr_path, is_dequeued = 0";
+        let tries = "DELETE FROM shiftboss_tries
+            WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
+        let mut deleted = Vec::new();
+        for key in keys {
+            let row = self.prepared(sql)?.query_row((fetcher_id, run, key), read_deleted);
+            deleted.extend(row.optional()?);
+            self.prepared(tries)?.execute((fetcher_id, run, key))?;
+        }
+        self.are_deleted(fetcher_id, run, &deleted).map(|_| ())
+    }
+
+    /// Sees to what depends on rows that were deleted, given as keys and whether each waited; says how
+    /// many.
+    fn are_deleted(
+        &mut self,
+        fetcher_id: i64,
+        run: i64,
+        deleted: &[(String, i64)],
+    ) -> rusqlite::Result<i64> {
+        for (key, _) in deleted {
             self.memory.take_lone(key);
             self.drop_lost_flights(key, fetcher_id, run)?;
             self.recompute(key)?;

@@ -7,7 +7,7 @@
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::fetcher_file::checksum;
 use shiftboss_actors::model::{Key, Position, Run, SPOOL_FETCHER, UnixSeconds};
-use shiftboss_actors::store::{Batch, Entered, Entries, Entry, EntryState, StoreResult};
+use shiftboss_actors::store::{Batch, Entered, Entries, Entry, EntryState, Reading, StoreResult};
 
 use super::SqliteStore;
 use super::error::sorted;
@@ -128,9 +128,16 @@ impl SqliteStore {
         let key = entry.row.key.as_str();
         self.execute(note, (&*entry.name, run.started, key, line_of(entry)))?;
         self.register(&run)?;
-        let position = Position { offset: 0, lines: 0, device: 0, inode: 0, checksum: 0 };
+        let position = Position::default();
         let rows = vec![entry.row.clone()];
-        self.add(&Batch { run, rows, skipped: 0, position, complete: true })?;
+        self.add(&Batch {
+            run,
+            rows,
+            skipped: 0,
+            position,
+            complete: true,
+            reading: Reading::Onward,
+        })?;
         Ok(Entered::Added)
     }
 

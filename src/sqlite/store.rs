@@ -47,6 +47,10 @@ impl Store for SqliteStore {
         self.mutation(|store| store.add(batch))
     }
 
+    fn prune(&mut self, run: &Run, limit: usize) -> StoreResult<bool> {
+        self.mutation(|store| store.prune_step(run, limit))
+    }
+
     fn begin_deletion(&mut self, run: &Run) -> StoreResult<()> {
         self.mutation(|store| store.mark_deleting(run))
     }

@@ -10,6 +10,7 @@ mod lines;
 mod losses;
 mod names;
 mod positions;
+mod reconciled;
 mod rewritten;
 mod whole;
 

@@ -71,6 +71,12 @@ pub(super) struct Entry {
     pub(super) known: bool,
     /// It waits in the watcher's queue for a free tail.
     pub(super) queued: bool,
+    /// It waits in the watcher's queue of runs whose files are to be compared with what was read.
+    pub(super) unverified: bool,
+    /// It is its turn: a tail is to be started for that, if its file rests.
+    pub(super) due: bool,
+    /// How its file was at the looks since then.
+    resting: Option<(FileState, Instant)>,
     /// Tails that failed in a row without storing anything.
     pub(super) failures: u32,
     /// Tells a tail's end from that of an earlier tail of the run.
@@ -110,6 +116,9 @@ impl Entry {
             steady_since: None,
             known: false,
             queued: false,
+            unverified: false,
+            due: false,
+            resting: None,
             failures: 0,
             generation: 0,
             aside: None,
@@ -190,6 +199,7 @@ impl Entry {
         self.closed = whole.is_some() && (self.closed || finished);
         (self.growing, self.whole) = (growing, whole);
         (self.has_growing, self.has_whole) = (growing.is_some(), whole.is_some());
+        self.note_rest();
     }
 
     /// Forgets who is writing: events were lost.
@@ -213,6 +223,7 @@ impl Entry {
         self.told = 0;
         self.sound = Rc::default();
         self.touched = false;
+        self.resting = None;
         std::mem::take(&mut self.written)
     }
 
@@ -228,6 +239,19 @@ impl Entry {
         let same = read.zip(self.file()).is_some_and(|(read, now)| read.is_as_read(&now));
         self.touched |= !same;
         self.touched
+    }
+
+    /// Whether its writer is done with it, and it has been as it is for a while since a tail last began.
+    pub(super) fn is_rested(&self) -> bool {
+        let rests = |(_, since): &(FileState, Instant)| since.elapsed() >= STEADY;
+        self.target().complete && self.resting.as_ref().is_some_and(rests)
+    }
+
+    fn note_rest(&mut self) {
+        let same = |(before, _): &(FileState, Instant)| Some(*before) == self.whole;
+        if !self.resting.as_ref().is_some_and(same) {
+            self.resting = self.whole.map(|now| (now, Instant::now()));
+        }
     }
 
     /// Whether time alone may close its file.

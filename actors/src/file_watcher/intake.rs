@@ -213,7 +213,11 @@ impl FileWatcherActor {
         match &entry.phase {
             Phase::New => return true,
             Phase::Tailing(_) => entry.tell_tail(),
-            Phase::Complete(read) => return entry.is_changed_since(*read),
+            Phase::Complete(read) => {
+                let read = *read;
+                let due = std::mem::take(&mut entry.due) && entry.is_rested();
+                return entry.is_changed_since(read) || due;
+            }
             Phase::Parked(read) => return entry.is_changed_since(*read) || entry.target().complete,
             Phase::Aside(failed) if *failed != Some(file) => {
                 // A changed file has all its tries again; one that is only looked at again, one.

@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 
 use super::FileWatcherActor;
 use super::entry::{Entry, Phase, TailLink};
+use super::reconcile::is_verified;
 use crate::directory::FileState;
 use crate::file_tail::{FileTailActor, TailEnd, TailSeed};
 use crate::model::Run;
@@ -48,8 +49,13 @@ impl FileWatcherActor {
         let file = entry.file();
         let read = is_as_long(&stored, file);
         let whole = !entry.target().growing_name;
-        if stored.complete && read && whole && !entry.touched {
+        let verified = is_verified(&stored, file);
+        let settled = stored.complete && read && whole && !entry.touched;
+        if settled && (verified || !entry.is_rested()) {
             entry.phase = Phase::Complete(file);
+            if !verified {
+                self.verify_later(run);
+            }
         } else if self.tails < TAILS_MAX {
             self.start_tail(run, stored, ctx);
         } else {
@@ -76,18 +82,22 @@ impl FileWatcherActor {
         entry.generation = generation;
         entry.queued = false;
         let as_long = stored.complete && is_as_long(&stored, entry.file());
+        let rested = entry.is_rested();
         let mut reader = RunReader::new(Rc::clone(&open.directory), entry.name.clone(), stored);
         if entry.begin_tail() && as_long {
             debug!(%run, "Its complete file was written to and is as long: reading it anew.");
             reader.read_anew();
+        } else if as_long && rested {
+            reader.reconcile();
         }
-        let storage = self.storage.add.clone();
+        let (storage, prune) = (self.storage.add.clone(), self.storage.prune.clone());
         let target = entry.target();
         let (crowded, sound) = (Rc::clone(&self.crowded), Rc::clone(&entry.sound));
         entry.phase = Phase::Tailing((self.start_tail)(TailSeed {
             reader,
             target,
             storage,
+            prune,
             crowded,
             sound,
             vital,
@@ -143,6 +153,7 @@ impl FileWatcherActor {
                 }
                 entry.phase = Phase::Complete(read.file);
                 entry.tail_is_done(read.heard);
+                self.verify_later(run);
                 // It may have grown between its last byte and now.
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }

@@ -4,6 +4,8 @@
 //! row of the run is handed out. The rows go in bounded steps with pauses between them, so that a
 //! worker's request waits for one step at most, however many runs go at once. What was marked is
 //! tried until it is gone; a stop in between leaves the mark, and the next start goes on.
+//!
+//! Rows that a changed file lists no longer go by the same steps, each asked for by the run's tail.
 
 use std::time::Duration;
 
@@ -11,7 +13,8 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 
 use super::StorageActor;
-use super::messages::DeleteRun;
+use super::messages::{DeleteRun, PruneRun};
+use super::reply::Deferred;
 use crate::model::Run;
 use crate::store::{StoreError, StoreResult};
 
@@ -78,6 +81,14 @@ impl Handler<DeleteStep> for StorageActor {
         if !self.deletions.is_empty() {
             ctx.notify_later(DeleteStep, pause);
         }
+    }
+}
+
+impl Handler<PruneRun> for StorageActor {
+    type Result = Deferred<bool>;
+
+    fn handle(&mut self, PruneRun { run }: PruneRun, ctx: &mut Self::Context) -> Self::Result {
+        self.mutate_many(ctx, |store| store.prune(&run, STEP_ROWS))
     }
 }
 

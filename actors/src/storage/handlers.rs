@@ -12,7 +12,7 @@ use super::messages::{
 };
 use super::reply::{Deferred, Dispatched};
 use super::{StorageActor, UNDO_RETRY};
-use crate::store::{Holder, StoreError, StoreResult, StoredRun};
+use crate::store::{Holder, Store, StoreError, StoreResult, StoredRun};
 
 impl Handler<Dispatch> for StorageActor {
     type Result = Deferred<Dispatched>;
@@ -112,7 +112,8 @@ impl Handler<AddRows> for StorageActor {
     type Result = Deferred<()>;
 
     fn handle(&mut self, AddRows(batch): AddRows, ctx: &mut Self::Context) -> Self::Result {
-        self.mutate_many(ctx, |store| store.add_rows(&batch))
+        let add = |store: &mut dyn Store| store.add_rows(&batch);
+        if batch.rows.is_empty() { self.mutate(ctx, add) } else { self.mutate_many(ctx, add) }
     }
 }
 

@@ -131,6 +131,15 @@ pub struct AddRows(
     pub Batch,
 );
 
+/// Deletes some of the rows that a run's file lists no longer ([`crate::store::Store::prune`]); answered
+/// whether there may be more.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<bool>")]
+pub struct PruneRun {
+    /// Which run.
+    pub run: Run,
+}
+
 /// Deletes a run and its rows, in steps; answered when it is gone.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<()>")]

@@ -10,7 +10,7 @@ use crate::clock::ManualClock;
 use crate::model::{Attempt, Key, Run};
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
-use crate::store::{Batch, Holder, StoreError, StoreResult, Told};
+use crate::store::{Batch, Holder, Reading, StoreError, StoreResult, Told};
 use crate::testing::{MockStore, Trouble, position};
 use crate::vital::Vital;
 use crate::wire::session::{Control, Word};
@@ -150,7 +150,14 @@ async fn those_who_wait_are_served_in_order() {
     let row = |key: &str| crate::model::Row { key: Key::new(key).unwrap(), payload: String::new() };
     let run = Run { fetcher: "f".into(), started: 1 };
     let rows = vec![row("a"), row("b")];
-    let batch = Batch { run, rows, skipped: 0, position: position(), complete: false };
+    let batch = Batch {
+        run,
+        rows,
+        skipped: 0,
+        position: position(),
+        complete: false,
+        reading: Reading::Onward,
+    };
     storage.send(AddRows(batch)).await.unwrap().unwrap();
     let key = |work: Work| match work {
         Work::Job(job) => {

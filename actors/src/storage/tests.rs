@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use super::StorageActor;
 use super::messages::*;
 use crate::clock::ManualClock;
-use crate::model::{Attempt, Key, Run};
-use crate::store::{Batch, StoreError};
+use crate::model::{Attempt, Key, Row, Run};
+use crate::store::{Batch, Reading, StoreError};
 use crate::testing::{MockStore, Trouble, position, until};
 use crate::vital::Vital;
 
@@ -218,11 +218,17 @@ async fn rows_come_first_in_their_transaction() {
     let mock = MockStore::with_jobs(&["a"]);
     let (storage, _end) = start(&mock);
     let asked = storage.send(CLASSIC);
-    let batch =
-        Batch { run: run(1), rows: vec![], skipped: 0, position: position(), complete: true };
+    let batch = Batch {
+        run: run(1),
+        rows: vec![Row { key: Key::stored("b"), payload: "1".to_owned() }],
+        skipped: 0,
+        position: position(),
+        complete: true,
+        reading: Reading::Onward,
+    };
     storage.send(AddRows(batch)).await.unwrap().unwrap();
     job(asked.await.unwrap().unwrap()).settle();
-    assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 0", "commit"]);
+    assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 1", "commit"]);
 }
 
 /// An error that only a new process can mend is told to the parent, once, and to the asker.

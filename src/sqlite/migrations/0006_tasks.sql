@@ -35,3 +35,11 @@ VALUES ('task', 0), ('single_tasks', 0), ('single_tasks_ended', 0);
 
 -- There may be a run for each single task: the few large ones, and those under deletion, are found so.
 CREATE INDEX shiftboss_slots ON shiftboss_runs (slot) WHERE slot > 0 OR deleting <> 0;
+
+-- What a run's file said when it was read: a digest of its lines, and the file's times once it was
+-- seen that it still says so (actors/src/run_reader.rs). NULL: not known.
+-- stale: the file was read anew since it changed, and rows may be there that it lists no longer.
+ALTER TABLE shiftboss_runs ADD COLUMN content INTEGER;
+ALTER TABLE shiftboss_runs ADD COLUMN modified INTEGER;
+ALTER TABLE shiftboss_runs ADD COLUMN changed INTEGER;
+ALTER TABLE shiftboss_runs ADD COLUMN stale INTEGER NOT NULL DEFAULT 0;

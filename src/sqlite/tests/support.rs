@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::ProptestConfig;
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Position, Row, Run};
-use shiftboss_actors::store::{Batch, Dispatch, Holder, Store};
+use shiftboss_actors::store::{Batch, Dispatch, Holder, Reading, Store};
 use tempfile::TempDir;
 
 use crate::sqlite::schema;
@@ -58,8 +58,15 @@ pub fn key(text: &str) -> Key {
 /// A batch of (key, payload) without a position worth the name.
 pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> Batch {
     let rows = rows.iter().map(|(k, payload)| Row { key: key(k), payload: (*payload).to_owned() });
-    let position = Position { offset: 0, lines: 0, device: 0, inode: 0, checksum: 0 };
-    Batch { run: run.clone(), rows: rows.collect(), skipped: 0, position, complete }
+    let position = Position::default();
+    Batch {
+        run: run.clone(),
+        rows: rows.collect(),
+        skipped: 0,
+        position,
+        complete,
+        reading: Reading::Onward,
+    }
 }
 
 impl Site {

@@ -1,0 +1,132 @@
+//! Rows that a run's file lists no longer (spec 4): which keys were read since the file was begun anew,
+//! and the deletion of the others, in steps.
+//!
+//! The keys of a listing are in a temporary table, so that first readings cost nothing and memory is
+//! bounded. A daemon that dies forgets them; the run is still marked as stale, and is listed again.
+//! Called by [`runs`](super::runs) as batches come in, and by the store's operation `prune`.
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use shiftboss_actors::model::Run;
+use shiftboss_actors::store::{Batch, Reading, StoreResult};
+
+use super::SqliteStore;
+use super::error::sorted;
+
+/// A listing's number is never used again, so what is left of one that was broken off does no harm.
+const TABLES: &str = "
+    CREATE TEMP TABLE shiftboss_listings (
+        listing     INTEGER PRIMARY KEY AUTOINCREMENT,
+        fetcher_id  INTEGER NOT NULL,
+        run_started INTEGER NOT NULL,
+        pruned_to   TEXT NOT NULL DEFAULT '',
+        UNIQUE (fetcher_id, run_started)
+    );
+    CREATE TEMP TABLE shiftboss_listed (
+        listing   INTEGER NOT NULL,
+        attr_path TEXT NOT NULL,
+        PRIMARY KEY (listing, attr_path)
+    ) WITHOUT ROWID";
+
+/// Makes the tables, for this connection alone.
+pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(TABLES)
+}
+
+impl SqliteStore {
+    /// Notes what a batch means to the run's listing. Returns the listing that its rows belong to.
+    pub(super) fn note_reading(
+        &self,
+        fetcher_id: i64,
+        batch: &Batch,
+    ) -> rusqlite::Result<Option<i64>> {
+        let run = batch.run.started;
+        if batch.reading != Reading::Onward {
+            self.end_listing(fetcher_id, run)?;
+            let stale = "UPDATE shiftboss_runs SET stale = 1
+                WHERE fetcher_id = ?1 AND run_started = ?2 AND stale = 0";
+            self.prepared(stale)?.execute((fetcher_id, run))?;
+        }
+        if batch.reading == Reading::Listing {
+            let begin =
+                "INSERT INTO temp.shiftboss_listings (fetcher_id, run_started) VALUES (?1, ?2)";
+            self.prepared(begin)?.execute((fetcher_id, run))?;
+        }
+        Ok(self.listing(fetcher_id, run)?.map(|(listing, _)| listing))
+    }
+
+    /// A key is in the list.
+    pub(super) fn note_listed(&self, listing: i64, key: &str) -> rusqlite::Result<()> {
+        let sql =
+            "INSERT OR IGNORE INTO temp.shiftboss_listed (listing, attr_path) VALUES (?1, ?2)";
+        self.prepared(sql)?.execute((listing, key)).map(|_| ())
+    }
+
+    /// Looks at up to `limit` rows of a run, and deletes those that its listing lacks. Returns whether
+    /// there are more.
+    pub(super) fn prune_step(&mut self, run: &Run, limit: usize) -> StoreResult<bool> {
+        let Some(fetcher_id) = self.fetcher_id(run)? else {
+            return Ok(false);
+        };
+        self.tally.flush(&self.connection).map_err(sorted)?;
+        self.memory.forget_order();
+        self.prune_rows(fetcher_id, run.started, limit).map_err(sorted)
+    }
+
+    fn prune_rows(&mut self, fetcher_id: i64, run: i64, limit: usize) -> rusqlite::Result<bool> {
+        let Some((listing, pruned_to)) = self.listing(fetcher_id, run)? else {
+            return Ok(false);
+        };
+        let keys = self.keys_behind(fetcher_id, run, (listing, &pruned_to), limit)?;
+        let gone: Vec<&str> =
+            keys.iter().filter(|(_, listed)| !listed).map(|(key, _)| key.as_str()).collect();
+        self.delete_keys(fetcher_id, run, &gone)?;
+        if let Some((last, _)) = keys.last().filter(|_| keys.len() >= limit) {
+            let sql = "UPDATE temp.shiftboss_listings SET pruned_to = ?2 WHERE listing = ?1";
+            self.prepared(sql)?.execute((listing, last))?;
+            return Ok(true);
+        }
+        self.end_listing(fetcher_id, run)?;
+        let sound =
+            "UPDATE shiftboss_runs SET stale = 0 WHERE fetcher_id = ?1 AND run_started = ?2";
+        self.prepared(sound)?.execute((fetcher_id, run))?;
+        Ok(false)
+    }
+
+    /// The next keys of a run, each with whether it is listed.
+    fn keys_behind(
+        &self,
+        fetcher_id: i64,
+        run: i64,
+        (listing, pruned_to): (i64, &str),
+        limit: usize,
+    ) -> rusqlite::Result<Vec<(String, bool)>> {
+        let sql = "SELECT attr_path, EXISTS (SELECT 1 FROM temp.shiftboss_listed AS listed
+                WHERE listed.listing = ?3 AND listed.attr_path = queue.attr_path)
+            FROM queue
+            WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path > ?4
+            ORDER BY attr_path LIMIT ?5";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let mut statement = self.prepared(sql)?;
+        statement.query_map((fetcher_id, run, listing, pruned_to, limit), read)?.collect()
+    }
+
+    /// A run's listing, if there is one, and the key up to which it was applied.
+    fn listing(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<Option<(i64, String)>> {
+        let sql = "SELECT listing, pruned_to FROM temp.shiftboss_listings
+            WHERE fetcher_id = ?1 AND run_started = ?2";
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        self.prepared(sql)?.query_row((fetcher_id, run), read).optional()
+    }
+
+    /// Forgets a run's listing; the keys of all, at little cost, with the last one.
+    pub(super) fn end_listing(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM temp.shiftboss_listings WHERE fetcher_id = ?1 AND run_started = ?2";
+        let ended = self.prepared(sql)?.execute((fetcher_id, run))?;
+        let any = "SELECT EXISTS (SELECT 1 FROM temp.shiftboss_listings)";
+        if ended > 0 && !self.prepared(any)?.query_row([], |row| row.get(0))? {
+            self.prepared("DELETE FROM temp.shiftboss_listed")?.execute([])?;
+        }
+        Ok(())
+    }
+}
