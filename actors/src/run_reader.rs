@@ -7,21 +7,21 @@
 //! *listing*: from start to end without a change meanwhile. What a listing lacks can leave the queue.
 
 mod comparison;
+mod open_file;
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::directory::{self, Directory, Entry, FileState};
-use crate::fetcher_file::{CHECKSUM_BYTES, Content, FileName, Line, LineReader, checksum};
-use crate::model::{Position, Row, Run};
+use crate::fetcher_file::{FileName, checksum};
+use crate::model::{Position, Run};
 use crate::store::{Batch, Reading, StoredRun};
 use comparison::Comparison;
 pub(crate) use comparison::times_of;
+use open_file::{OpenFile, still_holds};
 
 /// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
 /// one batch; four times as many rows load no faster.
@@ -73,23 +73,6 @@ enum Task {
     Compare(Option<Box<Comparison>>),
     /// To know all that it lists.
     List,
-}
-
-/// An open file and how far it was read.
-struct OpenFile {
-    file: File,
-    state: FileState,
-    /// It had only just been changed when it was looked at: its times may not tell the next change.
-    fresh: bool,
-    lines: LineReader,
-    /// Where reading began, in this process; `lines.consumed()` counts from here.
-    began: u64,
-    /// The next byte to be read. Ahead of the position by an unfinished line.
-    next: u64,
-    /// Lines of faulty content since the last batch.
-    skipped: u64,
-    /// Of all lines up to the position, if those before the first were known.
-    content: Option<Content>,
 }
 
 impl RunReader {
@@ -305,122 +288,5 @@ impl RunReader {
         let length =
             |open: &OpenFile| directory::state_of(&open.file).map_or(0, |state| state.length);
         self.open.as_ref().is_some_and(|open| length(open) > open.next)
-    }
-}
-
-impl OpenFile {
-    fn at(file: File, state: FileState, position: Option<Position>) -> Self {
-        let (offset, lines) = position.map_or((0, 0), |at| (at.offset, at.lines));
-        let content = match position.filter(|at| at.offset > 0) {
-            Some(at) => at.content.map(Content::stored),
-            None => Some(Content::default()),
-        };
-        Self {
-            file,
-            state,
-            fresh: state.is_fresh(),
-            lines: LineReader::new(offset == 0, lines),
-            began: offset,
-            next: offset,
-            skipped: 0,
-            content,
-        }
-    }
-
-    fn looked(&mut self, now: FileState) {
-        self.state = now;
-        self.fresh = now.is_fresh();
-    }
-
-    fn skip_to_end(&mut self) {
-        self.began = self.state.length;
-        self.next = self.state.length;
-        self.lines = LineReader::new(false, 0);
-        self.content = None;
-    }
-
-    /// Reads until a batch is full or the file ends; tells whether it ended.
-    fn read_lines(&mut self, chunk: &mut [u8], lines: &mut Vec<Line>) -> io::Result<bool> {
-        let limit = self.next + BATCH_BYTES_MAX;
-        while lines.len() < BATCH_ROWS_MAX && self.next < limit {
-            let length = read_chunk(&self.file, chunk, self.next)?;
-            if length == 0 {
-                return Ok(true);
-            }
-            self.next += length as u64;
-            self.lines.feed(&chunk[..length], lines);
-        }
-        Ok(false)
-    }
-
-    /// Keeps the rows; warns of the faulty lines, the first few of them by number.
-    fn sort_out(&mut self, lines: Vec<Line>, file: &str) -> Vec<Row> {
-        let mut rows = Vec::with_capacity(lines.len());
-        let mut skipped = 0;
-        for line in lines {
-            if let Some(content) = &mut self.content {
-                content.add(&line);
-            }
-            match line {
-                Line::Row(row) => rows.push(row),
-                Line::Skipped { number, reason } => {
-                    skipped += 1;
-                    if skipped <= WARNINGS_PER_BATCH {
-                        warn!(file, line = number, %reason, "A line was skipped.");
-                    }
-                }
-            }
-        }
-        if skipped > WARNINGS_PER_BATCH {
-            let more = skipped - WARNINGS_PER_BATCH;
-            warn!(file, more, "More lines were skipped; `shiftboss check` lists them all.");
-        }
-        self.skipped += skipped;
-        rows
-    }
-
-    /// The place behind what was read; the `stored` one, if that is it.
-    fn position(&self, stored: Option<Position>) -> io::Result<Position> {
-        let offset = self.began + self.lines.consumed();
-        let position = Position {
-            offset,
-            lines: self.lines.lines(),
-            device: self.state.device,
-            inode: self.state.inode,
-            checksum: checksum_before(&self.file, offset)?.unwrap_or(0),
-            content: self.content.map(Content::value),
-            verified: None,
-        };
-        let same = |at: &Position| Position { verified: None, ..*at } == position;
-        Ok(stored.filter(same).unwrap_or(position))
-    }
-}
-
-/// Reads at `offset`; 0 bytes are the end of the file.
-fn read_chunk(file: &File, chunk: &mut [u8], offset: u64) -> io::Result<usize> {
-    loop {
-        match file.read_at(chunk, offset) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => return read,
-        }
-    }
-}
-
-/// Whether the file still has the bytes that were read: long enough, and the same before the place.
-fn still_holds(file: &File, now: &FileState, position: Option<Position>) -> io::Result<bool> {
-    let Some(at) = position else {
-        return Ok(true);
-    };
-    Ok(now.length >= at.offset && checksum_before(file, at.offset)? == Some(at.checksum))
-}
-
-/// Checksum of the bytes before `offset`; `None` when the file is shorter.
-fn checksum_before(file: &File, offset: u64) -> io::Result<Option<u64>> {
-    let length = offset.min(CHECKSUM_BYTES as u64);
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(CHECKSUM_BYTES)];
-    match file.read_exact_at(&mut bytes, offset - length) {
-        Ok(()) => Ok(Some(checksum(&bytes))),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(error),
     }
 }

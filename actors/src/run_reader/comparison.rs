@@ -5,7 +5,8 @@
 use std::fs::File;
 use std::io;
 
-use super::{BATCH_BYTES_MAX, read_chunk};
+use super::BATCH_BYTES_MAX;
+use super::open_file::read_chunk;
 use crate::directory::FileState;
 use crate::fetcher_file::{Content, Line, LineReader};
 use crate::model::FileTimes;
