@@ -3,7 +3,7 @@
 //! [`sqlite`] implements the queue. [`child`] runs commands, [`change`] when files change, [`fetch`]
 //! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`lock`], [`logging`],
-//! [`reports`] and [`exit`] are what they stand on.
+//! [`reports`], [`safe_file`] and [`exit`] are what they stand on.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
@@ -24,6 +24,7 @@ pub mod lock;
 pub mod logging;
 pub mod near;
 pub mod reports;
+pub mod safe_file;
 pub mod socket;
 pub mod spool;
 pub mod sqlite;

@@ -1,21 +1,24 @@
 //! Lock files: one daemon per database, per socket and per input directory (spec 6), one fetch per list.
 //!
 //! `serve` takes them for its life, `fetch` too; `status` looks who holds one. The lock is the kernel's (flock),
-//! so it goes with its holder however that ends; the file stays and says who it was. The database
+//! so it goes with its holder however that ends; the file stays and says who it was. Only a start that is
+//! refused removes what it made. The database
 //! file itself is never opened here: closing it would drop SQLite's own locks.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::warn;
+
+use crate::safe_file;
 
 /// A status command holds the lock for an instant to see whether it is free.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -93,23 +96,53 @@ pub enum LockError {
     },
 }
 
-/// A lock that is held until it is dropped.
+/// The lock of a database or a socket, held until it is dropped. The start it was taken for may still be
+/// refused: unless it is [kept](LockFile::keep), all is then as before.
 #[derive(Debug)]
-pub struct LockFile(File);
+pub struct LockFile {
+    path: PathBuf,
+    file: File,
+    /// What it said when it was taken; `None`: it was made then.
+    before: Option<Vec<u8>>,
+    is_kept: bool,
+}
+
+impl LockFile {
+    /// The start succeeded.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+    }
+}
 
 impl Drop for LockFile {
+    /// The lock itself goes with the descriptor, after this.
     fn drop(&mut self) {
-        // What it says would only mislead; the lock itself goes with the descriptor.
-        let _ = self.0.set_len(0);
+        let _ = match (self.is_kept, &self.before) {
+            // What it says would only mislead.
+            (true, _) => self.file.set_len(0),
+            (false, Some(before)) => write(&mut self.file, before),
+            (false, None) => std::fs::remove_file(&self.path),
+        };
     }
 }
 
 /// The lock file of a database or a socket: the same through whatever links it is reached.
 #[must_use]
 pub fn file_of(path: &Path) -> PathBuf {
-    let mut name = resolved(path).into_os_string();
-    name.push(".lock");
-    name.into()
+    hidden(&resolved(path), "shiftboss-lock")
+}
+
+/// A hidden file beside a database or a socket, for a purpose.
+#[must_use]
+pub fn hidden(path: &Path, purpose: &str) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name).with_added_extension(purpose)
+}
+
+/// The lock file of daemons up to 0.1. One may still run when this one is started.
+fn old_file_of(path: &Path) -> PathBuf {
+    resolved(path).with_added_extension("lock")
 }
 
 /// The path without links; where nothing is yet, that of its directory and its name.
@@ -127,16 +160,23 @@ fn resolved(path: &Path) -> PathBuf {
 /// When another daemon has it, or the lock file cannot be opened for writing.
 pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     let lock = file_of(path);
-    let (mut file, is_ours) = open_locked(&lock)?;
-    if !is_ours {
-        return Err(LockError::Held { path: path.to_owned(), holder: read(&mut file) });
+    let held = |holder| LockError::Held { path: path.to_owned(), holder };
+    if let Some(holder) = holder_in(&old_file_of(path), Duration::ZERO) {
+        return Err(held(Some(holder)));
     }
+    let Opened { mut file, is_made, is_ours } = open_locked(&lock)?;
+    if !is_ours {
+        return Err(held(read(&mut file)));
+    }
+    let before = (!is_made).then(|| bytes(&mut file).unwrap_or_default());
+    let mut taken = LockFile { path: lock, file, before, is_kept: false };
     // The lock is the kernel's: it is held whatever the file says, also on a disk that is full.
-    if let Err(error) = write(&mut file, holder) {
-        let lock = lock.display();
+    let note = serde_json::to_vec(holder).map_err(io::Error::from);
+    if let Err(error) = note.and_then(|note| write(&mut taken.file, &note)) {
+        let lock = taken.path.display();
         warn!(%error, %lock, "The lock file could not be written: status will not know this daemon's pid.");
     }
-    Ok(LockFile(file))
+    Ok(taken)
 }
 
 /// Takes the lock that the file `lock` itself is, with nothing in it. Held until it is closed.
@@ -145,8 +185,10 @@ pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
 /// When another process has it, or the file cannot be opened for writing.
 pub fn take_file(lock: &Path) -> Result<File, LockError> {
     match open_locked(lock)? {
-        (file, true) => Ok(file),
-        (file, false) => Err(LockError::Taken { path: lock.to_owned(), pid: pid_locking(&file) }),
+        Opened { file, is_ours: true, .. } => Ok(file),
+        Opened { file, .. } => {
+            Err(LockError::Taken { path: lock.to_owned(), pid: pid_locking(&file) })
+        }
     }
 }
 
@@ -154,7 +196,7 @@ pub fn take_file(lock: &Path) -> Result<File, LockError> {
 /// tells. Changes nothing.
 #[must_use]
 pub fn is_taken(lock: &Path) -> (bool, Option<u32>) {
-    let Ok(file) = File::open(lock) else {
+    let Ok(file) = safe_file::open_to_read(lock) else {
         return (false, None);
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -163,21 +205,39 @@ pub fn is_taken(lock: &Path) -> (bool, Option<u32>) {
     }
 }
 
-/// Opens a lock file, and says whether its lock was had.
-fn open_locked(lock: &Path) -> Result<(File, bool), LockError> {
-    let failed =
-        |doing| move |source: io::Error| LockError::Io { doing, path: lock.to_owned(), source };
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o644);
-    let file = options.open(lock).map_err(failed("open the lock file"))?;
-    let is_ours = wait_for(&file).map_err(|error| failed("lock")(error.into()))?;
-    Ok((file, is_ours))
+/// A lock file.
+struct Opened {
+    file: File,
+    /// There was none.
+    is_made: bool,
+    /// Its lock was had.
+    is_ours: bool,
 }
 
-fn write(file: &mut File, holder: &Holder) -> io::Result<()> {
-    let text = serde_json::to_string(holder)?;
+/// Opens a lock file, and tries for its lock.
+fn open_locked(lock: &Path) -> Result<Opened, LockError> {
+    let failed =
+        |doing| move |source: io::Error| LockError::Io { doing, path: lock.to_owned(), source };
+    let (directory, name) = safe_file::parent(lock).map_err(failed("open the lock file"))?;
+    loop {
+        let opened = safe_file::open_own(&directory, name, OFlags::empty(), 0o644);
+        let (file, is_made) = opened.map_err(failed("open the lock file"))?;
+        let is_ours = wait_for(&file).map_err(|error| failed("lock")(error.into()))?;
+        // A start that was refused may have removed it meanwhile: then somebody else has made another.
+        let there = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        let ours = rustix::fs::fstat(&file).map_err(|error| failed("lock")(error.into()))?;
+        let is_there =
+            there.is_ok_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino));
+        if is_there || !is_ours {
+            return Ok(Opened { file, is_made, is_ours });
+        }
+    }
+}
+
+fn write(file: &mut File, text: &[u8]) -> io::Result<()> {
     file.set_len(0)?;
-    file.write_all(text.as_bytes())
+    file.rewind()?;
+    file.write_all(text)
 }
 
 /// Takes the lock on an input directory itself: two daemons would both hand out its tasks.
@@ -214,8 +274,13 @@ fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
 /// Who holds the lock of the database or socket at `path` now. Changes nothing.
 #[must_use]
 pub fn holder_of(path: &Path) -> Option<Holder> {
-    let mut file = File::open(file_of(path)).ok()?;
-    let deadline = Instant::now() + PATIENCE;
+    holder_in(&file_of(path), PATIENCE)
+}
+
+/// Who holds a lock file's lock; it may take `patience` to write who it is.
+fn holder_in(lock: &Path, patience: Duration) -> Option<Holder> {
+    let mut file = safe_file::open_to_read(lock).ok()?;
+    let deadline = Instant::now() + patience;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => {}
@@ -233,7 +298,7 @@ pub fn holder_of(path: &Path) -> Option<Holder> {
 /// killed. A holder that stops takes its note away.
 #[must_use]
 pub fn noted(path: &Path) -> Option<Holder> {
-    read(&mut File::open(file_of(path)).ok()?)
+    read(&mut safe_file::open_to_read(&file_of(path)).ok()?)
 }
 
 /// Waits until the process `pid` holds the lock of the database or socket at `path` no longer; false
@@ -250,10 +315,14 @@ pub fn wait_given_up(path: &Path, pid: u32, end: Instant) -> bool {
 }
 
 fn read(file: &mut File) -> Option<Holder> {
-    let mut text = String::new();
-    file.rewind().ok()?;
-    file.take(NOTE_BYTES_MAX).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+    serde_json::from_slice(&bytes(file).ok()?).ok()
+}
+
+fn bytes(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(NOTE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Tries for the lock for a little while.
@@ -313,16 +382,58 @@ mod tests {
         assert_eq!(file_of(&link.join("state.db")), lock);
     }
 
-    /// Where there is no space for a note the lock is had all the same.
+    /// A lock that is not kept leaves everything as it was: no file, or the note of who was killed.
     #[test]
-    fn a_lock_needs_no_space() {
+    fn a_refused_start_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
-        std::os::unix::fs::symlink("/dev/full", file_of(&path)).unwrap();
         let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
-        let _held = take(&path, &holder).unwrap();
-        assert!(matches!(take(&path, &holder), Err(LockError::Held { holder: None, .. })));
-        assert_eq!(holder_of(&path), None);
+        drop(take(&path, &holder).unwrap());
+        assert!(!file_of(&path).exists());
+        std::fs::write(file_of(&path), "killed").unwrap();
+        drop(take(&path, &holder).unwrap());
+        assert_eq!(std::fs::read(file_of(&path)).unwrap(), b"killed");
+        let mut kept = take(&path, &holder).unwrap();
+        kept.keep();
+        drop(kept);
+        assert_eq!(std::fs::read(file_of(&path)).unwrap(), b"");
+    }
+
+    /// A lock that is removed while another waits for it is not had by both.
+    #[test]
+    fn a_lock_that_is_removed_is_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let holders = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let Ok(_held) = take(&path, &holder) else { continue };
+                        assert_eq!(holders.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                        holders.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(!file_of(&path).exists());
+    }
+
+    /// A daemon of the version before, which locks another file, is not started beside.
+    #[test]
+    fn an_older_daemon_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let mut old = File::create(directory.path().join("state.db.lock")).unwrap();
+        flock(&old, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(take(&path, &holder).is_ok(), "somebody else's lock");
+        write(&mut old, &serde_json::to_vec(&holder).unwrap()).unwrap();
+        let refused = take(&path, &holder).unwrap_err();
+        assert!(matches!(refused, LockError::Held { holder: Some(held), .. } if held == holder));
+        drop(old);
+        assert!(take(&path, &holder).is_ok(), "it has ended");
     }
 
     /// A directory is locked by its own descriptor.

@@ -4,7 +4,7 @@
 //! socket's lock file is held by then, so a socket that nobody answers on is nobody's.
 
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -73,10 +73,10 @@ pub struct SocketDoor {
 }
 
 impl SocketDoor {
-    /// Looks whether the socket could be bound, without binding it yet.
+    /// Looks at what can be known to be wrong before the socket's lock is had. Makes nothing.
     ///
     /// # Errors
-    /// Everything that can be known to be wrong beforehand.
+    /// When the path or the group cannot be used.
     pub fn prepare(settings: &SocketSettings) -> Result<Self, SocketError> {
         let group = settings.group.as_deref().map(group_id).transpose()?;
         let path = settings.path.clone();
@@ -85,6 +85,14 @@ impl SocketDoor {
             check_path(&path)?;
         }
         Ok(Self { path, mode: settings.mode, group, inherited, bound: None })
+    }
+
+    /// Looks whether the socket is free. To be asked by who has its lock.
+    ///
+    /// # Errors
+    /// When somebody listens on it, or what the system says.
+    pub fn require_free(&self) -> Result<(), SocketError> {
+        if self.inherited.is_some() { Ok(()) } else { check_free(&self.path) }
     }
 
     /// Removes the socket's file, if it is still the one that was bound.
@@ -96,14 +104,14 @@ impl SocketDoor {
     }
 
     fn bind(&mut self) -> io::Result<UnixListener> {
-        check_path(&self.path).map_err(io::Error::other)?;
+        check_free(&self.path).map_err(io::Error::other)?;
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let listener = bind_with_mode(&self.path, self.mode)?;
         if let Some(group) = self.group {
-            chown(&self.path, None, Some(group))?;
+            lchown(&self.path, None, Some(group))?;
         }
         self.bound = identity(&self.path);
         listener.set_nonblocking(true)?;
@@ -145,24 +153,33 @@ fn inherited(path: &Path) -> Result<Option<StdListener>, SocketError> {
     })
 }
 
-/// Looks at what stands at the path; a socket that nobody answers on may be replaced.
-fn check_path(path: &Path) -> Result<(), SocketError> {
+/// Looks at what stands at the path; returns whether it is a socket.
+fn check_path(path: &Path) -> Result<bool, SocketError> {
     let length = path.as_os_str().len();
     if length > PATH_MAX_BYTES {
         return Err(SocketError::TooLong { path: path.to_owned(), length });
     }
-    let failed = |doing| move |source| SocketError::System { doing, path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(SocketError::NotASocket(path.to_owned()));
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found.map_err(failed("look at"))?,
-    };
+        Ok(found) if found.file_type().is_socket() => Ok(true),
+        Ok(_) => Err(SocketError::NotASocket(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(SocketError::System { doing: "look at", path: path.to_owned(), source }),
+    }
+}
+
+/// Looks whether the path can be bound to; a socket that nobody answers on may be replaced.
+fn check_free(path: &Path) -> Result<(), SocketError> {
+    if !check_path(path)? {
+        return Ok(());
+    }
     match UnixStream::connect(path) {
         Ok(_) => Err(SocketError::Alive(path.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Err(error) => Err(failed("find out whether anybody listens on")(error)),
+        Err(source) => Err(SocketError::System {
+            doing: "find out whether anybody listens on",
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -172,8 +189,8 @@ fn check_path(path: &Path) -> Result<(), SocketError> {
 /// When no daemon can ever listen there.
 pub fn check_free_or_ours(path: &Path) -> Result<(), SocketError> {
     match check_path(path) {
-        Err(SocketError::Alive(_) | SocketError::System { .. }) => Ok(()),
-        checked => checked,
+        Err(SocketError::System { .. }) => Ok(()),
+        checked => checked.map(drop),
     }
 }
 

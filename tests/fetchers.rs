@@ -133,7 +133,7 @@ fn a_fetcher_follows_its_trees() {
     let changed = scene.site.path("notes/b.org");
     assert_eq!(scene.read("changed").lines().last(), changed.to_str());
     daemon.stop();
-    assert!(!scene.site.path("input/.notes.changed").exists());
+    assert!(!scene.site.path(".state.db.notes.changed").exists());
 }
 
 /// A tree that comes later than the daemon is watched then.
@@ -412,7 +412,7 @@ fn a_reload_at_any_time_of_anything() {
     let locked = common::sql::editor(&scene.site.database()).unwrap();
     locked.execute_batch("BEGIN IMMEDIATE").unwrap();
     let daemon = scene.site.spawn(scene.command(&[]));
-    wait_until("it has begun", || !scene.read("state.db.lock").is_empty());
+    wait_until("it has begun", || !scene.read(".state.db.shiftboss-lock").is_empty());
     daemon.signal(Signal::HUP);
     drop(locked);
     let daemon = daemon.ready();
@@ -438,14 +438,18 @@ fn the_daemons_own_files_are_not_watched() {
     assert!(
         code == 78
             && said.contains("run for ever")
-            && said.contains("\"/input\", \"/socket*\", \"/state.db*\""),
+            && said.contains(
+                "\"/.socket.*\", \"/.state.db.*\", \"/input\", \"/socket*\", \"/state.db*\""
+            ),
         "{said}"
     );
     let check = scene.site.run(&["check", "--config", "shiftboss.toml"]);
     assert_eq!(check.status.code(), Some(78));
     scene.configure(&fetcher(", globs = ['*.org']"));
     assert!(scene.site.run(&["check", "--config", "shiftboss.toml"]).status.success());
-    scene.configure(&fetcher(", ignore = ['/input', '/state.db*', '/socket*', '/stderr*']"));
+    scene.configure(&fetcher(
+        ", ignore = ['/input', '/state.db*', '/.state.db.*', '/socket*', '/.socket.*', '/stderr*']",
+    ));
     let daemon = scene.start();
     scene.wait_tasks(&["alpha 1"]);
     wait_until("the first run is over", || daemon.log().contains("The run ended well"));

@@ -192,7 +192,7 @@ fn a_database_of_the_reference() {
     let found = object(&site, "state.db");
     assert_eq!((&found["schema_version"], &found["policy"]), (&json!(2), &Value::Null));
     assert_eq!(fs::read(site.database()).unwrap(), before);
-    assert!(!site.path("state.db.lock").exists());
+    assert!(!site.path(".state.db.shiftboss-lock").exists());
 }
 
 /// What cannot be shown is told apart by exit code, with what to do; nothing is made.

@@ -46,6 +46,80 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Files that were too long when this rule came: they may shrink, not grow, and then leave here.
 const LONG_FILES: &[(&str, usize)] = &[];
 
+/// What makes or replaces a file, a directory, a link or a socket, or can.
+const MAKERS: [&str; 21] = [
+    "File::create",
+    "OpenOptions",
+    "fs::write(",
+    "fs::copy(",
+    "create_dir",
+    "DirBuilder::new",
+    "mkdir",
+    "mknod",
+    "OFlags::CREATE",
+    "openat",
+    "fs::rename(",
+    "renameat",
+    "hard_link",
+    "fs::linkat(",
+    "fs::symlink(",
+    "symlinkat",
+    "Listener::bind",
+    "chown(",
+    "set_permissions",
+    "Connection::open(",
+    "Connection::open_with_flags",
+];
+
+/// Where that may stand, how often, and why no link that somebody planted is followed there. All else is
+/// made through `src/safe_file.rs`.
+const MADE: &[(&str, &str, usize, &str)] = &[
+    ("actors/src/directory.rs", "openat", 1, "opens lists to read, O_NOFOLLOW"),
+    (
+        "src/change/status_file.rs",
+        "DirBuilder::new",
+        1,
+        "follows no link; whose it is, is looked at then",
+    ),
+    (
+        "src/child/log_directory.rs",
+        "create_dir",
+        2,
+        "the operator's path; what is below it is distrusted",
+    ),
+    ("src/commands/serve.rs", "create_dir", 1, "the operator's path"),
+    ("src/fetch/place.rs", "renameat", 1, "replaces whatever has the name"),
+    (
+        "src/safe_file.rs",
+        "OFlags::CREATE",
+        3,
+        "all files but those named here: exclusive, O_NOFOLLOW",
+    ),
+    ("src/safe_file.rs", "mkdir", 1, "follows no link; opened O_NOFOLLOW then"),
+    ("src/safe_file.rs", "openat", 2, "all files but those named here: one name, O_NOFOLLOW"),
+    ("src/safe_file.rs", "renameat", 1, "replaces whatever has the name"),
+    ("src/socket.rs", "Listener::bind", 1, "bind(2) follows no link, and replaces nothing"),
+    ("src/socket.rs", "chown(", 1, "lchown follows no link"),
+    ("src/spool/layer.rs", "OFlags::CREATE", 3, "beneath the spool, O_NOFOLLOW"),
+    ("src/spool/layer.rs", "mkdir", 1, "follows no link; looked at then"),
+    ("src/spool/layer.rs", "openat", 3, "beneath the spool, O_NOFOLLOW"),
+    ("src/spool/layer.rs", "renameat", 2, "follows no link that has the name"),
+    ("src/spool/layer.rs", "symlinkat", 1, "replaces nothing"),
+    ("src/spool/mod.rs", "mkdir", 1, "the operator's path"),
+    (
+        "src/sqlite/file.rs",
+        "Connection::open_with_flags",
+        1,
+        "NOFOLLOW, of a file that was just made",
+    ),
+    ("src/sqlite/file.rs", "fs::linkat(", 1, "follows no link, and replaces nothing"),
+    ("src/sqlite/open.rs", "Connection::open_with_flags", 1, "an existing file, without CREATE"),
+    ("src/sqlite/reader.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/sqlite/upkeep.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/worker/client.rs", "Connection::open(", 2, "a connection to the daemon"),
+    ("src/worker/question.rs", "Connection::open(", 1, "a connection to the daemon"),
+];
+
 /// A source file, with its path from the workspace's root.
 struct Source {
     path: String,
@@ -165,6 +239,32 @@ fn wrong_arrows(source: &Source) -> Vec<String> {
         .collect()
 }
 
+/// How often each of [`MAKERS`] stands in which file.
+fn makers(sources: &[Source]) -> Vec<(String, &'static str, usize)> {
+    let mut found = std::collections::BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.is_tests()) {
+        let code = source.product().iter().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            for maker in MAKERS.iter().filter(|maker| line.contains(**maker)) {
+                *found.entry((source.path.clone(), *maker)).or_default() += 1;
+            }
+        }
+    }
+    found.into_iter().map(|((place, maker), count)| (place, maker, count)).collect()
+}
+
+/// Every place where a file is made is known, and so is why no planted link is followed there.
+#[test]
+fn files_are_made_safely() {
+    let known: Vec<_> = MADE.iter().map(|made| (made.0.to_owned(), made.1, made.2)).collect();
+    let found = makers(&sources(&ROOTS));
+    let new = found.iter().filter(|place| !known.contains(place));
+    let gone = known.iter().filter(|place| !found.contains(place));
+    let new = new.map(|place| format!("make it through src/safe_file.rs: {place:?}"));
+    let gone = gone.map(|place| format!("no longer so, take it out of MADE: {place:?}"));
+    report(&new.chain(gone).collect::<Vec<_>>());
+}
+
 /// Every file says at its top what it is.
 #[test]
 fn files_begin_with_what_they_are() {
@@ -206,5 +306,7 @@ fn the_rules_bite() {
     assert_eq!(too_long(&source("src/a.rs", format!("{many}{tests}"))), [""; 0]);
     assert_eq!(too_long(&source("src/a.rs", format!("{many}// more\n{tests}"))).len(), 1);
     let arrows = source("src/sqlite/a.rs", format!("//! no actix\nuse tokio::x;\n{tests}"));
+    let maker = source("src/a.rs", "//! a\nFile::create(x);\n// fs::write(\n".to_owned());
+    assert_eq!(makers(&[maker]), [("src/a.rs".to_owned(), "File::create", 1)]);
     assert_eq!(wrong_arrows(&arrows), ["src/sqlite/a.rs:2: must not know `tokio`"]);
 }

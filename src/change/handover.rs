@@ -13,6 +13,7 @@ use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
 use super::paths::Changed;
+use crate::safe_file;
 
 /// An argument that stands for the changed paths.
 const PATHS: &str = "{paths}";
@@ -67,12 +68,13 @@ pub fn hand_over(
 }
 
 fn write_changed(file: &Path, changed: &Changed) -> io::Result<()> {
-    let mut out = io::BufWriter::new(std::fs::File::create(file)?);
-    for path in changed.paths() {
-        out.write_all(path.as_os_str().as_bytes())?;
-        out.write_all(b"\0")?;
-    }
-    out.flush()
+    safe_file::replace(file, |out| {
+        for path in changed.paths() {
+            out.write_all(path.as_os_str().as_bytes())?;
+            out.write_all(b"\0")?;
+        }
+        Ok(())
+    })
 }
 
 /// The arguments with the paths in place, as many as there is room for.

@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::run_actor::Observer;
 use super::status::Status;
 use crate::lock::{self, LockError};
+use crate::safe_file;
 
 /// A status is no longer; one that is was not written by us.
 const STATUS_BYTES_MAX: u64 = 1024 * 1024;
@@ -201,9 +202,7 @@ pub struct StatusFile {
 
 impl StatusFile {
     fn write(&self) -> io::Result<()> {
-        let new = self.path.with_added_extension("new");
-        fs::write(&new, serde_json::to_vec(&self.report)?)?;
-        fs::rename(&new, &self.path)
+        safe_file::replace(&self.path, |out| Ok(serde_json::to_writer(out, &self.report)?))
     }
 }
 

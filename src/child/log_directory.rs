@@ -3,17 +3,20 @@
 //! Used by [`Outputs`](super::Outputs); what a key is, the owner knows.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::OFlags;
 use tracing::{debug, warn};
 
 use super::log_name::{Day, file_name, time_of_day};
 use super::order::Output;
+use crate::safe_file;
 
 /// What is shown of a command in its log.
 const COMMAND_BYTES_MAX: usize = 4 * 1024;
@@ -57,27 +60,29 @@ impl LogDirectory {
         command: impl Iterator<Item = &'a OsString>,
         now: SystemTime,
     ) -> io::Result<(Output, CommandLog)> {
-        let directory = self.path.join(Day::of(now).to_string());
-        let mut options = OpenOptions::new();
-        options.append(true).read(true).create(true);
-        let path = directory.join(file_name(key));
-        let mut file = options.open(&path).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                fs::create_dir_all(&directory)?;
-                options.open(&path)
-            }
-            _ => Err(error),
-        })?;
-        if !file.metadata()?.is_file() {
-            // A pipe would hold the command up once it is full.
-            return Err(io::Error::other("it is there, and no file"));
-        }
+        let day = Day::of(now).to_string();
+        let directory = self.directory()?;
+        let directory = safe_file::subdirectory(&directory, day.as_ref())?;
+        let name = file_name(key);
+        let (mut file, _) = safe_file::open_own(&directory, name.as_ref(), OFlags::APPEND, 0o666)?;
         let attempt = attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
         let (key, time) = (escaped(key), time_of_day(now));
         let head = format!("=== {time}{attempt} of {key}: {}\n", shown(command));
         file.write_all(head.as_bytes())?;
         let output = Output::File(file.try_clone()?);
+        let path = self.path.join(day).join(name);
         Ok((output, CommandLog { file, path, started: now }))
+    }
+
+    /// The directory; made anew if somebody has removed it.
+    fn directory(&self) -> io::Result<OwnedFd> {
+        safe_file::directory(&self.path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                fs::create_dir_all(&self.path)?;
+                safe_file::directory(&self.path)
+            }
+            _ => Err(error),
+        })
     }
 
     /// Removes what is too old, once a day. To be called where it may take its time.

@@ -3,16 +3,21 @@
 //! By SQLite's own backup, in one step: one read transaction, so the copy is one moment of the
 //! queue, and rows keep their places in the file, which a copy by VACUUM would not leave them.
 
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::error::Error;
+use std::path::Path;
 
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
+use thiserror::Error;
 
 use super::view_failure;
 use crate::exit::{ExitCode, Failure};
-use crate::sqlite::{open_to_read, quick_check};
+use crate::sqlite::{make_new, open_to_read, quick_check_of};
+
+/// What was copied is not sound.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct Corrupt(String);
 
 /// Copies `database` to `file`, which must not exist.
 ///
@@ -20,60 +25,30 @@ use crate::sqlite::{open_to_read, quick_check};
 /// When the database cannot be read, the copy cannot be made, or is found to be corrupt.
 pub fn run(database: &Path, file: &Path) -> Result<(), Failure> {
     let source = open_to_read(database).map_err(|error| view_failure(&error))?;
+    let cannot = |why: &dyn std::fmt::Display| {
+        let text = format!("cannot make the backup {}: {why}", file.display());
+        Failure::new(ExitCode::CannotCreate, text)
+    };
     if file.symlink_metadata().is_ok() {
-        return Err(cannot(file, "it exists already: remove it, or choose another name"));
+        return Err(cannot(&"it exists already: remove it, or choose another name"));
     }
-    let temporary = temporary_name(file);
-    // Left by a backup that was killed.
-    let _ = std::fs::remove_file(&temporary);
-    let copied = copy(&source, &temporary).map_err(|error| cannot(file, error)).and_then(|()| {
-        quick_check(&temporary).map_err(|fault| {
-            let text = format!(
-                "the copy of {} is corrupt, and so is the database: {fault}",
-                database.display()
-            );
+    make_new(file, |to| copy(&source, to)).map_err(|error| match error.downcast() {
+        Ok(Corrupt(fault)) => {
+            let database = database.display();
+            let text =
+                format!("the copy of {database} is corrupt, and so is the database: {fault}");
             Failure::new(ExitCode::BadData, text)
-        })?;
-        publish(&temporary, file).map_err(|error| cannot(file, error))
-    });
-    // Gone already when all went well.
-    let _ = std::fs::remove_file(&temporary);
-    copied
+        }
+        Err(error) => cannot(&error),
+    })
 }
 
-fn cannot(file: &Path, why: impl std::fmt::Display) -> Failure {
-    Failure::new(
-        ExitCode::CannotCreate,
-        format!("cannot make the backup {}: {why}", file.display()),
-    )
-}
-
-fn temporary_name(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
-    name.into()
-}
-
-fn copy(source: &Connection, to: &Path) -> Result<(), String> {
-    let failed = |error: rusqlite::Error| error.to_string();
-    let mut copy = Connection::open(to).map_err(failed)?;
-    let step = Backup::new(source, &mut copy).and_then(|backup| backup.step(-1)).map_err(failed)?;
+fn copy(source: &Connection, to: &mut Connection) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let step = Backup::new(source, to)?.step(-1)?;
     if !matches!(step, StepResult::Done) {
-        return Err(format!("the database is locked ({step:?}); try again"));
+        return Err(format!("the database is locked ({step:?}); try again").into());
     }
     // The copy is one file, readable by anybody.
-    copy.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).map_err(failed)?;
-    copy.close().map_err(|(_, error)| failed(error))
-}
-
-fn publish(temporary: &Path, file: &Path) -> io::Result<()> {
-    File::open(temporary)?.sync_all()?;
-    // A link, unlike a rename, never replaces what has come to stand there meanwhile.
-    std::fs::hard_link(temporary, file)?;
-    std::fs::remove_file(temporary)?;
-    let directory = match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    File::open(directory)?.sync_all()
+    to.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
+    quick_check_of(to).map_err(|fault| Corrupt(fault).into())
 }

@@ -43,8 +43,11 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
     descriptors::raise_limit();
-    let locks = Locks::take(settings)?;
+    // Nothing is made before all that is there was looked at.
+    sqlite::look(&settings.database).map_err(open_failure)?;
     let door = SocketDoor::prepare(&settings.socket).map_err(socket_failure)?;
+    let mut locks = Locks::take(settings)?;
+    door.require_free().map_err(socket_failure)?;
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
     let clean = store.was_clean();
     let parts = Parts {
@@ -68,7 +71,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     );
     let unsound = Rc::new(RefCell::new(None));
     let check = (!clean).then(|| settings.database.clone());
-    let tree = run_tree(parts, check, configuration, Rc::clone(&unsound));
+    let tree = run_tree(parts, check, configuration, Rc::clone(&unsound), &mut locks);
     let ended = actix_rt::System::new().block_on(tree);
     let unsound = unsound.borrow_mut().take();
     drop(locks);
@@ -95,6 +98,7 @@ async fn run_tree(
     check: Option<PathBuf>,
     configuration: Configuration,
     unsound: Rc<RefCell<Option<Failure>>>,
+    locks: &mut Locks,
 ) -> Result<(), TreeError> {
     let signals = Signals::new().map_err(TreeError::Socket)?;
     let stop = async move {
@@ -103,7 +107,7 @@ async fn run_tree(
             failure = checked(check) => *unsound.borrow_mut() = Some(failure),
         }
     };
-    tree::run(parts, &mut InitSystem, stop).await
+    tree::run(parts, &mut InitSystem::new(|| locks.keep()), stop).await
 }
 
 /// After an unclean stop: reads the whole database in the background. Resolves only when it is
@@ -137,10 +141,14 @@ async fn checked(database: Option<PathBuf>) -> Failure {
     }
 }
 
-/// The locks of a running daemon, released when dropped.
+/// The locks of a running daemon, released when dropped. Unless they were [kept](Locks::keep), the start
+/// was refused, and what it made is removed.
 struct Locks {
-    _database: LockFile,
-    _socket: LockFile,
+    /// The database, if there was none.
+    made: Option<PathBuf>,
+    database: LockFile,
+    socket: LockFile,
+    input: InputDirectory,
     _input: std::os::fd::OwnedFd,
 }
 
@@ -149,14 +157,63 @@ impl Locks {
         require_directory(&settings.database, "database")?;
         require_directory(&settings.socket.path, "socket")?;
         require_different(&settings.database, &settings.socket.path)?;
-        make_input(&settings.input)?;
         let holder =
             Holder::this_process(&settings.database, &settings.input, &settings.socket.path);
+        let input = InputDirectory::make(&settings.input)?;
+        let database = lock::take(&settings.database, &holder).map_err(lock_failure)?;
         Ok(Self {
-            _database: lock::take(&settings.database, &holder).map_err(lock_failure)?,
-            _socket: lock::take(&settings.socket.path, &holder).map_err(lock_failure)?,
+            made: (!settings.database.exists()).then(|| settings.database.clone()),
+            database,
+            socket: lock::take(&settings.socket.path, &holder).map_err(lock_failure)?,
             _input: lock::take_directory(&settings.input).map_err(lock_failure)?,
+            input,
         })
+    }
+
+    /// The daemon is up: what it made stays.
+    fn keep(&mut self) {
+        self.made = None;
+        self.database.keep();
+        self.socket.keep();
+        self.input.made.clear();
+    }
+}
+
+impl Drop for Locks {
+    /// Before the locks go. Nobody was told of what such a database has, and lists are read again.
+    fn drop(&mut self) {
+        for ending in ["", "-wal", "-shm"] {
+            if let Some(made) = &self.made {
+                let mut file = made.clone().into_os_string();
+                file.push(ending);
+                let _ = std::fs::remove_file(file);
+            }
+        }
+    }
+}
+
+/// The input directory. Those that were made for it are removed when it is dropped.
+struct InputDirectory {
+    /// The deepest first.
+    made: Vec<PathBuf>,
+}
+
+impl InputDirectory {
+    fn make(input: &Path) -> Result<Self, Failure> {
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let missing = input.ancestors().take_while(is_missing).map(Path::to_owned).collect();
+        std::fs::create_dir_all(input).map_err(|error| {
+            let text = format!("cannot make the input directory {}: {error}", input.display());
+            Failure::new(ExitCode::CannotCreate, text)
+        })?;
+        Ok(Self { made: missing })
+    }
+}
+
+impl Drop for InputDirectory {
+    fn drop(&mut self) {
+        // One in which somebody has put something meanwhile stays.
+        let _ = self.made.iter().try_for_each(std::fs::remove_dir);
     }
 }
 
@@ -183,11 +240,4 @@ fn require_different(database: &Path, socket: &Path) -> Result<(), Failure> {
     }
     let text = format!("{} cannot be both database and socket: give two paths", database.display());
     Err(Failure::new(ExitCode::Usage, text))
-}
-
-fn make_input(input: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(input).map_err(|error| {
-        let text = format!("cannot make the input directory {}: {error}", input.display());
-        Failure::new(ExitCode::CannotCreate, text)
-    })
 }

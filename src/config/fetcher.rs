@@ -17,9 +17,10 @@ use crate::change::globs::{GlobError, Globs};
 use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT};
 use crate::child::GRACE;
 use crate::fetch::ListName;
+use crate::lock;
 
-/// The ends of the names of a database's files, and of a socket's.
-const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", ".lock"];
+/// The ends of the names of a database's files.
+const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 /// A daemon runs no more than this.
 pub const FETCHERS_MAX: usize = 1000;
 
@@ -217,14 +218,17 @@ impl OwnFiles<'_> {
             name.file(1_700_000_000, true),
             name.file(1_700_000_000, false),
             name.draft_file(),
-            name.changed_file(),
             name.lock_file(),
         ];
         let of_input =
             |input: &Path| lists.each_ref().map(|file| (input.join(file), input.to_owned()));
         let of_file = |file: &Path| SUFFIXES.map(|suffix| (with(file, suffix), with(file, "*")));
+        let lock_of = |file| (lock::hidden(file, "shiftboss-lock"), lock::hidden(file, "*"));
+        let changed_of = |file| (name.changed_file(file), lock::hidden(file, "*"));
         let files = self.database.into_iter().chain(self.socket);
-        self.input.into_iter().flat_map(of_input).chain(files.flat_map(of_file)).collect()
+        let hidden = files.clone().map(lock_of).chain(self.database.map(changed_of));
+        let all = self.input.into_iter().flat_map(of_input).chain(files.flat_map(of_file));
+        all.chain(hidden).collect()
     }
 }
 

@@ -1,12 +1,15 @@
 //! The names that a list may have: those of fetchers whose files the daemon reads. Pure.
 
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use shiftboss_actors::fetcher_file::{FileName, Named};
 use shiftboss_actors::model::Run;
 use thiserror::Error;
+
+use crate::lock;
 
 /// The longest name of a file.
 const FILE_NAME_BYTES_MAX: usize = 255;
@@ -102,10 +105,11 @@ impl ListName {
         format!(".{}.fetch.part", self.0)
     }
 
-    /// The file that names what changed before a run, for its command.
+    /// The file that names what changed before a run of the daemon's, for its command: beside the
+    /// database, where none but the daemon writes.
     #[must_use]
-    pub fn changed_file(&self) -> String {
-        format!(".{}.changed", self.0)
+    pub fn changed_file(&self, database: &Path) -> PathBuf {
+        lock::hidden(database, &format!("{}.changed", self.0))
     }
 }
 
@@ -124,7 +128,7 @@ mod tests {
             assert_eq!(name.parse(name.file(7, true).as_ref()), Some((7, true)));
             assert_eq!(name.parse(name.file(8, false).as_ref()), Some((8, false)));
             assert_eq!(name.parse("x.7.txt".as_ref()), None);
-            for file in [name.lock_file(), name.draft_file(), name.changed_file()] {
+            for file in [name.lock_file(), name.draft_file()] {
                 assert_eq!(FileName::parse(file.as_ref()), Named::Other, "{file}");
             }
         }

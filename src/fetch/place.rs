@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::AtFlags;
 use shiftboss_actors::directory::{Directory, Entry};
 use shiftboss_actors::fetcher_file::{Line, LineReader};
 use tracing::warn;
@@ -16,6 +16,7 @@ use tracing::warn;
 use super::error::FetchError;
 use super::name::ListName;
 use crate::lock::{self, LockError};
+use crate::safe_file;
 
 /// How much of a list is read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -154,11 +155,8 @@ impl Part {
             }
         }
         let name = if live { place.name.file(stamp, true) } else { draft };
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        let opened = rustix::fs::openat(&place.directory, &name, flags, mode);
-        let file = File::from(opened.map_err(place.failed("make", &name))?);
+        let made = safe_file::create_new(&place.directory, name.as_ref(), 0o666);
+        let file = made.map_err(place.failed("make", &name))?;
         let part = Self { place, stamp, name, file, is_published: false };
         let writer = part.file.try_clone().map_err(part.place.failed("open", &part.name))?;
         Ok((part, writer))

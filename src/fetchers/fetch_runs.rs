@@ -22,13 +22,18 @@ use crate::fetch::{Delivered, FetchError, Fetcher, Given, ListName, Settings};
 const NOT_EXECUTABLE: u8 = 126;
 
 /// The runs of a fetcher whose lists go to `input`.
-pub(super) fn of(table: &FetcherTable, input: &Path, guardian: &Guardian) -> Box<dyn Runs> {
+pub(super) fn of(
+    table: &FetcherTable,
+    input: &Path,
+    database: &Path,
+    guardian: &Guardian,
+) -> Box<dyn Runs> {
     let settings = settings(table, input);
     let changes = table.on_change.is_some().then(|| Changes {
         program: settings.program.clone(),
         arguments: settings.arguments.clone(),
         environment: settings.environment.clone(),
-        file: input.join(table.name.changed_file()),
+        file: table.name.changed_file(database),
     });
     let fetcher = Arc::new(Mutex::new(Fetcher::new(settings, guardian.clone())));
     Box::new(FetchRuns { name: table.name.clone(), fetcher, changes: changes.map(Arc::new) })

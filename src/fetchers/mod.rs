@@ -32,15 +32,21 @@ use supervisor::{FetchersActor, StopAll, SupervisorParts};
 /// The guest that runs fetchers.
 pub struct Fetchers {
     input: PathBuf,
+    database: PathBuf,
     wanted: watch::Receiver<Vec<FetcherTable>>,
     actor: Option<Addr<FetchersActor>>,
 }
 
 impl Fetchers {
     /// Runs those that are wanted, whose lists go to `input`; what is sent later takes their place.
+    /// What their commands are told stands beside the database.
     #[must_use]
-    pub fn new(input: PathBuf, wanted: watch::Receiver<Vec<FetcherTable>>) -> Self {
-        Self { input, wanted, actor: None }
+    pub fn new(
+        input: PathBuf,
+        database: PathBuf,
+        wanted: watch::Receiver<Vec<FetcherTable>>,
+    ) -> Self {
+        Self { input, database, wanted, actor: None }
     }
 }
 
@@ -50,8 +56,9 @@ impl Guest for Fetchers {
     }
 
     fn start(&mut self, links: GuestLinks, vital: Vital<String>) {
-        let (input, guardian) = (self.input.clone(), Guardian::new());
-        let runs = move |table: &FetcherTable| fetch_runs::of(table, &input, &guardian);
+        let (input, database) = (self.input.clone(), self.database.clone());
+        let guardian = Guardian::new();
+        let runs = move |table: &FetcherTable| fetch_runs::of(table, &input, &database, &guardian);
         let parts = SupervisorParts {
             runs: Box::new(runs),
             wanted: self.wanted.clone(),

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps,
-    UTIME_NOW,
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Timespec,
+    Timestamps, UTIME_NOW,
 };
 use rustix::io::Errno;
 
@@ -164,8 +164,16 @@ pub(super) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
 
 impl Layer for Disk {
     fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
-        let mode = Mode::from_raw_mode(FILE_MODE);
-        again(|| fs::openat(&self.root, path, how.flags(), mode))
+        let flags = how.flags();
+        let mode = if flags.contains(OFlags::CREATE) { FILE_MODE } else { 0 };
+        let mode = Mode::from_raw_mode(mode);
+        // No part of the path leads out of the spool, whoever may write to its directory.
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        match again(|| fs::openat2(&self.root, path, flags, mode, beneath)) {
+            // An old kernel, or a container's filter that knows no such call.
+            Err(Errno::NOSYS | Errno::PERM) => again(|| fs::openat(&self.root, path, flags, mode)),
+            opened => opened,
+        }
     }
 
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {

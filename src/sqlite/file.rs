@@ -1,15 +1,18 @@
 //! The database as a plain file: made whole, and looked at, before SQLite has it open (closing a
 //! descriptor of it later would drop SQLite's locks). Called by `open`; it knows no tables.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::AtFlags;
 
-use super::refusal::{OpenError, access, failed};
+use super::refusal::{OpenError, access, failed, foreign};
 use super::schema;
+use crate::safe_file;
 
 /// Page size of a new database. Rows are small and a change writes whole pages: half of SQLite's
 /// default gives a third more jobs a second, a quarter of it no more.
@@ -30,66 +33,96 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// The database's path without links, for SQLite keeps its files beside what a link leads to. Made
-/// anew if there is nothing.
-pub(super) fn found_or_made(path: &Path) -> Result<PathBuf, OpenError> {
-    if !path.try_exists().map_err(|source| access("look at", path, source))? {
-        if let Ok(target) = std::fs::read_link(path) {
-            return Err(OpenError::LinkToNowhere { path: path.to_owned(), target });
-        }
-        create(path)?;
+/// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
+///
+/// # Errors
+/// What can be told to be wrong without SQLite.
+pub fn look(path: &Path) -> Result<(), OpenError> {
+    match found(path)? {
+        Some(path) => look_at(&path).and_then(|()| look_beside(&path)),
+        None => look_beside(path),
     }
+}
+
+/// The database's path without links, for SQLite keeps its files beside what a link leads to; `None` if
+/// there is nothing.
+fn found(path: &Path) -> Result<Option<PathBuf>, OpenError> {
+    if path.try_exists().map_err(|source| access("look at", path, source))? {
+        return std::fs::canonicalize(path)
+            .map(Some)
+            .map_err(|source| access("look at", path, source));
+    }
+    match std::fs::read_link(path) {
+        Ok(target) => Err(OpenError::LinkToNowhere { path: path.to_owned(), target }),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The database's path without links. Made anew if there is nothing.
+pub(super) fn found_or_made(path: &Path) -> Result<PathBuf, OpenError> {
+    if let Some(path) = found(path)? {
+        return Ok(path);
+    }
+    make_new(path, |connection| {
+        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+        connection.pragma_update(None, "journal_mode", "delete")?;
+        schema::migrate(connection)
+    })
+    .map_err(|error| match error.downcast() {
+        Ok(source) => failed("make", path)(source),
+        Err(source) => access("make", path, source),
+    })?;
     std::fs::canonicalize(path).map_err(|source| access("look at", path, source))
 }
 
-/// Makes a new database under a temporary name, whole, and gives it its name.
-fn create(path: &Path) -> Result<(), OpenError> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
-    let temporary = directory.join(name);
-    let _left_over = std::fs::remove_file(&temporary);
-    let made = make(&temporary).map_err(failed("make", path)).and_then(|()| {
-        publish(&temporary, path, directory).map_err(|error| access("make", path, error))
-    });
-    if made.is_err() {
-        let _not_made = std::fs::remove_file(&temporary);
-    }
-    made
+/// Makes a database at `path`, filled by `fill`, under a temporary name, and gives it its name when it is
+/// whole and on disk.
+///
+/// # Errors
+/// When anything is at `path`; what `fill`, SQLite or the system says.
+pub fn make_new<E>(
+    path: &Path,
+    fill: impl FnOnce(&mut Connection) -> Result<(), E>,
+) -> io::Result<()>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (directory, name) = safe_file::parent(path)?;
+    let mut draft = OsString::from(name);
+    draft.push(format!(".new-{}", std::process::id()));
+    let file = safe_file::create_anew(&directory, &draft, 0o644)?;
+    // Its links gone, for SQLite is to follow none.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let made = std::fs::canonicalize(parent.unwrap_or(Path::new(".")))
+        .and_then(|parent| make(&parent.join(&draft), fill))
+        .and_then(|()| file.sync_all())
+        // A link, unlike a rename, never replaces what has come to stand there meanwhile.
+        .and_then(|()| {
+            Ok(rustix::fs::linkat(&directory, &draft, &directory, name, AtFlags::empty())?)
+        });
+    // It has its name, or is of no use.
+    let _ = rustix::fs::unlinkat(&directory, &draft, AtFlags::empty());
+    made?;
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn make(path: &Path) -> rusqlite::Result<()> {
-    let mut connection = Connection::open(path)?;
-    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
-    connection.pragma_update(None, "journal_mode", "delete")?;
-    schema::migrate(&mut connection)?;
-    connection.close().map_err(|(_, error)| error)
-}
-
-fn publish(temporary: &Path, path: &Path, directory: &Path) -> io::Result<()> {
-    File::open(temporary)?.sync_all()?;
-    // A link, unlike a rename, never replaces what has come to stand there meanwhile.
-    std::fs::hard_link(temporary, path)?;
-    std::fs::remove_file(temporary)?;
-    File::open(directory)?.sync_all()
+fn make<E>(path: &Path, fill: impl FnOnce(&mut Connection) -> Result<(), E>) -> io::Result<()>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(io::Error::other)?;
+    fill(&mut connection).map_err(io::Error::other)?;
+    connection.close().map_err(|(_, error)| io::Error::other(error))
 }
 
 /// Looks at the plain file: is there anything, is it a database, is it whole?
-pub(super) fn look_at(path: &Path) -> Result<(), OpenError> {
+fn look_at(path: &Path) -> Result<(), OpenError> {
     let found = std::fs::metadata(path).map_err(|source| access("look at", path, source))?;
     if !found.is_file() {
         return Err(OpenError::NotADatabase(path.to_owned()));
     }
-    // Never to wait for somebody at the other end, if a pipe has come to stand there meanwhile.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let mut file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .map_err(|source| access("read", path, source))?;
+    let mut file = safe_file::open_to_read(path).map_err(|source| access("read", path, source))?;
     if found.len() == 0 {
         return Err(OpenError::Emptied(path.to_owned()));
     }
@@ -102,19 +135,52 @@ pub(super) fn look_at(path: &Path) -> Result<(), OpenError> {
     if is_hot(path, "-wal") || is_hot(path, "-journal") {
         return Ok(());
     }
-    check_size(path, &header, found.len())
+    check_size(path, &header, found.len())?;
+    check_application(path, number_at(&header, 68).into(), number_at(&header, 60).into())
+}
+
+/// Whose database it is, and whether its version is one that we know.
+pub(super) fn check_application(
+    path: &Path,
+    application: i64,
+    version: i64,
+) -> Result<(), OpenError> {
+    if application != 0 && application != schema::APPLICATION_ID {
+        return Err(foreign(path, format!("its application_id is {application}")));
+    }
+    if version == 0 {
+        return Err(foreign(path, "it has no version".to_owned()));
+    }
+    if version > schema::VERSION {
+        return Err(OpenError::Newer { path: path.to_owned(), version });
+    }
+    Ok(())
+}
+
+/// A number in a database's header.
+fn number_at(header: &[u8; 100], at: usize) -> u32 {
+    u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+/// Looks at what SQLite opens beside a database: it follows no link there, but knows no other tricks.
+fn look_beside(path: &Path) -> Result<(), OpenError> {
+    for ending in ["-wal", "-shm", "-journal"] {
+        let file = beside(path, ending);
+        safe_file::parent(&file)
+            .and_then(|(directory, name)| safe_file::require_plain_or_none(&directory, name))
+            .map_err(|source| access("use the files beside", &file, source))?;
+    }
+    Ok(())
 }
 
 /// Whether SQLite has something to recover from beside the file.
-fn is_hot(path: &Path, ending: &str) -> bool {
+pub(super) fn is_hot(path: &Path, ending: &str) -> bool {
     std::fs::metadata(beside(path, ending)).is_ok_and(|found| found.len() > 0)
 }
 
 /// The header says how many pages there are; fewer bytes than that is a file that was cut off.
 fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), OpenError> {
-    let number = |at: usize| {
-        u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
-    };
+    let number = |at| u64::from(number_at(header, at));
     let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,
         bytes => u64::from(bytes),

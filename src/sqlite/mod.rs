@@ -51,6 +51,7 @@ use tracing::debug;
 use checkpoints::Checkpoints;
 use courtesy::Courtesy;
 use error::sorted;
+pub use file::{look, make_new};
 use memory::Memory;
 pub use open::{Durability, Options, Policy};
 pub use reader::{ViewError, open_to_read};
@@ -58,7 +59,7 @@ pub use refusal::OpenError;
 pub use schema::{APPLICATION_ID, VERSION};
 use slots::Slots;
 use tally::Tally;
-pub use upkeep::quick_check;
+pub use upkeep::{quick_check, quick_check_of};
 pub use views::{
     Aside, Done, FetcherStatus, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting, queue_status,
 };

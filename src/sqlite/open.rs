@@ -16,7 +16,7 @@ use super::adopt::record_dispatches;
 use super::checkpoints::Checkpoints;
 use super::courtesy::Courtesy;
 use super::memory::Memory;
-use super::refusal::{OpenError, access, failed};
+use super::refusal::{OpenError, access, failed, foreign};
 use super::slots::Slots;
 use super::tally::Tally;
 use super::tasks::TASKS_ID;
@@ -122,13 +122,19 @@ impl SqliteStore {
             return Err(OpenError::OldLibrary(rusqlite::version().to_owned()));
         }
         let given = path;
+        file::look(given)?;
         let path = &file::found_or_made(given)?;
-        file::look_at(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection =
             Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
         configure(&connection, options).map_err(failed("configure", path))?;
+        // One that is refused keeps its log.
+        let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        connection
+            .set_db_config(keep_log, file::is_hot(path, "-wal"))
+            .map_err(failed("configure", path))?;
         look_inside(&connection, path)?;
+        connection.set_db_config(keep_log, false).map_err(failed("configure", path))?;
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
             .map_err(failed("switch to WAL mode (no reader may be in)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
@@ -241,19 +247,13 @@ fn look_inside(connection: &Connection, path: &Path) -> Result<(), OpenError> {
         .pragma_query_value(None, "application_id", |row| row.get(0))
         .map_err(failed("read", path))?;
     let version = schema::version(connection).map_err(failed("read", path))?;
-    let foreign = |what: String| OpenError::Foreign { path: path.to_owned(), what };
-    if application != 0 && application != schema::APPLICATION_ID {
-        return Err(foreign(format!("its application_id is {application}")));
-    }
-    if version > schema::VERSION {
-        return Err(OpenError::Newer { path: path.to_owned(), version });
-    }
+    file::check_application(path, application, version)?;
     for table in schema::PUBLIC_TABLES {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
         let found: i64 =
             connection.query_row(sql, [table], |row| row.get(0)).map_err(failed("read", path))?;
-        if found == 0 || version == 0 {
-            return Err(foreign(format!("version {version}, table {table}: {found}")));
+        if found == 0 {
+            return Err(foreign(path, format!("version {version}, table {table}: {found}")));
         }
     }
     Ok(())

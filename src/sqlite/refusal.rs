@@ -94,6 +94,10 @@ pub(super) fn access(doing: &'static str, path: &Path, source: io::Error) -> Ope
     OpenError::Access { doing, path: path.to_owned(), source }
 }
 
+pub(super) fn foreign(path: &Path, what: String) -> OpenError {
+    OpenError::Foreign { path: path.to_owned(), what }
+}
+
 pub(super) fn failed(
     doing: &'static str,
     path: &Path,

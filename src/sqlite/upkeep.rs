@@ -111,6 +111,14 @@ fn pause() {
 pub fn quick_check(path: &Path) -> Result<(), String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| error.to_string())?;
+    quick_check_of(&connection)
+}
+
+/// Reads the whole database, and tells what is wrong with it.
+///
+/// # Errors
+/// What is wrong, in SQLite's words.
+pub fn quick_check_of(connection: &Connection) -> Result<(), String> {
     let said: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(|error| error.to_string())?;

@@ -28,7 +28,8 @@ pub(super) fn of(
         guests.push(Box::new(intake(path)?));
     }
     // Without a file there are none; those that a former daemon ran are forgotten then.
-    guests.push(Box::new(Fetchers::new(settings.input.clone(), wanted)));
+    let (input, database) = (settings.input.clone(), settings.database.clone());
+    guests.push(Box::new(Fetchers::new(input, database, wanted)));
     Ok(guests)
 }
 

@@ -6,9 +6,16 @@ use shiftboss_actors::tree::Lifecycle;
 use tracing::{info, warn};
 
 /// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is told.
-pub(super) struct InitSystem;
+pub(super) struct InitSystem<F> {
+    /// What else is to be done once workers can connect.
+    at_ready: F,
+}
 
-impl InitSystem {
+impl<F: FnMut()> InitSystem<F> {
+    pub(super) fn new(at_ready: F) -> Self {
+        Self { at_ready }
+    }
+
     fn tell(state: sd_notify::NotifyState<'_>) {
         if let Err(error) = sd_notify::notify(&[state]) {
             warn!(%error, "The init system could not be told.");
@@ -16,8 +23,9 @@ impl InitSystem {
     }
 }
 
-impl Lifecycle for InitSystem {
+impl<F: FnMut()> Lifecycle for InitSystem<F> {
     fn ready(&mut self) {
+        (self.at_ready)();
         info!("Ready: workers can connect.");
         Self::tell(sd_notify::NotifyState::Ready);
     }

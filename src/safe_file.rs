@@ -1,0 +1,236 @@
+//! Files that the program makes where another user may write, too: no link is followed, and nothing is
+//! opened but a regular file of its own.
+//!
+//! Locks, logs, status files, lists and new databases are made through this. What a path's directories
+//! are is the operator's word: only its last part is distrusted. A lock is opened, looked at, and never
+//! renamed ([`open_own`]); content takes its place by a rename ([`replace`]). It knows no subject.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// How often a file that comes and goes is tried to be opened.
+const TRIES: usize = 16;
+
+/// What stands where a file of ours should. Each says what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+enum Planted {
+    #[error(
+        "a {0} is there, not a file of shiftboss's own: find out who put it there, and remove it"
+    )]
+    NotAFile(&'static str),
+    #[error(
+        "that file has {0} names (hard links), and shiftboss's own has one: find out who made the others, and remove the wrong ones"
+    )]
+    Linked(u64),
+    #[error(
+        "it belongs to another user (uid {0}), so it is not shiftboss's own: run shiftboss as that user, or remove it"
+    )]
+    Foreign(u32),
+}
+
+impl From<Planted> for io::Error {
+    fn from(planted: Planted) -> Self {
+        Self::other(planted)
+    }
+}
+
+/// Opens a directory to make files in. Links that lead to it are followed.
+///
+/// # Errors
+/// What the system says.
+pub fn directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// The directory of a file, opened, and the file's name in it.
+///
+/// # Errors
+/// When the path ends in no name, or its directory cannot be opened.
+pub fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    Ok((directory(path.parent().unwrap_or(Path::new("/")))?, name))
+}
+
+/// Opens the directory `name`, made if it is missing. One that is another user's is refused.
+///
+/// # Errors
+/// When something else is there, or what the system says.
+pub fn subdirectory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let found = open(parent.as_fd(), name, flags, 0)
+        .map_err(|error| explained(parent.as_fd(), name, error))?;
+    require_owner(parent.as_fd(), &rustix::fs::fstat(&found)?)?;
+    Ok(found)
+}
+
+/// Opens the file `name` for reading and writing, made if it is missing, and says whether it was made.
+/// `more`: [`OFlags::APPEND`], or nothing.
+///
+/// # Errors
+/// When anything is there but a regular file with this one name that belongs to us or to the
+/// directory's owner; or what the system says.
+pub fn open_own(
+    directory: impl AsFd,
+    name: &OsStr,
+    more: OFlags,
+    mode: u32,
+) -> io::Result<(File, bool)> {
+    let (directory, flags) = (directory.as_fd(), OFlags::RDWR | more);
+    for _ in 0..TRIES {
+        match open(directory, name, flags, mode) {
+            Ok(found) => {
+                require_own(directory, &rustix::fs::fstat(&found)?)?;
+                return Ok((found.into(), false));
+            }
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(explained(directory, name, error)),
+        }
+        match open(directory, name, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+            Ok(made) => return Ok((made.into(), true)),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(explained(directory, name, Errno::EXIST))
+}
+
+/// Makes the file `name`, which is an error if anything is there.
+///
+/// # Errors
+/// What the system says.
+pub fn create_new(directory: impl AsFd, name: &OsStr, mode: u32) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    Ok(open(directory.as_fd(), name, flags, mode)?.into())
+}
+
+/// Makes the file `name` in place of one that an earlier process has left there.
+///
+/// # Errors
+/// When what is there cannot be removed; or what the system says.
+pub fn create_anew(directory: impl AsFd, name: &OsStr, mode: u32) -> io::Result<File> {
+    match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => create_new(directory, name, mode),
+        Err(error) => Err(explained(directory.as_fd(), name, error)),
+    }
+}
+
+/// Gives the file at `path` a new content as a whole, whatever was there: a link is replaced, not
+/// followed. One process at a time may do so.
+///
+/// # Errors
+/// What `write` or the system says; what was there stays then.
+pub fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let (directory, name) = parent(path)?;
+    let mut draft = OsString::from(name);
+    draft.push(".new");
+    let mut out = BufWriter::new(create_anew(&directory, &draft, 0o666)?);
+    let replaced = write(&mut out).and_then(|()| out.flush()).and_then(|()| {
+        rustix::fs::renameat(&directory, &draft, &directory, name)
+            .map_err(|error| explained(directory.as_fd(), name, error))
+    });
+    if replaced.is_err() {
+        // The error tells; a draft that stays is replaced by the next one.
+        let _ = rustix::fs::unlinkat(&directory, &draft, AtFlags::empty());
+    }
+    replaced
+}
+
+/// Opens the file at `path` to read, if it is a regular one.
+///
+/// # Errors
+/// When it is anything else; or what the system says.
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    let (directory, name) = parent(path)?;
+    let found = open(directory.as_fd(), name, OFlags::RDONLY, 0)?;
+    require_file(&rustix::fs::fstat(&found)?)?;
+    Ok(found.into())
+}
+
+/// Looks whether the file `name` is a regular one with no other name, or not there.
+///
+/// # Errors
+/// When it is anything else; or what the system says.
+pub fn require_plain_or_none(directory: impl AsFd, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(require_plain(&found)?),
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a name, never through a link, and never waits for another end.
+fn open(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    flags: OFlags,
+    mode: u32,
+) -> Result<OwnedFd, Errno> {
+    // Whatever the kernel: a name of several parts could lead elsewhere.
+    if Path::new(name).file_name() != Some(name) {
+        return Err(Errno::INVAL);
+    }
+    let mut flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    flags.set(OFlags::NONBLOCK | OFlags::NOCTTY, !flags.contains(OFlags::PATH));
+    let mode = Mode::from_raw_mode(if flags.contains(OFlags::CREATE) { mode } else { 0 });
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(directory, name, flags, mode, resolve) {
+        // An old kernel, or a container's filter that knows no such call.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(directory, name, flags, mode),
+        opened => opened,
+    }
+}
+
+fn require_own(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
+    require_plain(found)?;
+    require_owner(directory, found)
+}
+
+fn require_plain(found: &Stat) -> Result<(), Planted> {
+    require_file(found)?;
+    if found.st_nlink > 1 { Err(Planted::Linked(found.st_nlink)) } else { Ok(()) }
+}
+
+fn require_file(found: &Stat) -> Result<(), Planted> {
+    let kind = match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Symlink => "symbolic link",
+        FileType::Directory => "directory",
+        FileType::Fifo => "named pipe",
+        FileType::Socket => "socket",
+        _ => "device",
+    };
+    Err(Planted::NotAFile(kind))
+}
+
+/// The directory's owner could do with it what he likes, anyway.
+fn require_owner(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
+    let ours = rustix::process::geteuid().as_raw();
+    if found.st_uid == ours || found.st_uid == rustix::fs::fstat(directory)?.st_uid {
+        return Ok(());
+    }
+    Err(Planted::Foreign(found.st_uid).into())
+}
+
+/// What the system refused, in terms of what is there.
+fn explained(directory: BorrowedFd<'_>, name: &OsStr, error: Errno) -> io::Error {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => require_own(directory, &found).err().unwrap_or_else(|| error.into()),
+        Err(_) => error.into(),
+    }
+}
