@@ -115,6 +115,7 @@ fn the_json_object() {
         "done_last_hour": [{"exit_code": 3, "jobs": 1}],
         "set_aside": [{"name": "a.b.txt", "reason": null, "since": null}],
         "directory_lost_since": null,
+        "directory_lost_reason": null,
     });
     assert_eq!(found, expected);
 }

@@ -6,13 +6,16 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+
+use crate::model::DirectoryIdentity;
 
 /// Two changes of a file that are this far apart have different times. Linux counts file times in
 /// ticks of 1 to 10 ms; the rest is room for clocks of other machines.
@@ -83,7 +86,8 @@ pub enum Entry {
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    descriptor: OwnedFd,
+    descriptor: File,
+    identity: DirectoryIdentity,
 }
 
 impl Directory {
@@ -93,8 +97,19 @@ impl Directory {
     /// When it is missing, no directory, or may not be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { path: path.to_owned(), descriptor })
+        let descriptor = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let found = descriptor.metadata()?;
+        let born = found.created().ok().and_then(|made| {
+            i64::try_from(made.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()
+        });
+        let identity = DirectoryIdentity { device: found.dev(), inode: found.ino(), born };
+        Ok(Self { path: path.to_owned(), descriptor, identity })
+    }
+
+    /// Which directory it is.
+    #[must_use]
+    pub fn identity(&self) -> DirectoryIdentity {
+        self.identity
     }
 
     /// The path it was opened by.
@@ -112,6 +127,12 @@ impl Directory {
             return false;
         };
         here.st_nlink > 0 && (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+    }
+
+    /// Whether it exists no longer: it was emptied before, file by file.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.descriptor).is_ok_and(|here| here.st_nlink == 0)
     }
 
     /// All names in it, in no order.

@@ -13,6 +13,7 @@ mod lost;
 mod notes;
 mod reconcile;
 mod runs;
+mod stranger;
 mod tails;
 #[cfg(test)]
 mod tests;
@@ -30,10 +31,10 @@ use actix::prelude::*;
 use crate::directory::Directory;
 use crate::fetcher_file::FileName;
 use crate::file_tail::StopTail;
-use crate::model::{Run, SPOOL_FETCHER};
+use crate::model::{DirectoryIdentity, Run, SPOOL_FETCHER};
 use crate::storage::StorageActor;
 use crate::storage::messages::{
-    AddRows, ClearAside, DeleteRun, KnownRuns, PruneRun, RegisterRuns, SetAside, SetDirectoryLost,
+    AddRows, ClearAside, DeleteRun, KnownRuns, NoteInput, PruneRun, RegisterRuns, SetAside,
 };
 use crate::store::StoredRun;
 use crate::vital::Vital;
@@ -41,6 +42,7 @@ use crate::watch::Watch;
 pub use entry::TailLink;
 use entry::{Entry, Phase};
 pub use looks::{Look, Looked};
+pub use lost::{AcceptInput, Accepted};
 pub use tails::{StartTail, start_tail};
 
 /// How often everything is looked at, events or none.
@@ -53,6 +55,19 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 const STORE_RETRY: Duration = Duration::from_millis(200);
 /// Deleting a run of ten million rows takes minutes.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// The input directory, as the watcher is told of it.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Which one it is; `None`: whichever is there.
+    pub known: Option<DirectoryIdentity>,
+    /// Whichever is there at the start is taken, even if it is another one than the known.
+    pub accept: bool,
+    /// Another one is taken once it has held lists for this long without a change.
+    pub accept_after: Duration,
+}
 
 /// What the watcher asks of the StorageActor.
 #[derive(Clone)]
@@ -72,7 +87,7 @@ pub struct StorageLinks {
     /// Files that no longer are.
     pub clear: Recipient<ClearAside>,
     /// Whether the directory is there.
-    pub lost: Recipient<SetDirectoryLost>,
+    pub input: Recipient<NoteInput>,
 }
 
 impl StorageLinks {
@@ -87,7 +102,7 @@ impl StorageLinks {
             delete: storage.clone().recipient(),
             aside: storage.clone().recipient(),
             clear: storage.clone().recipient(),
-            lost: storage.clone().recipient(),
+            input: storage.clone().recipient(),
         }
     }
 }
@@ -113,11 +128,13 @@ struct Open {
 
 /// Watches the input directory. See the module's documentation.
 pub struct FileWatcherActor {
-    path: PathBuf,
+    input: Input,
     storage: StorageLinks,
     start_tail: StartTail,
     /// `None` while the directory is lost.
     open: Option<Open>,
+    /// What is at the path of the lost directory.
+    stranger: Option<stranger::Stranger>,
     runs: BTreeMap<Run, Entry>,
     /// Names that are left out for good, with the reason that was logged.
     unfit: BTreeMap<OsString, String>,
@@ -140,19 +157,20 @@ pub struct FileWatcherActor {
 }
 
 impl FileWatcherActor {
-    /// A watcher of the directory at `path`, which starts its tails through `start_tail`.
+    /// A watcher of the directory `input`, which starts its tails through `start_tail`.
     #[must_use]
     pub fn new(
-        path: PathBuf,
+        input: Input,
         storage: StorageLinks,
         start_tail: StartTail,
         vital: Vital<String>,
     ) -> Self {
         Self {
-            path,
+            input,
             storage,
             start_tail,
             open: None,
+            stranger: None,
             runs: BTreeMap::new(),
             unfit: BTreeMap::new(),
             notes: notes::Notes::default(),
@@ -170,8 +188,9 @@ impl FileWatcherActor {
 
     /// Takes what the store knows as the picture to be held against the directory. Entries of a spool
     /// have no file there.
-    fn adopt(&mut self, known: Vec<StoredRun>) {
-        for stored in known.into_iter().filter(|stored| &*stored.run.fetcher != SPOOL_FETCHER) {
+    fn adopt(&mut self, known: &[StoredRun]) {
+        for stored in known.iter().filter(|stored| &*stored.run.fetcher != SPOOL_FETCHER) {
+            let stored = stored.clone();
             let mut entry = Entry::new(FileName::of(stored.run.clone()));
             entry.known = true;
             let run = stored.run.clone();
@@ -202,19 +221,16 @@ impl Handler<Start> for FileWatcherActor {
         Box::pin(known.into_actor(self).then(|known, watcher, ctx| {
             let opened = match known {
                 Ok(Ok(known)) => {
-                    watcher.adopt(known);
-                    watcher.open_directory(ctx)
+                    watcher.adopt(&known);
+                    watcher.begin_watching(&known, ctx)
                 }
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(error) => Err(error.to_string()),
             };
-            if let Err(reason) = opened {
-                return Box::pin(fut::ready(Err(reason))) as ResponseActFuture<_, _>;
-            }
-            let all = watcher.scan();
-            match watcher.advance(all, ctx) {
-                Some(registering) => Box::pin(registering.map(|(), _, _| Ok(()))),
-                None => Box::pin(fut::ready(Ok(()))),
+            match opened {
+                Ok(Some(registering)) => Box::pin(registering.map(|(), _, _| Ok(()))),
+                Ok(None) => Box::pin(fut::ready(Ok(()))) as ResponseActFuture<_, _>,
+                Err(reason) => Box::pin(fut::ready(Err(reason))),
             }
         }))
     }

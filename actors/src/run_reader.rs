@@ -21,7 +21,8 @@ use crate::model::{Position, Run};
 use crate::store::{Batch, Reading, StoredRun};
 use comparison::Comparison;
 pub(crate) use comparison::times_of;
-use open_file::{OpenFile, still_holds};
+use open_file::OpenFile;
+pub(crate) use open_file::still_holds;
 
 /// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
 /// one batch; four times as many rows load no faster.

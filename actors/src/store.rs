@@ -18,7 +18,7 @@ pub use entries::{Entered, Entries, Entry, EntryState};
 pub use fetcher_runs::{EndedRun, FetcherRecord, FetcherRuns};
 pub use tasks::{Added, Cancelled, EntryId, SpoolEntry, Tasks};
 
-use crate::model::{Attempt, Idle, Job, Key, Position, Row, Run, UnixSeconds};
+use crate::model::{Attempt, DirectoryIdentity, Idle, Job, Key, Position, Row, Run, UnixSeconds};
 
 /// Why the store could not do what it was asked. Sorted by consequence: the first three end
 /// one request, the last ends the process.
@@ -137,6 +137,15 @@ pub struct Lost {
     pub worker: Arc<str>,
     /// It was one too many: the job is parked.
     pub parked: bool,
+}
+
+/// How the input directory is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InputDirectory {
+    /// It is there, and it is this one.
+    There(DirectoryIdentity),
+    /// It is lost, and why.
+    Lost(String),
 }
 
 /// A queue with one owner. Mutations happen between [`begin`](Store::begin) and
@@ -305,11 +314,11 @@ pub trait Store: Entries + FetcherRuns + Tasks {
     /// As any mutation.
     fn clear_aside(&mut self, name: &str) -> StoreResult<()>;
 
-    /// Notes since when the input directory is lost; `None`: it is there.
+    /// Notes how the input directory is. A loss that goes on keeps its time, and gets the new reason.
     ///
     /// # Errors
     /// As any mutation.
-    fn set_directory_lost(&mut self, since: Option<UnixSeconds>) -> StoreResult<()>;
+    fn note_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> StoreResult<()>;
 
     /// Called outside a transaction when no request came for a while: brings the main file up to
     /// date and looks whether the files are still the ones that were opened.

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::model::{Attempt, Idle, Job, Key, Position, Run, UnixSeconds};
 use crate::store::{
-    Batch, Checkpoint, Dispatch, Entry, EntryId, FetcherRecord, Holder, Lost, Store, StoreError,
-    StoreResult, StoredRun, Told,
+    Batch, Checkpoint, Dispatch, Entry, EntryId, FetcherRecord, Holder, InputDirectory, Lost,
+    Store, StoreError, StoreResult, StoredRun, Told,
 };
 pub use until::until;
 
@@ -147,7 +147,11 @@ impl Store for MockStore {
             deleting: false,
             stale: false,
         };
-        Ok(self.inside().runs.entry(run.clone()).or_insert(new).clone())
+        let stored = self.inside().runs.entry(run.clone()).or_insert(new).clone();
+        if stored.deleting {
+            return Err(StoreError::Rejected(format!("run {run} is being deleted")));
+        }
+        Ok(stored)
     }
 
     fn add_rows(&mut self, batch: &Batch) -> StoreResult<()> {
@@ -170,7 +174,11 @@ impl Store for MockStore {
     }
 
     fn begin_deletion(&mut self, run: &Run) -> StoreResult<()> {
-        self.called("mark", &run.to_string())
+        self.called("mark", &run.to_string())?;
+        if let Some(stored) = self.inside().runs.get_mut(run) {
+            stored.deleting = true;
+        }
+        Ok(())
     }
 
     fn delete_runs(&mut self, runs: &[Run], _limit: usize) -> StoreResult<usize> {
@@ -295,8 +303,8 @@ impl Store for MockStore {
         Ok(())
     }
 
-    fn set_directory_lost(&mut self, since: Option<UnixSeconds>) -> StoreResult<()> {
-        self.called("lost", if since.is_some() { "yes" } else { "no" })
+    fn note_input(&mut self, input: &InputDirectory, _now: UnixSeconds) -> StoreResult<()> {
+        self.called("lost", if matches!(input, InputDirectory::Lost(_)) { "yes" } else { "no" })
     }
 
     fn idle(&mut self) -> StoreResult<Checkpoint> {

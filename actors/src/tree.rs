@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::connection::{SessionLinks, WorkLinks};
-use crate::file_watcher::{FileWatcherActor, Start, StopWatching, StorageLinks, start_tail};
+use crate::file_watcher::{FileWatcherActor, Input, Start, StopWatching, StorageLinks, start_tail};
 use crate::guest::{Guest, Guests};
 use crate::listener::{CloseAll, Door, ListenerActor};
 use crate::reports::Reports;
@@ -41,7 +41,7 @@ pub struct Parts {
     /// What tells storage the time.
     pub clock: Box<dyn Clock>,
     /// The input directory.
-    pub input: PathBuf,
+    pub input: Input,
     /// Where workers connect. Opened once every run is registered.
     pub door: Box<dyn Door>,
     /// Connections at once.
@@ -114,11 +114,12 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<(), TreeError> {
     let Parts { store, clock, input, door, connections_max, reports, guests } = parts;
-    let (mut tree, mut ends) = Tree::grow(store, clock, input.clone(), reports);
+    let path = input.path.clone();
+    let (mut tree, mut ends) = Tree::grow(store, clock, input, reports);
     tree.guests = Guests::new(guests);
     tokio::pin!(stop);
     let started = tokio::select! {
-        started = tree.start_intake(input) => started,
+        started = tree.start_intake(path) => started,
         error = ends.ended() => Err(error),
         () = &mut stop => Ok(false),
     };
@@ -137,7 +138,7 @@ impl Tree {
     fn grow(
         store: Box<dyn Store + Send>,
         clock: Box<dyn Clock>,
-        input: PathBuf,
+        input: Input,
         reports: Option<Arc<dyn Reports>>,
     ) -> (Self, Ends) {
         let storage_arbiter = Arbiter::new();
@@ -209,6 +210,7 @@ impl Tree {
                     storage().recipient(),
                     storage().recipient(),
                     storage().recipient(),
+                    self.watcher.clone().recipient(),
                     reports,
                 )
             }),

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{Lifecycle, Parts, TreeError, run};
 use crate::clock::ManualClock;
+use crate::file_watcher::Input;
 use crate::guest::{Guest, GuestLinks};
 use crate::listener::Door;
 use crate::store::StoreError;
@@ -126,7 +127,12 @@ impl Site {
         Parts {
             store: Box::new(self.mock.clone()),
             clock: Box::new(ManualClock::at(100)),
-            input: self.directory.path().join("input"),
+            input: Input {
+                path: self.directory.path().join("input"),
+                known: None,
+                accept: false,
+                accept_after: Duration::from_secs(60),
+            },
             door: Box::new(TestDoor(self.directory.path().join("socket"))),
             connections_max: 10,
             reports: None,

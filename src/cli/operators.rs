@@ -1,4 +1,4 @@
-//! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`.
+//! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`, `accept-input`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +21,10 @@ Examples:
 const RETRY_EXAMPLES: &str = "\
 Example:
   shiftboss retry /run/shiftboss/worker.sock alpha";
+
+const ACCEPT_INPUT_EXAMPLES: &str = "\
+Example:
+  shiftboss accept-input /run/shiftboss/worker.sock";
 
 /// What the daemon is told. For its own user and root.
 #[derive(Debug, Subcommand)]
@@ -65,6 +69,12 @@ pub enum Operate {
         /// The key
         key: Option<String>,
     },
+    /// Take the directory that is at INPUT_DIR now, though it is another one than before
+    ///
+    /// For an input directory that is lost (`shiftboss status`) and will not come back: lists that the new one
+    /// does not have leave the queue.
+    #[command(after_help = ACCEPT_INPUT_EXAMPLES)]
+    AcceptInput(Told),
 }
 
 /// Who is told, and how the answer is shown.

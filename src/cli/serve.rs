@@ -11,6 +11,7 @@ mod values;
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
@@ -83,6 +84,25 @@ pub struct ServeOptions {
     #[arg(long, value_name = "DIR", env = "SHIFTBOSS_SPOOL")]
     #[serde(default, deserialize_with = "values_of_file::path")]
     pub spool: Option<PathBuf>,
+    /// Take the directory at INPUT_DIR at this start, even if it is another one than before
+    #[arg(
+        long,
+        env = "SHIFTBOSS_ACCEPT_INPUT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub accept_input: Option<bool>,
+    /// Take another directory at INPUT_DIR once it has held lists for so long without a change [default: 60s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "SHIFTBOSS_ACCEPT_INPUT_AFTER",
+        value_parser = values_of_file::parse_interval
+    )]
+    #[serde(default, deserialize_with = "values_of_file::interval")]
+    pub accept_input_after: Option<Duration>,
     /// Permission bits of the socket, in octal [default: 0600]
     #[arg(long, env = "SHIFTBOSS_SOCKET_MODE")]
     pub socket_mode: Option<Mode>,
@@ -123,6 +143,8 @@ impl ServeOptions {
             max_single_tasks: self.max_single_tasks.or(others.max_single_tasks),
             durability: self.durability.or(others.durability),
             spool: self.spool.or(others.spool),
+            accept_input: self.accept_input.or(others.accept_input),
+            accept_input_after: self.accept_input_after.or(others.accept_input_after),
             socket_mode: self.socket_mode.or(others.socket_mode),
             socket_group: self.socket_group.or(others.socket_group),
             max_connections: self.max_connections.or(others.max_connections),

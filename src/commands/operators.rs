@@ -1,4 +1,4 @@
-//! `shiftboss pause`, `resume`, `drain` and `retry`: what operators tell a running daemon.
+//! `shiftboss pause`, `resume`, `drain`, `retry` and `accept-input`: what operators tell a running daemon.
 //!
 //! Clients of protocol 2 (docs/protocol.md): a greeting and one request in one write, one line of
 //! JSON as the answer. `drain` then waits until the daemon has gone.
@@ -38,6 +38,7 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
             })?;
             tell(&told, "retry", &format!("RETRY {key}"), |answer| retried(&key, answer))
         }
+        Operate::AcceptInput(told) => tell(&told, "accept-input", "ACCEPT-INPUT", accepted),
         Operate::Drain { timeout, socket: target, json } => {
             drain::run(&socket(target, "drain")?, timeout, json)
         }
@@ -72,6 +73,14 @@ fn print(
 ) -> Result<(), Failure> {
     let text = if json { answer.line.clone() } else { render(&answer.object) };
     writeln!(io::stdout(), "{text}").or_else(|error| exit::output_failed(&error))
+}
+
+fn accepted(answer: &Value) -> String {
+    match answer["accepted"].as_bool() {
+        Some(true) => "The directory is the input directory from now on.",
+        _ => "The input directory is not lost: there is nothing to accept.",
+    }
+    .to_owned()
 }
 
 fn retried(key: &Key, answer: &Value) -> String {

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shiftboss_actors::clock::SystemClock;
+use shiftboss_actors::file_watcher::Input;
 use shiftboss_actors::reports::Reports;
 use shiftboss_actors::tree::{self, Parts, TreeError};
 use tracing::{error, info, warn};
@@ -50,10 +51,16 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     door.require_free().map_err(socket_failure)?;
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
     let clean = store.was_clean();
+    let input = Input {
+        path: settings.input.clone(),
+        known: store.input_directory().map_err(|error| tree_failure(TreeError::Storage(error)))?,
+        accept: settings.accept_input,
+        accept_after: settings.accept_input_after,
+    };
     let parts = Parts {
         store: Box::new(store),
         clock: Box::new(SystemClock),
-        input: settings.input.clone(),
+        input,
         door: Box::new(door),
         connections_max: descriptors::connections_max(
             settings.connections_max,

@@ -66,11 +66,22 @@ pub fn some_time<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Duration>
 /// # Errors
 /// As [`time`], and for less.
 pub fn interval<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Duration>, D::Error> {
-    let time = time(typed)?;
-    if time < Duration::from_secs(1) {
-        return Err(D::Error::custom("give a time from \"1s\" to \"366days\""));
+    at_least_a_second(time(typed)?).map(Some).map_err(D::Error::custom)
+}
+
+/// The same as it is written on the command line.
+///
+/// # Errors
+/// When it is none, or less than a second.
+pub fn parse_interval(text: &str) -> Result<Duration, String> {
+    at_least_a_second(parse_time(text)?)
+}
+
+fn at_least_a_second(time: Duration) -> Result<Duration, String> {
+    if (Duration::from_secs(1)..=TIME_MAX).contains(&time) {
+        return Ok(time);
     }
-    Ok(Some(time))
+    Err("give a time from \"1s\" to \"366days\"".to_owned())
 }
 
 /// A number from 0 to 1.

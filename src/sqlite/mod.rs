@@ -7,7 +7,7 @@
 //! [`adopt`]; what is remembered between jobs in [`memory`] and
 //! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; single tasks in [`tasks`], their
 //! rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what is remembered
-//! of the daemon's own fetchers in [`own_fetchers`]; what must be kept beside them in [`keep`]; the log under
+//! of the daemon's own fetchers in [`own_fetchers`], and of the input directory in [`input`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
 //! in [`upkeep`]. Readers have [`reader`] and [`views`].
 
@@ -19,6 +19,7 @@ mod dispatch;
 mod error;
 mod file;
 mod flights;
+mod input;
 mod keep;
 mod leases;
 mod listings;

@@ -3,7 +3,7 @@
 
 use shiftboss_actors::model::{Attempt, Idle, Key, Run, UnixSeconds};
 use shiftboss_actors::store::{
-    Batch, Checkpoint, Dispatch, Holder, Lost, Store, StoreResult, StoredRun, Told,
+    Batch, Checkpoint, Dispatch, Holder, InputDirectory, Lost, Store, StoreResult, StoredRun, Told,
 };
 
 use super::SqliteStore;
@@ -139,12 +139,8 @@ impl Store for SqliteStore {
         self.mutation(|store| store.execute("DELETE FROM shiftboss_aside WHERE name = ?1", [name]))
     }
 
-    fn set_directory_lost(&mut self, since: Option<UnixSeconds>) -> StoreResult<()> {
-        self.mutation(|store| match since {
-            Some(since) => store.set_state("directory_lost_since", &since.to_string()),
-            None => store
-                .execute("DELETE FROM shiftboss_state WHERE name = ?1", ["directory_lost_since"]),
-        })
+    fn note_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> StoreResult<()> {
+        self.mutation(|store| store.set_input(input, now))
     }
 
     fn idle(&mut self) -> StoreResult<Checkpoint> {

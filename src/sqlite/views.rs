@@ -27,7 +27,7 @@ pub use why::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why, why};
 
 mod attempts;
 mod holders;
-mod look;
+pub(super) mod look;
 mod order;
 mod queue;
 mod report;
@@ -67,6 +67,7 @@ fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueSt
         set_aside: set_aside(look)?,
         directory_lost_since: state(look, "directory_lost_since")?
             .and_then(|text| text.parse().ok()),
+        directory_lost_reason: state(look, "directory_lost_reason")?,
     })
 }
 
@@ -209,5 +210,6 @@ fn look_at_reference(
         done_last_hour: Vec::new(),
         set_aside: Vec::new(),
         directory_lost_since: None,
+        directory_lost_reason: None,
     })
 }

@@ -9,6 +9,7 @@ pub mod child;
 pub mod daemon;
 pub mod disk;
 pub mod left;
+pub mod mounts;
 pub mod random;
 pub mod reference;
 pub mod site;

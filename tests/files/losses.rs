@@ -197,8 +197,9 @@ fn loss_09_event_queue_overflow() {
     site.wait_count(20_003);
 }
 
-/// Loss 10: the input directory removed and made again, twice, and once moved away: serving
-/// goes on, nobody but its owner makes it again, and what is in the new one is found.
+/// Loss 10: the input directory removed and made again, twice: what was removed with it is withdrawn, serving
+/// goes on, nobody but its owner makes it again, and what is in the new one is found. Moved away, it keeps its
+/// lists until another one is accepted.
 #[test]
 fn loss_10_the_input_directory_made_again() {
     let site = Site::new();
@@ -220,6 +221,10 @@ fn loss_10_the_input_directory_made_again() {
     assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
     fs::create_dir(site.input()).unwrap();
     site.write("g.1.txt.part", "charlie 0 3\n");
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    site.wait_queue(&["f|3|bravo|0 2|1"]);
+    let accepted = site.run(&["accept-input", site.socket().to_str().unwrap()]);
+    assert!(accepted.status.success(), "{accepted:?}");
     site.wait_queue(&["g|1|charlie|0 3|0"]);
     site.append("g.1.txt.part", "delta 0 4\n");
     assert_eq!(site.ask("READY"), "JOB delta 0 4\n");

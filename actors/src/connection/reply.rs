@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::WorkLinks;
 use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
 use super::session::SessionLinks;
+use crate::file_watcher::{AcceptInput, Accepted};
 use crate::model::{Attempt, Key};
 use crate::reports::ReportError;
 use crate::storage::messages::{Change, Controlled, HandOut, Next, Stepped, Tell, WhyIdle, Work};
@@ -115,11 +116,14 @@ impl Asker {
                 self.next(attempt, exit_code, wait).await
             }
             SessionRequest::Quit => Reply::line(&SessionAnswer::Ok).and_close(),
-            SessionRequest::Ask(_) | SessionRequest::Control(_) if !self.is_operator => {
+            SessionRequest::Ask(_) | SessionRequest::Control(_) | SessionRequest::AcceptInput
+                if !self.is_operator =>
+            {
                 Reply::error(ErrorCode::Denied, "for the daemon's own user and root alone")
             }
             SessionRequest::Ask(question) => self.ask(question).await,
             SessionRequest::Control(control) => self.change(control).await,
+            SessionRequest::AcceptInput => self.accept_input().await,
         }
     }
 
@@ -164,6 +168,19 @@ impl Asker {
             }
             Ok(controlled) => Reply::line(&SessionAnswer::Json(&json_of(controlled, key.as_ref()))),
             Err(reason) => Reply::error(ErrorCode::Busy, &reason),
+        }
+    }
+
+    async fn accept_input(self) -> Reply {
+        let answered = timeout(REQUEST_TIMEOUT, self.session.accept_input.send(AcceptInput)).await;
+        match answered {
+            Ok(Ok(Ok(accepted))) => {
+                let taken = serde_json::json!({"accepted": accepted == Accepted::Taken});
+                Reply::line(&SessionAnswer::Json(&taken.to_string()))
+            }
+            Ok(Ok(Err(reason))) => Reply::error(ErrorCode::Busy, &reason),
+            Ok(Err(_)) => Reply::error(ErrorCode::Busy, STOPPING),
+            Err(_) => Reply::error(ErrorCode::Busy, "it took too long"),
         }
     }
 

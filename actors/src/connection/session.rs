@@ -17,6 +17,7 @@ use tracing::debug;
 use super::answer::STOPPING;
 use super::reply::{self, Asker, Reply};
 use super::{ConnectionActor, WRITE_TIMEOUT};
+use crate::file_watcher::AcceptInput;
 use crate::model::Idle;
 use crate::reports::Reports;
 use crate::storage::messages::{Change, Next, Tell, Wait, WhyIdle, Work};
@@ -43,6 +44,8 @@ pub struct SessionLinks {
     pub next: Recipient<Next>,
     /// Operators' changes.
     pub change: Recipient<Change>,
+    /// The input directory, to be taken as it is.
+    pub accept_input: Recipient<AcceptInput>,
     /// Operators' questions.
     pub reports: Arc<dyn Reports>,
     /// Room for them.
@@ -58,10 +61,11 @@ impl SessionLinks {
         tell: Recipient<Tell>,
         next: Recipient<Next>,
         change: Recipient<Change>,
+        accept_input: Recipient<AcceptInput>,
         reports: Arc<dyn Reports>,
     ) -> Self {
         let room = Arc::new(Semaphore::new(REPORTS_AT_ONCE));
-        Self { wait, why_idle, tell, next, change, reports, room }
+        Self { wait, why_idle, tell, next, change, accept_input, reports, room }
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::clock::ManualClock;
 use crate::connection::{CloseConnection, ConnectionActor, SessionLinks, WorkLinks};
-use crate::file_watcher::{Look, Looked};
+use crate::file_watcher::{AcceptInput, Accepted, Look, Looked};
 use crate::model::{Job, Key};
 use crate::reports::{ReportError, Reports};
 use crate::storage::StorageActor;
@@ -33,6 +33,14 @@ impl Handler<Look> for Nothing {
 
     fn handle(&mut self, _: Look, _: &mut Self::Context) -> Self::Result {
         MessageResult(Looked { more: false, missed: false })
+    }
+}
+
+impl Handler<AcceptInput> for Nothing {
+    type Result = Result<Accepted, String>;
+
+    fn handle(&mut self, _: AcceptInput, _: &mut Self::Context) -> Self::Result {
+        Ok(Accepted::NotLost)
     }
 }
 
@@ -77,6 +85,7 @@ impl Site {
                 to().recipient(),
                 to().recipient(),
                 to().recipient(),
+                Nothing.start().recipient(),
                 reports,
             )),
         };
@@ -122,7 +131,7 @@ impl Site {
 #[actix::test]
 async fn requests_are_answered_in_order() {
     let mut site = Site::opted_in(&["a", "b"]).await;
-    site.say("READY\nDONE 1 0\nREADY 5\nBEAT 2\nRELEASE 2\nBEAT 2\nDONE 1 0\nfoo\nWHY a\nWHY b\nQUIT\nREADY")
+    site.say("READY\nDONE 1 0\nREADY 5\nBEAT 2\nRELEASE 2\nBEAT 2\nDONE 1 0\nfoo\nACCEPT-INPUT\nWHY a\nWHY b\nQUIT\nREADY")
         .await;
     let mut answers = Vec::new();
     loop {
@@ -147,6 +156,7 @@ async fn requests_are_answered_in_order() {
             "LOST",
             stale,
             unsupported,
+            "{\"accepted\":false}",
             why,
             "ERROR unknown nobody knows b",
             "OK"

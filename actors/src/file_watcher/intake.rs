@@ -10,8 +10,8 @@ use std::io;
 use actix::prelude::*;
 use tracing::{error, warn};
 
-use super::FileWatcherActor;
 use super::entry::{Entry, Phase};
+use super::{FileWatcherActor, Open};
 use crate::directory::{Directory, Entry as Seen};
 use crate::fetcher_file::{FileName, Named};
 use crate::model::Run;
@@ -94,7 +94,7 @@ impl FileWatcherActor {
         let names = match open.directory.names() {
             Ok(names) => names,
             Err(error) => {
-                error!(%error, path = %self.path.display(), "Cannot list the input directory.");
+                error!(%error, path = %self.input.path.display(), "Cannot list the input directory.");
                 return BTreeSet::new();
             }
         };
@@ -145,8 +145,11 @@ impl FileWatcherActor {
         }
         // New runs first: a fetcher whose run was replaced keeps its id (spec 4, "At start").
         let registering = self.register(fresh.into_iter().collect());
-        for run in gone {
-            self.drop_run(&run, ctx);
+        // What is removed from a directory that was moved or unmounted is not removed from the input.
+        if self.open.as_ref().is_some_and(Open::speaks_for_the_input) {
+            for run in gone {
+                self.drop_run(&run, ctx);
+            }
         }
         self.send_notes(ctx);
         registering

@@ -1,7 +1,9 @@
 //! Opening the input directory, losing it, and finding it again (spec 4, loss 10).
 //!
 //! A directory that is lost is never made again: whoever removed it may be about to mount or move
-//! something there. It is looked for by its path every second; jobs are handed out meanwhile.
+//! something there. It is looked for by its path every second; jobs are handed out meanwhile. Another
+//! directory at that path is not read: its lists would replace those of the known one. Which one may be
+//! taken is [`stranger`](super::stranger)'s to say.
 
 use std::rc::Rc;
 
@@ -10,21 +12,69 @@ use futures_util::stream;
 use tracing::{info, warn};
 
 use super::entry::Phase;
-use super::{FileWatcherActor, Open, StopTail};
+use super::stranger::{Stranger, holds_known};
+use super::{FileWatcherActor, Open, STORE_TIMEOUT, StopTail};
 use crate::directory::Directory;
+use crate::storage::messages::{KnownRuns, NoteInput};
+use crate::store::{InputDirectory, StoreResult, StoredRun};
 use crate::watch::Watch;
+
+/// Takes the directory that is at the input's path now, whichever it is. An error: there is none, or it
+/// could not be noted yet.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Accepted, String>")]
+pub struct AcceptInput;
+
+/// The answer to [`AcceptInput`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is the input directory from now on.
+    Taken,
+    /// The input directory was not lost.
+    NotLost,
+}
 
 /// The watch's descriptor became readable.
 struct Readable;
 
+impl Open {
+    /// Whether a file that is gone from this directory is gone from the input: the directory is at its
+    /// path still, or was removed, for which it had to be emptied. A directory that was moved or unmounted
+    /// says nothing.
+    pub(super) fn speaks_for_the_input(&self) -> bool {
+        self.directory.is_at_its_path() || self.directory.is_removed()
+    }
+}
+
 impl FileWatcherActor {
-    /// Opens and watches the directory. Watch first, scan afterwards.
-    pub(super) fn open_directory(&mut self, ctx: &mut Context<Self>) -> Result<(), String> {
-        let directory = Directory::open(&self.path).map_err(|error| error.to_string())?;
+    /// Opens the directory at the start, or begins to wait for it. The future registers its runs.
+    pub(super) fn begin_watching(
+        &mut self,
+        known: &[StoredRun],
+        ctx: &mut Context<Self>,
+    ) -> Result<Option<ResponseActFuture<Self, ()>>, String> {
+        let directory = Directory::open(&self.input.path).map_err(|error| error.to_string())?;
+        if self.input.accept || self.recognise(&directory, known).is_some() {
+            self.take(directory, ctx);
+            let all = self.scan();
+            return Ok(self.advance(all, ctx));
+        }
+        self.stay_lost(STRANGER, ctx);
+        // Lists whose withdrawal was begun before go on leaving.
+        let leaving = |entry: &super::Entry| matches!(entry.phase, Phase::Deleting);
+        let leaving = self.runs.iter().filter(|(_, entry)| leaving(entry));
+        let leaving: Vec<_> = leaving.map(|(run, _)| run.clone()).collect();
+        leaving.iter().for_each(|run| self.drop_run(run, ctx));
+        Ok(None)
+    }
+
+    /// Makes a directory the one that is watched. Watch first, scan afterwards.
+    fn take(&mut self, directory: Directory, ctx: &mut Context<Self>) {
+        self.input.known = Some(directory.identity());
+        self.stranger = None;
         self.open = Some(Open { directory: Rc::new(directory), watch: None, events: None });
         self.open_watch(ctx);
-        self.notes.directory_lost(false);
-        Ok(())
+        self.notes.directory_found();
     }
 
     /// Tries to get a watch. Without one everything is looked at every second.
@@ -78,17 +128,24 @@ impl FileWatcherActor {
         }
     }
 
-    /// The directory is gone: keeps the runs and waits for it.
+    /// The directory is gone, or its watch is: looks for it.
     pub(super) fn lose(&mut self, ctx: &mut Context<Self>) {
+        self.close(ctx);
+        self.find_again(ctx);
+    }
+
+    /// Lets go of the directory, and keeps the runs. Those of one that was removed went before it.
+    fn close(&mut self, ctx: &mut Context<Self>) {
+        if self.open.as_ref().is_some_and(|open| open.directory.is_removed()) {
+            self.refresh(self.runs.keys().cloned().collect(), ctx);
+        }
         let Some(open) = self.open.take() else {
             return;
         };
         if let Some(events) = open.events {
             ctx.cancel_future(events);
         }
-        warn!(path = %self.path.display(), "The input directory is lost; waiting for it to come back.");
-        self.notes.directory_lost(true);
-        self.send_notes(ctx);
+        (self.lost, self.overflow) = (false, false);
         // Their descriptors lead to the old directory.
         for entry in self.runs.values_mut() {
             if let Phase::Tailing(tail) = &entry.phase {
@@ -96,14 +153,96 @@ impl FileWatcherActor {
                 entry.phase = Phase::New;
             }
         }
-        self.find_again(ctx);
     }
 
+    /// Takes what is at the path if that is the input directory. Nothing else is handled meanwhile.
     fn find_again(&mut self, ctx: &mut Context<Self>) {
-        if self.open_directory(ctx).is_ok() {
-            info!(path = %self.path.display(), "The input directory is back; looking at everything.");
-            self.rescan(ctx);
+        let directory = match Directory::open(&self.input.path) {
+            Ok(directory) => directory,
+            Err(error) => {
+                self.stranger = None;
+                return self.stay_lost(&format!("it cannot be opened: {error}"), ctx);
+            }
+        };
+        let known = self.storage.known.send(KnownRuns).timeout(STORE_TIMEOUT).into_actor(self);
+        ctx.wait(known.map(move |known, watcher, ctx| {
+            // A store that does not answer proves nothing; it is asked again in a second.
+            let Ok(Ok(known)) = known else {
+                return;
+            };
+            match watcher.recognise(&directory, &known) {
+                Some(why) => watcher.come_back(directory, why, ctx),
+                None => watcher.stay_lost(STRANGER, ctx),
+            }
+        }));
+    }
+
+    /// Why a directory is the input directory; `None`: it is not, or not yet.
+    fn recognise(&mut self, directory: &Directory, known: &[StoredRun]) -> Option<&'static str> {
+        if self.input.known.is_none_or(|known| known.is_same(&directory.identity())) {
+            return Some("it is the one that it was");
         }
+        if holds_known(directory, known) {
+            return Some("it holds all complete lists that are known");
+        }
+        let stranger = Stranger::seen(directory, self.stranger.take());
+        let rested = stranger.has_rested(self.input.accept_after);
+        self.stranger = Some(stranger);
+        rested.then_some("another directory has held lists for long enough without a change")
+    }
+
+    fn come_back(&mut self, directory: Directory, why: &str, ctx: &mut Context<Self>) {
+        let path = self.input.path.display();
+        info!(%path, why, "The input directory is back; looking at everything.");
+        self.take(directory, ctx);
+        self.rescan(ctx);
+    }
+
+    /// Says once that the directory is lost, why, and what to do.
+    fn stay_lost(&mut self, reason: &str, ctx: &mut Context<Self>) {
+        if !self.notes.directory_lost(reason) {
+            return;
+        }
+        let path = self.input.path.display();
+        let advice = "Mount it or move it back, and it is read again. Another directory in its place \
+            is read once `shiftboss accept-input SOCKET` accepts it, or once it has held lists for a \
+            while without a change.";
+        warn!(
+            %path, reason, advice,
+            "The input directory is lost: no list is withdrawn, and jobs go on from what is queued."
+        );
+        self.send_notes(ctx);
+    }
+}
+
+/// Why the directory is lost when another one is in its place.
+const STRANGER: &str = "another directory is at its path";
+
+impl Handler<AcceptInput> for FileWatcherActor {
+    type Result = ResponseActFuture<Self, Result<Accepted, String>>;
+
+    fn handle(&mut self, _: AcceptInput, ctx: &mut Self::Context) -> Self::Result {
+        if self.open.as_ref().is_some_and(|open| open.directory.is_at_its_path()) {
+            return Box::pin(fut::ready(Ok(Accepted::NotLost)));
+        }
+        let directory = match Directory::open(&self.input.path) {
+            Ok(directory) => directory,
+            Err(error) => {
+                let path = self.input.path.display();
+                let reason = format!("the directory {path} cannot be opened: {error}");
+                return Box::pin(fut::ready(Err(reason)));
+            }
+        };
+        let identity = directory.identity();
+        self.close(ctx);
+        self.come_back(directory, "an operator accepts what is there", ctx);
+        let noted = self.storage.input.send(NoteInput(InputDirectory::There(identity)));
+        let noted = noted.timeout(STORE_TIMEOUT).into_actor(self);
+        Box::pin(noted.map(|noted: Result<StoreResult<()>, _>, _, _| match noted {
+            Ok(Ok(())) => Ok(Accepted::Taken),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }))
     }
 }
 

@@ -1,5 +1,5 @@
 //! What `status` is to show of the input: the files that are set aside, and whether the directory
-//! is lost. The store may be locked or full just then, so a note is sent until it is stored.
+//! is lost and why. The store may be locked or full just then, so a note is sent until it is stored.
 //!
 //! The rest of the watcher says what is so now; [`FileWatcherActor::send_notes`] does the sending, at
 //! the end of each look at runs and once a second.
@@ -10,8 +10,8 @@ use actix::prelude::*;
 use tracing::debug;
 
 use super::{FileWatcherActor, STORE_TIMEOUT};
-use crate::storage::messages::{ClearAside, SetAside, SetDirectoryLost};
-use crate::store::StoreResult;
+use crate::storage::messages::{ClearAside, NoteInput, SetAside};
+use crate::store::{InputDirectory, StoreResult};
 
 /// What a note is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +24,7 @@ enum Topic {
 
 /// What is so, for the store to know.
 struct Note {
-    /// Why the file is left out, or that the directory is lost; `None`: all is well.
+    /// Why the file is left out, or the directory lost; `None`: all is well.
     trouble: Option<String>,
     state: State,
 }
@@ -59,9 +59,14 @@ impl Notes {
         }
     }
 
-    /// The directory is lost, or there.
-    pub(super) fn directory_lost(&mut self, lost: bool) {
-        self.put(Topic::Directory, lost.then(String::new));
+    /// The directory is lost. Returns whether that, or the reason, is new.
+    pub(super) fn directory_lost(&mut self, reason: &str) -> bool {
+        self.put(Topic::Directory, Some(reason.to_owned()))
+    }
+
+    /// The directory is there.
+    pub(super) fn directory_found(&mut self) {
+        self.put(Topic::Directory, None);
     }
 
     fn put(&mut self, topic: Topic, trouble: Option<String>) -> bool {
@@ -117,8 +122,10 @@ impl FileWatcherActor {
                 self.send_to(&self.storage.clear, ClearAside { name }, topic, number, ctx);
             }
             (Topic::Directory, trouble) => {
-                let message = SetDirectoryLost { lost: trouble.is_some() };
-                self.send_to(&self.storage.lost, message, topic, number, ctx);
+                let there = || self.input.known.map(InputDirectory::There);
+                if let Some(input) = trouble.map(InputDirectory::Lost).or_else(there) {
+                    self.send_to(&self.storage.input, NoteInput(input), topic, number, ctx);
+                }
             }
         }
     }

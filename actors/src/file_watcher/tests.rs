@@ -1,14 +1,16 @@
 //! The FileWatcherActor and its tails over a mock store and a real directory.
 
 mod failures;
+mod lost;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use actix::prelude::*;
 use tempfile::TempDir;
 
-use super::{FileWatcherActor, Look, Start, StartTail, StorageLinks, start_tail};
+use super::{FileWatcherActor, Input, Look, Start, StartTail, StorageLinks, start_tail};
 use crate::clock::ManualClock;
 use crate::model::Run;
 use crate::storage::StorageActor;
@@ -18,23 +20,33 @@ use crate::vital::Vital;
 
 /// A watcher of a new directory, over a mock store.
 struct Site {
-    directory: TempDir,
+    home: TempDir,
+    path: PathBuf,
     mock: MockStore,
     watcher: Addr<FileWatcherActor>,
 }
 
 impl Site {
     fn new(mock: MockStore, start: StartTail) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("input");
+        fs::create_dir(&path).unwrap();
+        let accept_after = Duration::from_secs(60);
+        let input = Input { path, known: None, accept: false, accept_after };
+        Self::over(home, input, mock, start)
+    }
+
+    /// A watcher that is told of `input`.
+    fn over(home: TempDir, input: Input, mock: MockStore, start: StartTail) -> Self {
         let (vital, _end) = Vital::new();
         let clock = Box::new(ManualClock::at(100));
         let (drained, _) = tokio::sync::oneshot::channel();
         let storage = StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start();
         let links = StorageLinks::to(&storage);
         let (vital, _end) = Vital::new();
-        let path = directory.path().to_owned();
-        let watcher = FileWatcherActor::new(path, links, start, vital).start();
-        Self { directory, mock, watcher }
+        let path = input.path.clone();
+        let watcher = FileWatcherActor::new(input, links, start, vital).start();
+        Self { home, path, mock, watcher }
     }
 
     async fn started(mock: MockStore, start: StartTail) -> Self {
@@ -44,7 +56,7 @@ impl Site {
     }
 
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.directory.path().join(name), text).unwrap();
+        fs::write(self.path.join(name), text).unwrap();
     }
 
     fn keys(&self) -> Vec<String> {
@@ -88,7 +100,7 @@ async fn batches_are_bounded_and_the_last_completes() {
     let site = Site::new(MockStore::default(), real());
     let lines: String = (0..10_000).map(|i| format!("key{i} 1\n")).collect();
     site.write("f.1.txt", &lines);
-    filetime_back(&site.directory.path().join("f.1.txt"));
+    filetime_back(&site.path.join("f.1.txt"));
     site.watcher.send(Start).await.unwrap().unwrap();
     until("all is stored", || site.is_complete("f")).await;
     assert_eq!(site.keys().len(), 10_000);
@@ -119,23 +131,11 @@ async fn a_new_run_is_registered_before_the_old_one_goes() {
     site.write("f.1.txt", "alpha 1\n");
     until("the first run is complete", || site.is_complete("f")).await;
     site.write("f.2.txt", "alpha 2\n");
-    fs::remove_file(site.directory.path().join("f.1.txt")).unwrap();
+    fs::remove_file(site.path.join("f.1.txt")).unwrap();
     until("the first run is deleted", || site.calls("delete f.1") == 3).await;
     let calls = site.mock.calls();
     let place = |call: &str| calls.iter().position(|known| known == call).unwrap();
     assert!(place("register f.2") < place("delete f.1"));
-}
-
-/// A directory that goes is told, waited for, and looked through when it is back.
-#[actix::test]
-async fn a_lost_directory_is_found_again() {
-    let site = Site::started(MockStore::default(), real()).await;
-    fs::remove_dir(site.directory.path()).unwrap();
-    until("the loss is told", || site.calls("lost yes") == 1).await;
-    fs::create_dir(site.directory.path()).unwrap();
-    site.write("f.1.txt.part", "alpha 1\n");
-    until("its file is read", || site.keys() == ["alpha"]).await;
-    assert_eq!(site.calls("lost no"), 2, "at the start, and when it was back");
 }
 
 /// What status is to show is told to the store until it is stored.
@@ -149,13 +149,13 @@ async fn notes_are_repeated_until_they_are_stored() {
     site.write("a.b.txt", "alpha 1\n");
     until("the name is noted", || !site.mock.inside().aside.is_empty()).await;
     site.mock.trouble("clear", busy());
-    fs::remove_file(site.directory.path().join("a.b.txt")).unwrap();
+    fs::remove_file(site.path.join("a.b.txt")).unwrap();
     until("the note is taken back", || site.mock.inside().aside.is_empty()).await;
     site.mock.trouble("lost", busy());
-    fs::remove_dir(site.directory.path()).unwrap();
+    fs::remove_dir(&site.path).unwrap();
     until("the loss is told again", || site.calls("lost yes") == 2).await;
     site.mock.trouble("lost", Trouble::EndOfTransaction(StoreError::Full("disk".to_owned())));
-    fs::create_dir(site.directory.path()).unwrap();
+    fs::create_dir(&site.path).unwrap();
     until("the return is told again", || site.calls("lost no") == 3).await;
 }
 

@@ -132,7 +132,7 @@ pub(super) fn read_chunk(file: &File, chunk: &mut [u8], offset: u64) -> io::Resu
 }
 
 /// Whether the file still has the bytes that were read: long enough, and the same before the place.
-pub(super) fn still_holds(
+pub(crate) fn still_holds(
     file: &File,
     now: &FileState,
     position: Option<Position>,

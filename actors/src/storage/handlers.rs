@@ -7,8 +7,8 @@ use actix::prelude::*;
 use tracing::{debug, info};
 
 use super::messages::{
-    AddRows, ClearAside, Dispatch, Finish, KnownRuns, Ping, RegisterRuns, SetAside,
-    SetDirectoryLost, Shutdown, Undo,
+    AddRows, ClearAside, Dispatch, Finish, KnownRuns, NoteInput, Ping, RegisterRuns, SetAside,
+    Shutdown, Undo,
 };
 use super::reply::{Deferred, Dispatched};
 use super::{StorageActor, UNDO_RETRY};
@@ -134,12 +134,12 @@ impl Handler<ClearAside> for StorageActor {
     }
 }
 
-impl Handler<SetDirectoryLost> for StorageActor {
+impl Handler<NoteInput> for StorageActor {
     type Result = Deferred<()>;
 
-    fn handle(&mut self, message: SetDirectoryLost, ctx: &mut Self::Context) -> Self::Result {
-        let since = message.lost.then(|| self.clock.now());
-        self.mutate(ctx, |store| store.set_directory_lost(since))
+    fn handle(&mut self, NoteInput(input): NoteInput, ctx: &mut Self::Context) -> Self::Result {
+        let now = self.clock.now();
+        self.mutate(ctx, |store| store.note_input(&input, now))
     }
 }
 

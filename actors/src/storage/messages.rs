@@ -12,7 +12,7 @@ use actix::prelude::*;
 use crate::model::{Attempt, Idle, Job, Key, Row, Run};
 use crate::store::{
     Added, Batch, Cancelled, Entered, Entry, EntryId, EntryState, FetcherRecord, Holder,
-    SpoolEntry, StoreResult, StoredRun, Told,
+    InputDirectory, SpoolEntry, StoreResult, StoredRun, Told,
 };
 use crate::wire::session::{Control, Word};
 
@@ -247,13 +247,13 @@ pub struct ClearAside {
     pub name: String,
 }
 
-/// Notes that the input directory is lost, or is back.
+/// Notes how the input directory is.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<()>")]
-pub struct SetDirectoryLost {
-    /// Whether it is lost now.
-    pub lost: bool,
-}
+pub struct NoteInput(
+    /// It is there, or lost.
+    pub InputDirectory,
+);
 
 /// Goes once through the mailbox; answered when all before it was handled. For the watchdog.
 #[derive(Debug, Message)]

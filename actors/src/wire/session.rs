@@ -68,6 +68,8 @@ pub enum SessionRequest {
     Ask(Question),
     /// For operators only: change something.
     Control(Control),
+    /// For operators only: take the directory at the input's path, whichever it is.
+    AcceptInput,
 }
 
 /// What is said about an attempt.
@@ -269,6 +271,7 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
         ("PAUSE", None) => Change(Control::Pause),
         ("RESUME", None) => Change(Control::Resume),
         ("DRAIN", None) => Change(Control::Drain),
+        ("ACCEPT-INPUT", None) => SessionRequest::AcceptInput,
         _ => return None,
     })
 }
@@ -288,6 +291,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ("PAUSE", ALONE),
     ("RESUME", ALONE),
     ("DRAIN", ALONE),
+    ("ACCEPT-INPUT", ALONE),
 ];
 const ALONE: &str = "this request stands alone";
 

@@ -19,6 +19,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 const LEASE: Lease = Lease(12 * 3600);
 const TRIES: Tries = Tries(5);
 const SINGLE_TASKS: u32 = 1_000_000;
+const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
 const MODE: Mode = Mode(0o600);
 const CONNECTIONS: usize = 16_384;
 
@@ -37,6 +38,10 @@ pub struct ServeSettings {
     pub connections_max: usize,
     /// The spool whose tasks enter the queue.
     pub spool: Option<PathBuf>,
+    /// Whichever directory is there at the start is the input directory.
+    pub accept_input: bool,
+    /// Another one is, once it has held lists for so long without a change.
+    pub accept_input_after: Duration,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -78,6 +83,8 @@ impl ServeSettings {
             ("max_single_tasks", a.store.max_single_tasks != b.store.max_single_tasks),
             ("durability", a.store.durability != b.store.durability),
             ("spool", a.spool != b.spool),
+            ("accept_input", a.accept_input != b.accept_input),
+            ("accept_input_after", a.accept_input_after != b.accept_input_after),
             ("socket_mode", a.socket.mode != b.socket.mode),
             ("socket_group", a.socket.group != b.socket.group),
             ("max_connections", a.connections_max != b.connections_max),
@@ -117,6 +124,8 @@ impl ServeSettings {
             },
             connections_max,
             spool: said.spool.map(absolute).transpose()?,
+            accept_input: said.accept_input.unwrap_or(false),
+            accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
             log_format: said.log_format.unwrap_or(LogFormat::Auto),
             log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
             fetchers,

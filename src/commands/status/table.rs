@@ -23,8 +23,8 @@ pub(super) fn render(target: &Target, queue: &QueueStatus, now: i64) -> String {
         out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
     }
     if let Some(since) = queue.directory_lost_since {
-        let lost = format!("LOST since {}: the directory is gone", ago(now - since));
-        out.push_str(&line("Input", &lost));
+        let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
+        out.push_str(&line("Input", &format!("LOST since {}: {reason}", ago(now - since))));
     }
     out.push_str(&fetchers(&queue.fetchers));
     out.push_str(&own_fetchers::render(&queue.own_fetchers, target.daemon.is_some(), now));
@@ -207,6 +207,7 @@ mod tests {
                 since: 1_000_003_699,
             }],
             directory_lost_since: Some(1_000_003_690),
+            directory_lost_reason: Some("another directory is at its path".to_owned()),
         };
         let target = Target { database: "/var/state.db".into(), daemon: None };
         let expected = "\
@@ -217,7 +218,7 @@ Rows            3 pending, 4 dispatched, 2 in flight (1 of them again, their lea
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
 Paused          nothing is handed out until `shiftboss resume`
-Input           LOST since 10s ago: the directory is gone
+Input           LOST since 10s ago: another directory is at its path
 Fetcher   run         state     lines  pending  skipped  age    older runs
 repology  1000000000  complete  7      3        1        1h 1m  0
 Run by the daemon  state  last run              result       next run

@@ -1,7 +1,8 @@
 //! What `status` sees, and what looking costs.
 
 use rusqlite::Connection;
-use shiftboss_actors::store::Store;
+use shiftboss_actors::model::DirectoryIdentity;
+use shiftboss_actors::store::{InputDirectory, Store};
 
 use super::support::{FAIR, Site, batch, run};
 use crate::sqlite::views::LOOKING;
@@ -105,10 +106,31 @@ fn jobs_and_trouble() {
     assert_eq!(look(&site, begin + 120).done_last_hour, [Done { exit_code: 0, jobs: 1 }]);
     assert_eq!(look(&site, begin + 120 + 3_660).done_last_hour, []);
     site.commit(|store| store.set_aside("a.b.txt", "two dots", 5)).unwrap();
-    site.commit(|store| store.set_directory_lost(Some(9))).unwrap();
-    let status = look(&site, begin);
     let aside = Aside { name: "a.b.txt".to_owned(), reason: "two dots".to_owned(), since: 5 };
-    assert_eq!((status.set_aside, status.directory_lost_since), (vec![aside], Some(9)));
+    assert_eq!(look(&site, begin).set_aside, [aside]);
+}
+
+/// A lost directory keeps the time of its loss, and is known when it is there again.
+#[test]
+fn the_input_directory_is_remembered() {
+    let mut site = Site::new(FAIR);
+    let lost = |site: &Site| {
+        let status = look(site, 100);
+        (status.directory_lost_since, status.directory_lost_reason)
+    };
+    let note = |site: &mut Site, input: InputDirectory, now| {
+        site.commit(|store| store.note_input(&input, now)).unwrap();
+    };
+    assert_eq!((site.store.input_directory(), lost(&site)), (Ok(None), (None, None)));
+    let here = DirectoryIdentity { device: 1, inode: 2, born: Some(3) };
+    note(&mut site, InputDirectory::There(here), 8);
+    note(&mut site, InputDirectory::Lost("gone".to_owned()), 9);
+    note(&mut site, InputDirectory::Lost("another".to_owned()), 10);
+    assert_eq!(lost(&site), (Some(9), Some("another".to_owned())));
+    assert_eq!(site.store.input_directory(), Ok(Some(here)));
+    let there = DirectoryIdentity { inode: 4, ..here };
+    note(&mut site, InputDirectory::There(there), 11);
+    assert_eq!((site.store.input_directory(), lost(&site)), (Ok(Some(there)), (None, None)));
 }
 
 /// No statement of the look goes through the queue or the log, whatever they hold.

@@ -40,7 +40,7 @@ pub(super) fn look_at_ours<T>(
 }
 
 /// What the last daemon noted of itself.
-pub(super) fn state(look: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+pub(in crate::sqlite) fn state(look: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
     let sql = "SELECT value FROM shiftboss_state WHERE name = ?1";
     look.query_row(sql, [name], |row| row.get(0)).optional()
 }

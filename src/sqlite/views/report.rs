@@ -40,6 +40,8 @@ pub struct QueueStatus {
     pub set_aside: Vec<Aside>,
     /// Since when the input directory is lost, in seconds since 1970.
     pub directory_lost_since: Option<UnixSeconds>,
+    /// Why it is.
+    pub directory_lost_reason: Option<String>,
 }
 
 /// Counts of rows and keys.

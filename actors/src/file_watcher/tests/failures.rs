@@ -130,7 +130,7 @@ async fn a_file_that_fails_again_stays_set_aside() {
         until("it was tried again", || panics.get() == 8).await;
         assert_eq!((site.calls("aside"), site.calls("clear")), (1, 0));
         if gone {
-            fs::remove_file(site.directory.path().join("bad.1.txt.part")).unwrap();
+            fs::remove_file(site.path.join("bad.1.txt.part")).unwrap();
         } else {
             until("it is read after all", || site.keys() == ["alpha"]).await;
         }

@@ -1,0 +1,77 @@
+//! A directory that is found where the input directory was: is it the known one, and if not, may it be
+//! taken all the same? Looks at files, decides, and changes nothing; [`lost`](super::lost) acts on it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::directory::{Directory, Entry, FileState};
+use crate::fetcher_file::{FileName, Named};
+use crate::model::{DirectoryIdentity, SPOOL_FETCHER};
+use crate::run_reader::still_holds;
+use crate::store::StoredRun;
+
+/// The lists of a directory: their names, and how those are that are complete. One that grows may do so.
+type Lists = BTreeMap<OsString, Option<FileState>>;
+
+/// A directory that is not the known one.
+pub(super) struct Stranger {
+    identity: DirectoryIdentity,
+    lists: Lists,
+    since: Instant,
+}
+
+impl Stranger {
+    /// What a look at `directory` tells, after the look `before`.
+    pub(super) fn seen(directory: &Directory, before: Option<Self>) -> Self {
+        let identity = directory.identity();
+        // One that cannot be listed holds nothing.
+        let lists = lists_of(directory).unwrap_or_default();
+        match before {
+            Some(before) if before.identity.is_same(&identity) && before.lists == lists => before,
+            _ => Self { identity, lists, since: Instant::now() },
+        }
+    }
+
+    /// Whether it has held lists for so long without a change.
+    pub(super) fn has_rested(&self, long: Duration) -> bool {
+        !self.lists.is_empty() && self.since.elapsed() >= long
+    }
+}
+
+fn lists_of(directory: &Directory) -> io::Result<Lists> {
+    let mut lists = Lists::new();
+    for name in directory.names()? {
+        if let Named::Fetcher(file) = FileName::parse(&name)
+            && let Entry::File(state) = directory.look(&name)?
+        {
+            lists.insert(name, (!file.growing).then_some(state));
+        }
+    }
+    Ok(lists)
+}
+
+/// Whether a directory holds every complete list that the store knows, so that none of them can be
+/// withdrawn by taking it; where none is complete, every list. So a store without lists is content with
+/// any directory.
+pub(super) fn holds_known(directory: &Directory, known: &[StoredRun]) -> bool {
+    let is_list = |run: &&StoredRun| !run.deleting && &*run.run.fetcher != SPOOL_FETCHER;
+    let lists = || known.iter().filter(is_list);
+    let any_complete = lists().any(|run| run.complete);
+    lists().filter(|run| run.complete || !any_complete).all(|run| holds(directory, run))
+}
+
+/// Whether a run's file is there, under one of its names, with what was read of it. Its numbers may be
+/// others: a copy does as well.
+fn holds(directory: &Directory, stored: &StoredRun) -> bool {
+    let name = FileName::of(stored.run.clone());
+    [false, true].iter().any(|growing| {
+        directory
+            .open_file(name.spelled(*growing).as_ref())
+            .and_then(|(file, state)| still_holds(&file, &state, stored.position))
+            .unwrap_or(false)
+    })
+}
