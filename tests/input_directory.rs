@@ -1,6 +1,8 @@
 //! The input directory is lost (spec 4, loss 10): unmounted, mounted over, not mounted yet, or replaced.
 //! Nothing is withdrawn, jobs go on, and no other directory is read before it was accepted.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::fs;
