@@ -1,19 +1,21 @@
-//! `shiftboss serve --spool DIR`: entries of the spool become jobs, once each, and leave when done.
+//! `shiftboss serve --spool DIR`: entries of the spool are accepted as tasks, once each.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::random::Random;
+use common::wait::pause;
 use common::worker::key_of;
-use common::{BOTH_POLICIES, Client, Daemon, Site, wait_until, wait_within};
+use common::{Client, Daemon, Site, wait_until, wait_within};
 use shiftboss::spool::{Durability, EntryName, Item, Options, QueueName, Spool, time_ordered};
 
-const SPOOLED: &str = "SELECT attr_path, payload, is_dequeued FROM queue \
-    JOIN fetchers USING (fetcher_id) WHERE name = '@spool' ORDER BY attr_path";
+/// The tasks that are kept.
+const TASKS: &str = "SELECT attr_path, payload, status FROM shiftboss_single_tasks ORDER BY task";
 
 fn queue(name: &str) -> QueueName {
     QueueName::new(name).unwrap()
@@ -21,7 +23,9 @@ fn queue(name: &str) -> QueueName {
 
 /// The spool of a site, made if it is not there.
 fn spool(site: &Site) -> Spool {
-    Spool::create(&site.path("spool"), Options::default()).unwrap()
+    let spool = Spool::create(&site.path("spool"), Options::default()).unwrap();
+    spool.ensure_queue(&queue("tasks")).unwrap();
+    spool
 }
 
 fn put(spool: &Spool, line: &str) -> EntryName {
@@ -32,73 +36,75 @@ fn start(site: &Site, options: &[&str]) -> Daemon {
     site.start_with(&[&["--spool", "spool"], options].concat())
 }
 
-/// No entry is left of a spool's tasks, nor a run of them.
-fn wait_empty(site: &Site, spool: &Spool) {
-    wait_until("the spool's tasks are done", || {
-        let there = spool.list(&queue("tasks")).unwrap();
-        let out = spool.list_checkouts(&queue("tasks")).unwrap();
-        there.is_empty() && out.is_empty()
+fn left(spool: &Spool, directory: &str) -> usize {
+    fs::read_dir(spool.path().join(directory)).unwrap().count()
+}
+
+/// Every entry was accepted, and nothing is left of any of them.
+fn wait_accepted(site: &Site, spool: &Spool) {
+    wait_within(Duration::from_secs(60), "the spool's entries are accepted", || {
+        left(spool, "tasks") == 1 && left(spool, "tasks/.checkout") == 0
     });
-    site.wait_sql("SELECT count(*) FROM shiftboss_spool", &["0"]);
-    site.wait_sql("SELECT count(*) FROM fetchers WHERE name = '@spool'", &["0"]);
-}
-
-/// An entry reaches a worker, and leaves queue and spool when its job is done; under both policies.
-#[test]
-fn an_entry_is_a_job_until_it_is_done() {
-    for policy in BOTH_POLICIES {
-        let site = Site::new();
-        site.write("f.1.txt", "bravo 1\n");
-        let daemon = start(&site, policy);
-        let spool = spool(&site);
-        put(&spool, "alpha  0 1\n");
-        site.wait_sql(SPOOLED, &["alpha| 0 1|0"]);
-        let status = String::from_utf8(site.run(&["status", "state.db"]).stdout).unwrap();
-        assert!(status.contains("@spool"), "{status}");
-        let mut client = Client::connect(&site);
-        let mut jobs = [client.ask("READY"), client.ask("READY")];
-        jobs.sort();
-        assert_eq!(jobs, ["JOB alpha  0 1\n", "JOB bravo 1\n"]);
-        assert_eq!(spool.list_checkouts(&queue("tasks")).unwrap().len(), 1);
-        assert_eq!(client.ask("DONE alpha 0"), "NOJOBS\n");
-        wait_empty(&site, &spool);
-        site.wait_sql("SELECT name FROM fetchers", &["f"]);
-        assert!(fs::read_dir(site.path("spool/.registry")).unwrap().next().is_none());
-        daemon.stop();
+    site.wait_sql("SELECT count(*) FROM shiftboss_accepted", &["0"]);
+    for directory in [
+        ".registry",
+        ".data",
+        ".tmp",
+        ".shiftboss/claims",
+        ".shiftboss/moving",
+        ".shiftboss/attempts",
+    ] {
+        wait_until("nothing is left of them", || left(spool, directory) == 0);
     }
 }
 
-/// A job in flight at a restart, by stop or by kill, is not handed out again, and its end counts.
-#[test]
-fn a_restart_keeps_what_is_in_flight() {
-    for policy in BOTH_POLICIES {
-        let site = Site::new();
-        let spool = spool(&site);
-        let mut daemon = start(&site, policy);
-        put(&spool, "alpha 1");
-        site.wait_sql(SPOOLED, &["alpha|1|0"]);
-        assert_eq!(site.ask("READY"), "JOB alpha 1\n");
-        for clean in [true, false] {
-            if clean {
-                daemon.stop();
-                assert_eq!(spool.list(&queue("tasks")).unwrap().len(), 1, "it is given back");
-            } else {
-                daemon.kill();
-            }
-            daemon = start(&site, policy);
-            wait_until("the entry is checked out again", || {
-                spool.list_checkouts(&queue("tasks")).unwrap().len() == 1
-                    && spool.list(&queue("tasks")).unwrap().is_empty()
-            });
-            assert_eq!(site.ask("READY"), "NOJOBS\n");
-        }
-        assert_eq!(site.ask("DONE alpha 3"), "NOJOBS\n");
-        wait_empty(&site, &spool);
-        drop(daemon);
-    }
+fn shown(site: &Site, words: &[&str]) -> (i32, String) {
+    let output = site.run(words);
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(text).unwrap())
 }
 
-/// Entries with one key are done one after the other, each of them.
+/// An entry becomes a task, leaves the spool at once, and reaches a worker; a task that is done is gone.
+#[test]
+fn an_entry_becomes_a_task() {
+    let site = Site::new();
+    site.write("f.1.txt", "bravo 1\n");
+    let daemon = start(&site, &[]);
+    let spool = spool(&site);
+    put(&spool, "alpha  0 1\n");
+    site.wait_sql(TASKS, &["alpha| 0 1|waiting"]);
+    wait_accepted(&site, &spool);
+    let mut client = Client::connect(&site);
+    let mut jobs = [client.ask("READY"), client.ask("READY")];
+    jobs.sort();
+    assert_eq!(jobs, ["JOB alpha  0 1\n", "JOB bravo 1\n"]);
+    assert_eq!(client.ask("DONE alpha 0"), "NOJOBS\n");
+    site.wait_sql(TASKS, &[]);
+    daemon.stop();
+}
+
+/// A job that failed keeps its task over a restart, and `retry` finds it.
+#[test]
+fn a_failure_keeps_the_task() {
+    let site = Site::new();
+    let spool = spool(&site);
+    let daemon = start(&site, &[]);
+    put(&spool, "alpha 1");
+    site.wait_sql(TASKS, &["alpha|1|waiting"]);
+    assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(site.ask("DONE alpha 3"), "NOJOBS\n");
+    site.wait_sql(TASKS, &["alpha|1|failed"]);
+    daemon.kill();
+    let _daemon = start(&site, &[]);
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    let (code, text) = shown(&site, &["retry", "socket", "alpha"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    site.wait_sql(TASKS, &[]);
+}
+
+/// Entries with one key are done one after the other, each of them, in the order of their names.
 #[test]
 fn entries_with_the_same_key_take_turns() {
     let site = Site::new();
@@ -106,91 +112,52 @@ fn entries_with_the_same_key_take_turns() {
     put(&spool, "alpha 1");
     put(&spool, "alpha 2");
     let _daemon = start(&site, &[]);
-    site.wait_sql(SPOOLED, &["alpha|1|0"]);
+    site.wait_sql(TASKS, &["alpha|1|waiting", "alpha|2|waiting"]);
     assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert_eq!(site.ask("DONE alpha 0"), "JOB alpha 2\n");
     assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
-    site.wait_sql(SPOOLED, &["alpha|2|0"]);
-    assert_eq!(site.ask("READY"), "JOB alpha 2\n");
-    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
-    wait_empty(&site, &spool);
+    wait_accepted(&site, &spool);
 }
 
-/// Metadata that is no task goes to the dead letters, with a warning; a file cannot pose as an entry.
+/// What has data, or metadata that is no task, goes to the dead letters, and `spool show` says why.
 #[test]
 fn what_is_no_task_is_laid_aside() {
     let site = Site::new();
     let spool = spool(&site);
-    let name = put(&spool, "nonsense");
+    let nonsense = put(&spool, "nonsense");
+    let item = Item::new("bravo 1", "payload");
+    let data = spool.enqueue(&queue("tasks"), time_ordered, &item).unwrap();
     put(&spool, "alpha 1");
-    site.write("@spool.5.txt", "bravo 1\n");
     let daemon = start(&site, &[]);
-    site.wait_sql(SPOOLED, &["alpha|1|0"]);
-    assert_eq!(spool.list(&queue("dead-letter")).unwrap(), [name]);
+    site.wait_sql(TASKS, &["alpha|1|waiting"]);
+    assert_eq!(spool.list(&queue("dead-letter")).unwrap(), [nonsense.clone(), data.clone()]);
     assert!(daemon.log().contains("is no task"), "{}", daemon.log());
-    site.wait_sql("SELECT name FROM shiftboss_aside", &["@spool.5.txt"]);
-    assert_eq!(site.ask("READY"), "JOB alpha 1\n");
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-}
-
-/// An entry that is taken away while it waits leaves the queue, whether the daemon runs or not.
-#[test]
-fn a_removed_entry_leaves_the_queue() {
-    let site = Site::new();
-    let spool = spool(&site);
-    let daemon = start(&site, &[]);
-    let first = put(&spool, "alpha 1");
-    let second = put(&spool, "bravo 2");
-    site.wait_sql(SPOOLED, &["alpha|1|0", "bravo|2|0"]);
-    fs::remove_file(site.path("spool/tasks/.checkout").join(first.as_os_str())).unwrap();
-    site.wait_sql(SPOOLED, &["bravo|2|0"]);
-    daemon.stop();
-    assert!(spool.remove(&queue("tasks"), &second).unwrap());
-    let _daemon = start(&site, &[]);
-    wait_empty(&site, &spool);
-}
-
-/// `spool rm` and `move` have a task that nobody works on from a running daemon, and only such a one.
-#[test]
-fn a_daemon_hands_over_what_nobody_works_on() {
-    for policy in BOTH_POLICIES {
-        let site = Site::new();
-        let spool = spool(&site);
-        let _daemon = start(&site, policy);
-        let names = ["alpha 1", "bravo 2", "charlie 3"].map(|line| put(&spool, line).to_string());
-        site.wait_sql(SPOOLED, &["alpha|1|0", "bravo|2|0", "charlie|3|0"]);
-        let first = key_of(&site.ask("READY")).unwrap();
-        let told = |words: &[&str]| site.run(&[&["spool"], words].concat());
-        let keys = ["alpha", "bravo", "charlie"];
-        let (mut others, mut taken) = (Vec::new(), None);
-        for (key, name) in keys.iter().zip(&names) {
-            if *key == first { taken = Some(name) } else { others.push(name) }
-        }
-        for words in [&["rm", "spool", "tasks"][..], &["move", "spool", "tasks"]] {
-            let mut words = [words, &[taken.unwrap()]].concat();
-            words.extend((words[0] == "move").then_some("other"));
-            let refused = told(&words);
-            assert_eq!(refused.status.code(), Some(75), "{words:?} {refused:?}");
-            let text = String::from_utf8(refused.stderr).unwrap();
-            assert!(text.contains("still works on it"), "{text}");
-        }
-        assert!(told(&["rm", "spool", "tasks", others[0]]).status.success());
-        let moved = told(&["move", "spool", "tasks", others[1], "other"]);
-        assert!(moved.status.success(), "{moved:?}");
-        let count = "SELECT count(*) FROM queue";
-        site.wait_sql(count, &["1"]);
-        assert_eq!(site.ask(&format!("DONE {first} 0")), "NOJOBS\n");
-        wait_empty(&site, &spool);
-        let left = spool.list(&queue("other")).unwrap();
-        assert_eq!(left.iter().map(ToString::to_string).collect::<Vec<_>>(), [others[1].as_str()]);
-        // Back in its queue it is a task again.
-        assert!(told(&["move", "spool", "other", others[1], "tasks"]).status.success());
-        site.wait_sql(count, &["1"]);
+    for (name, reason) in [(nonsense, "one word"), (data, "it has 7 bytes of data")] {
+        let (code, text) =
+            shown(&site, &["spool", "show", "spool", "dead-letter", &name.to_string()]);
+        assert!(code == 0 && text.contains(reason), "{text}");
     }
 }
 
-/// A name that is used again while the daemon is down is another entry, done or not.
+/// `spool rm` and `move` have what was not accepted yet, and nothing else; the task is the daemon's.
 #[test]
-fn a_name_that_is_used_again_is_another_entry() {
+fn what_is_accepted_is_the_daemons() {
+    let site = Site::new();
+    let spool = spool(&site);
+    let names = ["alpha 1", "bravo 2"].map(|line| put(&spool, line).to_string());
+    let told = |words: &[&str]| shown(&site, &[&["spool"], words].concat());
+    assert_eq!(told(&["rm", "spool", "tasks", &names[0]]), (0, String::new()));
+    let _daemon = start(&site, &[]);
+    site.wait_sql(TASKS, &["bravo|2|waiting"]);
+    wait_accepted(&site, &spool);
+    let (code, text) = told(&["move", "spool", "tasks", &names[1], "other"]);
+    assert!(code == 65 && text.contains("there is no entry"), "{code} {text}");
+}
+
+/// A name that is used again is another entry.
+#[test]
+fn a_name_may_be_used_again() {
     let site = Site::new();
     let spool = spool(&site);
     let name = EntryName::new("mine").unwrap();
@@ -198,21 +165,37 @@ fn a_name_that_is_used_again_is_another_entry() {
         let item = Item::new(line, "");
         spool.enqueue(&queue("tasks"), |_| name.clone(), &item).unwrap();
     };
-    put("alpha 1");
-    let daemon = start(&site, &[]);
-    site.wait_sql(SPOOLED, &["alpha|1|0"]);
-    daemon.stop();
-    spool.remove(&queue("tasks"), &name).unwrap();
-    put("alpha 2");
     let _daemon = start(&site, &[]);
-    site.wait_sql(SPOOLED, &["alpha|2|0"]);
-    assert_eq!(site.ask("READY"), "JOB alpha 2\n");
+    for line in ["alpha 1", "alpha 2"] {
+        put(line);
+        wait_accepted(&site, &spool);
+    }
+    site.wait_sql(TASKS, &["alpha|1|waiting", "alpha|2|waiting"]);
 }
 
-/// Many more entries than are checked out at once all get their turn, each once, at a rate and in memory
-/// that do not depend on how many there are. A hundred thousand are `make soak`'s.
+/// A limit on single tasks leaves entries where they are, says so once, and takes them when there is room.
 #[test]
-fn more_entries_than_may_be_checked_out() {
+fn a_limit_leaves_entries_in_the_spool() {
+    let site = Site::new();
+    let spool = spool(&site);
+    for number in 0..3 {
+        put(&spool, &format!("job{number} {number}"));
+    }
+    let daemon = start(&site, &["--max-single-tasks", "2"]);
+    let told = || daemon.warnings(&["Tasks of the spool must wait", "max_single_tasks"]).len();
+    wait_until("it is told", || told() == 1);
+    wait_until("it is given back", || spool.list(&queue("tasks")).unwrap().len() == 1);
+    assert_eq!(site.ask("READY"), "JOB job0 0\n");
+    assert_eq!(site.ask("DONE job0 0"), "JOB job1 1\n");
+    wait_accepted(&site, &spool);
+    assert_eq!(told(), 1);
+    site.wait_sql("SELECT count(*) FROM shiftboss_single_tasks", &["2"]);
+}
+
+/// Many entries all become tasks, each once, at a rate and in memory that do not depend on how many there
+/// are. A hundred thousand are `make soak`'s.
+#[test]
+fn many_entries() {
     let count: usize = std::env::var("SHIFTBOSS_ENTRIES")
         .ok()
         .and_then(|text| text.parse().ok())
@@ -224,8 +207,15 @@ fn more_entries_than_may_be_checked_out() {
     let spool = Spool::create(&place.path().join("spool"), options).unwrap();
     let items: Vec<_> = (0..count).map(|n| Item::new(format!("job{n} {n}"), "")).collect();
     spool.enqueue_batch(&queue("tasks"), time_ordered, &items).unwrap();
-    let options = ["--durability", "process", "--spool", spool.path().to_str().unwrap()];
-    let daemon = site.start_with(&options);
+    let path = spool.path().to_str().unwrap();
+    let daemon = site.start_with(&[
+        "--durability",
+        "process",
+        "--max-single-tasks",
+        "1000000",
+        "--spool",
+        path,
+    ]);
     let (mut client, mut done, mut slowest) = (Client::connect(&site), 0, Duration::ZERO);
     let (begun, mut job, mut seen) = (Instant::now(), None, HashSet::new());
     wait_within(Duration::from_secs(600), "all are done", || {
@@ -241,45 +231,95 @@ fn more_entries_than_may_be_checked_out() {
         done == count
     });
     let (took, memory) = (begun.elapsed(), daemon.memory_kib("VmHWM:") / 1024);
-    wait_empty(&site, &spool);
+    wait_accepted(&site, &spool);
     println!("{count} entries in {took:?}; the slowest answer took {slowest:?}; {memory} MiB");
     assert!(memory < 256, "{memory} MiB");
     // Generous, for a machine at work: it is about a tenth of that.
     assert!(took < Duration::from_millis(5) * u32::try_from(count).unwrap(), "{took:?}");
-    assert_eq!(fs::read_dir(spool.path().join(".data")).unwrap().count(), 0);
 }
 
-/// The daemon is killed again and again under fifty entries: each is done once, and none is lost.
+/// Does every job that there is, each of which must come once; their keys.
+fn work_off(site: &Site) -> BTreeSet<String> {
+    let mut jobs = BTreeSet::new();
+    let mut next = key_of(&site.ask("READY"));
+    while let Some(key) = next {
+        next = key_of(&site.ask(&format!("DONE {key} 0")));
+        assert!(jobs.insert(key.clone()), "{key} again");
+    }
+    jobs
+}
+
+/// The daemon is killed a hundred times while entries come: each is accepted once, done once, and nothing is
+/// left in the spool by the dead.
 #[test]
-fn each_entry_is_done_once_whatever_dies() {
-    const ENTRIES: usize = 50;
+fn each_entry_is_accepted_once_whatever_dies() {
+    const KILLS: usize = 100;
     let site = Site::new();
     let spool = spool(&site);
     let mut random = Random::seeded();
-    let (mut done, mut job, mut put_so_far) = (BTreeSet::new(), None, 0);
-    let mut daemon = start(&site, &["--lease", "1h"]);
-    wait_until("all entries were done", || {
-        if put_so_far < ENTRIES {
+    let mut put_so_far = 0;
+    for _ in 0..KILLS {
+        for _ in 0..=random.below(3) {
             put(&spool, &format!("job{put_so_far} {put_so_far}"));
             put_so_far += 1;
         }
-        let line = match &job {
-            Some(key) => format!("DONE {key} 0"),
-            None => "READY".to_owned(),
-        };
-        let next = key_of(&site.ask(&line));
-        done.extend(job.take());
-        assert!(next.as_ref().is_none_or(|key| !done.contains(key)), "{next:?} after its DONE");
-        job = next;
-        if random.below(8) == 0 {
-            // Wherever the intake is by now: nothing here waits for it.
-            daemon.signal(rustix::process::Signal::KILL);
-            daemon.exit();
-            daemon = start(&site, &["--lease", "1h"]);
-        }
-        done.len() == ENTRIES
+        let daemon = site.spawn(site.serve(&["--spool", "spool"]));
+        // Wherever it is by then: in its start, or anywhere in a round.
+        wait_until("it has begun", || site.path("input").exists());
+        pause(Duration::from_millis(random.below(250)));
+        daemon.kill();
+    }
+    let _daemon = start(&site, &[]);
+    wait_accepted(&site, &spool);
+    wait_within(Duration::from_secs(60), "the dead's files are gone", || {
+        left(&spool, ".shiftboss/tmp") == 0 && left(&spool, ".shiftboss/owners") <= 2
     });
-    wait_empty(&site, &spool);
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert_eq!(work_off(&site).len(), put_so_far);
     assert_eq!(site.integrity(), ["ok"]);
+}
+
+/// A process of Multispool at work on the same queue, as its system calls are; what it took.
+fn multispool(spool: &Path, random: &mut Random) -> Option<String> {
+    let listed = fs::read_dir(spool.join("tasks")).unwrap();
+    let names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> = names.into_iter().filter(|name| name != ".checkout").collect();
+    names.sort();
+    let name = names.get(usize::try_from(random.below(names.len().max(1) as u64)).unwrap())?;
+    let (from, to) = (spool.join("tasks").join(name), spool.join("tasks/.checkout").join(name));
+    let file = fs::File::options().write(true).open(&from).ok()?;
+    file.set_modified(std::time::SystemTime::now()).unwrap();
+    fs::rename(&from, &to).ok()?;
+    let line = fs::read_to_string(&to).unwrap();
+    fs::remove_file(spool.join(".data").join(name)).unwrap();
+    fs::remove_file(&to).unwrap();
+    fs::remove_file(spool.join(".registry").join(name)).unwrap();
+    Some(line.split_once(' ').unwrap().0.to_owned())
+}
+
+/// Beside a daemon that is killed again and again Multispool takes entries too: each is one's or the other's.
+#[test]
+fn a_program_of_multispool_shares_the_queue() {
+    let site = Site::new();
+    let spool = spool(&site);
+    let mut random = Random::seeded();
+    let (mut put_so_far, mut others) = (0, BTreeSet::new());
+    for _ in 0..20 {
+        let daemon = site.spawn(site.serve(&["--spool", "spool"]));
+        for _ in 0..20 {
+            put(&spool, &format!("job{put_so_far} {put_so_far}"));
+            put_so_far += 1;
+            if let Some(key) = multispool(spool.path(), &mut random) {
+                assert!(others.insert(key));
+            }
+        }
+        pause(Duration::from_millis(random.below(100)));
+        daemon.kill();
+        others.extend(multispool(spool.path(), &mut random));
+    }
+    let _daemon = start(&site, &[]);
+    wait_accepted(&site, &spool);
+    let jobs = work_off(&site);
+    assert_eq!(jobs.intersection(&others).collect::<Vec<_>>(), [""; 0], "Multispool's");
+    assert_eq!(jobs.len() + others.len(), put_so_far, "some are lost");
+    assert!(!jobs.is_empty() && !others.is_empty(), "{} {}", jobs.len(), others.len());
 }

@@ -31,7 +31,7 @@ use actix::prelude::*;
 use crate::directory::Directory;
 use crate::fetcher_file::FileName;
 use crate::file_tail::StopTail;
-use crate::model::{DirectoryIdentity, Run, SPOOL_FETCHER};
+use crate::model::{DirectoryIdentity, Run};
 use crate::storage::StorageActor;
 use crate::storage::messages::{
     AddRows, ClearAside, DeleteRun, KnownRuns, NoteInput, PruneRun, RegisterRuns, SetAside,
@@ -186,11 +186,9 @@ impl FileWatcherActor {
         }
     }
 
-    /// Takes what the store knows as the picture to be held against the directory. Entries of a spool
-    /// have no file there.
+    /// Takes what the store knows as the picture to be held against the directory.
     fn adopt(&mut self, known: &[StoredRun]) {
-        for stored in known.iter().filter(|stored| &*stored.run.fetcher != SPOOL_FETCHER) {
-            let stored = stored.clone();
+        for stored in known.iter().cloned() {
             let mut entry = Entry::new(FileName::of(stored.run.clone()));
             entry.known = true;
             let run = stored.run.clone();

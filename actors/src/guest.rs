@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::storage::StorageActor;
 use crate::storage::messages::{
-    Enter, ForgetEntries, ForgetFetcher, KnownEntries, KnownFetchers, NoteFetcher, WithdrawEntries,
+    AcceptEntries, ForgetAccepted, ForgetFetcher, KnownAccepted, KnownFetchers, NoteFetcher,
 };
 use crate::vital::Vital;
 
@@ -26,14 +26,12 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a guest may say to storage.
 #[derive(Clone)]
 pub struct GuestLinks {
-    /// Entries that are to enter the queue.
-    pub enter: Recipient<Enter>,
-    /// Asks how the entries stand.
-    pub known: Recipient<KnownEntries>,
-    /// Entries that are to leave the queue.
-    pub forget: Recipient<ForgetEntries>,
-    /// Entries that are to leave the queue if nobody has their jobs.
-    pub withdraw: Recipient<WithdrawEntries>,
+    /// Entries that are to become single tasks.
+    pub accept: Recipient<AcceptEntries>,
+    /// Asks which accepted entries are remembered.
+    pub known: Recipient<KnownAccepted>,
+    /// Accepted entries that are out of their spool.
+    pub forget: Recipient<ForgetAccepted>,
     /// How a fetcher of the daemon's own is.
     pub note_fetcher: Recipient<NoteFetcher>,
     /// Asks what was noted of them.
@@ -47,10 +45,9 @@ impl GuestLinks {
     #[must_use]
     pub fn to(storage: &Addr<StorageActor>) -> Self {
         Self {
-            enter: storage.clone().recipient(),
+            accept: storage.clone().recipient(),
             known: storage.clone().recipient(),
             forget: storage.clone().recipient(),
-            withdraw: storage.clone().recipient(),
             note_fetcher: storage.clone().recipient(),
             known_fetchers: storage.clone().recipient(),
             forget_fetcher: storage.clone().recipient(),

@@ -12,9 +12,6 @@ use thiserror::Error;
 /// Longest key in bytes; a fetcher line with a longer one is skipped (spec 4).
 pub const KEY_MAX_BYTES: usize = 4 * 1024;
 
-/// The fetcher whose runs are entries of a spool. No file of the input directory may belong to it.
-pub const SPOOL_FETCHER: &str = "@spool";
-
 /// The fetcher whose runs are single tasks. No file of the input directory may belong to it.
 pub const TASKS_FETCHER: &str = "@tasks";
 

@@ -9,7 +9,6 @@
 
 mod complaints;
 mod deletions;
-mod entries;
 mod expiry;
 mod fetcher_runs;
 mod handlers;

@@ -5,7 +5,6 @@
 //! always an argument.
 
 mod care;
-mod entries;
 mod fetcher_runs;
 mod tasks;
 
@@ -14,7 +13,6 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use care::Checkpoint;
-pub use entries::{Entered, Entries, Entry, EntryState};
 pub use fetcher_runs::{EndedRun, FetcherRecord, FetcherRuns};
 pub use tasks::{Added, Cancelled, EntryId, SpoolEntry, Tasks};
 
@@ -151,7 +149,7 @@ pub enum InputDirectory {
 /// A queue with one owner. Mutations happen between [`begin`](Store::begin) and
 /// [`commit`](Store::commit); each either happens as a whole or leaves no trace, so that one
 /// that fails spoils none of its neighbours in the transaction.
-pub trait Store: Entries + FetcherRuns + Tasks {
+pub trait Store: FetcherRuns + Tasks {
     /// Opens the transaction that the next mutations share. Takes the write lock at once.
     ///
     /// # Errors

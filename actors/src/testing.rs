@@ -1,7 +1,6 @@
 //! A store for the actors' tests: it records what it is asked, hands out what it is given, and fails
 //! or panics when it is told to. Clones share it, so that a test can look at it from outside.
 
-mod entries;
 mod fetcher_runs;
 mod tasks;
 mod until;
@@ -11,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::model::{Attempt, Idle, Job, Key, Position, Run, UnixSeconds};
 use crate::store::{
-    Batch, Checkpoint, Dispatch, Entry, EntryId, FetcherRecord, Holder, InputDirectory, Lost,
-    Store, StoreError, StoreResult, StoredRun, Told,
+    Batch, Checkpoint, Dispatch, EntryId, FetcherRecord, Holder, InputDirectory, Lost, Store,
+    StoreError, StoreResult, StoredRun, Told,
 };
 pub use until::until;
 
@@ -46,8 +45,6 @@ pub struct Inside {
     pub undone: Vec<Attempt>,
     /// Leased attempts, with their jobs and leases.
     pub held: BTreeMap<Attempt, (Job, u32)>,
-    /// Entries of a spool.
-    pub entries: Vec<Entry>,
     /// Accepted entries of spools.
     pub accepted: Vec<EntryId>,
     /// So many jobs may wait when a task is added.

@@ -14,9 +14,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cli::{SpoolArguments, SpoolVerb};
+use crate::cli::{InQueue, SpoolArguments, SpoolVerb};
 use crate::exit::{self, ExitCode, Failure};
 use crate::logging::{self, LogFormat};
+use crate::near::did_you_mean;
 use crate::spool::{Durability, Options, Spool, SpoolError};
 
 /// Level of the log where a verb has no flag for it: what is left alone, or was given back.
@@ -39,7 +40,7 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
             let spool = Spool::create(&dir, options).map_err(failure)?;
             queue.iter().try_for_each(|queue| spool.ensure_queue(queue)).map_err(failure)
         }
-        SpoolVerb::Put(put) => put::run(&open(&put.place.dir, options)?, put),
+        SpoolVerb::Put(put) => put::run(&with_queue(&put.place, options)?, put),
         SpoolVerb::Take(take) => take::take(&open(&take.place.dir, options)?, &take),
         SpoolVerb::Move { entry, to } => {
             take::shift(&open(&entry.place.dir, options)?, &entry, &to)
@@ -47,7 +48,7 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
         SpoolVerb::Release(entry) => take::release(&open(&entry.place.dir, options)?, &entry),
         SpoolVerb::Rm(entry) => take::remove(&open(&entry.place.dir, options)?, &entry),
         SpoolVerb::List { place, checkouts, json } => {
-            list::run(&open(&place.dir, options)?, &place.queue, checkouts, json)
+            list::run(&with_queue(&place, options)?, &place.queue, checkouts, json)
         }
         SpoolVerb::Show { entry, json } => {
             show::run(&open(&entry.place.dir, options)?, &entry, json)
@@ -68,6 +69,23 @@ fn open(dir: &Path, options: Options) -> Result<Spool, Failure> {
     let dir = std::path::absolute(dir)
         .map_err(|error| Failure::new(ExitCode::Usage, format!("{}: {error}", dir.display())))?;
     Spool::load(&dir, options).map_err(failure)
+}
+
+/// Opens a spool that has this queue: a slip of the keyboard makes no other.
+fn with_queue(place: &InQueue, options: Options) -> Result<Spool, Failure> {
+    let spool = open(&place.dir, options)?;
+    let queues = spool.queues().map_err(failure)?;
+    // Every spool has dead letters, if none yet.
+    if queues.contains(&place.queue) || place.queue == spool.options().dead_letter {
+        return Ok(spool);
+    }
+    let (queue, dir) = (place.queue.to_string(), place.dir.display());
+    let names: Vec<_> = queues.iter().map(ToString::to_string).collect();
+    let meant = did_you_mean(&queue, names.iter().map(String::as_str));
+    let message = format!(
+        "there is no queue {queue} in {dir}: `shiftboss spool init {dir} {queue}` makes it{meant}"
+    );
+    Err(Failure::new(ExitCode::BadData, message))
 }
 
 /// What an error means for the exit code.

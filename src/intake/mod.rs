@@ -1,21 +1,16 @@
-//! The spool's intake: entries of the spool's queue `tasks` enter the daemon's queue, each exactly once,
-//! and leave both when their job is done.
+//! The spool's intake: entries of the spool's queue `tasks` are accepted as single tasks, each once, and
+//! removed from the spool.
 //!
 //! [`SpoolIntake`] is a guest of the supervision tree, started by `serve`. Its [`rounds`] know the spool (through
-//! the [`desk`]) and the messages of storage; no SQL, no socket.
+//! [`entries`]) and the messages of storage; no SQL, no socket.
 //!
-//! One actor, one round after the other. A round holds what is checked out against what storage knows,
-//! and does what makes them agree; nothing is remembered from one round to the next, so a start after a
-//! death is a round like any other:
-//!
-//! - An entry is checked out before it enters the queue and until its job is done; what a dead daemon had
-//!   is given back by the spool, and recognised by its name in the transaction that would enter it.
-//! - A job that was done takes its entry out of the spool first, then out of storage. A death in between
-//!   leaves a known name without an entry, which the next round forgets.
-//! - An entry that somebody takes away leaves the queue too. One that somebody asks for is handed over,
-//!   unless a worker has its job.
+//! One actor, one round after the other. A round takes entries, which are then checked out and so nobody
+//! else's; has storage accept them, in one transaction that is on disk when it answers; removes them from the
+//! spool, durably; and has storage forget them. Storage knows an entry by spool, name, inode and checksum
+//! from the acceptance until then. So a daemon may die between any two steps: what it had checked out is left
+//! to the next one, which offers it again, and has it known if it was accepted.
 
-pub mod desk;
+mod entries;
 mod rounds;
 
 use std::future::Future;
@@ -84,7 +79,7 @@ impl Actor for SpoolActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        info!(spool = %self.spool.path().display(), queue = desk::QUEUE, "Taking tasks from a spool.");
+        info!(spool = %self.spool.path().display(), queue = entries::QUEUE, "Taking tasks from a spool.");
         let (spool, stop, links) = (self.spool.clone(), self.stop.clone(), self.links.clone());
         let rounds = Rounds::new(spool, stop, links);
         ctx.spawn(rounds.run().into_actor(self).map(|(), _, ctx| ctx.stop()));

@@ -19,7 +19,7 @@ use super::error::{self, Result, SpoolError};
 use super::files;
 use super::layer::Kind;
 use super::layout::{
-    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REGISTRY, available, checked_out, under,
+    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REASONS, REGISTRY, available, checked_out, under,
 };
 use super::name::{EntryName, QueueName};
 
@@ -27,6 +27,8 @@ use super::name::{EntryName, QueueName};
 const UNTIL: &str = "until:";
 /// Begins the note of an entry that is not among the checkouts.
 const ON_ITS_WAY: &str = "moving:";
+/// Begins the name of an owner that accepts.
+const ACCEPTING: &str = "accepting:";
 /// The time of a checkout that was lent without a lease: it stays until it is settled.
 pub(super) const FOREVER: u64 = u64::MAX;
 
@@ -35,8 +37,23 @@ pub(super) const FOREVER: u64 = u64::MAX;
 pub(super) enum Holder {
     /// A process, by the name of its record.
     Owner(String),
+    /// A process that takes entries over into a store of its own, by the name of its record. Others cannot
+    /// know what it has stored already: when it dies they leave the entry to its successor.
+    Accepting(String),
     /// Nobody; to be given back at this time, in milliseconds since 1970.
     Until(u64),
+}
+
+impl Holder {
+    fn process(text: &str) -> Option<Self> {
+        let (accepting, id) = match text.strip_prefix(ACCEPTING) {
+            Some(id) => (true, id),
+            None => (false, text),
+        };
+        let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = is_id.then(|| id.to_owned())?;
+        Some(if accepting { Self::Accepting(id) } else { Self::Owner(id) })
+    }
 }
 
 /// What is noted of a claim.
@@ -53,14 +70,15 @@ pub(super) struct Note {
 
 impl Note {
     /// What a process notes before it takes an entry.
-    pub fn new(owner: String, attempt: u32, queue: QueueName) -> Self {
-        Self { holder: Holder::Owner(owner), attempt, queue, moving: true }
+    pub fn new(holder: Holder, attempt: u32, queue: QueueName) -> Self {
+        Self { holder, attempt, queue, moving: true }
     }
 
     fn encode(&self) -> Vec<u8> {
         let way = if self.moving { ON_ITS_WAY } else { "" };
         let holder = match &self.holder {
             Holder::Owner(id) => id.clone(),
+            Holder::Accepting(id) => format!("{ACCEPTING}{id}"),
             Holder::Until(time) => format!("{UNTIL}{time}"),
         };
         let mut bytes = format!("{way}{holder} {} ", self.attempt).into_bytes();
@@ -80,10 +98,7 @@ impl Note {
         };
         let holder = match holder.strip_prefix(UNTIL) {
             Some(time) => Holder::Until(time.parse().ok()?),
-            None if holder.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
-                Holder::Owner(holder.to_owned())
-            }
-            None => return None,
+            None => Holder::process(holder)?,
         };
         Some(Self { holder, attempt, queue, moving })
     }
@@ -116,7 +131,7 @@ impl Spool {
         if let Some(other) = self.look(queue, name)? {
             return Ok(other);
         }
-        let mut note = Note::new(self.owner()?, 1, queue.clone());
+        let mut note = Note::new(self.holder()?, 1, queue.clone());
         if !self.note_new(name, &note)? {
             return Ok(Take::Busy);
         }
@@ -126,6 +141,12 @@ impl Spool {
             self.forget_note(name)?;
         }
         taken
+    }
+
+    /// What this process is to the entries that it takes.
+    pub(super) fn holder(&self) -> Result<Holder> {
+        let id = self.owner()?;
+        Ok(if self.options().accepting { Holder::Accepting(id) } else { Holder::Owner(id) })
     }
 
     /// Makes a note where none is; whether none was.
@@ -233,6 +254,25 @@ impl Spool {
                 self.with_spare(|| self.relink(attempts.to_string().as_bytes(), path.clone()))
             }
         }
+    }
+
+    /// Why an entry was set apart, if that was said.
+    pub(super) fn reason(&self, name: &EntryName) -> Result<Option<String>> {
+        let path = under(REASONS, name);
+        match self.layer().read_link(&path) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(error::io("read", &path)(errno)),
+        }
+    }
+
+    /// Notes why an entry is set apart.
+    pub(super) fn set_reason(&self, name: &EntryName, reason: &str) -> Result<()> {
+        self.with_spare(|| self.relink(reason.as_bytes(), under(REASONS, name)))
+    }
+
+    pub(super) fn forget_reason(&self, name: &EntryName) -> Result<()> {
+        files::remove(self.layer(), &under(REASONS, name)).map(drop)
     }
 
     /// Puts a claimed entry into a queue with so many attempts behind it, and ends the claim. The

@@ -120,7 +120,7 @@ impl Drop for Draft {
     fn drop(&mut self) {
         if !self.placed {
             // What stays is fsck's.
-            let _ = self.spool.layer().remove_content(&self.path);
+            let _ = self.spool.layer().remove(&self.path);
         }
     }
 }

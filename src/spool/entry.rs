@@ -11,8 +11,8 @@ use super::Spool;
 use super::error::{self, Result, SpoolError};
 use super::files;
 use super::layout::{
-    ATTEMPTS, DATA, MOVING, QUARANTINE, REGISTRY, TMP, available, checked_out, checkouts, entries,
-    under,
+    ATTEMPTS, DATA, MOVING, QUARANTINE, REASONS, REGISTRY, TMP, available, checked_out, checkouts,
+    entries, under,
 };
 use super::name::{EntryName, QueueName};
 use super::time::unix_seconds;
@@ -228,23 +228,12 @@ impl Spool {
     pub fn remove(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         let path = available(queue, name);
         let _ = self.layer().touch(&under(REGISTRY, name));
-        let was = files::remove_content(self.layer(), &path)?;
+        let was = files::remove(self.layer(), &path)?;
         if was || self.is_nowhere(name)? {
             self.remove_rest(name)?;
         }
         self.sync_after("removing", name, &[queue.as_os_str().into()])?;
         Ok(was)
-    }
-
-    /// Takes away what an entry left that somebody removed by hand: nothing, if the entry is anywhere.
-    ///
-    /// # Errors
-    /// When the system refuses. It can be repeated.
-    pub fn remove_remains(&self, name: &EntryName) -> Result<()> {
-        if self.is_nowhere(name)? {
-            self.remove_rest(name)?;
-        }
-        Ok(())
     }
 
     /// Whether an entry is in no queue, checked out of none, and not on its way into one.
@@ -272,8 +261,9 @@ impl Spool {
     /// Takes away what an entry has beside its file in the queue: its name after all that goes by it, and
     /// last the note, by which others can end what a death broke off.
     pub(super) fn remove_rest(&self, name: &EntryName) -> Result<()> {
-        files::remove_content(self.layer(), &under(DATA, name))?;
+        files::remove(self.layer(), &under(DATA, name))?;
         files::remove(self.layer(), &under(ATTEMPTS, name))?;
+        files::remove(self.layer(), &under(REASONS, name))?;
         files::remove(self.layer(), &under(REGISTRY, name))?;
         self.forget_note(name)
     }

@@ -133,16 +133,7 @@ pub(super) fn sync_each(layer: &dyn Layer, files: &[(PathBuf, OwnedFd)]) -> Resu
 
 /// Unlinks a file; one that is not there is as good.
 pub(super) fn remove(layer: &dyn Layer, path: &Path) -> Result<bool> {
-    removed(path, layer.remove(path))
-}
-
-/// As [`remove`], of a file with a content.
-pub(super) fn remove_content(layer: &dyn Layer, path: &Path) -> Result<bool> {
-    removed(path, layer.remove_content(path))
-}
-
-fn removed(path: &Path, result: Result<(), Errno>) -> Result<bool> {
-    match result {
+    match layer.remove(path) {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(error::io("remove", path)(errno)),

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::Spool;
-use super::claim::Note;
+use super::claim::{Holder, Note};
 use super::error::{self, Result, SpoolError};
 use super::files;
 use super::layout;
@@ -154,7 +154,7 @@ impl Spool {
         name: &EntryName,
         repair: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
-        let note = Note::new(self.owner()?, 0, QueueName::trusted("fsck"));
+        let note = Note::new(Holder::Owner(self.owner()?), 0, QueueName::trusted("fsck"));
         if !self.note_new(name, &note)? {
             return Ok(false);
         }

@@ -29,6 +29,8 @@ pub struct Guard {
     changed: bool,
     /// Whether it still holds the entry.
     held: bool,
+    /// Whether it is left checked out when dropped.
+    kept: bool,
 }
 
 /// An error that is the file's own, and will be the same for the next who tries.
@@ -91,6 +93,7 @@ impl Spool {
             metadata,
             changed: false,
             held: true,
+            kept: false,
         };
         let path = checked_out(&guard.note.queue, name);
         match files::read(self.layer(), &path, METADATA_BYTES_MAX) {
@@ -155,13 +158,48 @@ impl Guard {
     /// # Errors
     /// When the system refuses, or the claim is lost. If the entry is still there it is given back.
     pub fn complete(mut self) -> Result<()> {
+        self.remove()?;
+        self.spool.sync_after("removing", &self.name, &[checkouts(&self.note.queue)])
+    }
+
+    /// As [`Guard::complete`], without waiting until the removal is durable
+    /// ([`Spool::sync_removals`]). It can be repeated.
+    ///
+    /// # Errors
+    /// As [`Guard::complete`].
+    pub fn remove(&mut self) -> Result<()> {
         self.still_mine()?;
-        let spool = &self.spool;
-        files::remove_content(spool.layer(), &checked_out(&self.note.queue, &self.name))?;
+        files::remove(self.spool.layer(), &checked_out(&self.note.queue, &self.name))?;
         self.held = false;
-        let spool = &self.spool;
-        spool.remove_rest(&self.name)?;
-        spool.sync_after("removing", &self.name, &[checkouts(&self.note.queue)])
+        self.spool.remove_rest(&self.name)
+    }
+
+    /// From now on the entry stays checked out when the guard is dropped: what becomes of it is known
+    /// elsewhere. All other ends are as before.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Tells this entry from another that has its name later.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn inode(&self) -> Result<u64> {
+        let path = checked_out(&self.note.queue, &self.name);
+        Ok(self.spool.layer().stat(&path).map_err(error::io("look at", &path))?.inode)
+    }
+
+    /// Sets the entry apart in the dead-letter queue, and says why.
+    ///
+    /// # Errors
+    /// As [`Guard::move_to`].
+    pub fn reject(mut self, reason: &str) -> Result<()> {
+        self.still_mine()?;
+        self.spool.set_reason(&self.name, reason)?;
+        let to = self.spool.options().dead_letter.clone();
+        self.put(&to, 0)?;
+        let (to, from) = (to.as_os_str().into(), checkouts(&self.note.queue));
+        self.spool.sync_after("moving", &self.name, &[to, from])
     }
 
     /// Puts the entry into a queue, its own or another, with its metadata as it is now. It has no
@@ -178,6 +216,7 @@ impl Guard {
             let path = checked_out(&self.note.queue, &self.name);
             spool.replace(&path, &self.metadata)?;
         }
+        spool.forget_reason(&self.name)?;
         self.put(queue, 0)?;
         let (to, from) = (queue.as_os_str().into(), checkouts(&self.note.queue));
         spool.sync_after("moving", &self.name, &[to, from])
@@ -272,7 +311,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.held {
+        if !self.held || self.kept {
             return;
         }
         let mut given = self.still_mine().and_then(|()| self.give_back());

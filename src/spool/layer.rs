@@ -15,7 +15,6 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::freeing::Freeing;
 use super::together;
 
 /// New files may be read and written by whoever the umask lets.
@@ -74,6 +73,8 @@ impl Kind {
 pub struct FileStat {
     /// What it is.
     pub kind: Kind,
+    /// Its inode, the same wherever it is renamed to.
+    pub inode: u64,
     /// Its length in bytes.
     pub size: u64,
     /// Its last modification, or touch.
@@ -119,10 +120,6 @@ pub trait Layer: fmt::Debug + Send + Sync {
     fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno>;
     /// Unlinks a file or link.
     fn remove(&self, path: &Path) -> Result<(), Errno>;
-    /// Unlinks a file that has a content, whose space need not be free at once.
-    fn remove_content(&self, path: &Path) -> Result<(), Errno> {
-        self.remove(path)
-    }
     /// Looks at a file, without following a link.
     fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
     /// Sets a file's times to now.
@@ -137,7 +134,6 @@ pub trait Layer: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Disk {
     root: OwnedFd,
-    freeing: Freeing,
 }
 
 impl Disk {
@@ -148,7 +144,7 @@ impl Disk {
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(path, flags, Mode::empty())?;
-        Ok(Self { root, freeing: Freeing::default() })
+        Ok(Self { root })
     }
 }
 
@@ -230,16 +226,6 @@ impl Layer for Disk {
         fs::unlinkat(&self.root, path, AtFlags::empty())
     }
 
-    fn remove_content(&self, path: &Path) -> Result<(), Errno> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let held = fs::openat(&self.root, path, flags, Mode::empty());
-        let removed = self.remove(path);
-        if let (Ok(held), Ok(())) = (held, &removed) {
-            self.freeing.close(held);
-        }
-        removed
-    }
-
     fn stat(&self, path: &Path) -> Result<FileStat, Errno> {
         let stat = fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)?;
         let kind = Kind::of(FileType::from_raw_mode(stat.st_mode));
@@ -247,7 +233,12 @@ impl Layer for Disk {
         // Times before 1970 count as 1970.
         let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
         let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-        Ok(FileStat { kind, size, modified: UNIX_EPOCH + Duration::new(seconds, nanoseconds) })
+        Ok(FileStat {
+            kind,
+            inode: stat.st_ino,
+            size,
+            modified: UNIX_EPOCH + Duration::new(seconds, nanoseconds),
+        })
     }
 
     fn touch(&self, path: &Path) -> Result<(), Errno> {

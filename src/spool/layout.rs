@@ -29,8 +29,10 @@ pub(super) const ATTEMPTS: &str = ".shiftboss/attempts";
 pub(super) const QUARANTINE: &str = ".shiftboss/quarantine";
 pub(super) const STRAYS: &str = ".shiftboss/strays";
 pub(super) const DRAFTS: &str = ".shiftboss/tmp";
-/// Made by who takes requests.
-pub(super) const WANTED: &str = ".shiftboss/wanted";
+/// Why entries were set apart.
+pub(super) const REASONS: &str = ".shiftboss/reasons";
+/// Tells this spool from others.
+pub(super) const ID: &str = ".shiftboss/id";
 /// Files that are given up when the disk is full.
 pub(super) const SPARE: &str = ".shiftboss/spare";
 pub(super) const LOCK: &str = ".shiftboss/lock";
@@ -39,8 +41,8 @@ pub(super) const VERSION: &str = ".shiftboss/version";
 /// The directories of the format itself. The registry is first: where it is, there is a spool.
 pub(super) const FORMAT: [&str; 3] = [REGISTRY, TMP, DATA];
 /// The directories that we add.
-pub(super) const ADDED: [&str; 8] =
-    [OURS, OWNERS, CLAIMS, MOVING, ATTEMPTS, QUARANTINE, STRAYS, DRAFTS];
+pub(super) const ADDED: [&str; 9] =
+    [OURS, OWNERS, CLAIMS, MOVING, ATTEMPTS, REASONS, QUARANTINE, STRAYS, DRAFTS];
 
 /// What `.shiftboss/version` says.
 const THIS_VERSION: &[u8] = b"1\n";
@@ -128,7 +130,7 @@ pub(super) fn load(layer: &dyn Layer, root: &Path) -> Result<()> {
 
 /// Makes our own directories. A spool that may only be read is read without them.
 fn add_ours(layer: &dyn Layer) -> Result<()> {
-    if [VERSION, MOVING].iter().all(|path| layer.stat(Path::new(path)).is_ok()) {
+    if [VERSION, MOVING, REASONS].iter().all(|path| layer.stat(Path::new(path)).is_ok()) {
         return Ok(());
     }
     let made = ADDED.iter().try_for_each(|directory| ensure(layer, Path::new(directory)).map(drop));

@@ -35,7 +35,7 @@ impl Spool {
     /// # Errors
     /// As [`Spool::settle`] and [`Spool::checkout`].
     pub fn discard(&self, queue: &QueueName, name: &EntryName) -> Result<()> {
-        let held = self.settle_or_ask(queue, name).and_then(|guard| match guard {
+        let held = self.settle(queue, name).and_then(|guard| match guard {
             Some(guard) => Ok(guard),
             None => self.checkout(queue, name),
         });
@@ -44,6 +44,32 @@ impl Spool {
             Err(error) if error.is_full() && self.remove_unnoted(queue, name)? => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Takes over what a process that accepts entries ([`Options::accepting`](super::Options)) had checked
+    /// out of a queue when it died.
+    ///
+    /// # Errors
+    /// As [`Spool::settle`].
+    pub fn inherit(&self, queue: &QueueName) -> Result<Vec<Guard>> {
+        let _lock = self.wait_for_lock()?;
+        let mut guards = Vec::new();
+        for name in self.noted()? {
+            let Some(note) = self.note(&name)?.filter(|note| note.queue == *queue) else {
+                continue;
+            };
+            match &note.holder {
+                Holder::Accepting(id) if !note.moving && self.is_dead(id)? => {}
+                _ => continue,
+            }
+            if !self.is_out(queue, &name)? {
+                self.end_removal(&name, &note)?;
+                continue;
+            }
+            let note = self.take_from_nobody(&name, note)?;
+            guards.extend(self.hold(&name, note)?);
+        }
+        Ok(guards)
     }
 
     fn remove_unnoted(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
@@ -81,24 +107,36 @@ impl Spool {
         let Some(note) = note.filter(ours) else { return Err(self.held(queue, name, None)) };
         match &note.holder {
             Holder::Owner(id) if !self.is_dead(id)? => Err(self.held(queue, name, Some(id))),
+            Holder::Accepting(id) if !note.moving => Err(self.held_for_successor(&note, name, id)),
             // What is checked out under its name is another's.
             _ if note.moving && !self.is_moving(name)? => Err(self.held(queue, name, None)),
             _ => Ok(Some((lock, note))),
         }
     }
 
-    fn is_out(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+    pub(super) fn is_out(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         Ok(self.is_checked_out(queue, name)? || self.is_moving(name)?)
     }
 
     fn take_from_nobody(&self, name: &EntryName, note: Note) -> Result<Note> {
         let is_moving = self.is_moving(name)?;
-        let note = Note { holder: Holder::Owner(self.owner()?), moving: false, ..note };
+        let note = Note { holder: self.holder()?, moving: false, ..note };
         self.rewrite_note(name, &note)?;
         if is_moving {
             self.check_out(name, &note)?;
         }
         Ok(note)
+    }
+
+    fn held_for_successor(&self, note: &Note, name: &EntryName, id: &str) -> SpoolError {
+        match self.is_dead(id) {
+            Ok(true) => SpoolError::Held {
+                queue: note.queue.clone(),
+                name: name.clone(),
+                by: "a daemon that died while it accepted it; the next `serve --spool` knows what became of it, and without one `fsck --repair` gives it back".to_owned(),
+            },
+            _ => self.held(&note.queue, name, Some(id)),
+        }
     }
 
     fn held(&self, queue: &QueueName, name: &EntryName, id: Option<&str>) -> SpoolError {

@@ -12,7 +12,7 @@ use super::files;
 use super::fsck::{Check, Finding};
 use super::layer::How;
 use super::layout::{
-    ATTEMPTS, CLAIMS, DATA, DRAFTS, MOVING, STRAYS, TMP, available, checked_out, joined, under,
+    CLAIMS, DATA, DRAFTS, MOVING, STRAYS, TMP, available, checked_out, joined, under,
 };
 use super::name::{EntryName, QueueName};
 use super::survey::{Place, Survey, registration};
@@ -31,20 +31,20 @@ pub(super) fn all(check: &mut Check<'_>) -> Result<()> {
     drafts(check, &survey)?;
     let survey = check.spool.survey()?;
     orphans(check, &survey)?;
-    counts(check, &survey)
+    counts(check)
 }
 
 fn dead_owners(check: &mut Check<'_>) -> Result<()> {
     let spool = check.spool;
     if check.repairs() {
-        for given in spool.reclaim_locked()? {
+        for given in spool.reclaim_locked(true)? {
             let path = available(&given.to, &given.name);
             check.mended(Finding::DeadOwner, &path, "given back");
         }
         return Ok(());
     }
     let dead = spool.dead_owners()?;
-    for (name, note) in spool.overdue(&dead)? {
+    for (name, note) in spool.overdue(&dead, true)? {
         let path = checked_out(&note.queue, &name);
         if files::exists(spool.layer(), &path)? {
             check.found(Finding::DeadOwner, &path, "given back", || Ok(true));
@@ -278,17 +278,10 @@ fn unread_notes(check: &mut Check<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Counts of entries that are gone, and requests to the dead.
-fn counts(check: &mut Check<'_>, survey: &Survey) -> Result<()> {
+/// What was noted of entries that are gone.
+fn counts(check: &mut Check<'_>) -> Result<()> {
     let spool = check.spool;
-    let listed = spool.layer().list(Path::new(ATTEMPTS)).unwrap_or_default();
-    let counted: HashSet<_> =
-        listed.iter().filter_map(|entry| EntryName::new(&entry.name).ok()).collect();
-    for name in counted.difference(&survey.registry) {
-        let path = under(ATTEMPTS, name);
-        check.found(Finding::Stale, &path, "deleted", || files::remove(spool.layer(), &path));
-    }
-    for path in spool.stale_requests()? {
+    for path in spool.stale()? {
         check.found(Finding::Stale, &path, "deleted", || files::remove(spool.layer(), &path));
     }
     Ok(())

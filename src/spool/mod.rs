@@ -4,9 +4,9 @@
 //! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
 //! [`enqueue`] and [`batch`] (of large data in [`draft`], under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
-//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], those that are asked back from a living one in [`handover`], what dead processes left in [`owner`], [`reclaim`] and [`sweep`], room on a full disk in [`spare`], looking on in
+//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`], [`reclaim`] and [`sweep`], room on a full disk in [`spare`], looking on in
 //! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
-//! file-system call is a method of [`layer`] (which has [`freeing`] free what was removed, and [`together`] sync several), and [`files`] makes whole files of them; [`layout`] says
+//! file-system call is a method of [`layer`] ([`together`] syncs several), and [`files`] makes whole files of them; [`layout`] says
 //! where they are, [`name`] what they may be called, [`error`] what went wrong.
 //!
 //! Decisions:
@@ -40,10 +40,8 @@ mod enqueue;
 mod entry;
 mod error;
 mod files;
-mod freeing;
 mod fsck;
 mod guard;
-mod handover;
 mod known;
 mod layer;
 mod layout;
@@ -119,6 +117,9 @@ pub struct Options {
     pub attempts_max: Option<u32>,
     /// The dead-letter queue: a queue like others, made when it is needed.
     pub dead_letter: QueueName,
+    /// What this process takes it takes over into a store of its own: should it die, nobody gives that back
+    /// but its successor, who knows what was stored ([`Spool::inherit`]).
+    pub accepting: bool,
 }
 
 /// The dead-letter queue, if no other is named.
@@ -128,7 +129,12 @@ impl Default for Options {
     /// Full durability, no limit of attempts.
     fn default() -> Self {
         let dead_letter = QueueName::trusted(DEAD_LETTER);
-        Self { durability: Durability::default(), attempts_max: None, dead_letter }
+        Self {
+            durability: Durability::default(),
+            attempts_max: None,
+            dead_letter,
+            accepting: false,
+        }
     }
 }
 
@@ -194,6 +200,31 @@ impl Spool {
         let (owner, queues) = (Mutex::default(), Mutex::default());
         let id = format!("{:016x}", files::random());
         Self(Arc::new(Inner { layer, root: path.into(), options, identity, id, owner, queues }))
+    }
+
+    /// What tells this spool from others, wherever it is moved.
+    ///
+    /// # Errors
+    /// When it has no such name yet, and the system refuses to make one.
+    pub fn id(&self) -> Result<String> {
+        let (path, new) = (Path::new(layout::ID), format!("{:016x}", files::random()));
+        match self.layer().symlink(new.as_bytes(), path) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(error::io("name the spool by", path)(errno)),
+        }
+        let id = self.layer().read_link(path).map_err(error::io("read", path))?;
+        Ok(name::text(&id))
+    }
+
+    /// Waits until what was removed from a queue's checkouts is durable, as the options say.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn sync_removals(&self, queue: &QueueName) -> Result<()> {
+        if !self.full() {
+            return Ok(());
+        }
+        files::sync_directory(self.layer(), &layout::checkouts(queue))
     }
 
     /// The spool's directory, as it was opened.
@@ -265,13 +296,6 @@ impl Spool {
         let id = registered.id.clone();
         *owner = Some(registered);
         Ok(id)
-    }
-
-    /// Says in this process's record that it takes requests.
-    fn offer_requests(&self) -> Result<()> {
-        self.owner()?;
-        let owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        owner.as_ref().map_or(Ok(()), |owner| owner.take_requests(self.identity()))
     }
 
     /// The name of this process's record, if it has one.

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -105,13 +105,12 @@ pub(super) struct Owner {
 struct Own {
     layer: Arc<dyn Layer>,
     path: PathBuf,
-    text: Mutex<Vec<u8>>,
+    text: Vec<u8>,
 }
 
 impl Own {
     fn write(&self) -> Result<()> {
-        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
-        files::write(&*self.layer, &self.path, How::Over, &text).map(drop)
+        files::write(&*self.layer, &self.path, How::Over, &self.text).map(drop)
     }
 
     /// Writes it again if it is gone: somebody took this process for dead, or cleared up by hand. What it
@@ -139,7 +138,7 @@ impl Owner {
         every: Duration,
     ) -> Result<Self> {
         let path = path_of(id);
-        let text = Mutex::new(serde_json::to_vec(identity).unwrap_or_default());
+        let text = serde_json::to_vec(identity).unwrap_or_default();
         let record = Arc::new(Own { layer: layer.clone(), path: path.clone(), text });
         if let Err(error) = record.write() {
             let _ = layer.remove(&record.path);
@@ -180,14 +179,6 @@ impl Owner {
     pub fn keep(&self) -> Result<()> {
         self.record.keep()
     }
-
-    /// Rewrites the record: this process takes requests.
-    pub fn take_requests(&self, identity: &Identity) -> Result<()> {
-        let record = Record { identity, manners: Manners { takes_requests: true } };
-        *self.record.text.lock().unwrap_or_else(PoisonError::into_inner) =
-            serde_json::to_vec(&record).unwrap_or_default();
-        self.record.write()
-    }
 }
 
 impl Drop for Owner {
@@ -201,33 +192,6 @@ impl Drop for Owner {
         }
         // A record that stays is that of a dead process, and reclaim's.
         let _ = self.record.layer.remove(&self.record.path);
-    }
-}
-
-/// What a record says beside the identity.
-#[derive(Debug, Serialize, Deserialize)]
-struct Manners {
-    /// The process lends what it is asked for and can spare.
-    #[serde(default)]
-    takes_requests: bool,
-}
-
-/// A whole record.
-#[derive(Debug, Serialize)]
-struct Record<'i> {
-    #[serde(flatten)]
-    identity: &'i Identity,
-    #[serde(flatten)]
-    manners: Manners,
-}
-
-/// Whether an owner takes requests; not, if its record is gone.
-pub(super) fn takes_requests(layer: &dyn Layer, id: &str) -> Result<bool> {
-    let path = path_of(id);
-    match files::read(layer, &path, RECORD_BYTES_MAX) {
-        Ok(text) => Ok(serde_json::from_slice(&text).is_ok_and(|it: Manners| it.takes_requests)),
-        Err(Errno::NOENT | Errno::FBIG) => Ok(false),
-        Err(errno) => Err(error::io("read", &path)(errno)),
     }
 }
 

@@ -60,22 +60,22 @@ impl Spool {
     /// and does not keep the others.
     pub fn reclaim(&self) -> Result<Vec<Reclaimed>> {
         let dead = self.dead_owners()?;
-        if dead.is_empty() && self.overdue(&dead)?.is_empty() {
+        if dead.is_empty() && self.overdue(&dead, false)?.is_empty() {
             return Ok(Vec::new());
         }
         match layout::lock(self.layer())? {
-            Some(_held) => self.reclaim_locked(),
+            Some(_held) => self.reclaim_locked(false),
             None => Ok(Vec::new()),
         }
     }
 
-    /// As [`Spool::reclaim`], by the holder of the lock.
-    pub(super) fn reclaim_locked(&self) -> Result<Vec<Reclaimed>> {
+    /// As [`Spool::reclaim`], by the holder of the lock; `all`: also what was being accepted.
+    pub(super) fn reclaim_locked(&self, all: bool) -> Result<Vec<Reclaimed>> {
         // The dead are found before their notes: they make no more.
         let dead = self.dead_owners()?;
         let mut given = Vec::new();
-        let mut all = true;
-        let overdue = self.overdue(&dead)?;
+        let mut done = true;
+        let overdue = self.overdue(&dead, all)?;
         if !overdue.is_empty() {
             // Should this process die now, its record tells whose half-written notes are.
             self.owner()?;
@@ -84,12 +84,12 @@ impl Spool {
             match self.reclaim_one(&name, &note) {
                 Ok(reclaimed) => given.extend(reclaimed),
                 Err(error) => {
-                    all = false;
+                    done = false;
                     warn!(%name, %error, "An entry could not be given back.");
                 }
             }
         }
-        if all {
+        if done {
             self.remove_drafts(&dead)?;
             dead.iter().try_for_each(|id| self.forget_owner(id))?;
         }
@@ -102,7 +102,9 @@ impl Spool {
 
     fn reclaim_one(&self, name: &EntryName, note: &Note) -> Result<Option<Reclaimed>> {
         let why = match &note.holder {
-            Holder::Owner(id) => Why::OwnerDied(owner::read(self.layer(), id)?),
+            Holder::Owner(id) | Holder::Accepting(id) => {
+                Why::OwnerDied(owner::read(self.layer(), id)?)
+            }
             Holder::Until(_) => Why::Due,
         };
         // Its owner ended it between two looks.
@@ -122,7 +124,7 @@ impl Spool {
 
     /// A claim without an entry. Its owner died before the checkout or after the end of it; or in the
     /// middle of a removal, and then the rest goes, unless it is of a new entry with that name already.
-    fn end_removal(&self, name: &EntryName, note: &Note) -> Result<()> {
+    pub(super) fn end_removal(&self, name: &EntryName, note: &Note) -> Result<()> {
         if !note.moving && self.is_unseen(name)? && !self.is_registered_since(name)? {
             return self.remove_rest(name);
         }
@@ -138,16 +140,26 @@ impl Spool {
         Ok(modified(&under(REGISTRY, name))? > modified(&under(CLAIMS, name))?)
     }
 
-    /// The notes whose owner is dead, or whose time has come.
-    pub(super) fn overdue(&self, dead: &HashSet<String>) -> Result<Vec<(EntryName, Note)>> {
+    /// The notes whose owner is dead, or whose time has come. What was being accepted is its successor's
+    /// as long as it is checked out, unless `all` are wanted.
+    pub(super) fn overdue(
+        &self,
+        dead: &HashSet<String>,
+        all: bool,
+    ) -> Result<Vec<(EntryName, Note)>> {
         let (now, me) = (now_milliseconds(), self.known_owner());
         let mut overdue = Vec::new();
         for name in self.noted()? {
             let Some(note) = self.note(&name)? else { continue };
             let is = match &note.holder {
                 Holder::Until(time) => *time <= now,
-                Holder::Owner(id) if me.as_ref() == Some(id) => false,
-                Holder::Owner(id) => {
+                Holder::Owner(id) | Holder::Accepting(id) if me.as_ref() == Some(id) => false,
+                Holder::Accepting(_)
+                    if !all && !note.moving && self.is_out(&note.queue, &name)? =>
+                {
+                    false
+                }
+                Holder::Owner(id) | Holder::Accepting(id) => {
                     dead.contains(id) || !files::exists(self.layer(), &owner::path_of(id))?
                 }
             };
@@ -187,7 +199,7 @@ impl Spool {
     /// Whether a living process has a note of this entry.
     pub(super) fn is_held(&self, name: &EntryName) -> Result<bool> {
         match self.note(name)?.map(|note| note.holder) {
-            Some(Holder::Owner(id)) => Ok(!self.is_dead(&id)?),
+            Some(Holder::Owner(id) | Holder::Accepting(id)) => Ok(!self.is_dead(&id)?),
             Some(Holder::Until(_)) | None => Ok(false),
         }
     }

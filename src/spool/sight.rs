@@ -64,6 +64,9 @@ pub struct Sight {
     pub metadata_path: PathBuf,
     /// What is known of its data; none if that is missing.
     pub data: Option<DataStat>,
+    /// Why it was set apart, if that was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Spool {
@@ -92,6 +95,7 @@ impl Spool {
                 metadata_bytes: stat.size,
                 metadata_path: self.path().join(path),
                 data,
+                reason: self.reason(name)?,
             });
         }
         Err(Self::gone(queue, name))
@@ -122,7 +126,7 @@ impl Spool {
             Holder::Until(time) => {
                 of_milliseconds(*time).map_or(Holding::Lent, |until| Holding::Until { until })
             }
-            Holder::Owner(id) => {
+            Holder::Owner(id) | Holder::Accepting(id) => {
                 let process = owner::read(self.layer(), id)?;
                 Holding::Process { process, alive: !self.is_dead(id)? }
             }

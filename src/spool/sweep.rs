@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::Spool;
 use super::error::{self, Result};
 use super::files;
-use super::layout::{ATTEMPTS, DRAFTS, REGISTRY, joined, under};
+use super::layout::{ATTEMPTS, DRAFTS, REASONS, REGISTRY, joined, under};
 use super::name::EntryName;
 use super::spare;
 
@@ -18,8 +18,8 @@ use super::spare;
 const DRAFT_AGE: Duration = Duration::from_secs(600);
 
 impl Spool {
-    /// Removes half-written files that nobody writes any more, and counts of entries that another program
-    /// ended.
+    /// Removes half-written files that nobody writes any more, and what is noted of entries that another
+    /// program ended.
     ///
     /// # Errors
     /// When the system refuses.
@@ -30,14 +30,21 @@ impl Spool {
                 files::remove(self.layer(), &path)?;
             }
         }
-        let counted = Path::new(ATTEMPTS);
-        let listed = self.layer().list(counted).map_err(error::io("list", counted))?;
-        for name in listed.iter().filter_map(|file| EntryName::new(&file.name).ok()) {
-            if !files::exists(self.layer(), &under(REGISTRY, &name))? {
-                files::remove(self.layer(), &under(ATTEMPTS, &name))?;
+        self.stale()?.iter().try_for_each(|path| files::remove(self.layer(), path).map(drop))
+    }
+
+    /// What is noted beside entries that are not there any more.
+    pub(super) fn stale(&self) -> Result<Vec<PathBuf>> {
+        let mut stale = Vec::new();
+        for directory in [ATTEMPTS, REASONS] {
+            let listed = self.layer().list(Path::new(directory)).unwrap_or_default();
+            for name in listed.iter().filter_map(|file| EntryName::new(&file.name).ok()) {
+                if !files::exists(self.layer(), &under(REGISTRY, &name))? {
+                    stale.push(under(directory, &name));
+                }
             }
         }
-        Ok(())
+        Ok(stale)
     }
 
     /// Removes what the owners of these records were writing when they died.

@@ -8,7 +8,6 @@ mod drafts;
 mod durability;
 mod faults;
 mod faulty;
-mod handover;
 mod lent;
 mod life;
 mod looking;

@@ -5,7 +5,7 @@
 //! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
 //! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`], those of programs without leases in
 //! [`adopt`]; what is remembered between jobs in [`memory`] and
-//! [`tally`]; runs and rows in [`runs`], those of a spool in [`spool`]; single tasks in [`tasks`], their
+//! [`tally`]; runs and rows in [`runs`]; single tasks in [`tasks`], their
 //! rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what is remembered
 //! of the daemon's own fetchers in [`own_fetchers`], and of the input directory in [`input`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
@@ -32,7 +32,6 @@ mod refusal;
 mod runs;
 mod schema;
 mod slots;
-mod spool;
 mod store;
 mod tally;
 mod task_rows;

@@ -9,7 +9,6 @@ mod own_fetchers;
 mod questions;
 mod refusals;
 mod shapes;
-mod spool;
 mod statements;
 mod support;
 mod take_over;

@@ -88,11 +88,11 @@ fn rows(look: &Connection) -> rusqlite::Result<Rows> {
     })
 }
 
-/// Each fetcher's newest run, from the kept counts. The runs of a spool's entries stand beside each
-/// other: they are shown as one.
+/// Each fetcher's newest run, from the kept counts. The runs of single tasks stand beside each other:
+/// they are shown as one.
 const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
-        iif(name = '@spool', sum(rows), rows), iif(name = '@spool', sum(pending), pending), skipped,
-        iif(name = '@spool', 0, count(*) - 1)
+        iif(name = '@tasks', sum(rows), rows), iif(name = '@tasks', sum(pending), pending), skipped,
+        iif(name = '@tasks', 0, count(*) - 1)
     FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id)
     JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
         AND ours.run_started = run.run_started

@@ -57,6 +57,7 @@ fn more_than_may_be() {
 #[test]
 fn a_taken_name() {
     let site = with(&["a"]);
+    done(&site, &["init", "s", "r"]);
     let (code, stdout, stderr) = feed(&site, &["put", "s", "r", "--name", "a"], b"other");
     assert_eq!((code, &*stdout), (65, ""));
     assert!(stderr.contains("the name a is taken"), "{stderr}");

@@ -205,6 +205,7 @@ fn signals() {
 #[test]
 fn a_pipeline() {
     let site = with(&["a", "b"]);
+    done(&site, &["init", "s", "done"]);
     let shiftboss = env!("CARGO_BIN_EXE_shiftboss");
     let script = format!(
         "tr a-z A-Z < $SHIFTBOSS_SPOOL_DATA | {shiftboss} spool put $SHIFTBOSS_SPOOL_DIR done \

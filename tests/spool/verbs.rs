@@ -62,6 +62,25 @@ fn wrong_arguments() {
     assert_eq!(done(&site, &["list", "s", "q"]), "a\n");
 }
 
+/// A queue that is not there is not made by a slip of the keyboard: the one that is meant is named.
+#[test]
+fn no_such_queue() {
+    let site = Site::bare();
+    done(&site, &["init", "s", "tasks", "done"]);
+    for words in
+        [&["put", "s", "taks"][..], &["list", "s", "taks"], &["put", "s", "taks", "--lines"]]
+    {
+        let (code, stdout, stderr) = spool(&site, words);
+        assert_eq!((code, &*stdout), (65, ""), "{words:?}");
+        let told = "there is no queue taks in s: `shiftboss spool init s taks` makes it; \
+            did you mean \"tasks\"?";
+        assert!(stderr.contains(told), "{stderr}");
+    }
+    assert_eq!(json(&site, &["stat", "--json", "s"])["queues"].as_array().unwrap().len(), 2);
+    let (code, _, stderr) = spool(&site, &["list", "s", "elsewhere"]);
+    assert!(code == 65 && !stderr.contains("mean"), "{stderr}");
+}
+
 /// What is not there is said to be not there.
 #[test]
 fn no_such_entry() {
@@ -76,7 +95,6 @@ fn no_such_entry() {
     let (code, _, stderr) = spool(&site, &["release", "s", "q", "a"]);
     assert_eq!((code, &*stderr), (65, "shiftboss: a is not checked out of q\n"));
     assert_eq!(done(&site, &["list", "s", "q"]), "");
-    assert_eq!(done(&site, &["list", "s", "no such queue"]), "");
     assert_eq!(done(&site, &["list", "--checkouts", "s", "q"]), "Nothing is checked out.\n");
     assert!(!site.path("s/no such queue").exists());
 }

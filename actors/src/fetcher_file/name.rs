@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use thiserror::Error;
 
-use crate::model::{Run, SPOOL_FETCHER, TASKS_FETCHER};
+use crate::model::{Run, TASKS_FETCHER};
 
 /// A name of the fetcher grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub enum NameFault {
     /// STARTED does not fit 63 bits.
     #[error("the number is larger than 9223372036854775807")]
     TooLarge,
-    /// The fetcher is [`SPOOL_FETCHER`], whose runs are no files.
-    #[error("the fetcher's name {SPOOL_FETCHER} is reserved for the entries of a spool")]
+    /// The fetcher is [`TASKS_FETCHER`], whose runs are no files.
+    #[error("the fetcher's name {TASKS_FETCHER} is reserved for single tasks")]
     Reserved,
 }
 
@@ -90,7 +90,7 @@ fn run_of(stem: &[u8]) -> Result<Run, NameFault> {
     if fetcher.is_empty() {
         return Err(NameFault::NoFetcher);
     }
-    if [SPOOL_FETCHER, TASKS_FETCHER].contains(&fetcher) {
+    if fetcher == TASKS_FETCHER {
         return Err(NameFault::Reserved);
     }
     if started.contains('.') {

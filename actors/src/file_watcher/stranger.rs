@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::directory::{Directory, Entry, FileState};
 use crate::fetcher_file::{FileName, Named};
-use crate::model::{DirectoryIdentity, SPOOL_FETCHER};
+use crate::model::DirectoryIdentity;
 use crate::run_reader::still_holds;
 use crate::store::StoredRun;
 
@@ -58,8 +58,7 @@ fn lists_of(directory: &Directory) -> io::Result<Lists> {
 /// withdrawn by taking it; where none is complete, every list. So a store without lists is content with
 /// any directory.
 pub(super) fn holds_known(directory: &Directory, known: &[StoredRun]) -> bool {
-    let is_list = |run: &&StoredRun| !run.deleting && &*run.run.fetcher != SPOOL_FETCHER;
-    let lists = || known.iter().filter(is_list);
+    let lists = || known.iter().filter(|run| !run.deleting);
     let any_complete = lists().any(|run| run.complete);
     lists().filter(|run| run.complete || !any_complete).all(|run| holds(directory, run))
 }

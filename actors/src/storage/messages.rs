@@ -11,8 +11,8 @@ use actix::prelude::*;
 
 use crate::model::{Attempt, Idle, Job, Key, Row, Run};
 use crate::store::{
-    Added, Batch, Cancelled, Entered, Entry, EntryId, EntryState, FetcherRecord, Holder,
-    InputDirectory, SpoolEntry, StoreResult, StoredRun, Told,
+    Added, Batch, Cancelled, EntryId, FetcherRecord, Holder, InputDirectory, SpoolEntry,
+    StoreResult, StoredRun, Told,
 };
 use crate::wire::session::{Control, Word};
 
@@ -148,27 +148,6 @@ pub struct DeleteRun {
     pub run: Run,
 }
 
-/// Puts entries of a spool into the queue, each once; answered in their order.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<Entered>>")]
-pub struct Enter(
-    /// The entries.
-    pub Vec<Entry>,
-);
-
-/// Asks how the entries stand that are in the queue, all that came before being on disk.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<EntryState>>")]
-pub struct KnownEntries;
-
-/// Takes entries of a spool out of the queue.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct ForgetEntries(
-    /// Their names, escaped.
-    pub Vec<Arc<str>>,
-);
-
 /// Adds single tasks; answered in their order.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Vec<Added>>")]
@@ -218,15 +197,6 @@ pub struct KnownFetchers;
 pub struct ForgetFetcher(
     /// Its name.
     pub Arc<str>,
-);
-
-/// Takes entries of a spool out of the queue whose jobs nobody has; answered in their order, whether each
-/// is out.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<bool>>")]
-pub struct WithdrawEntries(
-    /// Their names, escaped.
-    pub Vec<Arc<str>>,
 );
 
 /// Notes that an input file is left out.

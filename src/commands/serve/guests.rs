@@ -38,6 +38,7 @@ fn intake(path: &Path) -> Result<SpoolIntake, Failure> {
         let text = format!("cannot use the spool {}: {error}", path.display());
         Failure::new(ExitCode::CannotCreate, text)
     };
-    let spool = Spool::create(path, Options::default()).map_err(|error| failure(&error))?;
+    let spool = Spool::create(path, Options { accepting: true, ..Options::default() })
+        .map_err(|error| failure(&error))?;
     SpoolIntake::new(spool).map_err(|error| failure(&error))
 }

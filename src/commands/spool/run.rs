@@ -59,6 +59,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
         let stop = Stop::new().map_err(cannot)?;
         let order = if typed.spread { Order::Spread } else { Order::Strict };
         let reader = spool.reader(&typed.place.queue, order).map_err(super::failure)?;
+        typed.failed.iter().try_for_each(|to| spool.ensure_queue(to)).map_err(super::failure)?;
         let (jobs_max, once) = (usize::from(typed.jobs), typed.once);
         let settling = Settling { attempts, failed, rest: typed.retry_after };
         let (workshop, printer) = Workshop::new(&spool, typed, settling)?;

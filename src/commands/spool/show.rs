@@ -67,6 +67,9 @@ fn render(shown: &Shown) -> String {
         + &line("since", &since)
         + &line("attempts", &sight.attempts.to_string())
         + &line("data", &data);
+    if let Some(reason) = &sight.reason {
+        text += &line("reason", &cut(reason, METADATA_WIDTH));
+    }
     if sight.metadata_bytes > 0 {
         text += &line("metadata", &file(&shown.metadata_path, sight.metadata_bytes));
         let metadata = shown.metadata.as_deref().unwrap_or("(no text)");

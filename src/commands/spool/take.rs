@@ -34,10 +34,10 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
     }
 }
 
-/// Takes over a checkout that no living process has, or one that is handed over; or checks the entry out.
+/// Takes over a checkout that no living process has, or checks the entry out.
 fn held(spool: &Spool, entry: &OneEntry) -> Result<Guard, Failure> {
     let (queue, name) = (&entry.place.queue, &entry.name);
-    if let Some(guard) = spool.settle_or_ask(queue, name).map_err(failure)? {
+    if let Some(guard) = spool.settle(queue, name).map_err(failure)? {
         return Ok(guard);
     }
     spool.checkout(queue, name).map_err(failure)

@@ -8,7 +8,7 @@ use crate::spool::*;
 /// The tree with these lines among those that are always there.
 fn expect(site: &Site, own: &str, ours: &str) {
     let always = ".data/\n.registry/\n.shiftboss/\n.shiftboss/attempts/\n.shiftboss/claims/\n\
-        .shiftboss/moving/\n.shiftboss/owners/\n.shiftboss/quarantine/\n.shiftboss/strays/\n.shiftboss/tmp/\n\
+        .shiftboss/moving/\n.shiftboss/owners/\n.shiftboss/quarantine/\n.shiftboss/reasons/\n.shiftboss/strays/\n.shiftboss/tmp/\n\
         .shiftboss/version = \"1\\\\x0a\"\n.tmp/\n";
     let text = format!("{always}{own}{ours}");
     let mut lines: Vec<&str> = text.lines().map(str::trim).collect();

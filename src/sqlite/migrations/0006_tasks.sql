@@ -19,6 +19,14 @@ CREATE INDEX shiftboss_tasks_of_key ON shiftboss_single_tasks (attr_path, status
 CREATE INDEX shiftboss_waiting_payloads ON shiftboss_single_tasks (attr_path, checksum)
 WHERE status = 'waiting';
 
+-- Entries of a spool are accepted as single tasks now. Those that version 4 or 5 had in the queue are in their
+-- spool still, checked out by a daemon that is dead, and are accepted from there.
+DELETE FROM queue WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name = '@spool');
+DELETE FROM shiftboss_runs WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name = '@spool');
+DELETE FROM fetcher_runs WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name = '@spool');
+DROP TABLE shiftboss_spool;
+DELETE FROM shiftboss_counters WHERE name = 'spool';
+
 -- Entries of spools that were accepted, and may still be in their spool.
 CREATE TABLE shiftboss_accepted (
     spool    TEXT NOT NULL,
