@@ -307,7 +307,8 @@ fn a_file_is_checked_without_a_start() {
         said.contains("links: every 12h, and on change in") && said.contains("in order"),
         "{said}"
     );
-    assert_eq!(said.matches("note:").count(), 2, "{said}");
+    assert_eq!(said.matches("note:").count(), 3, "{said}");
+    assert!(said.contains("network.conf"), "{said}");
     scene.configure(&fetcher("user = 'root'\n"));
     let bad = check();
     let said = String::from_utf8(bad.stderr).unwrap();
@@ -518,6 +519,50 @@ fn a_list_may_be_fetched_by_hand() {
     assert!(by_hand.status.success(), "{}", String::from_utf8_lossy(&by_hand.stderr));
     scene.wait_tasks(&["bravo 2"]);
     daemon.stop();
+}
+
+/// An operator has a fetcher run now; a name that nobody has is told with the nearest one.
+#[test]
+fn a_fetcher_runs_when_an_operator_says_so() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', 'echo run >> runs; echo alpha 1']\nevery = '1h'\n",
+    );
+    let daemon = scene.start();
+    let ended = || daemon.log().matches("The run ended well").count();
+    wait_equal("it has run", &1, ended);
+    let run = |name: &str| {
+        let output = scene.site.run(&["run-fetcher", "socket", name]);
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    assert_eq!(run("links"), (Some(0), "A run of links starts.\n".to_owned()));
+    wait_equal("it has run again", &2, ended);
+    assert_eq!(scene.lines("runs"), 2);
+    let (code, said) = run("link");
+    assert!(code == Some(65) && said.contains("did you mean \"links\"?"), "{said}");
+}
+
+/// A daemon with fetchers in a unit without a network says so, once; one without fetchers, or outside a unit,
+/// does not.
+#[test]
+fn a_unit_without_a_network_is_told() {
+    let fetcher = "[[fetcher]]\nname = 'links'\ncommand = ['echo', 'alpha', '1']\nevery = '1h'\n";
+    for (fetchers, in_unit, warnings) in [(fetcher, true, 1), (fetcher, false, 0), ("", true, 0)] {
+        let scene = Scene::new(fetchers);
+        let plain = scene.command(&[]);
+        let mut command = Command::new("unshare");
+        command
+            .arg("-n")
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .env_remove("INVOCATION_ID");
+        if in_unit {
+            command.env("INVOCATION_ID", "0123456789abcdef0123456789abcdef");
+        }
+        let daemon = scene.site.spawn(command).ready();
+        let log = daemon.stop();
+        assert_eq!(log.matches("network.conf").count(), warnings, "{log}");
+    }
 }
 
 /// Many runs leave no descriptor and no process behind.

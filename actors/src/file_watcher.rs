@@ -42,7 +42,7 @@ use crate::watch::Watch;
 pub use entry::TailLink;
 use entry::{Entry, Phase};
 pub use looks::{Look, Looked};
-pub use lost::{AcceptInput, Accepted};
+pub use lost::{AcceptInput, Accepted, WhyLost};
 pub use tails::{StartTail, start_tail};
 
 /// How often everything is looked at, events or none.

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -14,6 +15,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::file_watcher::{FileWatcherActor, WhyLost};
+use crate::reports::ReportError;
 use crate::storage::StorageActor;
 use crate::storage::messages::{
     AcceptEntries, ForgetAccepted, ForgetFetcher, KnownAccepted, KnownFetchers, NoteFetcher,
@@ -23,7 +26,15 @@ use crate::vital::Vital;
 /// A guest gets this long to give back what it holds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a guest may say to storage.
+/// Has a fetcher that the daemon runs itself run now; answered with one line of JSON.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<String, ReportError>")]
+pub struct RunFetcher(
+    /// Its name.
+    pub Arc<str>,
+);
+
+/// What a guest may say to storage and to the watcher.
 #[derive(Clone)]
 pub struct GuestLinks {
     /// Entries that are to become single tasks.
@@ -38,12 +49,14 @@ pub struct GuestLinks {
     pub known_fetchers: Recipient<KnownFetchers>,
     /// One that is run no more.
     pub forget_fetcher: Recipient<ForgetFetcher>,
+    /// Asks whether the input directory is lost.
+    pub why_lost: Recipient<WhyLost>,
 }
 
 impl GuestLinks {
-    /// All links to one StorageActor.
+    /// All links to a StorageActor and a FileWatcherActor.
     #[must_use]
-    pub fn to(storage: &Addr<StorageActor>) -> Self {
+    pub fn to(storage: &Addr<StorageActor>, watcher: &Addr<FileWatcherActor>) -> Self {
         Self {
             accept: storage.clone().recipient(),
             known: storage.clone().recipient(),
@@ -51,6 +64,7 @@ impl GuestLinks {
             note_fetcher: storage.clone().recipient(),
             known_fetchers: storage.clone().recipient(),
             forget_fetcher: storage.clone().recipient(),
+            why_lost: watcher.clone().recipient(),
         }
     }
 }
@@ -62,6 +76,11 @@ pub trait Guest {
 
     /// Starts it, on the caller's actix system. It keeps `vital` for its whole life.
     fn start(&mut self, links: GuestLinks, vital: Vital<String>);
+
+    /// Who has fetchers run for operators, if it does; asked once it is started.
+    fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
+        None
+    }
 
     /// Stops it; resolves when it holds nothing any more.
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -82,12 +101,17 @@ impl Guests {
     }
 
     /// Starts them all.
-    pub(crate) fn start(&mut self, storage: &Addr<StorageActor>) {
+    pub(crate) fn start(&mut self, storage: &Addr<StorageActor>, watcher: &Addr<FileWatcherActor>) {
         for guest in &mut self.all {
             let (vital, end) = Vital::new();
-            guest.start(GuestLinks::to(storage), vital);
+            guest.start(GuestLinks::to(storage, watcher), vital);
             self.ends.push(end);
         }
+    }
+
+    /// Who has fetchers run for operators.
+    pub(crate) fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
+        self.all.iter().find_map(|guest| guest.run_fetcher())
     }
 
     /// Resolves with the name of the first one that ends by itself; never, if there are none.

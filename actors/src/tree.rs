@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use crate::clock::Clock;
 use crate::connection::{SessionLinks, WorkLinks};
 use crate::file_watcher::{FileWatcherActor, Input, Start, StopWatching, StorageLinks, start_tail};
-use crate::guest::{Guest, Guests};
+use crate::guest::{Guest, Guests, RunFetcher};
 use crate::listener::{CloseAll, Door, ListenerActor};
 use crate::reports::Reports;
 use crate::storage::StorageActor;
@@ -181,10 +181,10 @@ impl Tree {
     ) -> Result<(), TreeError> {
         let listener = door.open().map_err(TreeError::Socket)?;
         let (vital, end) = Vital::new();
-        let links = self.work_links();
-        self.listener = Some(ListenerActor::start(listener, door, links, connections_max, vital));
         let mut guests = std::mem::take(&mut self.guests);
-        guests.start(&self.storage);
+        guests.start(&self.storage, &self.watcher);
+        let links = self.work_links(guests.run_fetcher());
+        self.listener = Some(ListenerActor::start(listener, door, links, connections_max, vital));
         lifecycle.ready();
         let ended = tokio::select! {
             name = guests.ended() => Err(TreeError::Panicked(name)),
@@ -197,22 +197,14 @@ impl Tree {
         ended
     }
 
-    fn work_links(&self) -> WorkLinks {
+    fn work_links(&self, run_fetcher: Option<Recipient<RunFetcher>>) -> WorkLinks {
         WorkLinks {
             dispatch: self.storage.clone().recipient(),
             finish: self.storage.clone().recipient(),
             look: self.watcher.clone().recipient(),
             session: self.reports.clone().map(|reports| {
-                let storage = || self.storage.clone();
-                SessionLinks::new(
-                    storage().recipient(),
-                    storage().recipient(),
-                    storage().recipient(),
-                    storage().recipient(),
-                    storage().recipient(),
-                    self.watcher.clone().recipient(),
-                    reports,
-                )
+                let watcher = self.watcher.clone().recipient();
+                SessionLinks::new(&self.storage, watcher, run_fetcher, reports)
             }),
         }
     }

@@ -1,4 +1,5 @@
-//! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`, `accept-input`.
+//! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`, `run-fetcher`,
+//! `accept-input`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,10 @@ Examples:
 const RETRY_EXAMPLES: &str = "\
 Example:
   shiftboss retry /run/shiftboss/worker.sock alpha";
+
+const RUN_FETCHER_EXAMPLES: &str = "\
+Example:
+  shiftboss run-fetcher /run/shiftboss/worker.sock repology";
 
 const ACCEPT_INPUT_EXAMPLES: &str = "\
 Example:
@@ -68,6 +73,22 @@ pub enum Operate {
         told: Told,
         /// The key
         key: Option<String>,
+    },
+    /// Have a fetcher that the daemon runs itself run now
+    ///
+    /// The daemon starts a run and does not wait for its end: `shiftboss status` shows it, and what comes of it.
+    /// The next run by the clock is counted from this one. Exits with 65 if the daemon runs no fetcher of that name, and
+    /// with 69 if a run of it is on.
+    #[command(
+        after_help = RUN_FETCHER_EXAMPLES,
+        override_usage = "shiftboss run-fetcher [OPTIONS] [SOCKET] <NAME>"
+    )]
+    RunFetcher {
+        /// Who is told, and how the answer is shown.
+        #[command(flatten)]
+        told: Told,
+        /// The fetcher's name
+        name: Option<String>,
     },
     /// Take the directory that is at INPUT_DIR now, though it is another one than before
     ///

@@ -1,4 +1,5 @@
-//! `shiftboss pause`, `resume`, `drain`, `retry` and `accept-input`: what operators tell a running daemon.
+//! `shiftboss pause`, `resume`, `drain`, `retry`, `run-fetcher` and `accept-input`: what operators tell
+//! a running daemon.
 //!
 //! Clients of protocol 2 (docs/protocol.md): a greeting and one request in one write, one line of
 //! JSON as the answer. `drain` then waits until the daemon has gone.
@@ -38,6 +39,12 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
             })?;
             tell(&told, "retry", &format!("RETRY {key}"), |answer| retried(&key, answer))
         }
+        Operate::RunFetcher { mut told, name } => {
+            let (target, [name]) = move_up(told.socket.take(), [name], ["NAME"])?;
+            told.socket = target;
+            let request = format!("RUN-FETCHER {name}");
+            tell(&told, "run-fetcher", &request, |answer| run_begun(&name, answer))
+        }
         Operate::AcceptInput(told) => tell(&told, "accept-input", "ACCEPT-INPUT", accepted),
         Operate::Drain { timeout, socket: target, json } => {
             drain::run(&socket(target, "drain")?, timeout, json)
@@ -73,6 +80,14 @@ fn print(
 ) -> Result<(), Failure> {
     let text = if json { answer.line.clone() } else { render(&answer.object) };
     writeln!(io::stdout(), "{text}").or_else(|error| exit::output_failed(&error))
+}
+
+fn run_begun(name: &str, answer: &Value) -> String {
+    let name = shown(name);
+    match answer["state"].as_str() {
+        Some("idle" | "waiting") => format!("A run of {name} starts."),
+        _ => format!("A run of {name} starts as soon as its cooldown is over."),
+    }
 }
 
 fn accepted(answer: &Value) -> String {

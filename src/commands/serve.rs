@@ -8,6 +8,7 @@ mod descriptors;
 mod failures;
 mod guests;
 mod init_system;
+pub(super) mod network;
 mod signals;
 
 use std::cell::RefCell;
@@ -76,6 +77,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         pid = std::process::id(),
         "Starting."
     );
+    network::warn_if_closed(&settings.fetchers);
     let unsound = Rc::new(RefCell::new(None));
     let check = (!clean).then(|| settings.database.clone());
     let tree = run_tree(parts, check, configuration, Rc::clone(&unsound), &mut locks);

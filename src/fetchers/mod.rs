@@ -19,7 +19,8 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use actix::prelude::*;
-use shiftboss_actors::guest::{Guest, GuestLinks};
+use shiftboss_actors::clock::SystemClock;
+use shiftboss_actors::guest::{Guest, GuestLinks, RunFetcher};
 use shiftboss_actors::vital::Vital;
 use tokio::sync::watch;
 
@@ -63,9 +64,14 @@ impl Guest for Fetchers {
             runs: Box::new(runs),
             wanted: self.wanted.clone(),
             memory: links.into(),
+            clock: Box::new(SystemClock),
             _vital: vital,
         };
         self.actor = Some(FetchersActor::new(parts).start());
+    }
+
+    fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
+        self.actor.clone().map(Addr::recipient)
     }
 
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {

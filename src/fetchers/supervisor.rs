@@ -7,6 +7,7 @@
 
 mod notes;
 mod slot;
+mod steps;
 
 use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
@@ -14,8 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::guest::GuestLinks;
+use shiftboss_actors::clock::Clock;
+use shiftboss_actors::file_watcher::WhyLost;
+use shiftboss_actors::guest::{GuestLinks, RunFetcher};
+use shiftboss_actors::reports::ReportError;
 use shiftboss_actors::storage::messages::{ForgetFetcher, KnownFetchers, NoteFetcher};
 use shiftboss_actors::store::FetcherRecord;
 use shiftboss_actors::vital::Vital;
@@ -28,8 +31,10 @@ use super::record;
 use crate::change::runs::Runs;
 use crate::config::FetcherTable;
 use crate::fetch::ListName;
+use crate::near::did_you_mean;
 use notes::Noter;
 use slot::Slot;
+use steps::{LOOK_AT_CLOCK, Steps};
 
 /// How long storage may take for one request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,12 +56,14 @@ pub(super) struct Memory {
     pub note: Recipient<NoteFetcher>,
     pub known: Recipient<KnownFetchers>,
     pub forget: Recipient<ForgetFetcher>,
+    /// Whether lists can be put into the input directory.
+    pub why_lost: Recipient<WhyLost>,
 }
 
 impl From<GuestLinks> for Memory {
     fn from(links: GuestLinks) -> Self {
-        let GuestLinks { note_fetcher, known_fetchers, forget_fetcher, .. } = links;
-        Self { note: note_fetcher, known: known_fetchers, forget: forget_fetcher }
+        let GuestLinks { note_fetcher, known_fetchers, forget_fetcher, why_lost, .. } = links;
+        Self { note: note_fetcher, known: known_fetchers, forget: forget_fetcher, why_lost }
     }
 }
 
@@ -66,6 +73,8 @@ pub(super) struct SupervisorParts {
     /// The fetchers that are to run; a new value takes the place of the old one.
     pub wanted: watch::Receiver<Vec<FetcherTable>>,
     pub memory: Memory,
+    /// The wall clock: what is planned is noted in its time.
+    pub clock: Box<dyn Clock>,
     /// Its silence ends the process.
     pub _vital: Vital<String>,
 }
@@ -78,6 +87,8 @@ pub(super) struct FetchersActor {
     records: BTreeMap<Arc<str>, FetcherRecord>,
     /// For runs that are on at once.
     places: Arc<Semaphore>,
+    /// Tells steps of the wall clock.
+    steps: Steps,
     is_stopping: bool,
     /// Those who wait for the end; dropped then.
     waiters: Vec<oneshot::Sender<()>>,
@@ -88,7 +99,8 @@ impl FetchersActor {
     pub fn new(parts: SupervisorParts) -> Self {
         let (slots, records) = (BTreeMap::new(), BTreeMap::new());
         let places = Arc::new(Semaphore::new(RUNS_MAX));
-        Self { parts, slots, records, places, is_stopping: false, waiters: Vec::new() }
+        let steps = Steps::from(&*parts.clock);
+        Self { parts, slots, records, places, steps, is_stopping: false, waiters: Vec::new() }
     }
 
     /// Learns what ran before this process, then follows what is wanted.
@@ -166,7 +178,7 @@ impl FetchersActor {
         let unknown = || record::new(name.shared());
         let record = self.records.entry(name.shared()).or_insert_with(unknown);
         let is_changed = self.slots.get_mut(name).is_some_and(|slot| take(&mut slot.is_changed));
-        let wait = record::first_due(&table, record, is_changed, SystemClock.now());
+        let wait = record::first_due(&table, record, is_changed, self.parts.clock.now());
         let observer = Box::new(Noter::new(name, ctx.address().recipient()));
         let runs = self.noted_runs(name, &table, ctx);
         let (child, life) = match child::start(table, runs, observer) {
@@ -197,6 +209,7 @@ impl FetchersActor {
             name: name.clone(),
             runs: (self.parts.runs)(table),
             begin: ctx.address().recipient(),
+            why_lost: self.parts.memory.why_lost.clone(),
             places: Arc::clone(&self.places),
         })
     }
@@ -207,7 +220,7 @@ impl FetchersActor {
             return;
         };
         let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
-        let (due, at) = (name.clone(), SystemClock.now().saturating_add(seconds));
+        let (due, at) = (name.clone(), self.parts.clock.now().saturating_add(seconds));
         let timer = ctx.run_later(wait, move |act, ctx| act.due(&due, ctx));
         slot.stop_clock(ctx);
         slot.clock = Some((timer, at));
@@ -265,6 +278,31 @@ impl Actor for FetchersActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.recall(ctx);
+        ctx.run_interval(LOOK_AT_CLOCK, Self::follow_clock);
+    }
+}
+
+impl Handler<RunFetcher> for FetchersActor {
+    type Result = Result<String, ReportError>;
+
+    fn handle(&mut self, RunFetcher(name): RunFetcher, _: &mut Self::Context) -> Self::Result {
+        let wanted = self.parts.wanted.borrow();
+        let names = || wanted.iter().map(|table| table.name.as_str());
+        let Some(table) = wanted.iter().find(|table| table.name.as_str() == &*name) else {
+            let near = did_you_mean(&name, names());
+            return Err(ReportError::Unknown(format!("the daemon runs no fetcher {name}{near}")));
+        };
+        let slot = self.slots.get(&table.name).filter(|slot| !slot.is_ending && !self.is_stopping);
+        let Some((slot, child)) = slot.and_then(|slot| Some((slot, slot.child.as_ref()?))) else {
+            return Err(ReportError::Unavailable(format!("{name} is just being started or ended")));
+        };
+        if slot.is_running {
+            return Err(ReportError::Unavailable(format!("a run of {name} is on")));
+        }
+        info!(name = &*name, "An operator's order: a run.");
+        child.due();
+        let state = self.records.get(&name).map_or("", |record| &record.state);
+        Ok(serde_json::json!({"fetcher": &*name, "state": state}).to_string())
     }
 }
 

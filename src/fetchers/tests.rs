@@ -3,6 +3,10 @@
 
 mod scene;
 
+use std::sync::atomic::Ordering;
+
+use shiftboss_actors::guest::RunFetcher;
+use shiftboss_actors::reports::ReportError;
 use tokio::time::{Instant, sleep};
 
 use super::supervisor::StopAll;
@@ -190,4 +194,62 @@ async fn a_memory_that_fails_is_tried_again() {
     sleep(30 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
     assert_eq!(scene.record("a").last_run.unwrap().exit_code, 0);
+}
+
+/// An operator has one run now, and the clock counts from then; not beside a run that is on, and not one that
+/// nobody knows.
+#[actix::test]
+async fn an_operator_has_one_run() {
+    let seen = Seen::default();
+    seen.0.takes.set(10 * SECOND);
+    let scene = Scene::new(seen, vec![every("links"), every("notes")]);
+    let run = async |name: &str| scene.actor.send(RunFetcher(name.into())).await.unwrap();
+    sleep(5 * SECOND).await;
+    let on = run("links").await.unwrap_err();
+    assert_eq!(on, ReportError::Unavailable("a run of links is on".to_owned()));
+    sleep(45 * SECOND).await;
+    let answer: serde_json::Value = serde_json::from_str(&run("links").await.unwrap()).unwrap();
+    assert_eq!(answer, serde_json::json!({"fetcher": "links", "state": "idle"}));
+    sleep(110 * SECOND).await;
+    let began = |of: &str| -> Vec<u64> {
+        scene.began().iter().filter(|(name, _)| name == of).map(|(_, at)| *at).collect()
+    };
+    assert_eq!((began("links"), began("notes")), (vec![0, 50, 150], vec![0, 100]));
+    let unknown = run("link").await.unwrap_err();
+    let text = "the daemon runs no fetcher link; did you mean \"links\"?";
+    assert_eq!(unknown, ReportError::Unknown(text.to_owned()));
+}
+
+/// A run waits while the input directory is lost; and a stop does not wait for that.
+#[actix::test]
+async fn a_run_waits_for_the_input_directory() {
+    let seen = Seen::default();
+    seen.0.lost.set(true);
+    let scene = Scene::new(seen, vec![every("a")]);
+    sleep(30 * SECOND).await;
+    assert_eq!(scene.began(), []);
+    scene.seen.0.lost.set(false);
+    sleep(2 * SECOND).await;
+    assert_eq!(scene.began().len(), 1);
+    scene.seen.0.lost.set(true);
+    sleep(150 * SECOND).await;
+    scene.actor.send(StopAll).await.unwrap();
+    assert_eq!(scene.began().len(), 1);
+}
+
+/// When the wall clock is set, what is planned is noted in the new time, and runs come when they would have.
+#[actix::test]
+async fn a_wall_clock_that_is_set_changes_no_plan() {
+    let seen = Seen::default();
+    let scene = Scene::new(seen, vec![every("a")]);
+    sleep(20 * SECOND).await;
+    let planned = scene.record("a").next_run.unwrap();
+    for step in [5 * 86_400, -5 * 86_400] {
+        scene.seen.0.clock_step.store(step, Ordering::Relaxed);
+        sleep(3 * SECOND).await;
+        let now = scene.record("a").next_run.unwrap();
+        assert!((now - planned - step).abs() <= 1, "{step}: {planned} {now}");
+    }
+    sleep(100 * SECOND).await;
+    assert_eq!(scene.began(), runs(&[("a", 0), ("a", 100)]));
 }

@@ -2,6 +2,7 @@
 //!
 //! Plain futures over [`Asker`], awaited by the [session](super::session); they know no connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -13,6 +14,7 @@ use super::WorkLinks;
 use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
 use super::session::SessionLinks;
 use crate::file_watcher::{AcceptInput, Accepted};
+use crate::guest::RunFetcher;
 use crate::model::{Attempt, Key};
 use crate::reports::ReportError;
 use crate::storage::messages::{Change, Controlled, HandOut, Next, Stepped, Tell, WhyIdle, Work};
@@ -116,7 +118,10 @@ impl Asker {
                 self.next(attempt, exit_code, wait).await
             }
             SessionRequest::Quit => Reply::line(&SessionAnswer::Ok).and_close(),
-            SessionRequest::Ask(_) | SessionRequest::Control(_) | SessionRequest::AcceptInput
+            SessionRequest::Ask(_)
+            | SessionRequest::Control(_)
+            | SessionRequest::AcceptInput
+            | SessionRequest::RunFetcher(_)
                 if !self.is_operator =>
             {
                 Reply::error(ErrorCode::Denied, "for the daemon's own user and root alone")
@@ -124,6 +129,7 @@ impl Asker {
             SessionRequest::Ask(question) => self.ask(question).await,
             SessionRequest::Control(control) => self.change(control).await,
             SessionRequest::AcceptInput => self.accept_input().await,
+            SessionRequest::RunFetcher(name) => self.run_fetcher(name).await,
         }
     }
 
@@ -179,6 +185,17 @@ impl Asker {
                 Reply::line(&SessionAnswer::Json(&taken.to_string()))
             }
             Ok(Ok(Err(reason))) => Reply::error(ErrorCode::Busy, &reason),
+            Ok(Err(_)) => Reply::error(ErrorCode::Busy, STOPPING),
+            Err(_) => Reply::error(ErrorCode::Busy, "it took too long"),
+        }
+    }
+
+    async fn run_fetcher(self, name: Arc<str>) -> Reply {
+        let Some(fetchers) = self.session.run_fetcher else {
+            return Reply::error(ErrorCode::Unknown, "this daemon runs no fetchers");
+        };
+        match timeout(REQUEST_TIMEOUT, fetchers.send(RunFetcher(name))).await {
+            Ok(Ok(answer)) => report(answer),
             Ok(Err(_)) => Reply::error(ErrorCode::Busy, STOPPING),
             Err(_) => Reply::error(ErrorCode::Busy, "it took too long"),
         }

@@ -18,8 +18,10 @@ use super::answer::STOPPING;
 use super::reply::{self, Asker, Reply};
 use super::{ConnectionActor, WRITE_TIMEOUT};
 use crate::file_watcher::AcceptInput;
+use crate::guest::RunFetcher;
 use crate::model::Idle;
 use crate::reports::Reports;
+use crate::storage::StorageActor;
 use crate::storage::messages::{Change, Next, Tell, Wait, WhyIdle, Work};
 use crate::store::{Holder, StoreResult};
 use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
@@ -46,6 +48,8 @@ pub struct SessionLinks {
     pub change: Recipient<Change>,
     /// The input directory, to be taken as it is.
     pub accept_input: Recipient<AcceptInput>,
+    /// Runs of the daemon's own fetchers; `None`: it has none.
+    pub run_fetcher: Option<Recipient<RunFetcher>>,
     /// Operators' questions.
     pub reports: Arc<dyn Reports>,
     /// Room for them.
@@ -53,19 +57,25 @@ pub struct SessionLinks {
 }
 
 impl SessionLinks {
-    /// Links to those who answer.
+    /// Links to storage, and to the others who answer.
     #[must_use]
     pub fn new(
-        wait: Recipient<Wait>,
-        why_idle: Recipient<WhyIdle>,
-        tell: Recipient<Tell>,
-        next: Recipient<Next>,
-        change: Recipient<Change>,
+        storage: &Addr<StorageActor>,
         accept_input: Recipient<AcceptInput>,
+        run_fetcher: Option<Recipient<RunFetcher>>,
         reports: Arc<dyn Reports>,
     ) -> Self {
-        let room = Arc::new(Semaphore::new(REPORTS_AT_ONCE));
-        Self { wait, why_idle, tell, next, change, accept_input, reports, room }
+        Self {
+            wait: storage.clone().recipient(),
+            why_idle: storage.clone().recipient(),
+            tell: storage.clone().recipient(),
+            next: storage.clone().recipient(),
+            change: storage.clone().recipient(),
+            accept_input,
+            run_fetcher,
+            reports,
+            room: Arc::new(Semaphore::new(REPORTS_AT_ONCE)),
+        }
     }
 }
 

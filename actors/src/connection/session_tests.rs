@@ -79,15 +79,7 @@ impl Site {
             dispatch: to().recipient(),
             finish: to().recipient(),
             look: Nothing.start().recipient(),
-            session: Some(SessionLinks::new(
-                to().recipient(),
-                to().recipient(),
-                to().recipient(),
-                to().recipient(),
-                to().recipient(),
-                Nothing.start().recipient(),
-                reports,
-            )),
+            session: Some(SessionLinks::new(&storage, Nothing.start().recipient(), None, reports)),
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
         let actor = ConnectionActor::create(|ctx| ConnectionActor::new(ours, links, ctx));

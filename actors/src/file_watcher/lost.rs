@@ -34,6 +34,11 @@ pub enum Accepted {
     NotLost,
 }
 
+/// Asks why the input directory is lost; `None`: it is there.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<String>")]
+pub struct WhyLost;
+
 /// The watch's descriptor became readable.
 struct Readable;
 
@@ -243,6 +248,17 @@ impl Handler<AcceptInput> for FileWatcherActor {
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         }))
+    }
+}
+
+impl Handler<WhyLost> for FileWatcherActor {
+    type Result = Option<String>;
+
+    fn handle(&mut self, _: WhyLost, _: &mut Self::Context) -> Self::Result {
+        match &self.open {
+            Some(open) if open.directory.is_at_its_path() => None,
+            _ => Some(self.notes.lost_because().unwrap_or("it is not at its path").to_owned()),
+        }
     }
 }
 

@@ -64,6 +64,11 @@ impl Notes {
         self.put(Topic::Directory, Some(reason.to_owned()))
     }
 
+    /// Why the directory is lost, if it was noted as lost.
+    pub(super) fn lost_because(&self) -> Option<&str> {
+        self.notes.get(&Topic::Directory)?.trouble.as_deref()
+    }
+
     /// The directory is there.
     pub(super) fn directory_found(&mut self) {
         self.put(Topic::Directory, None);

@@ -68,6 +68,8 @@ pub enum SessionRequest {
     Ask(Question),
     /// For operators only: change something.
     Control(Control),
+    /// For operators only: have a fetcher that the daemon runs itself run now.
+    RunFetcher(Arc<str>),
     /// For operators only: take the directory at the input's path, whichever it is.
     AcceptInput,
 }
@@ -271,6 +273,7 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
         ("PAUSE", None) => Change(Control::Pause),
         ("RESUME", None) => Change(Control::Resume),
         ("DRAIN", None) => Change(Control::Drain),
+        ("RUN-FETCHER", Some(rest)) if is_name(rest) => SessionRequest::RunFetcher(rest.into()),
         ("ACCEPT-INPUT", None) => SessionRequest::AcceptInput,
         _ => return None,
     })
@@ -292,6 +295,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ("RESUME", ALONE),
     ("DRAIN", ALONE),
     ("ACCEPT-INPUT", ALONE),
+    ("RUN-FETCHER", "RUN-FETCHER <fetcher>"),
 ];
 const ALONE: &str = "this request stands alone";
 

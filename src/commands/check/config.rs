@@ -10,6 +10,7 @@ use super::needs;
 use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
 use crate::commands::serve::configuration;
+use crate::commands::serve::network::ADVICE;
 use crate::commands::text::shown;
 use crate::config::{FetcherTable, OwnFiles};
 use crate::exit::{self, ExitCode, Failure};
@@ -71,6 +72,9 @@ fn print(
         for note in notes(table) {
             writeln!(out, "  note: {note}")?;
         }
+    }
+    if !tables.is_empty() {
+        writeln!(out, "note: the unit as it is shipped has no network; {ADVICE}")?;
     }
     for fault in faults {
         writeln!(out, "fault: {}", shown(fault))?;

@@ -4,10 +4,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::storage::messages::{ForgetFetcher, KnownFetchers, NoteFetcher};
 use shiftboss_actors::store::{EndedRun, FetcherRecord, StoreError};
 use shiftboss_actors::vital::Vital;
@@ -39,6 +42,10 @@ pub struct Inner {
     pub panics: Cell<u32>,
     pub ignores_stop: Cell<bool>,
     pub records: RefCell<BTreeMap<String, FetcherRecord>>,
+    /// The input directory is lost.
+    pub lost: Cell<bool>,
+    /// By how much the wall clock was set.
+    pub clock_step: Arc<AtomicI64>,
     /// Requests that fail, before the others do not.
     pub refused: Cell<u32>,
 }
@@ -134,6 +141,28 @@ impl Handler<ForgetFetcher> for Book {
     }
 }
 
+impl Handler<WhyLost> for Book {
+    type Result = Option<String>;
+
+    fn handle(&mut self, _: WhyLost, _: &mut Self::Context) -> Self::Result {
+        self.0.lost.get().then(|| "told to".to_owned())
+    }
+}
+
+/// A wall clock that goes with the paused clock, and can be set.
+pub struct Wall {
+    begin: i64,
+    origin: Instant,
+    step: Arc<AtomicI64>,
+}
+
+impl Clock for Wall {
+    fn now(&self) -> i64 {
+        let gone = i64::try_from(self.origin.elapsed().as_secs()).unwrap();
+        self.begin + gone + self.step.load(Ordering::Relaxed)
+    }
+}
+
 /// A FetchersActor, and what it is told and seen of it.
 pub struct Scene {
     pub seen: Seen,
@@ -159,7 +188,8 @@ impl Scene {
         let memory = Memory {
             note: book.clone().recipient(),
             known: book.clone().recipient(),
-            forget: book.recipient(),
+            forget: book.clone().recipient(),
+            why_lost: book.recipient(),
         };
         let (want, wanted) = watch::channel(tables);
         let (vital, end) = Vital::new();
@@ -168,7 +198,9 @@ impl Scene {
             let name = table.name.as_str().to_owned();
             Box::new(Fake { name, origin, seen: shared.clone() })
         };
-        let parts = SupervisorParts { runs: Box::new(runs), wanted, memory, _vital: vital };
+        let step = Arc::clone(&seen.0.clock_step);
+        let clock = Box::new(Wall { begin: SystemClock.now(), origin, step });
+        let parts = SupervisorParts { runs: Box::new(runs), wanted, memory, clock, _vital: vital };
         Self { seen, want, actor: FetchersActor::new(parts).start(), _end: end }
     }
 
