@@ -201,7 +201,7 @@ pub fn no_answer(socket: &Path, timeout: Duration, error: &io::Error) -> Failure
             format!("waited {}", humantime::format_duration(timeout)),
             "see the daemon's log, or give a longer --timeout",
         ),
-        ErrorKind::UnexpectedEof => (error.to_string(), "see its log for what it minds"),
+        ErrorKind::UnexpectedEof => (error.to_string(), "its log says why"),
         ErrorKind::PermissionDenied => (
             error.to_string(),
             "the socket is for the daemon's user alone unless `serve` has --socket-mode or --socket-group",

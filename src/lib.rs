@@ -29,4 +29,5 @@ pub mod socket;
 pub mod spool;
 pub mod sqlite;
 pub mod target;
+pub mod terminal;
 pub mod worker;

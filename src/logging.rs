@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::OnceLock;
 
 use clap::ValueEnum;
@@ -18,6 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::exit::{ExitCode, Failure};
+use crate::terminal;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -60,7 +61,7 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let wrong = |what: String| Failure::new(ExitCode::Usage, what);
     let filter =
         parse(filter).map_err(|what| wrong(format!("--log-level (or SHIFTBOSS_LOG) {what}")))?;
-    let colours = io::stderr().is_terminal();
+    let colours = terminal::has_colours(&io::stderr());
     let writer = StandardError { colours };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let started = match format.settled() {
@@ -104,7 +105,7 @@ fn is_journal() -> bool {
 /// Standard error that may be closed: a log nobody reads must not end the daemon.
 #[derive(Clone, Copy)]
 struct StandardError {
-    /// On a terminal; its escape sequences are ours then.
+    /// Escape sequences that colour are our own then.
     colours: bool,
 }
 

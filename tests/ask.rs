@@ -56,7 +56,7 @@ fn answers_are_printed() {
 fn a_silent_close() {
     let (_directory, socket, thread) = daemon(drop);
     let (stdout, stderr, code) = output(ask(&[], &socket, &["what"]));
-    assert!(stderr.contains("closed the connection without an answer; see its log"), "{stderr}");
+    assert!(stderr.contains("the daemon rejected the line; its log says why"), "{stderr}");
     assert_eq!((&*stdout, code), ("", Some(69)));
     thread.join().unwrap();
 }
@@ -70,7 +70,7 @@ fn a_close_with_lines_unread() {
     });
     let lines = vec!["x"; 50_000];
     let (stdout, stderr, code) = output(ask(&[], &socket, &[&["READY"], &lines[..]].concat()));
-    assert!(stderr.contains("after 1 of 50001 answers; see its log"), "{stderr}");
+    assert!(stderr.contains("the daemon rejected line 2 of 50001; its log says why"), "{stderr}");
     assert_eq!((&*stdout, code), ("NOJOBS\n", Some(69)));
     thread.join().unwrap();
 }

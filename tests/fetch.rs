@@ -174,7 +174,7 @@ fn faulty_lines_are_told() {
     let site = Site::new();
     let (code, log) = run(&site, &[], "echo a 1; echo word; echo; echo b 2");
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("line=2 reason=the line has one word only"), "{log}");
+    assert!(log.contains("line=2 reason=no space after the key"), "{log}");
     assert!(log.contains("line=3 reason=the line is empty"), "{log}");
     assert!(log.contains("lines=2 faulty=2"), "{log}");
     assert_eq!(only_list(&site).1, "a 1\nword\n\nb 2\n");

@@ -5,9 +5,11 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 
+use common::terminal::terminal;
 use common::{Site, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -90,6 +92,42 @@ fn json() {
         let event: Value = serde_json::from_str(&line).unwrap();
         assert!(event["timestamp"].is_string() && event["level"].is_string(), "{line}");
         assert!(event["fields"]["message"].is_string(), "{line}");
+    }
+}
+
+/// Colours: on a terminal, unless the environment says otherwise; elsewhere only if it says so.
+#[test]
+fn colours() {
+    for (on_terminal, variables, coloured) in [
+        (true, &[("TERM", "xterm")][..], true),
+        (true, &[("TERM", "xterm"), ("NO_COLOR", "1")], false),
+        (true, &[("TERM", "dumb")], false),
+        (true, &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], true),
+        (false, &[("TERM", "xterm")], false),
+        (false, &[("CLICOLOR_FORCE", "1")], true),
+        (false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
+    ] {
+        let site = Site::new();
+        let (given, mut shown) = terminal();
+        let mut command = site.serve(&[]);
+        for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "CI"] {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().copied());
+        let file = fs::File::create(site.path("log")).unwrap();
+        let stderr = if on_terminal { given } else { file };
+        let mut daemon = Running(command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap());
+        drop(command);
+        wait_until("it listens", || std::os::unix::net::UnixStream::connect(site.socket()).is_ok());
+        assert_eq!(daemon.stop(), Some(0));
+        let mut log = fs::read(site.path("log")).unwrap();
+        if on_terminal {
+            // One that nobody holds any more ends with an error, after all that was written.
+            let _ = shown.read_to_end(&mut log);
+        }
+        let log = String::from_utf8(log).unwrap();
+        assert!(log.contains("Starting"), "{log}");
+        assert_eq!(log.contains("\u{1b}["), coloured, "{on_terminal} {variables:?} {log}");
     }
 }
 

@@ -113,7 +113,7 @@ fn is_outlived(script: &str) {
     let site = Site::new();
     let spool = site.path("disk/spool");
     let options = ["--spool", spool.to_str().unwrap()];
-    let Some(daemon) = on_a_small_disk(&site, script, &options) else { return };
+    let daemon = on_a_small_disk(&site, script, &options);
     let (mut disk, mut worker) = (Disk::of(&site, &daemon), Worker::default());
     daemon.freeze();
     disk.put(ENTRIES);

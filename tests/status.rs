@@ -189,7 +189,7 @@ fn a_database_of_the_reference() {
     let before = fs::read(site.database()).unwrap();
     let shown = table(&site);
     assert!(shown.contains("not yet taken over: start `shiftboss serve`"), "{shown}");
-    assert!(shown.contains("1 pending, 1 dispatched, 1 in flight"), "{shown}");
+    assert!(shown.contains("1 waiting, 1 running, 0 ended"), "{shown}");
     let found = object(&site, "state.db");
     assert_eq!((&found["schema_version"], &found["policy"]), (&json!(2), &Value::Null));
     assert_eq!(fs::read(site.database()).unwrap(), before);

@@ -28,7 +28,7 @@ fn a_lease_runs_out() {
     }
     // One job, however often it was handed out again.
     let status = String::from_utf8(site.run(&["status", "state.db"]).stdout).unwrap();
-    assert!(status.contains("1 in flight (1 of them again"), "{status}");
+    assert!(status.contains("1 running (1 of them again"), "{status}");
     assert_eq!(site.ask("DONE alpha 4"), "NOJOBS\n");
     assert!(site.sql(LOG)[0].ends_with("|4"));
     wait_seconds(2, || assert_eq!(site.ask("READY"), "NOJOBS\n"));

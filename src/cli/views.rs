@@ -53,7 +53,7 @@ pub enum Look {
         #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
-    /// Show the attempts that ended, the one that was handed out last first
+    /// Show the attempts that ended, newest first, by start time
     ///
     /// The daemon keeps the last 100000; under --classic it keeps none.
     #[command(after_help = LOG_EXAMPLES)]

@@ -59,8 +59,8 @@ fn hold(socket: &Path, lines: &[String], deadline: Deadline) -> Result<(), Troub
         return Ok(());
     }
     let why = match answers {
-        0 => "the daemon closed the connection without an answer".to_owned(),
-        _ => format!("the daemon closed the connection after {answers} of {requests} answers"),
+        _ if requests == 1 => "the daemon rejected the line".to_owned(),
+        _ => format!("the daemon rejected line {} of {requests}", answers + 1),
     };
     Err(io::Error::new(ErrorKind::UnexpectedEof, why).into())
 }

@@ -1,4 +1,4 @@
-//! `shiftboss log`: attempts that ended, the one that was handed out last first.
+//! `shiftboss log`: attempts that ended, newest first, by start time.
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-/// Characters of a cell at the most; a key may have 4 KiB.
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns of a cell at the most; a key may have 4 KiB.
 pub const CELL_WIDTH_MAX: usize = 80;
+/// Characters for each column of a cell at the most.
+const MARKS_MAX: usize = 8;
 
 /// A text from outside: what it has of control characters cannot move the cursor, forge lines or turn
 /// the rest of a line around.
@@ -21,19 +25,32 @@ fn misleads(c: char) -> bool {
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// As [`shown`], of `width` characters at the most; `...` stands for the rest.
+/// As [`shown`], `width` columns wide at the most; `...` stands for the rest.
 pub fn cut(text: &str, width: usize) -> String {
-    // What does not fit is not gone through: it may be long.
-    let begin: String = text.chars().take(width + 1).collect();
-    clip(&shown(&begin), width)
+    // One letter more than fits, which may be two columns wide.
+    clip(&shown(begin(text, width + 2)), width)
 }
 
-/// A text of `width` characters at the most.
+/// A text that is `width` columns wide at the most, as terminals count them: letters of East Asia take two, marks
+/// that combine none.
 fn clip(text: &str, width: usize) -> String {
-    if text.chars().nth(width).is_none() {
+    if begin(text, width).len() == text.len() {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(3)).chain("...".chars()).collect()
+    begin(text, width.saturating_sub(3)).to_owned() + "..."
+}
+
+/// As much of a text as fits into `width` columns. What does not is not gone through, for it may be long, and so may
+/// a heap of marks that combine.
+fn begin(text: &str, width: usize) -> &str {
+    let mut left = width;
+    let ends = text.char_indices().take(width * MARKS_MAX).take_while(|(_, character)| {
+        let fits = left.checked_sub(character.width().unwrap_or(1));
+        left = fits.unwrap_or(0);
+        fits.is_some()
+    });
+    let end = ends.last().map_or(0, |(at, character)| at + character.len_utf8());
+    &text[..end]
 }
 
 /// `3m 20s`: a number of seconds in its two largest units.
@@ -63,11 +80,14 @@ pub fn line(name: &str, value: &str) -> String {
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| clip(cell, CELL_WIDTH_MAX))).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let width = |column: usize| rows.iter().map(|row| row[column].width()).max();
     let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
     let mut out = String::new();
     for row in &rows {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let padded = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| cell.clone() + &" ".repeat(width.saturating_sub(cell.width())));
         out.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
         out.push('\n');
     }
@@ -97,6 +117,21 @@ mod tests {
         for plain in ["שלום", "مرحبا", "日本", "e\u{301}", "a b"] {
             assert_eq!(shown(plain), plain);
         }
+    }
+
+    /// Columns are as wide as they look: two for letters of East Asia, none for marks that combine.
+    #[test]
+    fn columns_are_aligned_as_they_look() {
+        let row = |key: &str, run: &str| [key.to_owned(), run.to_owned()];
+        let rows =
+            [row("Key", "run"), row("日本語", "1"), row("e\u{301}tude", "2"), row("alpha", "3")];
+        let table = columns(&rows);
+        let before: Vec<usize> =
+            table.lines().map(|line| line[..line.rfind(' ').unwrap()].width() + 1).collect();
+        assert_eq!(before, [8, 8, 8, 8], "{table}");
+        assert_eq!(cut("日本語日本語", 8), "日本...");
+        assert_eq!(cut("日本語日", 8), "日本語日");
+        assert!(cut(&("a".to_owned() + &"\u{301}".repeat(10_000)), 8).len() < 200);
     }
 
     /// One long cell makes no column as wide as itself.

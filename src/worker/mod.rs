@@ -15,7 +15,7 @@ mod slot;
 mod wire;
 mod workshop;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use crate::child::{Guardian, Outputs, Template};
+use crate::terminal;
 use client::Client;
 use pool::{Counts, Pool, Stop};
 use progress::{Finish, Progress};
@@ -82,7 +83,7 @@ pub enum Outcome {
 /// # Errors
 /// When the logs' directory cannot be made, or there is no room for a thread.
 pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Result<Outcome> {
-    let progress = Progress::new(io::stderr().is_terminal());
+    let progress = Progress::new(terminal::shows_progress());
     let (outputs, writer) = outputs(&settings, &progress)?;
     let (pool, _) = watch::channel(Pool::new(settings.once, settings.jobs_max));
     let shown = Finish(progress.clone());

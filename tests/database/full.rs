@@ -23,7 +23,7 @@ const KILLED: &str = "mount -t tmpfs -o size=8m none disk && { \"$@\" & \
 #[test]
 fn a_full_disk_is_outlived() {
     let site = Site::new();
-    let Some(mut daemon) = on_a_small_disk(&site, SCRIPT, &[]) else { return };
+    let mut daemon = on_a_small_disk(&site, SCRIPT, &[]);
     let disk = seen(&site, &daemon);
     site.write("small.1.txt", (0..2_000).map(|i| format!("small{i} 0 1\n")).collect::<String>());
     wait_until("jobs are there", || site.ask("DONE nobody 0").starts_with("JOB "));
@@ -61,7 +61,7 @@ fn a_full_disk_is_outlived() {
 fn a_start_on_a_full_disk() {
     let site = Site::new();
     site.write("f.1.txt", "alpha 0 1\n");
-    let Some(daemon) = on_a_small_disk(&site, KILLED, &[]) else { return };
+    let daemon = on_a_small_disk(&site, KILLED, &[]);
     wait_until("the second one accepts", || daemon.log().contains("Ready"));
     assert_eq!(daemon.warnings(&["The disk is full"]).len(), 1);
     assert_eq!(daemon.warnings(&["The lock file could not be written"]).len(), 1);

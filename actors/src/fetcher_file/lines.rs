@@ -30,7 +30,7 @@ pub enum SkipReason {
     #[error("the line is empty")]
     Empty,
     /// A key without a payload.
-    #[error("the line has one word only: a key and a payload are needed")]
+    #[error("no space after the key; a tab does not count")]
     OneWord,
     /// Bytes that are not UTF-8.
     #[error("the line is not UTF-8")]

@@ -12,6 +12,7 @@ use tracing::warn;
 use crate::child::LinePrefixer;
 use crate::fetch::Observer;
 use crate::logging::escaped_line;
+use crate::terminal;
 
 /// Between two looks of the clock that is shown.
 const TICK: Duration = Duration::from_millis(200);
@@ -31,7 +32,7 @@ impl Show {
         let is_terminal = io::stderr().is_terminal();
         // In a log the lines of several commands come together.
         let prefix = if is_terminal { String::new() } else { format!("{name}: ") };
-        let bar = if is_terminal { bar(name) } else { ProgressBar::hidden() };
+        let bar = if terminal::shows_progress() { bar(name) } else { ProgressBar::hidden() };
         Self { bar, complaints: LinePrefixer::new(prefix, LINE_BYTES_MAX) }
     }
 

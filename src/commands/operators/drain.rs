@@ -3,7 +3,7 @@
 //! Waits for the close of the connection, and then for the daemon's end: its lock on the socket
 //! tells. On a terminal it shows meanwhile what is still out.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::commands::view_failure;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
 use crate::sqlite::views::queue_status;
+use crate::terminal;
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,7 +43,7 @@ pub(super) fn run(socket: &Path, timeout: Option<Duration>, json: bool) -> Resul
     let soon = whole.or_after(ANSWER_TIMEOUT);
     let (mut session, answer) = Session::begin(socket, "drain", "DRAIN", ANSWER_TIMEOUT, soon)?;
     print(&answer, json, |_| begun(&answer))?;
-    let waited = wait_closed(&mut session, whole, io::stderr().is_terminal());
+    let waited = wait_closed(&mut session, whole, terminal::shows_progress());
     match waited.map_err(|error| client::no_answer(socket, ANSWER_TIMEOUT, &error))? {
         Waited::Closed => {}
         Waited::Over => return Err(too_long(timeout)),

@@ -1,6 +1,6 @@
 //! `shiftboss spool stat` and `watch`: how long the queues are, once or live.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -9,6 +9,7 @@ use super::{failure, never, print};
 use crate::commands::text::columns;
 use crate::exit::Failure;
 use crate::spool::{QueueName, Spool, SpoolError};
+use crate::terminal;
 
 /// From the upper left corner on, and nothing left of what was there.
 const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
@@ -70,7 +71,7 @@ pub fn stat(spool: &Spool, json: bool) -> Result<(), Failure> {
 /// # Errors
 /// As [`stat`].
 pub fn watch(spool: &Spool, every: Duration, json: bool) -> Result<(), Failure> {
-    let (is_terminal, wait) = (io::stdout().is_terminal() && !json, never()?);
+    let (is_terminal, wait) = (terminal::can_redraw(&io::stdout()) && !json, never()?);
     let mut last: Option<Lengths> = None;
     loop {
         let now = look(spool).map_err(failure)?;

@@ -68,16 +68,15 @@ fn rows(queue: &QueueStatus) -> String {
     let rows = &queue.rows;
     let again = match rows.in_flight_again {
         0 => String::new(),
-        again => format!(" ({again} of them again, their lease ran out)"),
+        again => format!(" ({again} of them again, after a lease that expired)"),
     };
     let parked = match queue.parked {
         0 => String::new(),
         parked => format!(", {parked} parked"),
     };
-    format!(
-        "{} pending, {} dispatched, {} in flight{again}{parked}",
-        rows.pending, rows.dispatched, rows.in_flight
-    )
+    // Every row that was handed out is counted as dispatched.
+    let ended = (rows.dispatched - rows.in_flight - queue.parked).max(0);
+    format!("{} waiting, {} running{again}, {ended} ended{parked}", rows.pending, rows.in_flight)
 }
 
 fn oldest(queue: &QueueStatus, now: i64) -> String {
@@ -106,7 +105,7 @@ fn last_hour(queue: &QueueStatus) -> String {
 
 /// One line a fetcher, in columns as wide as they need to be.
 fn fetchers(fetchers: &[FetcherStatus]) -> String {
-    let head = ["Fetcher", "run", "state", "lines", "pending", "skipped", "age", "older runs"];
+    let head = ["Fetcher", "run", "state", "lines", "waiting", "skipped", "age", "older runs"];
     let mut cells = vec![head.map(str::to_owned)];
     for fetcher in fetchers {
         cells.push([
@@ -214,12 +213,12 @@ mod tests {
 Database        /var/state.db
 Daemon          not running
 Rules           fair, lease 12h, durability power
-Rows            3 pending, 4 dispatched, 2 in flight (1 of them again, their lease ran out), 1 parked
+Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 parked
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
 Paused          nothing is handed out until `shiftboss resume`
 Input           LOST since 10s ago: another directory is at its path
-Fetcher   run         state     lines  pending  skipped  age    older runs
+Fetcher   run         state     lines  waiting  skipped  age    older runs
 repology  1000000000  complete  7      3        1        1h 1m  0
 Run by the daemon  state  last run              result       next run
 repology           -      10m ago, took 1m 40s  ok: 7 lines  -

@@ -41,7 +41,7 @@ fn standing(why: &Why) -> String {
             counted(tries, "lost lease")
         ),
         Standing::Dispatched => {
-            "dispatched already: it waits for its fetcher's next run, or for `shiftboss retry`"
+            "already ran for this list; due again with the next one, or by `shiftboss retry`"
                 .to_owned()
         }
         Standing::Leaving => "leaving: its run is being deleted".to_owned(),
