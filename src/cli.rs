@@ -7,12 +7,14 @@ mod on_change;
 mod serve;
 mod work;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::child::Template;
 use crate::exit::{ExitCode, Failure};
 pub use operators::{Operate, Told};
 pub use views::{Look, Looked};
@@ -129,6 +131,22 @@ pub enum Command {
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,
+}
+
+/// A command to be run for many things. Unless they are allowed, places in a shell's script are refused.
+fn template(
+    command: Vec<OsString>,
+    allow_scripts: bool,
+    places: &[&str],
+) -> Result<Template, Failure> {
+    let wrong = |message: String| Failure::new(ExitCode::Usage, message);
+    let mut words = command.into_iter();
+    let program = words.next().ok_or_else(|| wrong("there is no COMMAND".to_owned()))?;
+    let template = Template { program, arguments: words.collect() };
+    if !allow_scripts {
+        template.refuse_scripts(places).map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok(template)
 }
 
 /// Paths are kept whole: status shows them to whoever asks, wherever they are.

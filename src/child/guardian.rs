@@ -80,7 +80,8 @@ impl Guardian {
     pub fn start(&self, order: Order) -> Result<Running, StartError> {
         let children = child_signals().map_err(StartError::system("listen for ended children"))?;
         let mut command = Command::new(&order.program);
-        command.args(&order.arguments).envs(order.environment).stdin(Stdio::null());
+        command.args(&order.arguments).envs(order.environment);
+        command.stdin(order.input.map_or_else(Stdio::null, Stdio::from));
         INIT_SYSTEMS.iter().for_each(|name| _ = command.env_remove(name));
         if let Some(directory) = &order.directory {
             if !directory.is_dir() {

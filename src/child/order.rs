@@ -39,7 +39,7 @@ pub enum Output {
     Sink(Box<dyn Sink>),
 }
 
-/// A command to be run. Its standard input is empty.
+/// A command to be run.
 pub struct Order {
     /// The program; looked for in `PATH` unless it has a slash.
     pub program: OsString,
@@ -49,6 +49,8 @@ pub struct Order {
     pub environment: Vec<(OsString, OsString)>,
     /// Where it runs; `None`: where we do.
     pub directory: Option<PathBuf>,
+    /// Its standard input; `None`: it is empty.
+    pub input: Option<File>,
     /// Where its output goes.
     pub output: Output,
     /// How long it may run; then it is ended, and the end is [`super::End::TimedOut`].
@@ -66,6 +68,7 @@ impl Order {
             arguments: Vec::new(),
             environment: Vec::new(),
             directory: None,
+            input: None,
             output,
             time_limit: None,
             grace: GRACE,

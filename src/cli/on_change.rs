@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::template;
 use crate::change::globs::Globs;
 use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT, Timing};
 use crate::change::watch::Trees;
-use crate::child::GRACE;
+use crate::child::{GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 
 /// What `--help` begins with.
@@ -61,6 +62,9 @@ pub struct OnChangeArguments {
     /// How long COMMAND may take to end when it is told to
     #[arg(long, value_name = "TIME", default_value_t = GRACE.into(), value_parser = time)]
     pub grace: humantime::Duration,
+    /// Take {paths} within the script of a shell's -c; as the whole script, it is executed
+    #[arg(long)]
+    pub allow_shell_templates: bool,
     /// Try a failed run again, after a growing time
     #[arg(long)]
     pub retry: bool,
@@ -170,8 +174,8 @@ fn settings(typed: OnChangeArguments) -> Result<OnChangeSettings, Failure> {
     }
     let globs = Globs::new(&typed.glob, &typed.ignore, typed.gitignore)
         .map_err(|error| wrong(error.to_string()))?;
-    let mut words = typed.command.into_iter();
-    let program = words.next().ok_or_else(|| wrong("there is no COMMAND"))?;
+    let Template { program, arguments } =
+        template(typed.command, typed.allow_shell_templates, &["{paths}"])?;
     let name = match typed.name {
         Some(name) => name,
         None => name_of(&program)?,
@@ -187,7 +191,7 @@ fn settings(typed: OnChangeArguments) -> Result<OnChangeSettings, Failure> {
         },
         is_once: typed.once,
         program,
-        arguments: words.collect(),
+        arguments,
         time_limit: typed.timeout,
         grace: typed.grace.into(),
     })

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::absolute;
-use crate::child::{GRACE, Template};
+use super::template;
+use crate::child::GRACE;
 use crate::exit::{ExitCode, Failure};
 use crate::target;
 use crate::worker::Settings;
@@ -15,7 +16,8 @@ use crate::worker::Settings;
 /// What `--help` begins with.
 pub(super) const ABOUT: &str = "Take jobs from the daemon, and run COMMAND for each\n\nA job is a key and a payload: \
 the first word of a fetcher's line, and the rest of that line. {key} and {payload} are replaced by them \
-wherever they stand in COMMAND's arguments; no shell looks at them. COMMAND also has SHIFTBOSS_KEY, SHIFTBOSS_PAYLOAD, \
+wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of a file with the \
+payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY, SHIFTBOSS_PAYLOAD, \
 SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit code is reported to the \
 daemon, 128 plus the number of a signal that ended it, 124 when its time was over. If there is no such program, no job is taken, and \
 work exits with 78.\n\n\
@@ -26,7 +28,8 @@ const EXAMPLES: &str = "\
 Examples:
   shiftboss work worker.sock -- ./check-link.sh {key} {payload}
   shiftboss work -n 4 --timeout 1h --log-dir logs worker.sock -- ./build {key}
-  shiftboss work --once worker.sock -- sh -c 'echo \"$SHIFTBOSS_KEY\"'";
+  shiftboss work --once worker.sock -- sh -c 'echo \"$1\"' sh {key}
+  shiftboss work worker.sock -- ./import --from {payload_file}";
 
 /// Longest lease in seconds that the protocol allows: a week.
 const LEASE_SECONDS_MAX: u64 = 604_800;
@@ -40,6 +43,12 @@ pub struct WorkArguments {
     /// Run so many jobs at a time
     #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
+    /// Give COMMAND the payload on its standard input
+    #[arg(long)]
+    pub stdin: bool,
+    /// Take {key} and {payload} within the script of a shell's -c, where what they stand for is executed
+    #[arg(long)]
+    pub allow_shell_templates: bool,
     /// Exit when there is nothing to do, and say how many jobs are left: with 0 when every result was
     /// reported (but see --fail), with 69 when no daemon answered for 30 s
     #[arg(long)]
@@ -93,12 +102,13 @@ impl TryFrom<WorkArguments> for Settings {
         let lease_seconds = lease(typed.lease.into()).ok_or_else(|| {
             wrong(format!("--lease {}: give whole seconds, from 1s to 7days", typed.lease))
         })?;
-        let mut words = typed.command.into_iter();
-        let program = words.next().ok_or_else(|| wrong("there is no COMMAND".to_owned()))?;
+        let command =
+            template(typed.command, typed.allow_shell_templates, &["{key}", "{payload}"])?;
         let logs = typed.log_dir.map(absolute).transpose()?;
         Ok(Self {
             socket: absolute(target::socket(typed.socket, "work")?)?,
-            command: Template { program, arguments: words.collect() },
+            command,
+            stdin: typed.stdin,
             name: typed.name,
             jobs: typed.jobs.into(),
             once: typed.once,

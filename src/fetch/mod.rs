@@ -194,6 +194,7 @@ impl Fetcher {
             arguments: given.arguments.unwrap_or_else(|| settings.arguments.clone()),
             environment: [settings.environment.as_slice(), &given.environment].concat(),
             directory: settings.directory.clone(),
+            input: None,
             output: Output::Sink(Box::new(sink)),
             time_limit: settings.time_limit,
             grace: settings.grace,

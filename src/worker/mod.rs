@@ -41,6 +41,8 @@ pub struct Settings {
     pub socket: PathBuf,
     /// What is run for each job.
     pub command: Template,
+    /// The payload is each command's standard input.
+    pub stdin: bool,
     /// The worker's name, as in `HELLO`; `None`: it is named by host and process.
     pub name: Option<String>,
     /// Jobs at a time, from 1.
@@ -138,6 +140,7 @@ fn start(
     let workshop = Arc::new(Workshop {
         guardian: Guardian::new(),
         template: settings.command.clone(),
+        stdin: settings.stdin,
         name: name.clone(),
         time_limit: settings.time_limit,
         grace: settings.grace,

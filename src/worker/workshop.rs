@@ -1,12 +1,21 @@
 //! Starts a job's command, and has its output go where it is wanted. Knows nothing of the daemon.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tempfile::TempPath;
+
 use super::wire::Job;
-use crate::child::{End, Fault, Guardian, Kept, Order, Outputs, Running, Template};
+use crate::child::{End, Fault, Guardian, Kept, Order, Outputs, Running, StartError, Template};
+
+/// Stands for the path of a file with the payload.
+const PAYLOAD_FILE: &str = "{payload_file}";
+/// A longer payload is in no environment: the kernel takes 128 KiB a variable, name and all.
+const PAYLOAD_BYTES_MAX: usize = 120 * 1024;
 
 /// What commands are run, and how.
 pub struct Workshop {
@@ -14,6 +23,8 @@ pub struct Workshop {
     pub guardian: Guardian,
     /// What is run.
     pub template: Template,
+    /// The payload is the command's standard input.
+    pub stdin: bool,
     /// The worker's name.
     pub name: String,
     /// How long a command may run.
@@ -30,15 +41,24 @@ impl Workshop {
     /// # Errors
     /// When nothing was started.
     pub fn start(&self, job: &Job) -> Result<Execution, Fault> {
-        let places = [("{key}", &job.key[..]), ("{payload}", &job.payload)];
+        let payload = self.payload(job).map_err(|source| {
+            Fault::System(StartError::System { doing: "write a payload to a file", source })
+        })?;
+        let path = payload.file.as_ref().map(|file| file.as_os_str().as_bytes());
+        let places = [
+            ("{key}", &job.key[..]),
+            ("{payload}", &job.payload),
+            (PAYLOAD_FILE, path.unwrap_or_default()),
+        ];
         let arguments = self.template.arguments_with(&places);
         let program = &self.template.program;
         let (output, mut kept) = self.outputs.open(&job.key, job.attempt, program, &arguments)?;
         let order = Order {
             program: program.clone(),
             arguments,
-            environment: self.environment(job),
+            environment: self.environment(job, payload.is_elsewhere()),
             directory: None,
+            input: payload.input,
             output,
             time_limit: self.time_limit,
             grace: self.grace,
@@ -46,7 +66,7 @@ impl Workshop {
         match self.guardian.start(order) {
             Ok(running) => {
                 let (started, log) = (Instant::now(), kept.path());
-                Ok(Execution { running, kept, started, log })
+                Ok(Execution { running, kept, started, log, _payload: payload.file })
             }
             Err(error) => {
                 kept.close(&error.to_string());
@@ -55,15 +75,50 @@ impl Workshop {
         }
     }
 
-    fn environment(&self, job: &Job) -> Vec<(OsString, OsString)> {
+    /// The payload where the command finds it beside its arguments, as far as it is to.
+    fn payload(&self, job: &Job) -> io::Result<Payload> {
+        let mut payload = Payload { file: None, input: None };
+        if self.template.has_place(PAYLOAD_FILE) {
+            let mut file = tempfile::Builder::new().prefix("shiftboss-payload-").tempfile()?;
+            file.write_all(&job.payload)?;
+            payload.file = Some(file.into_temp_path());
+        }
+        if self.stdin {
+            let mut file = tempfile::tempfile()?;
+            file.write_all(&job.payload)?;
+            file.rewind()?;
+            payload.input = Some(file);
+        }
+        Ok(payload)
+    }
+
+    /// What the environment cannot hold is left out of it if the command has it otherwise.
+    fn environment(&self, job: &Job, elsewhere: bool) -> Vec<(OsString, OsString)> {
         let attempt = job.attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
-        let variables = [
+        let mut variables = vec![
             ("SHIFTBOSS_KEY", OsString::from_vec(job.key.clone())),
-            ("SHIFTBOSS_PAYLOAD", OsString::from_vec(job.payload.clone())),
             ("SHIFTBOSS_ATTEMPT", attempt.into()),
             ("SHIFTBOSS_WORKER", self.name.clone().into()),
         ];
-        variables.map(|(name, value)| (name.into(), value)).into()
+        let fits = job.payload.len() <= PAYLOAD_BYTES_MAX && !job.payload.contains(&0);
+        if fits || !elsewhere {
+            variables.push(("SHIFTBOSS_PAYLOAD", OsString::from_vec(job.payload.clone())));
+        }
+        variables.into_iter().map(|(name, value)| (name.into(), value)).collect()
+    }
+}
+
+/// A payload in files.
+struct Payload {
+    /// That of `{payload_file}`.
+    file: Option<TempPath>,
+    /// The standard input, without a name.
+    input: Option<File>,
+}
+
+impl Payload {
+    fn is_elsewhere(&self) -> bool {
+        self.file.is_some() || self.input.is_some()
     }
 }
 
@@ -73,6 +128,8 @@ pub struct Execution {
     kept: Kept,
     started: Instant,
     log: Option<PathBuf>,
+    /// Removed with this.
+    _payload: Option<TempPath>,
 }
 
 impl Execution {

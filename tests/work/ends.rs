@@ -112,8 +112,34 @@ fn a_payload_that_is_too_long() {
     let ended = "SELECT exit_code, count(*) FROM shiftboss_attempts WHERE outcome = 'done' \
         GROUP BY exit_code";
     assert_eq!(site.sql(ended), ["0|5", "126|5"]);
+    assert!(log.contains("{payload_file} or --stdin"), "{}", &log[..log.len().min(2_000)]);
     assert!(log.contains("128 KiB") && log.contains("long3"), "{}", &log[..log.len().min(2_000)]);
     assert!(log.len() < 10_000);
+}
+
+/// Any payload can be had from a private file, which goes with the job, or from standard input.
+#[test]
+fn a_long_payload_is_read_from_a_file() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let long = "x".repeat(1_000_000);
+    std::fs::create_dir(site.path("tmp")).unwrap();
+    let script = "printf '%s ' $SHIFTBOSS_KEY ${SHIFTBOSS_PAYLOAD-none}; wc -c \"$@\"; ls tmp; \
+        [ -z \"$1\" ] || stat -c %a \"$1\"; exit 3";
+    let cases: [(&[&str], &[&str], &str); 2] =
+        [(&["--once"], &["{payload_file}"], "600"), (&["--once", "--stdin"], &[], "a: a p 1")];
+    for (number, (options, places, expected)) in cases.into_iter().enumerate() {
+        site.write(format!("f.{number}.txt"), format!("long {long}\na p\n"));
+        let mut work = work(&site, options, &[&["sh", "-c", script, "sh"], places].concat());
+        let output = work.env("TMPDIR", site.path("tmp")).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("long: long none 1000000"), "{text}");
+        assert!(text.contains("a: a p 1") && text.contains(expected), "{text}");
+        assert_eq!(text.contains("shiftboss-payload-"), number == 0, "{text}");
+        assert_eq!(fs::read_dir(site.path("tmp")).unwrap().count(), 0, "nothing is left");
+        let ended = "SELECT count(*) FROM shiftboss_attempts WHERE exit_code = 3";
+        assert_eq!(site.number(ended), 2 * (number as i64 + 1));
+    }
 }
 
 /// Where the system has no room for a process the job is given back, and nothing is reported.

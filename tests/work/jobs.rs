@@ -127,6 +127,37 @@ fn a_waiting_worker_is_woken() {
     assert!(worker.stop().contains("Stopping"));
 }
 
+/// A key is somebody else's text: no shell is given it as a part of its script, unless that is wanted.
+#[test]
+fn keys_are_not_executed() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "$(touch${IFS}executed) p\n");
+    let command = ["sh", "-c", "echo {key}"];
+    let refused = work(&site, &["--once"], &command).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{told}");
+    assert!(told.contains("sh -c 'echo \"$1\"' sh {key}"), "{told}");
+    assert!(site.run(&["spool", "init", "spool", "q"]).status.success());
+    let commands: [&[&str]; 2] = [
+        &["spool", "run", "spool", "q", "--", "env", "bash", "-ec", "wc {data}"],
+        &["on-change", ".", "--", "busybox", "sh", "-c", "ls {paths}"],
+    ];
+    for command in commands {
+        let output = site.run(command);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{told}");
+        assert!(told.contains("--allow-shell-templates"), "{told}");
+    }
+    let right = ["sh", "-c", "echo \"$1\"", "sh", "{key}"];
+    assert_eq!(work(&site, &["--max-jobs", "1"], &right).status().unwrap().code(), Some(0));
+    assert!(!site.path("executed").exists());
+    site.write("f.2.txt", "$(touch${IFS}executed) p\n");
+    let allowed = work(&site, &["--once", "--allow-shell-templates"], &command).status().unwrap();
+    assert_eq!(allowed.code(), Some(0));
+    assert!(site.path("executed").exists());
+}
+
 /// What cannot be a command line is told, with 64.
 #[test]
 fn wrong_command_lines() {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::InQueue;
-use crate::child::GRACE;
+use crate::child::{GRACE, Template};
+use crate::cli::template;
+use crate::exit::Failure;
 use crate::spool::QueueName;
 
 const RUN_EXAMPLES: &str = "\
@@ -35,6 +37,10 @@ pub struct SpoolRunArguments {
     /// Run so many at a time
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
+    /// Take {name}, {meta} and {data} within the script of a shell's -c, where what they stand for is
+    /// executed
+    #[arg(long)]
+    pub allow_shell_templates: bool,
     /// Leave when nothing can be taken: with 0, or with 1 if an entry failed
     #[arg(long)]
     pub once: bool,
@@ -68,6 +74,17 @@ pub struct SpoolRunArguments {
     /// The program, and its arguments
     #[arg(required = true, last = true, num_args = 1..)]
     pub command: Vec<OsString>,
+}
+
+impl SpoolRunArguments {
+    /// What is run for each entry, checked; it is taken out.
+    ///
+    /// # Errors
+    /// When there is none, or an entry would be executed by a shell.
+    pub fn template(&mut self) -> Result<Template, Failure> {
+        let places = ["{name}", "{meta}", "{data}"];
+        template(std::mem::take(&mut self.command), self.allow_shell_templates, &places)
+    }
 }
 
 fn time(text: &str) -> Result<humantime::Duration, humantime::DurationError> {

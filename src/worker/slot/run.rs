@@ -117,7 +117,10 @@ impl Slot {
             let shown = humantime::format_duration(Duration::from_secs(pause.as_secs()));
             let then = match &fault {
                 Fault::System(_) => "given back, or tried again",
-                Fault::Job(_) | Fault::Program(_) => "reported as ended with 126 or 127",
+                Fault::Job(_) => {
+                    "reported as ended with 126; {payload_file} or --stdin take any payload"
+                }
+                Fault::Program(_) => "reported as ended with 126 or 127",
             };
             let key = job.shown_key();
             warn!(key, error = %fault, then, pause = %shown, "A job could not be started.");

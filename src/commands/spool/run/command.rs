@@ -60,18 +60,16 @@ impl Workshop {
     /// room for a thread.
     pub fn new(
         spool: &Spool,
-        typed: SpoolRunArguments,
+        mut typed: SpoolRunArguments,
         settling: Settling,
     ) -> Result<(Self, Option<JoinHandle<()>>), Failure> {
-        let mut words = typed.command.into_iter();
-        let program =
-            words.next().ok_or_else(|| Failure::new(ExitCode::Usage, "there is no COMMAND"))?;
-        look_for(&program)
+        let template = typed.template()?;
+        look_for(&template.program)
             .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
         let (outputs, thread) = outputs(typed.log_dir, typed.keep.into())?;
         let workshop = Self {
             guardian: Guardian::new(),
-            template: Template { program, arguments: words.collect() },
+            template,
             outputs,
             dir: spool.path().into(),
             time_limit: typed.timeout,
@@ -101,6 +99,7 @@ impl Workshop {
             arguments,
             environment: self.environment(guard, data.into()),
             directory: None,
+            input: None,
             output,
             time_limit: self.time_limit,
             grace: self.grace,
