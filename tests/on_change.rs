@@ -93,8 +93,7 @@ impl Scene {
     fn status(&self) -> serde_json::Value {
         let mut program = self.site.program();
         program.env("XDG_RUNTIME_DIR", self.path("runtime"));
-        let output =
-            program.args(["on-change", "--status", "--name", "sh", "--json"]).output().unwrap();
+        let output = program.args(["on-change", "--status", "--json"]).output().unwrap();
         let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         all["on_change"][0].clone()
     }
@@ -462,4 +461,119 @@ fn a_typing_error_is_told_at_once() {
     let scene = Scene::new();
     let (code, said) = scene.site.refused(scene.on_change(&[], &["no-such-program"]));
     assert!(code == 78 && said.contains("no-such-program"), "{said}");
+}
+
+/// One command on two trees is two on-changes with a name each; what runs is shown with what it watches, and
+/// that nothing runs is told.
+#[test]
+fn names_differ_by_tree() {
+    let scene = Scene::new();
+    scene.make("other");
+    let status = || {
+        let mut program = scene.site.program();
+        program.env("XDG_RUNTIME_DIR", scene.path("runtime")).args(["on-change", "--status"]);
+        let output = program.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (code, text) = status();
+    assert!(code == Some(69) && text.contains("no on-change of this user runs"), "{text}");
+    let start = |tree: &str| {
+        let mut program = scene.site.program();
+        program.env("XDG_RUNTIME_DIR", scene.path("runtime")).args(["on-change", tree]);
+        program.args(["--", "sh", "-c", "echo >> runs"]);
+        scene.spawn(program)
+    };
+    let (one, two) = (start("tree"), start("other"));
+    wait_until("both have run", || scene.read("runs").lines().count() == 2);
+    wait_until("both are shown", || status().1.matches("Name            sh-").count() == 2);
+    let (code, text) = status();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("/tree\n") && text.contains("/other\n"), "{text}");
+    one.kill();
+    fs::remove_dir(scene.path("tree")).unwrap();
+    assert!(status().1.contains("/tree (gone)\n"), "{}", status().1);
+    two.stop();
+}
+
+/// What COMMAND writes on its two outputs is on ours.
+#[test]
+fn outputs_are_kept_apart() {
+    let scene = Scene::new();
+    let mut command = scene.shell(&["--once"], "echo out; echo err >&2; printf end");
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert_eq!(out.unwrap(), "out\nend");
+    let err = err.unwrap();
+    assert!(err.contains(": err\n") && !err.contains("out\n"), "{err}");
+}
+
+/// A file is watched where it is: an editor that puts a new one in its place changes it, its neighbours and
+/// what lies below do not.
+#[test]
+fn a_file_is_watched() {
+    let scene = Scene::new();
+    scene.make("tree/below");
+    scene.write("tree/a [1].tmp");
+    let mut program = scene.site.program();
+    program.env("XDG_RUNTIME_DIR", scene.path("runtime")).arg("on-change").args(QUICK);
+    let script =
+        "tr '\\0' '\\n' < $SHIFTBOSS_CHANGED >> changed; echo begin >> runs; echo end >> runs";
+    program.args(["tree/a [1].tmp", "--", "sh", "-c", script]);
+    let _daemon = scene.spawn(program);
+    scene.wait_idle(1);
+    for name in ["tree/b", "tree/below/a [1].tmp", "tree/a 1.tmp", "tree/below/c"] {
+        scene.write(name);
+    }
+    scene.write("new");
+    scene.rename("new", "tree/a [1].tmp");
+    scene.wait_idle(2);
+    assert_eq!(scene.changed(), ["tree/a [1].tmp"]);
+    scene.write("tree/a [1].tmp");
+    scene.wait_idle(3);
+}
+
+/// A tree within a repository is under that one's rules.
+#[test]
+fn a_repositorys_ignore_file_counts() {
+    let scene = Scene::new();
+    scene.make(".git");
+    fs::write(scene.path(".gitignore"), "*.o\n").unwrap();
+    let _daemon = scene.start(&[&QUICK[..], &["--gitignore"]].concat(), "");
+    scene.wait_idle(1);
+    scene.write("tree/a.o");
+    scene.write("tree/a.c");
+    scene.wait_idle(2);
+    assert_eq!(scene.changed(), ["tree/a.c"]);
+}
+
+/// On a terminal it says what it waits for; elsewhere it does not.
+#[test]
+fn on_a_terminal_it_says_what_it_waits_for() {
+    use std::io::Read;
+    let scene = Scene::new();
+    let (given, mut shown) = common::terminal::terminal();
+    let options = ["--debounce", "1s", "--max-wait", "1m", "--cooldown", "1s"];
+    let mut command = scene.shell(&options, "true");
+    let mut child = command.stderr(given).spawn().unwrap();
+    // The terminal's end is held by the command that was spawned, too.
+    drop(command);
+    let mut text = String::new();
+    let mut wait_shown = |words: &str| {
+        while !text.contains(words) {
+            let mut bytes = [0; 1024];
+            let length = shown.read(&mut bytes).unwrap();
+            assert!(length > 0, "{words} is not in {text}");
+            text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+    };
+    wait_shown("(--cooldown): changes are kept in mind.");
+    wait_shown("Waiting for a change.");
+    scene.write("tree/a");
+    wait_shown("running once nothing has changed for 1s, after 1m at the latest.");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let daemon = scene.spawn(scene.shell(&QUICK, "true"));
+    wait_until("it is idle", || scene.status()["state"] == "idle");
+    assert!(!daemon.stop().contains("Waiting for a change"));
 }

@@ -1,6 +1,7 @@
 //! Runs that are a command: the user's, with what changed in a file and in its arguments.
 //!
-//! [`super::runs::Runs`] over [`crate::child`]. Both outputs go to standard error, a line at a time.
+//! [`super::runs::Runs`] over [`crate::child`]. Its standard output is ours, byte by byte; its standard
+//! error goes to ours, a line at a time.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -20,7 +21,7 @@ const LINE_BYTES_MAX: usize = 8 * 1024;
 /// What is run.
 #[derive(Debug, Clone)]
 pub struct CommandSettings {
-    /// Put before each line of output, unless that goes to a terminal.
+    /// Put before each line of standard error, unless that goes to a terminal.
     pub name: String,
     /// The program; looked for in `PATH` unless it has a slash.
     pub program: OsString,
@@ -112,21 +113,25 @@ fn prepare(settings: &CommandSettings, changed: &Changed) -> Result<Order, Outco
     })
 }
 
-/// Both streams, as lines on standard error.
+/// Standard output as it is, standard error as lines.
 fn log_of(name: &str) -> Output {
     let prefix = if io::stderr().is_terminal() { String::new() } else { format!("{name}: ") };
-    let line = || LinePrefixer::new(prefix.clone(), LINE_BYTES_MAX);
-    let mut log = Log([line(), line()]);
+    let mut log = Log(LinePrefixer::new(prefix, LINE_BYTES_MAX));
     Output::Sink(Box::new(move |stream, piece: &[u8]| log.take(stream, piece)))
 }
 
-struct Log([LinePrefixer; 2]);
+struct Log(LinePrefixer);
 
 impl Log {
     /// Nobody may be reading.
     fn take(&mut self, stream: Stream, piece: &[u8]) {
+        if stream == Stream::Out {
+            let mut out = io::stdout().lock();
+            let _ = out.write_all(piece).and_then(|()| out.flush());
+            return;
+        }
         let mut lines = Vec::new();
-        let _ = self.0[usize::from(stream == Stream::Err)].feed(piece, &mut lines);
+        let _ = self.0.feed(piece, &mut lines);
         let _ = io::stderr().lock().write_all(&lines);
     }
 }
@@ -134,9 +139,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         let mut lines = Vec::new();
-        for stream in &mut self.0 {
-            let _ = stream.finish(&mut lines);
-        }
+        let _ = self.0.finish(&mut lines);
         let _ = io::stderr().lock().write_all(&lines);
     }
 }

@@ -10,11 +10,14 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use thiserror::Error;
 
-/// Left out if nothing else is said: what Git and Emacs keep beside files. `--ignore '!*.tmp'` takes
-/// one of them back.
-pub const LEFT_OUT: [&str; 4] = [".git", "*.~undo-tree~", "*.tmp", ".#*"];
+/// Left out if nothing else is said: what Git, Emacs (with its kin) and Vim keep beside files, the number
+/// being the file by which Vim tries a directory out. `--ignore '!*.tmp'` takes one of them back.
+pub const LEFT_OUT: [&str; 8] =
+    [".git", "*.~undo-tree~", "*.tmp", ".#*", "\\#*#", "*~", ".*.sw?", "4913"];
 /// A file that says what to leave out of its directory and those in it.
 const GITIGNORE: &str = ".gitignore";
+/// The same for a whole repository, below its root.
+const EXCLUDE: &str = ".git/info/exclude";
 
 /// A glob that cannot be understood.
 #[derive(Debug, Error)]
@@ -32,6 +35,8 @@ pub struct Globs {
     left_out: Gitignore,
     /// By the directory they are in; `None`: they are not looked at.
     gitignores: Option<HashMap<PathBuf, Gitignore>>,
+    /// Those above the root, each with the root's path from there; the nearest first.
+    above: Vec<(PathBuf, Gitignore)>,
 }
 
 impl Globs {
@@ -48,7 +53,35 @@ impl Globs {
             taken: matcher(taken)?,
             left_out: matcher(&left_out)?,
             gitignores: gitignore.then(HashMap::new),
+            above: Vec::new(),
         })
+    }
+
+    /// Reads the ignore files of the repository that the one root is in, from its directory up to the
+    /// repository's, if they count.
+    pub fn enter_repository(&mut self, root: &Path) {
+        let Ok(root) = std::path::absolute(root) else {
+            return;
+        };
+        let is_repository = |directory: &&Path| directory.join(".git").exists();
+        let Some(repository) =
+            root.ancestors().find(is_repository).filter(|_| self.gitignores.is_some())
+        else {
+            return;
+        };
+        for directory in root.ancestors().skip(1).take_while(|above| above.starts_with(repository))
+        {
+            if let (Some(own), Ok(below)) =
+                (ignore_file(&directory.join(GITIGNORE)), root.strip_prefix(directory))
+            {
+                self.above.push((below.to_owned(), own));
+            }
+        }
+        if let (Some(own), Ok(below)) =
+            (ignore_file(&repository.join(EXCLUDE)), root.strip_prefix(repository))
+        {
+            self.above.push((below.to_owned(), own));
+        }
     }
 
     /// Reads the `.gitignore` of a directory of a tree, if there is one and it counts.
@@ -56,15 +89,9 @@ impl Globs {
         let Some(known) = &mut self.gitignores else {
             return;
         };
-        let mut builder = GitignoreBuilder::new("");
-        let read = builder.add(directory.join(GITIGNORE));
-        // Most directories have none.
-        if let Some(error) = read.filter(|error| !error.is_io()) {
-            tracing::warn!(%error, "A line of a .gitignore is passed over.");
-        }
-        match builder.build() {
-            Ok(own) if !own.is_empty() => known.insert(relative.to_owned(), own),
-            _ => known.remove(relative),
+        match ignore_file(&directory.join(GITIGNORE)) {
+            Some(own) => known.insert(relative.to_owned(), own),
+            None => known.remove(relative),
         };
     }
 
@@ -92,18 +119,31 @@ impl Globs {
 
     /// The `.gitignore` nearest to the file counts first.
     fn is_gitignored(&self, path: &Path, is_dir: bool) -> bool {
-        let Some(known) = self.gitignores.as_ref().filter(|known| !known.is_empty()) else {
+        let Some(known) = self.gitignores.as_ref() else {
             return false;
         };
-        let nearest = path.ancestors().skip(1).filter_map(|directory| {
+        let mut within = path.ancestors().skip(1).filter_map(|directory| {
             let below = path.strip_prefix(directory).ok()?;
-            match known.get(directory)?.matched(below, is_dir) {
-                Match::None => None,
-                decided => Some(decided.is_ignore()),
-            }
+            decided(&known.get(directory)?.matched(below, is_dir))
         });
-        nearest.take(1).next().unwrap_or(false)
+        let above = |(root, own): &(PathBuf, Gitignore)| {
+            decided(&own.matched_path_or_any_parents(root.join(path), is_dir))
+        };
+        within.next().or_else(|| self.above.iter().find_map(above)).unwrap_or(false)
     }
+}
+
+fn decided<T>(found: &Match<T>) -> Option<bool> {
+    if found.is_none() { None } else { Some(found.is_ignore()) }
+}
+
+/// The rules of an ignore file; most directories have none.
+fn ignore_file(path: &Path) -> Option<Gitignore> {
+    let mut builder = GitignoreBuilder::new("");
+    if let Some(error) = builder.add(path).filter(|error| !error.is_io()) {
+        tracing::warn!(%error, "A line of an ignore file is passed over.");
+    }
+    builder.build().ok().filter(|own| !own.is_empty())
 }
 
 fn matcher(globs: &[String]) -> Result<Gitignore, GlobError> {
@@ -149,15 +189,53 @@ mod tests {
     #[test]
     fn editors_leavings_are_left_out() {
         let all = globs(&[], &["build/", "!*.tmp"]);
-        for bad in [".#lock", "a.~undo-tree~", "deep/.git"] {
+        let editors = ["#a.org#", "deep/a~", ".a.org.swp", ".b.swx", "4913", "deep/4913"];
+        for bad in [".#lock", "a.~undo-tree~", "deep/.git"].into_iter().chain(editors) {
             assert!(!counts(&all, bad), "{bad}");
         }
         assert!(all.leaves_out(Path::new("deep/build"), true));
         assert!(
             counts(&all, "a.tmp") && counts(&all, "build") && !counts(&globs(&[], &[]), "a.tmp")
         );
+        for good in ["a.swp", "#a", "49130", "a~b", ".sw"] {
+            assert!(counts(&all, good), "{good}");
+        }
+        let back = globs(&[], &["!*~", "!4913"]);
+        assert!(counts(&back, "a~") && counts(&back, "4913") && !counts(&back, "#a#"));
         let wrong = Globs::new(&["[z-a]".to_owned()], &[], false).unwrap_err();
         assert!(wrong.to_string().contains("[z-a]"), "{wrong}");
+    }
+
+    /// A tree within a repository is under that one's rules, too; what is above that is not read.
+    #[test]
+    fn a_repositorys_rules_count_within_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (repository, tree) = (directory.path().join("r"), directory.path().join("r/a/tree"));
+        std::fs::create_dir_all(&tree).unwrap();
+        std::fs::create_dir_all(repository.join(".git/info")).unwrap();
+        std::fs::write(directory.path().join(".gitignore"), "*.c\n").unwrap();
+        std::fs::write(repository.join(".gitignore"), "*.o\n/a/tree/out/\n/b\n").unwrap();
+        std::fs::write(repository.join(".git/info/exclude"), "*.mine\n").unwrap();
+        std::fs::write(repository.join("a/.gitignore"), "!kept.o\n").unwrap();
+        std::fs::write(tree.join(".gitignore"), "own\n").unwrap();
+        let mut globs = Globs::new(&[], &[], true).unwrap();
+        globs.enter_repository(&tree);
+        globs.enter(&tree, Path::new(""));
+        for (path, is_out) in [
+            ("x.o", true),
+            ("deep/x.o", true),
+            ("kept.o", false),
+            ("out/x", true),
+            ("b", false),
+            ("x.mine", true),
+            ("own", true),
+            ("x.c", false),
+        ] {
+            assert_eq!(globs.leaves_out(Path::new(path), false), is_out, "{path}");
+        }
+        let mut without = Globs::new(&[], &[], false).unwrap();
+        without.enter_repository(&tree);
+        assert!(!without.leaves_out(Path::new("x.o"), false));
     }
 
     /// `.gitignore` files count on request, the nearest one first.

@@ -3,13 +3,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use super::globs::Globs;
+use super::globs::{GlobError, Globs};
 use super::paths::Changed;
 
 /// What is watched.
@@ -19,6 +19,44 @@ pub struct Trees {
     pub roots: Vec<PathBuf>,
     /// What counts in them.
     pub globs: Globs,
+}
+
+impl Trees {
+    /// Trees of these roots. With one root, the rules of the repository that it is in count, if those of
+    /// the trees do.
+    #[must_use]
+    pub fn new(roots: Vec<PathBuf>, mut globs: Globs) -> Self {
+        if let [root] = roots.as_slice() {
+            globs.enter_repository(root);
+        }
+        Self { roots, globs }
+    }
+
+    /// The directory of some files, of which nothing counts but them: editors put a new file in place of
+    /// the one that was watched. `None`: they are not all files of one directory.
+    ///
+    /// # Errors
+    /// When a name makes no glob.
+    pub fn of_files(paths: &[PathBuf]) -> Option<Result<Self, GlobError>> {
+        let parent = paths.first()?.parent()?;
+        if !paths.iter().all(|path| path.is_file() && path.parent() == Some(parent)) {
+            return None;
+        }
+        let names = paths.iter().map(|path| path.file_name().unwrap_or_default().to_string_lossy());
+        let taken: Vec<String> = names.map(|name| format!("/{}", escaped(&name))).collect();
+        // What is named counts, whatever it is; nothing in the directories beside it does.
+        let back = taken.iter().map(|glob| format!("!{glob}"));
+        let left_out: Vec<String> = std::iter::once("/*/".to_owned()).chain(back).collect();
+        let here = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let globs = Globs::new(&taken, &left_out, false);
+        Some(globs.map(|globs| Self { roots: vec![here.to_owned()], globs }))
+    }
+}
+
+/// A name as a glob that matches nothing else.
+fn escaped(name: &str) -> String {
+    let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\' | '!' | '#' | ' ' | '{' | '}');
+    name.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// A watch on trees. Everything may take long: it is called beside the runtime's thread.

@@ -1,12 +1,13 @@
 //! The arguments of `on-change`, as typed, and the checked settings made of them.
 
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::template;
+use super::{absolute, template};
 use crate::change::globs::Globs;
 use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT, Timing};
 use crate::change::watch::Trees;
@@ -18,7 +19,7 @@ pub(super) const ABOUT: &str = "Watch trees, and run COMMAND when something in t
 again\n\nCOMMAND runs once at the start, then after each change, never twice at once. It finds \
 the changed paths in the file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place \
 of an argument {paths}. Globs are those of .gitignore. Left out if nothing else is said: .git, \
-*.~undo-tree~, *.tmp and .#*.";
+and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913, *.~undo-tree~).";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +51,8 @@ pub struct OnChangeArguments {
     /// Leave out what matches this glob, directories with all in them; !GLOB takes back
     #[arg(long, value_name = "GLOB")]
     pub ignore: Vec<String>,
-    /// Leave out what the trees' .gitignore files leave out
+    /// Leave out what .gitignore files leave out: the trees' own, and with one PATH also those above it in
+    /// its repository
     #[arg(long)]
     pub gitignore: bool,
     /// Run COMMAND once, watch nothing, and exit with its code
@@ -68,7 +70,7 @@ pub struct OnChangeArguments {
     /// Try a failed run again, after a growing time
     #[arg(long)]
     pub retry: bool,
-    /// The name of its lock, status and log lines; COMMAND's if none is given
+    /// The name of its lock, status and log lines; if none is given, COMMAND's and a number for PATHs
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Show how those that run are, and exit
@@ -83,7 +85,7 @@ pub struct OnChangeArguments {
     /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
     #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
     pub log_level: String,
-    /// The directories to watch
+    /// The directories to watch, or the files of one directory
     #[arg(value_name = "PATH", required_unless_present_any = ["status", "graph"])]
     pub paths: Vec<PathBuf>,
     /// The program to run, and its arguments
@@ -172,17 +174,16 @@ fn settings(typed: OnChangeArguments) -> Result<OnChangeSettings, Failure> {
     if typed.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(wrong("--timeout 0s: give a time above 0, or none"));
     }
-    let globs = Globs::new(&typed.glob, &typed.ignore, typed.gitignore)
-        .map_err(|error| wrong(error.to_string()))?;
+    let trees = trees(&typed)?;
     let Template { program, arguments } =
         template(typed.command, typed.allow_shell_templates, &["{paths}"])?;
     let name = match typed.name {
         Some(name) => name,
-        None => name_of(&program)?,
+        None => name_of(&program, &typed.paths)?,
     };
     Ok(OnChangeSettings {
         name,
-        trees: Trees { roots: typed.paths, globs },
+        trees,
         timing: Timing {
             debounce: typed.debounce.into(),
             max_wait: typed.max_wait.into(),
@@ -197,11 +198,29 @@ fn settings(typed: OnChangeArguments) -> Result<OnChangeSettings, Failure> {
     })
 }
 
-/// The command's name, without its directory.
-fn name_of(program: &OsString) -> Result<String, Failure> {
-    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+/// What is watched: trees, or files of one directory.
+fn trees(typed: &OnChangeArguments) -> Result<Trees, Failure> {
+    let globs = Globs::new(&typed.glob, &typed.ignore, typed.gitignore)
+        .map_err(|error| wrong(error.to_string()))?;
+    match Trees::of_files(&typed.paths) {
+        Some(_) if !typed.glob.is_empty() => {
+            Err(wrong("--glob: PATH is a file, of which nothing is to be chosen"))
+        }
+        Some(trees) => trees.map_err(|error| wrong(error.to_string())),
+        None => Ok(Trees::new(typed.paths.clone(), globs)),
+    }
+}
+
+/// The command's name, without its directory, and a number that stands for the trees: one command may watch
+/// several, each in a process of its own.
+fn name_of(program: &OsString, trees: &[PathBuf]) -> Result<String, Failure> {
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     check_name(&name)?;
-    Ok(name)
+    let mut hasher = DefaultHasher::new();
+    for tree in trees {
+        absolute(tree.clone())?.hash(&mut hasher);
+    }
+    Ok(format!("{name}-{:08x}", hasher.finish() >> 32))
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {
@@ -248,7 +267,15 @@ mod tests {
             cooldown: seconds(180),
             retry: false,
         };
-        assert_eq!((settings.timing, &*settings.name), (timing, "make"));
+        assert_eq!(settings.timing, timing);
+        assert!(settings.name.starts_with("make-") && settings.name.len() == 13);
+        let name = |words: &[&str]| match typed(words) {
+            Ok(OnChange::Run(settings)) => settings.name,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(name(&["a", "b", "--", "make", "x"]), settings.name);
+        assert_ne!(name(&["a", "--", "make"]), settings.name);
+        assert_eq!(name(&["--name", "n", "a", "--", "make"]), "n");
         assert_eq!((settings.trees.roots.len(), settings.arguments.len()), (2, 1));
         assert!(matches!(typed(&["--graph", "dot"]), Ok(OnChange::Graph(Picture::Dot))));
         assert!(matches!(typed(&["--status"]), Ok(OnChange::Status { name: None, json: false })));

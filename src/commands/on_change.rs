@@ -133,7 +133,8 @@ fn start(
 ) -> (Addr<RunActor>, Ended<ChangeError>, Ended<Refusal>) {
     let (watch_vital, watching) = Vital::new();
     let (vital, running) = Vital::new();
-    let observer = Box::new(place.observer(report(&settings)));
+    let (inner, timing) = (place.observer(report(&settings)), settings.timing);
+    let observer = Box::new(show::Shown { inner, timing, state: String::new() });
     let OnChangeSettings { name, trees, timing, .. } = settings;
     let opener = Arc::new(move || crate::change::open(&trees, Kernel));
     let run = RunActor::create(|ctx| {

@@ -112,7 +112,7 @@ async fn life(
 }
 
 fn trees(on_change: &OnChangeTable) -> Result<Trees, GlobError> {
-    Ok(Trees { roots: on_change.paths.clone(), globs: on_change.filter()? })
+    Ok(Trees::new(on_change.paths.clone(), on_change.filter()?))
 }
 
 /// One that watches nothing has nothing to wait for.

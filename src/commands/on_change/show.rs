@@ -1,10 +1,16 @@
 //! What `on-change --status` and `--graph` print.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 
+use tracing::info;
+
+use crate::change::machine::Timing;
+use crate::change::run_actor::Observer;
+use crate::change::status::Status;
 use crate::change::status_file::{Places, Report};
 use crate::exit::{ExitCode, Failure, output_failed};
 
@@ -23,13 +29,54 @@ pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
     } else {
         reports.iter().try_for_each(|report| print(&text(report, SystemClock.now())))?;
     }
-    match name {
-        Some(name) if reports.is_empty() => {
-            let message = format!("no on-change runs under the name {name:?}");
-            Err(Failure::new(ExitCode::Unavailable, message))
+    let message = match name {
+        _ if !reports.is_empty() => return Ok(()),
+        Some(name) => format!("no on-change runs under the name {name:?}"),
+        None => "no on-change of this user runs".to_owned(),
+    };
+    Err(Failure::new(ExitCode::Unavailable, message))
+}
+
+/// On a terminal, somebody sits there and wonders why nothing happens: says what is waited for, and until
+/// when. Elsewhere it says nothing.
+pub struct Shown<O> {
+    /// Is told of everything.
+    pub inner: O,
+    /// When runs are due.
+    pub timing: Timing,
+    /// The state that was told last.
+    pub state: String,
+}
+
+impl<O: Observer> Observer for Shown<O> {
+    fn note(&mut self, status: &Status) {
+        if self.state != status.state && io::stderr().is_terminal() {
+            self.state.clone_from(&status.state);
+            if let Some(text) = awaited(status, &self.timing, SystemClock.now()) {
+                info!("{text}");
+            }
         }
-        _ => Ok(()),
+        self.inner.note(status);
     }
+}
+
+/// What is waited for; `None` where that is a run, which is logged.
+fn awaited(status: &Status, timing: &Timing, now: i64) -> Option<String> {
+    let left = time(status.next_possible_run.map_or(0, |at| at.saturating_sub(now)));
+    let long = |time: Duration| humantime::format_duration(time).to_string();
+    Some(match status.state.as_str() {
+        "idle" => "Waiting for a change.".to_owned(),
+        "waiting" => format!(
+            "Something changed: running once nothing has changed for {}, after {} at the latest.",
+            long(timing.debounce),
+            long(timing.max_wait)
+        ),
+        "running, stoked" => "Something changed meanwhile: another run follows.".to_owned(),
+        "cooldown" => format!("Resting for {left} (--cooldown): changes are kept in mind."),
+        "cooldown, stoked" => format!("Something changed: running in {left}, after --cooldown."),
+        "backoff" => format!("Trying again in {left}."),
+        _ => return None,
+    })
 }
 
 fn text(report: &Report, now: i64) -> String {
@@ -45,6 +92,10 @@ fn text(report: &Report, now: i64) -> String {
         None => line("Process", "not running; it was killed, and was then:"),
     }
     line("Command", &report.command.join(" "));
+    for path in &report.paths {
+        let gone = if path.exists() { "" } else { " (gone)" };
+        line("Watches", &format!("{}{gone}", path.display()));
+    }
     let since = status.run_started.map_or(String::new(), |at| format!(", begun {}", ago(at)));
     line("State", &format!("{}{since}", status.state));
     match &status.last_run {
@@ -77,5 +128,5 @@ fn harmless(text: &str) -> String {
 
 fn time(seconds: i64) -> String {
     let seconds = u64::try_from(seconds).unwrap_or(0);
-    humantime::format_duration(std::time::Duration::from_secs(seconds)).to_string()
+    humantime::format_duration(Duration::from_secs(seconds)).to_string()
 }
