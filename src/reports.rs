@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::live::Live;
 use shiftboss_actors::reports::{ReportError, Reports};
 use shiftboss_actors::wire::session::Question;
 
 use crate::lock::{self, Holder};
 use crate::sqlite::views::{Wanted, log, queue, why};
-use crate::sqlite::{ViewError, queue_status};
+use crate::sqlite::{QueueStatus, ViewError, queue_status};
 
 /// A database that is looked at, and the daemon that keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,15 +52,27 @@ struct Told<'a, T> {
     found: &'a T,
 }
 
+/// How a queue and its daemon are; the JSON object of `status`.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    /// What the database tells.
+    #[serde(flatten)]
+    pub queue: QueueStatus,
+    /// What the daemon's memory tells; `None`: it could not be asked.
+    pub live: Option<Live>,
+}
+
 /// Answers operators over the socket, from the database at a path.
 #[derive(Debug)]
 pub struct DatabaseReports(pub PathBuf);
 
 impl Reports for DatabaseReports {
-    fn answer(&self, question: &Question) -> Result<String, ReportError> {
+    fn answer(&self, question: &Question, live: Option<Live>) -> Result<String, ReportError> {
         let now = SystemClock.now();
         match question {
-            Question::Status => self.line(queue_status(&self.0, now)),
+            Question::Status => {
+                self.line(queue_status(&self.0, now).map(|queue| Status { queue, live }))
+            }
             Question::Queue(count) => self.line(queue(&self.0, size(*count), now)),
             Question::Log(count) => {
                 let wanted = Wanted { count: size(*count), ..Wanted::default() };

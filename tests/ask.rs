@@ -46,9 +46,28 @@ fn answer_with(answer: &'static [u8]) -> impl FnOnce(UnixStream) -> String {
 #[test]
 fn answers_are_printed() {
     let (_directory, socket, thread) = daemon(answer_with(b"JOB a  1 \xc3\xa9\nNOJOBS\n"));
-    let heard = output(ask(&[], &socket, &["READY", "DONE a 0"]));
-    assert_eq!(heard, ("JOB a  1 é\nNOJOBS\n".into(), String::new(), Some(0)));
+    let (stdout, _, code) = output(ask(&[], &socket, &["READY", "DONE a 0"]));
+    assert_eq!((&*stdout, code), ("JOB a  1 é\nNOJOBS\n", Some(0)));
     assert_eq!(thread.join().unwrap(), "READY\nDONE a 0\n");
+}
+
+/// Who was given a job is told so, with its key, and how to give it back.
+#[test]
+fn a_job_that_was_taken_is_told() {
+    for (lines, answer, key) in [
+        (&["READY"][..], &b"JOB a  1 x\n"[..], Some("a")),
+        (&["HELLO 2 w", "READY"], b"HELLO 2 0.1.0\nJOB 17 b 1\n", Some("b")),
+        (&["READY"], b"NOJOBS\n", None),
+    ] {
+        let (_directory, socket, thread) = daemon(answer_with(answer));
+        let (_, stderr, code) = output(ask(&[], &socket, lines));
+        let told = key.map(|key| {
+            let back = format!("`shiftboss requeue {} {key}`", socket.display());
+            stderr.contains(&format!("the job of {key}:")) && stderr.contains(&back)
+        });
+        assert_eq!((told.unwrap_or(stderr.is_empty()), code), (true, Some(0)), "{stderr}");
+        thread.join().unwrap();
+    }
 }
 
 /// A daemon that closes without a word is unavailable, and its log is pointed at.

@@ -57,6 +57,59 @@ fn pause_and_resume() {
     assert!(said(&site, &["resume", "socket"]).contains("handed out again"));
 }
 
+/// A round trip through the database, for whoever may connect; 69 when there is nobody, with `--classic`,
+/// and when nothing can be written.
+#[test]
+fn health() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\n");
+    let daemon = site.start_with(&["--socket-mode", "0666"]);
+    site.wait_count(1);
+    assert!(said(&site, &["health", "socket"]).starts_with("Healthy"));
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    let answer = object(&said(&site, &["health", "--json", "socket"]));
+    assert_eq!(answer, json!({"in_flight": 1, "draining": false}));
+    let asked = site.as_somebody_else(&["health", "socket"]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(0), "{}", String::from_utf8_lossy(&asked.stderr));
+    let locked = rusqlite::Connection::open(site.database()).unwrap();
+    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(site.ask("DONE alpha 0"), "", "not before the lock is free");
+    let (code, why) = failure(&site.run(&["health", "socket"]));
+    assert!(code == 69 && why.contains("locked"), "{code} {why}");
+    locked.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    assert!(said(&site, &["health", "socket"]).starts_with("Healthy"));
+    daemon.stop();
+    assert_eq!(failure(&site.run(&["health", "socket"])).0, 69);
+    let _daemon = site.start_with(&["--classic"]);
+    let (code, why) = failure(&site.run(&["health", "socket"]));
+    assert!(code == 69 && why.contains("--classic"), "{code} {why}");
+}
+
+/// A job in flight goes back to its old place, a classic one and a leased one; whoever had it is late.
+#[test]
+fn requeue() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    let _daemon = site.start_with(&["--socket-mode", "0666"]);
+    site.wait_count(2);
+    let first = site.next_key("READY").unwrap();
+    let back = format!("Back in the queue, at its old place: {first}.\n");
+    assert_eq!(said(&site, &["requeue", "socket", &first]), back);
+    assert!(said(&site, &["requeue", "socket", &first]).contains("is not in flight"));
+    let (mut worker, attempt) = leased(&site, "600");
+    let answer = object(&said(&site, &["requeue", "--json", "socket", &first]));
+    let number: i64 = attempt.parse().unwrap();
+    assert_eq!(answer, json!({"key": first, "requeued": true, "attempt": number}));
+    assert!(worker.ask(&format!("DONE {attempt} 0")).starts_with("ERROR stale "));
+    assert_eq!(worker.ask(&format!("RELEASE {attempt}")), "OK\n");
+    assert_eq!(worker.ask(&format!("BEAT {attempt}")), "LOST\n");
+    assert_eq!(site.next_key("READY").as_ref(), Some(&first));
+    assert_eq!(failure(&site.run(&["requeue", "socket", "nobody"])).0, 65);
+    let asked = site.as_somebody_else(&["requeue", "socket", &first]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(77));
+}
+
 /// Dispatched rows come back; a key that nobody lists is 65, one that is no key 64.
 #[test]
 fn retry() {

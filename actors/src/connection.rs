@@ -12,6 +12,7 @@ mod reply;
 mod session;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use std::cell::Cell;
 use std::io;

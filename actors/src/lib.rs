@@ -1,7 +1,8 @@
 //! The supervision tree of shiftboss and the language it speaks.
 //!
 //! The language: [`model`] (keys, runs, jobs), [`fetcher_file`] (names and lines of fetcher
-//! files), [`wire`] (the worker protocol), [`store`] (what the tree needs of a queue), [`reports`] (what operators ask).
+//! files), [`wire`] (the worker protocol), [`store`] (what the tree needs of a queue), [`reports`] (what operators
+//! ask), [`live`] (what only the daemon's memory knows).
 //!
 //! The tree: [`tree`] starts [`storage`] (StorageActor), [`file_watcher`] (FileWatcherActor),
 //! which starts a [`file_tail`] (FileTailActor) per run, and [`listener`] (ListenerActor), which
@@ -22,6 +23,7 @@ pub mod file_tail;
 pub mod file_watcher;
 pub mod guest;
 pub mod listener;
+pub mod live;
 pub mod model;
 pub mod peer;
 pub mod reports;

@@ -79,6 +79,12 @@ impl Spell {
         Some(if is_known { Word::Lasts(current.extent()) } else { Word::Began })
     }
 
+    /// Since when things fail, unless something has succeeded since the last failure.
+    #[must_use]
+    pub fn lasts_since(&self) -> Option<Instant> {
+        self.now.as_ref().filter(|current| !current.succeeded).map(|current| current.began)
+    }
+
     /// Something succeeded.
     pub fn succeeded(&mut self) {
         if let Some(current) = &mut self.now {
@@ -129,7 +135,9 @@ mod tests {
         let (mut spell, start) = (Spell::new(PERIOD), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(spell.failed(at(0)), Some(Word::Began));
+        assert_eq!(spell.lasts_since(), Some(start));
         spell.succeeded();
+        assert_eq!(spell.lasts_since(), None);
         assert_eq!(spell.look(at(9)), None);
         assert_eq!(spell.failed(at(9)), None);
         assert_eq!(spell.look(at(19)), None, "nothing succeeded after the last failure");

@@ -126,6 +126,17 @@ pub enum Told {
     Unknown,
 }
 
+/// What came of putting back a job that is in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requeued {
+    /// It waits again; this attempt at it is over.
+    Back(Attempt),
+    /// The key is known, but nobody has a job of it.
+    NotInFlight,
+    /// No such key.
+    Unknown,
+}
+
 /// An attempt whose lease ran out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
@@ -292,6 +303,13 @@ pub trait Store: FetcherRuns + Tasks {
     /// # Errors
     /// As any mutation.
     fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>>;
+
+    /// Gives the job of a key that is in flight back to its old place, whoever has it: as
+    /// [`release`](Store::release), for classic jobs, too.
+    ///
+    /// # Errors
+    /// As any mutation.
+    fn requeue(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Requeued>;
 
     /// From now on, and after a restart, nothing is handed out; or the end of that.
     ///

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::model::{Attempt, Idle, Job, Key, Position, Run, UnixSeconds};
 use crate::store::{
-    Batch, Checkpoint, Dispatch, EntryId, FetcherRecord, Holder, InputDirectory, Lost, Store,
-    StoreError, StoreResult, StoredRun, Told,
+    Batch, Checkpoint, Dispatch, EntryId, FetcherRecord, Holder, InputDirectory, Lost, Requeued,
+    Store, StoreError, StoreResult, StoredRun, Told,
 };
 pub use until::until;
 
@@ -282,6 +282,16 @@ impl Store for MockStore {
     fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>> {
         self.called("retry", key.as_str())?;
         Ok(None)
+    }
+
+    fn requeue(&mut self, key: &Key, _now: UnixSeconds) -> StoreResult<Requeued> {
+        self.called("requeue", key.as_str())?;
+        let held =
+            self.inside().held.iter().find(|(_, (job, _))| job.key == *key).map(|held| *held.0);
+        let Some(attempt) = held else {
+            return Ok(Requeued::NotInFlight);
+        };
+        self.release(attempt, 0).map(|_| Requeued::Back(attempt))
     }
 
     fn set_paused(&mut self, paused: bool) -> StoreResult<()> {

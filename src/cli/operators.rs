@@ -1,5 +1,5 @@
-//! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`, `run-fetcher`,
-//! `accept-input`.
+//! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`, `requeue`,
+//! `run-fetcher`, `accept-input`; and `health`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +19,15 @@ Examples:
   shiftboss drain /run/shiftboss/worker.sock
   shiftboss drain --timeout 30m /run/shiftboss/worker.sock || shiftboss status state.db";
 
+const HEALTH_EXAMPLES: &str = "\
+Examples:
+  shiftboss health /run/shiftboss/worker.sock
+  shiftboss health --timeout 2s /run/shiftboss/worker.sock || systemctl status shiftboss";
+
+const REQUEUE_EXAMPLES: &str = "\
+Example:
+  shiftboss requeue /run/shiftboss/worker.sock alpha";
+
 const RETRY_EXAMPLES: &str = "\
 Example:
   shiftboss retry /run/shiftboss/worker.sock alpha";
@@ -31,7 +40,7 @@ const ACCEPT_INPUT_EXAMPLES: &str = "\
 Example:
   shiftboss accept-input /run/shiftboss/worker.sock";
 
-/// What the daemon is told. For its own user and root.
+/// What the daemon is told. All but `health` are for its own user and root.
 #[derive(Debug, Subcommand)]
 pub enum Operate {
     /// Hand nothing out until `resume`, also after a restart
@@ -59,6 +68,25 @@ pub enum Operate {
         /// Print the daemon's answer, one JSON object
         #[arg(long)]
         json: bool,
+    },
+    /// Ask whether the daemon can do its work: a round trip through its database
+    ///
+    /// For whoever may connect. Exits with 69 if nobody answers in time, or nothing can be written.
+    #[command(after_help = HEALTH_EXAMPLES)]
+    Health(Told),
+    /// Put the job of a key back in the queue that is in flight, at its old place
+    ///
+    /// For a job whose worker is gone; it is not counted. Exits with 65 if nobody knows the key.
+    #[command(
+        after_help = REQUEUE_EXAMPLES,
+        override_usage = "shiftboss requeue [OPTIONS] [SOCKET] <KEY>"
+    )]
+    Requeue {
+        /// Who is told, and how the answer is shown.
+        #[command(flatten)]
+        told: Told,
+        /// The key
+        key: Option<String>,
     },
     /// Put a key's dispatched rows back in the queue, parked ones too
     ///

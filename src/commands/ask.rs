@@ -1,13 +1,14 @@
 //! `shiftboss ask`: sends request lines as a worker would, and prints the answers.
 //!
-//! For trying things out, and for scripts. Of the protocol it knows only that each line is answered
-//! by one: it writes lines, closes its write side, and copies what comes back until the daemon
+//! For trying things out, and for scripts. Of the protocol it knows that each line is answered by one,
+//! and how a job looks, so that nobody takes one unawares: it writes lines, closes its write side, and copies what comes back until the daemon
 //! closes.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use super::text::shown;
 use crate::client::{self, Client, Deadline};
 use crate::exit::{self, ExitCode, Failure};
 
@@ -19,11 +20,37 @@ use crate::exit::{self, ExitCode, Failure};
 pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {
     client::check_path(socket)?;
     let deadline = Deadline::after(timeout)?;
-    match hold(socket, lines, deadline) {
+    let mut heard = Vec::new();
+    let held = hold(socket, lines, deadline, &mut heard);
+    let speaks_2 = lines.first().is_some_and(|line| line.starts_with("HELLO "));
+    for key in jobs(&heard, speaks_2) {
+        warn_of(&key, socket);
+    }
+    match held {
         Ok(()) => Ok(()),
         Err(Trouble::Socket(error)) => Err(client::no_answer(socket, timeout, &error)),
         Err(Trouble::Output(error)) => Err(unprinted(&error)),
     }
+}
+
+/// The keys of the jobs among the answers; in protocol 2 an attempt stands before the key.
+fn jobs(heard: &[u8], speaks_2: bool) -> impl Iterator<Item = String> {
+    let jobs = heard.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"JOB "));
+    jobs.filter_map(move |job| {
+        let key = job.split(|byte| *byte == b' ').nth(usize::from(speaks_2))?;
+        Some(String::from_utf8_lossy(key).into_owned())
+    })
+}
+
+/// Who only wanted to see whether the daemon answers must know that a job was taken.
+fn warn_of(key: &str, socket: &Path) {
+    let (key, socket) = (shown(key), socket.display());
+    // Nobody may be reading.
+    let _ = writeln!(
+        io::stderr(),
+        "shiftboss: this took the job of {key}: nobody else gets it until its DONE or the end of its \
+         lease; `shiftboss requeue {socket} {key}` puts it back"
+    );
 }
 
 /// An answer that nobody saw was read from the socket all the same: the daemon takes its job for
@@ -48,13 +75,19 @@ impl From<io::Error> for Trouble {
 }
 
 /// One connection, from connecting to the daemon's close.
-fn hold(socket: &Path, lines: &[String], deadline: Deadline) -> Result<(), Trouble> {
+fn hold(
+    socket: &Path,
+    lines: &[String],
+    deadline: Deadline,
+    heard: &mut Vec<u8>,
+) -> Result<(), Trouble> {
     let mut client = Client::connect(socket, deadline)?;
     let request: Vec<u8> =
         lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
     client.send(&request, deadline)?;
     client.end_sending();
-    let (answers, requests) = (copy(&mut client, deadline)?, line_ends(&request));
+    copy(&mut client, deadline, heard)?;
+    let (answers, requests) = (line_ends(heard), line_ends(&request));
     if answers >= requests {
         return Ok(());
     }
@@ -65,17 +98,16 @@ fn hold(socket: &Path, lines: &[String], deadline: Deadline) -> Result<(), Troub
     Err(io::Error::new(ErrorKind::UnexpectedEof, why).into())
 }
 
-/// Copies answers to standard output until the daemon closes. Returns how many lines came.
-fn copy(client: &mut Client, deadline: Deadline) -> Result<usize, Trouble> {
+/// Copies answers to standard output, and keeps them, until the daemon closes.
+fn copy(client: &mut Client, deadline: Deadline, heard: &mut Vec<u8>) -> Result<(), Trouble> {
     let mut out = io::stdout().lock();
-    let mut copied = 0;
     loop {
         let read = client.read(deadline)?;
         if read.is_empty() {
-            return Ok(copied);
+            return Ok(());
         }
+        heard.extend_from_slice(&read);
         out.write_all(&read).and_then(|()| out.flush()).map_err(Trouble::Output)?;
-        copied += line_ends(&read);
     }
 }
 

@@ -1,5 +1,5 @@
-//! `shiftboss pause`, `resume`, `drain`, `retry`, `run-fetcher` and `accept-input`: what operators tell
-//! a running daemon.
+//! `shiftboss pause`, `resume`, `drain`, `retry`, `requeue`, `run-fetcher`, `accept-input` and `health`: what
+//! a running daemon is told and asked.
 //!
 //! Clients of protocol 2 (docs/protocol.md): a greeting and one request in one write, one line of
 //! JSON as the answer. `drain` then waits until the daemon has gone.
@@ -31,14 +31,12 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
         Operate::Resume(told) => {
             tell(&told, "resume", "RESUME", |_| "Jobs are handed out again.".to_owned())
         }
-        Operate::Retry { mut told, key } => {
-            let (target, [key]) = move_up(told.socket.take(), [key], ["KEY"])?;
-            told.socket = target;
-            let key = Key::new(&key).map_err(|error| {
-                Failure::new(ExitCode::Usage, format!("{} is no key: {error}", shown(&key)))
-            })?;
-            tell(&told, "retry", &format!("RETRY {key}"), |answer| retried(&key, answer))
-        }
+        Operate::Retry { told, key } => tell_of(told, key, "retry", retried),
+        Operate::Requeue { told, key } => tell_of(told, key, "requeue", requeued),
+        Operate::Health(told) => tell(&told, "health", "HEALTH", |answer| {
+            let out = counted(answer["in_flight"].as_i64().unwrap_or(0), "job");
+            format!("Healthy: the database can be read and written; {out} in flight.")
+        }),
         Operate::RunFetcher { mut told, name } => {
             let (target, [name]) = move_up(told.socket.take(), [name], ["NAME"])?;
             told.socket = target;
@@ -50,6 +48,22 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
             drain::run(&socket(target, "drain")?, timeout, json)
         }
     }
+}
+
+/// Sends a request about one key.
+fn tell_of(
+    mut told: Told,
+    key: Option<String>,
+    name: &str,
+    render: impl FnOnce(&Key, &Value) -> String,
+) -> Result<(), Failure> {
+    let (target, [key]) = move_up(told.socket.take(), [key], ["KEY"])?;
+    told.socket = target;
+    let key = Key::new(&key).map_err(|error| {
+        Failure::new(ExitCode::Usage, format!("{} is no key: {error}", shown(&key)))
+    })?;
+    let request = format!("{} {key}", name.to_uppercase());
+    tell(&told, name, &request, |answer| render(&key, answer))
 }
 
 /// Sends one request, and prints what the daemon says: its line, or the sentence that `render`
@@ -96,6 +110,14 @@ fn accepted(answer: &Value) -> String {
         _ => "The input directory is not lost: there is nothing to accept.",
     }
     .to_owned()
+}
+
+fn requeued(key: &Key, answer: &Value) -> String {
+    let key = shown(key.as_str());
+    if answer["requeued"] == true {
+        return format!("Back in the queue, at its old place: {key}.");
+    }
+    format!("{key} is not in flight; `shiftboss why` tells where it is.")
 }
 
 fn retried(key: &Key, answer: &Value) -> String {

@@ -6,7 +6,7 @@
 
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, UnixSeconds, jitter};
-use shiftboss_actors::store::{Lost, Told};
+use shiftboss_actors::store::{Lost, Requeued, Told};
 
 use super::SqliteStore;
 use super::attempts::{Ended, Flight, Outcome};
@@ -157,6 +157,28 @@ impl SqliteStore {
         })
     }
 
+    /// Gives a key's job back that is in flight, whoever has it.
+    pub(super) fn requeue_key(
+        &mut self,
+        key: &Key,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<Requeued> {
+        let key = key.as_str();
+        let expired = self.policy.expired(now);
+        let is_held = |flight: &Flight| flight.worker.is_some() || flight.started >= expired;
+        if let Some(flight) = self.flights(key)?.pop().filter(is_held) {
+            let attempt = Attempt(flight.attempt);
+            self.take_back(key, flight, Outcome::Released, now, true)?;
+            return Ok(Requeued::Back(attempt));
+        }
+        Ok(if self.is_listed(key)? { Requeued::NotInFlight } else { Requeued::Unknown })
+    }
+
+    fn is_listed(&self, key: &str) -> rusqlite::Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1)";
+        self.prepared(sql)?.query_row([key], |row| row.get(0))
+    }
+
     /// The lease of an attempt ran out.
     pub(super) fn lose(
         &mut self,
@@ -257,8 +279,7 @@ impl SqliteStore {
     /// Puts dispatched rows of a key back that are not in flight.
     pub(super) fn rearm_key(&mut self, key: &Key) -> rusqlite::Result<Option<u64>> {
         let key = key.as_str();
-        let sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1)";
-        if !self.prepared(sql)?.query_row([key], |row| row.get(0))? {
+        if !self.is_listed(key)? {
             return Ok(None);
         }
         let tasks = self.retry_tasks(key)?;

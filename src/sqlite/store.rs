@@ -3,7 +3,8 @@
 
 use shiftboss_actors::model::{Attempt, Idle, Key, Run, UnixSeconds};
 use shiftboss_actors::store::{
-    Batch, Checkpoint, Dispatch, Holder, InputDirectory, Lost, Store, StoreResult, StoredRun, Told,
+    Batch, Checkpoint, Dispatch, Holder, InputDirectory, Lost, Requeued, Store, StoreResult,
+    StoredRun, Told,
 };
 
 use super::SqliteStore;
@@ -123,6 +124,10 @@ impl Store for SqliteStore {
 
     fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>> {
         self.mutation(|store| store.rearm_key(key).map_err(sorted))
+    }
+
+    fn requeue(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Requeued> {
+        self.mutation(|store| store.requeue_key(key, now).map_err(sorted))
     }
 
     fn set_paused(&mut self, paused: bool) -> StoreResult<()> {

@@ -15,10 +15,13 @@ use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
 use super::session::SessionLinks;
 use crate::file_watcher::{AcceptInput, Accepted};
 use crate::guest::RunFetcher;
+use crate::live::{Health, Live};
 use crate::model::{Attempt, Key};
 use crate::reports::ReportError;
-use crate::storage::messages::{Change, Controlled, HandOut, Next, Stepped, Tell, WhyIdle, Work};
-use crate::store::{Holder, StoreResult, Told};
+use crate::storage::messages::{
+    Change, Controlled, HandOut, HowAreYou, Next, Stepped, Tell, WhyIdle, Work,
+};
+use crate::store::{Holder, Requeued, StoreResult, Told};
 use crate::wire::session::{
     Control, ErrorCode, Fault, Question, SessionAnswer, SessionRequest, Word,
 };
@@ -118,6 +121,7 @@ impl Asker {
                 self.next(attempt, exit_code, wait).await
             }
             SessionRequest::Quit => Reply::line(&SessionAnswer::Ok).and_close(),
+            SessionRequest::Health => self.health().await,
             SessionRequest::Ask(_)
             | SessionRequest::Control(_)
             | SessionRequest::AcceptInput
@@ -167,10 +171,16 @@ impl Asker {
     }
 
     async fn change(self, control: Control) -> Reply {
-        let key = if let Control::Retry(key) = &control { Some(key.clone()) } else { None };
+        let key = match &control {
+            Control::Retry(key) | Control::Requeue(key) => Some(key.clone()),
+            Control::Cancel(_) | Control::Pause | Control::Resume | Control::Drain => None,
+        };
         match in_time(self.session.change.send(Change(control))).await {
             Ok(Controlled::Retried(None)) => {
                 Reply::error(ErrorCode::Unknown, "no fetcher lists that key")
+            }
+            Ok(Controlled::Requeued(Requeued::Unknown)) => {
+                Reply::error(ErrorCode::Unknown, "no fetcher lists that key, and nobody has it")
             }
             Ok(controlled) => Reply::line(&SessionAnswer::Json(&json_of(controlled, key.as_ref()))),
             Err(reason) => Reply::error(ErrorCode::Busy, &reason),
@@ -201,12 +211,32 @@ impl Asker {
         }
     }
 
+    /// What cannot be written cannot be handed out.
+    async fn health(self) -> Reply {
+        match in_time(self.session.health.send(HowAreYou)).await {
+            Ok(Health { outage: Some(outage), .. }) => Reply::error(ErrorCode::Busy, &outage.error),
+            Ok(health) => {
+                let (in_flight, draining) = (health.in_flight, health.draining);
+                let line = serde_json::json!({"in_flight": in_flight, "draining": draining});
+                Reply::line(&SessionAnswer::Json(&line.to_string()))
+            }
+            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
+        }
+    }
+
+    /// What the database does not know.
+    async fn live(&self) -> Option<Live> {
+        let health = in_time(self.session.health.send(HowAreYou)).await.ok()?;
+        Some(Live { health, workers: self.session.workers.connected() })
+    }
+
     async fn ask(self, question: Question) -> Reply {
+        let live = if question == Question::Status { self.live().await } else { None };
         let SessionLinks { reports, room, .. } = self.session;
         let answered = timeout(REPORT_TIMEOUT, async move {
             // Closed by nobody. The place goes with the thread, which nothing can end.
             let place = room.acquire_owned().await.ok();
-            tokio::task::spawn_blocking(move || (reports.answer(&question), place)).await
+            tokio::task::spawn_blocking(move || (reports.answer(&question, live), place)).await
         });
         match answered.await {
             Ok(Ok((answer, place))) => Reply { place, ..report(answer) },
@@ -251,6 +281,13 @@ fn json_of(controlled: Controlled, key: Option<&Key>) -> String {
         }
         (Controlled::Retried(rows), None) => {
             serde_json::json!({"rows": rows.unwrap_or(0)}).to_string()
+        }
+        (Controlled::Requeued(Requeued::Back(attempt)), Some(key)) => {
+            serde_json::json!({"key": key.as_str(), "requeued": true, "attempt": attempt.0})
+                .to_string()
+        }
+        (Controlled::Requeued(_), key) => {
+            serde_json::json!({"key": key.map(Key::as_str), "requeued": false}).to_string()
         }
         (Controlled::Paused(paused), _) => serde_json::json!({"paused": paused}).to_string(),
         (Controlled::Cancelled(cancelled), key) => serde_json::json!({

@@ -16,13 +16,14 @@ use tracing::debug;
 
 use super::answer::STOPPING;
 use super::reply::{self, Asker, Reply};
+use super::workers::{Seat, Workers};
 use super::{ConnectionActor, WRITE_TIMEOUT};
 use crate::file_watcher::AcceptInput;
 use crate::guest::RunFetcher;
 use crate::model::Idle;
 use crate::reports::Reports;
 use crate::storage::StorageActor;
-use crate::storage::messages::{Change, Next, Tell, Wait, WhyIdle, Work};
+use crate::storage::messages::{Change, HowAreYou, Next, Tell, Wait, WhyIdle, Work};
 use crate::store::{Holder, StoreResult};
 use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
 
@@ -50,10 +51,14 @@ pub struct SessionLinks {
     pub accept_input: Recipient<AcceptInput>,
     /// Runs of the daemon's own fetchers; `None`: it has none.
     pub run_fetcher: Option<Recipient<RunFetcher>>,
+    /// How storage is.
+    pub health: Recipient<HowAreYou>,
     /// Operators' questions.
     pub reports: Arc<dyn Reports>,
     /// Room for them.
     pub(super) room: Arc<Semaphore>,
+    /// Who is connected.
+    pub(super) workers: Workers,
 }
 
 impl SessionLinks {
@@ -71,10 +76,12 @@ impl SessionLinks {
             tell: storage.clone().recipient(),
             next: storage.clone().recipient(),
             change: storage.clone().recipient(),
+            health: storage.clone().recipient(),
             accept_input,
             run_fetcher,
             reports,
             room: Arc::new(Semaphore::new(REPORTS_AT_ONCE)),
+            workers: Workers::default(),
         }
     }
 }
@@ -86,6 +93,15 @@ pub(super) struct Session {
     errors: u32,
     /// The wait under way.
     waiting: Option<SpawnHandle>,
+    /// Taken with the first request for work: an operator's connection is no worker's.
+    seat: Option<Seat>,
+}
+
+impl Session {
+    fn seen(&mut self) {
+        let Self { links, holder, seat, .. } = self;
+        seat.get_or_insert_with(|| links.workers.seat(&holder.worker)).seen();
+    }
 }
 
 impl ConnectionActor {
@@ -98,7 +114,8 @@ impl ConnectionActor {
             Ok(Hello { worker, lease_seconds }) => {
                 debug!(peer = %self.peer(), %worker, lease_seconds, "A worker speaks protocol 2.");
                 let holder = Holder { worker, lease_seconds };
-                self.session = Some(Session { links, holder, errors: 0, waiting: None });
+                self.session =
+                    Some(Session { links, holder, errors: 0, waiting: None, seat: None });
                 Reply::line(&SessionAnswer::Hello)
             }
             Err(fault) => {
@@ -127,9 +144,12 @@ impl ConnectionActor {
                 return self.write(Reply::fault(&fault).after(before), ctx);
             }
         };
-        let Some(session) = &self.session else {
+        let Some(session) = &mut self.session else {
             return self.depart(ctx);
         };
+        if request.is_of_a_worker() {
+            session.seen();
+        }
         let asker = Asker {
             work: self.links.clone(),
             session: session.links.clone(),

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::clock::ManualClock;
 use crate::connection::{CloseConnection, ConnectionActor, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, Look, Looked};
+use crate::live::Live;
 use crate::model::{Job, Key};
 use crate::reports::{ReportError, Reports};
 use crate::storage::StorageActor;
@@ -48,8 +49,9 @@ impl Handler<AcceptInput> for Nothing {
 struct OneKey;
 
 impl Reports for OneKey {
-    fn answer(&self, question: &Question) -> Result<String, ReportError> {
+    fn answer(&self, question: &Question, live: Option<Live>) -> Result<String, ReportError> {
         match question {
+            Question::Status => Ok(serde_json::to_string(&live).unwrap()),
             Question::Why(key) if key.as_str() != "a" => {
                 Err(ReportError::Unknown(format!("nobody knows {key}")))
             }

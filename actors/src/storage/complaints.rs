@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use super::StorageActor;
+use crate::live::Outage;
+use crate::model::UnixSeconds;
 use crate::spell::{Extent, Spell, Word};
 use crate::store::StoreError;
 use crate::throttle::{Throttle, Verdict};
@@ -20,13 +22,15 @@ const REFUSALS_PERIOD_SECONDS: u32 = 60;
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Complaints {
     spell: Spell,
+    /// What failed last.
+    last: Option<StoreError>,
     refusals: Throttle,
 }
 
 impl Default for Complaints {
     fn default() -> Self {
         let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
-        Self { spell: Spell::new(REPEAT), refusals }
+        Self { spell: Spell::new(REPEAT), last: None, refusals }
     }
 }
 
@@ -57,6 +61,7 @@ impl Complaints {
     }
 
     fn failed(&mut self, error: &StoreError) {
+        self.last = Some(error.clone());
         match self.spell.failed(Instant::now()) {
             Some(Word::Began) => {
                 warn!(%error, "Not everything can be written: requests fail and lists wait until it can.");
@@ -67,6 +72,13 @@ impl Complaints {
             }
             Some(Word::Over(_)) | None => {}
         }
+    }
+
+    /// What cannot be written, if nothing was since it failed.
+    pub(super) fn outage(&self, now: UnixSeconds) -> Option<Outage> {
+        let lasts = self.spell.lasts_since()?.elapsed().as_secs();
+        let since = now.saturating_sub(i64::try_from(lasts).unwrap_or(0));
+        Some(Outage { since, error: self.last.as_ref()?.to_string() })
     }
 
     /// Something was written.

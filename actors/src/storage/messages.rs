@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 
+use crate::live::Health;
 use crate::model::{Attempt, Idle, Job, Key, Row, Run};
 use crate::store::{
-    Added, Batch, Cancelled, EntryId, FetcherRecord, Holder, InputDirectory, SpoolEntry,
+    Added, Batch, Cancelled, EntryId, FetcherRecord, Holder, InputDirectory, Requeued, SpoolEntry,
     StoreResult, StoredRun, Told,
 };
 use crate::wire::session::{Control, Word};
@@ -68,6 +69,11 @@ pub struct Stepped {
     pub work: Work,
 }
 
+/// Reads the database, and tells how storage is.
+#[derive(Debug, Message)]
+#[rtype(result = "StoreResult<Health>")]
+pub struct HowAreYou;
+
 /// Changes what the queue does, for an operator; answered with what is to be told.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Controlled>")]
@@ -81,6 +87,8 @@ pub struct Change(
 pub enum Controlled {
     /// So many rows of the key wait again; `None`: there is no such key.
     Retried(Option<u64>),
+    /// Of a job that was in flight.
+    Requeued(Requeued),
     /// Whether nothing is handed out now.
     Paused(bool),
     /// Nothing is handed out, and so many jobs are out.

@@ -1,6 +1,6 @@
-//! What the StorageActor does for protocol 2: words about attempts, and operators' changes.
+//! What the StorageActor does for protocol 2: words about attempts, operators' changes, its health.
 //!
-//! Handlers of [`Tell`], [`Next`], [`WhyIdle`] and [`Change`]; that of `Wait` is in [`waiting`](super::waiting), the
+//! Handlers of [`Tell`], [`Next`], [`WhyIdle`], [`Change`] and [`HowAreYou`]; that of `Wait` is in [`waiting`](super::waiting), the
 //! leases' timers in [`expiry`](super::expiry). What a word means is the store's.
 
 use actix::prelude::*;
@@ -8,10 +8,11 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::StorageActor;
-use super::messages::{Change, Controlled, Next, Tell, WhyIdle};
+use super::messages::{Change, Controlled, HowAreYou, Next, Tell, WhyIdle};
 use super::reply::{Deferred, Dispatched};
-use crate::model::Attempt;
-use crate::store::{StoreResult, Told};
+use crate::live::Health;
+use crate::model::{Attempt, Key};
+use crate::store::{Requeued, StoreResult, Told};
 use crate::wire::session::{Control, Word};
 
 impl StorageActor {
@@ -93,6 +94,16 @@ impl StorageActor {
         self.mutate(ctx, |store| store.set_paused(paused).map(|()| Controlled::Paused(paused)))
     }
 
+    fn requeue(&mut self, ctx: &mut Context<Self>, key: &Key) -> Deferred<Controlled> {
+        let now = self.clock.now();
+        let requeued = self.mutate(ctx, |store| store.requeue(key, now).map(Controlled::Requeued));
+        if let Ok(Controlled::Requeued(Requeued::Back(attempt))) = requeued.peek() {
+            info!(%key, attempt = attempt.0, "An operator put a job back that was in flight.");
+            self.leases.end(*attempt);
+        }
+        requeued
+    }
+
     /// Once it is certain: nobody must be told that it failed, and then see it happen.
     fn drain_after_commit(&mut self, ctx: &mut Context<Self>, draining: bool) {
         let this = ctx.address();
@@ -127,6 +138,7 @@ impl Handler<Change> for StorageActor {
             Control::Retry(key) => {
                 self.mutate(ctx, |store| store.retry(&key).map(Controlled::Retried))
             }
+            Control::Requeue(key) => self.requeue(ctx, &key),
             Control::Pause => self.set_paused(ctx, true),
             Control::Resume => {
                 let resumed = self.set_paused(ctx, false);
@@ -150,6 +162,20 @@ impl Handler<WhyIdle> for StorageActor {
     fn handle(&mut self, _: WhyIdle, _: &mut Self::Context) -> Self::Result {
         let idle = self.store.why_idle(self.clock.now());
         MessageResult(idle.map_err(|error| self.noted(error)))
+    }
+}
+
+impl Handler<HowAreYou> for StorageActor {
+    type Result = MessageResult<HowAreYou>;
+
+    fn handle(&mut self, _: HowAreYou, _: &mut Self::Context) -> Self::Result {
+        let now = self.clock.now();
+        let read = self.store.in_flight(now).map_err(|error| self.noted(error));
+        MessageResult(read.map(|in_flight| Health {
+            in_flight,
+            draining: self.draining,
+            outage: self.complaints.outage(now),
+        }))
     }
 }
 

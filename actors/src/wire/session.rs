@@ -64,6 +64,8 @@ pub enum SessionRequest {
     },
     /// The end of the connection.
     Quit,
+    /// Whether the daemon can reach its database.
+    Health,
     /// For operators only: how things are.
     Ask(Question),
     /// For operators only: change something.
@@ -72,6 +74,14 @@ pub enum SessionRequest {
     RunFetcher(Arc<str>),
     /// For operators only: take the directory at the input's path, whichever it is.
     AcceptInput,
+}
+
+impl SessionRequest {
+    /// Whether a worker asks it, and so is alive.
+    #[must_use]
+    pub fn is_of_a_worker(&self) -> bool {
+        matches!(self, Self::Ready { .. } | Self::Attempt(..) | Self::Next { .. })
+    }
 }
 
 /// What is said about an attempt.
@@ -103,6 +113,8 @@ pub enum Question {
 pub enum Control {
     /// Put a key's dispatched rows back.
     Retry(Key),
+    /// Put a key's job back that is in flight.
+    Requeue(Key),
     /// Hand nothing out.
     Pause,
     /// Hand out again.
@@ -252,7 +264,7 @@ pub(super) fn joined(first: &SessionRequest, second: &[u8]) -> Option<SessionReq
 
 /// One flat match over all verbs; `None`: the rest is not as it must be.
 fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
-    use SessionRequest::{Ask, Attempt, Control as Change, Quit, Ready};
+    use SessionRequest::{Ask, Attempt, Control as Change, Health, Quit, Ready};
     Some(match (verb, rest) {
         ("READY", None) => Ready { wait: Duration::ZERO },
         ("READY", Some(rest)) => {
@@ -265,11 +277,13 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
         ("BEAT", Some(rest)) => Attempt(attempt(rest)?, Word::Beat),
         ("RELEASE", Some(rest)) => Attempt(attempt(rest)?, Word::Release),
         ("QUIT", None) => Quit,
+        ("HEALTH", None) => Health,
         ("STATUS", None) => Ask(Question::Status),
         ("WHY", Some(rest)) => Ask(Question::Why(Key::new(rest).ok()?)),
         ("QUEUE", Some(rest)) => Ask(Question::Queue(within(rest, 1, COUNT_MAX)?)),
         ("LOG", Some(rest)) => Ask(Question::Log(within(rest, 1, COUNT_MAX)?)),
         ("RETRY", Some(rest)) => Change(Control::Retry(Key::new(rest).ok()?)),
+        ("REQUEUE", Some(rest)) => Change(Control::Requeue(Key::new(rest).ok()?)),
         ("PAUSE", None) => Change(Control::Pause),
         ("RESUME", None) => Change(Control::Resume),
         ("DRAIN", None) => Change(Control::Drain),
@@ -286,11 +300,13 @@ const REQUESTS: &[(&str, &str)] = &[
     ("BEAT", "BEAT <attempt>"),
     ("RELEASE", "RELEASE <attempt>"),
     ("QUIT", ALONE),
+    ("HEALTH", ALONE),
     ("STATUS", ALONE),
     ("WHY", "WHY <key>"),
     ("QUEUE", "QUEUE <count, 1 to 10000>"),
     ("LOG", "LOG <count, 1 to 10000>"),
     ("RETRY", "RETRY <key>"),
+    ("REQUEUE", "REQUEUE <key>"),
     ("PAUSE", ALONE),
     ("RESUME", ALONE),
     ("DRAIN", ALONE),

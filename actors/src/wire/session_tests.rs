@@ -135,6 +135,8 @@ fn good_lines_are_requests() {
         ("WHY é\t", Ask(Question::Why(key("é\t")))),
         ("QUEUE 10000", Ask(Question::Queue(10_000))),
         ("LOG 1", Ask(Question::Log(1))),
+        ("HEALTH", SessionRequest::Health),
+        ("REQUEUE alpha", SessionRequest::Control(Control::Requeue(key("alpha")))),
         ("RETRY alpha", SessionRequest::Control(Control::Retry(key("alpha")))),
         ("PAUSE", SessionRequest::Control(Control::Pause)),
         ("RESUME", SessionRequest::Control(Control::Resume)),

@@ -105,6 +105,11 @@ impl Pair {
                 let rows = self.mutate(|store| store.retry(&key(KEYS[*at]))).unwrap();
                 prop_assert_eq!(rows, self.model.retry(KEYS[*at]));
             }
+            Word::Requeue { key: at } => {
+                let of = key(KEYS[*at]);
+                let requeued = self.mutate(|store| store.requeue(&of, now)).unwrap();
+                prop_assert_eq!(requeued, self.model.requeue(KEYS[*at], now));
+            }
             Word::Pause(paused) => {
                 self.mutate(|store| store.set_paused(*paused)).unwrap();
                 self.model.pause(*paused);

@@ -2,8 +2,8 @@
 
 mod ends;
 
-use shiftboss_actors::model::{Attempt, Idle};
-use shiftboss_actors::store::{Dispatch, Lost, Store, Told};
+use shiftboss_actors::model::{Attempt, Idle, Key};
+use shiftboss_actors::store::{Dispatch, Lost, Requeued, Store, Told};
 
 use super::support::{FAIR, Site, holder, key, options, run};
 use crate::sqlite::{Options, Policy};
@@ -267,6 +267,31 @@ fn why_there_is_nothing() {
         site.leased(NOW);
     }
     assert_eq!(site.store.why_idle(NOW), Ok(Idle::Busy(1_000)));
+}
+
+/// "REQUEUE puts the job back at its old place", a leased one and a classic one; a late DONE is stale.
+#[test]
+fn a_requeue() {
+    for is_leased in [true, false] {
+        let mut site = site(&["alpha", "bravo"]);
+        let before = site.tables();
+        let holder = is_leased.then(|| holder("builder", 60));
+        let job = site.commit(|store| store.dispatch(NOW, holder.as_ref())).unwrap();
+        let Dispatch::Job(attempt, job) = job else { panic!("no job") };
+        let requeue = |site: &mut Site, key: &Key| {
+            site.commit(|store| store.requeue(key, NOW + HALF_DAY)).unwrap()
+        };
+        assert_eq!(requeue(&mut site, &job.key), Requeued::Back(attempt));
+        assert_eq!(site.tables(), before, "at its old place, not counted");
+        assert_eq!(site.outcomes(), [format!("{}|released|-", attempt.0)]);
+        assert_eq!(site.rows("SELECT * FROM shiftboss_tries"), [""; 0]);
+        assert_eq!(requeue(&mut site, &job.key), Requeued::NotInFlight);
+        assert_eq!(requeue(&mut site, &key("nobody")), Requeued::Unknown);
+        if is_leased {
+            assert_eq!(site.done(attempt, 0, NOW + 9), Told::Stale);
+        }
+        assert_eq!(site.lease(NOW + 10).unwrap().1, job.key.as_str());
+    }
 }
 
 /// Jobs that are out: leased ones for as long as they are, classic ones for their lease.

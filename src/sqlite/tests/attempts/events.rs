@@ -45,6 +45,7 @@ pub enum Word {
     Finish { key: usize },
     Undo { back: i64 },
     Retry { key: usize },
+    Requeue { key: usize },
     Pause(bool),
 }
 
@@ -64,6 +65,7 @@ fn word() -> impl Strategy<Value = Word> {
         2 => keys().prop_map(|key| Word::Finish { key }),
         2 => back().prop_map(|back| Word::Undo { back }),
         2 => keys().prop_map(|key| Word::Retry { key }),
+        2 => keys().prop_map(|key| Word::Requeue { key }),
         1 => prop::bool::weighted(0.3).prop_map(Word::Pause),
     ]
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use shiftboss_actors::store::Told;
+use shiftboss_actors::model::Attempt;
+use shiftboss_actors::store::{Requeued, Told};
 
 use super::{Flight, Model, Row};
 
@@ -147,6 +148,21 @@ impl Model {
             Some((_, Outcome::Released)) => Told::Recorded,
             Some(_) => Told::Stale,
             None => Told::Unknown,
+        }
+    }
+
+    /// An operator puts a key's job back: as a release, for classic jobs whose lease lives, too.
+    pub fn requeue(&mut self, key: &str, now: i64) -> Requeued {
+        let since = now - self.policy.lease();
+        let last = self.flights.iter().filter(|flight| flight.key == key);
+        match last.max_by_key(|flight| flight.attempt).cloned() {
+            Some(flight) if flight.leased || flight.started >= since => {
+                self.take_back(&flight, true);
+                self.leases.end(&flight, Outcome::Released);
+                Requeued::Back(Attempt(flight.attempt))
+            }
+            _ if self.queue.iter().any(|row| row.key == key) => Requeued::NotInFlight,
+            _ => Requeued::Unknown,
         }
     }
 

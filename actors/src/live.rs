@@ -1,0 +1,49 @@
+//! What only the memory of a running daemon knows of how it is, for `status` and `health`.
+//!
+//! Storage and the connections fill it in; [`Reports`](crate::reports::Reports) puts it into the answer to
+//! `STATUS`. Plain values.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::UnixSeconds;
+
+/// How storage is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Jobs that are out; a drain waits for them.
+    pub in_flight: u64,
+    /// Nothing is handed out, and the daemon stops when no job is out.
+    pub draining: bool,
+    /// Nothing can be written at present.
+    pub outage: Option<Outage>,
+}
+
+/// A time in which nothing can be written: the disk is full, or the database locked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// When the first request failed, in seconds since 1970.
+    pub since: UnixSeconds,
+    /// How the last one failed.
+    pub error: String,
+}
+
+/// How the daemon is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live {
+    /// Its storage.
+    #[serde(flatten)]
+    pub health: Health,
+    /// Workers that are connected with protocol 2, by name.
+    pub workers: Vec<ConnectedWorker>,
+}
+
+/// Connections of workers of one name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectedWorker {
+    /// As they named themselves.
+    pub name: String,
+    /// How many there are.
+    pub connections: u64,
+    /// Seconds since the last request of any of them.
+    pub silent_seconds: u64,
+}
