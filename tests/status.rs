@@ -84,6 +84,8 @@ fn the_json_object() {
     let age = found["fetchers"][0]["age_seconds"].take();
     assert!(age.as_i64().is_some_and(|age| age > 700_000_000), "{age}");
     assert!(found["daemon"]["started"].take().is_u64());
+    assert!(found["not_stopped"]["started"].take().is_i64());
+    assert!(found["not_stopped"]["last_write"].take().is_i64());
     assert!(found["set_aside"][0]["since"].take().is_i64());
     assert!(found["holders"][0]["since"].take().is_i64());
     assert!(found["set_aside"][0]["reason"].take().is_string());
@@ -116,8 +118,89 @@ fn the_json_object() {
         "set_aside": [{"name": "a.b.txt", "reason": null, "since": null}],
         "directory_lost_since": null,
         "directory_lost_reason": null,
+        "not_stopped": {
+            "pid": daemon.pid().as_raw_nonzero().get(), "started": null, "last_write": null,
+        },
+        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": []},
     });
     assert_eq!(found, expected);
+}
+
+/// A daemon that died is told with its pid and its last sign of life; one that was stopped is not.
+#[test]
+fn a_daemon_that_died() {
+    let site = Site::new();
+    let daemon = site.start();
+    let pid = daemon.pid().as_raw_nonzero().get();
+    daemon.kill();
+    let shown = table(&site);
+    assert!(shown.contains(&format!("pid {pid} ended without a clean stop")), "{shown}");
+    assert!(shown.contains("last sign of life"), "{shown}");
+    assert_eq!(object(&site, "state.db")["not_stopped"]["pid"], pid);
+    let checked = site.run(&["status", "--check", "state.db"]);
+    let why = String::from_utf8(checked.stderr).unwrap();
+    assert!(checked.status.code() == Some(69) && why.contains("clean stop"), "{why}");
+    site.start().stop();
+    assert!(table(&site).contains("\nDaemon          not running\n"));
+    assert_eq!(object(&site, "state.db")["not_stopped"], Value::Null);
+}
+
+/// Workers that are connected, idle ones too; not who looks.
+#[test]
+fn connected_workers() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\n");
+    let _daemon = site.start();
+    site.wait_count(1);
+    let mut busy = Client::connect(&site);
+    assert!(busy.ask("HELLO 2 busy").starts_with("HELLO 2 "));
+    assert!(busy.ask("READY").starts_with("JOB "));
+    let mut idle = Client::connect(&site);
+    assert!(idle.ask("HELLO 2 idle").starts_with("HELLO 2 "));
+    assert!(idle.ask("READY").starts_with("NOJOBS"));
+    let names = || -> Vec<String> {
+        let live = &object(&site, "socket")["live"];
+        let workers = live["workers"].as_array().unwrap().iter();
+        workers.map(|worker| worker["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(), ["busy", "idle"]);
+    let shown = table(&site);
+    let line = shown.lines().find(|line| line.starts_with("idle ")).unwrap();
+    assert_eq!(line.split_whitespace().take(4).collect::<Vec<_>>(), ["idle", "0", "-", "1"]);
+    drop(idle);
+    wait_until("the worker is gone", || names() == ["busy"]);
+}
+
+/// 0 and silence when all is well; 1 and a line for each trouble.
+#[test]
+fn a_check() {
+    let site = Site::new();
+    let daemon = site.start();
+    let check = || {
+        let output = site.run(&["status", "--check", "socket"]);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(check(), (Some(0), String::new()));
+    assert!(site.run(&["pause", "socket"]).status.success());
+    assert_eq!(check().0, Some(1));
+    assert!(check().1.starts_with("paused: "), "{}", check().1);
+    daemon.stop();
+    let daemon = site.start();
+    assert_eq!(daemon.warnings(&["is paused", "resume"]).len(), 1);
+    assert!(site.run(&["resume", "socket"]).status.success());
+    let locked = Connection::open(site.database()).unwrap();
+    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(site.ask("READY"), "");
+    let (code, told) = check();
+    assert!(code == Some(1) && told.starts_with("storage: ") && told.contains("locked"), "{told}");
+    assert!(table(&site).contains("NOTHING CAN BE WRITTEN since "));
+    locked.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert_eq!(check(), (Some(0), String::new()));
+    daemon.freeze();
+    let (code, told) = check();
+    assert!(code == Some(1) && told.starts_with("daemon: no answer"), "{told}");
+    daemon.thaw();
 }
 
 /// A socket leads to its daemon's database, also after the daemon was killed.

@@ -8,6 +8,7 @@ const STATUS_EXAMPLES: &str = "\
 Examples:
   shiftboss status
   shiftboss status state.db
+  shiftboss status --check state.db || mail -s shiftboss root
   shiftboss status --json /run/shiftboss/worker.sock";
 
 const WHY_EXAMPLES: &str = "\
@@ -31,7 +32,14 @@ Examples:
 pub enum Look {
     /// Show how the daemon and its queue are
     #[command(after_help = STATUS_EXAMPLES)]
-    Status(Looked),
+    Status {
+        /// What is looked at, and how it is shown.
+        #[command(flatten)]
+        looked: Looked,
+        /// Print what is wrong alone, a line each; exit with 1 if anything is, with 69 without a daemon
+        #[arg(long)]
+        check: bool,
+    },
     /// Say where a key is, and why it is not the next one
     ///
     /// Exits with 65 if nobody ever heard of the key.

@@ -76,7 +76,7 @@ fn ask(target: Option<PathBuf>, lines: Vec<String>, timeout: Duration) -> Result
 
 fn look(asked: Look) -> Result<(), Failure> {
     match asked {
-        Look::Status(looked) => status::run(&looked),
+        Look::Status { looked, check } => status::run(&looked, check),
         Look::Why { mut looked, key } => {
             let (target, [key]) = move_up(looked.target.take(), [key], ["KEY"])?;
             why::run(&Looked { target, ..looked }, &key)

@@ -17,7 +17,7 @@ use crate::cli::{Operate, Told};
 use crate::client::{self, Deadline};
 use crate::exit::{self, ExitCode, Failure};
 use crate::target::{move_up, socket};
-use session::Session;
+pub(super) use session::Session;
 
 /// Tells the daemon, and shows its answer.
 ///
@@ -82,9 +82,9 @@ fn tell(
 }
 
 /// An answer: one JSON object, as the daemon sent it.
-struct Answer {
+pub(super) struct Answer {
     line: String,
-    object: Value,
+    pub(super) object: Value,
 }
 
 fn print(

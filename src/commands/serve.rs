@@ -51,7 +51,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let mut locks = Locks::take(settings)?;
     door.require_free().map_err(socket_failure)?;
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
-    let clean = store.was_clean();
+    let (clean, paused) = (store.was_clean(), store.is_paused());
     let input = Input {
         path: settings.input.clone(),
         known: store.input_directory().map_err(|error| tree_failure(TreeError::Storage(error)))?,
@@ -78,6 +78,9 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         "Starting."
     );
     network::warn_if_closed(&settings.fetchers);
+    if paused {
+        warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
+    }
     let unsound = Rc::new(RefCell::new(None));
     let check = (!clean).then(|| settings.database.clone());
     let tree = run_tree(parts, check, configuration, Rc::clone(&unsound), &mut locks);

@@ -1,22 +1,52 @@
-//! `shiftboss status`: how the daemon and its queue are, as a table or as JSON.
+//! `shiftboss status`: how the daemon and its queue are, as a table or as JSON; or what is wrong alone.
 
+mod live;
 mod own_fetchers;
 mod table;
+mod trouble;
+
+use std::io::{self, Write};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::{target, view_failure};
 use crate::cli::Looked;
-use crate::exit::Failure;
+use crate::exit::{self, ExitCode, Failure};
+use crate::reports::{Status, Target};
 use crate::sqlite::queue_status;
 
-/// Shows how the daemon at a target is.
+/// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 then.
 ///
 /// # Errors
-/// When there is no such database or daemon, or the database cannot be read.
-pub fn run(looked: &Looked) -> Result<(), Failure> {
+/// When there is no such database or daemon, the database cannot be read, or something is wrong.
+pub fn run(looked: &Looked, check: bool) -> Result<(), Failure> {
     let target = target::find(looked.target.clone(), looked.config.as_deref())?;
     let now = SystemClock.now();
     let queue = queue_status(&target.database, now).map_err(|error| view_failure(&error))?;
-    target::show(&target, &queue, looked.json, |queue| table::render(&target, queue, now))
+    let (live, unknown) = match live::ask(&target, &queue) {
+        Ok(live) => (live, None),
+        Err(unknown) => (None, Some(unknown)),
+    };
+    let status = Status { queue, live };
+    let trouble = trouble::of(&status, unknown.as_ref(), now);
+    if !check || looked.json {
+        target::show(&target, &status, looked.json, |status| {
+            table::render(&target, status, unknown.as_ref(), now)
+        })?;
+    } else {
+        let lines: String = trouble.iter().map(|line| format!("{line}\n")).collect();
+        io::stdout()
+            .lock()
+            .write_all(lines.as_bytes())
+            .or_else(|error| exit::output_failed(&error))?;
+    }
+    if check { checked(&target, &status, &trouble, now) } else { Ok(()) }
+}
+
+fn checked(target: &Target, status: &Status, trouble: &[String], now: i64) -> Result<(), Failure> {
+    if target.daemon.is_none() {
+        let text = format!("the daemon is {}", table::daemon(target, &status.queue, now));
+        return Err(Failure::new(ExitCode::Unavailable, text));
+    }
+    if trouble.is_empty() { Ok(()) } else { Err(Failure::silent(ExitCode::Found)) }
 }

@@ -102,9 +102,8 @@ impl SqliteStore {
         let sql = "SELECT name FROM fetchers WHERE fetcher_id = ?1";
         let name: Option<String> =
             self.prepared(sql)?.query_row([fetcher_id], |row| row.get(0)).optional()?;
-        if let Some(name) = name {
-            self.set_turn(key, &name, attempt)?;
-        }
+        // A fetcher that is gone has no name any more; its key was handed out all the same.
+        self.set_turn(key, &name.unwrap_or_default(), attempt)?;
         let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
             WHERE attempt = ?1";
         self.prepared(sql)?.execute((attempt.0, now, exit_code))?;

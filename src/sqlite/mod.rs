@@ -61,7 +61,8 @@ use slots::Slots;
 use tally::Tally;
 pub use upkeep::{quick_check, quick_check_of};
 pub use views::{
-    Aside, Done, FetcherStatus, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting, queue_status,
+    Aside, Done, FetcherStatus, NotStopped, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting,
+    queue_status,
 };
 
 /// The queue in one SQLite file.
@@ -151,6 +152,12 @@ impl SqliteStore {
     fn statement(&self, sql: &str) -> StoreResult<()> {
         let mut statement = self.connection.prepare_cached(sql).map_err(sorted)?;
         statement.execute([]).map(|_| ()).map_err(sorted)
+    }
+
+    /// Whether nothing is handed out until an operator says so.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Whether the last daemon closed this database, rather than being killed.

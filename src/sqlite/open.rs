@@ -206,9 +206,12 @@ impl SqliteStore {
             ("durability", options.durability.name()),
             ("policy", policy),
             ("lease", lease.as_str()),
+            ("pid", std::process::id().to_string().as_str()),
         ] {
             transaction.execute(set, (name, value))?;
         }
+        let started = "INSERT OR REPLACE INTO shiftboss_state VALUES ('started', unixepoch())";
+        transaction.execute(started, [])?;
         // What an earlier daemon left out, this one finds out for itself.
         transaction.execute("DELETE FROM shiftboss_aside", [])?;
         // No list may have that name; one that the Python supervisor took in goes.

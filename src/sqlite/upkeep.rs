@@ -58,6 +58,7 @@ impl SqliteStore {
     pub(super) fn shut(&mut self) -> StoreResult<()> {
         self.tally.reserve(&self.connection, 0).map_err(sorted)?;
         self.set_state("clean", "1")?;
+        self.execute("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
         let (busy, _) = self
             .connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {

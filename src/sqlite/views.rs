@@ -8,12 +8,14 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use rusqlite::{Connection, Row};
 use shiftboss_actors::model::UnixSeconds;
 
 #[cfg(test)]
 use super::dispatch::{HELD, READY};
+use super::file::beside;
 use super::own_fetchers;
 use super::reader::ViewError;
 use super::schema;
@@ -22,7 +24,9 @@ pub use holders::{HOLDERS_MAX, Holding};
 use look::{age, look, state};
 use order::Order;
 pub use queue::{Next, QUEUE_MAX, Queue, queue};
-pub use report::{Aside, Done, FetcherStatus, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting};
+pub use report::{
+    Aside, Done, FetcherStatus, NotStopped, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting,
+};
 pub use why::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why, why};
 
 mod attempts;
@@ -68,7 +72,27 @@ fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueSt
         directory_lost_since: state(look, "directory_lost_since")?
             .and_then(|text| text.parse().ok()),
         directory_lost_reason: state(look, "directory_lost_reason")?,
+        not_stopped: not_stopped(look)?,
     })
+}
+
+/// A daemon that noted its start, and no clean stop.
+fn not_stopped(look: &Connection) -> rusqlite::Result<Option<NotStopped>> {
+    let pid = state(look, "pid")?.and_then(|text| text.parse().ok());
+    let started = state(look, "started")?.and_then(|text| text.parse().ok());
+    Ok(pid.zip(started).map(|(pid, started)| NotStopped {
+        pid,
+        started,
+        last_write: look.path().and_then(|path| last_write(Path::new(path))),
+    }))
+}
+
+/// When something was written last: the time of the log's file, or of the database's.
+fn last_write(path: &Path) -> Option<UnixSeconds> {
+    let written = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    let last = written(&beside(path, "-wal")).max(written(path))?;
+    let since = last.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
 }
 
 /// The kept counts of all runs, and the keys in flight.
@@ -211,5 +235,6 @@ fn look_at_reference(
         set_aside: Vec::new(),
         directory_lost_since: None,
         directory_lost_reason: None,
+        not_stopped: None,
     })
 }

@@ -17,7 +17,10 @@ const NAMES_MAX: usize = 1_000;
 
 /// Those who are connected; clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Workers(Rc<RefCell<BTreeMap<u64, (Arc<str>, Instant)>>>);
+pub(super) struct Workers(Rc<RefCell<BTreeMap<u64, Seen>>>);
+
+/// A worker's name, and when it was last heard of.
+type Seen = (Arc<str>, Instant);
 
 /// A connected worker, until it is dropped.
 pub(super) struct Seat {

@@ -10,14 +10,14 @@ use crate::commands::text::shown;
 use crate::exit::{ExitCode, Failure};
 
 /// A connection that was greeted.
-pub(super) struct Session {
+pub struct Session {
     socket: PathBuf,
     client: Client,
 }
 
 impl Session {
     /// Connects, says who asks, and what; `timeout` is for the message. Returns the answer as well.
-    pub(super) fn begin(
+    pub fn begin(
         socket: &Path,
         name: &str,
         request: &str,

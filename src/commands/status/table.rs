@@ -2,25 +2,45 @@
 
 use std::collections::BTreeMap;
 
+use shiftboss_actors::live::{Health, Live};
+
+use super::live::Unknown;
 use super::own_fetchers;
 use crate::commands::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, shown, span};
-use crate::reports::Target;
+use crate::reports::{Status, Target};
 use crate::sqlite::views::{HOLDERS_MAX, Holding};
 use crate::sqlite::{FetcherStatus, QueueStatus};
 
 /// Renders the whole table; `now` makes times relative.
-pub(super) fn render(target: &Target, queue: &QueueStatus, now: i64) -> String {
+pub(super) fn render(
+    target: &Target,
+    status: &Status,
+    unknown: Option<&Unknown>,
+    now: i64,
+) -> String {
+    let Status { queue, live } = status;
     let mut out = [
         line("Database", &shown(&target.database.display().to_string())),
-        line("Daemon", &daemon(target, now)),
+        line("Daemon", &daemon(target, queue, now)),
         line("Rules", &rules(queue)),
         line("Rows", &rows(queue)),
         line("Longest waiting", &oldest(queue, now)),
         line("Last hour", &last_hour(queue)),
     ]
     .concat();
+    if queue.parked > 0 {
+        let database = shown(&target.database.display().to_string());
+        let how = format!("`shiftboss tasks --status dead_letter {database}` lists them");
+        out.push_str(&line("Dead letters", &format!("{}: {how}", queue.parked)));
+    }
     if queue.paused {
         out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
+    }
+    if let Some(unknown) = unknown {
+        out.push_str(&line("Live", &unknown.to_string()));
+    }
+    if let Some(live) = live {
+        out.push_str(&health(&live.health, now));
     }
     if let Some(since) = queue.directory_lost_since {
         let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
@@ -28,7 +48,7 @@ pub(super) fn render(target: &Target, queue: &QueueStatus, now: i64) -> String {
     }
     out.push_str(&fetchers(&queue.fetchers));
     out.push_str(&own_fetchers::render(&queue.own_fetchers, target.daemon.is_some(), now));
-    out.push_str(&workers(&queue.holders, now));
+    out.push_str(&workers(&queue.holders, live.as_ref(), now));
     for aside in &queue.set_aside {
         let (name, reason) = (shown(&aside.name), shown(&aside.reason));
         let text = format!("{name}: {reason} ({})", ago(now - aside.since));
@@ -37,7 +57,22 @@ pub(super) fn render(target: &Target, queue: &QueueStatus, now: i64) -> String {
     out
 }
 
-fn daemon(target: &Target, now: i64) -> String {
+/// What cannot be written, and what a drain waits for.
+fn health(health: &Health, now: i64) -> String {
+    let mut out = String::new();
+    if let Some(outage) = &health.outage {
+        let (since, error) = (ago(now - outage.since), shown(&outage.error));
+        out.push_str(&line("Storage", &format!("NOTHING CAN BE WRITTEN since {since}: {error}")));
+    }
+    if health.draining {
+        let awaited = counted(i64::try_from(health.in_flight).unwrap_or(i64::MAX), "job");
+        let text = format!("waits for the end of {awaited}; then the daemon stops");
+        out.push_str(&line("Draining", &text));
+    }
+    out
+}
+
+pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
     match &target.daemon {
         Some(holder) => {
             let started = i64::try_from(holder.started).unwrap_or(now);
@@ -48,7 +83,16 @@ fn daemon(target: &Target, now: i64) -> String {
                 ago(now - started)
             )
         }
-        None => "not running".to_owned(),
+        None => queue.not_stopped.map_or("not running".to_owned(), |died| {
+            let wrote = died
+                .last_write
+                .map_or(String::new(), |last| format!(", last sign of life {}", ago(now - last)));
+            format!(
+                "not running: pid {} ended without a clean stop{wrote}, started {}",
+                died.pid,
+                ago(now - died.started)
+            )
+        }),
     }
 }
 
@@ -125,20 +169,41 @@ fn fetchers(fetchers: &[FetcherStatus]) -> String {
     columns(&cells)
 }
 
-/// One line a worker that holds jobs; those of one name are one.
-fn workers(holders: &[Holding], now: i64) -> String {
-    let mut by_name: BTreeMap<Option<&str>, (i64, i64)> = BTreeMap::new();
+/// Workers of one name.
+#[derive(Default)]
+struct Worker {
+    jobs: i64,
+    oldest: Option<i64>,
+    connected: Option<(u64, u64)>,
+}
+
+/// One line a worker that holds jobs, or is connected; those of one name are one.
+fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
+    let mut by_name: BTreeMap<Option<&str>, Worker> = BTreeMap::new();
     for held in holders {
-        let (jobs, oldest) = by_name.entry(held.worker.as_deref()).or_insert((0, held.since));
-        (*jobs, *oldest) = (*jobs + 1, held.since.min(*oldest));
+        let worker = by_name.entry(held.worker.as_deref()).or_default();
+        worker.jobs += 1;
+        worker.oldest = Some(worker.oldest.map_or(held.since, |oldest| oldest.min(held.since)));
+    }
+    for connected in live.iter().flat_map(|live| &live.workers) {
+        let worker = by_name.entry(Some(&connected.name)).or_default();
+        worker.connected = Some((connected.connections, connected.silent_seconds));
     }
     if by_name.is_empty() {
         return String::new();
     }
-    let mut cells = vec![["Worker", "jobs", "oldest"].map(str::to_owned)];
-    for (name, (jobs, oldest)) in by_name {
-        let name = name.map_or("(classic)".to_owned(), shown);
-        cells.push([name, jobs.to_string(), ago(now - oldest)]);
+    let head = ["Worker", "jobs", "oldest", "connections", "last sign of life"];
+    let mut cells = vec![head.map(str::to_owned)];
+    for (name, worker) in by_name {
+        let absent = || "-".to_owned();
+        let (connections, seen) = worker.connected.unzip();
+        cells.push([
+            name.map_or("(classic)".to_owned(), shown),
+            worker.jobs.to_string(),
+            worker.oldest.map_or_else(absent, |oldest| ago(now - oldest)),
+            connections.map_or_else(absent, |count| count.to_string()),
+            seen.map_or_else(absent, |seconds| ago(i64::try_from(seconds).unwrap_or(i64::MAX))),
+        ]);
     }
     let mut out = columns(&cells);
     if holders.len() >= HOLDERS_MAX {
@@ -150,7 +215,13 @@ fn workers(holders: &[Holding], now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{Aside, Done, OwnFetcher, OwnRun, Rows, Waiting};
+    use crate::commands::status::trouble;
+    use crate::sqlite::{Aside, Done, NotStopped, OwnFetcher, OwnRun, Rows, Waiting};
+    use shiftboss_actors::live::{ConnectedWorker, Outage};
+
+    fn connected(name: &str, connections: u64, silent_seconds: u64) -> ConnectedWorker {
+        ConnectedWorker { name: name.to_owned(), connections, silent_seconds }
+    }
 
     fn held(worker: Option<&str>, since: i64) -> Holding {
         let worker = worker.map(str::to_owned);
@@ -207,26 +278,61 @@ mod tests {
             }],
             directory_lost_since: Some(1_000_003_690),
             directory_lost_reason: Some("another directory is at its path".to_owned()),
+            not_stopped: Some(NotStopped {
+                pid: 711,
+                started: 1_000_000_100,
+                last_write: Some(1_000_003_400),
+            }),
+        };
+        let live = Live {
+            health: Health {
+                in_flight: 2,
+                draining: true,
+                outage: Some(Outage { since: 1_000_003_580, error: "no space left".to_owned() }),
+            },
+            workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
         };
         let target = Target { database: "/var/state.db".into(), daemon: None };
         let expected = "\
 Database        /var/state.db
-Daemon          not running
+Daemon          not running: pid 711 ended without a clean stop, last sign of life 5m ago, started 1h ago
 Rules           fair, lease 12h, durability power
 Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 parked
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
+Dead letters    1: `shiftboss tasks --status dead_letter /var/state.db` lists them
 Paused          nothing is handed out until `shiftboss resume`
+Storage         NOTHING CAN BE WRITTEN since 2m ago: no space left
+Draining        waits for the end of 2 jobs; then the daemon stops
 Input           LOST since 10s ago: another directory is at its path
 Fetcher   run         state     lines  waiting  skipped  age    older runs
 repology  1000000000  complete  7      3        1        1h 1m  0
 Run by the daemon  state  last run              result       next run
 repology           -      10m ago, took 1m 40s  ok: 7 lines  -
-Worker     jobs  oldest
-(classic)  1     1h 1m ago
-builder-3  2     5m ago
+Worker     jobs  oldest     connections  last sign of life
+(classic)  1     1h 1m ago  -            -
+builder-3  2     5m ago     2            7s ago
+idle       0     -          1            1h 1m ago
 Set aside       a.b.txt: no number (1s ago)
 ";
-        assert_eq!(render(&target, &queue, 1_000_003_700), expected);
+        let mut status = Status { queue, live: Some(live) };
+        assert_eq!(render(&target, &status, None, 1_000_003_700), expected);
+        let trouble = trouble::of(&status, None, 1_000_003_700);
+        assert_eq!(
+            trouble,
+            [
+                "storage: nothing can be written since 2m ago: no space left",
+                "input: the directory is lost since 10s ago: another directory is at its path",
+                "paused: nothing is handed out until `shiftboss resume`",
+                "dead letters: 1 task lost too many leases",
+                "input: a.b.txt is left out: no number",
+            ]
+        );
+        status.live = None;
+        let unknown = Unknown::NotTold("only the daemon's user and root may ask".to_owned());
+        let text = render(&target, &status, Some(&unknown), 1_000_003_700);
+        assert!(
+            text.contains("\nLive            not told: only the daemon's user and root may ask\n")
+        );
     }
 }

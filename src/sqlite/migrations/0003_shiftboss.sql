@@ -112,7 +112,8 @@ CREATE TABLE shiftboss_aside (
     since  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What status shows of the daemon: durability, policy, lease, directory_lost_since, clean.
+-- What status shows of the daemon: durability, policy, lease, directory_lost_since, clean; pid and
+-- started until a clean stop.
 CREATE TABLE shiftboss_state (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL

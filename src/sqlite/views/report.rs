@@ -42,6 +42,19 @@ pub struct QueueStatus {
     pub directory_lost_since: Option<UnixSeconds>,
     /// Why it is.
     pub directory_lost_reason: Option<String>,
+    /// A daemon that was started and not stopped cleanly: the one that runs, or one that died.
+    pub not_stopped: Option<NotStopped>,
+}
+
+/// A daemon that has not stopped cleanly. Times are in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct NotStopped {
+    /// Its process id.
+    pub pid: u32,
+    /// When it began.
+    pub started: UnixSeconds,
+    /// When the database was last written to: its last known sign of life.
+    pub last_write: Option<UnixSeconds>,
 }
 
 /// Counts of rows and keys.

@@ -57,6 +57,20 @@ fn a_late_end_counts() {
     }
 }
 
+/// A late end makes earlier attempts stale, also when their fetcher is gone.
+#[test]
+fn an_attempt_before_a_late_end_is_stale() {
+    let mut site = site(&["alpha"]);
+    let [first, second] = [(), ()].map(|()| {
+        let attempt = site.leased(NOW);
+        site.expire(attempt);
+        attempt
+    });
+    site.delete(&run("f", 1));
+    assert_eq!(site.done(second, 0, NOW + 99), Told::Recorded);
+    assert_eq!(site.done(first, 1, NOW + 99), Told::Stale);
+}
+
 /// A late end is the end of earlier classic attempts too.
 #[test]
 fn a_late_end_is_final() {

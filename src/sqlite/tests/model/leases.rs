@@ -129,10 +129,9 @@ impl Model {
                 row.dispatched = true;
             }
         }
-        if self.fetchers.iter().any(|(id, _)| *id == flight.fetcher) {
-            let turn = (flight.key.clone(), self.name(flight.fetcher));
-            self.turns.insert(turn, flight.attempt);
-        }
+        let name = self.fetchers.iter().find(|(id, _)| *id == flight.fetcher);
+        let name = name.map_or(String::new(), |(_, name)| name.clone());
+        self.turns.insert((flight.key.clone(), name), flight.attempt);
         self.flights.retain(|other| (other.fetcher, &other.key) != (flight.fetcher, &flight.key));
         self.leases.lost.remove(&row_of(flight));
         self.log.insert(flight.key.clone(), (flight.started, Some(now), Some(code)));

@@ -1,0 +1,55 @@
+//! What only the memory of the daemon knows, asked over its socket: a part of `shiftboss status`.
+
+use std::fmt;
+use std::time::Duration;
+
+use shiftboss_actors::live::Live;
+
+use crate::client::Deadline;
+use crate::commands::operators::Session;
+use crate::exit::{ExitCode, Failure};
+use crate::reports::Target;
+use crate::sqlite::QueueStatus;
+
+/// How long the daemon may take. All the rest of the status is there without it.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why it is not known.
+#[derive(Debug)]
+pub(super) enum Unknown {
+    /// It is not for this user, or the daemon has no such request.
+    NotTold(String),
+    /// The daemon runs and does not answer.
+    Silent(String),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTold(why) => write!(f, "not told: {why}"),
+            Self::Silent(why) => write!(f, "no answer: {why}"),
+        }
+    }
+}
+
+/// Asks the daemon of the database, if one runs.
+pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unknown> {
+    let Some(daemon) = &target.daemon else {
+        return Ok(None);
+    };
+    if queue.policy.as_deref() == Some("classic") {
+        return Err(Unknown::NotTold("the daemon runs with --classic".to_owned()));
+    }
+    let deadline = Deadline::after(PATIENCE).map_err(sorted)?;
+    let asked = Session::begin(&daemon.socket, "status", "STATUS", PATIENCE, deadline);
+    let (_, answer) = asked.map_err(sorted)?;
+    // An older daemon tells nothing of it.
+    Ok(serde_json::from_value(answer.object["live"].clone()).unwrap_or(None))
+}
+
+fn sorted(failure: Failure) -> Unknown {
+    if failure.code() == ExitCode::Denied as u8 {
+        return Unknown::NotTold("only the daemon's user and root may ask".to_owned());
+    }
+    Unknown::Silent(failure.to_string())
+}

@@ -1,0 +1,42 @@
+//! What is wrong with a queue and its daemon, a line each: for `shiftboss status --check`. Pure.
+
+use super::live::Unknown;
+use crate::commands::text::{ago, counted, shown};
+use crate::reports::Status;
+
+/// Everything that is wrong while a daemon runs.
+pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<String> {
+    let Status { queue, live } = status;
+    let mut found = Vec::new();
+    if let Some(silent @ Unknown::Silent(_)) = unknown {
+        found.push(format!("daemon: {silent}"));
+    }
+    let health = live.as_ref().map(|live| &live.health);
+    if let Some(outage) = health.and_then(|health| health.outage.as_ref()) {
+        let since = ago(now - outage.since);
+        found.push(format!(
+            "storage: nothing can be written since {since}: {}",
+            shown(&outage.error)
+        ));
+    }
+    if let Some(since) = queue.directory_lost_since {
+        let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
+        found.push(format!("input: the directory is lost since {}: {reason}", ago(now - since)));
+    }
+    if queue.paused {
+        found.push("paused: nothing is handed out until `shiftboss resume`".to_owned());
+    }
+    if queue.parked > 0 {
+        found.push(format!("dead letters: {} lost too many leases", counted(queue.parked, "task")));
+    }
+    for fetcher in &queue.own_fetchers {
+        if let Some(run) = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0) {
+            let (name, told) = (shown(&fetcher.name), shown(&run.told));
+            found.push(format!("fetcher {name}: {told} ({})", ago(now - run.ended)));
+        }
+    }
+    for aside in &queue.set_aside {
+        found.push(format!("input: {} is left out: {}", shown(&aside.name), shown(&aside.reason)));
+    }
+    found
+}
