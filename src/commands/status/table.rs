@@ -228,10 +228,9 @@ mod tests {
         Holding { worker, key: "x".to_owned(), attempt: None, since, lease_seconds: None }
     }
 
-    /// What a user sees, to the letter.
-    #[test]
-    fn the_table_is_as_documented() {
-        let queue = QueueStatus {
+    /// A queue in all sorts of trouble.
+    fn queue() -> QueueStatus {
+        QueueStatus {
             schema_version: 5,
             durability: Some("power".to_owned()),
             policy: Some("fair".to_owned()),
@@ -283,15 +282,23 @@ mod tests {
                 started: 1_000_000_100,
                 last_write: Some(1_000_003_400),
             }),
-        };
-        let live = Live {
+        }
+    }
+
+    fn live() -> Live {
+        Live {
             health: Health {
                 in_flight: 2,
                 draining: true,
                 outage: Some(Outage { since: 1_000_003_580, error: "no space left".to_owned() }),
             },
             workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
-        };
+        }
+    }
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn the_table_is_as_documented() {
         let target = Target { database: "/var/state.db".into(), daemon: None };
         let expected = "\
 Database        /var/state.db
@@ -315,7 +322,7 @@ builder-3  2     5m ago     2            7s ago
 idle       0     -          1            1h 1m ago
 Set aside       a.b.txt: no number (1s ago)
 ";
-        let mut status = Status { queue, live: Some(live) };
+        let mut status = Status { queue: queue(), live: Some(live()) };
         assert_eq!(render(&target, &status, None, 1_000_003_700), expected);
         let trouble = trouble::of(&status, None, 1_000_003_700);
         assert_eq!(
