@@ -140,3 +140,18 @@ fn recompute(key: &str) -> String {
 fn rule() -> String {
     format!("UPDATE queue SET state = {STATE} WHERE queue.state IS NOT {STATE}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The documents name the version that is written.
+    #[test]
+    fn the_documents_say_which_version() {
+        let operating = include_str!("../../docs/operating.md");
+        let migrating = include_str!("../../docs/migrating-from-supervisor-py.md");
+        assert!(operating.contains(&format!("| `schema_version` | integer | {VERSION}. ")));
+        assert!(operating.contains(&format!("this program knows versions up to {VERSION} ")));
+        assert!(migrating.contains(&format!("`user_version` becomes {VERSION}.")));
+    }
+}
