@@ -209,7 +209,7 @@ fn a_faulty_file_is_refused_as_a_whole() {
     scene.configure(
         "[[fetcher]]\nname = 'x'\ncommand = ['touch', 'never']\nevery = '1h'\nwhen = 'now'\n",
     );
-    reload(&daemon, "shiftboss.toml:8: unknown field `when`");
+    reload(&daemon, "shiftboss.toml:8: there is no key \"when\"");
     fs::remove_file(scene.site.path("shiftboss.toml")).unwrap();
     reload(&daemon, "cannot read the configuration file");
     scene.configure(good);

@@ -178,3 +178,22 @@ fn another_directory_is_accepted() {
     site.wait_sql(RUNS, &["f|1|1"]);
     assert!(daemon.warnings(&["is lost"]).is_empty(), "{}", daemon.log());
 }
+
+/// The daemon's own fetchers put no list into another directory than the input: it would be taken for it.
+#[test]
+fn the_daemons_own_fetchers_wait_for_a_lost_directory() {
+    let (site, mut disk) = mounted();
+    let file = site.path("shiftboss.toml");
+    let fetcher = "[[fetcher]]\nname = 'own'\ncommand = ['echo', 'alpha', '1']\nevery = '1s'\n";
+    fs::write(&file, fetcher).unwrap();
+    let daemon = site.start_with(&["--config", file.to_str().unwrap()]);
+    site.wait_count(1);
+    disk.unmount(&site.input());
+    wait_until("a run waits", || daemon.log().contains("waits for the input directory"));
+    assert_eq!(fs::read_dir(site.input()).unwrap().count(), 0, "{}", daemon.log());
+    assert_eq!(site.number("SELECT count(*) FROM queue"), 1);
+    let runs = daemon.log().matches("The run ended well").count();
+    disk.mount_at(&site.input());
+    wait_until("it goes on", || daemon.log().matches("The run ended well").count() > runs);
+    assert_eq!(site.number("SELECT count(*) FROM queue"), 1);
+}

@@ -141,6 +141,8 @@ fn good_lines_are_requests() {
         ("PAUSE", SessionRequest::Control(Control::Pause)),
         ("RESUME", SessionRequest::Control(Control::Resume)),
         ("DRAIN", SessionRequest::Control(Control::Drain)),
+        ("ACCEPT-INPUT", SessionRequest::AcceptInput),
+        ("RUN-FETCHER links", SessionRequest::RunFetcher("links".into())),
     ] {
         assert_eq!(session(format!("{line}\n").as_bytes()), [Ok(request)], "{line}");
     }
@@ -209,6 +211,10 @@ fn bad_lines_are_faults() {
         "PAUSE 1",
         "RESUME 1",
         "DRAIN 1",
+        "ACCEPT-INPUT 1",
+        "RUN-FETCHER",
+        "RUN-FETCHER ",
+        "RUN-FETCHER a\u{7}",
         "GET / HTTP/1.1",
     ] {
         let found = session(format!("{line}\nBEAT 3\n").as_bytes());
