@@ -2,8 +2,8 @@
 //!
 //! [`sqlite`] implements the queue. [`child`] runs commands, [`change`] when files change, [`fetch`]
 //! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
-//! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`lock`], [`logging`],
-//! [`reports`], [`safe_file`] and [`exit`] are what they stand on.
+//! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`limits`], [`lock`], [`logging`],
+//! [`reports`], [`safe_file`], [`signals`] and [`exit`] are what they stand on.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
@@ -20,11 +20,13 @@ pub mod exit;
 pub mod fetch;
 pub mod fetchers;
 pub mod intake;
+pub mod limits;
 pub mod lock;
 pub mod logging;
 pub mod near;
 pub mod reports;
 pub mod safe_file;
+pub mod signals;
 pub mod socket;
 pub mod spool;
 pub mod sqlite;

@@ -14,6 +14,7 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::left::wait_ended;
+use common::wait::pause_before_second_signal;
 use common::{Client, Site, wait_equal, wait_until};
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -345,6 +346,9 @@ fn a_second_signal_kills() {
     wait_part(&site, "a 1\n");
     kill_process(pid(&child), Signal::TERM).unwrap();
     wait_until("the command was asked", || site.path("asked").exists());
+    kill_process(pid(&child), Signal::TERM).unwrap();
+    pause_before_second_signal();
+    assert!(child.try_wait().unwrap().is_none());
     kill_process(pid(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(143));
     assert_eq!((lists(&site), growing(&site)), (vec![], None));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use common::sql::editor;
-use common::wait::SetOnDrop;
+use common::wait::{SetOnDrop, pause_before_second_signal};
 use common::{Client, Daemon, Site, wait_until, wait_within};
 use rustix::process::Signal;
 
@@ -111,7 +111,10 @@ fn a_second_signal_ends_at_once() {
     daemon.signal(Signal::TERM);
     wait_until("the stop has begun", || daemon.log().contains("Stopping"));
     daemon.signal(Signal::TERM);
-    daemon.exit_within(Duration::from_secs(2));
+    pause_before_second_signal();
+    assert!(daemon.is_running(), "{}", daemon.log());
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.exit_within(Duration::from_secs(10)).code(), Some(143));
     drop(lock);
     let _daemon = site.start();
     assert!(site.ask("READY").starts_with("JOB "));

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::left::wait_ended;
-use common::wait::{SetOnDrop, pause};
+use common::wait::{SetOnDrop, pause, pause_before_second_signal};
 use common::{Daemon, Site, wait_equal, wait_until};
 use rustix::process::Signal;
 
@@ -341,6 +341,9 @@ fn signals_end_it() {
     wait_until("the run is on", || scene.read("child").ends_with('\n'));
     daemon.signal(Signal::INT);
     wait_until("it is stopping", || daemon.log().contains("Stopping"));
+    daemon.signal(Signal::INT);
+    pause_before_second_signal();
+    assert!(daemon.is_running(), "{}", daemon.log());
     daemon.signal(Signal::INT);
     assert_eq!(daemon.exit().code(), Some(130));
     wait_ended(scene.read("child").trim());

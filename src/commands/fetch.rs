@@ -6,7 +6,6 @@ mod show;
 use std::io;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info};
@@ -15,10 +14,8 @@ use crate::child::{Guardian, look_for};
 use crate::cli::FetchSettings;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{Delivered, FetchError, Fetcher, Given, ListName};
+use crate::signals::{SIGNAL_BASE, Signals};
 use show::Show;
-
-/// What a shell adds to the number of the signal that ended a program.
-pub(super) const SIGNAL_BASE: i32 = 128;
 
 /// Fetches until all is done, or a signal says that it is enough.
 ///
@@ -142,25 +139,5 @@ impl Fetching {
             self.name.as_str()
         );
         Failure::new(code, message)
-    }
-}
-
-/// The signals that ask for the end.
-pub(super) struct Signals([(i32, Signal); 3]);
-
-impl Signals {
-    pub(super) fn new() -> io::Result<Self> {
-        let listen = |kind: SignalKind| signal(kind).map(|signal| (kind.as_raw_value(), signal));
-        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
-        Ok(Self([listen(terminate)?, listen(interrupt)?, listen(SignalKind::hangup())?]))
-    }
-
-    pub(super) async fn next(&mut self) -> i32 {
-        let [(terminate, a), (interrupt, b), (hangup, c)] = &mut self.0;
-        tokio::select! {
-            _ = a.recv() => *terminate,
-            _ = b.recv() => *interrupt,
-            _ = c.recv() => *hangup,
-        }
     }
 }

@@ -3,13 +3,11 @@
 
 mod show;
 
-use std::io;
 use std::sync::Arc;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::vital::Vital;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -25,9 +23,7 @@ use crate::change::tree_watch::Kernel;
 use crate::child::{Guardian, look_for};
 use crate::cli::{OnChange, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
-
-/// What a shell adds to the number of the signal that ended a program.
-const SIGNAL_BASE: i32 = 128;
+use crate::signals::{SIGNAL_BASE, Signals};
 
 /// Does what is asked for.
 ///
@@ -114,7 +110,10 @@ async fn watch(
         ended = running => return Err(run_failure(ended.ok())),
         number = signals.next() => number,
     };
-    info!(signal = number, "Stopping; a second signal kills what runs.");
+    info!(
+        signal = number,
+        "Stopping. Another signal, a second after this one or later, kills what runs."
+    );
     let was_on = tokio::select! {
         was_on = run.send(Stop) => was_on.unwrap_or(true),
         _ = signals.next() => run.send(Stop).await.unwrap_or(true),
@@ -199,24 +198,4 @@ fn run_failure(ended: Option<Refusal>) -> Failure {
 fn bug(what: &str) -> Failure {
     let message = format!("a bug in shiftboss ended {what}; please report the message above");
     Failure::new(ExitCode::Internal, message)
-}
-
-/// The signals that ask for the end.
-struct Signals([(i32, Signal); 3]);
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let listen = |kind: SignalKind| signal(kind).map(|signal| (kind.as_raw_value(), signal));
-        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
-        Ok(Self([listen(terminate)?, listen(interrupt)?, listen(SignalKind::hangup())?]))
-    }
-
-    async fn next(&mut self) -> i32 {
-        let [(terminate, a), (interrupt, b), (hangup, c)] = &mut self.0;
-        tokio::select! {
-            _ = a.recv() => *terminate,
-            _ = b.recv() => *interrupt,
-            _ = c.recv() => *hangup,
-        }
-    }
 }

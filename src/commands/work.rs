@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::io;
 
-use super::fetch::{SIGNAL_BASE, Signals};
 use crate::child;
 use crate::exit::{ExitCode, Failure};
+use crate::signals::{SIGNAL_BASE, Signals};
 use crate::socket::{PATH_MAX_BYTES, SocketError};
 use crate::worker::{self, Outcome, Settings};
 

@@ -170,7 +170,10 @@ fn stop(pool: &watch::Sender<Pool>) {
     let out = pool.borrow().counts().out;
     match pool.borrow().stopping() {
         Stop::Kill => info!(jobs = out, "Stopping at once: killing what runs, and giving it back."),
-        _ => info!(jobs = out, "Stopping: finishing what runs. A second signal kills it."),
+        _ => info!(
+            jobs = out,
+            "Stopping: finishing what runs. Another signal, a second after this one or later, kills it."
+        ),
     }
 }
 

@@ -44,6 +44,11 @@ pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Waits until a signal counts as a second one.
+pub fn pause_before_second_signal() {
+    pause(Duration::from_millis(1_050));
+}
+
 /// Sets a flag when it goes, so that threads that watch the flag end with a test that fails.
 pub struct SetOnDrop<'a>(pub &'a std::sync::atomic::AtomicBool);
 

@@ -4,6 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
+use super::common::wait::pause_before_second_signal;
 use super::common::wait_until;
 use super::{
     GATE, assert_whole, done, feed, json, lines, listed, ran, run, signal, spool, wait_gone,
@@ -193,6 +194,9 @@ fn signals() {
     signal(&child, Signal::TERM);
     let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
     std::io::BufRead::read_line(&mut log, &mut line).unwrap();
+    signal(&child, Signal::TERM);
+    pause_before_second_signal();
+    assert!(child.try_wait().unwrap().is_none());
     signal(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     wait_gone(&site, "pids");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::common::wait::pause;
+use super::common::wait::{pause, pause_before_second_signal};
 use super::common::{Site, wait_until};
 use super::{ATTEMPTS, GATE, lines, run, start, touch, wait_gone, wait_lines, write_jobs};
 
@@ -42,6 +42,8 @@ fn the_second_signal_gives_back() {
     wait_lines(&site, "pids", 3);
     worker.signal(Signal::TERM);
     wait_until("it says so", || worker.log().contains("Stopping"));
+    worker.signal(Signal::TERM);
+    pause_before_second_signal();
     assert!(worker.is_running());
     worker.signal(Signal::TERM);
     assert_eq!(worker.exit_within(Duration::from_secs(5)).code(), Some(143), "{}", worker.log());
@@ -67,6 +69,7 @@ fn stopped_without_a_daemon() {
     daemon.kill();
     worker.signal(Signal::TERM);
     wait_until("it says so", || worker.log().contains("Stopping"));
+    pause_before_second_signal();
     worker.signal(Signal::INT);
     assert_eq!(worker.exit_within(Duration::from_secs(12)).code(), Some(130), "{}", worker.log());
     wait_gone(&site, "pids");

@@ -10,6 +10,7 @@ use tracing::{error, info, warn};
 use super::configuration::Configuration;
 use crate::cli::ServeSettings;
 use crate::exit::Failure;
+use crate::signals::{SIGNAL_BASE, Signals};
 
 /// Has SIGHUP do nothing until it is listened for: somebody may reload a daemon that is still starting.
 #[allow(unsafe_code)]
@@ -22,32 +23,30 @@ pub(super) fn ignore_hang_up() {
 }
 
 /// The signals, listened for.
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
+pub(super) struct DaemonSignals {
+    end: Signals,
     hang_up: Signal,
 }
 
-impl Signals {
+impl DaemonSignals {
     /// # Errors
     /// When the runtime has no room for them.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
+        Ok(Self { end: Signals::without_hang_up()?, hang_up: signal(SignalKind::hangup())? })
     }
 
     /// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once. SIGHUP
     /// reloads meanwhile.
     pub(super) async fn first(mut self, configuration: Configuration) {
         let number = self.reload_until_end(configuration).await;
-        info!(signal = number, "Stopping; a second signal ends the daemon at once.");
+        info!(
+            signal = number,
+            "Stopping. Another signal, a second after this one or later, ends the daemon at once."
+        );
         actix_rt::spawn(async move {
-            let number = self.end().await;
+            let number = self.second().await;
             warn!(signal = number, "A second signal: ending at once.");
-            std::process::exit(128 + number);
+            std::process::exit(SIGNAL_BASE + number);
         });
     }
 
@@ -60,8 +59,7 @@ impl Signals {
                 (reading, is_wanted) = (configuration.read_again(), false);
             }
             tokio::select! {
-                _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
-                _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
+                number = self.end.next() => return number,
                 _ = self.hang_up.recv() => is_wanted = true,
                 read = finished(&mut reading) => {
                     reading = None;
@@ -74,11 +72,10 @@ impl Signals {
         }
     }
 
-    async fn end(&mut self) -> i32 {
+    async fn second(&mut self) -> i32 {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return SignalKind::terminate().as_raw_value(),
-                _ = self.interrupt.recv() => return SignalKind::interrupt().as_raw_value(),
+                number = self.end.next() => return number,
                 _ = self.hang_up.recv() => info!("SIGHUP is ignored: the daemon is stopping."),
             }
         }

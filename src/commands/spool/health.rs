@@ -6,8 +6,8 @@ use std::io;
 
 use super::{failure, print};
 use crate::cli::MonitorArguments;
-use crate::commands::fetch::Signals;
 use crate::exit::{ExitCode, Failure};
+use crate::signals::Signals;
 use crate::spool::{
     EntryName, Event, Finding, Fsck, FsckOptions, Limits, Place, Problem, ProblemKind, Report,
     Result as SpoolResult, Spool, Stop,

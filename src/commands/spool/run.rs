@@ -20,8 +20,8 @@ use tracing::{error, info, warn};
 use super::{code, open};
 use crate::child::Fault;
 use crate::cli::SpoolRunArguments;
-use crate::commands::fetch::{SIGNAL_BASE, Signals};
 use crate::exit::{ExitCode, Failure};
+use crate::signals::{SIGNAL_BASE, Signals};
 use crate::spool::{
     DEAD_LETTER, EntryName, Guard, Options, Order, QueueName, Reader, SpoolError, Stop, Taken,
 };
@@ -196,7 +196,10 @@ impl Run {
             self.killed = Some(number);
             kill.send_replace(true);
         } else {
-            info!(jobs, "Stopping: finishing what runs. A second signal kills it.");
+            info!(
+                jobs,
+                "Stopping: finishing what runs. Another signal, a second after this one or later, kills it."
+            );
             self.end();
         }
     }

@@ -1,0 +1,96 @@
+//! The signals that ask a command for its end: the first one gently, a second one at once.
+//!
+//! GNU `timeout`, some init systems and a Ctrl-C in a pipeline signal twice within milliseconds: what
+//! comes so soon after the first is the same wish. Used by every command that runs for long.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::debug;
+
+/// What a shell adds to the number of the signal that ended a program.
+pub const SIGNAL_BASE: i32 = 128;
+/// A second signal counts from so long after the first.
+const SECOND_AFTER: Duration = Duration::from_secs(1);
+
+/// The signals, listened for.
+#[derive(Debug)]
+pub struct Signals {
+    listened: Vec<(i32, Signal)>,
+    first: Option<Instant>,
+}
+
+impl Signals {
+    /// SIGTERM, SIGINT and SIGHUP.
+    ///
+    /// # Errors
+    /// When the system has no room for them.
+    pub fn new() -> io::Result<Self> {
+        Self::of(&[SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()])
+    }
+
+    /// SIGTERM and SIGINT, for whom SIGHUP has another meaning.
+    ///
+    /// # Errors
+    /// When the system has no room for them.
+    pub fn without_hang_up() -> io::Result<Self> {
+        Self::of(&[SignalKind::terminate(), SignalKind::interrupt()])
+    }
+
+    fn of(kinds: &[SignalKind]) -> io::Result<Self> {
+        let listen = |kind: &SignalKind| Ok((kind.as_raw_value(), signal(*kind)?));
+        let listened = kinds.iter().map(listen).collect::<io::Result<_>>()?;
+        Ok(Self { listened, first: None })
+    }
+
+    /// Waits for the next signal that counts; its number. May be cancelled.
+    pub async fn next(&mut self) -> i32 {
+        loop {
+            let number = self.any().await;
+            if counts(&mut self.first, Instant::now()) {
+                return number;
+            }
+            debug!(signal = number, "A signal so soon after the first is taken for the same.");
+        }
+    }
+
+    async fn any(&mut self) -> i32 {
+        poll_fn(|context| {
+            let mut ready = self.listened.iter_mut().filter_map(|(number, signal)| {
+                matches!(signal.poll_recv(context), Poll::Ready(Some(()))).then_some(*number)
+            });
+            ready.next().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+/// Whether a signal counts that comes at `now`.
+fn counts(first: &mut Option<Instant>, now: Instant) -> bool {
+    match *first {
+        Some(first) => now.saturating_duration_since(first) >= SECOND_AFTER,
+        None => {
+            *first = Some(now);
+            true
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes within a second of the first is the same; what comes later counts, each time.
+    #[test]
+    fn a_second_signal_counts_after_a_second() {
+        let (mut first, now) = (None, Instant::now());
+        let mut at = |millis| counts(&mut first, now + Duration::from_millis(millis));
+        assert_eq!(
+            [0, 1, 10, 999, 1_000, 1_001].map(&mut at),
+            [true, false, false, false, true, true]
+        );
+    }
+}
