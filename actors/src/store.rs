@@ -158,8 +158,10 @@ pub enum InputDirectory {
 }
 
 /// A queue with one owner. Mutations happen between [`begin`](Store::begin) and
-/// [`commit`](Store::commit); each either happens as a whole or leaves no trace, so that one
-/// that fails spoils none of its neighbours in the transaction.
+/// [`commit`](Store::commit), and what they share is the transaction. One that fails before it changed
+/// anything leaves its neighbours alone. One that fails half-way takes the transaction with it:
+/// [`in_transaction`](Store::in_transaction) is false then, nothing since `begin` has happened, and
+/// everybody in it is told of an error and asks again.
 pub trait Store: FetcherRuns + Tasks {
     /// Opens the transaction that the next mutations share. Takes the write lock at once.
     ///

@@ -26,6 +26,8 @@ pub enum Trouble {
     EndOfTransaction(StoreError),
     /// It panics.
     Panic,
+    /// It takes until the receiver's other end is gone, as in a system call.
+    Hang(Arc<Mutex<std::sync::mpsc::Receiver<()>>>),
 }
 
 /// The mock's inside.
@@ -100,6 +102,11 @@ impl MockStore {
             Some(Trouble::Panic) => {
                 drop(inside);
                 panic!("the mock was told to panic");
+            }
+            Some(Trouble::Hang(until)) => {
+                drop(inside);
+                let _ = until.lock().map(|until| until.recv());
+                Ok(())
             }
         }
     }

@@ -81,6 +81,13 @@ pub enum TreeError {
     /// The socket cannot be opened.
     #[error("cannot open the socket: {0}")]
     Socket(#[source] io::Error),
+    /// The store did not close.
+    #[error(
+        "the storage hangs: it did not commit and close within {} s; what was answered is safe, and the next \
+         start recovers the database. Look at its disk",
+        SHUTDOWN_TIMEOUT.as_secs()
+    )]
+    Hangs,
     /// A central actor panicked.
     #[error("{0} panicked; this is a bug, please report it with the log")]
     Panicked(&'static str),
@@ -237,14 +244,12 @@ impl Tree {
         let closed = timeout(SHUTDOWN_TIMEOUT, self.storage.send(Shutdown)).await;
         self.storage_arbiter.stop();
         match closed {
-            Ok(Ok(Ok(()))) => info!("The database is closed."),
-            Ok(Ok(Err(error))) => return Err(TreeError::Storage(error)),
-            // It has panicked, or hangs in a system call: what is committed is safe.
-            Ok(Err(_)) | Err(_) => {
-                warn!("Storage could not be closed; the next start will recover it.");
-                return Ok(());
-            }
+            Ok(Ok(closed)) => closed.map_err(TreeError::Storage)?,
+            Ok(Err(_)) => return Err(TreeError::Panicked("the StorageActor")),
+            // In a system call: its thread is not waited for.
+            Err(_) => return Err(TreeError::Hangs),
         }
+        info!("The database is closed.");
         if self.storage_arbiter.join().is_err() {
             warn!("The storage thread ended with a panic.");
         }

@@ -215,6 +215,35 @@ async fn a_panic_in_storage_ends_the_tree() {
     assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
 }
 
+/// A stop is clean only if storage has closed: one that hangs is told, and not waited for.
+#[actix::test]
+async fn a_storage_that_hangs_is_no_clean_stop() {
+    let site = Site::new(MockStore::default());
+    let (hold, held) = std::sync::mpsc::channel();
+    site.mock.trouble("close", Trouble::Hang(Arc::new(std::sync::Mutex::new(held))));
+    let ended = run_while(&site, async {
+        assert_eq!(site.ask("READY\n").await, "NOJOBS\n");
+        // The deadline is over as soon as nothing else is to be done.
+        tokio::time::pause();
+    })
+    .await;
+    assert!(matches!(ended, Err(TreeError::Hangs)), "{ended:?}");
+    assert!(ended.unwrap_err().to_string().contains("within 20 s"));
+    drop(hold);
+}
+
+/// Nor is one of a storage that panics then.
+#[actix::test]
+async fn a_storage_that_panics_at_the_end_is_no_clean_stop() {
+    let site = Site::new(MockStore::default());
+    site.mock.trouble("close", Trouble::Panic);
+    let ended = run_while(&site, async {
+        assert_eq!(site.ask("READY\n").await, "NOJOBS\n");
+    })
+    .await;
+    assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
+}
+
 /// A guest is stopped before the store is closed; one that panics ends the tree.
 #[actix::test]
 async fn guests_live_and_die_with_the_tree() {

@@ -42,7 +42,7 @@ pub(super) fn open_failure(error: OpenError) -> Failure {
 
 pub(super) fn tree_failure(error: TreeError) -> Failure {
     let code = match error {
-        TreeError::Storage(_) => ExitCode::StoreIo,
+        TreeError::Storage(_) | TreeError::Hangs => ExitCode::StoreIo,
         TreeError::Input { .. } => ExitCode::Configuration,
         TreeError::Socket(_) => ExitCode::CannotCreate,
         TreeError::Panicked(_) => ExitCode::Internal,
