@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use crate::cli::{Command, FetchSettings, Look, Looked, OnChange};
 use crate::exit::{ExitCode, Failure};
+use crate::limits::{self, Needs};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
 use crate::sqlite::views::Wanted;
@@ -33,6 +34,11 @@ use crate::target::{move_up, socket};
 /// # Errors
 /// Why the command ended other than well.
 pub fn run(command: Command) -> Result<(), Failure> {
+    if matches!(command, Command::Serve(_)) {
+        // Each connection and each growing file takes a descriptor: as many as the system allows.
+        limits::raise_descriptors();
+    }
+    needs(&command).require()?;
     match command {
         Command::Serve(typed) => serve::run(*typed),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
@@ -61,6 +67,19 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Completions { shell } => completions::run(shell),
         Command::Guardian => guardian::run(),
     }
+}
+
+/// What a command cannot do without, with some to spare; connections and jobs at once come on top.
+fn needs(command: &Command) -> Needs {
+    let (descriptors, threads) = match command {
+        Command::Serve(_) => (48, 8),
+        Command::Fetch(_) | Command::Work(_) | Command::OnChange(_) => (32, 6),
+        Command::Spool(_) => (24, 6),
+        // It stands by with what it was given.
+        Command::Guardian => (0, 0),
+        _ => (16, 0),
+    };
+    Needs { descriptors, threads }
 }
 
 /// A single argument is a line.

@@ -32,7 +32,7 @@ use crate::sqlite::{self, Policy, SqliteStore};
 use configuration::Configuration;
 use failures::{lock_failure, open_failure, socket_failure, tree_failure};
 use init_system::InitSystem;
-use signals::Signals;
+use signals::DaemonSignals;
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -44,7 +44,6 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     logging::start(settings.log_format, &settings.log_level)?;
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
-    descriptors::raise_limit();
     // Nothing is made before all that is there was looked at.
     sqlite::look(&settings.database).map_err(open_failure)?;
     let door = SocketDoor::prepare(&settings.socket).map_err(socket_failure)?;
@@ -112,7 +111,7 @@ async fn run_tree(
     unsound: Rc<RefCell<Option<Failure>>>,
     locks: &mut Locks,
 ) -> Result<(), TreeError> {
-    let signals = Signals::new().map_err(TreeError::Socket)?;
+    let signals = DaemonSignals::new().map_err(TreeError::Socket)?;
     let stop = async move {
         tokio::select! {
             () = signals.first(configuration) => {}

@@ -5,6 +5,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod limits;
 mod planted;
 mod refused;
+mod signals;
 mod tree;

@@ -1,6 +1,6 @@
 //! How many files and connections the system lets the daemon have open. Used by `serve` at its start.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use tracing::warn;
 
 use crate::fetchers::RUNS_MAX;
@@ -11,15 +11,6 @@ const OWN_DESCRIPTORS: u64 = 32;
 const RUN_DESCRIPTORS: u64 = 8;
 /// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
 const FILE_DESCRIPTORS: u64 = 1024;
-
-/// Each connection and each growing file takes a descriptor: as many as the system allows.
-pub fn raise_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        warn!(%error, "The limit on open files could not be raised.");
-    }
-}
 
 /// As many connections as are wanted, or as leave descriptors for the queue and its files: a full
 /// house must not keep the daemon from working.

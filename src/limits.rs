@@ -1,0 +1,120 @@
+//! Whether the system lets this process have what a command needs: open files, threads and processes. Tried
+//! out before anything is begun, because runtimes panic where they can have neither.
+//!
+//! [`crate::commands`] asks for every command. What is used up later is an error of whatever meets it.
+
+use std::io;
+use std::sync::mpsc;
+use std::thread;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::warn;
+
+use crate::exit::{ExitCode, Failure};
+
+/// A thread that is tried out does nothing.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// What a command needs beyond what the process has already.
+#[derive(Debug, Clone, Copy)]
+pub struct Needs {
+    /// Open files, sockets and the like.
+    pub descriptors: usize,
+    /// Threads, and processes that it starts itself.
+    pub threads: usize,
+}
+
+impl Needs {
+    /// Looks whether all of it can be had now.
+    ///
+    /// # Errors
+    /// Which limit is too low, how high it is, and what is needed.
+    pub fn require(self) -> Result<(), Failure> {
+        self.try_descriptors().map_err(|(free, error)| {
+            let needed = self.descriptors;
+            refused(match error {
+                Errno::MFILE => format!(
+                    "the limit on open files (RLIMIT_NOFILE, `ulimit -n`) is {}, which leaves {free}, and \
+                     {needed} are needed: raise it (LimitNOFILE= in a unit)",
+                    shown(Resource::Nofile)
+                ),
+                Errno::NFILE => format!(
+                    "the whole system's limit on open files (fs.file-max) is reached; {needed} are needed"
+                ),
+                error => format!("{needed} open files are needed, and cannot be had: {error}"),
+            })
+        })?;
+        self.try_threads().map_err(|(free, error)| {
+            refused(format!(
+                "the limit on threads and processes (RLIMIT_NPROC, `ulimit -u`; TasksMax= in a unit) is {}, \
+                 which leaves {free}, and {} are needed: raise it, or end others ({error})",
+                shown(Resource::Nproc),
+                self.threads
+            ))
+        })
+    }
+
+    /// How many could be had, if those are too few.
+    fn try_descriptors(self) -> Result<(), (usize, Errno)> {
+        let mut had = Vec::with_capacity(self.descriptors);
+        while had.len() < self.descriptors {
+            had.push(eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| (had.len(), error))?);
+        }
+        Ok(())
+    }
+
+    /// How many could be had, if those are too few.
+    fn try_threads(self) -> Result<(), (usize, io::Error)> {
+        thread::scope(|scope| {
+            // When they go, the threads end.
+            let mut held = Vec::with_capacity(self.threads);
+            while held.len() < self.threads {
+                let (hold, wait) = mpsc::channel::<()>();
+                let new = thread::Builder::new().stack_size(STACK_BYTES);
+                new.spawn_scoped(scope, move || wait.recv())
+                    .map_err(|error| (held.len(), error))?;
+                held.push(hold);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// It may be otherwise in a while, so a restart may help.
+fn refused(text: String) -> Failure {
+    Failure::new(ExitCode::Unavailable, text)
+}
+
+fn shown(resource: Resource) -> String {
+    getrlimit(resource).current.map_or("unlimited".to_owned(), |limit| limit.to_string())
+}
+
+/// Raises the limit on open files to the highest that the system allows us.
+pub fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "The limit on open files could not be raised.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What can be had is no error, and what cannot be had is told with the limit.
+    #[test]
+    fn what_cannot_be_had_is_told() {
+        Needs { descriptors: 8, threads: 4 }.require().unwrap();
+        let limit = getrlimit(Resource::Nofile).current.unwrap();
+        let needs = Needs { descriptors: usize::try_from(limit).unwrap(), threads: 0 };
+        let told = needs.require().unwrap_err();
+        assert_eq!(told.code(), ExitCode::Unavailable as u8);
+        let told = told.to_string();
+        let limit = format!("(RLIMIT_NOFILE, `ulimit -n`) is {limit}, which leaves ");
+        assert!(told.contains(&limit), "{told}");
+        Needs { descriptors: 8, threads: 4 }.require().unwrap();
+    }
+}
