@@ -78,7 +78,7 @@ fn at(
     command.current_dir(site.path("")).uid(USER).gid(USER);
     let few = Rlimit { current: Some(limit), maximum: Some(limit) };
     // SAFETY: one system call.
-    unsafe { command.pre_exec(move || Ok(setrlimit(which, few.clone())?)) };
+    unsafe { command.pre_exec(move || Ok(setrlimit(which, few)?)) };
     let mut process = site.spawn(command);
     let mut code = None;
     wait_within(DEADLINE, "it ends, or is ready", || {
