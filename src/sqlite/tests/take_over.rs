@@ -268,3 +268,34 @@ fn a_clean_close_leaves_one_file() {
     assert_eq!(&header[18..20], [1, 1], "not in WAL mode");
     assert!(Site::in_directory(directory, FAIR).store.was_clean());
 }
+
+/// A database of version 5 with entries of a spool in its queue: they are in their spool still, and accepted
+/// from there, so nothing of them stays; lists do.
+#[test]
+fn entries_of_version_5_leave_the_queue() {
+    let directory = TempDir::new().unwrap();
+    let connection = Connection::open(directory.path().join("state.db")).unwrap();
+    for migration in [
+        include_str!("../migrations/0001_reference.sql"),
+        include_str!("../migrations/0002_jitter.sql"),
+        include_str!("../migrations/0003_shiftboss.sql"),
+        include_str!("../migrations/0004_attempts.sql"),
+        include_str!("../migrations/0005_own_fetchers.sql"),
+        "INSERT INTO fetchers (name) VALUES ('@spool'), ('f');
+         INSERT INTO fetcher_runs VALUES (1, 5, 1), (1, 6, 1), (2, 7, 1);
+         INSERT INTO shiftboss_runs (fetcher_id, run_started, rows, pending)
+         VALUES (1, 5, 1, 1), (1, 6, 1, 1), (2, 7, 1, 1);
+         INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
+         VALUES (1, 5, 'a', '1', 1), (1, 6, 'b', '2', 1), (2, 7, 'c', '3', 1);
+         INSERT INTO shiftboss_spool VALUES ('x', 5, 'a', 1), ('y', 6, 'b', 2);
+         PRAGMA user_version = 5;",
+    ] {
+        connection.execute_batch(migration).unwrap();
+    }
+    drop(connection);
+    let site = Site::in_directory(directory, FAIR);
+    assert_eq!(site.rows("SELECT attr_path FROM queue"), ["c"]);
+    assert_eq!(site.rows("SELECT name FROM fetchers"), ["f"]);
+    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_runs"), ["1"]);
+    site.check_kept();
+}
