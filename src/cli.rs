@@ -16,8 +16,8 @@ use clap_complete::Shell;
 
 use crate::child::Template;
 use crate::exit::{ExitCode, Failure};
-pub use operators::{Operate, Told};
-pub use views::{Look, Looked};
+pub use operators::{FailedOnes, Operate, Told};
+pub use views::{Look, Looked, StatusChoice};
 
 mod operators;
 mod spool;

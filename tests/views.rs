@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::{Client, Site};
+use common::{Client, Site, wait_until};
 use serde_json::{Value, json};
 
 fn said(site: &Site, arguments: &[&str]) -> (String, String) {
@@ -93,7 +93,7 @@ fn the_json_objects() {
     assert!(ended["duration_seconds"].take().is_i64());
     let expected = json!([{"attempt": attempt, "key": "alpha", "fetcher": "f", "run": 1,
         "worker": "builder", "started": null, "finished": null, "duration_seconds": null,
-        "outcome": "done", "exit_code": 4}]);
+        "took_ms": null, "outcome": "failure", "exit_code": 4, "output": null}]);
     assert_eq!(log["attempts"], expected);
     for (request, arguments) in [
         ("STATUS", &["status", "socket"][..]),
@@ -106,10 +106,100 @@ fn the_json_objects() {
         for both in [&mut told, &mut shown] {
             // These grow with time.
             both["fetchers"] = Value::Null;
+            both["not_stopped"] = Value::Null;
+            both["live"] = Value::Null;
         }
         assert_eq!(told, shown, "{request}");
     }
     assert!(worker.ask("WHY nobody").starts_with("ERROR unknown "));
+}
+
+/// A task's last attempt tells whether it failed; `retry --failed` puts those back, after saying how many.
+#[test]
+fn failed_tasks() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 1\nbravo 1\ncharlie 1\n");
+    site.write("g.1.txt", "delta 1\n");
+    let _daemon = site.start_with(&["--max-attempts", "1"]);
+    site.wait_count(4);
+    let mut worker = greeted(&site);
+    let mut codes = std::collections::BTreeMap::from([("alpha", 1), ("bravo", 0), ("delta", 139)]);
+    let mut ends = Vec::new();
+    for _ in 0..4 {
+        let answer = worker.ask("READY");
+        let (attempt, key) = (answer.split(' ').nth(1).unwrap(), answer.split(' ').nth(2).unwrap());
+        match codes.remove(key) {
+            Some(code) => ends.push(format!("DONE {attempt} {code}")),
+            None => assert_eq!(key, "charlie"),
+        }
+    }
+    let listed = |status: &str, more: &[&str]| -> Vec<(String, String)> {
+        let arguments = [&["tasks", "--status", status], more, &["socket"]].concat();
+        let found = object(&site, &arguments);
+        let tasks = found["tasks"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let mut tasks: Vec<_> =
+            tasks.map(|task| (text(&task["key"]), text(&task["reason"]))).collect();
+        tasks.sort();
+        tasks
+    };
+    let task = |key: &str, reason: &str| (key.to_owned(), reason.to_owned());
+    assert_eq!(listed("in_flight", &[]).len(), 4);
+    assert_eq!(listed("failed", &[]), []);
+    for end in ends {
+        assert_eq!(worker.ask(&end), "OK\n");
+    }
+    let failed = [task("alpha", "failure 1"), task("delta", "failure SEGV")];
+    assert_eq!(listed("failed", &[]), failed);
+    assert_eq!(listed("failed", &["--fetcher", "g"]), failed[1..]);
+    assert_eq!(listed("failed", &["-n", "1"]).len(), 1);
+    assert_eq!(listed("waiting", &[]), []);
+    assert_eq!(listed("delayed", &[]), []);
+    let (text, _) = said(&site, &["tasks", "--status", "in_flight", "socket"]);
+    assert!(text.contains("charlie") && text.contains("builder, attempt "), "{text}");
+    let log = object(&site, &["log", "--failed", "--since", "1h", "socket"]);
+    let log = log["attempts"].as_array().unwrap();
+    assert!(log.len() == 2 && log.iter().all(|ended| ended["took_ms"].is_i64()), "{log:?}");
+    assert_eq!(
+        object(&site, &["log", "--since", "2999-01-01T00:00:00Z", "socket"])["attempts"],
+        json!([])
+    );
+    let (code, why) = refused(&site, &["retry", "--failed", "socket"]);
+    assert!(code == Some(64) && why.contains("2 failed tasks") && why.contains("--yes"), "{why}");
+    let (text, _) = said(&site, &["retry", "--failed", "--fetcher", "g", "--yes", "socket"]);
+    assert_eq!(text, "Back in the queue: 1 task.\n");
+    assert_eq!(listed("waiting", &[]), [task("delta", "its turn comes")]);
+    assert_eq!(listed("failed", &[]), failed[..1]);
+    let (text, _) = said(&site, &["retry", "--failed", "--yes", "socket"]);
+    assert_eq!(text, "Back in the queue: 1 task.\n");
+    assert_eq!(listed("failed", &[]), []);
+    assert_eq!(worker.ask("HELLO 2 again").split(' ').next(), Some("ERROR"));
+    let mut lost = Client::connect(&site);
+    assert!(lost.ask("HELLO 2 lost 1").starts_with("HELLO 2 "));
+    let key = lost.ask("READY").split(' ').nth(2).unwrap().to_owned();
+    wait_until("its lease expired", || {
+        listed("dead_letter", &[]) == [task(&key, "1 leases expired")]
+    });
+}
+
+/// The file of an attempt's output is named where it is.
+#[test]
+fn the_output_of_an_attempt() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 1\n");
+    let _daemon = site.start();
+    site.wait_count(1);
+    let worked =
+        site.run(&["work", "--once", "--log-dir", "logs", "socket", "--", "echo", "{key}"]);
+    assert!(worked.status.success(), "{}", String::from_utf8_lossy(&worked.stderr));
+    let (text, _) = said(&site, &["log", "--log-dir", "logs", "socket"]);
+    let output = text.lines().find_map(|line| line.trim().strip_prefix("output: ")).unwrap();
+    assert!(text.contains("success") && output.ends_with("/alpha.log"), "{text}");
+    assert!(std::fs::read_to_string(site.path(output)).unwrap().contains("alpha"));
+    assert_eq!(
+        object(&site, &["log", "--log-dir", "elsewhere", "socket"])["attempts"][0]["output"],
+        Value::Null
+    );
 }
 
 /// With the daemon down the file is read, and that is said; in the object `daemon` is null.

@@ -34,6 +34,7 @@ pub use fault::Fault;
 pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
 pub use lines::LinePrefixer;
+pub use log_name::{Day, file_name};
 pub use order::{GRACE, Order, Output, Sink, Stream};
 pub use outputs::{Kept, Outputs};
 pub use printer::{Printer, Printing};

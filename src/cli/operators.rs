@@ -2,9 +2,11 @@
 //! `run-fetcher`, `accept-input`; and `health`.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
+
+use super::views::since;
 
 const PAUSE_EXAMPLES: &str = "\
 Example:
@@ -29,8 +31,9 @@ Example:
   shiftboss requeue /run/shiftboss/worker.sock alpha";
 
 const RETRY_EXAMPLES: &str = "\
-Example:
-  shiftboss retry /run/shiftboss/worker.sock alpha";
+Examples:
+  shiftboss retry /run/shiftboss/worker.sock alpha
+  shiftboss retry --failed --since 2h --fetcher links /run/shiftboss/worker.sock";
 
 const RUN_FETCHER_EXAMPLES: &str = "\
 Example:
@@ -90,15 +93,19 @@ pub enum Operate {
     },
     /// Put a key's dispatched rows back in the queue, parked ones too
     ///
-    /// Exits with 65 if no fetcher lists the key.
+    /// Exits with 65 if no fetcher lists the key. With --failed: of all keys whose last attempt failed, as
+    /// `shiftboss tasks --status failed` shows them, after it has said how many, and was told to go on.
     #[command(
         after_help = RETRY_EXAMPLES,
-        override_usage = "shiftboss retry [OPTIONS] [SOCKET] <KEY>"
+        override_usage = "shiftboss retry [OPTIONS] [SOCKET] <KEY>\n       shiftboss retry --failed [--since TIME] [--fetcher FETCHER] [--yes] [SOCKET]"
     )]
     Retry {
         /// Who is told, and how the answer is shown.
         #[command(flatten)]
         told: Told,
+        /// Which failed tasks, instead of one key's.
+        #[command(flatten)]
+        failed: FailedOnes,
         /// The key
         key: Option<String>,
     },
@@ -124,6 +131,23 @@ pub enum Operate {
     /// does not have leave the queue.
     #[command(after_help = ACCEPT_INPUT_EXAMPLES)]
     AcceptInput(Told),
+}
+
+/// Failed tasks that are put back.
+#[derive(Debug, Args)]
+pub struct FailedOnes {
+    /// All failed tasks
+    #[arg(long, conflicts_with = "key")]
+    pub failed: bool,
+    /// Only those that failed since then: a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h
+    #[arg(long, value_name = "TIME", value_parser = since, requires = "failed")]
+    pub since: Option<SystemTime>,
+    /// Only those of this fetcher; @tasks: single tasks
+    #[arg(long, requires = "failed")]
+    pub fetcher: Option<String>,
+    /// Do not ask
+    #[arg(long, requires = "failed")]
+    pub yes: bool,
 }
 
 /// Who is told, and how the answer is shown.

@@ -1,8 +1,9 @@
-//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `log`.
+//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `log`.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -21,10 +22,15 @@ Examples:
   shiftboss queue state.db
   shiftboss queue -n 1000 --json state.db | jq -r '.keys[].key'";
 
+const TASKS_EXAMPLES: &str = "\
+Examples:
+  shiftboss tasks --status failed state.db
+  shiftboss tasks --status dead_letter --json /run/shiftboss/worker.sock | jq -r '.tasks[].key'";
+
 const LOG_EXAMPLES: &str = "\
 Examples:
   shiftboss log state.db
-  shiftboss log --failed -n 100 /run/shiftboss/worker.sock
+  shiftboss log --failed --since 2h /run/shiftboss/worker.sock
   shiftboss log --key alpha --json state.db";
 
 /// What is looked at.
@@ -61,6 +67,24 @@ pub enum Look {
         #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
+    /// Show tasks by status, with the reason
+    ///
+    /// Failed ones newest first, those in flight oldest first, waiting ones in the order of their turns.
+    #[command(after_help = TASKS_EXAMPLES)]
+    Tasks {
+        /// What is looked at, and how it is shown.
+        #[command(flatten)]
+        looked: Looked,
+        /// Their status
+        #[arg(long)]
+        status: StatusChoice,
+        /// Only those of this fetcher; @tasks: single tasks
+        #[arg(long)]
+        fetcher: Option<String>,
+        /// How many: 1 to 10000
+        #[arg(short = 'n', long = "number", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        number: u16,
+    },
     /// Show the attempts that ended, newest first, by start time
     ///
     /// The daemon keeps the last 100000; under --classic it keeps none.
@@ -69,9 +93,15 @@ pub enum Look {
         /// What is looked at, and how it is shown.
         #[command(flatten)]
         looked: Looked,
-        /// Only those that did not end with exit code 0
+        /// Only those that ended with another exit code than 0
         #[arg(long)]
         failed: bool,
+        /// Only those that ended since then: a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h
+        #[arg(long, value_name = "TIME", value_parser = since)]
+        since: Option<SystemTime>,
+        /// The --log-dir of the workers: show the file of each attempt's output, if it is there
+        #[arg(long, value_name = "DIR")]
+        log_dir: Option<PathBuf>,
         /// Only those of this key
         #[arg(long)]
         key: Option<String>,
@@ -79,6 +109,33 @@ pub enum Look {
         #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
+}
+
+/// The statuses that can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum StatusChoice {
+    /// Eligible when its turn comes
+    Waiting,
+    /// Handed out, and not ended
+    InFlight,
+    /// Failed, and due again by itself
+    Delayed,
+    /// Its last attempt failed
+    Failed,
+    /// Too many of its leases expired
+    DeadLetter,
+}
+
+/// A moment in the past: itself, or how long ago it is.
+pub(super) fn since(text: &str) -> Result<SystemTime, String> {
+    if let Ok(time) = humantime::parse_rfc3339_weak(text) {
+        return Ok(time);
+    }
+    let ago = humantime::parse_duration(text).ok();
+    ago.and_then(|ago| SystemTime::now().checked_sub(ago)).ok_or_else(|| {
+        "give a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h".to_owned()
+    })
 }
 
 /// What is looked at, and how it is shown.

@@ -1,21 +1,29 @@
 //! `shiftboss log`: attempts that ended, newest first, by start time.
 
+use std::path::Path;
+
 use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::text::{ago, columns, shown, span};
 use super::{target, view_failure};
+use crate::child::{Day, file_name};
 use crate::cli::Looked;
 use crate::exit::Failure;
-use crate::sqlite::views::{Ended, Log, Wanted, log};
+use crate::sqlite::views::{Ended, Log, Wanted, in_words, log};
+
+const DAY_SECONDS: i64 = 86_400;
 
 /// Shows the attempts that are wanted.
 ///
 /// # Errors
 /// When there is no such database or daemon, or the database cannot be read.
-pub fn run(looked: &Looked, wanted: &Wanted) -> Result<(), Failure> {
+pub fn run(looked: &Looked, wanted: &Wanted, outputs: Option<&Path>) -> Result<(), Failure> {
     let target = target::find(looked.target.clone(), looked.config.as_deref())?;
     let now = SystemClock.now();
-    let found = log(&target.database, wanted).map_err(|error| view_failure(&error))?;
+    let mut found = log(&target.database, wanted).map_err(|error| view_failure(&error))?;
+    for ended in &mut found.attempts {
+        ended.output = outputs.and_then(|directory| output(directory, ended));
+    }
     target::warn_if_down(&target, looked.json);
     target::show(&target, &found, looked.json, |found| render(found, now))
 }
@@ -28,24 +36,47 @@ fn render(log: &Log, now: i64) -> String {
         ["Attempt", "key", "outcome", "ended", "took", "worker", "fetcher"].map(str::to_owned);
     let rows: Vec<_> =
         [head].into_iter().chain(log.attempts.iter().map(|ended| row(ended, now))).collect();
-    columns(&rows)
+    let table = columns(&rows);
+    let (head, lines) = table.split_once('\n').unwrap_or((&table, ""));
+    let mut out = format!("{head}\n");
+    for (line, ended) in lines.lines().zip(&log.attempts) {
+        out.push_str(&format!("{line}\n"));
+        // A path is to be copied, so it is never cut.
+        if let Some(output) = &ended.output {
+            out.push_str(&format!("  output: {}\n", shown(output)));
+        }
+    }
+    out
 }
 
 fn row(ended: &Ended, now: i64) -> [String; 7] {
-    let outcome = match ended.exit_code {
-        Some(code) => format!("{} {code}", ended.outcome),
-        None => ended.outcome.clone(),
-    };
     let name = |name: &Option<String>| name.as_deref().map_or("-".to_owned(), shown);
     [
         ended.attempt.to_string(),
         shown(&ended.key),
-        outcome,
+        in_words(&ended.outcome, ended.exit_code),
         ago(now - ended.finished),
-        span(ended.duration_seconds),
+        took(ended),
         name(&ended.worker),
         name(&ended.fetcher),
     ]
+}
+
+/// In milliseconds where that is known and worth it.
+fn took(ended: &Ended) -> String {
+    match ended.took_ms {
+        Some(ms @ ..10_000) => format!("{}.{:03}s", ms / 1_000, ms % 1_000),
+        Some(ms) => span(ms / 1_000),
+        None => span(ended.duration_seconds),
+    }
+}
+
+/// The file that `work --log-dir` wrote for an attempt: by the day on which its worker began.
+fn output(directory: &Path, ended: &Ended) -> Option<String> {
+    let day = Day(ended.started.div_euclid(DAY_SECONDS));
+    let file = |day: Day| directory.join(day.to_string()).join(file_name(ended.key.as_bytes()));
+    let found = [day, Day(day.0 + 1)].map(file).into_iter().find(|file| file.is_file())?;
+    Some(found.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
@@ -64,8 +95,18 @@ mod tests {
             started: 1_000_000,
             finished: 1_000_090,
             duration_seconds: 90,
-            outcome: "done".to_owned(),
+            took_ms: None,
+            outcome: "success".to_owned(),
             exit_code: Some(0),
+            output: None,
+        };
+        let failed = Ended {
+            attempt: 4710,
+            took_ms: Some(1_045),
+            outcome: "failure".to_owned(),
+            exit_code: Some(139),
+            output: Some("/var/log/links/2026-11-21/alpha.log".to_owned()),
+            ..done.clone()
         };
         let expired = Ended {
             attempt: 4709,
@@ -76,11 +117,13 @@ mod tests {
             ..done.clone()
         };
         let expected = "\
-Attempt  key    outcome  ended   took    worker     fetcher
-4711     alpha  done 0   1m ago  1m 30s  builder-3  repology
-4709     alpha  expired  1m ago  1m 30s  -          -
+Attempt  key    outcome       ended   took    worker     fetcher
+4711     alpha  success       1m ago  1m 30s  builder-3  repology
+4710     alpha  failure SEGV  1m ago  1.045s  builder-3  repology
+  output: /var/log/links/2026-11-21/alpha.log
+4709     alpha  expired       1m ago  1m 30s  -          -
 ";
-        let shown = render(&Log { attempts: vec![done, expired] }, 1_000_150);
+        let shown = render(&Log { attempts: vec![done, failed, expired] }, 1_000_150);
         assert_eq!(shown, expected);
         assert_eq!(render(&Log { attempts: Vec::new() }, 1), "No such attempt is known.\n");
     }

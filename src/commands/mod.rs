@@ -14,19 +14,20 @@ pub mod serve;
 pub mod spool;
 pub mod status;
 mod target;
+pub mod tasks;
 mod text;
 pub mod why;
 pub mod work;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cli::{Command, FetchSettings, Look, Looked, OnChange};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
-use crate::sqlite::views::Wanted;
+use crate::sqlite::views::{Asked, TaskStatus, Wanted};
 use crate::target::{move_up, socket};
 
 /// Runs what was typed.
@@ -101,10 +102,21 @@ fn look(asked: Look) -> Result<(), Failure> {
             why::run(&Looked { target, ..looked }, &key)
         }
         Look::Queue { looked, number } => queue::run(&looked, number),
-        Look::Log { looked, failed, key, number } => {
-            log::run(&looked, &Wanted { failed, key, count: number.into() })
+        Look::Log { looked, failed, since, log_dir, key, number } => {
+            let since = since.map(seconds);
+            let wanted = Wanted { failed, since, key, count: number.into() };
+            log::run(&looked, &wanted, log_dir.as_deref())
+        }
+        Look::Tasks { looked, status, fetcher, number } => {
+            let status = TaskStatus::from(status);
+            tasks::run(&looked, &Asked { status, fetcher, since: None, count: number.into() })
         }
     }
+}
+
+fn seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Why a command that only reads the database ended.

@@ -5,6 +5,7 @@
 //! JSON as the answer. `drain` then waits until the daemon has gone.
 
 mod drain;
+mod retry_failed;
 mod session;
 
 use std::io::{self, Write};
@@ -31,7 +32,8 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
         Operate::Resume(told) => {
             tell(&told, "resume", "RESUME", |_| "Jobs are handed out again.".to_owned())
         }
-        Operate::Retry { told, key } => tell_of(told, key, "retry", retried),
+        Operate::Retry { told, failed, .. } if failed.failed => retry_failed::run(told, &failed),
+        Operate::Retry { told, key, .. } => tell_of(told, key, "retry", retried),
         Operate::Requeue { told, key } => tell_of(told, key, "requeue", requeued),
         Operate::Health(told) => tell(&told, "health", "HEALTH", |answer| {
             let out = counted(answer["in_flight"].as_i64().unwrap_or(0), "job");

@@ -5,6 +5,7 @@
 //! changes nothing in the queue.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -49,6 +50,8 @@ pub(super) struct Flight {
     pub(super) tries: i64,
     /// `None`: a classic worker.
     pub(super) worker: Option<Arc<str>>,
+    /// When it was handed out, if that is still in memory: wall clocks have whole seconds here, and step.
+    pub(super) handed_out: Option<Instant>,
 }
 
 impl Flight {
@@ -63,7 +66,13 @@ impl Flight {
             started: row.get(3)?,
             tries: row.get(4)?,
             worker: row.get(5)?,
+            handed_out: None,
         })
+    }
+
+    /// How long it is out, in milliseconds.
+    fn took_ms(&self) -> Option<i64> {
+        i64::try_from(self.handed_out?.elapsed().as_millis()).ok()
     }
 
     /// Whether it is of that row of its key.
@@ -114,8 +123,8 @@ impl SqliteStore {
         self.prepared(sql)?.execute((key, flight.attempt))?;
         let (outcome, exit_code) = outcome.columns();
         let sql = "INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started,
-                worker, started, finished, outcome, exit_code)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+                worker, started, finished, outcome, exit_code, took_ms)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         self.prepared(sql)?.execute((
             flight.attempt,
             key,
@@ -126,6 +135,7 @@ impl SqliteStore {
             finished,
             outcome,
             exit_code,
+            flight.took_ms(),
         ))?;
         Ok(())
     }

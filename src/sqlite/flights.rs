@@ -4,6 +4,7 @@
 //! one row: they take the short way. All others are left to the one rule ([`keep`](super::keep)).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::model::{Attempt, UnixSeconds, jitter};
@@ -120,6 +121,7 @@ impl SqliteStore {
             started: departure.now,
             tries: 1 + tries.unwrap_or(0),
             worker: departure.holder.map(|holder| Arc::clone(&holder.worker)),
+            handed_out: Some(Instant::now()),
         };
         let sql = "INSERT INTO shiftboss_flights (attr_path, attempt, fetcher_id, run_started,
                 started, tries, worker, lease, prev_started, prev_finished, prev_exit_code,

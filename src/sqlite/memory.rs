@@ -155,6 +155,7 @@ mod tests {
             started: 7,
             tries: 1,
             worker: None,
+            handed_out: None,
         };
         let lone = Lone { rowid: 1, flight };
         keys(LONE_MAX).for_each(|key| memory.remember(&key, lone.clone()));

@@ -1,5 +1,5 @@
 //! Looks at a queue, each in one read transaction: how it stands ([`queue_status`], here), what is
-//! next ([`queue()`]), where a key is ([`why()`]), what ended ([`log`]).
+//! next ([`queue()`]), where a key is ([`why()`]), what ended ([`log`]), which tasks have a status ([`tasks()`]).
 //!
 //! Called by the commands that look. Opening is [`reader`](super::reader)'s. All counts of a status
 //! are kept ones; the only rows gone through are runs, fetchers of either kind, keys in flight and rows
@@ -23,18 +23,22 @@ pub use attempts::{Ended, LOG_MAX, Log, Wanted, log};
 pub use holders::{HOLDERS_MAX, Holding};
 use look::{age, look, state};
 use order::Order;
+pub use outcome::in_words;
 pub use queue::{Next, QUEUE_MAX, Queue, queue};
 pub use report::{
     Aside, Done, FetcherStatus, NotStopped, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting,
 };
+pub use tasks::{Asked, Task, TaskStatus, Tasks, tasks};
 pub use why::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why, why};
 
 mod attempts;
 mod holders;
 pub(super) mod look;
 mod order;
+mod outcome;
 mod queue;
 mod report;
+mod tasks;
 mod why;
 
 /// Jobs that ended within this many minutes are counted.

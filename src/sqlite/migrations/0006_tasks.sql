@@ -1,6 +1,7 @@
 -- Version 6: single tasks, and how long attempts took.
 
--- How long the job ran, in milliseconds; NULL: not known, as of attempts that ended before this version.
+-- How long the job was out, in milliseconds; NULL: not known, as of attempts that ended before this version,
+-- and of most that outlived a daemon.
 ALTER TABLE shiftboss_attempts ADD COLUMN took_ms INTEGER;
 
 -- Single tasks: added one by one, or accepted from a spool, and kept until their job ended with code 0. What
@@ -51,3 +52,6 @@ ALTER TABLE shiftboss_runs ADD COLUMN content INTEGER;
 ALTER TABLE shiftboss_runs ADD COLUMN modified INTEGER;
 ALTER TABLE shiftboss_runs ADD COLUMN changed INTEGER;
 ALTER TABLE shiftboss_runs ADD COLUMN stale INTEGER NOT NULL DEFAULT 0;
+
+-- Keys whose last attempt failed, the one that ended last at the end.
+CREATE INDEX shiftboss_failed ON log (finished) WHERE exit_code <> 0;

@@ -10,6 +10,7 @@ use serde::Serialize;
 use shiftboss_actors::model::UnixSeconds;
 
 use super::look::look_at_ours;
+use super::outcome::outcome;
 use crate::sqlite::reader::ViewError;
 
 /// Attempts that can be asked for at once.
@@ -18,8 +19,10 @@ pub const LOG_MAX: usize = 10_000;
 /// Which attempts are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Those that did not end with exit code 0 only.
+    /// Those only that ended with `failure` or `timeout`.
     pub failed: bool,
+    /// Those only that ended at that time or later, in seconds since 1970.
+    pub since: Option<UnixSeconds>,
     /// Those of this key only.
     pub key: Option<String>,
     /// At most so many, and at most [`LOG_MAX`].
@@ -52,18 +55,23 @@ pub struct Ended {
     pub finished: UnixSeconds,
     /// Seconds between the two; not below 0, whatever the clock did.
     pub duration_seconds: i64,
-    /// `done`, `released`, `undone` or `expired`.
+    /// How long it was out, in milliseconds, if that is known.
+    pub took_ms: Option<i64>,
+    /// `success`, `failure`, `timeout`, `released`, `undone` or `expired`.
     pub outcome: String,
-    /// Of `done`.
+    /// Of `success`, `failure` and `timeout`.
     pub exit_code: Option<i64>,
+    /// The file of its output, if its directory is known and it is there.
+    pub output: Option<String>,
 }
 
 const ENDED: &str = "SELECT ended.attempt, attr_path, name, run_started, worker, started, finished,
-        outcome, exit_code
+        outcome, exit_code, took_ms
     FROM shiftboss_attempts AS ended LEFT JOIN fetchers USING (fetcher_id)
     WHERE (?1 IS NULL OR attr_path = ?1)
-        AND NOT (?2 AND outcome = 'done' AND coalesce(exit_code, 0) = 0)
-    ORDER BY ended.attempt DESC LIMIT ?3";
+        AND (NOT ?2 OR (outcome = 'done' AND exit_code <> 0))
+        AND (?3 IS NULL OR finished >= ?3)
+    ORDER BY ended.attempt DESC LIMIT ?4";
 
 /// The attempts that are wanted, of the 100,000 that are kept.
 ///
@@ -76,7 +84,7 @@ pub fn log(path: &Path, wanted: &Wanted) -> Result<Log, ViewError> {
 fn list(look: &Connection, wanted: &Wanted) -> rusqlite::Result<Log> {
     let count = i64::try_from(wanted.count.min(LOG_MAX)).unwrap_or(i64::MAX);
     let mut statement = look.prepare(ENDED)?;
-    let found = statement.query_map((&wanted.key, wanted.failed, count), read)?;
+    let found = statement.query_map((&wanted.key, wanted.failed, wanted.since, count), read)?;
     Ok(Log { attempts: found.collect::<rusqlite::Result<_>>()? })
 }
 
@@ -91,7 +99,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Ended> {
         started,
         finished,
         duration_seconds: finished.saturating_sub(started).max(0),
-        outcome: row.get(7)?,
+        took_ms: row.get(9)?,
+        outcome: outcome(row.get(7)?, row.get(8)?),
         exit_code: row.get(8)?,
+        output: None,
     })
 }

@@ -56,7 +56,7 @@ pub fn queue(path: &Path, count: usize, now: UnixSeconds) -> Result<Queue, ViewE
     look_at_ours(path, |look| list(look, count.clamp(1, QUEUE_MAX), now))
 }
 
-fn list(look: &Connection, count: usize, now: UnixSeconds) -> rusqlite::Result<Queue> {
+pub(super) fn list(look: &Connection, count: usize, now: UnixSeconds) -> rusqlite::Result<Queue> {
     let order = Order::load(look, now)?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
     let walked = order.walk(look, |place| {

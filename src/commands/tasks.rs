@@ -1,0 +1,50 @@
+//! `shiftboss tasks`: tasks by status, with the reason.
+
+use shiftboss_actors::clock::{Clock, SystemClock};
+
+use super::text::{ago, columns, shown};
+use super::{target, view_failure};
+use crate::cli::{Looked, StatusChoice};
+use crate::exit::Failure;
+use crate::sqlite::views::{Asked, Task, TaskStatus, Tasks, tasks};
+
+impl From<StatusChoice> for TaskStatus {
+    fn from(choice: StatusChoice) -> Self {
+        match choice {
+            StatusChoice::Waiting => Self::Waiting,
+            StatusChoice::InFlight => Self::InFlight,
+            StatusChoice::Delayed => Self::Delayed,
+            StatusChoice::Failed => Self::Failed,
+            StatusChoice::DeadLetter => Self::DeadLetter,
+        }
+    }
+}
+
+/// Shows the tasks that are asked for.
+///
+/// # Errors
+/// When there is no such database or daemon, or the database cannot be read.
+pub fn run(looked: &Looked, asked: &Asked) -> Result<(), Failure> {
+    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
+    let now = SystemClock.now();
+    let found = tasks(&target.database, asked, now).map_err(|error| view_failure(&error))?;
+    target::warn_if_down(&target, looked.json);
+    target::show(&target, &found, looked.json, |found| render(found, now))
+}
+
+fn render(found: &Tasks, now: i64) -> String {
+    if found.tasks.is_empty() {
+        return "No task has that status.\n".to_owned();
+    }
+    let head = ["Key", "fetcher", "since", "reason"].map(str::to_owned);
+    let row = |task: &Task| {
+        let since = task.since.map_or("-".to_owned(), |since| ago(now - since));
+        [shown(&task.key), shown(&task.fetcher), since, shown(&task.reason)]
+    };
+    let mut out =
+        columns(&[head].into_iter().chain(found.tasks.iter().map(row)).collect::<Vec<_>>());
+    if found.truncated {
+        out.push_str("There are more: give a larger -n.\n");
+    }
+    out
+}

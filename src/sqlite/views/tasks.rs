@@ -1,0 +1,176 @@
+//! Tasks by status, with the reason: the question of `shiftboss tasks`, and what `retry --failed` puts back.
+//!
+//! Failed keys have an index, and few rows are dead letters or in flight; what waits is walked in its order.
+//! So it costs as much as there are such tasks, however long the queue is; but for single tasks, whose table
+//! is gone through (it has a limit).
+
+use std::path::Path;
+
+use rusqlite::{Connection, Row};
+use serde::Serialize;
+use shiftboss_actors::model::UnixSeconds;
+
+use super::look::{look_at_ours, policy};
+use super::outcome::{in_words, outcome};
+use super::queue::{QUEUE_MAX, list};
+use crate::sqlite::reader::ViewError;
+
+/// What a task is to the queue (the names are those of the life of a task).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// It is eligible when its turn comes.
+    Waiting,
+    /// It is handed out, and its attempt has not ended.
+    InFlight,
+    /// It failed, and is due again by itself.
+    Delayed,
+    /// Its last attempt failed, and it is not due by itself.
+    Failed,
+    /// Too many of its leases expired.
+    DeadLetter,
+}
+
+/// Which tasks are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Those of this status.
+    pub status: TaskStatus,
+    /// Those of this fetcher only.
+    pub fetcher: Option<String>,
+    /// Those only that came into their status at that time or later; failed ones and those in flight.
+    pub since: Option<UnixSeconds>,
+    /// At most so many.
+    pub count: usize,
+}
+
+/// Tasks of one status; the JSON object of `tasks` (docs/operating.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tasks {
+    /// Their status.
+    pub status: TaskStatus,
+    /// The tasks.
+    pub tasks: Vec<Task>,
+    /// There are more than were asked for.
+    pub truncated: bool,
+}
+
+/// A task, and why it has its status.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Task {
+    /// Its key.
+    pub key: String,
+    /// The fetcher that lists it; `@tasks`: it is a single task.
+    pub fetcher: String,
+    /// That fetcher's run; a single task's number.
+    pub run: i64,
+    /// Since when, in seconds since 1970: the end of the attempt, its hand-out, or its last start.
+    pub since: Option<UnixSeconds>,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// Keys whose last attempt failed, with their rows that wait for their fetcher's next list; then single
+/// tasks. The end of the last attempt is by key: of one that several fetchers list it counts for all.
+const FAILED: &str = "SELECT * FROM (
+    SELECT log.attr_path, name, queue.fetcher_run_started, log.finished, log.exit_code
+    FROM log INDEXED BY shiftboss_failed
+    JOIN queue ON queue.attr_path = log.attr_path AND is_dequeued <> 0 AND queue.fetcher_id <> 0
+    JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
+    WHERE log.exit_code <> 0 AND log.finished >= ?3 AND (?2 IS NULL OR name = ?2)
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
+            WHERE flight.attr_path = log.attr_path AND flight.fetcher_id = queue.fetcher_id)
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_tries AS lost
+            WHERE lost.fetcher_id = queue.fetcher_id AND lost.attr_path = queue.attr_path
+                AND lost.run_started = queue.fetcher_run_started AND lost.dead <> 0)
+        AND NOT EXISTS (SELECT 1 FROM queue AS newer
+            WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id
+                AND +newer.fetcher_run_started > queue.fetcher_run_started)
+    ORDER BY log.finished DESC)
+    UNION ALL SELECT single.attr_path, '@tasks', task, finished, exit_code
+    FROM shiftboss_single_tasks AS single LEFT JOIN log ON log.attr_path = single.attr_path
+    WHERE status = 'failed' AND coalesce(finished, 0) >= ?3 AND (?2 IS NULL OR ?2 = '@tasks')
+    LIMIT ?1";
+const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL, lost.tries
+    FROM shiftboss_tries AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id
+    WHERE dead <> 0 AND lost.fetcher_id <> 0 AND (?2 IS NULL OR name = ?2)
+    UNION ALL SELECT attr_path, '@tasks', task, NULL, NULL FROM shiftboss_single_tasks
+    WHERE status = 'dead_letter' AND (?2 IS NULL OR ?2 = '@tasks') LIMIT ?1";
+const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, started,
+        coalesce(worker, 'a classic worker') || ', attempt ' || attempt
+    FROM shiftboss_flights AS flight
+    LEFT JOIN fetchers ON fetchers.fetcher_id = flight.fetcher_id
+    WHERE (lease IS NOT NULL OR started >= ?4) AND (?2 IS NULL OR name = ?2) AND started >= ?3
+    ORDER BY started LIMIT ?1";
+
+/// The tasks that are asked for, at the time `now`: failed ones newest first, those in flight oldest first,
+/// waiting ones in the order of their turns.
+///
+/// # Errors
+/// When the database is missing, not ours or cannot be read.
+pub fn tasks(path: &Path, asked: &Asked, now: UnixSeconds) -> Result<Tasks, ViewError> {
+    look_at_ours(path, |look| {
+        let mut tasks = found(look, asked, now)?;
+        let truncated = tasks.len() > asked.count;
+        tasks.truncate(asked.count);
+        Ok(Tasks { status: asked.status, tasks, truncated })
+    })
+}
+
+/// One more than asked for, if there is one.
+fn found(look: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Result<Vec<Task>> {
+    let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
+    let since = asked.since.unwrap_or(i64::MIN);
+    match asked.status {
+        TaskStatus::Delayed => Ok(Vec::new()),
+        TaskStatus::Waiting => waiting(look, asked, now),
+        TaskStatus::Failed => {
+            let given = (limit, &asked.fetcher, since);
+            look.prepare(FAILED)?.query_map(given, failed)?.collect()
+        }
+        TaskStatus::DeadLetter => {
+            let given = (limit, &asked.fetcher);
+            look.prepare(DEAD_LETTERS)?.query_map(given, dead_letter)?.collect()
+        }
+        TaskStatus::InFlight => {
+            let expired = policy(look)?.expired(now);
+            let given = (limit, &asked.fetcher, since, expired);
+            look.prepare(IN_FLIGHT)?.query_map(given, |row| task(row, row.get(4)?))?.collect()
+        }
+    }
+}
+
+fn task(row: &Row<'_>, reason: String) -> rusqlite::Result<Task> {
+    let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    Ok(Task { key, fetcher, run, since, reason })
+}
+
+fn failed(row: &Row<'_>) -> rusqlite::Result<Task> {
+    let code: Option<i64> = row.get(4)?;
+    // Of a single task another one of its key may have run since.
+    let end = outcome("done".to_owned(), code);
+    task(row, if end == "success" { "failure".to_owned() } else { in_words(&end, code) })
+}
+
+fn dead_letter(row: &Row<'_>) -> rusqlite::Result<Task> {
+    let tries: Option<i64> = row.get(4)?;
+    let leases = tries.map_or("too many".to_owned(), |tries| tries.to_string());
+    task(row, format!("{leases} leases expired"))
+}
+
+/// The next [`QUEUE_MAX`] jobs at the most, those of one fetcher among them.
+fn waiting(look: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Result<Vec<Task>> {
+    let count = if asked.fetcher.is_some() { QUEUE_MAX } else { (asked.count + 1).min(QUEUE_MAX) };
+    let keys = list(look, count, now)?.keys.into_iter();
+    let wanted =
+        keys.filter(|next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name));
+    Ok(wanted
+        .map(|next| Task {
+            key: next.key,
+            fetcher: next.fetcher,
+            run: next.run,
+            since: next.last_started,
+            reason: if next.again { "its lease expired" } else { "its turn comes" }.to_owned(),
+        })
+        .collect())
+}
