@@ -23,7 +23,10 @@ mod operators;
 mod spool;
 mod views;
 
-use examples::{ASK_EXAMPLES, BACKUP_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES, EXIT_CODES};
+use examples::{
+    ASK_EXAMPLES, BACKUP_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES, EXIT_CODES,
+    RECOVER_EXAMPLES,
+};
 pub use fetch::{FetchArguments, FetchSettings};
 pub use on_change::{OnChange, OnChangeArguments, OnChangeSettings, Picture};
 pub use serve::{
@@ -68,14 +71,29 @@ pub enum Command {
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The directory of the fetcher files
-        #[arg(required_unless_present = "config")]
+        #[arg(required_unless_present_any = ["config", "database"])]
         input_dir: Option<PathBuf>,
         /// A configuration file of the daemon's, instead
         #[arg(long, value_name = "FILE", conflicts_with_all = ["input_dir", "json"])]
         config: Option<PathBuf>,
+        /// A database, instead, while no daemon uses it: is it sound? Exits with 65 if not, and tells all
+        /// that is wrong; a sound one that a daemon found corrupt may be used again
+        #[arg(long, value_name = "DATABASE", conflicts_with_all = ["input_dir", "json", "config"])]
+        database: Option<PathBuf>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
+    },
+    /// Save what can be read of a damaged database into a new one
+    ///
+    /// Table by table, over what cannot be read; says of each how many rows were saved, and in how many places
+    /// something was lost. The old one is left as it is. Lists are read again from their files.
+    #[command(after_help = RECOVER_EXAMPLES)]
+    Recover {
+        /// The damaged database. No daemon may use it
+        database: PathBuf,
+        /// The database to be made; must not exist
+        new: PathBuf,
     },
     /// Send lines to the daemon, and print its answers
     ///

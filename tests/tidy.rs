@@ -106,6 +106,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("src/spool/layer.rs", "renameat", 2, "follows no link that has the name"),
     ("src/spool/layer.rs", "symlinkat", 1, "replaces nothing"),
     ("src/spool/mod.rs", "mkdir", 1, "the operator's path"),
+    ("src/sqlite/damage.rs", "Connection::open_with_flags", 1, "to read"),
     (
         "src/sqlite/file.rs",
         "Connection::open_with_flags",
@@ -115,6 +116,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("src/sqlite/file.rs", "fs::linkat(", 1, "follows no link, and replaces nothing"),
     ("src/sqlite/open.rs", "Connection::open_with_flags", 1, "an existing file, without CREATE"),
     ("src/sqlite/reader.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/sqlite/upkeep.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/worker/client.rs", "Connection::open(", 2, "a connection to the daemon"),
     ("src/worker/question.rs", "Connection::open(", 1, "a connection to the daemon"),

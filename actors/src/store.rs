@@ -19,7 +19,7 @@ pub use tasks::{Added, Cancelled, EntryId, SpoolEntry, Tasks};
 use crate::model::{Attempt, DirectoryIdentity, Idle, Job, Key, Position, Row, Run, UnixSeconds};
 
 /// Why the store could not do what it was asked. Sorted by consequence: the first three end
-/// one request, the last ends the process.
+/// one request, the others end the process.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// Somebody else held the database for longer than the busy timeout.
@@ -31,7 +31,10 @@ pub enum StoreError {
     /// This one request cannot be done; the store is sound.
     #[error("{0}")]
     Rejected(String),
-    /// The store cannot go on: an I/O error, corruption, a vanished file.
+    /// What is stored is damaged.
+    #[error("the database is corrupt: {0}")]
+    Corrupt(String),
+    /// The store cannot go on: an I/O error, a vanished file.
     #[error("the database cannot be used any longer: {0}")]
     Fatal(String),
 }
@@ -40,7 +43,7 @@ impl StoreError {
     /// True when only a new process can help.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::Fatal(_))
+        matches!(self, Self::Fatal(_) | Self::Corrupt(_))
     }
 }
 

@@ -133,7 +133,8 @@ pub async fn run(
     let ended = match started {
         Ok(true) => tree.serve(door, connections_max, lifecycle, &mut ends, stop).await,
         Ok(false) => Ok(()),
-        Err(error) => Err(error),
+        // What failed for want of storage failed because of storage.
+        Err(error) => Err(ends.storage.try_recv().map_or(error, TreeError::Storage)),
     };
     lifecycle.stopping();
     let felled = tree.fell().await;

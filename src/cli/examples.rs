@@ -5,7 +5,7 @@ pub(super) const EXIT_CODES: &str = "\
 Exit codes:
    0  done; the daemon: stopped cleanly     64  wrong command line
    1  spool fsck, monitor: something is or was wrong; spool run --once: an entry failed
-  65  some input is faulty                  69  nobody answered; nothing fetched or taken
+  65  input or database is faulty           69  nobody answered; nothing fetched or taken
   70  a bug in shiftboss                    73  a file or socket cannot be made
   74  an I/O error                          75  already running
   77  for the daemon's user and root only   78  something needed is missing or unusable";
@@ -23,7 +23,13 @@ pub(super) const CHECK_EXAMPLES: &str = "\
 Examples:
   shiftboss check input
   shiftboss check --json input | jq '.files[] | select(.skipped_lines > 0)'
-  shiftboss check --config /etc/shiftboss.toml";
+  shiftboss check --config /etc/shiftboss.toml
+  shiftboss check --database /var/lib/shiftboss/state.db";
+
+/// See the command of that name.
+pub(super) const RECOVER_EXAMPLES: &str = "\
+Example:
+  shiftboss recover /var/lib/shiftboss/state.db /var/lib/shiftboss/recovered.db";
 
 /// See the command of that name.
 pub(super) const ASK_EXAMPLES: &str = "\

@@ -16,6 +16,7 @@ use crate::exit::{self, ExitCode, Failure};
 use report::{FileTotals, JsonReport, Report, TextReport, Totals};
 
 pub mod config;
+pub mod database;
 mod needs;
 mod report;
 

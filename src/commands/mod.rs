@@ -10,6 +10,7 @@ pub mod log;
 pub mod on_change;
 pub mod operators;
 pub mod queue;
+pub mod recover;
 pub mod serve;
 pub mod spool;
 pub mod status;
@@ -19,12 +20,13 @@ mod text;
 pub mod why;
 pub mod work;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cli::{Command, FetchSettings, Look, Looked, OnChange};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
+use crate::lock::{self, Holder, LockFile};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
 use crate::sqlite::views::{Asked, TaskStatus, Wanted};
@@ -43,6 +45,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(typed) => serve::run(*typed),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
+        Command::Check { database: Some(database), .. } => check::database::run(&database),
+        Command::Recover { database, new } => recover::run(&database, &new),
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
         Command::Look(asked) => look(asked),
@@ -131,4 +135,14 @@ fn view_failure(error: &ViewError) -> Failure {
         ViewError::Sqlite { .. } => ExitCode::StoreIo,
     };
     Failure::new(code, error.to_string())
+}
+
+/// Keeps daemons from a database as long as the lock is held.
+fn locked(database: &Path) -> Result<LockFile, Failure> {
+    if !database.is_file() {
+        let text = format!("there is no database {}", database.display());
+        return Err(Failure::new(ExitCode::Unavailable, text));
+    }
+    let holder = Holder::this_process(database, Path::new(""), Path::new(""));
+    lock::take(database, &holder).map_err(serve::failures::lock_failure)
 }

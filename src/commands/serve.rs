@@ -5,7 +5,7 @@
 
 pub(super) mod configuration;
 mod descriptors;
-mod failures;
+pub(super) mod failures;
 mod guests;
 mod init_system;
 pub(super) mod network;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::file_watcher::Input;
 use shiftboss_actors::reports::Reports;
+use shiftboss_actors::store::StoreError;
 use shiftboss_actors::tree::{self, Parts, TreeError};
 use tracing::{error, info, warn};
 
@@ -81,13 +82,17 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
     }
     let unsound = Rc::new(RefCell::new(None));
-    let check = (!clean).then(|| settings.database.clone());
+    let database = settings.database.clone();
+    let check = (!clean).then(|| database.clone());
     let tree = run_tree(parts, check, configuration, Rc::clone(&unsound), &mut locks);
     let ended = actix_rt::System::new().block_on(tree);
     let unsound = unsound.borrow_mut().take();
     drop(locks);
     match (ended, unsound) {
-        (_, Some(failure)) => Err(failure),
+        (_, Some(fault)) | (Err(TreeError::Storage(StoreError::Corrupt(fault))), None) => {
+            sqlite::damage::mark(&database, &fault);
+            Err(failures::corrupt(&database, &fault))
+        }
         (Err(error), None) => Err(tree_failure(error)),
         (Ok(()), None) => {
             info!("Stopped.");
@@ -108,38 +113,30 @@ async fn run_tree(
     parts: Parts,
     check: Option<PathBuf>,
     configuration: Configuration,
-    unsound: Rc<RefCell<Option<Failure>>>,
+    unsound: Rc<RefCell<Option<String>>>,
     locks: &mut Locks,
 ) -> Result<(), TreeError> {
     let signals = DaemonSignals::new().map_err(TreeError::Socket)?;
     let stop = async move {
         tokio::select! {
             () = signals.first(configuration) => {}
-            failure = checked(check) => *unsound.borrow_mut() = Some(failure),
+            fault = checked(check) => *unsound.borrow_mut() = Some(fault),
         }
     };
     tree::run(parts, &mut InitSystem::new(|| locks.keep()), stop).await
 }
 
-/// After an unclean stop: reads the whole database in the background. Resolves only when it is
-/// corrupt.
-async fn checked(database: Option<PathBuf>) -> Failure {
+/// After an unclean stop: reads the whole database in the background. Resolves, with what is wrong, only
+/// when it is corrupt.
+async fn checked(database: Option<PathBuf>) -> String {
     let Some(path) = database else {
         return std::future::pending().await;
     };
     info!("The daemon was not stopped cleanly: checking the database in the background.");
-    let looked_at = path.clone();
-    match tokio::task::spawn_blocking(move || sqlite::quick_check(&looked_at)).await {
+    match tokio::task::spawn_blocking(move || sqlite::quick_check(&path)).await {
         Ok(Err(fault)) => {
             error!(fault, "The database is corrupt.");
-            Failure::new(
-                ExitCode::StoreIo,
-                format!(
-                    "the database {} is corrupt: {fault}. Stop using it; restore a backup, or \
-                     save what can be read with `sqlite3 OLD .recover | sqlite3 NEW`",
-                    path.display()
-                ),
-            )
+            fault
         }
         Ok(Ok(())) => {
             info!("The database is sound.");

@@ -17,7 +17,8 @@ pub fn sorted(error: Error) -> StoreError {
         Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
             StoreError::Rejected(text)
         }
-        // An I/O error, corruption, a read-only or vanished file, and what ought not to happen.
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(text),
+        // An I/O error, a read-only or vanished file, and what ought not to happen.
         _ => StoreError::Fatal(text),
     }
 }
@@ -40,8 +41,11 @@ mod tests {
         for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_SHMMAP] {
             assert!(matches!(sort(code), StoreError::Full(_)), "{code}");
         }
-        for code in [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_READ, ffi::SQLITE_CORRUPT] {
+        for code in [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_READ] {
             assert!(matches!(sort(code), StoreError::Fatal(_)), "{code}");
+        }
+        for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_CORRUPT_INDEX, ffi::SQLITE_NOTADB] {
+            assert!(matches!(sort(code), StoreError::Corrupt(_)), "{code}");
         }
     }
 }

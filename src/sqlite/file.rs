@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::AtFlags;
 
 use super::refusal::{OpenError, access, failed, foreign};
-use super::schema;
+use super::{damage, schema};
 use crate::safe_file;
 
 /// Page size of a new database. Rows are small and a change writes whole pages: half of SQLite's
@@ -39,7 +39,9 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 /// What can be told to be wrong without SQLite.
 pub fn look(path: &Path) -> Result<(), OpenError> {
     match found(path)? {
-        Some(path) => look_at(&path).and_then(|()| look_beside(&path)),
+        Some(path) => look_at(&path)
+            .and_then(|()| damage::refuse_marked(&path))
+            .and_then(|()| look_beside(&path)),
         None => look_beside(path),
     }
 }
@@ -63,16 +65,18 @@ pub(super) fn found_or_made(path: &Path) -> Result<PathBuf, OpenError> {
     if let Some(path) = found(path)? {
         return Ok(path);
     }
-    make_new(path, |connection| {
-        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
-        connection.pragma_update(None, "journal_mode", "delete")?;
-        schema::migrate(connection)
-    })
-    .map_err(|error| match error.downcast() {
+    make_new(path, make_schema).map_err(|error| match error.downcast() {
         Ok(source) => failed("make", path)(source),
         Err(source) => access("make", path, source),
     })?;
     std::fs::canonicalize(path).map_err(|source| access("look at", path, source))
+}
+
+/// Makes an empty file a database of ours.
+pub(super) fn make_schema(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    connection.pragma_update(None, "journal_mode", "delete")?;
+    schema::migrate(connection)
 }
 
 /// Makes a database at `path`, filled by `fill`, under a temporary name, and gives it its name when it is

@@ -2,7 +2,7 @@
 //!
 //! A plain struct around one connection, called by the StorageActor through the trait ([`store`]). It
 //! knows no actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
-//! opening and refusing in [`open`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
+//! opening and refusing in [`open`], damage in [`damage`] and [`recover`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
 //! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`], those of programs without leases in
 //! [`adopt`]; what is remembered between jobs in [`memory`] and
 //! [`tally`]; runs and rows in [`runs`]; single tasks in [`tasks`], their
@@ -15,6 +15,7 @@ mod adopt;
 mod attempts;
 mod checkpoints;
 mod courtesy;
+pub mod damage;
 mod dispatch;
 mod error;
 mod file;
@@ -28,6 +29,7 @@ mod open;
 mod own_fetchers;
 mod places;
 mod reader;
+pub mod recover;
 mod refusal;
 mod runs;
 mod schema;

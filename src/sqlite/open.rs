@@ -21,7 +21,7 @@ use super::slots::Slots;
 use super::tally::Tally;
 use super::tasks::TASKS_ID;
 use super::upkeep::set_journal_mode;
-use super::{SqliteStore, file, listings, schema};
+use super::{SqliteStore, damage, file, listings, schema};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -138,6 +138,9 @@ impl SqliteStore {
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
             .map_err(failed("switch to WAL mode (no reader may be in)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
+        if let Some(what) = damage::missing(&connection).map_err(failed("read", path))? {
+            return Err(OpenError::Corrupt { path: path.to_owned(), what });
+        }
         listings::prepare(&connection).map_err(failed("configure", path))?;
         let checkpoints = Checkpoints::new(&mut connection).map_err(failed("configure", path))?;
         let mut store = Self {

@@ -63,15 +63,25 @@ pub enum OpenError {
         /// Its version.
         version: i64,
     },
-    /// Pages are missing or wrong.
+    /// Pages or rows are missing or wrong.
     #[error(
-        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `sqlite3 OLD .recover | sqlite3 NEW`; nothing was changed"
+        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `shiftboss recover {path} NEW`; nothing was changed"
     )]
     Corrupt {
         /// The database.
         path: PathBuf,
         /// How it was told.
         what: String,
+    },
+    /// A daemon found it corrupt while it used it.
+    #[error(
+        "the database {path} was found to be corrupt ({note}), and is not used until it is known to be sound: `shiftboss check --database {path}` looks; `shiftboss recover {path} NEW` saves what can be read; or restore a backup"
+    )]
+    Marked {
+        /// The database.
+        path: PathBuf,
+        /// What was found, and when.
+        note: String,
     },
     /// Anything else that SQLite says.
     #[error("cannot {doing} the database {path}: {source}")]

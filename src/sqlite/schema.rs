@@ -119,6 +119,15 @@ fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&recomputing(TRIGGERS))
 }
 
+/// The tables of a whole database, in the order in which they were made.
+pub(super) fn tables() -> rusqlite::Result<Vec<String>> {
+    let mut whole = Connection::open_in_memory()?;
+    migrate(&mut whole)?;
+    let sql = "SELECT name FROM sqlite_schema
+        WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY rowid";
+    whole.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
 fn has_column(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
     let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
     connection.query_row(sql, [table, column], |row| row.get::<_, i64>(0)).map(|count| count > 0)

@@ -38,7 +38,7 @@ impl StorageActor {
     /// Logs an error, and ends the process's life with one that only a new process can mend.
     pub(super) fn noted(&mut self, error: StoreError) -> StoreError {
         match &error {
-            StoreError::Fatal(_) => {
+            StoreError::Fatal(_) | StoreError::Corrupt(_) => {
                 error!(%error, "Storage cannot go on.");
                 self.vital.ended(error.clone());
             }

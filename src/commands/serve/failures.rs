@@ -1,6 +1,8 @@
 //! What made the daemon end, as an exit code and a message. The part of `serve` that knows the errors of all
 //! others.
 
+use std::path::Path;
+
 use shiftboss_actors::tree::TreeError;
 
 use crate::exit::{ExitCode, Failure};
@@ -17,7 +19,7 @@ pub(super) fn socket_failure(error: SocketError) -> Failure {
     Failure::new(code, error.to_string())
 }
 
-pub(super) fn lock_failure(error: LockError) -> Failure {
+pub(in crate::commands) fn lock_failure(error: LockError) -> Failure {
     let code = match error {
         LockError::Held { .. } | LockError::Watched { .. } | LockError::Taken { .. } => {
             ExitCode::AlreadyRunning
@@ -29,7 +31,9 @@ pub(super) fn lock_failure(error: LockError) -> Failure {
 
 pub(super) fn open_failure(error: OpenError) -> Failure {
     let code = match error {
-        OpenError::Emptied(_) | OpenError::Corrupt { .. } => ExitCode::BadData,
+        OpenError::Emptied(_) | OpenError::Corrupt { .. } | OpenError::Marked { .. } => {
+            ExitCode::BadData
+        }
         OpenError::Access { .. } | OpenError::LinkToNowhere { .. } => ExitCode::CannotCreate,
         OpenError::Sqlite { .. } => ExitCode::StoreIo,
         OpenError::NotADatabase(_) | OpenError::Foreign { .. } | OpenError::Newer { .. } => {
@@ -38,6 +42,17 @@ pub(super) fn open_failure(error: OpenError) -> Failure {
         OpenError::OldLibrary(_) => ExitCode::Internal,
     };
     Failure::new(code, error.to_string())
+}
+
+/// Found while it was used.
+pub(super) fn corrupt(database: &Path, fault: &str) -> Failure {
+    let path = database.display();
+    let text = format!(
+        "the database {path} is corrupt: {fault}. It is not used any more. Restore a backup, or save what can be \
+         read with `shiftboss recover {path} NEW`; `shiftboss check --database {path}` tells all that is wrong, \
+         and allows its use if nothing is"
+    );
+    Failure::new(ExitCode::BadData, text)
 }
 
 pub(super) fn tree_failure(error: TreeError) -> Failure {

@@ -42,6 +42,9 @@ CREATE TABLE shiftboss_accepted (
 INSERT INTO shiftboss_counters (name, value)
 VALUES ('task', 0), ('single_tasks', 0), ('single_tasks_ended', 0);
 
+-- Always there: a table without it was emptied.
+INSERT OR IGNORE INTO shiftboss_state (name, value) VALUES ('made', '6');
+
 -- There may be a run for each single task: the few large ones, and those under deletion, are found so.
 CREATE INDEX shiftboss_slots ON shiftboss_runs (slot) WHERE slot > 0 OR deleting <> 0;
 

@@ -1,0 +1,36 @@
+//! `shiftboss check --database`: is a database sound? If so, a daemon may use it again.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::exit::{ExitCode, Failure, output_failed};
+use crate::sqlite::damage;
+
+/// Looks a database through, which no daemon uses meanwhile.
+///
+/// # Errors
+/// `BadData` when anything is wrong with it, `AlreadyRunning` when a daemon uses it.
+pub fn run(database: &Path) -> Result<(), Failure> {
+    let _lock = crate::commands::locked(database)?;
+    let findings = damage::findings(database);
+    told(&findings)?;
+    if !findings.is_empty() {
+        let path = database.display();
+        let text = format!(
+            "the database {path} is damaged, as told above: restore a backup, or save what can be read with \
+             `shiftboss recover {path} NEW`"
+        );
+        return Err(Failure::new(ExitCode::BadData, text));
+    }
+    damage::unmark(database).map_err(|error| {
+        let text = format!("cannot remove the note beside {}: {error}", database.display());
+        Failure::new(ExitCode::CannotCreate, text)
+    })?;
+    told(&[format!("{} is sound", database.display())])
+}
+
+fn told(lines: &[String]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = lines.iter().try_for_each(|line| writeln!(out, "{line}"));
+    written.or_else(|error| output_failed(&error))
+}

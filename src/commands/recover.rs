@@ -1,0 +1,37 @@
+//! `shiftboss recover`: saves what can be read of a damaged database into a new one.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::exit::{ExitCode, Failure, output_failed};
+use crate::sqlite::recover::{Saved, recover};
+
+/// Makes `new` of what can be read of `database`, and tells what that is.
+///
+/// # Errors
+/// When `new` exists or cannot be made, a daemon uses `database`, or nothing of it can be read.
+pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
+    let _lock = super::locked(database)?;
+    if new.symlink_metadata().is_ok() {
+        let text = format!("{} exists already: remove it, or choose another name", new.display());
+        return Err(Failure::new(ExitCode::CannotCreate, text));
+    }
+    let saved = recover(database, new).map_err(|error| {
+        let (old, new) = (database.display(), new.display());
+        let text = format!(
+            "cannot recover {old} into {new}: {error}. Restore a backup; `sqlite3 {old} .recover` may read more"
+        );
+        Failure::new(ExitCode::BadData, text)
+    })?;
+    told(&saved, new).or_else(|error| output_failed(&error))
+}
+
+fn told(saved: &[Saved], new: &Path) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{:<24} {:>10}  lost ranges", "Table", "rows")?;
+    for Saved { table, rows, lost_ranges } in saved {
+        writeln!(out, "{table:<24} {rows:>10}  {lost_ranges}")?;
+    }
+    let new = new.display();
+    writeln!(out, "{new} is whole. At the next start its lists are read again from their files.")
+}

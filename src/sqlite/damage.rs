@@ -1,0 +1,191 @@
+//! What is known of a damaged database: the note beside it that keeps a daemon from using it, and what is
+//! found by looking it through.
+//!
+//! `serve` leaves the note when SQLite finds the file corrupt, and opening refuses as long as it is there.
+//! `check --database` takes it away once the database is sound. Of the tables it knows what must be in them.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rusqlite::{Connection, OpenFlags};
+use tracing::error;
+
+use super::file::identity;
+use super::refusal::OpenError;
+use super::schema;
+use crate::safe_file;
+
+/// A note is longer only if somebody else wrote it.
+const NOTE_BYTES_MAX: u64 = 64 * 1024;
+/// Counters without which nothing can be handed out.
+const COUNTERS: [&str; 5] = ["attempt", "row", "task", "single_tasks", "single_tasks_ended"];
+/// What must hold between the tables, each with the number of rows for which it does not.
+const INVARIANTS: [(&str, &str); 2] = [
+    (
+        "runs whose counts are not those of their rows",
+        "SELECT count(*) FROM shiftboss_runs AS run WHERE (rows, pending) IS NOT (
+            SELECT count(*), count(*) FILTER (WHERE is_dequeued = 0) FROM queue
+            WHERE queue.fetcher_id = run.fetcher_id
+                AND queue.fetcher_run_started = run.run_started)",
+    ),
+    (
+        "rows whose last_started is not the log's",
+        "SELECT count(*) FROM queue LEFT JOIN log USING (attr_path)
+            WHERE queue.last_started IS NOT log.started",
+    ),
+];
+
+/// The note beside a database, which may be named through links.
+fn note_of(database: &Path) -> PathBuf {
+    let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+    let mut name = std::ffi::OsString::from(".");
+    name.push(database.file_name().unwrap_or_default());
+    name.push(".shiftboss-corrupt");
+    database.with_file_name(name)
+}
+
+/// Which file a note is about: another one in its place may be sound.
+fn file_line(database: &Path) -> io::Result<String> {
+    identity(database).map(|(device, inode)| format!("File: {device}:{inode}"))
+}
+
+/// Leaves the note that a database is corrupt. No link is followed, and an earlier note stays.
+pub fn mark(database: &Path, what: &str) {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now());
+    let note = note_of(database);
+    let noted = file_line(database).and_then(|file| {
+        let (directory, name) = safe_file::parent(&note)?;
+        let mut out = safe_file::create_new(directory, name, 0o644)?;
+        write!(out, "{file}\nSince: {now}\nFault: {what}\n")?;
+        out.sync_all()?;
+        File::open(note.parent().unwrap_or(Path::new("/")))?.sync_all()
+    });
+    match noted {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            error!(%error, note = %note.display(), "Cannot note that the database is corrupt: the next start will use it again.");
+        }
+        _ => {}
+    }
+}
+
+/// Refuses a database that a daemon found corrupt.
+pub(super) fn refuse_marked(database: &Path) -> Result<(), OpenError> {
+    match marked(database) {
+        Some(note) => Err(OpenError::Marked { path: database.to_owned(), note }),
+        None => Ok(()),
+    }
+}
+
+/// What the note says, if there is one about this very file.
+fn marked(database: &Path) -> Option<String> {
+    let note = note_of(database);
+    if note.symlink_metadata().is_err() {
+        return None;
+    }
+    let text = read(&note).unwrap_or_else(|error| format!("{}: {error}", note.display()));
+    let first = text.lines().next().unwrap_or_default();
+    let about_another =
+        first.starts_with("File: ") && file_line(database).is_ok_and(|file| file != first);
+    let fault = || text.lines().skip(1).collect::<Vec<_>>().join("; ");
+    (!about_another).then(fault)
+}
+
+fn read(note: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    safe_file::open_to_read(note)?.take(NOTE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Takes the note away.
+///
+/// # Errors
+/// What the system says, but not that there is none.
+pub fn unmark(database: &Path) -> io::Result<()> {
+    match std::fs::remove_file(note_of(database)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What is missing in the tables that only shiftboss writes; cheap, for every start.
+pub(super) fn missing(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let there =
+        |sql: &str, name: &str| connection.query_row(sql, [name], |row| row.get::<_, bool>(0));
+    for table in schema::tables()? {
+        let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+        if !there(sql, &table)? {
+            return Ok(Some(format!("the table {table} is missing")));
+        }
+    }
+    for counter in COUNTERS {
+        if !there("SELECT EXISTS (SELECT 1 FROM shiftboss_counters WHERE name = ?1)", counter)? {
+            return Ok(Some(format!("the table shiftboss_counters lacks the row '{counter}'")));
+        }
+    }
+    if !there("SELECT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = ?1)", "made")? {
+        return Ok(Some("the table shiftboss_state lacks the row 'made'".to_owned()));
+    }
+    let runs = "SELECT count(*) FROM fetcher_runs AS run WHERE NOT EXISTS (
+        SELECT 1 FROM shiftboss_runs AS ours
+        WHERE ours.fetcher_id = run.fetcher_id AND ours.run_started = run.run_started)";
+    let unknown: i64 = connection.query_row(runs, [], |row| row.get(0))?;
+    Ok((unknown > 0).then(|| format!("the table shiftboss_runs lacks {unknown} of the runs")))
+}
+
+/// Looks a database through and tells all that is wrong with it, in SQLite's words and ours. Changes
+/// nothing.
+#[must_use]
+pub fn findings(database: &Path) -> Vec<String> {
+    let connection = match Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY) {
+        Ok(connection) => connection,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut found = Vec::new();
+    for check in [integrity, private_tables, invariants] {
+        let checked = check(&connection, &mut found);
+        found.extend(checked.err().map(|error| error.to_string()));
+        if !found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+fn integrity(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Result<()> {
+    let mut check = connection.prepare("PRAGMA integrity_check")?;
+    for line in check.query_map([], |row| row.get::<_, String>(0))? {
+        found.extend(Some(line?).filter(|line| line != "ok"));
+    }
+    let mut check = connection.prepare("PRAGMA foreign_key_check")?;
+    let lines = check.query_map([], |row| {
+        Ok(format!(
+            "a row of {} without its {}",
+            row.get::<_, String>(0)?,
+            row.get::<_, String>(2)?
+        ))
+    })?;
+    for line in lines {
+        found.push(line?);
+    }
+    Ok(())
+}
+
+fn private_tables(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Result<()> {
+    if schema::version(connection)? == schema::VERSION {
+        found.extend(missing(connection)?);
+    }
+    Ok(())
+}
+
+fn invariants(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Result<()> {
+    if schema::version(connection)? != schema::VERSION {
+        return Ok(());
+    }
+    for (what, sql) in INVARIANTS {
+        let count: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+        found.extend((count > 0).then(|| format!("{count} {what}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! Saving what can be read of a damaged database into a new one: table by table, in the order of rowids,
+//! over what cannot be read.
+//!
+//! Called by the command `recover`. What is derived is made anew from what was saved, as after a take-over by
+//! another program; and every list is to be read again from its file, which re-arms nothing.
+
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
+use shiftboss_actors::model::TASKS_FETCHER;
+
+use super::{file, schema};
+
+/// Made from the others by the take-over.
+const DERIVED: [&str; 1] = ["shiftboss_runs"];
+/// The version whose take-over makes everything anew that is derived.
+const REFERENCE_VERSION: i64 = 2;
+/// Rows whose run was lost come again from their lists.
+const ORPHANS: &str = "
+    INSERT OR IGNORE INTO shiftboss_state (name, value) VALUES ('made', 'recovered');
+    INSERT OR IGNORE INTO shiftboss_counters (name, value) VALUES ('attempt', 0), ('row', 0),
+        ('task', 0), ('single_tasks', 0), ('single_tasks_ended', 0);
+    DELETE FROM fetcher_runs WHERE fetcher_id NOT IN (SELECT fetcher_id FROM fetchers);
+    DELETE FROM queue WHERE NOT EXISTS (SELECT 1 FROM fetcher_runs AS run
+        WHERE run.fetcher_id = queue.fetcher_id AND run.run_started = queue.fetcher_run_started);
+    UPDATE shiftboss_counters SET value = max(value,
+        (SELECT coalesce(max(attempt), 0) FROM shiftboss_attempts),
+        (SELECT coalesce(max(attempt), 0) FROM shiftboss_flights),
+        (SELECT coalesce(max(attempt), 0) FROM shiftboss_turns)) WHERE name = 'attempt';
+    UPDATE shiftboss_counters SET value = max(value,
+        (SELECT coalesce(max(task), 0) FROM shiftboss_single_tasks)) WHERE name = 'task';
+    UPDATE shiftboss_counters SET value = max(value, (SELECT count(*) FROM queue))
+        WHERE name = 'row'";
+/// Which runs' lists are to be read again, and then pruned.
+const READ_AGAIN: &str = "UPDATE fetcher_runs SET is_complete = 0
+    WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name <> ?1)";
+const STALE: &str = "UPDATE shiftboss_runs SET stale = 1
+    WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name <> ?1)";
+
+/// What became of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// Its name.
+    pub table: String,
+    /// Rows that are in the new database.
+    pub rows: u64,
+    /// Places at which something could not be read.
+    pub lost_ranges: u64,
+}
+
+/// Saves what can be read of `old` into a new database, which is at `new` when it is whole.
+///
+/// # Errors
+/// When not even the schema of `old` can be read, or `new` cannot be made; in words.
+pub fn recover(old: &Path, new: &Path) -> Result<Vec<Saved>, String> {
+    let source = open_source(old).map_err(|error| format!("its schema cannot be read: {error}"))?;
+    let mut saved = Vec::new();
+    file::make_new(new, |target| {
+        file::make_schema(target)?;
+        saved = copy_all(&source, target)?;
+        rebuild(target)
+    })
+    .map_err(|error| error.to_string())?;
+    Ok(saved)
+}
+
+fn open_source(old: &Path) -> rusqlite::Result<Connection> {
+    let source = Connection::open_with_flags(old, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    source.pragma_update(None, "cell_size_check", true)?;
+    // Else a file that was cut off is not read at all. Nothing is written: it is open for reading.
+    source.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
+    source.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(source)
+}
+
+fn copy_all(source: &Connection, target: &mut Connection) -> rusqlite::Result<Vec<Saved>> {
+    target.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    target.pragma_update(None, "foreign_keys", false)?;
+    let transaction = target.transaction()?;
+    let mut saved = Vec::new();
+    for table in schema::tables()? {
+        if !DERIVED.contains(&table.as_str()) {
+            transaction.execute(&format!("DELETE FROM {table}"), [])?;
+            saved.push(Copy::new(source, &transaction, &table)?.run()?);
+        }
+    }
+    transaction.execute_batch(ORPHANS)?;
+    transaction.execute(READ_AGAIN, [TASKS_FETCHER])?;
+    transaction.commit()?;
+    Ok(saved)
+}
+
+/// Makes everything anew that is derived.
+fn rebuild(target: &mut Connection) -> rusqlite::Result<()> {
+    target.pragma_update(None, "user_version", REFERENCE_VERSION)?;
+    schema::migrate(target)?;
+    target.execute(STALE, [TASKS_FETCHER]).map(|_| ())
+}
+
+/// One table on its way.
+struct Copy<'a> {
+    source: &'a Connection,
+    target: &'a Connection,
+    table: &'a str,
+    /// Its columns, but for one that is the rowid.
+    columns: Vec<String>,
+    has_rowid: bool,
+    saved: Saved,
+}
+
+impl<'a> Copy<'a> {
+    fn new(
+        source: &'a Connection,
+        target: &'a Connection,
+        table: &'a str,
+    ) -> rusqlite::Result<Self> {
+        let sql = "SELECT here.name FROM pragma_table_info(?1) AS here
+            WHERE NOT (?2 AND here.pk = 1 AND here.type = 'INTEGER'
+                AND (SELECT count(*) FROM pragma_table_info(?1) WHERE pk > 0) = 1)";
+        let has_rowid = target.prepare(&format!("SELECT rowid FROM {table} LIMIT 0")).is_ok();
+        let names = |connection: &Connection| -> rusqlite::Result<Vec<String>> {
+            let mut statement = connection.prepare(sql)?;
+            statement.query_map((table, has_rowid), |row| row.get(0))?.collect()
+        };
+        let known = names(source)?;
+        let columns = names(target)?.into_iter().filter(|name| known.contains(name)).collect();
+        let saved = Saved { table: table.to_owned(), rows: 0, lost_ranges: 0 };
+        Ok(Self { source, target, table, columns, has_rowid, saved })
+    }
+
+    fn run(mut self) -> rusqlite::Result<Saved> {
+        if self.columns.is_empty() {
+            // An older database has no such table; or nothing but its rowid.
+            return Ok(self.saved);
+        }
+        if self.has_rowid {
+            self.by_rowid()?
+        } else {
+            self.by_key()?
+        }
+        let count = format!("SELECT count(*) FROM {}", self.table);
+        let rows: i64 = self.target.query_row(&count, [], |row| row.get(0))?;
+        self.saved.rows = rows.cast_unsigned();
+        Ok(self.saved)
+    }
+
+    /// Reads on behind each place that cannot be read, forward from where reading is possible again and
+    /// backward to it.
+    fn by_rowid(&mut self) -> rusqlite::Result<()> {
+        let mut from = i64::MIN;
+        loop {
+            let (last, whole) = self.scan(&format!("rowid >= {from} ORDER BY rowid"))?;
+            if whole {
+                return Ok(());
+            }
+            self.saved.lost_ranges += 1;
+            // Numbers of rows are positive; and what was overwritten may say anything.
+            let hole = last.map_or(from, |last| last.saturating_add(1)).max(from).max(0);
+            let Some(behind) = self.behind(hole) else {
+                let rest = format!("rowid >= {hole} ORDER BY rowid DESC");
+                return self.scan(&rest).map(|_| ());
+            };
+            self.scan(&format!("rowid >= {hole} AND rowid < {behind} ORDER BY rowid DESC"))?;
+            from = behind;
+        }
+    }
+
+    /// A place behind `hole` from which on can be read: near to it, or `None`.
+    fn behind(&self, hole: i64) -> Option<i64> {
+        let sql =
+            format!("SELECT rowid FROM {} WHERE rowid >= ?1 ORDER BY rowid LIMIT 1", self.table);
+        let mut seek = self.source.prepare(&sql).ok()?;
+        let mut reads = |at: i64| {
+            let mut found = seek.query([at])?;
+            // Nothing behind it is the end of the table, and no place to go on from.
+            Ok::<_, rusqlite::Error>(found.next()?.is_some())
+        };
+        let mut step = 1_i64;
+        let (mut bad, mut good) = loop {
+            let at = hole.saturating_add(step);
+            match reads(at) {
+                Ok(true) => break (hole, at),
+                Err(_) if at < i64::MAX => step = step.saturating_mul(2),
+                Ok(false) | Err(_) => return None,
+            }
+        };
+        while bad.saturating_add(1) < good {
+            let middle = bad.midpoint(good);
+            if reads(middle).is_ok_and(|found| found) { good = middle } else { bad = middle }
+        }
+        Some(good)
+    }
+
+    /// A table that lies in the order of its key: what is between its two ends is one range.
+    fn by_key(&mut self) -> rusqlite::Result<()> {
+        let sql = "SELECT group_concat(name || ' DESC') FROM
+            (SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk)";
+        let backward: String = self.target.query_row(sql, [self.table], |row| row.get(0))?;
+        let forward = backward.replace(" DESC", "");
+        if !self.scan(&format!("1 ORDER BY {forward}"))?.1 {
+            self.saved.lost_ranges += 1;
+            self.scan(&format!("1 ORDER BY {backward}"))?;
+        }
+        Ok(())
+    }
+
+    /// Copies rows until their end, or until one cannot be read. Returns the last rowid, and whether it was
+    /// the end.
+    fn scan(&self, which: &str) -> rusqlite::Result<(Option<i64>, bool)> {
+        let columns = self.columns.join(", ");
+        let rowid = if self.has_rowid { "rowid, " } else { "" };
+        let select = format!("SELECT {rowid}{columns} FROM {} WHERE {which}", self.table);
+        let places = vec!["?"; self.columns.len() + usize::from(self.has_rowid)].join(", ");
+        let insert =
+            format!("INSERT OR IGNORE INTO {} ({rowid}{columns}) VALUES ({places})", self.table);
+        let mut insert = self.target.prepare_cached(&insert)?;
+        let Ok(mut select) = self.source.prepare(&select) else {
+            return Ok((None, false));
+        };
+        let mut last = None;
+        let Ok(mut rows) = select.query([]) else {
+            return Ok((None, false));
+        };
+        loop {
+            let values = match rows.next() {
+                Ok(Some(row)) => values(row),
+                Ok(None) => return Ok((last, true)),
+                Err(_) => return Ok((last, false)),
+            };
+            // What is no text, or of a wrong type, was overwritten: STRICT tables refuse it.
+            let Ok(values) = values else { continue };
+            if let (true, Some(Value::Integer(rowid))) = (self.has_rowid, values.first()) {
+                last = Some(*rowid);
+            }
+            match insert.execute(params_from_iter(values)) {
+                Err(error) if !is_refused(&error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn values(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
+    (0..row.as_ref().column_count()).map(|column| row.get(column)).collect()
+}
+
+fn is_refused(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{ConstraintViolation, TypeMismatch};
+    matches!(error.sqlite_error_code(), Some(ConstraintViolation | TypeMismatch))
+}

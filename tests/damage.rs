@@ -1,0 +1,245 @@
+//! Damaged databases: found out, not used again until they are sound, and what can be read is saved.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use common::sql::{editor, reader, rows};
+use common::{Site, wait_until};
+
+/// Page size of our databases.
+const PAGE: u64 = 2048;
+const NOTE: &str = ".state.db.shiftboss-corrupt";
+
+/// The log in the order in which keys were dispatched first.
+const LOG_ORDER: &str = "SELECT attr_path FROM log ORDER BY rowid";
+
+/// A stopped daemon's database with a list of so many lines. Payloads are long, so that not all of it is
+/// in SQLite's cache.
+fn filled(lines: usize) -> Site {
+    let site = Site::new();
+    let payload = "p".repeat(200);
+    let text: String = (0..lines).map(|i| format!("key{i:06} {payload}\n")).collect();
+    site.write("f.1.txt", text);
+    let daemon = site.start_with(&["--durability", "process"]);
+    common::wait_within(std::time::Duration::from_secs(120), "the list is loaded", || {
+        site.number("SELECT count(*) FROM queue") == i64::try_from(lines).unwrap()
+    });
+    daemon.stop();
+    site
+}
+
+/// Overwrites whole pages, the first of which is number 1.
+fn smash(site: &Site, pages: impl Iterator<Item = u64>) {
+    let file = OpenOptions::new().write(true).open(site.database()).unwrap();
+    let garbage = vec![0xa5; usize::try_from(PAGE).unwrap()];
+    pages.for_each(|page| file.write_all_at(&garbage, (page - 1) * PAGE).unwrap());
+}
+
+fn pages(site: &Site) -> u64 {
+    fs::metadata(site.database()).unwrap().len() / PAGE
+}
+
+/// A start is refused at once, with 65 and with what to do; nothing is handed out.
+fn is_refused(site: &Site, words: &[&str]) {
+    let (code, log) = site.refused(site.serve(&[]));
+    assert_eq!(code, 65, "{log}");
+    for word in words {
+        assert!(log.contains(word), "{word}: {log}");
+    }
+    assert!(!log.contains("Ready") && !site.socket().exists(), "{log}");
+}
+
+fn check(site: &Site) -> (Option<i32>, String) {
+    let output = site.run(&["check", "--database", site.database().to_str().unwrap()]);
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// Overwritten while the daemon uses it: the daemon ends with 65 and leaves a note; further starts are refused
+/// at once, until `check` finds the database sound.
+#[test]
+fn damaged_while_running() {
+    let site = filled(20_000);
+    fs::copy(site.database(), site.path("sound.db")).unwrap();
+    let mut daemon = site.start();
+    let count = pages(&site);
+    smash(&site, 20..count);
+    wait_until("the daemon ends", || {
+        if daemon.is_running() {
+            let stream = std::os::unix::net::UnixStream::connect(site.socket());
+            let asked = stream.and_then(|stream| std::io::Write::write(&mut &stream, b"READY\n"));
+            drop(asked);
+        }
+        !daemon.is_running()
+    });
+    assert_eq!(daemon.exit().code(), Some(65), "{}", daemon.log());
+    assert!(daemon.log().contains("shiftboss recover"), "{}", daemon.log());
+    let note = fs::read_to_string(site.path(NOTE)).unwrap();
+    assert!(note.contains("Since: ") && note.contains("malformed"), "{note}");
+    for _ in 0..2 {
+        is_refused(&site, &["malformed", "shiftboss check --database", "shiftboss recover"]);
+    }
+    let (code, told) = check(&site);
+    assert!(code == Some(65) && !told.is_empty(), "{told}");
+    assert!(site.path(NOTE).exists());
+    for ending in ["state.db-wal", "state.db-shm"] {
+        let _ = fs::remove_file(site.path(ending));
+    }
+    // Into the same file: it is known to be sound only when it was looked at.
+    fs::copy(site.path("sound.db"), site.database()).unwrap();
+    is_refused(&site, &["malformed"]);
+    let (code, told) = check(&site);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!site.path(NOTE).exists());
+    let daemon = site.start();
+    assert!(site.ask("READY").starts_with("JOB "));
+    assert_eq!(check(&site).0, Some(75));
+    daemon.stop();
+}
+
+/// Another file in the place of the one that the note is about is used.
+#[test]
+fn a_note_is_about_one_file() {
+    let site = filled(10);
+    fs::copy(site.database(), site.path("backup.db")).unwrap();
+    fs::write(site.path("elsewhere"), "untouched").unwrap();
+    fs::rename(site.path("backup.db"), site.database()).unwrap();
+    fs::write(site.path(NOTE), "File: 1:1\nSince: then\nFault: malformed\n").unwrap();
+    site.start().stop();
+    fs::remove_file(site.path(NOTE)).unwrap();
+    std::os::unix::fs::symlink(site.path("elsewhere"), site.path(NOTE)).unwrap();
+    is_refused(&site, &["check --database"]);
+    assert_eq!(check(&site).0, Some(0));
+    assert_eq!(fs::read_to_string(site.path("elsewhere")).unwrap(), "untouched");
+    site.start().stop();
+}
+
+/// Roots of a table and of indexes overwritten, while a killed daemon's database lay there: the daemon ends
+/// with 65, by itself, and the next start with 65 at once.
+#[test]
+fn damaged_while_down() {
+    let sound = filled(2_000);
+    for object in ["queue", "shiftboss_ready", "sqlite_autoindex_queue_1", "log"] {
+        let site = Site::new();
+        fs::copy(sound.database(), site.database()).unwrap();
+        fs::copy(sound.file("f.1.txt"), site.file("f.1.txt")).unwrap();
+        site.start().kill();
+        fs::remove_file(site.socket()).unwrap();
+        let root = format!("SELECT rootpage FROM sqlite_schema WHERE name = '{object}'");
+        let root = u64::try_from(site.number(&root)).unwrap();
+        let whole = editor(&site.database()).unwrap();
+        whole.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        drop(whole);
+        smash(&site, [root].into_iter());
+        let (code, log) = site.refused(site.serve(&[]));
+        assert_eq!(code, 65, "{object}: {log}");
+        is_refused(&site, &["shiftboss recover"]);
+    }
+}
+
+/// A file that was cut off is refused, and what is left of it is saved.
+#[test]
+fn half_a_file() {
+    let site = filled(2_000);
+    let half = fs::metadata(site.database()).unwrap().len() / 2 / PAGE * PAGE;
+    OpenOptions::new().write(true).open(site.database()).unwrap().set_len(half).unwrap();
+    is_refused(&site, &["shiftboss recover"]);
+    let (code, told) = recover(&site);
+    assert_eq!(code, Some(0), "{told}");
+    put_in_place(&site);
+    let _daemon = site.start();
+    site.wait_count(2_000);
+}
+
+fn recover(site: &Site) -> (Option<i32>, String) {
+    let (old, new) = (site.database(), site.path("new.db"));
+    let output = site.run(&["recover", old.to_str().unwrap(), new.to_str().unwrap()]);
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(told).unwrap())
+}
+
+fn put_in_place(site: &Site) {
+    fs::rename(site.database(), site.path("damaged.db")).unwrap();
+    for ending in ["state.db-wal", "state.db-shm"] {
+        let _ = fs::remove_file(site.path(ending));
+    }
+    fs::rename(site.path("new.db"), site.database()).unwrap();
+}
+
+/// 100,000 rows, some worked through, and several pages overwritten: all others are saved, with what was
+/// dispatched and logged, in order; the lists bring back what was lost.
+#[test]
+fn the_rest_is_saved() {
+    const ROWS: usize = 100_000;
+    const SMASHED: u64 = 6;
+    let site = filled(ROWS);
+    let daemon = site.start_with(&["--durability", "process"]);
+    let mut client = common::Client::connect(&site);
+    let mut request = "READY".to_owned();
+    for _ in 0..2_000 {
+        let key = common::worker::key_of(&client.ask(&request)).unwrap();
+        request = format!("DONE {key} 0");
+    }
+    client.ask(&request);
+    drop(client);
+    daemon.stop();
+    let log = site.sql(LOG_ORDER);
+    let waiting = "SELECT attr_path FROM queue WHERE is_dequeued = 0 \
+        ORDER BY last_started, order_jitter, attr_path LIMIT 50";
+    let next = site.sql(waiting);
+    let attempts = site.number("SELECT count(*) FROM shiftboss_attempts");
+    let count = pages(&site);
+    smash(&site, (1..=SMASHED).map(|part| count * part / (SMASHED + 1)));
+    let (code, told) = recover(&site);
+    assert_eq!(code, Some(0), "{told}");
+    let new = reader(&site.path("new.db")).unwrap();
+    let number = |sql: &str| rows(&new, sql).unwrap()[0].parse::<i64>().unwrap();
+    let saved = number("SELECT count(*) FROM queue");
+    // A page has at the most 2048 bytes of rows; one inside the tree leads to a hundred others.
+    assert!(saved > 99_000 && saved <= ROWS as i64, "{saved}: {told}");
+    assert!(number("SELECT count(*) FROM shiftboss_attempts") > attempts - 300, "{told}");
+    assert_eq!(rows(&new, "PRAGMA integrity_check").unwrap(), ["ok"]);
+    let saved_log = rows(&new, LOG_ORDER).unwrap();
+    assert!(saved_log.len() > 1_800, "{}", saved_log.len());
+    let mut order = log.iter();
+    assert!(saved_log.iter().all(|key| order.any(|known| known == key)));
+    drop(new);
+    put_in_place(&site);
+    let daemon = site.start();
+    site.wait_sql("SELECT count(*) FROM queue", &[&ROWS.to_string()]);
+    let first = site.next_key("READY").unwrap();
+    assert!(next[..20].contains(&first), "{first}: {next:?}");
+    daemon.stop();
+    assert_eq!(check(&site).0, Some(0));
+    assert_eq!(recover(&site).0, Some(0));
+    assert_eq!(recover(&site).0, Some(73));
+}
+
+/// Private tables that were emptied or dropped are named at a start, and made anew by `recover`.
+#[test]
+fn emptied_private_tables() {
+    let sound = filled(10);
+    for (damage, name) in [
+        ("DELETE FROM shiftboss_counters", "shiftboss_counters"),
+        ("DELETE FROM shiftboss_counters WHERE name = 'row'", "'row'"),
+        ("DELETE FROM shiftboss_state", "shiftboss_state"),
+        ("DELETE FROM shiftboss_runs", "shiftboss_runs"),
+        ("DROP TABLE shiftboss_turns", "shiftboss_turns"),
+    ] {
+        let site = Site::new();
+        fs::copy(sound.database(), site.database()).unwrap();
+        fs::copy(sound.file("f.1.txt"), site.file("f.1.txt")).unwrap();
+        site.edit(damage);
+        is_refused(&site, &[name, "shiftboss recover"]);
+        assert_eq!(check(&site).0, Some(65), "{damage}");
+        let (code, told) = recover(&site);
+        assert_eq!(code, Some(0), "{told}");
+        put_in_place(&site);
+        let _daemon = site.start();
+        assert!(site.ask("READY").starts_with("JOB "), "{damage}");
+        site.wait_count(10);
+    }
+}
