@@ -20,7 +20,7 @@ pub fn check(bytes: &[u8], pieces: usize, may_opt_in: bool) {
 
 /// The lines of a connection that sent these pieces and closed its side, and whether a fault ended it.
 fn lines(pieces: &[&[u8]], may_opt_in: bool) -> (Vec<Line>, bool) {
-    let (mut codec, mut bytes) = (LineCodec::new(may_opt_in), BytesMut::new());
+    let (mut codec, mut bytes) = (LineCodec::new(may_opt_in, may_opt_in), BytesMut::new());
     let mut lines = Vec::new();
     for piece in pieces {
         bytes.extend_from_slice(piece);

@@ -16,7 +16,7 @@ use clap_complete::Shell;
 
 use crate::child::Template;
 use crate::exit::{ExitCode, Failure};
-pub use operators::{FailedOnes, Operate, Told};
+pub use operators::{Add, FailedOnes, Operate, Told};
 pub use views::{Look, Looked, StatusChoice};
 
 mod operators;
@@ -30,7 +30,8 @@ use examples::{
 pub use fetch::{FetchArguments, FetchSettings};
 pub use on_change::{OnChange, OnChangeArguments, OnChangeSettings, Picture};
 pub use serve::{
-    DurabilityChoice, Lease, Mode, ServeArguments, ServeOptions, ServeSettings, Tries,
+    CLASSIC_SPOOL, DurabilityChoice, Lease, Mode, ServeArguments, ServeOptions, ServeSettings,
+    Tries,
 };
 pub use spool::{
     InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,

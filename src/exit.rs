@@ -22,7 +22,8 @@ pub enum ExitCode {
     CannotCreate = 73,
     /// The database cannot be used any longer, or the output cannot be written.
     StoreIo = 74,
-    /// Another daemon holds the database, the socket or the input directory.
+    /// Another daemon holds the database, the socket or the input directory; or a worker the task, or there is
+    /// no room at present: later.
     AlreadyRunning = 75,
     /// For the daemon's own user and root only, or for those who may read its files.
     Denied = 77,
@@ -55,6 +56,12 @@ impl Failure {
     #[must_use]
     pub fn code(&self) -> u8 {
         self.code as u8
+    }
+
+    /// The same, for another failure with its own words.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        self.code
     }
 
     /// Whether there is anything to be said.

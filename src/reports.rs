@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::Live;
-use shiftboss_actors::reports::{ReportError, Reports};
+use shiftboss_actors::model::Key;
+use shiftboss_actors::reports::{ReportError, Reports, Turn};
 use shiftboss_actors::wire::session::Question;
 
 use crate::lock::{self, Holder};
-use crate::sqlite::views::{Wanted, log, queue, why};
+use crate::sqlite::views::{Wanted, log, queue, turns, why};
 use crate::sqlite::{QueueStatus, ViewError, queue_status};
 
 /// A database that is looked at, and the daemon that keeps it.
@@ -84,6 +85,11 @@ impl Reports for DatabaseReports {
                 Err(error) => self.line::<()>(Err(error)),
             },
         }
+    }
+
+    fn turns(&self, keys: &[Key]) -> Result<Vec<Turn>, ReportError> {
+        let found = turns(&self.0, keys, SystemClock.now());
+        found.map_err(|error| ReportError::Unavailable(error.to_string()))
     }
 }
 

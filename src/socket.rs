@@ -37,8 +37,13 @@ pub enum SocketError {
     #[error("another program is listening on {0}: stop it first, or choose another path")]
     Alive(PathBuf),
     /// The group does not exist.
-    #[error("there is no group {0:?} for --socket-group: create it, or name another")]
-    NoSuchGroup(String),
+    #[error("there is no group {group:?} for {setting}: create it, or name another")]
+    NoSuchGroup {
+        /// As it was named.
+        group: String,
+        /// Where.
+        setting: &'static str,
+    },
     /// The system refused something.
     #[error("cannot {doing} {path}: {source}")]
     System {
@@ -78,7 +83,8 @@ impl SocketDoor {
     /// # Errors
     /// When the path or the group cannot be used.
     pub fn prepare(settings: &SocketSettings) -> Result<Self, SocketError> {
-        let group = settings.group.as_deref().map(group_id).transpose()?;
+        let group = settings.group.as_deref();
+        let group = group.map(|name| group_id(name, "--socket-group")).transpose()?;
         let path = settings.path.clone();
         let inherited = inherited(&path)?;
         if inherited.is_none() {
@@ -207,16 +213,16 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// The number of a group.
+/// The number of a group that `setting` names, by name or number.
 ///
 /// # Errors
-/// When there is none of that name.
-pub fn group_id(name: &str) -> Result<u32, SocketError> {
+/// `NoSuchGroup`.
+pub fn group_id(name: &str, setting: &'static str) -> Result<u32, SocketError> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }
     match nix::unistd::Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        _ => Err(SocketError::NoSuchGroup(name.to_owned())),
+        _ => Err(SocketError::NoSuchGroup { group: name.to_owned(), setting }),
     }
 }

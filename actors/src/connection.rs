@@ -83,11 +83,13 @@ pub struct ConnectionActor {
 impl ConnectionActor {
     /// Makes an actor for an accepted socket inside its context.
     pub fn new(stream: UnixStream, links: WorkLinks, ctx: &mut Context<Self>) -> Self {
-        let peer = Peer::of(&stream);
+        let group = links.session.as_ref().and_then(|session| session.operator_group);
+        let peer = Peer::of(&stream, group);
         let (reader, writer) = stream.into_split();
         let unfinished = Rc::default();
         let may_opt_in = links.session.is_some();
-        ctx.add_stream(lines::lines(reader, may_opt_in, Rc::clone(&unfinished)));
+        let is_operator = peer.is_some_and(|peer| peer.is_operator());
+        ctx.add_stream(lines::lines(reader, may_opt_in, is_operator, Rc::clone(&unfinished)));
         Self {
             links,
             peer,

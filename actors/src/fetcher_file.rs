@@ -9,8 +9,9 @@ mod name;
 
 use md5::{Digest, Md5};
 
+pub use crate::task_line::{LINE_MAX_BYTES, SkipReason};
 pub use content::Content;
-pub use lines::{LINE_MAX_BYTES, Line, LineReader, SkipReason};
+pub use lines::{Line, LineReader};
 pub use name::{FileName, NameFault, Named};
 
 /// Bytes before a stored position that its checksum covers (spec 4, "At start").

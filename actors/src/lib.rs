@@ -31,6 +31,7 @@ pub mod run_reader;
 pub mod spell;
 pub mod storage;
 pub mod store;
+pub mod task_line;
 #[cfg(test)]
 mod testing;
 pub mod throttle;

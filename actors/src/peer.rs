@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
@@ -14,6 +14,10 @@ use tokio::net::UnixStream;
 
 /// `SIOCOUTQ`, which Linux defines as `TIOCOUTQ`.
 const SIOCOUTQ: Opcode = 0x5411;
+/// Linux's, from 4.13 on, but for SPARC.
+const SO_PEERGROUPS: libc::c_int = 59;
+/// As many as Linux has for a process (NGROUPS_MAX).
+const GROUPS_MAX: usize = 65_536;
 /// First pause between two looks at a peer that has yet to read; doubled up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 /// See [`PAUSE_FIRST`].
@@ -69,27 +73,58 @@ fn unread_bytes(stream: &UnixStream) -> io::Result<i32> {
     Ok(unread)
 }
 
+/// The supplementary groups that the peer had when it connected.
+#[allow(unsafe_code)]
+fn groups(stream: &UnixStream) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0_u32; GROUPS_MAX];
+    let mut bytes = libc::socklen_t::try_from(size_of_val(groups.as_slice()))
+        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the kernel writes at most `bytes` bytes, which is what `groups` has, and says in `bytes` how
+    // many it wrote. Any bits are a u32.
+    let told = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERGROUPS,
+            groups.as_mut_ptr().cast(),
+            &raw mut bytes,
+        )
+    };
+    if told != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    groups.truncate(usize::try_from(bytes).unwrap_or(0) / size_of::<u32>());
+    Ok(groups)
+}
+
 /// Who is at the other end, as it was when it connected. For the log; a pid can be reused.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     pid: Option<i32>,
     uid: u32,
+    /// It belongs to the operators' group.
+    is_member: bool,
 }
 
 impl Peer {
-    /// Asks the kernel; `None` when it does not tell.
+    /// Asks the kernel; `None` when it does not tell. Members of `operators` are operators.
     #[must_use]
-    pub fn of(stream: &UnixStream) -> Option<Self> {
+    pub fn of(stream: &UnixStream, operators: Option<u32>) -> Option<Self> {
         let credentials = stream.peer_cred().ok()?;
-        Some(Self { pid: credentials.pid(), uid: credentials.uid() })
+        let is_in = |group: u32| {
+            let is_first = credentials.gid() == group;
+            is_first || groups(stream).is_ok_and(|groups| groups.contains(&group))
+        };
+        let is_member = operators.is_some_and(is_in);
+        Some(Self { pid: credentials.pid(), uid: credentials.uid(), is_member })
     }
 }
 
 impl Peer {
-    /// Whether it is this process's own user, or root.
+    /// Whether it is this process's own user, root, or a member of the operators' group.
     #[must_use]
     pub fn is_operator(&self) -> bool {
-        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+        self.is_member || self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
     }
 }
 

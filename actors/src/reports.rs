@@ -4,6 +4,7 @@
 //! with fixed lines. It knows no actor.
 
 use crate::live::Live;
+use crate::model::Key;
 use crate::wire::session::Question;
 
 /// Answers operators' questions.
@@ -14,6 +15,23 @@ pub trait Reports: Send + Sync {
     /// # Errors
     /// Why there is none, for the operator.
     fn answer(&self, question: &Question, live: Option<Live>) -> Result<String, ReportError>;
+
+    /// When single tasks of these keys are expected to be handed out; in their order. Called as `answer` is.
+    ///
+    /// # Errors
+    /// Why that cannot be told.
+    fn turns(&self, keys: &[Key]) -> Result<Vec<Turn>, ReportError>;
+}
+
+/// When a single task is expected to be handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Keys that are handed out before its key; `None`: its key is in flight.
+    pub keys_before: Option<u64>,
+    /// False: there are more keys than that.
+    pub exact: bool,
+    /// Other single tasks of its key that wait or are in flight; up to a bound.
+    pub tasks_before: u64,
 }
 
 /// Why a question has no answer.

@@ -48,6 +48,8 @@ pub struct Parts {
     pub connections_max: usize,
     /// Operators' answers, for protocol 2; `None`: nobody may opt in to it.
     pub reports: Option<Arc<dyn Reports>>,
+    /// The group whose members are operators, as the daemon's user and root are.
+    pub operator_group: Option<u32>,
     /// What else lives in the tree.
     pub guests: Vec<Box<dyn Guest>>,
 }
@@ -101,6 +103,7 @@ struct Tree {
     listener: Option<Addr<ListenerActor>>,
     guests: Guests,
     reports: Option<Arc<dyn Reports>>,
+    operator_group: Option<u32>,
 }
 
 /// The ends of the central actors' lives.
@@ -120,10 +123,12 @@ pub async fn run(
     lifecycle: &mut dyn Lifecycle,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TreeError> {
-    let Parts { store, clock, input, door, connections_max, reports, guests } = parts;
+    let Parts { store, clock, input, door, connections_max, reports, operator_group, guests } =
+        parts;
     let path = input.path.clone();
     let (mut tree, mut ends) = Tree::grow(store, clock, input, reports);
     tree.guests = Guests::new(guests);
+    tree.operator_group = operator_group;
     tokio::pin!(stop);
     let started = tokio::select! {
         started = tree.start_intake(path) => started,
@@ -165,6 +170,7 @@ impl Tree {
             listener: None,
             guests: Guests::default(),
             reports,
+            operator_group: None,
         };
         (tree, Ends { storage: storage_end, watcher: watcher_end, drained })
     }
@@ -212,7 +218,9 @@ impl Tree {
             look: self.watcher.clone().recipient(),
             session: self.reports.clone().map(|reports| {
                 let watcher = self.watcher.clone().recipient();
-                SessionLinks::new(&self.storage, watcher, run_fetcher, reports)
+                let mut links = SessionLinks::new(&self.storage, watcher, run_fetcher, reports);
+                links.operator_group = self.operator_group;
+                links
             }),
         }
     }

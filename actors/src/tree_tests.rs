@@ -135,6 +135,7 @@ impl Site {
             },
             door: Box::new(TestDoor(self.directory.path().join("socket"))),
             connections_max: 10,
+            operator_group: None,
             reports: None,
             guests: self.guest.iter().map(|guest| Box::new(guest.clone()) as _).collect(),
         }

@@ -10,13 +10,17 @@ use bytes::{Buf, BufMut, BytesMut};
 use thiserror::Error;
 use tokio_util::codec::Decoder;
 
-use crate::model::{Job, Key};
-use session::{Fault, Hello, SessionRequest};
+use crate::model::{Job, Key, Row};
+use session::{ADD_LINE_MAX_BYTES, ADDS_MAX, Fault, Hello, SessionRequest};
 
 /// Longest request line in bytes, without its end.
 pub const LINE_MAX_BYTES: usize = 64 * 1024;
 /// Longest line, with its end, that is looked at together with the one before it.
 const JOINED_MAX_BYTES: usize = 16;
+/// Bytes of which an `ADD` and what is behind it are read at once.
+const ADD_READ_BYTES: usize = 64 * 1024;
+/// A buffer that has got larger is given up when it is empty.
+const BUFFER_KEPT_BYTES: usize = 4 * 1024;
 /// Bytes of a faulty line that are shown in the log.
 const SHOWN_BYTES: usize = 80;
 
@@ -101,15 +105,23 @@ enum Mode {
 #[derive(Debug)]
 pub struct LineCodec {
     mode: Mode,
+    /// Lines of `ADD` may be long.
+    is_operator: bool,
     /// Bytes of the unfinished line that were looked through already.
     searched: usize,
 }
 
 impl LineCodec {
-    /// For a new connection. Without `may_opt_in`, `HELLO` is no request.
+    /// For a new connection. Without `may_opt_in`, `HELLO` is no request; only an operator's `ADD` may be long.
     #[must_use]
-    pub fn new(may_opt_in: bool) -> Self {
-        Self { mode: if may_opt_in { Mode::First } else { Mode::Classic }, searched: 0 }
+    pub fn new(may_opt_in: bool, is_operator: bool) -> Self {
+        let mode = if may_opt_in { Mode::First } else { Mode::Classic };
+        Self { mode, is_operator, searched: 0 }
+    }
+
+    /// Whether an `ADD` is next, or a part of one.
+    fn is_adding(&self, bytes: &BytesMut) -> bool {
+        self.is_operator && self.mode == Mode::Session && bytes.starts_with(b"ADD ")
     }
 
     /// Whether a begun line waits for its end, given what is left in the buffer.
@@ -120,13 +132,14 @@ impl LineCodec {
 
     /// The next whole line, without its end; `TooLong` as soon as that is certain.
     fn next_line(&mut self, bytes: &mut BytesMut) -> Result<Option<BytesMut>, WireError> {
+        let most = if self.is_adding(bytes) { ADD_LINE_MAX_BYTES } else { LINE_MAX_BYTES };
         let found = memchr::memchr(b'\n', &bytes[self.searched..]);
         let Some(end) = found.map(|at| at + self.searched) else {
             self.searched = bytes.len();
-            return if bytes.len() > LINE_MAX_BYTES { Err(WireError::TooLong) } else { Ok(None) };
+            return if bytes.len() > most { Err(WireError::TooLong) } else { Ok(None) };
         };
         self.searched = 0;
-        if end > LINE_MAX_BYTES {
+        if end > most {
             return Err(WireError::TooLong);
         }
         let line = bytes.split_to(end);
@@ -148,8 +161,28 @@ impl LineCodec {
         }
     }
 
-    /// A request together with the one in the line behind, if that is there and belongs to it.
+    /// A request together with what is behind it, if that is there and belongs to it.
     fn join(line: Line, bytes: &mut BytesMut) -> Line {
+        match line {
+            Line::Session(Ok(SessionRequest::Add(tasks))) => Self::gather(tasks, bytes),
+            line => Self::join_next(line, bytes),
+        }
+    }
+
+    /// All `ADD`s that are there.
+    fn gather(mut tasks: Vec<Row>, bytes: &mut BytesMut) -> Line {
+        while tasks.len() < ADDS_MAX
+            && bytes.starts_with(b"ADD ")
+            && let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(LINE_MAX_BYTES)])
+            && let Ok(SessionRequest::Add(more)) = session::request(&bytes[..end])
+        {
+            tasks.extend(more);
+            bytes.advance(end + 1);
+        }
+        Line::Session(Ok(SessionRequest::Add(tasks)))
+    }
+
+    fn join_next(line: Line, bytes: &mut BytesMut) -> Line {
         let Line::Session(Ok(first)) = &line else {
             return line;
         };
@@ -161,6 +194,15 @@ impl LineCodec {
         };
         bytes.advance(end + 1);
         Line::Session(Ok(joined))
+    }
+
+    /// Room for what is read next: many tasks come in few pieces, and what they needed is given up then.
+    fn make_room(&self, bytes: &mut BytesMut) {
+        if self.is_adding(bytes) {
+            bytes.reserve(ADD_READ_BYTES);
+        } else if bytes.is_empty() && bytes.capacity() > BUFFER_KEPT_BYTES {
+            *bytes = BytesMut::with_capacity(BUFFER_KEPT_BYTES);
+        }
     }
 
     /// Drops the line that is too long as far as it is there, and says so once.
@@ -177,7 +219,9 @@ impl LineCodec {
                 self.mode = Mode::Skipping;
             }
         }
-        (!told).then_some(Line::Session(Err(Fault::Usage("lines have at most 65536 bytes"))))
+        (!told).then_some(Line::Session(Err(Fault::Usage(
+            "a line has at most 65536 bytes, or 1056768 if an operator adds a task",
+        ))))
     }
 }
 
@@ -194,7 +238,10 @@ impl Decoder for LineCodec {
         }
         match self.next_line(bytes) {
             Ok(Some(line)) => self.read(&line).map(|line| Some(Self::join(line, bytes))),
-            Ok(None) => Ok(None),
+            Ok(None) => {
+                self.make_room(bytes);
+                Ok(None)
+            }
             Err(WireError::TooLong) if self.mode == Mode::Session => Ok(self.skip(bytes)),
             Err(error) => Err(error),
         }

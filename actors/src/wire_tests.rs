@@ -14,7 +14,7 @@ fn done_of(text: &str, exit_code: i64) -> Request {
 
 /// The requests of a connection that sent `pieces` and half-closed, and whether a fault ended it.
 fn requests(pieces: &[&[u8]]) -> (Vec<Request>, bool) {
-    let mut codec = LineCodec::new(false);
+    let mut codec = LineCodec::new(false, false);
     let mut bytes = BytesMut::new();
     let mut requests = Vec::new();
     for piece in pieces {
@@ -110,7 +110,7 @@ fn a_line_has_a_limit() {
     assert_eq!(requests(&[format!("{}\n", line(LINE_MAX_BYTES)).as_bytes()]).0, [done_of("a", 0)]);
     assert!(requests(&[format!("{}\n", line(LINE_MAX_BYTES + 1)).as_bytes()]).1);
     let mut endless = BytesMut::from(line(LINE_MAX_BYTES + 1).as_bytes());
-    assert!(matches!(LineCodec::new(false).decode(&mut endless), Err(WireError::TooLong)));
+    assert!(matches!(LineCodec::new(false, false).decode(&mut endless), Err(WireError::TooLong)));
 }
 
 /// Answers are single lines; a payload's leading space is kept.

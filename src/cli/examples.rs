@@ -7,8 +7,8 @@ Exit codes:
    1  spool fsck, monitor: something is or was wrong; spool run --once: an entry failed
   65  input or database is faulty           69  nobody answered; nothing fetched or taken
   70  a bug in shiftboss                    73  a file or socket cannot be made
-  74  an I/O error                          75  already running
-  77  for the daemon's user and root only   78  something needed is missing or unusable";
+  74  an I/O error                          75  already running; in flight, no room
+  77  for operators only                    78  something needed is missing or unusable";
 
 /// See the command of that name.
 pub(super) const SERVE_EXAMPLES: &str = "\

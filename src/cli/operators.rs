@@ -1,5 +1,5 @@
 //! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`, `requeue`,
-//! `run-fetcher`, `accept-input`; and `health`.
+//! `run-fetcher`, `accept-input`, `add`, `cancel`; and `health`.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -43,7 +43,17 @@ const ACCEPT_INPUT_EXAMPLES: &str = "\
 Example:
   shiftboss accept-input /run/shiftboss/worker.sock";
 
-/// What the daemon is told. All but `health` are for its own user and root.
+const ADD_EXAMPLES: &str = "\
+Examples:
+  shiftboss add /run/shiftboss/worker.sock alpha '1.0 1.1'
+  shiftboss add --file request.json /run/shiftboss/worker.sock alpha
+  printf '%s\\n' 'alpha 1' 'bravo 2' | shiftboss add --lines /run/shiftboss/worker.sock";
+
+const CANCEL_EXAMPLES: &str = "\
+Example:
+  shiftboss cancel /run/shiftboss/worker.sock alpha";
+
+/// What the daemon is told. All but `health` are for its own user, root, and the group of its --operator-group.
 #[derive(Debug, Subcommand)]
 pub enum Operate {
     /// Hand nothing out until `resume`, also after a restart
@@ -131,6 +141,54 @@ pub enum Operate {
     /// does not have leave the queue.
     #[command(after_help = ACCEPT_INPUT_EXAMPLES)]
     AcceptInput(Told),
+    /// Add a single task, which is kept until its job ends with code 0
+    ///
+    /// Done when the daemon has it on disk. Says how many keys come before it: a key that ran lately waits for its
+    /// turn like any other. Several tasks of one key run one after the other; one whose payload waits already is
+    /// not added twice. Exits with 75 if the daemon keeps as many as it may.
+    Add(Add),
+    /// Delete the single tasks of a key, whatever became of them, unless a worker has them
+    ///
+    /// Exits with 65 if there is none, and with 75 if one is in flight: that one stays.
+    #[command(
+        after_help = CANCEL_EXAMPLES,
+        override_usage = "shiftboss cancel [OPTIONS] [SOCKET] <KEY>"
+    )]
+    Cancel {
+        /// Who is told, and how the answer is shown.
+        #[command(flatten)]
+        told: Told,
+        /// The key
+        key: Option<String>,
+    },
+}
+
+/// The arguments of `add`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = ADD_EXAMPLES,
+    override_usage = "shiftboss add [OPTIONS] [SOCKET] <KEY> <PAYLOAD>\n       \
+        shiftboss add [OPTIONS] --file <FILE> [SOCKET] <KEY>\n       \
+        shiftboss add [OPTIONS] --lines [--file <FILE>] [SOCKET]"
+)]
+pub struct Add {
+    /// Who is told, and how the answer is shown.
+    #[command(flatten)]
+    pub told: Told,
+    /// The key: one word
+    pub key: Option<String>,
+    /// All else that a worker needs: one line
+    #[arg(allow_hyphen_values = true)]
+    pub payload: Option<String>,
+    /// Read the payload, or the lines, from FILE; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Add many: a line KEY PAYLOAD each, from --file or standard input
+    ///
+    /// A faulty line is named with its number; the others are added, and the exit code is 65. --json prints one
+    /// object for each.
+    #[arg(long)]
+    pub lines: bool,
 }
 
 /// Failed tasks that are put back.

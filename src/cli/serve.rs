@@ -109,6 +109,11 @@ pub struct ServeOptions {
     /// Group of the socket, by name or number
     #[arg(long, env = "SHIFTBOSS_SOCKET_GROUP")]
     pub socket_group: Option<String>,
+    /// Group whose members may do what operators do (add, cancel, pause, retry ...), by name or number
+    ///
+    /// The daemon's user and root always may. Members must also be let in: --socket-mode and --socket-group.
+    #[arg(long, value_name = "GROUP", env = "SHIFTBOSS_OPERATOR_GROUP")]
+    pub operator_group: Option<String>,
     /// Connections at once; further ones are closed [default: 16384]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_CONNECTIONS")]
     pub max_connections: Option<NonZeroU32>,
@@ -147,6 +152,7 @@ impl ServeOptions {
             accept_input_after: self.accept_input_after.or(others.accept_input_after),
             socket_mode: self.socket_mode.or(others.socket_mode),
             socket_group: self.socket_group.or(others.socket_group),
+            operator_group: self.operator_group.or(others.operator_group),
             max_connections: self.max_connections.or(others.max_connections),
             log_format: self.log_format.or(others.log_format),
             log_level: self.log_level.or(others.log_level),
@@ -172,5 +178,8 @@ impl Checked for ServeOptions {
     }
 }
 
+/// Why the classic rules and a spool do not go together.
+pub const CLASSIC_SPOOL: &str = "the classic rules know no single tasks, which is what entries of a spool become: \
+    leave out spool or classic";
 const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";

@@ -1,5 +1,5 @@
-//! `shiftboss pause`, `resume`, `drain`, `retry`, `requeue`, `run-fetcher`, `accept-input` and `health`: what
-//! a running daemon is told and asked.
+//! `shiftboss pause`, `resume`, `drain`, `retry`, `requeue`, `run-fetcher`, `accept-input`, `add`, `cancel` and
+//! `health`: what a running daemon is told and asked.
 //!
 //! Clients of protocol 2 (docs/protocol.md): a greeting and one request in one write, one line of
 //! JSON as the answer. `drain` then waits until the daemon has gone.
@@ -7,6 +7,7 @@
 mod drain;
 mod retry_failed;
 mod session;
+mod tasks;
 
 use std::io::{self, Write};
 
@@ -46,6 +47,8 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
             tell(&told, "run-fetcher", &request, |answer| run_begun(&name, answer))
         }
         Operate::AcceptInput(told) => tell(&told, "accept-input", "ACCEPT-INPUT", accepted),
+        Operate::Add(add) => tasks::add(add),
+        Operate::Cancel { told, key } => tasks::cancel(told, key),
         Operate::Drain { timeout, socket: target, json } => {
             drain::run(&socket(target, "drain")?, timeout, json)
         }
@@ -95,6 +98,10 @@ fn print(
     render: impl FnOnce(&Value) -> String,
 ) -> Result<(), Failure> {
     let text = if json { answer.line.clone() } else { render(&answer.object) };
+    say(&text)
+}
+
+fn say(text: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").or_else(|error| exit::output_failed(&error))
 }
 

@@ -68,6 +68,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
             settings.fetchers.len(),
         ),
         reports: reports(settings),
+        operator_group: settings.operator_group,
         guests: guests::of(&configuration, wanted)?,
     };
     info!(

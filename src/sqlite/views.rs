@@ -29,6 +29,7 @@ pub use report::{
     Aside, Done, FetcherStatus, NotStopped, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting,
 };
 pub use tasks::{Asked, Task, TaskStatus, Tasks, tasks};
+pub use turns::turns;
 pub use why::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why, why};
 
 mod attempts;
@@ -39,6 +40,7 @@ mod outcome;
 mod queue;
 mod report;
 mod tasks;
+mod turns;
 mod why;
 
 /// Jobs that ended within this many minutes are counted.

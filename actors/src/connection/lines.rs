@@ -19,9 +19,10 @@ const READ_BUFFER_BYTES: usize = 512;
 pub(super) fn lines(
     reader: OwnedReadHalf,
     may_opt_in: bool,
+    is_operator: bool,
     unfinished: Rc<Cell<Option<Instant>>>,
 ) -> FramedRead<OwnedReadHalf, TimedCodec> {
-    let codec = TimedCodec { codec: LineCodec::new(may_opt_in), unfinished };
+    let codec = TimedCodec { codec: LineCodec::new(may_opt_in, is_operator), unfinished };
     FramedRead::with_capacity(reader, codec, READ_BUFFER_BYTES)
 }
 

@@ -16,18 +16,21 @@ use super::session::SessionLinks;
 use crate::file_watcher::{AcceptInput, Accepted};
 use crate::guest::RunFetcher;
 use crate::live::{Health, Live};
-use crate::model::{Attempt, Key};
-use crate::reports::ReportError;
+use crate::model::{Attempt, Key, Row};
+use crate::reports::{ReportError, Reports, Turn};
 use crate::storage::messages::{
-    Change, Controlled, HandOut, HowAreYou, Next, Stepped, Tell, WhyIdle, Work,
+    AddTasks, Change, Controlled, HandOut, HowAreYou, Next, Stepped, Tell, WhyIdle, Work,
 };
-use crate::store::{Holder, Requeued, StoreResult, Told};
+use crate::store::{Added, Cancelled, Holder, Requeued, StoreResult, Told};
 use crate::wire::session::{
     Control, ErrorCode, Fault, Question, SessionAnswer, SessionRequest, Word,
 };
 
 /// How long an operator's question may take.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The same of the turns of tasks that were added: they are told without them otherwise.
+const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is written, and what is done then.
 #[derive(Debug, Default)]
@@ -107,7 +110,7 @@ pub(super) struct Asker {
     pub(super) work: WorkLinks,
     pub(super) session: SessionLinks,
     pub(super) holder: Holder,
-    /// It is the daemon's own user, or root.
+    /// It is the daemon's own user, root, or a member of the operators' group.
     pub(super) is_operator: bool,
 }
 
@@ -128,8 +131,12 @@ impl Asker {
             | SessionRequest::RunFetcher(_)
                 if !self.is_operator =>
             {
-                Reply::error(ErrorCode::Denied, "for the daemon's own user and root alone")
+                denied()
             }
+            SessionRequest::Add(tasks) if !self.is_operator => {
+                together(tasks.iter().map(|_| denied()))
+            }
+            SessionRequest::Add(tasks) => self.add(tasks).await,
             SessionRequest::Ask(question) => self.ask(question).await,
             SessionRequest::Control(control) => self.change(control).await,
             SessionRequest::AcceptInput => self.accept_input().await,
@@ -172,8 +179,8 @@ impl Asker {
 
     async fn change(self, control: Control) -> Reply {
         let key = match &control {
-            Control::Retry(key) | Control::Requeue(key) => Some(key.clone()),
-            Control::Cancel(_) | Control::Pause | Control::Resume | Control::Drain => None,
+            Control::Retry(key) | Control::Requeue(key) | Control::Cancel(key) => Some(key.clone()),
+            Control::Pause | Control::Resume | Control::Drain => None,
         };
         match in_time(self.session.change.send(Change(control))).await {
             Ok(Controlled::Retried(None)) => {
@@ -181,6 +188,9 @@ impl Asker {
             }
             Ok(Controlled::Requeued(Requeued::Unknown)) => {
                 Reply::error(ErrorCode::Unknown, "no fetcher lists that key, and nobody has it")
+            }
+            Ok(Controlled::Cancelled(Cancelled { deleted: 0, in_flight: false, .. })) => {
+                Reply::error(ErrorCode::Unknown, "there is no single task of that key")
             }
             Ok(controlled) => Reply::line(&SessionAnswer::Json(&json_of(controlled, key.as_ref()))),
             Err(reason) => Reply::error(ErrorCode::Busy, &reason),
@@ -230,20 +240,77 @@ impl Asker {
         Some(Live { health, workers: self.session.workers.connected() })
     }
 
+    /// Tasks of several lines in one step, each with its answer.
+    async fn add(self, tasks: Vec<Row>) -> Reply {
+        let keys: Vec<Key> = tasks.iter().map(|task| task.key.clone()).collect();
+        let added = match in_time(self.session.add.send(AddTasks(tasks))).await {
+            Ok(added) => added,
+            Err(reason) => {
+                return together(keys.iter().map(|_| Reply::error(ErrorCode::Busy, &reason)));
+            }
+        };
+        let asked = keys.clone();
+        let turns = looked(self.session, TURNS_TIMEOUT, move |reports| reports.turns(&asked));
+        let turns = turns.await.ok().and_then(|(turns, _)| turns.ok()).unwrap_or_default();
+        let answers = keys.iter().zip(added).enumerate();
+        together(answers.map(|(at, (key, added))| added_line(key, added, turns.get(at))))
+    }
+
     async fn ask(self, question: Question) -> Reply {
         let live = if question == Question::Status { self.live().await } else { None };
-        let SessionLinks { reports, room, .. } = self.session;
-        let answered = timeout(REPORT_TIMEOUT, async move {
-            // Closed by nobody. The place goes with the thread, which nothing can end.
-            let place = room.acquire_owned().await.ok();
-            tokio::task::spawn_blocking(move || (reports.answer(&question, live), place)).await
-        });
+        let answered =
+            looked(self.session, REPORT_TIMEOUT, move |reports| reports.answer(&question, live));
         match answered.await {
-            Ok(Ok((answer, place))) => Reply { place, ..report(answer) },
-            Ok(Err(error)) => Reply::error(ErrorCode::Busy, &error.to_string()),
-            Err(_) => Reply::error(ErrorCode::Busy, "it took too long"),
+            Ok((answer, place)) => Reply { place, ..report(answer) },
+            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
         }
     }
+}
+
+/// Asks the reports, on a thread for it; the place that it took is given up with the answer.
+async fn looked<T: Send + 'static>(
+    SessionLinks { reports, room, .. }: SessionLinks,
+    most: Duration,
+    ask: impl FnOnce(&dyn Reports) -> T + Send + 'static,
+) -> Result<(T, Option<OwnedSemaphorePermit>), String> {
+    let answered = timeout(most, async move {
+        // Closed by nobody. The place goes with the thread, which nothing can end.
+        let place = room.acquire_owned().await.ok();
+        tokio::task::spawn_blocking(move || (ask(&*reports), place)).await
+    });
+    match answered.await {
+        Ok(answered) => answered.map_err(|error| error.to_string()),
+        Err(_) => Err("it took too long".to_owned()),
+    }
+}
+
+fn denied() -> Reply {
+    Reply::error(
+        ErrorCode::Denied,
+        "for the daemon's own user, root, and the group of --operator-group",
+    )
+}
+
+/// The lines of several replies, in order.
+fn together(replies: impl Iterator<Item = Reply>) -> Reply {
+    replies.fold(Reply::default(), |before, reply| reply.after(before))
+}
+
+/// What became of a task.
+fn added_line(key: &Key, added: Added, turn: Option<&Turn>) -> Reply {
+    if added == Added::Full {
+        // No fault of who asks: it does not count towards a close.
+        let text = "there are as many single tasks as may be (max_single_tasks); add it later";
+        return Reply { errors: 0, ..Reply::error(ErrorCode::Full, text) };
+    }
+    let object = serde_json::json!({
+        "key": key.as_str(),
+        "added": added == Added::Added,
+        "keys_before": turn.and_then(|turn| turn.keys_before),
+        "exact": turn.is_some_and(|turn| turn.exact),
+        "tasks_before": turn.map(|turn| turn.tasks_before),
+    });
+    Reply::line(&SessionAnswer::Json(&object.to_string()))
 }
 
 fn report(answer: Result<String, ReportError>) -> Reply {

@@ -23,7 +23,7 @@ use crate::guest::RunFetcher;
 use crate::model::Idle;
 use crate::reports::Reports;
 use crate::storage::StorageActor;
-use crate::storage::messages::{Change, HowAreYou, Next, Tell, Wait, WhyIdle, Work};
+use crate::storage::messages::{AddTasks, Change, HowAreYou, Next, Tell, Wait, WhyIdle, Work};
 use crate::store::{Holder, StoreResult};
 use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
 
@@ -53,9 +53,13 @@ pub struct SessionLinks {
     pub run_fetcher: Option<Recipient<RunFetcher>>,
     /// How storage is.
     pub health: Recipient<HowAreYou>,
+    /// Single tasks.
+    pub add: Recipient<AddTasks>,
     /// Operators' questions.
     pub reports: Arc<dyn Reports>,
-    /// Room for them.
+    /// The group whose members are operators, too.
+    pub operator_group: Option<u32>,
+    /// Room for questions.
     pub(super) room: Arc<Semaphore>,
     /// Who is connected.
     pub(super) workers: Workers,
@@ -79,7 +83,9 @@ impl SessionLinks {
             health: storage.clone().recipient(),
             accept_input,
             run_fetcher,
+            add: storage.clone().recipient(),
             reports,
+            operator_group: None,
             room: Arc::new(Semaphore::new(REPORTS_AT_ONCE)),
             workers: Workers::default(),
         }

@@ -15,7 +15,7 @@ use crate::connection::{CloseConnection, ConnectionActor, SessionLinks, WorkLink
 use crate::file_watcher::{AcceptInput, Accepted, Look, Looked};
 use crate::live::Live;
 use crate::model::{Job, Key};
-use crate::reports::{ReportError, Reports};
+use crate::reports::{ReportError, Reports, Turn};
 use crate::storage::StorageActor;
 use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
@@ -57,6 +57,18 @@ impl Reports for OneKey {
             }
             question => Ok(format!("{{\"asked\":\"{question:?}\"}}")),
         }
+    }
+
+    fn turns(&self, keys: &[Key]) -> Result<Vec<Turn>, ReportError> {
+        let turn = |key: &Key| Turn {
+            keys_before: (key.as_str() == "a").then_some(3),
+            exact: true,
+            tasks_before: 1,
+        };
+        if keys.iter().any(|key| key.as_str() == "unreadable") {
+            return Err(ReportError::Unavailable("no".to_owned()));
+        }
+        Ok(keys.iter().map(turn).collect())
     }
 }
 
@@ -235,4 +247,66 @@ async fn the_daemon_s_end_closes() {
     let mut rest = String::new();
     site.reader.read_to_string(&mut rest).await.unwrap();
     assert_eq!(rest, "");
+}
+
+/// Tasks that come together are added in one step, each with its answer, and each error is its own.
+#[actix::test]
+async fn tasks_are_added_together() {
+    let mut site = Site::opted_in(&[]).await;
+    site.mock.inside().tasks_max = Some(2);
+    site.say("ADD a 1\nADD a 1\nADD b  2\nADD c 3\nADD d\nREADY").await;
+    let added = |key: &str, added: bool, before: &str| {
+        format!(
+            "{{\"added\":{added},\"exact\":true,\"key\":\"{key}\",\"keys_before\":{before},\"tasks_before\":1}}"
+        )
+    };
+    let full =
+        "ERROR full there are as many single tasks as may be (max_single_tasks); add it later";
+    let usage = "ERROR usage ADD <key> <payload>, a line of at most 1048576 bytes without white space at its ends";
+    for expected in [
+        added("a", true, "3"),
+        added("a", false, "3"),
+        added("b", true, "null"),
+        full.to_owned(),
+        usage.to_owned(),
+        "JOB 1 a 1".to_owned(),
+    ] {
+        assert_eq!(site.line().await, expected);
+    }
+    assert_eq!(site.mock.calls().iter().filter(|call| *call == "commit").count(), 2);
+    site.mock.inside().tasks_max = None;
+    // What is on disk is told, whether its turn can be told or not; what is not is busy.
+    let answer = site.ask("ADD unreadable 1").await;
+    assert!(
+        answer.contains("\"added\":true") && answer.contains("\"tasks_before\":null"),
+        "{answer}"
+    );
+    site.mock.trouble("commit", Trouble::Error(StoreError::Full("disk".to_owned())));
+    site.say("ADD e 1\nADD f 1").await;
+    for _ in 0..2 {
+        assert!(site.line().await.starts_with("ERROR busy no space left"));
+    }
+}
+
+/// What is cancelled is told in JSON, and a key without any in an error.
+#[actix::test]
+async fn tasks_are_cancelled() {
+    let mut site = Site::opted_in(&["a", "a", "b"]).await;
+    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
+    let cancelled = "{\"deleted\":1,\"in_flight\":true,\"key\":\"a\",\"more\":false}";
+    assert_eq!(site.ask("CANCEL a").await, cancelled);
+    assert!(site.ask("CANCEL a").await.starts_with("{\"deleted\":0,\"in_flight\":true"));
+    let unknown = "ERROR unknown there is no single task of that key";
+    assert_eq!(site.ask("CANCEL c").await, unknown);
+}
+
+/// A full queue is no fault of the connection's.
+#[actix::test]
+async fn a_full_queue_closes_nothing() {
+    let mut site = Site::opted_in(&[]).await;
+    site.mock.inside().tasks_max = Some(0);
+    for _ in 0..20 {
+        assert!(site.ask("ADD a 1").await.starts_with("ERROR full "));
+    }
+    assert_eq!(site.ask("READY").await, "NOJOBS");
 }

@@ -1,11 +1,8 @@
 //! The lines of fetcher files: bytes in, rows and faults out, at any boundary (spec 4, "Lines").
 
-use thiserror::Error;
+use crate::model::Row;
+use crate::task_line::{LINE_MAX_BYTES, SkipReason, parse};
 
-use crate::model::{KEY_MAX_BYTES, Key, KeyError, Row};
-
-/// Longest line in bytes, without its end; a longer one is skipped in bounded memory.
-pub const LINE_MAX_BYTES: usize = 1024 * 1024;
 /// A byte order mark; not part of the first key.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -21,26 +18,6 @@ pub enum Line {
         /// Why.
         reason: SkipReason,
     },
-}
-
-/// Why a line is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum SkipReason {
-    /// Nothing but white space.
-    #[error("the line is empty")]
-    Empty,
-    /// A key without a payload.
-    #[error("no space after the key; a tab does not count")]
-    OneWord,
-    /// Bytes that are not UTF-8.
-    #[error("the line is not UTF-8")]
-    NotUtf8,
-    /// See [`KEY_MAX_BYTES`].
-    #[error("the key has more than {KEY_MAX_BYTES} bytes")]
-    KeyTooLong,
-    /// See [`LINE_MAX_BYTES`].
-    #[error("the line has more than {LINE_MAX_BYTES} bytes")]
-    LineTooLong,
 }
 
 /// Splits a file, fed in pieces, into lines.
@@ -155,26 +132,6 @@ impl LineReader {
         self.partial_bytes = 0;
         self.at_start = false;
     }
-}
-
-/// Splits one line, without its end, into key and payload.
-fn parse(line: &[u8]) -> Result<Row, SkipReason> {
-    let text = std::str::from_utf8(line).map_err(|_| SkipReason::NotUtf8)?;
-    let text = text.trim_matches(is_python_space);
-    if text.is_empty() {
-        return Err(SkipReason::Empty);
-    }
-    let (key, payload) = text.split_once(' ').ok_or(SkipReason::OneWord)?;
-    let key = Key::new(key).map_err(|error| match error {
-        KeyError::TooLong(_) => SkipReason::KeyTooLong,
-        KeyError::Empty | KeyError::Separator => SkipReason::Empty,
-    })?;
-    Ok(Row { key, payload: payload.to_owned() })
-}
-
-/// White space as Python's `str.strip` has it (spec 4): more than Rust's by four separators.
-fn is_python_space(character: char) -> bool {
-    character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::{KEY_MAX_BYTES, Key};
 
 /// All lines of a complete file, fed in one piece.
 fn lines_of(bytes: &[u8]) -> Vec<Line> {

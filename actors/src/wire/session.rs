@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 
 use super::integer;
-use crate::model::{Attempt, Idle, Job, Key};
+use crate::model::{Attempt, Idle, Job, Key, Row};
+use crate::task_line::single_task;
 
 /// The version that this program speaks.
 pub const VERSION: &str = "2";
@@ -43,6 +44,11 @@ pub enum Fault {
     Unsupported,
 }
 
+/// Longest line of an `ADD` in bytes, without its end: a list's longest line, and the request's own words.
+pub const ADD_LINE_MAX_BYTES: usize = 1024 * 1024 + 8 * 1024;
+/// `ADD`s that came together and are done in one step.
+pub(super) const ADDS_MAX: usize = 256;
+
 /// What an opted-in worker asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionRequest {
@@ -66,6 +72,8 @@ pub enum SessionRequest {
     Quit,
     /// Whether the daemon can reach its database.
     Health,
+    /// For operators only: single tasks that are to be added, of as many lines.
+    Add(Vec<Row>),
     /// For operators only: how things are.
     Ask(Question),
     /// For operators only: change something.
@@ -161,6 +169,8 @@ pub enum ErrorCode {
     Denied,
     /// Not at present.
     Busy,
+    /// There is no room.
+    Full,
 }
 
 impl fmt::Display for ErrorCode {
@@ -173,6 +183,7 @@ impl fmt::Display for ErrorCode {
             Self::Unknown => "unknown",
             Self::Denied => "denied",
             Self::Busy => "busy",
+            Self::Full => "full",
         })
     }
 }
@@ -264,7 +275,7 @@ pub(super) fn joined(first: &SessionRequest, second: &[u8]) -> Option<SessionReq
 
 /// One flat match over all verbs; `None`: the rest is not as it must be.
 fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
-    use SessionRequest::{Ask, Attempt, Control as Change, Health, Quit, Ready};
+    use SessionRequest::{Add, Ask, Attempt, Control as Change, Health, Quit, Ready};
     Some(match (verb, rest) {
         ("READY", None) => Ready { wait: Duration::ZERO },
         ("READY", Some(rest)) => {
@@ -289,6 +300,8 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
         ("DRAIN", None) => Change(Control::Drain),
         ("RUN-FETCHER", Some(rest)) if is_name(rest) => SessionRequest::RunFetcher(rest.into()),
         ("ACCEPT-INPUT", None) => SessionRequest::AcceptInput,
+        ("ADD", Some(rest)) => Add(vec![single_task(rest.as_bytes()).ok()?]),
+        ("CANCEL", Some(rest)) => Change(Control::Cancel(Key::new(rest).ok()?)),
         _ => return None,
     })
 }
@@ -312,6 +325,8 @@ const REQUESTS: &[(&str, &str)] = &[
     ("DRAIN", ALONE),
     ("ACCEPT-INPUT", ALONE),
     ("RUN-FETCHER", "RUN-FETCHER <fetcher>"),
+    ("ADD", "ADD <key> <payload>, a line of at most 1048576 bytes without white space at its ends"),
+    ("CANCEL", "CANCEL <key>"),
 ];
 const ALONE: &str = "this request stands alone";
 

@@ -20,13 +20,18 @@ fn lines(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
             Line::Session(Ok(SessionRequest::Attempt(attempt, Word::Done(exit_code)))),
             Line::Session(Ok(SessionRequest::Ready { wait })),
         ],
+        Line::Session(Ok(SessionRequest::Add(tasks))) => {
+            let apart = tasks.into_iter().map(|task| SessionRequest::Add(vec![task]));
+            apart.map(|task| Line::Session(Ok(task))).collect()
+        }
         line => vec![line],
     });
     (apart.collect(), fault)
 }
 
 fn as_they_came(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
-    let (mut codec, mut bytes, mut lines) = (LineCodec::new(true), BytesMut::new(), Vec::new());
+    let (mut codec, mut bytes, mut lines) =
+        (LineCodec::new(true, true), BytesMut::new(), Vec::new());
     for piece in pieces {
         bytes.extend_from_slice(piece);
         loop {
@@ -232,7 +237,8 @@ fn bad_lines_are_faults() {
 fn a_long_line_is_skipped() {
     let long = format!("{}\nBEAT 3\n", "x".repeat(3 * LINE_MAX_BYTES));
     for size in [1_000, LINE_MAX_BYTES, LINE_MAX_BYTES + 1, long.len()] {
-        let (mut codec, mut bytes, mut found) = (LineCodec::new(true), BytesMut::new(), Vec::new());
+        let (mut codec, mut bytes, mut found) =
+            (LineCodec::new(true, true), BytesMut::new(), Vec::new());
         bytes.extend_from_slice(b"HELLO 2 w\n");
         for piece in long.as_bytes().chunks(size) {
             bytes.extend_from_slice(piece);
@@ -266,4 +272,66 @@ fn answers_are_lines() {
     }
     let text = "JOB 7 alpha  0 1\nNOJOBS\nNOJOBS paused 2\nNOJOBS busy 3\nOK\nLOST\nERROR busy two  lines\n{}\n";
     assert_eq!(bytes, text.as_bytes());
+}
+
+fn task(key: &str, payload: &str) -> Row {
+    Row { key: Key::new(key).unwrap(), payload: payload.to_owned() }
+}
+
+/// A task is a line of a list with nothing to be cut off.
+#[test]
+fn tasks_are_lines() {
+    let add = |key, payload| Ok(SessionRequest::Add(vec![task(key, payload)]));
+    for (line, key, payload) in
+        [("ADD a 1", "a", "1"), ("ADD a  1  x", "a", " 1  x"), ("ADD é\t \u{7}", "é\t", "\u{7}")]
+    {
+        assert_eq!(session(format!("{line}\n").as_bytes()), [add(key, payload)], "{line:?}");
+    }
+    let long = format!("ADD {} 1", "k".repeat(4097));
+    for line in [
+        "ADD",
+        "ADD ",
+        "ADD a",
+        "ADD a ",
+        "ADD  a 1",
+        "ADD a 1 ",
+        "ADD a 1\r",
+        "ADD a 1\u{1c}",
+        &long,
+    ] {
+        let found = session(format!("{line}\n").as_bytes());
+        assert!(matches!(found[..], [Err(Fault::Usage(_))]), "{line:?}: {found:?}");
+    }
+    let cancel = |key: &str| Ok(SessionRequest::Control(Control::Cancel(Key::new(key).unwrap())));
+    assert_eq!(
+        session(b"CANCEL a\nADD b 1\nADD c 2\nREADY\n")[..2],
+        [cancel("a"), Ok(SessionRequest::Add(vec![task("b", "1"), task("c", "2")])),]
+    );
+}
+
+/// Only an operator's ADD may be long, and nobody keeps the room that it took.
+#[test]
+fn a_long_task_takes_room_for_itself_alone() {
+    let decode = |is_operator: bool, line: &[u8]| {
+        let (mut codec, mut bytes) = (LineCodec::new(true, is_operator), BytesMut::new());
+        bytes.extend_from_slice(b"HELLO 2 w\n");
+        assert!(matches!(codec.decode(&mut bytes), Ok(Some(Line::Hello(Ok(_))))));
+        let mut found = Vec::new();
+        for piece in line.chunks(10_000) {
+            bytes.extend_from_slice(piece);
+            found.extend(codec.decode(&mut bytes).unwrap());
+        }
+        assert!(codec.decode(&mut bytes).unwrap().is_none());
+        assert!(bytes.capacity() <= 16 * 1024, "{} bytes are kept", bytes.capacity());
+        found
+    };
+    let line = |length: usize| [b"ADD k ".as_slice(), &vec![b'x'; length - 2], b"\n"].concat();
+    let most = 1024 * 1024;
+    let found = decode(true, &line(most));
+    assert!(matches!(&found[..], [Line::Session(Ok(SessionRequest::Add(tasks)))]
+        if tasks[0].payload.len() == most - 2));
+    for (is_operator, length) in [(true, most + 1), (true, 2 * most), (false, LINE_MAX_BYTES + 1)] {
+        let found = decode(is_operator, &line(length));
+        assert!(matches!(found[..], [Line::Session(Err(Fault::Usage(_)))]), "{length}: {found:?}");
+    }
 }

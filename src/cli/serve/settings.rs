@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::absolute;
-use super::ServeOptions;
 use super::values::{DurabilityChoice, Lease, Mode, Tries};
+use super::{CLASSIC_SPOOL, ServeOptions};
 use crate::config::{Checked, FetcherTable};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
-use crate::socket::SocketSettings;
+use crate::socket::{SocketSettings, group_id};
 use crate::sqlite::{Durability, Options, Policy};
 
 /// How long a request waits for another process's write to the database.
@@ -34,6 +34,8 @@ pub struct ServeSettings {
     pub socket: SocketSettings,
     /// How the database is used.
     pub store: Options,
+    /// The group whose members are operators, too.
+    pub operator_group: Option<u32>,
     /// Connections at once.
     pub connections_max: usize,
     /// The spool whose tasks enter the queue.
@@ -87,6 +89,7 @@ impl ServeSettings {
             ("accept_input_after", a.accept_input_after != b.accept_input_after),
             ("socket_mode", a.socket.mode != b.socket.mode),
             ("socket_group", a.socket.group != b.socket.group),
+            ("operator_group", a.operator_group != b.operator_group),
             ("max_connections", a.connections_max != b.connections_max),
             ("log_format", a.log_format != b.log_format),
             ("log_level", a.log_level != b.log_level),
@@ -95,6 +98,9 @@ impl ServeSettings {
     }
 
     fn of(said: ServeOptions, fetchers: Vec<FetcherTable>) -> Result<Self, Failure> {
+        if said.classic == Some(true) && said.spool.is_some() {
+            return Err(Failure::new(ExitCode::Configuration, CLASSIC_SPOOL));
+        }
         let lease_seconds = said.lease.unwrap_or(LEASE).0;
         let policy = match said.classic {
             Some(true) => Policy::Classic,
@@ -122,6 +128,7 @@ impl ServeSettings {
                 max_attempts: said.max_attempts.unwrap_or(TRIES).0,
                 max_single_tasks: said.max_single_tasks.map_or(SINGLE_TASKS, NonZeroU32::get),
             },
+            operator_group: said.operator_group.as_deref().map(operators).transpose()?,
             connections_max,
             spool: said.spool.map(absolute).transpose()?,
             accept_input: said.accept_input.unwrap_or(false),
@@ -131,6 +138,15 @@ impl ServeSettings {
             fetchers,
         })
     }
+}
+
+/// The number of the operators' group.
+///
+/// # Errors
+/// `Configuration` when there is no such group.
+fn operators(group: &str) -> Result<u32, Failure> {
+    let found = group_id(group, "--operator-group");
+    found.map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))
 }
 
 fn named(path: Option<PathBuf>, what: &str) -> Result<PathBuf, Failure> {

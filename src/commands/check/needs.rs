@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use crate::cli::ServeOptions;
+use crate::cli::{CLASSIC_SPOOL, ServeOptions};
 use crate::lock;
 use crate::socket;
 use crate::sqlite::{ViewError, open_to_read};
@@ -26,8 +26,15 @@ pub(super) fn faults(said: &ServeOptions) -> Vec<String> {
     {
         faults.push(format!("{} cannot be both database and socket", database.display()));
     }
-    let group = said.socket_group.as_deref().map(socket::group_id);
-    faults.extend(group.and_then(Result::err).map(|error| error.to_string()));
+    let groups =
+        [(&said.socket_group, "--socket-group"), (&said.operator_group, "--operator-group")];
+    let groups = groups.into_iter().filter_map(|(name, setting)| {
+        socket::group_id(name.as_deref()?, setting).err().map(|error| error.to_string())
+    });
+    faults.extend(groups);
+    if said.classic == Some(true) && said.spool.is_some() {
+        faults.push(CLASSIC_SPOOL.to_owned());
+    }
     let made = [(&said.input_dir, "input directory"), (&said.spool, "spool")];
     let made = made.into_iter().filter_map(|(path, what)| Some((path.as_deref()?, what)));
     faults.extend(made.filter_map(|(path, what)| unmakeable(path, what)));

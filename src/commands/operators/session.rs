@@ -24,10 +24,23 @@ impl Session {
         timeout: Duration,
         deadline: Deadline,
     ) -> Result<(Self, Answer), Failure> {
+        let mut session = Self::greet(socket, name, &format!("{request}\n"), timeout, deadline)?;
+        let answer = session.answer(timeout, deadline)?;
+        Ok((session, answer))
+    }
+
+    /// Connects, and says who asks, with further `lines`, whose answers are to be read.
+    pub(super) fn greet(
+        socket: &Path,
+        name: &str,
+        lines: &str,
+        timeout: Duration,
+        deadline: Deadline,
+    ) -> Result<Self, Failure> {
         let failed = |error: io::Error| client::no_answer(socket, timeout, &error);
         let client = Client::connect(socket, deadline).map_err(failed)?;
         let mut session = Self { socket: socket.to_owned(), client };
-        let lines = format!("HELLO 2 shiftboss-{name}\n{request}\n");
+        let lines = format!("HELLO 2 shiftboss-{name}\n{lines}");
         session.client.send(lines.as_bytes(), deadline).map_err(failed)?;
         let Some(greeting) = session.client.line(deadline).map_err(failed)? else {
             return Err(session.silent(name));
@@ -35,12 +48,35 @@ impl Session {
         if !greeting.starts_with("HELLO 2 ") {
             return Err(session.refused(&greeting));
         }
-        let Some(line) = session.client.line(deadline).map_err(failed)? else {
+        Ok(session)
+    }
+
+    /// The answer to a request that was sent.
+    pub(super) fn answer(
+        &mut self,
+        timeout: Duration,
+        deadline: Deadline,
+    ) -> Result<Answer, Failure> {
+        let failed = |error: io::Error| client::no_answer(&self.socket, timeout, &error);
+        let Some(line) = self.client.line(deadline).map_err(failed)? else {
             let why = "the daemon closed the connection without an answer";
             return Err(failed(io::Error::new(ErrorKind::UnexpectedEof, why)));
         };
-        let answer = session.answer(line)?;
-        Ok((session, answer))
+        match serde_json::from_str(&line) {
+            Ok(object) => Ok(Answer { line, object }),
+            Err(_) => Err(self.refused(&line)),
+        }
+    }
+
+    /// Sends whole lines, whose answers are to be read.
+    pub(super) fn send(
+        &mut self,
+        lines: &str,
+        timeout: Duration,
+        deadline: Deadline,
+    ) -> Result<(), Failure> {
+        let sent = self.client.send(lines.as_bytes(), deadline);
+        sent.map_err(|error| client::no_answer(&self.socket, timeout, &error))
     }
 
     /// Asks for something more; the answer is to be read.
@@ -51,13 +87,6 @@ impl Session {
     /// The next line; `None`: the daemon has closed.
     pub(super) fn line(&mut self, deadline: Deadline) -> io::Result<Option<String>> {
         self.client.line(deadline)
-    }
-
-    fn answer(&self, line: String) -> Result<Answer, Failure> {
-        match serde_json::from_str(&line) {
-            Ok(object) => Ok(Answer { line, object }),
-            Err(_) => Err(self.refused(&line)),
-        }
     }
 
     /// A close in silence: what a daemon does that does not know the greeting.
@@ -78,9 +107,12 @@ impl Session {
         let (exit, message) = match code {
             "denied" => (
                 ExitCode::Denied,
-                format!("the daemon on {socket} refused: {text}; run this as its user, or as root"),
+                format!(
+                    "the daemon on {socket} refused: {text}; run this as its user, as root, or as a member of its --operator-group"
+                ),
             ),
             "unknown" => (ExitCode::BadData, text),
+            "full" => (ExitCode::AlreadyRunning, format!("the daemon refused: {text}")),
             "busy" => (
                 ExitCode::Unavailable,
                 format!("the daemon cannot do it now: {text}; say it again"),

@@ -13,7 +13,7 @@ use crate::sqlite::OpenError;
 pub(super) fn socket_failure(error: SocketError) -> Failure {
     let code = match error {
         SocketError::Alive(_) => ExitCode::AlreadyRunning,
-        SocketError::TooLong { .. } | SocketError::NoSuchGroup(_) => ExitCode::Configuration,
+        SocketError::TooLong { .. } | SocketError::NoSuchGroup { .. } => ExitCode::Configuration,
         SocketError::NotASocket(_) | SocketError::System { .. } => ExitCode::CannotCreate,
     };
     Failure::new(code, error.to_string())

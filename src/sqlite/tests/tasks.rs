@@ -350,3 +350,23 @@ fn many_tasks_of_a_key() {
     );
     site.check_kept();
 }
+
+/// An entry leaves its spool once it is accepted: the commit is synced also where others are not.
+#[test]
+fn accepting_is_synced_whatever_the_durability() {
+    let mut site = Site::new(FAIR);
+    let synchronous = |site: &Site| {
+        let sql = "PRAGMA synchronous";
+        site.store.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(synchronous(&site), 1, "normal: no sync at a commit");
+    // Temporary triggers are the only ones that fire on the daemon's connection.
+    let watch = "CREATE TEMP TABLE seen (synchronous);
+        CREATE TEMP TRIGGER watch AFTER INSERT ON main.shiftboss_accepted
+        BEGIN INSERT INTO seen SELECT synchronous FROM pragma_synchronous; END";
+    site.store.connection.execute_batch(watch).unwrap();
+    assert_eq!(site.store.accept(&[entry("e", 1, "1")], 1_000), Ok(vec![Added::Added]));
+    let seen = "SELECT group_concat(synchronous) FROM seen";
+    let seen: String = site.store.connection.query_row(seen, [], |row| row.get(0)).unwrap();
+    assert_eq!((&*seen, synchronous(&site)), ("2", 1), "full, and normal again");
+}
