@@ -59,7 +59,7 @@ pub(super) fn add(add: Add) -> Result<(), Failure> {
         }
     };
     let line = request(&task);
-    super::tell(&told, "add", line.trim_end(), |answer| added(answer))
+    super::tell(&told, "add", line.trim_end(), added)
 }
 
 fn usage(text: &str) -> Failure {
