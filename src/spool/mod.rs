@@ -4,7 +4,7 @@
 //! A synchronous library that knows no actor, no database and no command line. [`Spool`] is the
 //! handle: making and opening in [`layout`], entries without exclusion in [`entry`], publication in
 //! [`enqueue`] and [`batch`] (of large data in [`draft`], under names of [`reserve`]), taking in [`claim`] and its [`Guard`] in [`guard`], waiting in [`reader`] (with
-//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`], [`reclaim`] and [`sweep`], room on a full disk in [`spare`], looking on in
+//! [`watch`] and [`stop`]), checkouts that outlive their process in [`lent`], what dead processes left in [`owner`], [`reclaim`] (told by [`given_back`]) and [`sweep`], room on a full disk in [`spare`], looking on in
 //! [`sight`] (one entry), [`monitor`] and [`watcher`] (both judge a [`survey`]), mending in [`fsck`] and [`mend`]. Every
 //! file-system call is a method of [`layer`] ([`together`] syncs several), and [`files`] makes whole files of them; [`layout`] says
 //! where they are, [`name`] what they may be called, [`error`] what went wrong.
@@ -41,6 +41,7 @@ mod entry;
 mod error;
 mod files;
 mod fsck;
+mod given_back;
 mod guard;
 mod known;
 mod layer;

@@ -12,6 +12,7 @@ use tracing::warn;
 use super::Spool;
 use super::claim::Take;
 use super::error::{Result, SpoolError};
+use super::given_back;
 use super::guard::Guard;
 use super::known::Known;
 use super::layout;
@@ -264,10 +265,7 @@ impl Reader {
         }
         self.reclaimed = Some(Instant::now());
         match self.spool.reclaim() {
-            Ok(given) => given.iter().for_each(|given| {
-                let (name, from, to) = (&given.name, &given.from, &given.to);
-                warn!(%name, %from, %to, attempts = given.attempts, "An entry was given back.");
-            }),
+            Ok(given) => given_back::tell(&given),
             Err(error) => warn!(%error, "What dead processes left could not be given back."),
         }
         if self.swept.is_none_or(|last| last.elapsed() >= SWEEP) {

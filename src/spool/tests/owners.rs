@@ -34,6 +34,31 @@ fn the_dead_give_back() {
     assert_whole(&spool);
 }
 
+/// However many entries come back in a pass, the log has one line of it.
+#[test]
+fn one_line_tells_what_was_given_back() {
+    let site = Site::new();
+    let spool = site.create();
+    let of_dead = of(&site, dead());
+    for number in 0..30 {
+        let name = name(&format!("e{number:02}"));
+        spool.enqueue(&queue("in"), |_| name.clone(), &Item::default()).unwrap();
+        std::mem::forget(of_dead.checkout(&queue("in"), &name).unwrap());
+    }
+    std::mem::forget(of_dead);
+    let log = logged(|| {
+        let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
+        assert!(reader.dequeue_available().unwrap().is_some());
+    });
+    let Identity { pid, host, .. } = dead();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains("WARN"), "{log}");
+    assert!(log.contains("Entries were given back. entries=30"), "{log}");
+    assert!(log.contains(&format!("which=30 of process {pid} on {host} to in")), "{log}");
+    assert!(log.contains("names=e00 (attempt 1), e01 (attempt 1), "), "{log}");
+    assert!(log.ends_with("e04 (attempt 1) and 25 more\n"), "{log}");
+}
+
 /// What a living process holds stays, whatever its age.
 #[test]
 fn the_living_keep() {

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -184,4 +184,13 @@ pub fn set_age(path: &Path, age: Duration) {
     let time = std::time::SystemTime::now() - age;
     let times = fs::FileTimes::new().set_modified(time).set_accessed(time);
     fs::File::options().read(true).open(path).unwrap().set_times(times).unwrap();
+}
+
+/// What this thread logs meanwhile.
+pub fn logged(act: impl FnOnce()) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let writer = Mutex::new(file.reopen().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_writer(writer).with_ansi(false).finish();
+    tracing::subscriber::with_default(subscriber, act);
+    fs::read_to_string(file.path()).unwrap()
 }
