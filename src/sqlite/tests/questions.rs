@@ -200,17 +200,17 @@ fn attempts_that_ended() {
     };
     let row = |key: &str, outcome: &str, code| (key.to_owned(), outcome.to_owned(), code);
     let expected = [
-        row("delta", "done", Some(9)),
-        row("charlie", "done", Some(0)),
+        row("delta", "failure", Some(9)),
+        row("charlie", "success", Some(0)),
         row("bravo", "released", None),
-        row("alpha", "done", Some(0)),
+        row("alpha", "success", Some(0)),
     ];
     assert_eq!(told(ended(&all)), expected);
     let delta = ended(&Wanted { count: 1, ..Wanted::default() }).remove(0);
     assert_eq!((delta.worker.as_deref(), delta.fetcher.as_deref()), (Some("v"), Some("f")));
     assert_eq!((delta.started, delta.finished, delta.duration_seconds), (103, 113, 10));
     let failed = Wanted { failed: true, ..all.clone() };
-    assert_eq!(told(ended(&failed)), [expected[0].clone(), expected[2].clone()]);
+    assert_eq!(told(ended(&failed)), [expected[0].clone()]);
     let of_key = Wanted { key: Some("charlie".to_owned()), ..all.clone() };
     assert_eq!(told(ended(&of_key)), [expected[1].clone()]);
     site.delete(&run("f", 1));

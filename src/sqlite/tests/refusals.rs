@@ -132,7 +132,7 @@ fn a_truncated_database() {
             fs::File::options().write(true).open(path).unwrap().set_len(keep).unwrap();
         });
         assert!(matches!(error, OpenError::Corrupt { .. }), "{keep}: {text}");
-        assert!(text.contains(".recover"), "{text}");
+        assert!(text.contains("shiftboss recover"), "{text}");
     }
 }
 

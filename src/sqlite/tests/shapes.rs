@@ -231,5 +231,5 @@ fn a_damaged_index_is_told() {
     ));
     let mut site = Site::in_directory(directory, FAIR);
     let asked = site.commit(|store| store.dispatch(10, None));
-    assert!(matches!(asked, Err(StoreError::Fatal(_))), "{asked:?}");
+    assert!(matches!(asked, Err(StoreError::Corrupt(_))), "{asked:?}");
 }
