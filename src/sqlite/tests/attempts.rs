@@ -1,16 +1,18 @@
 //! Leased attempts against the naive model, over random histories: each attempt ends exactly once,
-//! nobody gets a job that somebody holds, and a job that comes back is at its old place.
+//! nobody gets a job that somebody holds, and a job that comes back is at its old place. Single tasks among
+//! them are kept until one of their jobs succeeds.
 
 mod events;
 
 use proptest::prelude::*;
 use shiftboss_actors::model::Attempt;
-use shiftboss_actors::store::{Dispatch, Store};
+use shiftboss_actors::store::{Dispatch, Store, Tasks};
 
 use events::{Event, FETCHERS, HALF_DAY, KEYS, Word, event};
 
 use super::model::Model;
 use super::support::{FAIR, Site, batch, cases, holder, key, options, rows_of, run};
+use super::tasks::task;
 use crate::sqlite::{Options, SqliteStore};
 
 /// A store and its model, going through the same history.
@@ -46,16 +48,25 @@ impl Pair {
         match event {
             Event::Word(word) => self.say(word)?,
             Event::Together { words, fails } => self.say_together(words, *fails)?,
-            Event::Restart { clean } => {
-                let site = self.site.take().unwrap();
-                self.site = Some(site.restart(&self.options, *clean));
-                // What was rolled back nobody saw.
-                self.last = self.given.last().copied().unwrap_or(0);
+            Event::Restart { clean } => self.restart(*clean),
+            Event::TakenBack => {
+                let sql = "PRAGMA foreign_keys = ON; DELETE FROM fetcher_runs WHERE fetcher_id = 0";
+                self.site().edit(sql);
+                self.model.take_back_tasks();
+                self.restart(true);
             }
             Event::Clock { by } => self.now = (self.now + by).max(HALF_DAY * 2),
             _ => self.edit(event),
         }
         Ok(())
+    }
+
+    fn restart(&mut self, clean: bool) {
+        let site = self.site.take().unwrap();
+        self.site = Some(site.restart(&self.options, clean));
+        self.model.restore_tasks(&KEYS);
+        // What was rolled back nobody saw.
+        self.last = self.given.last().copied().unwrap_or(0);
     }
 
     fn say_together(&mut self, words: &[Word], fails: bool) -> Result<(), TestCaseError> {
@@ -96,9 +107,19 @@ impl Pair {
                 let lost = lost.map(|lost| (lost.key.to_string(), lost.parked));
                 prop_assert_eq!(lost, self.model.expire(attempt.0));
             }
-            Word::Finish { key: at } => {
-                self.mutate(|store| store.finish(&key(KEYS[*at]), 0, now)).unwrap();
-                self.model.finish(KEYS[*at], 0, now);
+            Word::Finish { key: at, code } => {
+                self.mutate(|store| store.finish(&key(KEYS[*at]), *code, now)).unwrap();
+                self.model.finish(KEYS[*at], *code, now);
+            }
+            Word::AddTask { key: at, payload } => {
+                let payload = payload.to_string();
+                let single = task(KEYS[*at], &payload);
+                let added = self.mutate(|store| store.add_task(&single, now)).unwrap();
+                prop_assert_eq!(added, self.model.add_task(KEYS[*at], &payload, now));
+            }
+            Word::Cancel { key: at } => {
+                let gone = self.mutate(|store| store.cancel_tasks(&key(KEYS[*at]), now)).unwrap();
+                prop_assert_eq!(gone, self.model.cancel_tasks(KEYS[*at], now));
             }
             Word::Undo { back } => self.undo(Attempt(last - back))?,
             Word::Retry { key: at } => {

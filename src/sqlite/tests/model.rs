@@ -2,6 +2,7 @@
 
 mod leases;
 mod outside;
+mod tasks;
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use shiftboss_actors::model::jitter;
 
 use crate::sqlite::Policy;
 use leases::{Leases, Outcome};
+use tasks::Single;
 
 /// A queue row.
 #[derive(Debug, Clone)]
@@ -54,6 +56,9 @@ pub struct Model {
     turns: BTreeMap<(String, String), i64>,
     attempts: i64,
     leases: Leases,
+    singles: Vec<Single>,
+    /// The last number of a single task.
+    last_task: i64,
 }
 
 impl Model {
@@ -69,6 +74,8 @@ impl Model {
             turns: BTreeMap::new(),
             attempts: 0,
             leases: Leases::default(),
+            singles: Vec::new(),
+            last_task: 0,
         }
     }
 
@@ -233,7 +240,11 @@ impl Model {
             (log.1, log.2) = (Some(now), Some(code));
             if flying {
                 self.forget_lost(key);
+                let flights = self.flights.iter().filter(|flight| flight.key == key);
+                let last = flights.max_by_key(|flight| flight.attempt);
+                let row = last.map(|last| (last.fetcher, last.run));
                 self.land(key, Outcome::Done);
+                row.into_iter().for_each(|row| self.end_task(key, row, code));
             }
         }
     }

@@ -183,6 +183,8 @@ impl Site {
              UNION ALL SELECT 'log|' || attr_path || '|' || started || '|' || coalesce(finished, '-') || '|'
                 || coalesce(exit_code, '-') FROM log
              UNION ALL SELECT 'flight|' || attr_path || '|' || attempt FROM shiftboss_flights
+             UNION ALL SELECT 'single|' || task || '|' || attr_path || '|' || payload || '|' || status
+                FROM shiftboss_single_tasks
              UNION ALL SELECT 'turn|' || attr_path || '|' || name || '|' || attempt FROM shiftboss_turns",
         );
         tables.sort();
@@ -199,6 +201,11 @@ impl Site {
              UNION ALL SELECT fetcher_id, run_started FROM fetcher_runs EXCEPT
                 SELECT fetcher_id, run_started FROM shiftboss_runs";
         assert_eq!(self.rows(counts), Vec::<String>::new());
+        let singles = "SELECT name, value FROM shiftboss_counters WHERE name LIKE 'single%' EXCEPT
+            SELECT 'single_tasks', count(*) FROM shiftboss_single_tasks EXCEPT
+            SELECT 'single_tasks_ended', count(*) FROM shiftboss_single_tasks
+                WHERE status <> 'waiting'";
+        assert_eq!(self.rows(singles), Vec::<String>::new());
     }
 
     /// An edit from outside.

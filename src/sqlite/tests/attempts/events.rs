@@ -22,6 +22,8 @@ pub enum Event {
     Clock {
         by: i64,
     },
+    /// The reference had the database: a restart with no runs of single tasks.
+    TakenBack,
     FinishLog {
         key: usize,
     },
@@ -42,10 +44,12 @@ pub enum Word {
     Done { back: i64, code: i64 },
     Release { back: i64 },
     Expire { back: i64 },
-    Finish { key: usize },
+    Finish { key: usize, code: i64 },
     Undo { back: i64 },
     Retry { key: usize },
     Requeue { key: usize },
+    AddTask { key: usize, payload: u8 },
+    Cancel { key: usize },
     Pause(bool),
 }
 
@@ -62,10 +66,12 @@ fn word() -> impl Strategy<Value = Word> {
         5 => (back(), -1..2_i64).prop_map(|(back, code)| Word::Done { back, code }),
         3 => back().prop_map(|back| Word::Release { back }),
         6 => back().prop_map(|back| Word::Expire { back }),
-        2 => keys().prop_map(|key| Word::Finish { key }),
+        2 => (keys(), 0..2_i64).prop_map(|(key, code)| Word::Finish { key, code }),
         2 => back().prop_map(|back| Word::Undo { back }),
         2 => keys().prop_map(|key| Word::Retry { key }),
         2 => keys().prop_map(|key| Word::Requeue { key }),
+        4 => (keys(), 0..3_u8).prop_map(|(key, payload)| Word::AddTask { key, payload }),
+        1 => keys().prop_map(|key| Word::Cancel { key }),
         1 => prop::bool::weighted(0.3).prop_map(Word::Pause),
     ]
 }
@@ -79,6 +85,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         3 => (prop::collection::vec(word(), 1..6), any::<bool>())
             .prop_map(|(words, fails)| Event::Together { words, fails }),
         1 => any::<bool>().prop_map(|clean| Event::Restart { clean }),
+        1 => Just(Event::TakenBack),
         4 => clock.prop_map(|by| Event::Clock { by }),
         1 => keys().prop_map(|key| Event::FinishLog { key }),
         1 => keys().prop_map(|key| Event::DeleteLog { key }),

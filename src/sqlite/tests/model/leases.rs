@@ -125,7 +125,10 @@ impl Model {
     /// As if it had been handed out till now.
     fn end_late(&mut self, flight: &Flight, code: i64, now: i64) {
         for row in &mut self.queue {
-            if (row.fetcher, &row.key) == (flight.fetcher, &flight.key) && row.run <= flight.run {
+            if (row.fetcher, &row.key) == (flight.fetcher, &flight.key)
+                && row.run <= flight.run
+                && (row.fetcher != 0 || row.run == flight.run)
+            {
                 row.dispatched = true;
             }
         }
@@ -135,6 +138,7 @@ impl Model {
         self.flights.retain(|other| (other.fetcher, &other.key) != (flight.fetcher, &flight.key));
         self.leases.lost.remove(&row_of(flight));
         self.log.insert(flight.key.clone(), (flight.started, Some(now), Some(code)));
+        self.end_task(&flight.key, (flight.fetcher, flight.run), code);
     }
 
     pub fn release(&mut self, attempt: i64) -> Told {
@@ -177,10 +181,15 @@ impl Model {
             self.leases.lost.insert(row_of(&flight), flight.tries);
         }
         self.leases.end(&flight, Outcome::Expired);
+        if parked {
+            self.dead_letter(&flight.key, (flight.fetcher, flight.run));
+        }
         Some((flight.key, parked))
     }
 
     pub fn retry(&mut self, key: &str) -> Option<u64> {
+        self.queue.iter().find(|row| row.key == key)?;
+        let tasks = self.retry_tasks(key);
         let rows: Vec<Row> = self.queue.iter().filter(|row| row.key == key).cloned().collect();
         let waits = |row: &&Row| {
             row.dispatched
@@ -197,7 +206,7 @@ impl Model {
                 self.leases.lost.remove(&(row.fetcher, row.run, row.key.clone()));
             }
         }
-        (!rows.is_empty()).then_some(back.len() as u64)
+        Some(back.len() as u64 + tasks)
     }
 
     pub fn in_flight(&self, now: i64) -> u64 {

@@ -74,6 +74,7 @@ impl Model {
         for ((key, name), attempt) in &self.turns {
             lines.push(format!("turn|{key}|{name}|{attempt}"));
         }
+        lines.extend(self.single_lines());
         lines.sort();
         lines
     }
