@@ -185,15 +185,29 @@ fn open(
     if Path::new(name).file_name() != Some(name) {
         return Err(Errno::INVAL);
     }
-    let mut flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    flags.set(OFlags::NONBLOCK | OFlags::NOCTTY, !flags.contains(OFlags::PATH));
-    let mode = Mode::from_raw_mode(if flags.contains(OFlags::CREATE) { mode } else { 0 });
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    match rustix::fs::openat2(directory, name, flags, mode, resolve) {
-        // An old kernel, or a container's filter that knows no such call.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(directory, name, flags, mode),
+    let mode = Mode::from_raw_mode(if flags.contains(OFlags::CREATE) { mode } else { 0 });
+    match rustix::fs::openat2(directory, name, harmless(flags), mode, resolve) {
+        Err(Errno::NOSYS | Errno::PERM) => open_one_part(directory, name, flags, mode),
         opened => opened,
     }
+}
+
+/// Opens a name of one part where an old kernel, or a container's filter, knows no call that says more.
+fn open_one_part(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(directory, name, harmless(flags), mode)
+}
+
+/// Follows no link, waits for no other end, and takes no terminal.
+fn harmless(flags: OFlags) -> OFlags {
+    let mut flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    flags.set(OFlags::NONBLOCK | OFlags::NOCTTY, !flags.contains(OFlags::PATH));
+    flags
 }
 
 fn require_own(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
@@ -232,5 +246,66 @@ fn explained(directory: BorrowedFd<'_>, name: &OsStr, error: Errno) -> io::Error
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => require_own(directory, &found).err().unwrap_or_else(|| error.into()),
         Err(_) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, mknodat};
+
+    use super::*;
+
+    const CONTENT: &str = "precious";
+
+    /// A directory with what another user may have planted, and a file outside it that links lead to.
+    fn planted() -> (tempfile::TempDir, OwnedFd) {
+        let site = tempfile::tempdir().unwrap();
+        let (victim, ours) = (site.path().join("victim"), site.path().join("ours"));
+        fs::write(&victim, CONTENT).unwrap();
+        fs::create_dir(&ours).unwrap();
+        symlink(&victim, ours.join("link")).unwrap();
+        symlink(site.path().join("made"), ours.join("dangling")).unwrap();
+        symlink(site.path(), ours.join("up")).unwrap();
+        fs::hard_link(&victim, ours.join("linked")).unwrap();
+        mknodat(CWD, ours.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let directory = directory(&ours).unwrap();
+        (site, directory)
+    }
+
+    /// Where the kernel has no `openat2`, what is planted is as little followed.
+    #[test]
+    fn the_fallback_follows_no_link() {
+        let (site, directory) = planted();
+        let mode = Mode::from_raw_mode(0o600);
+        let made = OFlags::WRONLY | OFlags::CREATE;
+        let try_open = |name: &str, flags| {
+            open_one_part(directory.as_fd(), OsStr::new(name), flags, mode).map(drop)
+        };
+        for flags in [OFlags::RDONLY, OFlags::RDWR, made, made | OFlags::TRUNC] {
+            assert_eq!(try_open("link", flags), Err(Errno::LOOP), "{flags:?}");
+            assert_eq!(try_open("dangling", flags), Err(Errno::LOOP), "{flags:?}");
+        }
+        for name in ["link", "dangling", "linked", "pipe"] {
+            assert_eq!(try_open(name, made | OFlags::EXCL), Err(Errno::EXIST), "{name}");
+        }
+        assert_eq!(try_open("up", OFlags::RDONLY | OFlags::DIRECTORY), Err(Errno::NOTDIR));
+        assert_eq!(try_open("pipe", OFlags::WRONLY), Err(Errno::NXIO), "and waits for no reader");
+        assert_eq!(fs::read_to_string(site.path().join("victim")).unwrap(), CONTENT);
+        assert!(!site.path().join("made").exists());
+    }
+
+    /// What the fallback opens nevertheless is told by a look at it.
+    #[test]
+    fn what_the_fallback_opens_is_looked_at() {
+        let (_site, directory) = planted();
+        for (name, what) in [("linked", "hard links"), ("pipe", "named pipe")] {
+            let (at, flags) = (directory.as_fd(), OFlags::RDWR);
+            let opened = open_one_part(at, OsStr::new(name), flags, Mode::empty()).unwrap();
+            let error = require_own(at, &rustix::fs::fstat(&opened).unwrap()).unwrap_err();
+            assert!(error.to_string().contains(what), "{error}");
+        }
     }
 }
