@@ -102,7 +102,12 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("src/socket.rs", "chown(", 1, "lchown follows no link"),
     ("src/spool/layer.rs", "OFlags::CREATE", 3, "beneath the spool, O_NOFOLLOW"),
     ("src/spool/layer.rs", "mkdir", 1, "follows no link; looked at then"),
-    ("src/spool/layer.rs", "openat", 2, "beneath the spool, O_NOFOLLOW"),
+    (
+        "src/spool/layer.rs",
+        "openat",
+        1,
+        "one part of a path, O_NOFOLLOW; looked at before it is written",
+    ),
     ("src/spool/layer.rs", "renameat", 2, "follows no link that has the name"),
     ("src/spool/layer.rs", "symlinkat", 1, "replaces nothing"),
     ("src/spool/mod.rs", "mkdir", 1, "the operator's path"),

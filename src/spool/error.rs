@@ -161,6 +161,18 @@ fn hint(source: &io::Error) -> &'static str {
         Some(Errno::ACCESS | Errno::PERM) => "; the spool must belong to whoever works on it",
         Some(Errno::XDEV) => "; the whole spool must be on one file system",
         Some(Errno::ROFS) => "; the file system is read-only",
+        Some(Errno::LOOP) => {
+            "; a symbolic link is there or above it, and none is followed: find out who made it, and remove it"
+        }
+        Some(Errno::MLINK) => {
+            "; a hard link is there, to a file with other names: find out who made it, and remove it"
+        }
+        Some(Errno::ISDIR) => {
+            "; a directory is there, where a file belongs: find out who made it, and remove it"
+        }
+        Some(Errno::NXIO) => {
+            "; a pipe, a socket or a device is there, where a file belongs: find out who made it, and remove it"
+        }
         Some(Errno::MFILE | Errno::NFILE) => "; raise the limit of open files",
         _ => "",
     }

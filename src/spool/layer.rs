@@ -1,17 +1,22 @@
 //! The thin layer under the spool: every file-system call goes through [`Layer`], one method a
 //! call, paths relative to the spool. [`Disk`] makes them; tests put one between that fails or dies
 //! at the Nth. It knows nothing of entries and queues.
+//!
+//! Others may write to a spool, so that what stands in a name's place may be a link to a file that is not
+//! the spool's. Each call walks to its directory part by part and follows no link there; nothing is
+//! truncated, written or touched but a regular file with one name. `LOOP` says that a symbolic link is
+//! there, `MLINK` that a hard link is, `NXIO` that a pipe, a socket or a device is.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Timespec,
-    Timestamps, UTIME_NOW,
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+    UTIME_NOW,
 };
 use rustix::io::Errno;
 
@@ -39,7 +44,8 @@ impl How {
         let flags = match self {
             Self::Read => OFlags::RDONLY,
             Self::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
-            Self::Over => OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC,
+            // Emptied when it is known what it is.
+            Self::Over => OFlags::WRONLY | OFlags::CREATE,
             Self::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
         };
         // A fifo in the wrong place must not hang its opener.
@@ -158,18 +164,82 @@ pub(super) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
     }
 }
 
+/// Opens one part of a path, whose other parts were opened before.
+fn open_part(
+    at: BorrowedFd<'_>,
+    name: &OsStr,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    match again(|| fs::openat(at, name, flags, mode)) {
+        // What the system says of a link where a directory is wanted.
+        Err(Errno::NOTDIR) if is_link(at, name) => Err(Errno::LOOP),
+        opened => opened,
+    }
+}
+
+fn is_link(at: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let stat = fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+/// Refuses what others planted to be written: anything but a regular file with one name.
+fn require_own(stat: &Stat) -> Result<(), Errno> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if stat.st_nlink > 1 => Err(Errno::MLINK),
+        FileType::RegularFile => Ok(()),
+        FileType::Symlink => Err(Errno::LOOP),
+        FileType::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::NXIO),
+    }
+}
+
+impl Disk {
+    /// Calls with the directory that a path's last part is in, and that part. Whoever may write to the
+    /// spool, no link is followed on the way.
+    fn at<T>(
+        &self,
+        path: &Path,
+        call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut parts = path.components();
+        let last = parts.next_back().ok_or(Errno::INVAL)?;
+        let mut opened = None;
+        for part in parts {
+            let Component::Normal(part) = part else { return Err(Errno::INVAL) };
+            let above = opened.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
+            opened = Some(open_part(above, part, flags, Mode::empty())?);
+        }
+        match last {
+            Component::Normal(_) | Component::CurDir => {}
+            _ => return Err(Errno::INVAL),
+        }
+        call(opened.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd), last.as_os_str())
+    }
+
+    /// [`Disk::at`] for two paths.
+    fn at_both(
+        &self,
+        from: &Path,
+        to: &Path,
+        call: impl FnOnce(BorrowedFd<'_>, &OsStr, BorrowedFd<'_>, &OsStr) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.at(from, |old, from| self.at(to, |new, to| call(old, from, new, to)))
+    }
+}
+
 impl Layer for Disk {
     fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
         let flags = how.flags();
         let mode = if flags.contains(OFlags::CREATE) { FILE_MODE } else { 0 };
         let mode = Mode::from_raw_mode(mode);
-        // No part of the path leads out of the spool, whoever may write to its directory.
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        match again(|| fs::openat2(&self.root, path, flags, mode, beneath)) {
-            // An old kernel, or a container's filter that knows no such call.
-            Err(Errno::NOSYS | Errno::PERM) => again(|| fs::openat(&self.root, path, flags, mode)),
-            opened => opened,
+        let file = self.at(path, |at, name| open_part(at, name, flags, mode))?;
+        if how == How::Over {
+            require_own(&fs::fstat(&file)?)?;
+            again(|| fs::ftruncate(&file, 0))?;
         }
+        Ok(file)
     }
 
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
@@ -193,12 +263,14 @@ impl Layer for Disk {
     }
 
     fn make_directory(&self, path: &Path) -> Result<(), Errno> {
-        fs::mkdirat(&self.root, path, Mode::from_raw_mode(DIRECTORY_MODE))
+        self.at(path, |at, name| fs::mkdirat(at, name, Mode::from_raw_mode(DIRECTORY_MODE)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
-        let root = self.root.as_fd();
-        match fs::renameat_with(root, from, root, to, RenameFlags::NOREPLACE) {
+        let renamed = self.at_both(from, to, |old, from, new, to| {
+            fs::renameat_with(old, from, new, to, RenameFlags::NOREPLACE)
+        });
+        match renamed {
             // The file system does not know the flag: names are unique by the registry, and this
             // look catches what others put there.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match self.stat(to) {
@@ -211,23 +283,23 @@ impl Layer for Disk {
     }
 
     fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno> {
-        fs::renameat(&self.root, from, &self.root, to)
+        self.at_both(from, to, |old, from, new, to| fs::renameat(old, from, new, to))
     }
 
     fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno> {
-        fs::symlinkat(OsStr::from_bytes(target), &self.root, path)
+        self.at(path, |at, name| fs::symlinkat(OsStr::from_bytes(target), at, name))
     }
 
     fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno> {
-        Ok(fs::readlinkat(&self.root, path, Vec::new())?.into_bytes())
+        self.at(path, |at, name| Ok(fs::readlinkat(at, name, Vec::new())?.into_bytes()))
     }
 
     fn remove(&self, path: &Path) -> Result<(), Errno> {
-        fs::unlinkat(&self.root, path, AtFlags::empty())
+        self.at(path, |at, name| fs::unlinkat(at, name, AtFlags::empty()))
     }
 
     fn stat(&self, path: &Path) -> Result<FileStat, Errno> {
-        let stat = fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        let stat = self.at(path, |at, name| fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW))?;
         let kind = Kind::of(FileType::from_raw_mode(stat.st_mode));
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         // Times before 1970 count as 1970.
@@ -244,7 +316,10 @@ impl Layer for Disk {
     fn touch(&self, path: &Path) -> Result<(), Errno> {
         let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now(), last_modification: now() };
-        fs::utimensat(&self.root, path, &times, AtFlags::SYMLINK_NOFOLLOW)
+        self.at(path, |at, name| {
+            require_own(&fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+            fs::utimensat(at, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+        })
     }
 
     fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno> {

@@ -114,10 +114,12 @@ pub(super) fn load(layer: &dyn Layer, root: &Path) -> Result<()> {
     for (index, directory) in FORMAT.iter().enumerate() {
         match layer.stat(Path::new(directory)) {
             Ok(stat) if stat.kind == Kind::Directory => {}
-            Ok(_) | Err(Errno::NOENT) if index == 0 => {
+            // The error says what is there instead.
+            Ok(_) => drop(files::open_directory(layer, Path::new(directory))?),
+            Err(Errno::NOENT) if index == 0 => {
                 return Err(SpoolError::NotASpool(root.to_owned()));
             }
-            Ok(_) | Err(Errno::NOENT) => {
+            Err(Errno::NOENT) => {
                 return Err(SpoolError::Incomplete { path: root.into(), missing: directory });
             }
             Err(errno) => return Err(error::io("look at", Path::new(directory))(errno)),

@@ -15,6 +15,7 @@ mod multispool;
 mod names;
 mod operations;
 mod owners;
+mod planted;
 mod processes;
 mod readers;
 mod reference;

@@ -1,0 +1,212 @@
+//! What another user who may write to a spool can plant in it: links, pipes and directories where its
+//! files and directories should be. What a link leads to stays as it is, and the error says what is there.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
+
+use super::support::*;
+use crate::spool::*;
+
+const CONTENT: &str = "precious";
+const AGE: Duration = Duration::from_secs(100_000);
+/// What may be planted in a file's place, and the word of it in an error.
+const PLANTS: [(&str, Plant); 4] = [
+    ("a symbolic link is", |victim, place| symlink(victim, place).unwrap()),
+    ("a hard link is", |victim, place| fs::hard_link(victim, place).unwrap()),
+    ("a pipe", |_, place| mknodat(CWD, place, FileType::Fifo, Mode::RWXU, 0).unwrap()),
+    ("a directory is", |_, place| fs::create_dir(place).unwrap()),
+];
+
+type Plant = fn(&Path, &Path);
+
+/// A file outside the spool.
+fn victim(site: &Site) -> PathBuf {
+    let victim = site.directory.path().join("victim");
+    fs::write(&victim, CONTENT).unwrap();
+    set_age(&victim, AGE);
+    victim
+}
+
+fn assert_untouched(victim: &Path, where_: &str) {
+    assert_eq!(fs::read_to_string(victim).unwrap(), CONTENT, "{where_}");
+    let age = SystemTime::now().duration_since(fs::metadata(victim).unwrap().modified().unwrap());
+    assert!(age.unwrap() >= AGE, "{where_}: touched");
+}
+
+/// Puts something in the place of a file of the spool.
+fn plant(plant: Plant, victim: &Path, place: &Path) {
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    let _ = fs::remove_file(place);
+    plant(victim, place);
+}
+
+fn abandoned(site: &Site, entry: &str, identity: Identity) {
+    let disk = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
+    let spool = Spool::on(disk, &site.path(), options(Durability::None), identity);
+    std::mem::forget(spool.checkout(&queue("in"), &name(entry)).unwrap());
+}
+
+/// A spool with entries, of which dead processes hold two.
+fn inhabited(site: &Site) -> Spool {
+    let spool = site.create();
+    for entry in ["a", "b", "c", "d", "e", "f", "g"] {
+        spool.enqueue(&queue("in"), named(entry), &Item::new("m", "d")).unwrap();
+    }
+    spool.checkout(&queue("in"), &name("g")).unwrap().fail().unwrap();
+    abandoned(site, "e", dead());
+    abandoned(site, "f", Identity { boot_id: "other".into(), ..dead() });
+    spool
+}
+
+/// Does what can be done with a spool; what failed.
+fn use_it(site: &Site, spool: &Spool) -> Vec<String> {
+    let (input, a, x) = (queue("in"), name("a"), name("x"));
+    let held = |entry: &str| spool.checkout(&input, &name(entry));
+    let repair = FsckOptions { repair: true, older_than: Some(Duration::ZERO) };
+    let draft = || {
+        let draft = spool.draft(&mut &b"d"[..])?;
+        spool.enqueue_draft(&input, spool.reserve(named("y"))?, b"m", draft)
+    };
+    let done = [
+        spool.reclaim().map(drop),
+        spool.save_metadata(&input, &a, b"other"),
+        spool.data(&a).save(b"other"),
+        held("a").and_then(Guard::fail),
+        held("b").and_then(Guard::complete),
+        held("c").and_then(|guard| guard.reject("why")),
+        held("d").and_then(|guard| guard.move_to(&queue("out"))),
+        held("g").and_then(|guard| guard.retry_after(Duration::from_secs(60))),
+        spool.enqueue(&input, named("x"), &Item::new("m", "d")).map(drop),
+        draft().map(drop),
+        spool.remove(&input, &x).map(drop),
+        spool.sweep(),
+        spool.fsck(repair).map(drop),
+        spool.id().map(drop),
+        Spool::load(&site.path(), Options::default()).map(drop),
+        Spool::create(&site.path(), Options::default()).map(drop),
+    ];
+    done.into_iter().filter_map(|result| Some(result.err()?.to_string())).collect()
+}
+
+/// Where each file is that a spool makes beside its entries, `x` being an entry that is yet to come. Those
+/// that are opened to be written say what is in their place.
+#[test]
+fn nothing_is_written_through_a_planted_file() {
+    let opened = [".shiftboss/lock", ".shiftboss/owners/ID"];
+    let others = [
+        ".shiftboss/version",
+        ".shiftboss/id",
+        ".shiftboss/spare/0",
+        ".shiftboss/claims/x",
+        ".shiftboss/claims/a",
+        ".shiftboss/attempts/a",
+        ".shiftboss/attempts/x",
+        ".shiftboss/reasons/c",
+        ".shiftboss/moving/x",
+        ".shiftboss/tmp/ID-0.data",
+        ".registry/x",
+        ".registry/b",
+        ".tmp/x",
+        ".data/x",
+        ".data/a",
+        "in/x",
+        "in/a",
+        "in/.checkout/a",
+    ];
+    for path in opened.iter().chain(&others) {
+        for (what, how) in PLANTS {
+            let site = Site::in_memory();
+            drop(inhabited(&site));
+            let (spool, victim) =
+                (Spool::load_unchecked(&site.path(), Options::default()).unwrap(), victim(&site));
+            plant(how, &victim, &site.file(&path.replace("ID", &spool.0.id)));
+            let errors = use_it(&site, &spool);
+            assert_untouched(&victim, &format!("{path}: {what}"));
+            let told = errors.iter().any(|error| error.contains(what));
+            assert!(told || !opened.contains(path), "{path}: {what}: {errors:#?}");
+        }
+    }
+}
+
+/// A pipe that somebody reads can be opened to write.
+#[test]
+fn a_pipe_with_a_reader_is_refused() {
+    let site = Site::new();
+    let (spool, place) = (inhabited(&site), site.file(".shiftboss/lock"));
+    plant(PLANTS[2].1, Path::new(""), &place);
+    let reader = rustix::fs::open(
+        &place,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK,
+        Mode::empty(),
+    );
+    let error = spool.reclaim().unwrap_err().to_string();
+    assert!(error.contains("a pipe"), "{error}");
+    drop(reader.unwrap());
+}
+
+/// The spool's directories, each replaced by a symbolic link to what was there, outside the spool.
+#[test]
+fn nothing_is_done_beyond_a_planted_directory() {
+    let ours = ["owners", "claims", "moving", "attempts", "reasons", "tmp"];
+    let ours = ours.map(|name| format!(".shiftboss/{name}"));
+    let others = [".registry", ".tmp", ".data", ".shiftboss", "in", "in/.checkout"];
+    let quiet = [".shiftboss/spare", ".shiftboss/strays", ".shiftboss/quarantine"];
+    let all = others.iter().chain(&quiet).copied().chain(ours.iter().map(String::as_str));
+    for path in all {
+        let site = Site::in_memory();
+        let spool = inhabited(&site);
+        let victim = site.directory.path().join("victim");
+        fs::rename(site.file(path), &victim).unwrap();
+        symlink(&victim, site.file(path)).unwrap();
+        let before = tree(&victim);
+        let errors = use_it(&site, &spool);
+        assert_eq!(tree(&victim), before, "{path}");
+        let told = errors.iter().any(|error| error.contains("symbolic link"));
+        assert!(told || quiet.contains(&path), "{path}: {errors:#?}");
+    }
+}
+
+/// Each call, beyond a link and outside the spool.
+#[test]
+fn no_call_leaves_the_spool() {
+    let site = Site::new();
+    drop(site.create());
+    let outside = site.directory.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), CONTENT).unwrap();
+    symlink("x", outside.join("link")).unwrap();
+    symlink(&outside, site.file("planted")).unwrap();
+    let before = tree(&outside);
+    let disk = Disk::open(&site.path()).unwrap();
+    for (above, errno) in [("planted", Errno::LOOP), ("..", Errno::INVAL)] {
+        let (file, own) = (Path::new(above).join("file"), Path::new(".shiftboss/version"));
+        let new = Path::new(above).join("new");
+        let open = |how| disk.open(&file, how).map(drop);
+        let results = [
+            open(How::Read),
+            open(How::Over),
+            disk.open(&new, How::New).map(drop),
+            disk.open(&Path::new(above).join("."), How::Directory).map(drop),
+            disk.make_directory(&new),
+            disk.rename(&file, Path::new("new")),
+            disk.rename(own, &new),
+            disk.replace(&file, Path::new("new")),
+            disk.replace(own, &file),
+            disk.symlink(b"x", &new),
+            disk.read_link(&Path::new(above).join("link")).map(drop),
+            disk.remove(&file),
+            disk.stat(&file).map(drop),
+            disk.touch(&file),
+            disk.list(Path::new(above)).map(drop),
+        ];
+        for (index, result) in results.into_iter().enumerate() {
+            assert_eq!(result, Err(errno), "{above}: call {index}");
+        }
+    }
+    assert_eq!(tree(&outside), before);
+}
