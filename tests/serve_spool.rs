@@ -133,7 +133,7 @@ fn what_is_no_task_is_laid_aside() {
     site.wait_sql(TASKS, &["alpha|1|waiting"]);
     assert_eq!(spool.list(&queue("dead-letter")).unwrap(), [nonsense.clone(), data.clone()]);
     assert!(daemon.log().contains("is no task"), "{}", daemon.log());
-    for (name, reason) in [(nonsense, "one word"), (data, "it has 7 bytes of data")] {
+    for (name, reason) in [(nonsense, "no space after the key"), (data, "it has 7 bytes of data")] {
         let (code, text) =
             shown(&site, &["spool", "show", "spool", "dead-letter", &name.to_string()]);
         assert!(code == 0 && text.contains(reason), "{text}");

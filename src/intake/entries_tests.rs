@@ -50,7 +50,7 @@ fn metadata_is_one_line_of_a_fetcher_file() {
     for (metadata, reason) in [
         ("", "empty"),
         ("\n", "empty"),
-        ("alpha", "one word"),
+        ("alpha", "no space after the key"),
         ("alpha 1\nbravo 2\n", "more than one line"),
         ("alpha 1\n\n", "more than one line"),
     ] {
@@ -98,7 +98,7 @@ fn what_is_no_task_is_set_apart() {
         sight.reason.unwrap()
     };
     assert_eq!(reason(&data), "it has 4 bytes of data, and a task has none");
-    assert!(reason(&nonsense).contains("one word"), "{}", reason(&nonsense));
+    assert!(reason(&nonsense).contains("no space after the key"), "{}", reason(&nonsense));
     // Moved on, or removed, it has none any more.
     let moved = scene.spool.checkout(&queue(crate::spool::DEAD_LETTER), &data).unwrap();
     moved.move_to(&queue("other")).unwrap();
