@@ -72,7 +72,7 @@ fn a_clock_that_jumps() {
         assert_eq!(worker.ask(&format!("BEAT {held}")), "OK\n", "{seconds}");
     }
     assert_eq!(site.next_key("READY"), Some(classic), "its twelve hours are over");
-    assert_eq!(worker.ask("READY"), "NOJOBS\n");
+    assert_eq!(worker.ask("READY"), "NOJOBS busy 2\n");
     assert_eq!(worker.ask(&format!("DONE {held} 0")), "OK\n");
     assert_eq!(site.integrity(), ["ok"]);
     daemon.stop();
