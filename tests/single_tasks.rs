@@ -59,11 +59,18 @@ fn a_task_outlives_the_daemon_and_its_failures() {
         daemon.kill();
         let _daemon = site.start_with(&options);
         assert_eq!(site.sql(SINGLE), ["alpha|1.0 1.1|failed"]);
+        let (_, why, _) = site.shiftboss(&["why", "socket", "alpha"]);
+        assert!(why.contains("failed: `shiftboss retry` runs it again"), "{why}");
+        assert!(why.contains("@tasks"), "{why}");
         let (code, stdout, _) = site.shiftboss(&["retry", "socket", "alpha"]);
         assert_eq!((code, &*stdout), (0, "Back in the queue: 1 row of alpha.\n"));
         assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
         assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
         assert_eq!(site.sql(SINGLE), [""; 0]);
+        let (_, log, _) = site.shiftboss(&["log", "--json", "socket"]);
+        let log: Value = serde_json::from_str(&log).unwrap();
+        let fetchers = log["attempts"].as_array().unwrap().iter().map(|ended| &ended["fetcher"]);
+        assert_eq!(fetchers.collect::<Vec<_>>(), ["@tasks", "@tasks"]);
     }
 }
 

@@ -112,14 +112,20 @@ impl SqliteStore {
         places.store(&self.connection)?;
         self.memory.forget_order();
         self.checkpoints.count_rows(1);
-        if single.status == "waiting" { Ok(()) } else { self.mark_ended(key, single) }
+        self.mark_dispatched(key, single)
     }
 
-    /// The row of a task that failed, or is a dead letter, stands as the end of its job left it.
-    fn mark_ended(&self, key: &str, single: &Single) -> rusqlite::Result<()> {
-        let mark = "UPDATE queue SET is_dequeued = 1, state = 0
-            WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3";
-        self.prepared(mark)?.execute((TASKS_ID, single.task, key))?;
+    /// The row of a task that is in flight, failed, or is a dead letter, stands as its dispatch left it.
+    fn mark_dispatched(&self, key: &str, single: &Single) -> rusqlite::Result<()> {
+        let mark = "UPDATE queue SET is_dequeued = 1
+            WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
+                AND (?4 OR EXISTS (SELECT 1 FROM shiftboss_flights AS flight
+                    WHERE flight.attr_path = ?3 AND flight.fetcher_id = ?1
+                        AND flight.run_started = ?2))";
+        let has_ended = single.status != "waiting";
+        if self.prepared(mark)?.execute((TASKS_ID, single.task, key, has_ended))? == 0 {
+            return Ok(());
+        }
         self.count(TASKS_ID, single.task, 0, -1)?;
         if single.status == "dead_letter" {
             let sql =
@@ -127,7 +133,7 @@ impl SqliteStore {
                 VALUES (?1, ?2, ?3, ?4, 1)";
             self.prepared(sql)?.execute((TASKS_ID, single.task, key, self.max_attempts))?;
         }
-        Ok(())
+        self.recompute(key)
     }
 
     /// Deletes a row and its run, with what is known of its lost leases.

@@ -1,5 +1,7 @@
 //! Where a key is, as text for people. Pure: from what was found to lines.
 
+use shiftboss_actors::model::TASKS_FETCHER;
+
 use crate::commands::text::{ago, columns, counted, cut, line, shown, span};
 use crate::sqlite::views::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why};
 
@@ -40,6 +42,9 @@ fn standing(why: &Why) -> String {
             "parked after {}: it waits for its fetcher's next run, or for `shiftboss retry`",
             counted(tries, "lost lease")
         ),
+        Standing::Dispatched if why.rows.iter().all(|row| row.fetcher == TASKS_FETCHER) => {
+            "failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it".to_owned()
+        }
         Standing::Dispatched => {
             "already ran for this list; due again with the next one, or by `shiftboss retry`"
                 .to_owned()

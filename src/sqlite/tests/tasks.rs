@@ -370,3 +370,18 @@ fn accepting_is_synced_whatever_the_durability() {
     let seen: String = site.store.connection.query_row(seen, [], |row| row.get(0)).unwrap();
     assert_eq!((&*seen, synchronous(&site)), ("2", 1), "full, and normal again");
 }
+
+/// A job that is out when the rows are made again is out still: its end is its task's, and no more.
+#[test]
+fn a_restored_row_of_a_job_in_flight_is_not_handed_out_again() {
+    let mut site = Site::new(FAIR);
+    site.add_task("alpha", "1");
+    let (attempt, _) = site.take_task(10);
+    site.edit("PRAGMA foreign_keys = ON; DELETE FROM fetcher_runs");
+    let mut site = site.restart(&options(FAIR), true);
+    assert_eq!((site.derived(), site.next(11)), (vec!["1 1".into()], None));
+    assert_eq!(site.end_task(attempt, 1), Told::Recorded);
+    assert_eq!((site.singles(), site.next(12)), (vec!["1 failed".into()], None));
+    assert_eq!(site.commit(|store| store.retry(&key("alpha"))), Ok(Some(1)));
+    assert_eq!(site.next(13).as_deref(), Some("alpha 1"));
+}

@@ -65,7 +65,8 @@ pub struct Ended {
     pub output: Option<String>,
 }
 
-const ENDED: &str = "SELECT ended.attempt, attr_path, name, run_started, worker, started, finished,
+const ENDED: &str = "SELECT ended.attempt, attr_path,
+        coalesce(name, iif(ended.fetcher_id = 0, '@tasks', NULL)), run_started, worker, started, finished,
         outcome, exit_code, took_ms
     FROM shiftboss_attempts AS ended LEFT JOIN fetchers USING (fetcher_id)
     WHERE (?1 IS NULL OR attr_path = ?1)

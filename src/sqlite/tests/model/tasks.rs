@@ -163,12 +163,12 @@ impl Model {
         if self.id(TASKS.1).is_none() {
             self.fetchers.push((TASKS.0, TASKS.1.to_owned()));
         }
+        let dispatched = single.status != "waiting" || self.flies(&single);
         let Single { task, key, payload, status } = single;
         self.runs.push((TASKS.0, task, true));
         if status == "dead_letter" {
             self.leases.lost.insert((TASKS.0, task, key.clone()), self.leases.max_attempts);
         }
-        let dispatched = status != "waiting";
         self.queue.push(Row { fetcher: TASKS.0, run: task, key, payload, dispatched });
     }
 
