@@ -148,7 +148,7 @@ fn half_a_file() {
     OpenOptions::new().write(true).open(site.database()).unwrap().set_len(half).unwrap();
     is_refused(&site, &["shiftboss recover"]);
     let (code, told) = recover(&site);
-    assert_eq!(code, Some(0), "{told}");
+    assert!(matches!(code, Some(0 | 1)), "{told}");
     put_in_place(&site);
     let _daemon = site.start();
     site.wait_count(2_000);
@@ -194,7 +194,8 @@ fn the_rest_is_saved() {
     let count = pages(&site);
     smash(&site, (1..=SMASHED).map(|part| count * part / (SMASHED + 1)));
     let (code, told) = recover(&site);
-    assert_eq!(code, Some(0), "{told}");
+    // 1: a page of the log or of attempts may be among them.
+    assert!(matches!(code, Some(0 | 1)), "{told}");
     let new = reader(&site.path("new.db")).unwrap();
     let number = |sql: &str| rows(&new, sql).unwrap()[0].parse::<i64>().unwrap();
     let saved = number("SELECT count(*) FROM queue");
@@ -216,6 +217,48 @@ fn the_rest_is_saved() {
     assert_eq!(check(&site).0, Some(0));
     assert_eq!(recover(&site).0, Some(0));
     assert_eq!(recover(&site).0, Some(73));
+}
+
+/// A table with two wide holes: every row before, between and behind them is saved, and the text says what
+/// no file brings back.
+#[test]
+fn rows_between_two_holes_are_saved() {
+    let site = filled(10);
+    site.edit(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+         INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, payload)
+         SELECT i, 'single' || i, 1, 1, hex(zeroblob(30)) FROM n",
+    );
+    let leaves = leaves_of(&site, "shiftboss_single_tasks");
+    let part = |percent: usize| leaves.len() * percent / 100;
+    smash(&site, leaves[..part(55)].iter().chain(&leaves[part(75)..part(80)]).copied());
+    let damaged = editor(&site.database()).unwrap();
+    let readable = (1..=2000_i64).filter(|i| {
+        let sql = "SELECT payload FROM shiftboss_single_tasks WHERE task = ?1";
+        damaged.query_row(sql, [*i], |row| row.get::<_, String>(0)).is_ok()
+    });
+    let readable = readable.count();
+    assert!((500..1_200).contains(&readable), "{readable}");
+    let (code, told) = recover(&site);
+    let new = reader(&site.path("new.db")).unwrap();
+    let saved = rows(&new, "SELECT count(*) FROM shiftboss_single_tasks").unwrap();
+    assert_eq!(saved, [readable.to_string()], "{told}");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("NOT whole: 2 ranges of shiftboss_single_tasks"), "{told}");
+}
+
+/// The pages of a table's leaves, in the order of its rows, where its root leads to them: SQLite's file format.
+fn leaves_of(site: &Site, table: &str) -> Vec<u64> {
+    let root = format!("SELECT rootpage FROM sqlite_schema WHERE name = '{table}'");
+    let file = fs::read(site.database()).unwrap();
+    let root = usize::try_from(site.number(&root)).unwrap() - 1;
+    let page = &file[root * PAGE as usize..][..PAGE as usize];
+    assert_eq!(page[0], 5, "an interior page of a table");
+    let number = |at: usize| u64::from(u32::from_be_bytes(page[at..at + 4].try_into().unwrap()));
+    let cells = usize::from(u16::from_be_bytes([page[3], page[4]]));
+    let places = page[12..].chunks_exact(2).take(cells);
+    let lefts = places.map(|at| number(usize::from(u16::from_be_bytes([at[0], at[1]]))));
+    lefts.chain([number(8)]).collect()
 }
 
 /// Private tables that were emptied or dropped are named at a start, and made anew by `recover`.

@@ -9,7 +9,8 @@ use crate::sqlite::recover::{Saved, recover};
 /// Makes `new` of what can be read of `database`, and tells what that is.
 ///
 /// # Errors
-/// When `new` exists or cannot be made, a daemon uses `database`, or nothing of it can be read.
+/// When `new` exists or cannot be made, a daemon uses `database`, nothing of it can be read, or something was
+/// lost that no list's file brings back.
 pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
     let _lock = super::locked(database)?;
     if new.symlink_metadata().is_ok() {
@@ -23,7 +24,11 @@ pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
         );
         Failure::new(ExitCode::BadData, text)
     })?;
-    told(&saved, new).or_else(|error| output_failed(&error))
+    told(&saved, new).or_else(|error| output_failed(&error))?;
+    if saved.iter().any(Saved::lost_for_good) {
+        return Err(Failure::silent(ExitCode::Found));
+    }
+    Ok(())
 }
 
 fn told(saved: &[Saved], new: &Path) -> io::Result<()> {
@@ -32,6 +37,22 @@ fn told(saved: &[Saved], new: &Path) -> io::Result<()> {
     for Saved { table, rows, lost_ranges } in saved {
         writeln!(out, "{table:<24} {rows:>10}  {lost_ranges}")?;
     }
-    let new = new.display();
-    writeln!(out, "{new} is whole. At the next start its lists are read again from their files.")
+    let (new, again) =
+        (new.display(), "At the next start its lists are read again from their files");
+    let lost: Vec<_> = saved.iter().filter(|saved| saved.lost_for_good()).map(lost_of).collect();
+    if lost.is_empty() {
+        return writeln!(
+            out,
+            "{new} is ready. {again}, which bring back all that was lost of them."
+        );
+    }
+    writeln!(
+        out,
+        "{new} is ready, but NOT whole: {} could not be read. {again}; no file brings these rows back.",
+        lost.join(", ")
+    )
+}
+
+fn lost_of(Saved { table, lost_ranges, .. }: &Saved) -> String {
+    format!("{lost_ranges} {} of {table}", if *lost_ranges == 1 { "range" } else { "ranges" })
 }

@@ -23,6 +23,7 @@ mod flights;
 mod input;
 mod keep;
 mod leases;
+mod leaves;
 mod listings;
 mod memory;
 mod open;

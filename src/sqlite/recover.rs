@@ -8,13 +8,15 @@ use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Params, Row, params_from_iter};
 use shiftboss_actors::model::TASKS_FETCHER;
 
-use super::{file, schema};
+use super::{file, leaves, schema};
 
 /// Made from the others by the take-over.
 const DERIVED: [&str; 1] = ["shiftboss_runs"];
+/// Filled again from the lists' files.
+const FROM_FILES: [&str; 3] = ["fetchers", "fetcher_runs", "queue"];
 /// The version whose take-over makes everything anew that is derived.
 const REFERENCE_VERSION: i64 = 2;
 /// Rows whose run was lost come again from their lists.
@@ -50,16 +52,27 @@ pub struct Saved {
     pub lost_ranges: u64,
 }
 
-/// Saves what can be read of `old` into a new database, which is at `new` when it is whole.
+impl Saved {
+    /// Whether something was lost that no list's file brings back.
+    #[must_use]
+    pub fn lost_for_good(&self) -> bool {
+        self.lost_ranges > 0 && !FROM_FILES.contains(&self.table.as_str())
+    }
+}
+
+/// Saves what can be read of `old` into a new database, which is at `new` once it is complete.
 ///
 /// # Errors
 /// When not even the schema of `old` can be read, or `new` cannot be made; in words.
 pub fn recover(old: &Path, new: &Path) -> Result<Vec<Saved>, String> {
     let source = open_source(old).map_err(|error| format!("its schema cannot be read: {error}"))?;
+    let page_size = source.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0));
+    let page_size = page_size.map_err(|error| format!("its page size is unknown: {error}"))?;
+    let rowids = leaves::rowids(old, page_size as usize).map_err(|error| error.to_string())?;
     let mut saved = Vec::new();
     file::make_new(new, |target| {
         file::make_schema(target)?;
-        saved = copy_all(&source, target)?;
+        saved = copy_all(&source, target, &rowids)?;
         rebuild(target)
     })
     .map_err(|error| error.to_string())?;
@@ -75,7 +88,11 @@ fn open_source(old: &Path) -> rusqlite::Result<Connection> {
     Ok(source)
 }
 
-fn copy_all(source: &Connection, target: &mut Connection) -> rusqlite::Result<Vec<Saved>> {
+fn copy_all(
+    source: &Connection,
+    target: &mut Connection,
+    rowids: &[i64],
+) -> rusqlite::Result<Vec<Saved>> {
     target.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     target.pragma_update(None, "foreign_keys", false)?;
     let transaction = target.transaction()?;
@@ -83,7 +100,7 @@ fn copy_all(source: &Connection, target: &mut Connection) -> rusqlite::Result<Ve
     for table in schema::tables()? {
         if !DERIVED.contains(&table.as_str()) {
             transaction.execute(&format!("DELETE FROM {table}"), [])?;
-            saved.push(Copy::new(source, &transaction, &table)?.run()?);
+            saved.push(Copy::new(source, &transaction, &table, rowids)?.run()?);
         }
     }
     transaction.execute_batch(ORPHANS)?;
@@ -107,6 +124,8 @@ struct Copy<'a> {
     /// Its columns, but for one that is the rowid.
     columns: Vec<String>,
     has_rowid: bool,
+    /// All that the file's leaves name, of whichever table.
+    rowids: &'a [i64],
     saved: Saved,
 }
 
@@ -115,6 +134,7 @@ impl<'a> Copy<'a> {
         source: &'a Connection,
         target: &'a Connection,
         table: &'a str,
+        rowids: &'a [i64],
     ) -> rusqlite::Result<Self> {
         let sql = "SELECT here.name FROM pragma_table_info(?1) AS here
             WHERE NOT (?2 AND here.pk = 1 AND here.type = 'INTEGER'
@@ -127,7 +147,7 @@ impl<'a> Copy<'a> {
         let known = names(source)?;
         let columns = names(target)?.into_iter().filter(|name| known.contains(name)).collect();
         let saved = Saved { table: table.to_owned(), rows: 0, lost_ranges: 0 };
-        Ok(Self { source, target, table, columns, has_rowid, saved })
+        Ok(Self { source, target, table, columns, has_rowid, rowids, saved })
     }
 
     fn run(mut self) -> rusqlite::Result<Saved> {
@@ -146,51 +166,24 @@ impl<'a> Copy<'a> {
         Ok(self.saved)
     }
 
-    /// Reads on behind each place that cannot be read, forward from where reading is possible again and
-    /// backward to it.
+    /// Reads on behind each place that cannot be read, at the next rowid that any leaf of the file names: the
+    /// first one from which on can be read again. So no row between two such places is passed over.
     fn by_rowid(&mut self) -> rusqlite::Result<()> {
-        let mut from = i64::MIN;
-        loop {
-            let (last, whole) = self.scan(&format!("rowid >= {from} ORDER BY rowid"))?;
+        let (mut last, mut whole) = self.scan("rowid >= ?1 ORDER BY rowid", [i64::MIN])?;
+        self.saved.lost_ranges += u64::from(!whole);
+        let rowids = self.rowids;
+        for from in rowids {
             if whole {
-                return Ok(());
+                break;
             }
-            self.saved.lost_ranges += 1;
-            // Numbers of rows are positive; and what was overwritten may say anything.
-            let hole = last.map_or(from, |last| last.saturating_add(1)).max(from).max(0);
-            let Some(behind) = self.behind(hole) else {
-                let rest = format!("rowid >= {hole} ORDER BY rowid DESC");
-                return self.scan(&rest).map(|_| ());
-            };
-            self.scan(&format!("rowid >= {hole} AND rowid < {behind} ORDER BY rowid DESC"))?;
-            from = behind;
-        }
-    }
-
-    /// A place behind `hole` from which on can be read: near to it, or `None`.
-    fn behind(&self, hole: i64) -> Option<i64> {
-        let sql =
-            format!("SELECT rowid FROM {} WHERE rowid >= ?1 ORDER BY rowid LIMIT 1", self.table);
-        let mut seek = self.source.prepare(&sql).ok()?;
-        let mut reads = |at: i64| {
-            let mut found = seek.query([at])?;
-            // Nothing behind it is the end of the table, and no place to go on from.
-            Ok::<_, rusqlite::Error>(found.next()?.is_some())
-        };
-        let mut step = 1_i64;
-        let (mut bad, mut good) = loop {
-            let at = hole.saturating_add(step);
-            match reads(at) {
-                Ok(true) => break (hole, at),
-                Err(_) if at < i64::MAX => step = step.saturating_mul(2),
-                Ok(false) | Err(_) => return None,
+            if last.is_some_and(|last| *from <= last) {
+                continue;
             }
-        };
-        while bad.saturating_add(1) < good {
-            let middle = bad.midpoint(good);
-            if reads(middle).is_ok_and(|found| found) { good = middle } else { bad = middle }
+            let (read, is_end) = self.scan("rowid >= ?1 ORDER BY rowid", [*from])?;
+            self.saved.lost_ranges += u64::from(read.is_some() && !is_end);
+            (last, whole) = (read.or(last), is_end);
         }
-        Some(good)
+        Ok(())
     }
 
     /// A table that lies in the order of its key: what is between its two ends is one range.
@@ -199,16 +192,16 @@ impl<'a> Copy<'a> {
             (SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk)";
         let backward: String = self.target.query_row(sql, [self.table], |row| row.get(0))?;
         let forward = backward.replace(" DESC", "");
-        if !self.scan(&format!("1 ORDER BY {forward}"))?.1 {
+        if !self.scan(&format!("1 ORDER BY {forward}"), [])?.1 {
             self.saved.lost_ranges += 1;
-            self.scan(&format!("1 ORDER BY {backward}"))?;
+            self.scan(&format!("1 ORDER BY {backward}"), [])?;
         }
         Ok(())
     }
 
     /// Copies rows until their end, or until one cannot be read. Returns the last rowid, and whether it was
     /// the end.
-    fn scan(&self, which: &str) -> rusqlite::Result<(Option<i64>, bool)> {
+    fn scan(&self, which: &str, parameters: impl Params) -> rusqlite::Result<(Option<i64>, bool)> {
         let columns = self.columns.join(", ");
         let rowid = if self.has_rowid { "rowid, " } else { "" };
         let select = format!("SELECT {rowid}{columns} FROM {} WHERE {which}", self.table);
@@ -216,11 +209,11 @@ impl<'a> Copy<'a> {
         let insert =
             format!("INSERT OR IGNORE INTO {} ({rowid}{columns}) VALUES ({places})", self.table);
         let mut insert = self.target.prepare_cached(&insert)?;
-        let Ok(mut select) = self.source.prepare(&select) else {
+        let Ok(mut select) = self.source.prepare_cached(&select) else {
             return Ok((None, false));
         };
         let mut last = None;
-        let Ok(mut rows) = select.query([]) else {
+        let Ok(mut rows) = select.query(parameters) else {
             return Ok((None, false));
         };
         loop {
