@@ -12,7 +12,8 @@ use shiftboss_actors::store::{Added, EntryId, SpoolEntry};
 use tracing::warn;
 
 use crate::spool::{
-    EntryName, Guard, Order, QueueName, Reader, Result, Spool, SpoolError, Stop, Taken,
+    EntryName, FileIdentity, Guard, Order, QueueName, Reader, Result, Spool, SpoolError, Stop,
+    Taken,
 };
 
 /// The queue whose entries are tasks.
@@ -72,18 +73,33 @@ impl TaskQueue {
     }
 
     /// Of entries that are remembered, those of this spool that are in its queue no more.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn gone(&self, known: Vec<EntryId>) -> Result<Vec<EntryId>> {
-        let mut gone = Vec::new();
-        for id in known.into_iter().filter(|id| id.spool == self.id) {
-            let name = id.name.parse::<EntryName>();
-            if !name.is_ok_and(|name| self.spool.is_in(&self.queue, &name).unwrap_or(true)) {
-                gone.push(id);
+    pub fn gone(&self, mut known: Vec<EntryId>) -> Vec<EntryId> {
+        known.retain(|id| id.spool == self.id && !self.may_be_there(id));
+        known
+    }
+
+    /// Whether the very entry is in the queue, and not another of its name; also when the system refuses to
+    /// tell.
+    fn may_be_there(&self, id: &EntryId) -> bool {
+        let Ok(name) = id.name.parse::<EntryName>() else {
+            return false;
+        };
+        match self.spool.find(&self.queue, &name) {
+            Ok(found) => {
+                found.is_some_and(|(file, metadata)| self.entry_id(&name, file, &metadata) == *id)
             }
+            Err(_) => true,
         }
-        Ok(gone)
+    }
+
+    fn entry_id(&self, name: &EntryName, file: FileIdentity, metadata: &[u8]) -> EntryId {
+        EntryId {
+            spool: Arc::clone(&self.id),
+            name: name.to_string().into(),
+            inode: file.inode,
+            born: file.born,
+            checksum: checksum(metadata),
+        }
     }
 
     /// Takes entries, unless some are to be offered still, waiting for the first one at most so long.
@@ -111,12 +127,7 @@ impl TaskQueue {
     fn offer(&mut self, guard: Guard) -> Result<()> {
         match task(&guard) {
             Ok(task) => {
-                let id = EntryId {
-                    spool: Arc::clone(&self.id),
-                    name: guard.name().to_string().into(),
-                    inode: guard.inode()?,
-                    checksum: checksum(guard.metadata()),
-                };
+                let id = self.entry_id(guard.name(), guard.file()?, guard.metadata());
                 self.offered.push(Offered { guard, entry: SpoolEntry { id, task } });
                 Ok(())
             }

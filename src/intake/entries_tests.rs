@@ -77,7 +77,31 @@ fn what_is_accepted_leaves() {
     assert_eq!(tasks.remove().unwrap(), []);
     assert_eq!(scene.available(QUEUE), std::slice::from_ref(&second));
     assert_eq!(scene.spool.stat(&queue(QUEUE), &second).unwrap().attempts, 0);
-    assert_eq!(tasks.gone(vec![offers[0].id.clone(), offers[1].id.clone()]).unwrap(), removed);
+    assert_eq!(tasks.gone(vec![offers[0].id.clone(), offers[1].id.clone()]), removed);
+}
+
+/// Another entry of the same name, inode and metadata is another one: the former is gone, and the latter is
+/// not taken for it.
+#[test]
+fn a_name_and_an_inode_are_used_again() {
+    let scene = Scene::new();
+    scene.put("alpha 1", "");
+    let mut tasks = scene.open();
+    tasks.fill(Duration::ZERO).unwrap();
+    let id = tasks.offers()[0].id.clone();
+    assert_ne!(id.born, 0, "temporary directories are where a birth time is known");
+    let former = [
+        EntryId { born: id.born - 1, ..id.clone() },
+        EntryId { inode: id.inode + 1, ..id.clone() },
+        EntryId { checksum: !id.checksum, ..id.clone() },
+    ];
+    let elsewhere = EntryId { spool: "other".into(), ..former[0].clone() };
+    let known = [&former[..], &[id.clone(), elsewhere.clone()]].concat();
+    assert_eq!(tasks.gone(known.clone()), former, "while it is checked out");
+    tasks.answered(&[Added::Full]).unwrap();
+    assert_eq!(tasks.gone(known), former, "while it is available");
+    tasks.fill(Duration::ZERO).unwrap();
+    assert_eq!(tasks.offers()[0].id, id, "the same after its renames");
 }
 
 /// What has data, or is no task, is set apart with the reason; a second one of its name stands in nobody's way.

@@ -6,8 +6,8 @@
 //!
 //! One actor, one round after the other. A round takes entries, which are then checked out and so nobody
 //! else's; has storage accept them, in one transaction that is on disk when it answers; removes them from the
-//! spool, durably; and has storage forget them. Storage knows an entry by spool, name, inode and checksum
-//! from the acceptance until then. So a daemon may die between any two steps: what it had checked out is left
+//! spool, durably; and has storage forget them. Storage knows an entry by spool, name, inode, birth time and
+//! checksum from the acceptance until then. So a daemon may die between any two steps: what it had checked out is left
 //! to the next one, which offers it again, and has it known if it was accepted.
 
 mod entries;

@@ -97,7 +97,7 @@ impl Rounds {
         }
         self.on_queue(TaskQueue::inherit).await?;
         let known = self.links.known.send(KnownAccepted).timeout(STORE_TIMEOUT).await??;
-        let gone = self.on_queue(move |queue| queue.gone(known)).await?;
+        let gone = self.on_queue(move |queue| Ok(queue.gone(known))).await?;
         self.forget(gone).await?;
         self.caught_up = true;
         Ok(())

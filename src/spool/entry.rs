@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Spool;
 use super::error::{self, Result, SpoolError};
 use super::files;
+use super::layer::FileIdentity;
 use super::layout::{
     ATTEMPTS, DATA, MOVING, QUARANTINE, REASONS, REGISTRY, TMP, available, checked_out, checkouts,
     entries, under,
@@ -159,6 +160,26 @@ impl Spool {
             }
         }
         Ok(false)
+    }
+
+    /// Which file an entry of a queue is, available or checked out of it by whomever, and its metadata.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn find(
+        &self,
+        queue: &QueueName,
+        name: &EntryName,
+    ) -> Result<Option<(FileIdentity, Vec<u8>)>> {
+        // As in `is_in`.
+        for path in [available(queue, name), checked_out(queue, name), available(queue, name)] {
+            let read = |file| Ok((file, files::read(self.layer(), &path, METADATA_BYTES_MAX)?));
+            match self.layer().identity(&path).and_then(read) {
+                Err(Errno::NOENT) => {}
+                found => return found.map(Some).map_err(error::io("look at", &path)),
+            }
+        }
+        Ok(None)
     }
 
     /// Looks at an available entry.

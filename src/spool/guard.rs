@@ -12,6 +12,7 @@ use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
 use super::error::{self, Result, SpoolError};
 use super::files;
+use super::layer::FileIdentity;
 use super::layout::{checked_out, checkouts};
 use super::name::{EntryName, QueueName};
 
@@ -184,9 +185,9 @@ impl Guard {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn inode(&self) -> Result<u64> {
+    pub fn file(&self) -> Result<FileIdentity> {
         let path = checked_out(&self.note.queue, &self.name);
-        Ok(self.spool.layer().stat(&path).map_err(error::io("look at", &path))?.inode)
+        self.spool.layer().identity(&path).map_err(error::io("look at", &path))
     }
 
     /// Sets the entry apart in the dead-letter queue, and says why.

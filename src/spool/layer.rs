@@ -15,8 +15,8 @@ use std::path::{Component, Path};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
-    UTIME_NOW,
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlags,
+    Timespec, Timestamps, UTIME_NOW,
 };
 use rustix::io::Errno;
 
@@ -79,12 +79,19 @@ impl Kind {
 pub struct FileStat {
     /// What it is.
     pub kind: Kind,
-    /// Its inode, the same wherever it is renamed to.
-    pub inode: u64,
     /// Its length in bytes.
     pub size: u64,
     /// Its last modification, or touch.
     pub modified: SystemTime,
+}
+
+/// Which file it is, wherever it is renamed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// Its inode, which a later file may have.
+    pub inode: u64,
+    /// When it was made, in nanoseconds since 1970; 0 where that is not known.
+    pub born: i64,
 }
 
 /// One name in a directory.
@@ -128,6 +135,8 @@ pub trait Layer: fmt::Debug + Send + Sync {
     fn remove(&self, path: &Path) -> Result<(), Errno>;
     /// Looks at a file, without following a link.
     fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
+    /// Which file has a name, without following a link.
+    fn identity(&self, path: &Path) -> Result<FileIdentity, Errno>;
     /// Sets a file's times to now.
     fn touch(&self, path: &Path) -> Result<(), Errno>;
     /// The names in a directory, in no order, without `.` and `..`.
@@ -229,6 +238,14 @@ impl Disk {
     }
 }
 
+/// When a file was made, if its file system tells.
+fn born(found: &Statx) -> i64 {
+    let time = &found.stx_btime;
+    let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let born = time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec));
+    if known { born } else { 0 }
+}
+
 impl Layer for Disk {
     fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
         let flags = how.flags();
@@ -305,11 +322,19 @@ impl Layer for Disk {
         // Times before 1970 count as 1970.
         let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
         let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-        Ok(FileStat {
-            kind,
-            inode: stat.st_ino,
-            size,
-            modified: UNIX_EPOCH + Duration::new(seconds, nanoseconds),
+        Ok(FileStat { kind, size, modified: UNIX_EPOCH + Duration::new(seconds, nanoseconds) })
+    }
+
+    fn identity(&self, path: &Path) -> Result<FileIdentity, Errno> {
+        self.at(path, |at, name| {
+            let (flags, asked) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO | StatxFlags::BTIME);
+            match fs::statx(at, name, flags, asked) {
+                Ok(found) => Ok(FileIdentity { inode: found.stx_ino, born: born(&found) }),
+                Err(Errno::NOSYS) => {
+                    Ok(FileIdentity { inode: fs::statat(at, name, flags)?.st_ino, born: 0 })
+                }
+                Err(errno) => Err(errno),
+            }
         })
     }
 

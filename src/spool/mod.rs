@@ -81,7 +81,7 @@ pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryStat, METADATA_BYTES_MAX};
 pub use error::{Result, SpoolError};
 pub use fsck::{Finding, Fsck, FsckOptions, Mended};
 pub use guard::Guard;
-pub use layer::{Disk, FileStat, How, Kind, Layer, Listed};
+pub use layer::{Disk, FileIdentity, FileStat, How, Kind, Layer, Listed};
 pub use monitor::{Limits, Problem, ProblemKind, Report};
 pub use name::{EntryName, NAME_BYTES_MAX, NameError, QueueName, time_ordered};
 pub use owner::Identity;

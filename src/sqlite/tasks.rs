@@ -41,14 +41,14 @@ impl Tasks for SqliteStore {
 
     fn forget_accepted(&mut self, id: &EntryId) -> StoreResult<()> {
         let sql = "DELETE FROM shiftboss_accepted
-            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND checksum = ?4";
+            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5";
         self.mutation(|store| store.execute(sql, columns(id)))
     }
 }
 
 /// Numbers of 64 bits are kept as SQLite's signed ones, bit for bit.
-fn columns(id: &EntryId) -> (&str, &str, i64, i64) {
-    (&id.spool, &id.name, id.inode.cast_signed(), id.checksum.cast_signed())
+fn columns(id: &EntryId) -> (&str, &str, i64, i64, i64) {
+    (&id.spool, &id.name, id.inode.cast_signed(), id.born, id.checksum.cast_signed())
 }
 
 fn read_id(row: &Row<'_>) -> rusqlite::Result<EntryId> {
@@ -56,7 +56,8 @@ fn read_id(row: &Row<'_>) -> rusqlite::Result<EntryId> {
         spool: row.get(0)?,
         name: row.get(1)?,
         inode: row.get::<_, i64>(2)?.cast_unsigned(),
-        checksum: row.get::<_, i64>(3)?.cast_unsigned(),
+        born: row.get(3)?,
+        checksum: row.get::<_, i64>(4)?.cast_unsigned(),
     })
 }
 
@@ -82,10 +83,10 @@ impl SqliteStore {
     }
 
     fn accept_one(&mut self, entry: &SpoolEntry, now: UnixSeconds) -> StoreResult<Added> {
-        let remember = "INSERT INTO shiftboss_accepted (spool, name, inode, checksum)
-            VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+        let remember = "INSERT INTO shiftboss_accepted (spool, name, inode, born, checksum)
+            VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
         let known = "SELECT EXISTS (SELECT 1 FROM shiftboss_accepted
-            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND checksum = ?4)";
+            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5)";
         let mut statement = self.prepared(known).map_err(sorted)?;
         if statement.query_row(columns(&entry.id), |row| row.get(0)).map_err(sorted)? {
             return Ok(Added::Known);
@@ -99,8 +100,8 @@ impl SqliteStore {
     }
 
     fn all_accepted(&self) -> rusqlite::Result<Vec<EntryId>> {
-        let sql = "SELECT spool, name, inode, checksum FROM shiftboss_accepted
-            ORDER BY spool, name, inode, checksum";
+        let sql = "SELECT spool, name, inode, born, checksum FROM shiftboss_accepted
+            ORDER BY spool, name, inode, born, checksum";
         self.prepared(sql)?.query_map([], read_id)?.collect()
     }
 

@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn entry(name: &str) -> SpoolEntry {
-        let id = EntryId { spool: "s".into(), name: name.into(), inode: 7, checksum: 9 };
+        let id = EntryId { spool: "s".into(), name: name.into(), inode: 7, born: 8, checksum: 9 };
         SpoolEntry { id, task: task(name) }
     }
 

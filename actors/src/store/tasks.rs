@@ -20,7 +20,8 @@ pub enum Added {
     Full,
 }
 
-/// Which entry of which spool. Another entry may have the same name later: its inode or checksum differs.
+/// Which entry of which spool. Another entry may have the same name later: its inode, birth or checksum
+/// differs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
     /// The spool's identity, which stays the same over restarts.
@@ -29,6 +30,8 @@ pub struct EntryId {
     pub name: Arc<str>,
     /// The inode of its file.
     pub inode: u64,
+    /// When its file was made, in nanoseconds since 1970: inodes are used again. 0 where that is not known.
+    pub born: i64,
     /// A checksum of what the file says.
     pub checksum: u64,
 }

@@ -172,6 +172,10 @@ impl Layer for Faulty {
         self.look()?;
         self.disk.stat(path)
     }
+    fn identity(&self, path: &Path) -> Result<FileIdentity, Errno> {
+        self.look()?;
+        self.disk.identity(path)
+    }
     fn touch(&self, path: &Path) -> Result<(), Errno> {
         self.step()?;
         self.disk.touch(path)

@@ -28,13 +28,15 @@ DELETE FROM fetcher_runs WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WH
 DROP TABLE shiftboss_spool;
 DELETE FROM shiftboss_counters WHERE name = 'spool';
 
--- Entries of spools that were accepted, and may still be in their spool.
+-- Entries of spools that were accepted, and may still be in their spool. born: when the file was made, in nanoseconds,
+-- for an inode is used again; 0: not known.
 CREATE TABLE shiftboss_accepted (
     spool    TEXT NOT NULL,
     name     TEXT NOT NULL,
     inode    INTEGER NOT NULL,
+    born     INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
-    PRIMARY KEY (spool, name, inode, checksum)
+    PRIMARY KEY (spool, name, inode, born, checksum)
 ) STRICT, WITHOUT ROWID;
 
 -- task: no task up to this one is free. single_tasks: rows of that table; single_tasks_ended: of those, the

@@ -214,7 +214,7 @@ fn there_is_a_limit() {
 }
 
 fn entry(name: &str, inode: u64, payload: &str) -> SpoolEntry {
-    let id = EntryId { spool: "s".into(), name: name.into(), inode, checksum: u64::MAX };
+    let id = EntryId { spool: "s".into(), name: name.into(), inode, born: 0, checksum: u64::MAX };
     SpoolEntry { id, task: task("alpha", payload) }
 }
 
@@ -241,6 +241,23 @@ fn an_entry_is_accepted_once() {
     }
     assert_eq!(site.store.accepted().unwrap(), known[3..]);
     assert_eq!(site.singles(), ["2 waiting", "3 waiting"]);
+}
+
+/// A file system gives a new file the inode of one that was removed: the time of its birth tells them apart.
+#[test]
+fn an_inode_is_used_again() {
+    let mut site = Site::new(FAIR);
+    let first = entry("e", 1, "1");
+    let mut second = first.clone();
+    second.id.born = 2_000_000_000_000_000_001;
+    assert_eq!(site.store.accept(&[first.clone()], 1_000), Ok(vec![Added::Added]));
+    let (attempt, _) = site.take_task(10);
+    site.end_task(attempt, 0);
+    assert_eq!(site.store.accept(&[second.clone()], 1_000), Ok(vec![Added::Added]));
+    assert_eq!(site.store.accept(&[second.clone()], 1_000), Ok(vec![Added::Known]));
+    assert_eq!(site.singles(), ["1 waiting"]);
+    site.commit(|store| store.forget_accepted(&first.id)).unwrap();
+    assert_eq!(site.store.accepted().unwrap(), [second.id]);
 }
 
 /// A failure accepts none of them, and leaves no transaction open.
