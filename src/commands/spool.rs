@@ -111,7 +111,7 @@ fn code(error: &SpoolError) -> ExitCode {
         | E::TooLarge { .. }
         | E::DataTooLarge { .. }
         | E::Unread(_) => ExitCode::BadData,
-        E::Held { .. } | E::Locked(_) => ExitCode::AlreadyRunning,
+        E::Held { .. } | E::Locked(_) | E::Accepting(_) => ExitCode::AlreadyRunning,
         E::Lost { .. } => ExitCode::Unavailable,
         E::Batch { source, .. } => code(source),
     }

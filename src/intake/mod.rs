@@ -14,6 +14,7 @@ mod entries;
 mod rounds;
 
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 
 use actix::prelude::*;
@@ -30,15 +31,17 @@ pub struct SpoolIntake {
     spool: Spool,
     stop: Stop,
     ended: Option<oneshot::Receiver<()>>,
+    /// This daemon accepts the entries, and no other one.
+    _lock: OwnedFd,
 }
 
 impl SpoolIntake {
-    /// An intake of the tasks of `spool`.
+    /// An intake of the tasks of `spool`, whose lock for accepting it holds.
     ///
     /// # Errors
     /// When the process has no descriptor left.
-    pub fn new(spool: Spool) -> std::io::Result<Self> {
-        Ok(Self { spool, stop: Stop::new()?, ended: None })
+    pub fn new(spool: Spool, lock: OwnedFd) -> std::io::Result<Self> {
+        Ok(Self { spool, stop: Stop::new()?, ended: None, _lock: lock })
     }
 }
 

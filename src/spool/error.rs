@@ -142,6 +142,11 @@ pub enum SpoolError {
     /// Another process repairs or reclaims.
     #[error("{} is locked by another fsck or reclaim: try again when it has ended", .0.display())]
     Locked(PathBuf),
+    /// Another process accepts.
+    #[error(
+        "another daemon accepts the entries of {}: stop it first, or give each a spool of its own", .0.display()
+    )]
+    Accepting(PathBuf),
     /// A batch was published in part.
     #[error("{} of {all} entries are published, the rest is not: {source}", published.len())]
     Batch {

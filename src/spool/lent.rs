@@ -4,14 +4,17 @@
 //! A lent checkout is a delayed one (spec 2): its note has a time for an owner, or no time at all. Who
 //! settles it changes a note that is not his own, and has the lock of those who reclaim meanwhile.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::io::Errno;
 
 use super::Spool;
 use super::claim::{Holder, Note};
-use super::error::{Result, SpoolError};
+use super::error::{self, Result, SpoolError};
 use super::files;
 use super::guard::Guard;
-use super::layout::{MOVING, checked_out, checkouts, under};
+use super::layout::{MOVING, OURS, checked_out, checkouts, under};
 use super::name::{EntryName, QueueName};
 use super::owner;
 
@@ -43,6 +46,21 @@ impl Spool {
             Ok(guard) => guard.complete(),
             Err(error) if error.is_full() && self.remove_unnoted(queue, name)? => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The lock of the one process that accepts a spool's entries; it goes with its holder. It is on a
+    /// directory of the spool, so that it needs no room on the disk.
+    ///
+    /// # Errors
+    /// [`SpoolError::Accepting`] when another one has it, or when the system refuses.
+    pub fn lock_accepting(&self) -> Result<OwnedFd> {
+        let path = Path::new(OURS);
+        let held = files::open_directory(self.layer(), path)?;
+        match self.layer().lock(held.as_fd()) {
+            Ok(()) => Ok(held),
+            Err(Errno::WOULDBLOCK) => Err(SpoolError::Accepting(self.path().to_owned())),
+            Err(errno) => Err(error::io("lock", path)(errno)),
         }
     }
 

@@ -12,12 +12,12 @@ use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
 use crate::fetchers::Fetchers;
 use crate::intake::SpoolIntake;
-use crate::spool::{Options, Spool};
+use crate::spool::{Options, Spool, SpoolError};
 
 /// The guests that the configuration asks for; `wanted` are its fetchers, now and later.
 ///
 /// # Errors
-/// When the spool cannot be made or opened.
+/// When the spool cannot be made or opened, or is another daemon's.
 pub(super) fn of(
     configuration: &Configuration,
     wanted: watch::Receiver<Vec<FetcherTable>>,
@@ -34,11 +34,15 @@ pub(super) fn of(
 }
 
 fn intake(path: &Path) -> Result<SpoolIntake, Failure> {
-    let failure = |error: &dyn Error| {
-        let text = format!("cannot use the spool {}: {error}", path.display());
-        Failure::new(ExitCode::CannotCreate, text)
+    let failure = |code, error: &dyn Error| {
+        Failure::new(code, format!("cannot use the spool {}: {error}", path.display()))
     };
-    let spool = Spool::create(path, Options { accepting: true, ..Options::default() })
-        .map_err(|error| failure(&error))?;
-    SpoolIntake::new(spool).map_err(|error| failure(&error))
+    let refused = |error: SpoolError| match error {
+        SpoolError::Accepting(_) => failure(ExitCode::AlreadyRunning, &error),
+        error => failure(ExitCode::CannotCreate, &error),
+    };
+    let options = Options { accepting: true, ..Options::default() };
+    let spool = Spool::create(path, options).map_err(refused)?;
+    let lock = spool.lock_accepting().map_err(refused)?;
+    SpoolIntake::new(spool, lock).map_err(|error| failure(ExitCode::CannotCreate, &error))
 }
