@@ -173,6 +173,39 @@ fn a_name_may_be_used_again() {
     site.wait_sql(TASKS, &["alpha|1|waiting", "alpha|2|waiting"]);
 }
 
+/// A spool has one daemon: a second one is refused, until the first is gone.
+#[test]
+fn a_spool_has_one_daemon() {
+    let (site, other) = (Site::new(), Site::new());
+    let spool = spool(&site);
+    let path = site.path("spool");
+    let second = || other.serve(&["--spool", path.to_str().unwrap()]);
+    let first = start(&site, &[]);
+    let (code, log) = other.refused(second());
+    assert!(code == 75 && log.contains("another daemon accepts the entries of"), "{code} {log}");
+    assert!(log.contains(path.to_str().unwrap()), "{log}");
+    put(&spool, "alpha 1");
+    site.wait_sql(TASKS, &["alpha|1|waiting"]);
+    first.kill();
+    put(&spool, "bravo 1");
+    let _next = other.spawn(second()).ready();
+    other.wait_sql(TASKS, &["bravo|1|waiting"]);
+}
+
+/// Lines are tasks when they are put as metadata.
+#[test]
+fn lines_are_put_as_tasks() {
+    let site = Site::new();
+    let spool = spool(&site);
+    fs::write(site.path("lines"), "alpha 1\nbravo 2\n").unwrap();
+    let _daemon = start(&site, &[]);
+    let (code, names) = shown(&site, &["spool", "put", "spool", "tasks", "--meta-lines", "lines"]);
+    assert_eq!((code, names.lines().count()), (0, 2), "{names}");
+    site.wait_sql(TASKS, &["alpha|1|waiting", "bravo|2|waiting"]);
+    wait_accepted(&site, &spool);
+    assert!(!spool.path().join("dead-letter").exists());
+}
+
 /// A limit on single tasks leaves entries where they are, says so once, and takes them when there is room.
 #[test]
 fn a_limit_leaves_entries_in_the_spool() {

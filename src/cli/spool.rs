@@ -27,7 +27,8 @@ const PUT_EXAMPLES: &str = "\
 Examples:
   shiftboss spool put jobs new --meta 'from alice' picture.png
   date | shiftboss spool put jobs new
-  ls | shiftboss spool put jobs new --lines";
+  ls | shiftboss spool put jobs new --lines
+  printf '%s\\n' 'alpha 1' 'bravo 2' | shiftboss spool put jobs tasks --meta-lines";
 const TAKE_EXAMPLES: &str = "\
 Example:
   name=$(shiftboss spool take jobs new --wait 1h --lease 10m) &&
@@ -161,8 +162,8 @@ pub enum SpoolVerb {
     },
     /// Move an entry into another queue, available or taken
     ///
-    /// A task that a running daemon has, and no worker works on, is handed over; one that is worked on stays,
-    /// and that is exit code 75.
+    /// What a daemon is accepting, or was when it died, stays, and that is exit code 75. A task that it has
+    /// accepted is in the spool no more: `shiftboss cancel` deletes it.
     #[command(after_help = MOVE_EXAMPLES)]
     Move {
         /// Which.
@@ -176,8 +177,8 @@ pub enum SpoolVerb {
     Release(OneEntry),
     /// Remove an entry, available or taken
     ///
-    /// A task that a running daemon has, and no worker works on, is handed over; one that is worked on stays,
-    /// and that is exit code 75.
+    /// What a daemon is accepting, or was when it died, stays, and that is exit code 75. A task that it has
+    /// accepted is in the spool no more: `shiftboss cancel` deletes it.
     #[command(after_help = RM_EXAMPLES)]
     Rm(OneEntry),
     /// Show how long the queues are
@@ -235,13 +236,17 @@ pub struct PutArguments {
     pub place: InQueue,
     /// The entry's metadata
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(conflicts_with = "meta_lines")]
     pub meta: OsString,
     /// The entry's name; one by time if not given
-    #[arg(long, conflicts_with = "lines")]
+    #[arg(long, conflicts_with_all = ["lines", "meta_lines"])]
     pub name: Option<EntryName>,
-    /// Put an entry for each line, synced together
+    /// Put an entry for each line, which is its data; synced together
     #[arg(long)]
     pub lines: bool,
+    /// Put an entry for each line, which is its metadata, and no data; synced together. So tasks are put
+    #[arg(long, conflicts_with = "lines")]
+    pub meta_lines: bool,
     /// The data; standard input if not given
     pub file: Option<PathBuf>,
 }

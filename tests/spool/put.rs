@@ -99,6 +99,29 @@ fn lines() {
     assert_whole(&site);
 }
 
+/// An entry a line, which is its metadata; what is no metadata is refused, and so are others' settings.
+#[test]
+fn lines_of_metadata() {
+    let site = with(&[]);
+    let put = ["put", "s", "q", "--meta-lines"];
+    let (code, stdout, _) = feed(&site, &put, b"alpha 1\nbravo  2");
+    assert_eq!(code, 0);
+    let shown = stdout.lines().map(|name| json(&site, &["show", "--json", "s", "q", name]));
+    let metadata: Vec<_> = shown.map(|shown| shown["metadata"].clone()).collect();
+    assert_eq!(metadata, ["alpha 1", "bravo  2"]);
+    for name in stdout.lines() {
+        assert_eq!(fs::read(site.path("s/.data").join(name)).unwrap(), b"");
+        done(&site, &["rm", "s", "q", name]);
+    }
+    let (code, stdout, stderr) = feed(&site, &put, &vec![b'x'; (1 << 20) + 2]);
+    assert_eq!((code, &*stdout), (65, ""), "{stderr}");
+    for more in [&["--lines"][..], &["--meta", "m"], &["--name", "n"]] {
+        assert_eq!(feed(&site, &[&put[..], more].concat(), b"alpha 1\n").0, 64, "{more:?}");
+    }
+    assert_eq!(listed(&site, "q"), [""; 0]);
+    assert_whole(&site);
+}
+
 /// More lines than a process may have files open.
 #[test]
 fn many_lines() {

@@ -8,7 +8,9 @@ use std::path::Path;
 use super::{failure, print};
 use crate::cli::PutArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::spool::{DATA_BYTES_MAX, EntryName, Item, QueueName, Spool, SpoolError, time_ordered};
+use crate::spool::{
+    DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, QueueName, Spool, SpoolError, time_ordered,
+};
 
 /// What is read at a time.
 const PIECE_BYTES: usize = 1024 * 1024;
@@ -24,7 +26,12 @@ pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
     let (queue, metadata) = (typed.place.queue, typed.meta.as_bytes());
     let (source, mut input) = input(typed.file.as_deref())?;
     if typed.lines {
-        return put_lines(spool, &queue, metadata, &mut input, &source);
+        let item = |line| Item::new(metadata, line);
+        return put_lines(spool, &queue, (DATA_BYTES_MAX, &item), &mut input, &source);
+    }
+    if typed.meta_lines {
+        let item = |line| Item::new(line, "");
+        return put_lines(spool, &queue, (METADATA_BYTES_MAX, &item), &mut input, &source);
     }
     // Read to the end before a name is taken: it may come slowly.
     let draft = spool.draft(&mut input).map_err(|error| match error {
@@ -60,19 +67,22 @@ fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), Failure> {
     }
 }
 
+/// How long a line may be, and what entry one is.
+type Lines<'a> = (u64, &'a dyn Fn(Vec<u8>) -> Item);
+
 /// The next lines that are put together; none at the end.
-fn batch(input: &mut dyn BufRead, metadata: &[u8]) -> io::Result<Vec<Item>> {
+fn batch(input: &mut dyn BufRead, (bytes_max, item): Lines<'_>) -> io::Result<Vec<Item>> {
     let (mut items, mut bytes) = (Vec::new(), 0);
     while items.len() < BATCH_LINES_MAX && bytes < BATCH_BYTES_MAX {
         let mut line = Vec::new();
-        if Read::take(&mut *input, DATA_BYTES_MAX + 1).read_until(b'\n', &mut line)? == 0 {
+        if Read::take(&mut *input, bytes_max + 1).read_until(b'\n', &mut line)? == 0 {
             break;
         }
         if line.last() == Some(&b'\n') {
             line.pop();
         }
         bytes += line.len();
-        items.push(Item::new(metadata, line));
+        items.push(item(line));
     }
     Ok(items)
 }
@@ -80,13 +90,13 @@ fn batch(input: &mut dyn BufRead, metadata: &[u8]) -> io::Result<Vec<Item>> {
 fn put_lines(
     spool: &Spool,
     queue: &QueueName,
-    metadata: &[u8],
+    lines: Lines<'_>,
     input: &mut dyn BufRead,
     source: &str,
 ) -> Result<(), Failure> {
     let mut put = 0;
     loop {
-        let items = batch(input, metadata).map_err(|error| {
+        let items = batch(input, lines).map_err(|error| {
             let message = format!("cannot read {source}: {error}; {put} lines of it are put");
             Failure::new(ExitCode::BadData, message)
         })?;
