@@ -247,17 +247,17 @@ fn an_entry_is_accepted_once() {
 #[test]
 fn an_inode_is_used_again() {
     let mut site = Site::new(FAIR);
-    let first = entry("e", 1, "1");
+    let first = [entry("e", 1, "1")];
     let mut second = first.clone();
-    second.id.born = 2_000_000_000_000_000_001;
-    assert_eq!(site.store.accept(&[first.clone()], 1_000), Ok(vec![Added::Added]));
+    second[0].id.born = 2_000_000_000_000_000_001;
+    assert_eq!(site.store.accept(&first, 1_000), Ok(vec![Added::Added]));
     let (attempt, _) = site.take_task(10);
     site.end_task(attempt, 0);
-    assert_eq!(site.store.accept(&[second.clone()], 1_000), Ok(vec![Added::Added]));
-    assert_eq!(site.store.accept(&[second.clone()], 1_000), Ok(vec![Added::Known]));
+    assert_eq!(site.store.accept(&second, 1_000), Ok(vec![Added::Added]));
+    assert_eq!(site.store.accept(&second, 1_000), Ok(vec![Added::Known]));
     assert_eq!(site.singles(), ["1 waiting"]);
-    site.commit(|store| store.forget_accepted(&first.id)).unwrap();
-    assert_eq!(site.store.accepted().unwrap(), [second.id]);
+    site.commit(|store| store.forget_accepted(&first[0].id)).unwrap();
+    assert_eq!(site.store.accepted().unwrap(), [second[0].id.clone()]);
 }
 
 /// A failure accepts none of them, and leaves no transaction open.
