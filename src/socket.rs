@@ -116,10 +116,16 @@ impl SocketDoor {
             _ => {}
         }
         let listener = bind_with_mode(&self.path, self.mode)?;
-        if let Some(group) = self.group {
-            lchown(&self.path, None, Some(group))?;
-        }
         self.bound = identity(&self.path);
+        if let Some(group) = self.group {
+            lchown(&self.path, None, Some(group)).map_err(|error| {
+                let path = self.path.display();
+                let text = format!(
+                    "give {path} to group {group}: {error}; the daemon's user must be a member of it"
+                );
+                io::Error::new(error.kind(), text)
+            })?;
+        }
         listener.set_nonblocking(true)?;
         UnixListener::from_std(listener)
     }

@@ -195,6 +195,23 @@ fn somebody_else_is_refused() {
     let output = site.as_somebody_else(&["pause", "socket"]).output().unwrap();
     let (code, why) = failure(&output);
     assert!(code == 77 && why.contains("root"), "{why}");
+    site.write("f.1.txt", "alpha 0 1\n");
+    site.wait_count(1);
+    assert!(site.ask("READY").starts_with("JOB "));
+    assert_eq!(site.ask("DONE alpha 1"), "NOJOBS\n");
+    let failed = ["retry", "--failed", "--yes", "socket"];
+    let (code, why) = failure(&site.as_somebody_else(&failed).output().unwrap());
+    assert!(code == 77 && why.contains("root"), "{why}");
+}
+
+/// What is no name is refused before it is sent: it might be a request.
+#[test]
+fn a_name_is_no_request() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (code, _) = failure(&site.run(&["run-fetcher", "socket", "x\nPAUSE"]));
+    assert_eq!(code, 64);
+    assert_eq!(object(&said(&site, &["status", "--json", "state.db"]))["paused"], false);
 }
 
 /// A peer that answers two lines with the given ones, and closes.

@@ -38,11 +38,15 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
         Operate::Requeue { told, key } => tell_of(told, key, "requeue", requeued),
         Operate::Health(told) => tell(&told, "health", "HEALTH", |answer| {
             let out = counted(answer["in_flight"].as_i64().unwrap_or(0), "job");
-            format!("Healthy: the database can be read and written; {out} in flight.")
+            format!("Healthy: the daemon answers from its database; {out} in flight.")
         }),
         Operate::RunFetcher { mut told, name } => {
             let (target, [name]) = move_up(told.socket.take(), [name], ["NAME"])?;
             told.socket = target;
+            if name.contains(char::is_control) {
+                let text = format!("{} is no fetcher's name", shown(&name));
+                return Err(Failure::new(ExitCode::Usage, text));
+            }
             let request = format!("RUN-FETCHER {name}");
             tell(&told, "run-fetcher", &request, |answer| run_begun(&name, answer))
         }

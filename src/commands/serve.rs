@@ -45,11 +45,14 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     logging::start(settings.log_format, &settings.log_level)?;
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
-    // Nothing is made before all that is there was looked at.
+    // Nothing is made before all that is there was looked at, and the database is changed last.
+    require_directory(&settings.database, "database")?;
+    require_directory(&settings.socket.path, "socket")?;
     sqlite::look(&settings.database).map_err(open_failure)?;
     let door = SocketDoor::prepare(&settings.socket).map_err(socket_failure)?;
     let mut locks = Locks::take(settings)?;
     door.require_free().map_err(socket_failure)?;
+    let guests = guests::of(&configuration, wanted)?;
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
     let (clean, paused) = (store.was_clean(), store.is_paused());
     let input = Input {
@@ -69,7 +72,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         ),
         reports: reports(settings),
         operator_group: settings.operator_group,
-        guests: guests::of(&configuration, wanted)?,
+        guests,
     };
     info!(
         database = %settings.database.display(),
@@ -163,8 +166,6 @@ struct Locks {
 
 impl Locks {
     fn take(settings: &ServeSettings) -> Result<Self, Failure> {
-        require_directory(&settings.database, "database")?;
-        require_directory(&settings.socket.path, "socket")?;
         require_different(&settings.database, &settings.socket.path)?;
         let holder =
             Holder::this_process(&settings.database, &settings.input, &settings.socket.path);

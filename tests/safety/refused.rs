@@ -162,7 +162,19 @@ fn another_daemon_runs() {
     assert_eq!(site.ask("READY"), "NOJOBS\n");
 }
 
-/// The spool is a directory of somebody else's: found when the database was made.
+/// The spool cannot be had: a database that waits to be taken over is as it was, and so is one that is paused.
+#[test]
+fn the_spool_is_found_wrong_before_the_database_changes() {
+    let site = fresh();
+    drop(version_2(&site.database()));
+    fs::write(site.path("spool"), "").unwrap();
+    let spool = site.path("spool");
+    let before = fs::read(site.database()).unwrap();
+    refused(&site, site.serve(&["--spool", spool.to_str().unwrap()]), 73, "spool");
+    assert_eq!(fs::read(site.database()).unwrap(), before);
+}
+
+/// The spool is a directory of somebody else's.
 #[test]
 fn the_spool_is_another_directory() {
     let site = fresh();
@@ -170,6 +182,17 @@ fn the_spool_is_another_directory() {
     fs::write(site.path("spool/precious"), "").unwrap();
     let spool = site.path("spool");
     refused(&site, site.serve(&["--spool", spool.to_str().unwrap()]), 73, "spool");
+}
+
+/// The socket cannot be given to its group: nothing stays of it.
+#[test]
+fn the_socket_s_group_is_another_user_s() {
+    assert!(rustix::process::geteuid().is_root(), "run as root: a user without rights is needed");
+    let site = Site::new();
+    let command = site.serve_unprivileged(&["--socket-group", "0"]);
+    let (code, log) = site.refused(command);
+    assert!(code == 73 && log.contains("group 0"), "{code}: {log}");
+    assert!(!site.socket().exists() && !site.database().exists());
 }
 
 /// The database's directory may not be written to.

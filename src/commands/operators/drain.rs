@@ -41,7 +41,8 @@ pub(super) fn run(socket: &Path, timeout: Option<Duration>, json: bool) -> Resul
     let whole = timeout.map_or(Ok(Deadline::NEVER), Deadline::after)?;
     let holder = lock::holder_of(socket);
     let soon = whole.or_after(ANSWER_TIMEOUT);
-    let (mut session, answer) = Session::begin(socket, "drain", "DRAIN", ANSWER_TIMEOUT, soon)?;
+    let patience = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout.min(ANSWER_TIMEOUT));
+    let (mut session, answer) = Session::begin(socket, "drain", "DRAIN", patience, soon)?;
     print(&answer, json, |_| begun(&answer))?;
     let waited = wait_closed(&mut session, whole, terminal::shows_progress());
     match waited.map_err(|error| client::no_answer(socket, ANSWER_TIMEOUT, &error))? {

@@ -38,7 +38,7 @@ pub(super) fn run(told: Told, failed: &FailedOnes) -> Result<(), Failure> {
     let text = if told.json {
         serde_json::json!({"keys": keys.len(), "rows": rows}).to_string()
     } else {
-        format!("Back in the queue: {}.", counted(rows, "task"))
+        format!("Back in the queue: {}.", counted(rows, "row"))
     };
     writeln!(io::stdout(), "{text}").or_else(|error| exit::output_failed(&error))
 }
@@ -90,9 +90,11 @@ fn put_back(socket: &Path, keys: &[String], told: &Told) -> Result<i64, Failure>
             let text = format!("the daemon closed the connection before {key}: say it again");
             Failure::new(ExitCode::Unavailable, text)
         })?;
-        // A key that nobody lists any more is an error, and needs nothing.
-        let answer: Value = serde_json::from_str(&line).unwrap_or_default();
-        rows += answer["rows"].as_i64().unwrap_or(0);
+        // A key that nobody lists any more needs nothing.
+        if !line.starts_with("ERROR unknown ") {
+            let answer: Value = serde_json::from_str(&line).map_err(|_| session.refused(&line))?;
+            rows += answer["rows"].as_i64().unwrap_or(0);
+        }
     }
     Ok(rows)
 }

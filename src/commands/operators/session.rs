@@ -100,7 +100,7 @@ impl Session {
     }
 
     /// `ERROR code text`, or nothing that we know.
-    fn refused(&self, line: &str) -> Failure {
+    pub(super) fn refused(&self, line: &str) -> Failure {
         let words = line.strip_prefix("ERROR ").unwrap_or_default();
         let (code, text) = words.split_once(' ').unwrap_or((words, ""));
         let (socket, text) = (self.socket.display(), shown(text));
