@@ -183,9 +183,10 @@ impl Asker {
             Control::Pause | Control::Resume | Control::Drain => None,
         };
         match in_time(self.session.change.send(Change(control))).await {
-            Ok(Controlled::Retried(None)) => {
-                Reply::error(ErrorCode::Unknown, "no fetcher lists that key")
-            }
+            Ok(Controlled::Retried(None)) => Reply::error(
+                ErrorCode::Unknown,
+                "no fetcher lists that key, and no single task has it",
+            ),
             Ok(Controlled::Requeued(Requeued::Unknown)) => {
                 Reply::error(ErrorCode::Unknown, "no fetcher lists that key, and nobody has it")
             }

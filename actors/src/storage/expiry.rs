@@ -98,7 +98,7 @@ fn warn_of(attempt: Attempt, lost: &Lost) {
     let Lost { key, worker, parked } = lost;
     let (attempt, worker) = (attempt.0, &**worker);
     if *parked {
-        warn!(%key, worker, attempt, "A lease ran out once too often: the job is parked until its fetcher's next run, or `shiftboss retry`.");
+        warn!(%key, worker, attempt, "A lease ran out once too often: the job is parked until its fetcher's next run (a single task: a dead letter, until `shiftboss cancel`), or `shiftboss retry`.");
     } else {
         warn!(%key, worker, attempt, "A lease ran out: the job is back in the queue.");
     }

@@ -38,13 +38,17 @@ fn standing(why: &Why) -> String {
         }
         Standing::Waiting => "waiting".to_owned(),
         Standing::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
+        Standing::Parked if is_single(why) => format!(
+            "a dead letter after {}: `shiftboss retry` runs it again, `shiftboss cancel` deletes it",
+            counted(tries, "lost lease")
+        ),
+        Standing::Dispatched if is_single(why) => {
+            "failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it".to_owned()
+        }
         Standing::Parked => format!(
             "parked after {}: it waits for its fetcher's next run, or for `shiftboss retry`",
             counted(tries, "lost lease")
         ),
-        Standing::Dispatched if why.rows.iter().all(|row| row.fetcher == TASKS_FETCHER) => {
-            "failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it".to_owned()
-        }
         Standing::Dispatched => {
             "already ran for this list; due again with the next one, or by `shiftboss retry`"
                 .to_owned()
@@ -52,6 +56,11 @@ fn standing(why: &Why) -> String {
         Standing::Leaving => "leaving: its run is being deleted".to_owned(),
         Standing::Unlisted => "not queued: no fetcher lists it".to_owned(),
     }
+}
+
+/// Whether nothing but single tasks has the key: no list will bring it back.
+fn is_single(why: &Why) -> bool {
+    !why.rows.is_empty() && why.rows.iter().all(|row| row.fetcher == TASKS_FETCHER)
 }
 
 fn before(place: &Place) -> String {
@@ -186,6 +195,18 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
             "{text}"
         );
         assert!(text.contains(&format!("1 key: {}...\n", "k".repeat(27))), "{text}");
+    }
+
+    /// No list brings a single task back: what can be done is told instead.
+    #[test]
+    fn single_tasks_that_ended() {
+        let row =
+            KeyRow { fetcher: TASKS_FETCHER.to_owned(), tries: 2, ..waiting().rows.remove(0) };
+        let told =
+            |standing| super::standing(&Why { standing, rows: vec![row.clone()], ..waiting() });
+        let then = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
+        assert_eq!(told(Standing::Dispatched), format!("failed: {then}"));
+        assert_eq!(told(Standing::Parked), format!("a dead letter after 2 lost leases: {then}"));
     }
 
     /// A job that is out is told with whom and since when; an unlisted key has next to nothing.
