@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit};
+
 use super::common::Site;
 use super::common::wait::pause;
 use super::{ATTEMPTS, lines, run, start, wait_gone, wait_lines, work, write_jobs};
@@ -147,19 +149,20 @@ fn a_long_payload_is_read_from_a_file() {
 fn no_room_for_a_process() {
     let site = Site::new();
     let _daemon = site.start();
-    write_jobs(&site, 3);
-    // Too few descriptors for a pipe.
-    let work = work(&site, &[], &["true"]);
-    let mut limited = std::process::Command::new("sh");
-    limited.args(["-c", "ulimit -n 14; exec \"$@\"", "sh"]).arg(work.get_program());
-    limited.args(work.get_args());
-    let worker = site.spawn(limited);
+    write_jobs(&site, 1);
+    let worker = start(&site, &[], "true");
+    site.wait_sql("SELECT count(*) FROM log WHERE exit_code = 0", &["1"]);
+    // From now on it gets no descriptor any more, not even for a pipe.
+    let none = Rlimit { current: Some(3), maximum: Some(3) };
+    rustix::process::prlimit(Some(worker.pid()), Resource::Nofile, none).unwrap();
+    site.write("later.1.txt", "x 1\ny 1\nz 1\n");
     super::common::wait_until("a job was given back", || {
         site.sql(ATTEMPTS).iter().any(|line| line.contains("|released|"))
     });
     let log = worker.stop();
     assert!(log.contains("A job could not be started"), "{log}");
-    assert!(site.sql(ATTEMPTS).iter().all(|line| line.contains("|released|")));
+    let ended = "SELECT count(*) FROM shiftboss_attempts WHERE outcome <> 'released'";
+    assert_eq!(site.number(ended), 1);
     assert_eq!(run(&site, &["--once"], "echo >> ran").0, Some(0));
     assert_eq!(lines(&site, "ran").len(), 3);
 }
