@@ -45,7 +45,7 @@ pub struct FetchArguments {
     /// Keep the old list if there are fewer good lines than this share of its own, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     pub min_share: f64,
-    /// Write the lines to NAME.<number>.txt.part as they come: the daemon hands them out at once, also
+    /// Write the lines to NAME.NUMBER.txt.part as they come: the daemon hands them out at once, also
     /// those of a list that fails in the end
     #[arg(long)]
     pub live: bool,
