@@ -50,11 +50,12 @@ pub struct WorkArguments {
     #[arg(long)]
     pub allow_shell_templates: bool,
     /// Exit when there is nothing to do, and say how many jobs are left: with 0 when every result was
-    /// reported (but see --fail), with 69 when no daemon answered for 30 s
+    /// reported (but see --fail), with 69 when no daemon answered for 30 s, with 73 when no job can be
+    /// started
     #[arg(long)]
     pub once: bool,
-    /// Exit with 1 if a job failed; with --once also if jobs were left, for others hold them or the
-    /// queue is paused
+    /// Exit with 1 instead of 0 if a job failed or was lost to another worker; with --once also if jobs were
+    /// left, for others hold them or the queue is paused
     #[arg(long)]
     pub fail: bool,
     /// Exit after N jobs

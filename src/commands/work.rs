@@ -13,8 +13,8 @@ use crate::worker::{self, Outcome, Settings};
 /// Works.
 ///
 /// # Errors
-/// When jobs failed and that is asked for, no daemon answers, the command's program is missing at the start, or something it stands on
-/// cannot be made. After a second signal the
+/// When jobs failed and that is asked for, no daemon answers, no job can be started, the command's program is
+/// missing at the start, or something it stands on cannot be made. After a second signal the
 /// process ends here, with 128 and the signal's number.
 pub fn run(settings: Settings) -> Result<(), Failure> {
     let length = settings.socket.as_os_str().len();
@@ -45,6 +45,11 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
         Outcome::Done => Ok(()),
         Outcome::Failed(why) => {
             Err(Failure::new(ExitCode::Found, format!("not all jobs were done well: {why}")))
+        }
+        Outcome::NoRoom(why) => {
+            let hint = "is there room for it, and may this user write to TMPDIR?";
+            let message = format!("no job can be started: {why}; {hint}");
+            Err(Failure::new(ExitCode::CannotCreate, message))
         }
         // What still waits for a reader of standard output is not waited for.
         Outcome::Killed => std::process::exit(SIGNAL_BASE + last_signal.get()),

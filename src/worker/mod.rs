@@ -68,9 +68,11 @@ pub struct Settings {
 pub enum Outcome {
     /// All that was done is reported.
     Done,
-    /// The same, and there were jobs that failed, or that were left: what nobody is to miss who asked
+    /// The same, and there were jobs that failed, were lost, or were left: what nobody is to miss who asked
     /// for [`Settings::fail`].
     Failed(String),
+    /// The system had no room for any job; they were given back.
+    NoRoom(String),
     /// No daemon answered for too long. Results that it does not know were logged.
     Unanswered(String),
     /// A second signal ended it.
@@ -105,9 +107,9 @@ pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Resul
         }
     }
     drop(shown);
-    let (stopping, counts, left) = {
+    let (stopping, counts, left, no_room) = {
         let pool = pool.borrow();
-        (pool.stopping(), pool.counts(), pool.left())
+        (pool.stopping(), pool.counts(), pool.left(), pool.no_room().map(str::to_owned))
     };
     tell_left(left);
     tell_end(counts);
@@ -116,6 +118,9 @@ pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Resul
         return Ok(Outcome::Killed);
     }
     join(writer).await;
+    if let (Outcome::Done, Some(why)) = (&outcome, no_room) {
+        return Ok(Outcome::NoRoom(why));
+    }
     Ok(if settings.fail { failed(outcome, counts, left) } else { outcome })
 }
 
@@ -186,16 +191,17 @@ fn tell_left(left: Idle) {
     }
 }
 
-/// A good end that is none if some jobs failed, or others are not done.
+/// A good end that is none if some jobs failed or were lost, or others are not done. Any other end has an
+/// exit code of its own, which says more.
 fn failed(outcome: Outcome, counts: Counts, left: Idle) -> Outcome {
     let left = match left {
         Idle::Nothing => String::new(),
         Idle::Paused(left) => format!("the queue is paused ({left} waiting)"),
         Idle::Busy(left) => format!("{left} left that other workers hold"),
     };
-    let failed =
-        if counts.failed == 0 { String::new() } else { format!("{} failed", counts.failed) };
-    let why: Vec<String> = [failed, left].into_iter().filter(|why| !why.is_empty()).collect();
+    let count = |count, what| if count == 0 { String::new() } else { format!("{count} {what}") };
+    let all = [count(counts.failed, "failed"), count(counts.lost, "lost"), left];
+    let why: Vec<String> = all.into_iter().filter(|why| !why.is_empty()).collect();
     if outcome == Outcome::Done && !why.is_empty() {
         Outcome::Failed(why.join(", "))
     } else {

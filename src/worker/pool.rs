@@ -15,6 +15,8 @@ pub const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// The pause after a command that could not be started: doubled each time, up to the longest.
 const HOLD_FIRST: Duration = Duration::from_secs(1);
 const HOLD_LONGEST: Duration = Duration::from_secs(60);
+/// So many starts in a row fail for want of room before a worker that is to leave does.
+const STARTS_MAX: u32 = 3;
 
 /// Whether to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +70,8 @@ pub struct Pool {
     /// Starts that failed one after the other, and until when nobody asks for that reason.
     failed_starts: u32,
     held_until: Option<Instant>,
+    /// Why no job can be started: the worker leaves for it.
+    no_room: Option<String>,
     /// The daemon was told to be silent, or to be a classic one.
     told_silent: bool,
     told_classic: bool,
@@ -93,6 +97,7 @@ impl Pool {
             stopped_at: None,
             failed_starts: 0,
             held_until: None,
+            no_room: None,
             told_silent: false,
             told_classic: false,
             told_paused: false,
@@ -193,6 +198,21 @@ impl Pool {
         self.failed_starts += 1;
         self.held_until = now.checked_add(pause);
         pause
+    }
+
+    /// The system had no room for a command. Who leaves when there is nothing to do does not wait for
+    /// room for ever.
+    pub fn had_no_room(&mut self, why: String) {
+        if self.once && self.failed_starts >= STARTS_MAX {
+            self.no_room = Some(why);
+            self.stop = self.stop.max(Stop::Finish);
+        }
+    }
+
+    /// Why no job can be started, if the worker leaves for it.
+    #[must_use]
+    pub fn no_room(&self) -> Option<&str> {
+        self.no_room.as_deref()
     }
 
     /// A signal: the first one lets jobs finish, the second one does not.

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::common::{Daemon, Site, wait_until};
-use super::{GATE, run, start, touch, wait_lines, work_script, write_jobs};
+use super::{ATTEMPTS, GATE, run, start, touch, wait_lines, work, work_script, write_jobs};
 
 /// Every failed job is told, with its end, its time and its output; with `--fail` the worker's exit code
 /// says so, too, however it ends.
@@ -45,6 +45,42 @@ fn failed_jobs_are_told() {
         let (exit, _, log) = run(&site, options, "exit 1");
         assert_eq!(exit, Some(code), "{log}");
         assert!(!log.contains("output="), "it is printed: {log}");
+    }
+}
+
+/// A job that was taken away while it ran is no good end for `--fail`, either.
+#[test]
+fn lost_jobs_are_told() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 1);
+    let options = ["--once", "--fail", "--lease", "1s"];
+    let mut worker = start(&site, &options, &format!("echo >> ran; mkdir lock && {GATE}"));
+    wait_lines(&site, "ran", 1);
+    assert!(site.run(&["requeue", site.socket().to_str().unwrap(), "k0"]).status.success());
+    let (exit, log) = (worker.exit().code(), worker.log());
+    assert_eq!(exit, Some(1), "{log}");
+    assert!(log.contains("not all jobs were done well: 1 failed, 1 lost"), "{log}");
+}
+
+/// With `--once` a worker that can prepare no job says so and ends, and its job is back in its place.
+#[test]
+fn a_worker_that_can_prepare_no_job_ends() {
+    let cases: [(&[&str], &[&str]); 2] =
+        [(&["--once"], &["cat", "{payload_file}"]), (&["--once", "--stdin", "-n", "2"], &["cat"])];
+    for (options, command) in cases {
+        let site = Site::new();
+        let _daemon = site.start();
+        write_jobs(&site, 3);
+        site.wait_count(3);
+        let mut worker = work(&site, options, command);
+        worker.env("TMPDIR", site.path("nowhere"));
+        let mut worker = site.spawn(worker);
+        let (exit, log) = (worker.exit().code(), worker.log());
+        assert_eq!(exit, Some(73), "{log}");
+        assert!(log.contains("no job can be started: cannot write a payload to a file"), "{log}");
+        assert!(site.sql(ATTEMPTS).iter().all(|line| line.contains("|released|")), "{log}");
+        assert_eq!(site.number("SELECT count(*) FROM log"), 0);
     }
 }
 

@@ -126,8 +126,13 @@ impl Slot {
             warn!(key, error = %fault, then, pause = %shown, "A job could not be started.");
             match fault {
                 Fault::Job(error) | Fault::Program(error) => return Err(Some(error.shell_code())),
-                Fault::System(_) if job.attempt.is_some() => return Err(None),
-                Fault::System(_) => self.idle_for(pause).await,
+                Fault::System(error) => {
+                    self.pool.send_modify(|pool| pool.had_no_room(error.to_string()));
+                    if job.attempt.is_some() {
+                        return Err(None);
+                    }
+                    self.idle_for(pause).await;
+                }
             }
             if self.stopping() > Stop::No {
                 return Err(None);
