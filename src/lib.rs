@@ -2,12 +2,12 @@
 //!
 //! [`sqlite`] implements the queue. [`child`] runs commands, [`change`] when files change, [`fetch`]
 //! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
-//! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`limits`], [`lock`], [`logging`],
+//! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`escape`], [`limits`], [`lock`], [`logging`],
 //! [`reports`], [`safe_file`], [`signals`] and [`exit`] are what they stand on.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
-//! [`spool`] is a filesystem queue of its own, and knows nothing of the rest; [`intake`] brings its
+//! [`spool`] is a filesystem queue of its own, and knows nothing of the rest but [`escape`]; [`intake`] brings its
 //! tasks into the daemon's queue.
 
 pub mod change;
@@ -16,6 +16,7 @@ pub mod cli;
 pub mod client;
 pub mod commands;
 pub mod config;
+pub mod escape;
 pub mod exit;
 pub mod fetch;
 pub mod fetchers;

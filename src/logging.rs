@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
+use std::str::Utf8Chunk;
 use std::sync::OnceLock;
 
 use clap::ValueEnum;
@@ -17,6 +18,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::escape::{misleads, shown_bytes};
 use crate::exit::{ExitCode, Failure};
 use crate::terminal;
 
@@ -125,8 +127,8 @@ impl Write for StandardError {
     }
 }
 
-/// A line that somebody else wrote, as it may stand in a log or on a terminal: control characters but the
-/// tab and the line's end are escaped.
+/// A line that somebody else wrote, as it may stand in a log or on a terminal: what misleads, but the
+/// tab and the line's end, is escaped.
 #[must_use]
 pub fn escaped_line(line: &[u8]) -> Cow<'_, [u8]> {
     one_line(line, false)
@@ -142,7 +144,7 @@ fn one_line(event: &[u8], colours: bool) -> Cow<'_, [u8]> {
         let (length, is_harmless) = first_character(rest, colours);
         if !is_harmless {
             out.extend_from_slice(&line[kept..at]);
-            out.extend(rest[..length].iter().flat_map(|byte| byte.escape_ascii()));
+            out.extend_from_slice(shown_bytes(&rest[..length]).as_bytes());
             kept = at + length;
         }
         at += length;
@@ -161,10 +163,16 @@ fn first_character(text: &[u8], colours: bool) -> (usize, bool) {
         [b'\x1b', b'[', rest @ ..] if colours => {
             colour_length(rest).map_or((1, false), |n| (n, true))
         }
-        // The control characters beyond ASCII, U+0080 to U+009F, in UTF-8.
-        [0xc2, 0x80..=0x9f, ..] => (2, false),
-        [byte, ..] => (1, !byte.is_ascii_control()),
-        [] => (0, true),
+        [byte, ..] if byte.is_ascii() => (1, !byte.is_ascii_control()),
+        // No character is longer.
+        _ => text[..text.len().min(4)].utf8_chunks().next().map_or((0, true), first_of),
+    }
+}
+
+fn first_of(chunk: Utf8Chunk<'_>) -> (usize, bool) {
+    match chunk.valid().chars().next() {
+        Some(character) => (character.len_utf8(), !misleads(character)),
+        None => (chunk.invalid().len(), false),
     }
 }
 
@@ -232,9 +240,10 @@ mod tests {
     #[test]
     fn an_event_is_one_line() {
         let event = "WARN é\tname=a\nERROR forged\r\u{1b}[2J\u{9b}m\u{7f}\n".as_bytes();
-        let shown = "WARN é\tname=a\\nERROR forged\\r\\x1b[2J\\xc2\\x9bm\\x7f\n";
+        let shown = "WARN é\tname=a\\nERROR forged\\r\\u{1b}[2J\\u{9b}m\\u{7f}\n";
         assert_eq!(one_line(event, false), shown.as_bytes());
         assert_eq!(one_line(event, true), shown.as_bytes());
+        assert_eq!(one_line(b"a\xe2\x80\xaeb\xffc\n", false), &b"a\\u{202e}b\\xffc\n"[..]);
         assert_eq!(one_line(b"plain\n", false), &b"plain\n"[..]);
         assert_eq!(one_line(b"\n", false), &b"\n"[..]);
     }
@@ -244,7 +253,7 @@ mod tests {
     fn colours_pass_on_a_terminal() {
         let coloured = b"\x1b[2mnow\x1b[0m \x1b[1;31mWARN\x1b[m\n";
         assert_eq!(one_line(coloured, true), &coloured[..]);
-        assert_eq!(one_line(b"\x1b[2m\n", false), &b"\\x1b[2m\n"[..]);
+        assert_eq!(one_line(b"\x1b[2m\n", false), &b"\\u{1b}[2m\n"[..]);
         for other in [&b"\x1b[2J\n"[..], b"\x1b[2", b"\x1b", b"\x1b]0;title\x07", b"\x1b[?25l"] {
             assert!(!one_line(other, true).contains(&0x1b), "{other:?}");
         }

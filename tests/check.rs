@@ -106,7 +106,7 @@ fn what_is_no_regular_file() {
              l.2.txt: skipped: it is a symbolic link, {other}\n\
              p.1.txt.part: skipped: it is a FIFO, {other}\n\
              s.1.txt: skipped: it is a socket, {other}\n\
-             \"\\xFF.1.txt\": skipped: the name is not UTF-8\n\
+             \\xff.1.txt: skipped: the name is not UTF-8\n\
              in all: 1 file, 9 skipped; 1 line accepted, 0 skipped\n"
         )
     );

@@ -256,7 +256,7 @@ fn complaints_are_escaped() {
     let site = Site::new();
     let (code, log) = run(&site, &[], r"printf 'red \033[31m\rover\ttab\n' >&2; echo a 1");
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("f: red \\x1b[31m\\rover\ttab\n"), "{log}");
+    assert!(log.contains("f: red \\u{1b}[31m\\rover\ttab\n"), "{log}");
 }
 
 /// What the kernel says happened to names in the directory so far: what, and to which.

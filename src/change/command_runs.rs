@@ -14,6 +14,7 @@ use super::handover::hand_over;
 use super::paths::Changed;
 use super::runs::{Outcome, Run, Runs};
 use crate::child::{End, Guardian, LinePrefixer, Order, Output, Stream};
+use crate::escape::shown;
 
 /// A longer line of the command's is passed on in pieces.
 const LINE_BYTES_MAX: usize = 8 * 1024;
@@ -115,7 +116,8 @@ fn prepare(settings: &CommandSettings, changed: &Changed) -> Result<Order, Outco
 
 /// Standard output as it is, standard error as lines.
 fn log_of(name: &str) -> Output {
-    let prefix = if io::stderr().is_terminal() { String::new() } else { format!("{name}: ") };
+    let prefix =
+        if io::stderr().is_terminal() { String::new() } else { format!("{}: ", shown(name)) };
     let mut log = Log(LinePrefixer::new(prefix, LINE_BYTES_MAX));
     Output::Sink(Box::new(move |stream, piece: &[u8]| log.take(stream, piece)))
 }

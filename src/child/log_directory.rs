@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use super::log_name::{Day, file_name, time_of_day};
 use super::order::Output;
+use crate::escape::shown_bytes;
 use crate::safe_file;
 
 /// What is shown of a command in its log.
@@ -66,7 +67,7 @@ impl LogDirectory {
         let name = file_name(key);
         let (mut file, _) = safe_file::open_own(&directory, name.as_ref(), OFlags::APPEND, 0o666)?;
         let attempt = attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
-        let (key, time) = (escaped(key), time_of_day(now));
+        let (key, time) = (shown_bytes(key), time_of_day(now));
         let head = format!("=== {time}{attempt} of {key}: {}\n", shown(command));
         file.write_all(head.as_bytes())?;
         let output = Output::File(file.try_clone()?);
@@ -144,7 +145,7 @@ impl CommandLog {
 fn shown<'a>(command: impl Iterator<Item = &'a OsString>) -> String {
     let mut shown = String::new();
     for word in command {
-        let word = escaped(word.as_encoded_bytes());
+        let word = shown_bytes(word.as_encoded_bytes());
         let separator = if shown.is_empty() { "" } else { " " };
         shown.push_str(separator);
         if shown.len() + word.len() > COMMAND_BYTES_MAX {
@@ -154,21 +155,6 @@ fn shown<'a>(command: impl Iterator<Item = &'a OsString>) -> String {
         shown.push_str(&word);
     }
     shown
-}
-
-/// Without control characters; what is not UTF-8 is replaced.
-fn escaped(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.chars()
-        .flat_map(|character| {
-            let (escape, plain) = if character.is_control() {
-                (Some(character.escape_default()), None)
-            } else {
-                (None, Some(character))
-            };
-            escape.into_iter().flatten().chain(plain)
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle as Task;
 use tracing::warn;
 
 use super::{LinePrefixer, Output};
+use crate::escape::shown_bytes;
 
 /// What is read from a pipe at a time.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -148,17 +149,11 @@ fn write_all(
 
 /// The key as it stands in front of lines.
 fn prefix(key: &[u8]) -> String {
-    let key = String::from_utf8_lossy(key);
-    let shown: String = key
-        .chars()
-        .take(PREFIX_CHARACTERS_MAX)
-        .map(
-            |character| {
-                if character.is_control() { char::REPLACEMENT_CHARACTER } else { character }
-            },
-        )
-        .collect();
-    let dots = if key.chars().nth(PREFIX_CHARACTERS_MAX).is_some() { "..." } else { "" };
+    let key = shown_bytes(key);
+    let (shown, dots) = match key.char_indices().nth(PREFIX_CHARACTERS_MAX) {
+        Some((end, _)) => (&key[..end], "..."),
+        None => (&*key, ""),
+    };
     format!("{shown}{dots}: ")
 }
 
@@ -170,7 +165,8 @@ mod tests {
     #[test]
     fn prefixes_are_short_and_harmless() {
         assert_eq!(prefix(b"alpha"), "alpha: ");
-        assert_eq!(prefix("\u{1b}[2Jé".as_bytes()), "\u{fffd}[2Jé: ");
+        assert_eq!(prefix("\u{1b}[2Jé".as_bytes()), "\\u{1b}[2Jé: ");
+        assert_eq!(prefix(b"a\xff\xe2\x80\xae"), "a\\xff\\u{202e}: ");
         let long = prefix("é".repeat(3_000).as_bytes());
         assert_eq!(long, format!("{}...: ", "é".repeat(100)));
     }

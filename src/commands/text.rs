@@ -4,26 +4,12 @@ use std::time::Duration;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+pub use crate::escape::shown;
+
 /// Columns of a cell at the most; a key may have 4 KiB.
 pub const CELL_WIDTH_MAX: usize = 80;
 /// Characters for each column of a cell at the most.
 const MARKS_MAX: usize = 8;
-
-/// A text from outside: what it has of control characters cannot move the cursor, forge lines or turn
-/// the rest of a line around.
-pub fn shown(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| if misleads(c) { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
-        .collect()
-}
-
-/// Whether a character does something other than to be seen: controls, separators of lines and
-/// paragraphs, marks of direction, and what has no width.
-fn misleads(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
 
 /// As [`shown`], `width` columns wide at the most; `...` stands for the rest.
 pub fn cut(text: &str, width: usize) -> String {
@@ -106,17 +92,6 @@ mod tests {
         assert_eq!(cut("\u{1b}[2J", 7), "\\u{1...");
         assert_eq!(cut(&"é".repeat(9), 7), "éééé...");
         assert_eq!(cut("\u{202e}", 7), "\\u{2...", "escapes count as they are shown");
-    }
-
-    /// What would turn a line around, end it or hide in it is shown by its number; letters of every
-    /// script stay.
-    #[test]
-    fn what_misleads_is_escaped() {
-        assert_eq!(shown("a\u{202e}b\u{2066}c\u{200f}"), "a\\u{202e}b\\u{2066}c\\u{200f}");
-        assert_eq!(shown("\u{7f}\u{85}\u{2028}\u{200b}"), "\\u{7f}\\u{85}\\u{2028}\\u{200b}");
-        for plain in ["שלום", "مرحبا", "日本", "e\u{301}", "a b"] {
-            assert_eq!(shown(plain), plain);
-        }
     }
 
     /// Columns are as wide as they look: two for letters of East Asia, none for marks that combine.

@@ -13,6 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
+use crate::escape::misleads;
+
 /// Most bytes of a name: what file systems take.
 pub const NAME_BYTES_MAX: usize = 255;
 
@@ -50,7 +52,7 @@ fn check(bytes: &[u8]) -> Result<(), NameError> {
 pub(super) fn shown(bytes: &[u8], f: &mut dyn fmt::Write) -> fmt::Result {
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
-            if character.is_control() || character == '\\' {
+            if misleads(character) || character == '\\' {
                 let mut buffer = [0; 4];
                 let bytes = character.encode_utf8(&mut buffer).as_bytes();
                 bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;

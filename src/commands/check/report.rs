@@ -6,6 +6,8 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
+use crate::escape::shown_bytes;
+
 /// What was found in one file.
 #[derive(Debug, Default)]
 pub struct FileTotals {
@@ -68,7 +70,7 @@ impl<W: Write> TextReport<W> {
 
 impl<W: Write> Report for TextReport<W> {
     fn skipped_file(&mut self, name: &OsStr, reason: &str) -> io::Result<()> {
-        writeln!(self.0, "{}: skipped: {reason}", printable(name))
+        writeln!(self.0, "{}: skipped: {reason}", shown_bytes(name.as_encoded_bytes()))
     }
 
     fn begin_file(&mut self, _name: &OsStr) -> io::Result<()> {
@@ -76,11 +78,11 @@ impl<W: Write> Report for TextReport<W> {
     }
 
     fn skipped_line(&mut self, name: &OsStr, number: u64, reason: &str) -> io::Result<()> {
-        writeln!(self.0, "{}:{number}: skipped: {reason}", printable(name))
+        writeln!(self.0, "{}:{number}: skipped: {reason}", shown_bytes(name.as_encoded_bytes()))
     }
 
     fn end_file(&mut self, name: &OsStr, totals: &FileTotals) -> io::Result<()> {
-        let name = printable(name);
+        let name = shown_bytes(name.as_encoded_bytes());
         let FileTotals { complete, accepted_lines, skipped_lines, error } = totals;
         let state = if *complete { "complete" } else { "growing" };
         let accepted = counted(*accepted_lines, "line");
@@ -169,12 +171,4 @@ impl<W: Write> Report for JsonReport<W> {
 /// A number with its noun: `1 line`, `2 lines`.
 fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A name as it is, or quoted and escaped where it would spoil a line or a terminal.
-fn printable(name: &OsStr) -> String {
-    match name.to_str() {
-        Some(text) if !text.contains(char::is_control) => text.to_owned(),
-        _ => format!("{name:?}"),
-    }
 }

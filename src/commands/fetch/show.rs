@@ -10,6 +10,7 @@ use shiftboss_actors::fetcher_file::SkipReason;
 use tracing::warn;
 
 use crate::child::LinePrefixer;
+use crate::escape::shown;
 use crate::fetch::Observer;
 use crate::logging::escaped_line;
 use crate::terminal;
@@ -31,7 +32,7 @@ impl Show {
     pub fn new(name: &str) -> Self {
         let is_terminal = io::stderr().is_terminal();
         // In a log the lines of several commands come together.
-        let prefix = if is_terminal { String::new() } else { format!("{name}: ") };
+        let prefix = if is_terminal { String::new() } else { format!("{}: ", shown(name)) };
         let bar = if terminal::shows_progress() { bar(name) } else { ProgressBar::hidden() };
         Self { bar, complaints: LinePrefixer::new(prefix, LINE_BYTES_MAX) }
     }
@@ -52,7 +53,7 @@ impl Show {
 
 /// Lines, rate and time.
 fn bar(name: &str) -> ProgressBar {
-    let bar = ProgressBar::new_spinner().with_prefix(name.to_owned());
+    let bar = ProgressBar::new_spinner().with_prefix(shown(name));
     let shape = "{prefix}: {lines}, {per_sec}, {elapsed}";
     if let Ok(style) = ProgressStyle::with_template(shape) {
         bar.set_style(style.with_key(

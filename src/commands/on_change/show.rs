@@ -12,6 +12,7 @@ use crate::change::machine::Timing;
 use crate::change::run_actor::Observer;
 use crate::change::status::Status;
 use crate::change::status_file::{Places, Report};
+use crate::commands::text::shown;
 use crate::exit::{ExitCode, Failure, output_failed};
 
 /// Prints a text.
@@ -84,7 +85,7 @@ fn text(report: &Report, now: i64) -> String {
     let ago = |at: i64| format!("{} ago", time(now.saturating_sub(at)));
     let mut text = String::new();
     let mut line = |what: &str, told: &str| {
-        let _ = writeln!(text, "{what:<16}{}", harmless(told));
+        let _ = writeln!(text, "{what:<16}{}", shown(told));
     };
     line("Name", &report.name);
     match report.pid {
@@ -118,12 +119,6 @@ fn text(report: &Report, now: i64) -> String {
     };
     line("Next run", &next);
     text
-}
-
-/// A name may steer a terminal: its control characters are shown.
-fn harmless(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().collect() } else { vec![c] };
-    text.chars().flat_map(shown).collect()
 }
 
 fn time(seconds: i64) -> String {
