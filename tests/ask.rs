@@ -57,13 +57,15 @@ fn a_job_that_was_taken_is_told() {
     for (lines, answer, key) in [
         (&["READY"][..], &b"JOB a  1 x\n"[..], Some("a")),
         (&["HELLO 2 w", "READY"], b"HELLO 2 0.1.0\nJOB 17 b 1\n", Some("b")),
+        (&["READY"], b"JOB $(id) 1\n", Some("'$(id)'")),
         (&["READY"], b"NOJOBS\n", None),
     ] {
         let (_directory, socket, thread) = daemon(answer_with(answer));
         let (_, stderr, code) = output(ask(&[], &socket, lines));
         let told = key.map(|key| {
             let back = format!("`shiftboss requeue {} {key}`", socket.display());
-            stderr.contains(&format!("the job of {key}:")) && stderr.contains(&back)
+            stderr.contains(&format!("the job of {}:", key.trim_matches('\'')))
+                && stderr.contains(&back)
         });
         assert_eq!((told.unwrap_or(stderr.is_empty()), code), (true, Some(0)), "{stderr}");
         thread.join().unwrap();

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use super::text::shown;
+use super::text::{quoted, shown};
 use crate::client::{self, Client, Deadline};
 use crate::exit::{self, ExitCode, Failure};
 
@@ -44,12 +44,14 @@ fn jobs(heard: &[u8], speaks_2: bool) -> impl Iterator<Item = String> {
 
 /// Who only wanted to see whether the daemon answers must know that a job was taken.
 fn warn_of(key: &str, socket: &Path) {
-    let (key, socket) = (shown(key), socket.display());
+    // One that begins so would be taken for an option.
+    let end = if key.starts_with('-') { "-- " } else { "" };
+    let (name, key, socket) = (shown(key), quoted(key), quoted(&socket.to_string_lossy()));
     // Nobody may be reading.
     let _ = writeln!(
         io::stderr(),
-        "shiftboss: this took the job of {key}: nobody else gets it until its DONE or the end of its \
-         lease; `shiftboss requeue {socket} {key}` puts it back"
+        "shiftboss: this took the job of {name}: nobody else gets it until its DONE or the end of its \
+         lease; `shiftboss requeue {end}{socket} {key}` puts it back"
     );
 }
 

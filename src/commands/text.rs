@@ -39,6 +39,15 @@ fn begin(text: &str, width: usize) -> &str {
     &text[..end]
 }
 
+/// A word as a shell reads it: in quotes where it would read something else.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./,:=@%+-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", shown(word).replace('\'', r"'\''"))
+}
+
 /// `3m 20s`: a number of seconds in its two largest units.
 pub fn span(seconds: i64) -> String {
     let seconds = u64::try_from(seconds).unwrap_or(0);
@@ -92,6 +101,22 @@ mod tests {
         assert_eq!(cut("\u{1b}[2J", 7), "\\u{1...");
         assert_eq!(cut(&"é".repeat(9), 7), "éééé...");
         assert_eq!(cut("\u{202e}", 7), "\\u{2...", "escapes count as they are shown");
+    }
+
+    /// What a shell would take apart is quoted, and nothing else.
+    #[test]
+    fn words_are_quoted_for_the_shell() {
+        for (word, expected) in [
+            ("python3.12-foo", "python3.12-foo"),
+            ("/run/a.sock", "/run/a.sock"),
+            ("a b", "'a b'"),
+            ("$(id)", "'$(id)'"),
+            ("it's", r"'it'\''s'"),
+            ("a;b*", "'a;b*'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(word), expected);
+        }
     }
 
     /// Columns are as wide as they look: two for letters of East Asia, none for marks that combine.
