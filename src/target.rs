@@ -5,14 +5,16 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::config::{self, Checked, Fault};
 use crate::exit::{ExitCode, Failure};
+use crate::lock;
 
 /// The configuration file of the packages.
 pub const PACKAGED_CONFIGURATION: &str = "/etc/shiftboss.toml";
@@ -126,6 +128,15 @@ fn is_database(path: &Path) -> bool {
     path.is_file() && File::open(path).is_ok_and(begins)
 }
 
+/// What is at the path of a target, or was as long as its daemon ran; `None`: nothing of a daemon's.
+fn kind_of(path: &Path) -> Option<&'static str> {
+    if is_database(path) {
+        return Some("a database");
+    }
+    let is_socket = fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    (is_socket || lock::file_of(path).exists()).then_some("a daemon's socket")
+}
+
 fn wrong(text: String) -> Failure {
     Failure::new(ExitCode::Usage, text)
 }
@@ -145,6 +156,19 @@ pub fn move_up<const N: usize>(
     let first = first.map(|word| word.into_os_string().into_string()).transpose();
     let first = first.map_err(|word| wrong(format!("{word:?} is not UTF-8")))?;
     let words: Vec<String> = first.into_iter().chain(words.into_iter().flatten()).collect();
+    if let Some(last) = names.last()
+        && words.len() == N
+        && let Some(first) = words.first().map(Path::new)
+        && is_left_out
+        && let Some(kind) = kind_of(first)
+    {
+        let text = format!(
+            "{last} is missing: {} is {kind}, behind which {} is to be given",
+            first.display(),
+            names.join(" ")
+        );
+        return Err(wrong(text));
+    }
     let missing = names.get(words.len()).copied().unwrap_or_default();
     let text = format!("{missing} is missing: `--help` shows what is to be given");
     Ok((target, words.try_into().map_err(|_| wrong(text))?))
@@ -171,6 +195,26 @@ mod tests {
         assert!(moved(&[], add).unwrap_err().starts_with("KEY is missing"));
         assert_eq!(moved(&["s", "k"], ["KEY"]).unwrap(), r#"(Some("s"), ["k"])"#);
         assert_eq!(moved(&["k"], ["KEY"]).unwrap(), r#"(None, ["k"])"#);
+    }
+
+    /// Where the last word is forgotten, a target is not taken for what is to stand behind it.
+    #[test]
+    fn a_target_is_no_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let (socket, database) = (path("socket"), path("state.db"));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        fs::write(&database, [DATABASE_BEGINS, b"..."].concat()).unwrap();
+        let said = moved(&[&socket], ["KEY"]).unwrap_err();
+        let expected = "is a daemon's socket, behind which KEY is to be given";
+        assert!(said.starts_with("KEY is missing: ") && said.ends_with(expected), "{said}");
+        let said = moved(&[&database], ["KEY"]).unwrap_err();
+        assert!(said.contains("state.db is a database, "), "{said}");
+        let said = moved(&[&socket, "k"], ["KEY", "PAYLOAD"]).unwrap_err();
+        assert!(said.starts_with("PAYLOAD is missing: "), "{said}");
+        assert!(
+            moved(&[&path("else")], ["KEY"]).is_ok() && moved(&[&socket, "k"], ["KEY"]).is_ok()
+        );
     }
 
     /// The environment comes before the file, and for a look the database before the socket.
