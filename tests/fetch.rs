@@ -259,6 +259,16 @@ fn complaints_are_escaped() {
     assert!(log.contains("f: red \\u{1b}[31m\\rover\ttab\n"), "{log}");
 }
 
+/// A lock that cannot be used is told with one hint: its own, or whether this user may write there.
+#[test]
+fn a_lock_that_cannot_be_used_has_one_hint() {
+    let site = Site::new();
+    std::os::unix::fs::symlink("/nowhere", site.file(".f.fetch.lock")).unwrap();
+    let (code, log) = run(&site, &[], "echo a 1");
+    assert!(code == Some(73) && log.contains("find out who put it there"), "{log}");
+    assert!(!log.contains("may this user write"), "{log}");
+}
+
 /// What the kernel says happened to names in the directory so far: what, and to which.
 fn events(watch: &impl AsFd) -> Vec<(ReadFlags, String)> {
     let mut buffer = [MaybeUninit::uninit(); 4096];

@@ -31,7 +31,7 @@ pub enum FetchError {
         source: io::Error,
     },
     /// The lock file cannot be used.
-    #[error("cannot open or lock {}: {source}; may this user write to the input directory?", path.display())]
+    #[error("cannot open or lock {}: {source}{}", path.display(), may_write(source))]
     Lock {
         /// The lock file.
         path: PathBuf,
@@ -107,6 +107,14 @@ pub enum FetchError {
     /// The delivery broke off: a panic, or the end of the runtime.
     #[error("the delivery broke off")]
     Interrupted,
+}
+
+/// What to do, where `source` does not say it itself.
+fn may_write(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "; may this user write to the input directory?",
+        _ => "",
+    }
 }
 
 fn told(end: End, time_limit: Option<Duration>) -> String {
