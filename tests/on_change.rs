@@ -360,6 +360,11 @@ fn a_kill_leaves_no_orphan() {
     wait_ended(scene.read("child").trim());
     let status = scene.status();
     assert_eq!((status["pid"].is_null(), status["state"].as_str()), (true, Some("running")));
+    let mut command = scene.site.program();
+    command.env("XDG_RUNTIME_DIR", scene.path("runtime")).args(["on-change", "--status"]);
+    let output = command.output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("not running; it was killed"));
+    assert_eq!(output.status.code(), Some(69));
     let _daemon = scene.start(&QUICK, "");
     scene.wait_idle(1);
     assert_eq!(scene.status()["runs"], 1);

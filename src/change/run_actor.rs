@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 
 pub use parts::{Due, Observer, RunParts, Stop};
 
-use super::machine::{Event, Machine, Moment, State};
+use super::machine::{Event, Machine, Moment, State, TICK};
 use super::messages::{Changes, Drain};
 use super::paths::{Changed, Loops};
 use super::runs::Outcome;
@@ -213,7 +213,8 @@ impl RunActor {
     fn note(&mut self) {
         let (now, wall) = (self.now(), self.parts.clock.now());
         let in_seconds = |at: Moment| {
-            let left = at.saturating_sub(now).as_secs_f64().ceil();
+            // "Longer than" a time is no second more.
+            let left = at.saturating_sub(now).saturating_sub(TICK).as_secs_f64().ceil();
             wall.saturating_add(left as i64)
         };
         let status = Status {

@@ -12,7 +12,7 @@ use crate::change::machine::Timing;
 use crate::change::run_actor::Observer;
 use crate::change::status::Status;
 use crate::change::status_file::{Places, Report};
-use crate::commands::text::shown;
+use crate::commands::text::{ago, shown, span};
 use crate::exit::{ExitCode, Failure, output_failed};
 
 /// Prints a text.
@@ -31,7 +31,7 @@ pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
         reports.iter().try_for_each(|report| print(&text(report, SystemClock.now())))?;
     }
     let message = match name {
-        _ if !reports.is_empty() => return Ok(()),
+        _ if reports.iter().any(|report| report.pid.is_some()) => return Ok(()),
         Some(name) => format!("no on-change runs under the name {name:?}"),
         None => "no on-change of this user runs".to_owned(),
     };
@@ -63,9 +63,15 @@ impl<O: Observer> Observer for Shown<O> {
 
 /// What is waited for; `None` where that is a run, which is logged.
 fn awaited(status: &Status, timing: &Timing, now: i64) -> Option<String> {
-    let left = time(status.next_possible_run.map_or(0, |at| at.saturating_sub(now)));
+    let left = span(status.next_possible_run.map_or(0, |at| at.saturating_sub(now)));
     let long = |time: Duration| humantime::format_duration(time).to_string();
     Some(match status.state.as_str() {
+        // Nothing has changed: this is the run at the start.
+        "idle" if status.runs == 0 => return None,
+        "waiting" if status.runs == 0 => {
+            let quiet = long(timing.debounce.min(timing.max_wait));
+            format!("The first run starts once nothing has changed for {quiet}.")
+        }
         "idle" => "Waiting for a change.".to_owned(),
         "waiting" => format!(
             "Something changed: running once nothing has changed for {}, after {} at the latest.",
@@ -73,7 +79,9 @@ fn awaited(status: &Status, timing: &Timing, now: i64) -> Option<String> {
             long(timing.max_wait)
         ),
         "running, stoked" => "Something changed meanwhile: another run follows.".to_owned(),
-        "cooldown" => format!("Resting for {left} (--cooldown): changes are kept in mind."),
+        "cooldown" => {
+            format!("Resting for {} (--cooldown): changes are kept in mind.", long(timing.cooldown))
+        }
         "cooldown, stoked" => format!("Something changed: running in {left}, after --cooldown."),
         "backoff" => format!("Trying again in {left}."),
         _ => return None,
@@ -82,7 +90,7 @@ fn awaited(status: &Status, timing: &Timing, now: i64) -> Option<String> {
 
 fn text(report: &Report, now: i64) -> String {
     let status = &report.status;
-    let ago = |at: i64| format!("{} ago", time(now.saturating_sub(at)));
+    let since = |at: i64| ago(now.saturating_sub(at));
     let mut text = String::new();
     let mut line = |what: &str, told: &str| {
         let _ = writeln!(text, "{what:<16}{}", shown(told));
@@ -97,19 +105,19 @@ fn text(report: &Report, now: i64) -> String {
         let gone = if path.exists() { "" } else { " (gone)" };
         line("Watches", &format!("{}{gone}", path.display()));
     }
-    let since = status.run_started.map_or(String::new(), |at| format!(", begun {}", ago(at)));
-    line("State", &format!("{}{since}", status.state));
+    let begun = status.run_started.map_or(String::new(), |at| format!(", begun {}", since(at)));
+    line("State", &format!("{}{begun}", status.state));
     match &status.last_run {
         None => line("Last run", "none has ended"),
         Some(run) => {
-            let took = time(run.ended.saturating_sub(run.started));
-            line("Last run", &format!("ended {}, took {took}", ago(run.ended)));
+            let took = span(run.ended.saturating_sub(run.started));
+            line("Last run", &format!("ended {}, took {took}", since(run.ended)));
             let told = if run.told.is_empty() { String::new() } else { format!(" ({})", run.told) };
             line("Exit code", &format!("{}{told}", run.exit_code));
         }
     }
     let next = match status.next_possible_run {
-        Some(at) if at > now => format!("in {}", time(at.saturating_sub(now))),
+        Some(at) if at > now => format!("in {}", span(at.saturating_sub(now))),
         Some(_) => "now".to_owned(),
         None if status.run_started.is_some() => {
             "when this one has ended, and its cooldown".to_owned()
@@ -121,7 +129,47 @@ fn text(report: &Report, now: i64) -> String {
     text
 }
 
-fn time(seconds: i64) -> String {
-    let seconds = u64::try_from(seconds).unwrap_or(0);
-    humantime::format_duration(Duration::from_secs(seconds)).to_string()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::status::LastRun;
+
+    const TIMING: Timing = Timing {
+        debounce: Duration::from_secs(5),
+        max_wait: Duration::from_secs(60),
+        cooldown: Duration::from_secs(180),
+        retry: false,
+    };
+
+    fn said(state: &str, runs: u64) -> Option<String> {
+        let next_possible_run = Some(1_000 + 185);
+        let status =
+            Status { state: state.to_owned(), runs, next_possible_run, ..Status::default() };
+        awaited(&status, &TIMING, 1_000)
+    }
+
+    /// The run at the start is no change's; a cooldown is as long as it was set.
+    #[test]
+    fn what_is_waited_for() {
+        assert_eq!(said("idle", 0), None);
+        let first = "The first run starts once nothing has changed for 5s.";
+        assert_eq!(said("waiting", 0).as_deref(), Some(first));
+        assert_eq!(said("idle", 1).as_deref(), Some("Waiting for a change."));
+        assert!(said("waiting", 1).unwrap().starts_with("Something changed: "));
+        assert!(said("cooldown", 1).unwrap().starts_with("Resting for 3m (--cooldown)"));
+        assert!(said("cooldown, stoked", 1).unwrap().contains("running in 3m 5s, "));
+        assert_eq!(said("running", 1), None);
+    }
+
+    /// Times have two units; a name from outside moves no cursor.
+    #[test]
+    fn a_status_is_short_and_harmless() {
+        let last = LastRun { started: 0, ended: 93_784, exit_code: 0, told: String::new() };
+        let status = Status { last_run: Some(last), ..Status::default() };
+        let (name, command) = ("a\u{202e}".to_owned(), vec!["x\n".to_owned()]);
+        let report = Report { name, pid: Some(1), paths: Vec::new(), command, status };
+        let text = text(&report, 187_569);
+        assert!(text.contains("ended 1day 2h ago, took 1day 2h\n"), "{text}");
+        assert!(text.contains("a\\u{202e}\n") && text.contains("x\\n\n"), "{text}");
+    }
 }
