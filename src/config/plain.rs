@@ -7,10 +7,10 @@ use crate::near::did_you_mean;
 pub fn plain(message: &str, line: &str) -> String {
     let is_table = line.starts_with('[') && !line.starts_with("[[");
     if let Some(rest) = message.strip_prefix("unknown field `") {
-        return unknown("key", rest);
+        return unknown("key", rest, line);
     }
     if let Some(rest) = message.strip_prefix("unknown variant `") {
-        return unknown("value", rest);
+        return unknown("value", rest, "");
     }
     if let Some(name) = quoted(message, "missing field `") {
         return format!("the key {name:?} is missing");
@@ -19,6 +19,10 @@ pub fn plain(message: &str, line: &str) -> String {
         ("invalid type: map, expected a sequence", _) if is_table => {
             let name = line.trim_matches(['[', ']', ' ']);
             format!("write [[{name}]], in double brackets: there may be several")
+        }
+        ("invalid type: map, expected a sequence", _) if line.starts_with("fetcher.") => {
+            "write [[fetcher]], in double brackets, and its keys below: there may be several"
+                .to_owned()
         }
         ("duplicate key", _) => "this key is there twice".to_owned(),
         ("wanted string or table", _) => format!("{TEXT} is needed here"),
@@ -29,11 +33,14 @@ pub fn plain(message: &str, line: &str) -> String {
 
 const TEXT: &str = "a text in quotes, as in \"text\",";
 
-/// `a`, expected one of `b`, `c`.
-fn unknown(what: &str, rest: &str) -> String {
+/// `a`, expected one of `b`, `c`. Where `line` has a dotted key, its last part may be meant.
+fn unknown(what: &str, rest: &str, line: &str) -> String {
     let (name, known) = rest.split_once('`').unwrap_or((rest, ""));
     let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-    match did_you_mean(name, known.iter().copied()) {
+    let dotted = line.split('=').next().and_then(|key| key.trim().rsplit_once('.'));
+    let words = [Some(name), dotted.map(|(_, last)| last)].into_iter().flatten();
+    let mut hints = words.map(|word| did_you_mean(word, known.iter().copied()));
+    match hints.find(|hint| !hint.is_empty()).unwrap_or_default() {
         hint if hint.is_empty() => {
             format!("there is no {what} {name:?} here; there are: {}", known.join(", "))
         }
@@ -50,8 +57,8 @@ fn expected(found: &str, wanted: &str, message: &str) -> String {
     let needed = match wanted {
         "a string" | "path string" | "literal string" => TEXT,
         "a boolean" | "`true`" | "`false`" => "true or false, without quotes,",
-        "u32" | "u64" => "a whole number from 0 on, without quotes,",
-        "a nonzero u32" => "a whole number from 1 on, without quotes,",
+        "u64" => "a whole number from 0 on, without quotes,",
+        "a nonzero u32" => "a whole number from 1 to 4294967295, without quotes,",
         "f64" => "a number such as 0.5, without quotes,",
         "a sequence" => "a list in brackets, as in [\"text\"],",
         "a map" => "a table in braces, as in { NAME = \"text\" },",

@@ -14,11 +14,16 @@ use crate::logging;
 /// The longest time that can be set.
 pub const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
+/// How a time is written, for who wrote something else.
+pub const TIME_IN_QUOTES: &str = "write a time in quotes, with its unit: \"90s\"";
+
 /// What is written with and without quotes.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written<T> {
+pub enum Written<T> {
+    /// As it should be.
     Right(T),
+    /// Otherwise.
     Wrong(IgnoredAny),
 }
 
@@ -30,7 +35,7 @@ pub fn time<'de, D: Deserializer<'de>>(typed: D) -> Result<Duration, D::Error> {
     let text: String = match Written::deserialize(typed)? {
         Written::Right(text) => text,
         Written::Wrong(_) => {
-            return Err(D::Error::custom("write a time in quotes, with its unit: \"90s\""));
+            return Err(D::Error::custom(TIME_IN_QUOTES));
         }
     };
     let time = parse_time(&text).map_err(D::Error::custom)?;

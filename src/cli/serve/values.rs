@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use crate::config::values::parse_time;
+use crate::config::values::{TIME_IN_QUOTES, Written, parse_time};
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
 const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
@@ -23,7 +23,7 @@ pub enum DurabilityChoice {
 
 /// A lease in whole seconds, the unit it is counted in (spec 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[serde(try_from = "Written<String>")]
 pub struct Lease(pub(super) i64);
 
 impl FromStr for Lease {
@@ -38,26 +38,29 @@ impl FromStr for Lease {
     }
 }
 
-impl TryFrom<String> for Lease {
+impl TryFrom<Written<String>> for Lease {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+    fn try_from(written: Written<String>) -> Result<Self, String> {
+        match written {
+            Written::Right(text) => text.parse(),
+            Written::Wrong(_) => Err(TIME_IN_QUOTES.to_owned()),
+        }
     }
 }
 
 /// How often a job is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u32")]
+#[serde(try_from = "Written<u32>")]
 pub struct Tries(pub(super) u32);
 
-impl TryFrom<u32> for Tries {
+impl TryFrom<Written<u32>> for Tries {
     type Error = &'static str;
 
-    fn try_from(tries: u32) -> Result<Self, Self::Error> {
-        match tries {
-            1..=1000 => Ok(Self(tries)),
-            _ => Err("give a number from 1 to 1000"),
+    fn try_from(written: Written<u32>) -> Result<Self, Self::Error> {
+        match written {
+            Written::Right(tries @ 1..=1000) => Ok(Self(tries)),
+            _ => Err("give a whole number from 1 to 1000, without quotes"),
         }
     }
 }
@@ -66,9 +69,10 @@ impl FromStr for Tries {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let tries: u32 =
-            text.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
-        Self::try_from(tries).map_err(str::to_owned)
+        match text.parse() {
+            Ok(tries @ 1..=1000) => Ok(Self(tries)),
+            _ => Err("give a whole number from 1 to 1000".to_owned()),
+        }
     }
 }
 
