@@ -147,8 +147,10 @@ pub struct Lost {
     pub key: Key,
     /// Who held it, as it named itself.
     pub worker: Arc<str>,
-    /// It was one too many: the job is parked.
-    pub parked: bool,
+    /// It was one too many: the task is dead-lettered.
+    pub dead_letter: bool,
+    /// It is a single task, not a line of a list.
+    pub single: bool,
 }
 
 /// How the input directory is.

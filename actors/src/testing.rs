@@ -261,7 +261,7 @@ impl Store for MockStore {
             return Ok(None);
         };
         inside.jobs.push_front(job.clone());
-        Ok(Some(Lost { key: job.key, worker: "mock".into(), parked: false }))
+        Ok(Some(Lost { key: job.key, worker: "mock".into(), dead_letter: false, single: false }))
     }
 
     fn has_work(&mut self, _now: UnixSeconds) -> StoreResult<bool> {

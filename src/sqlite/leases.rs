@@ -187,17 +187,18 @@ impl SqliteStore {
         let Some((key, flight)) = self.leased(attempt.0)? else {
             return Ok(None);
         };
-        let parked = flight.tries >= self.max_attempts;
-        if parked {
+        let dead_letter = flight.tries >= self.max_attempts;
+        let single = flight.fetcher_id == TASKS_ID;
+        if dead_letter {
             self.drop_earlier(&key, &flight)?;
         }
-        self.take_back(&key, flight.clone(), Outcome::Expired, now, !parked)?;
-        self.count_try(&key, &flight, parked)?;
-        if parked && flight.fetcher_id == TASKS_ID {
+        self.take_back(&key, flight.clone(), Outcome::Expired, now, !dead_letter)?;
+        self.count_try(&key, &flight, dead_letter)?;
+        if dead_letter && single {
             self.dead_letter_task(&key, flight.run_started)?;
         }
         let worker = flight.worker.unwrap_or_default();
-        Ok(Some(Lost { key: Key::stored(&key), worker, parked }))
+        Ok(Some(Lost { key: Key::stored(&key), worker, dead_letter, single }))
     }
 
     /// Earlier classic attempts of a row, which would bring it back.

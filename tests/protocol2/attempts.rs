@@ -57,7 +57,7 @@ fn a_lost_job_is_handed_out_again_within_its_lease() {
     assert_eq!(patient.ask(&format!("DONE {second} 0")), "OK\n");
     let ended = "SELECT attr_path || ' ' || outcome FROM shiftboss_attempts ORDER BY attempt";
     assert_eq!(site.sql(ended), ["alpha expired", "alpha done"]);
-    assert_eq!(daemon.warnings(&["lease ran out", "silent", "alpha"]).len(), 1);
+    assert_eq!(daemon.warnings(&["A lease expired", "silent", "alpha"]).len(), 1);
 }
 
 /// Beats keep a job for longer than its lease.
@@ -82,7 +82,9 @@ fn a_job_that_kills_its_workers_is_parked() {
     for _ in 0..2 {
         job(&client.ask("READY 20"));
     }
-    wait_until("it is parked", || !daemon.warnings(&["parked", "poison"]).is_empty());
+    wait_until("it is parked", || {
+        !daemon.warnings(&["the task is dead-lettered", "fetcher's next list", "poison"]).is_empty()
+    });
     assert_eq!(client.ask("READY"), "NOJOBS\n");
     assert_eq!(client.ask("RETRY poison"), "{\"key\":\"poison\",\"rows\":1}\n");
     let (attempt, _) = job(&client.ask("READY"));

@@ -95,12 +95,18 @@ impl StorageActor {
 
 /// Tells the log who lost what.
 fn warn_of(attempt: Attempt, lost: &Lost) {
-    let Lost { key, worker, parked } = lost;
+    let Lost { key, worker, dead_letter, single } = lost;
     let (attempt, worker) = (attempt.0, &**worker);
-    if *parked {
-        warn!(%key, worker, attempt, "A lease ran out once too often: the job is parked until its fetcher's next run (a single task: a dead letter, until `shiftboss cancel`), or `shiftboss retry`.");
-    } else {
-        warn!(%key, worker, attempt, "A lease ran out: the job is back in the queue.");
+    match (dead_letter, single) {
+        (true, true) => {
+            warn!(%key, worker, attempt, "Too many leases expired: the single task is dead-lettered. `shiftboss retry` runs it again, `shiftboss cancel` deletes it.");
+        }
+        (true, false) => {
+            warn!(%key, worker, attempt, "Too many leases expired: the task is dead-lettered. It runs again when its fetcher's next list names it, or by `shiftboss retry`.");
+        }
+        (false, _) => {
+            warn!(%key, worker, attempt, "A lease expired: the task waits again, at its old place.");
+        }
     }
 }
 

@@ -104,7 +104,7 @@ impl Pair {
             Word::Expire { back } => {
                 let attempt = Attempt(last - back);
                 let lost = self.mutate(|store| store.expire(attempt, now)).unwrap();
-                let lost = lost.map(|lost| (lost.key.to_string(), lost.parked));
+                let lost = lost.map(|lost| (lost.key.to_string(), lost.dead_letter));
                 prop_assert_eq!(lost, self.model.expire(attempt.0));
             }
             Word::Finish { key: at, code } => {

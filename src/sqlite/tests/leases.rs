@@ -52,7 +52,7 @@ impl Site {
 
     /// Lets the lease run out; whether the job is parked.
     fn lose(&mut self, attempt: Attempt) -> bool {
-        self.expire(attempt).unwrap().parked
+        self.expire(attempt).unwrap().dead_letter
     }
 
     fn retry(&mut self, text: &str) -> Option<u64> {
@@ -111,7 +111,12 @@ fn a_job_that_comes_back_is_at_its_old_place() {
         if released {
             assert_eq!(site.release(attempt), Told::Recorded);
         } else {
-            let lost = Lost { key: key(&text), worker: "builder".into(), parked: false };
+            let lost = Lost {
+                key: key(&text),
+                worker: "builder".into(),
+                dead_letter: false,
+                single: false,
+            };
             assert_eq!(site.expire(attempt), Some(lost));
             assert_eq!(site.expire(attempt), None, "it ended already");
         }

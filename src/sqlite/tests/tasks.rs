@@ -138,7 +138,8 @@ fn a_dead_letter_is_kept() {
         Site::opened(tempfile::tempdir().unwrap(), &Options { max_attempts: 1, ..options(FAIR) });
     site.add_task("alpha", "1");
     let (attempt, _) = site.take_task(10);
-    assert!(site.commit(|store| store.expire(attempt, 20)).unwrap().unwrap().parked);
+    let lost = site.commit(|store| store.expire(attempt, 20)).unwrap().unwrap();
+    assert!(lost.dead_letter && lost.single);
     assert_eq!(
         (site.singles(), site.derived()),
         (vec!["1 dead_letter".into()], vec!["1 1".into()])
