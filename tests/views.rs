@@ -193,7 +193,8 @@ fn the_output_of_an_attempt() {
         site.run(&["work", "--once", "--log-dir", "logs", "socket", "--", "echo", "{key}"]);
     assert!(worked.status.success(), "{}", String::from_utf8_lossy(&worked.stderr));
     let (text, _) = said(&site, &["log", "--log-dir", "logs", "socket"]);
-    let output = text.lines().find_map(|line| line.trim().strip_prefix("output: ")).unwrap();
+    let output =
+        text.lines().find_map(|line| line.trim().strip_prefix("output of that day: ")).unwrap();
     assert!(text.contains("success") && output.ends_with("/alpha.log"), "{text}");
     assert!(std::fs::read_to_string(site.path(output)).unwrap().contains("alpha"));
     assert_eq!(

@@ -99,7 +99,7 @@ pub enum Look {
         /// Only those that ended since then: a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h
         #[arg(long, value_name = "TIME", value_parser = since)]
         since: Option<SystemTime>,
-        /// The --log-dir of the workers: show the file of each attempt's output, if it is there
+        /// The --log-dir of the workers: show the file with the key's output of that day, if it is there
         #[arg(long, value_name = "DIR")]
         log_dir: Option<PathBuf>,
         /// Only those of this key

@@ -43,7 +43,7 @@ fn render(log: &Log, now: i64) -> String {
         out.push_str(&format!("{line}\n"));
         // A path is to be copied, so it is never cut.
         if let Some(output) = &ended.output {
-            out.push_str(&format!("  output: {}\n", shown(output)));
+            out.push_str(&format!("  output of that day: {}\n", shown(output)));
         }
     }
     out
@@ -71,7 +71,8 @@ fn took(ended: &Ended) -> String {
     }
 }
 
-/// The file that `work --log-dir` wrote for an attempt: by the day on which its worker began.
+/// The file into which `work --log-dir` wrote what the key's attempts of that day said: by the day on which its worker began.
+/// Other attempts of the key may be in it, too, or alone.
 fn output(directory: &Path, ended: &Ended) -> Option<String> {
     let day = Day(ended.started.div_euclid(DAY_SECONDS));
     let file = |day: Day| directory.join(day.to_string()).join(file_name(ended.key.as_bytes()));
@@ -120,7 +121,7 @@ mod tests {
 Attempt  key    outcome       ended   took    worker     fetcher
 4711     alpha  success       1m ago  1m 30s  builder-3  repology
 4710     alpha  failure SEGV  1m ago  1.045s  builder-3  repology
-  output: /var/log/links/2026-11-21/alpha.log
+  output of that day: /var/log/links/2026-11-21/alpha.log
 4709     alpha  expired       1m ago  1m 30s  -          -
 ";
         let shown = render(&Log { attempts: vec![done, failed, expired] }, 1_000_150);
