@@ -104,6 +104,8 @@ fn the_json_object() {
         "lease_seconds": 43_200,
         "paused": false,
         "parked": 0,
+        "single_tasks": 0,
+        "max_single_tasks": 1_000_000,
         "holders": [{
             "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
         }],
@@ -366,10 +368,37 @@ fn fetchers_that_the_daemon_runs() {
     assert!(links.contains("took 12s  exit code 7: no\\u{1b}[2J  "), "{links}");
     let notes: Vec<String> = lines("notes ").split_whitespace().map(str::to_owned).collect();
     assert_eq!(notes.join(" "), "notes idle none yet - on change");
+    site.edit("INSERT INTO shiftboss_state VALUES ('directory_lost_since', unixepoch() - 9000)");
+    let links = lines("links ");
+    assert!(links.starts_with("links              waiting  "), "{links}");
+    let found = &object(&site, "state.db")["own_fetchers"][0];
+    assert_eq!((&found["state"], &found["run_started"]), (&json!("waiting"), &Value::Null));
+    site.edit(
+        "UPDATE shiftboss_state SET value = unixepoch() - 60 WHERE name = 'directory_lost_since'",
+    );
+    assert!(lines("links ").contains("running for 2h 5m"), "it began before");
+    site.edit("DELETE FROM shiftboss_state WHERE name = 'directory_lost_since'");
     daemon.stop();
     let links = lines("links ");
     assert!(!links.contains("running") && links.ends_with(" -"), "{links}");
     assert_eq!(object(&site, "state.db")["own_fetchers"][0]["state"], "running");
+}
+
+/// Who may not connect cannot know whether the daemon answers, and is told so; other trouble comes first.
+#[test]
+fn a_check_by_who_may_not_connect() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let check = || {
+        let mut command = site.as_somebody_else(&["status", "--check", "state.db"]);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, told) = check();
+    assert!(code == Some(77) && told.contains("whether the daemon answers is not known"), "{told}");
+    assert!(site.run(&["pause", "socket"]).status.success());
+    let (code, told) = check();
+    assert!(code == Some(1) && told.contains("is not known"), "{told}");
 }
 
 /// Output into a pipe that nobody reads ends quietly and well.

@@ -9,6 +9,8 @@ use std::io::{self, Write};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 
+use live::Unknown;
+
 use super::{target, view_failure};
 use crate::cli::Looked;
 use crate::exit::{self, ExitCode, Failure};
@@ -40,13 +42,26 @@ pub fn run(looked: &Looked, check: bool) -> Result<(), Failure> {
             .write_all(lines.as_bytes())
             .or_else(|error| exit::output_failed(&error))?;
     }
-    if check { checked(&target, &status, &trouble, now) } else { Ok(()) }
+    if check { checked(&target, &status, unknown, &trouble, now) } else { Ok(()) }
 }
 
-fn checked(target: &Target, status: &Status, trouble: &[String], now: i64) -> Result<(), Failure> {
+fn checked(
+    target: &Target,
+    status: &Status,
+    unknown: Option<Unknown>,
+    trouble: &[String],
+    now: i64,
+) -> Result<(), Failure> {
     if target.daemon.is_none() {
         let text = format!("the daemon is {}", table::daemon(target, &status.queue, now));
         return Err(Failure::new(ExitCode::Unavailable, text));
     }
-    if trouble.is_empty() { Ok(()) } else { Err(Failure::silent(ExitCode::Found)) }
+    let code = if trouble.is_empty() { ExitCode::Denied } else { ExitCode::Found };
+    match unknown {
+        Some(Unknown::Closed(why)) => {
+            Err(Failure::new(code, format!("whether the daemon answers is not known: {why}")))
+        }
+        _ if trouble.is_empty() => Ok(()),
+        _ => Err(Failure::silent(code)),
+    }
 }

@@ -199,6 +199,7 @@ impl SqliteStore {
     fn note_start(&self, options: &Options) -> rusqlite::Result<()> {
         let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
         let lease = options.policy.lease().to_string();
+        let max_single_tasks = options.max_single_tasks.to_string();
         let transaction = self.connection.unchecked_transaction()?;
         if options.policy != Policy::Classic {
             record_dispatches(&transaction)?;
@@ -209,6 +210,7 @@ impl SqliteStore {
             ("durability", options.durability.name()),
             ("policy", policy),
             ("lease", lease.as_str()),
+            ("max_single_tasks", max_single_tasks.as_str()),
             ("pid", std::process::id().to_string().as_str()),
         ] {
             transaction.execute(set, (name, value))?;

@@ -61,6 +61,8 @@ pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewEr
 fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
     let lease_seconds = look::lease(look)?;
     let expired = look::policy(look)?.expired(now);
+    let directory_lost_since =
+        state(look, "directory_lost_since")?.and_then(|text| text.parse().ok());
     Ok(QueueStatus {
         schema_version: schema::VERSION,
         durability: state(look, "durability")?,
@@ -69,14 +71,15 @@ fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueSt
         paused: look::is_paused(look)?,
         rows: rows(look)?,
         parked: parked(look)?,
+        single_tasks: look.query_row(SINGLE_TASKS, [], |row| row.get(0))?,
+        max_single_tasks: state(look, "max_single_tasks")?.and_then(|text| text.parse().ok()),
         holders: holders::holders(look, expired)?,
         fetchers: fetchers(look, FETCHERS, now)?,
-        own_fetchers: own_fetchers(look)?,
+        own_fetchers: own_fetchers(look, directory_lost_since)?,
         oldest_waiting: oldest_waiting(look, now)?,
         done_last_hour: done_since(look, now / 60 - HOUR_MINUTES)?,
         set_aside: set_aside(look)?,
-        directory_lost_since: state(look, "directory_lost_since")?
-            .and_then(|text| text.parse().ok()),
+        directory_lost_since,
         directory_lost_reason: state(look, "directory_lost_reason")?,
         not_stopped: not_stopped(look)?,
     })
@@ -149,9 +152,19 @@ fn fetchers(
     look.prepare(sql)?.query_map([], read)?.collect()
 }
 
-/// Those that the daemon runs itself.
-fn own_fetchers(look: &Connection) -> rusqlite::Result<Vec<OwnFetcher>> {
-    let read = |row: &Row<'_>| own_fetchers::read(row).map(OwnFetcher::from);
+/// Those that the daemon runs itself. A run that was begun since the input directory is lost waits for it.
+fn own_fetchers(
+    look: &Connection,
+    lost_since: Option<UnixSeconds>,
+) -> rusqlite::Result<Vec<OwnFetcher>> {
+    let read = |row: &Row<'_>| {
+        let mut fetcher = OwnFetcher::from(own_fetchers::read(row)?);
+        if lost_since.is_some_and(|lost| fetcher.run_started.is_some_and(|began| began >= lost)) {
+            fetcher.run_started = None;
+            fetcher.state = fetcher.state.replacen("running", "waiting", 1);
+        }
+        Ok(fetcher)
+    };
     look.prepare(own_fetchers::ALL)?.query_map([], read)?.collect()
 }
 
@@ -161,6 +174,10 @@ fn parked(look: &Connection) -> rusqlite::Result<i64> {
 }
 
 const PARKED: &str = "SELECT count(*) FROM shiftboss_tries WHERE dead <> 0";
+
+/// The kept count of single tasks, whatever their status.
+const SINGLE_TASKS: &str =
+    "SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = 'single_tasks'";
 
 /// The key that the next request would get.
 fn oldest_waiting(look: &Connection, now: UnixSeconds) -> rusqlite::Result<Option<Waiting>> {
@@ -190,11 +207,12 @@ fn set_aside(look: &Connection) -> rusqlite::Result<Vec<Aside>> {
 
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
-pub(super) const LOOKING: [&str; 9] = [
+pub(super) const LOOKING: [&str; 10] = [
     ROWS,
     FETCHERS,
     own_fetchers::ALL,
     PARKED,
+    SINGLE_TASKS,
     holders::LEASED,
     holders::UNFINISHED,
     READY,
@@ -233,6 +251,8 @@ fn look_at_reference(
         paused: false,
         rows,
         parked: 0,
+        single_tasks: 0,
+        max_single_tasks: None,
         holders: Vec::new(),
         fetchers: fetchers(look, sql, now)?,
         own_fetchers: Vec::new(),

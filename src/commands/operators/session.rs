@@ -30,7 +30,7 @@ impl Session {
     }
 
     /// Connects, and says who asks, with further `lines`, whose answers are to be read.
-    pub(super) fn greet(
+    pub fn greet(
         socket: &Path,
         name: &str,
         lines: &str,
@@ -52,11 +52,7 @@ impl Session {
     }
 
     /// The answer to a request that was sent.
-    pub(super) fn answer(
-        &mut self,
-        timeout: Duration,
-        deadline: Deadline,
-    ) -> Result<Answer, Failure> {
+    pub fn answer(&mut self, timeout: Duration, deadline: Deadline) -> Result<Answer, Failure> {
         let failed = |error: io::Error| client::no_answer(&self.socket, timeout, &error);
         let Some(line) = self.client.line(deadline).map_err(failed)? else {
             let why = "the daemon closed the connection without an answer";

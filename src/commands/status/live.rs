@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) enum Unknown {
     /// It is not for this user, or the daemon has no such request.
     NotTold(String),
+    /// This user may not connect: nobody knows whether the daemon answers.
+    Closed(String),
     /// The daemon runs and does not answer.
     Silent(String),
 }
@@ -27,6 +29,7 @@ impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotTold(why) => write!(f, "not told: {why}"),
+            Self::Closed(why) => write!(f, "not known: {why}"),
             Self::Silent(why) => write!(f, "no answer: {why}"),
         }
     }
@@ -40,16 +43,25 @@ pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, 
     if queue.policy.as_deref() == Some("classic") {
         return Err(Unknown::NotTold("the daemon runs with --classic".to_owned()));
     }
-    let deadline = Deadline::after(PATIENCE).map_err(sorted)?;
-    let asked = Session::begin(&daemon.socket, "status", "STATUS", PATIENCE, deadline);
-    let (_, answer) = asked.map_err(sorted)?;
+    let deadline = Deadline::after(PATIENCE).map_err(silent)?;
+    let greeted = Session::greet(&daemon.socket, "status", "STATUS\n", PATIENCE, deadline);
+    let mut session = greeted.map_err(|failure| match is_denied(&failure) {
+        true => Unknown::Closed(failure.to_string()),
+        false => silent(failure),
+    })?;
+    let answer =
+        session.answer(PATIENCE, deadline).map_err(|failure| match is_denied(&failure) {
+            true => Unknown::NotTold("only the daemon's user and root may ask".to_owned()),
+            false => silent(failure),
+        })?;
     // An older daemon tells nothing of it.
     Ok(serde_json::from_value(answer.object["live"].clone()).unwrap_or(None))
 }
 
-fn sorted(failure: Failure) -> Unknown {
-    if failure.code() == ExitCode::Denied as u8 {
-        return Unknown::NotTold("only the daemon's user and root may ask".to_owned());
-    }
+fn is_denied(failure: &Failure) -> bool {
+    failure.exit_code() == ExitCode::Denied
+}
+
+fn silent(failure: Failure) -> Unknown {
     Unknown::Silent(failure.to_string())
 }

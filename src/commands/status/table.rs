@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use shiftboss_actors::live::{Health, Live};
 
 use super::live::Unknown;
-use super::own_fetchers;
-use crate::commands::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, shown, span};
+use super::{own_fetchers, trouble};
+use crate::commands::text::{
+    CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span,
+};
 use crate::reports::{Status, Target};
 use crate::sqlite::views::{HOLDERS_MAX, Holding};
 use crate::sqlite::{FetcherStatus, QueueStatus};
@@ -29,9 +31,12 @@ pub(super) fn render(
     ]
     .concat();
     if queue.parked > 0 {
-        let database = shown(&target.database.display().to_string());
+        let database = quoted(&target.database.to_string_lossy());
         let how = format!("`shiftboss tasks --status dead_letter {database}` lists them");
         out.push_str(&line("Dead letters", &format!("{}: {how}", queue.parked)));
+    }
+    if let Some(full) = trouble::no_room(queue) {
+        out.push_str(&line("Single tasks", &full));
     }
     if queue.paused {
         out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
@@ -215,7 +220,6 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::status::trouble;
     use crate::sqlite::{Aside, Done, NotStopped, OwnFetcher, OwnRun, Rows, Waiting};
     use shiftboss_actors::live::{ConnectedWorker, Outage};
 
@@ -237,6 +241,8 @@ mod tests {
             lease_seconds: Some(43_200),
             paused: true,
             parked: 1,
+            single_tasks: 0,
+            max_single_tasks: Some(1_000_000),
             holders: vec![
                 held(None, 1_000_000_000),
                 held(Some("builder-3"), 1_000_003_400),

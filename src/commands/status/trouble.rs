@@ -3,6 +3,18 @@
 use super::live::Unknown;
 use crate::commands::text::{ago, counted, shown};
 use crate::reports::Status;
+use crate::sqlite::QueueStatus;
+
+/// That as many single tasks are kept as may be: `add` is refused, and a spool is stuck.
+pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
+    let max = queue.max_single_tasks.filter(|max| queue.single_tasks >= *max)?;
+    (queue.policy.as_deref() != Some("classic")).then(|| {
+        format!(
+            "{} kept, and max_single_tasks is {max}: `add` is refused, and a spool's tasks stay in it, until some are done or cancelled",
+            queue.single_tasks
+        )
+    })
+}
 
 /// Everything that is wrong while a daemon runs.
 pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<String> {
@@ -28,6 +40,9 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
     }
     if queue.parked > 0 {
         found.push(format!("dead letters: {} lost too many leases", counted(queue.parked, "task")));
+    }
+    if let Some(full) = no_room(queue) {
+        found.push(format!("single tasks: {full}"));
     }
     for fetcher in &queue.own_fetchers {
         if let Some(run) = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0) {

@@ -24,6 +24,10 @@ pub struct QueueStatus {
     pub rows: Rows,
     /// Rows that lost too many leases, and wait for their fetcher's next run or for `retry`.
     pub parked: i64,
+    /// Single tasks that are kept, whatever their status.
+    pub single_tasks: i64,
+    /// How many may be, as the last daemon was told.
+    pub max_single_tasks: Option<i64>,
     /// Who holds which job, the job that is out for longest first; at most
     /// [`HOLDERS_MAX`](super::HOLDERS_MAX).
     pub holders: Vec<Holding>,
