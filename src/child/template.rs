@@ -8,7 +8,8 @@ use std::path::Path;
 use thiserror::Error;
 
 /// Programs whose `-c` takes a script.
-const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish"];
+const SHELLS: [&str; 11] =
+    ["sh", "bash", "rbash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"];
 
 /// A place as it is written, `{key}` for example, and what is put there.
 pub type Place<'v> = (&'static str, &'v [u8]);
@@ -22,34 +23,50 @@ pub struct Template {
     pub arguments: Vec<OsString>,
 }
 
-/// A place in the script of a shell's `-c`.
+/// A place in a script.
 #[derive(Debug, Error)]
 #[error(
-    "{place} stands within the script of {shell} -c, which would run what is put there as a part of \
-    itself: write {shell} -c 'echo \"$1\"' {shell} {place} instead, or use the variables that the command \
-    has in its environment; --allow-shell-templates takes it as it is"
+    "{place} stands within a script of {program} (-c, -S, eval), which would run what is put there as a part of \
+    itself: write {instead} instead, or use the variables that the command has in its environment; \
+    --allow-shell-templates takes it as it is"
 )]
 pub struct ShellTemplate {
     place: String,
-    shell: &'static str,
+    program: String,
+    instead: String,
+}
+
+impl ShellTemplate {
+    fn new(program: &str, place: &str) -> Self {
+        let is_many = place == "{paths}";
+        let (value, argv) = if is_many { ("$@", "$argv") } else { ("$1", "$argv[1]") };
+        let instead = match program {
+            "env" => "each word as an argument of its own, without -S,".to_owned(),
+            "fish" | "csh" | "tcsh" => format!("{program} -c 'echo \"{argv}\"' {place}"),
+            "su" | "runuser" => format!("{program} USER -c 'echo \"{value}\"' sh {place}"),
+            shell => format!("{shell} -c 'echo \"{value}\"' {shell} {place}"),
+        };
+        Self { place: place.to_owned(), program: program.to_owned(), instead }
+    }
 }
 
 impl Template {
     /// Refuses places in scripts: what is put there is somebody else's.
     ///
     /// # Errors
-    /// The first of these places that stands in the script of a shell's `-c`.
+    /// The first of these places that stands in the script of a shell's `-c`, or of what takes one like it.
     pub fn refuse_scripts(&self, places: &[&str]) -> Result<(), ShellTemplate> {
         let words = std::iter::once(&self.program).chain(&self.arguments);
         let words: Vec<&OsStr> = words.map(OsString::as_os_str).collect();
         // A shell may stand behind `env`, `nice` and the like.
         for (at, word) in words.iter().enumerate() {
-            let found = shell(word).zip(script(&words[at + 1..]));
-            let Some((shell, script)) = found else {
+            let Some(program) = Path::new(word).file_name().and_then(OsStr::to_str) else {
                 continue;
             };
-            if let Some(place) = places.iter().find(|place| has(script, place)) {
-                return Err(ShellTemplate { place: (*place).to_owned(), shell });
+            for script in scripts(program, &words[at + 1..]) {
+                if let Some(place) = places.iter().find(|place| has(script, place)) {
+                    return Err(ShellTemplate::new(program, place));
+                }
             }
         }
         Ok(())
@@ -68,33 +85,104 @@ impl Template {
     }
 }
 
-/// The name of a shell, in whatever directory it is.
-fn shell(word: &OsStr) -> Option<&'static str> {
-    let name = Path::new(word).file_name()?;
-    SHELLS.into_iter().find(|shell| name == *shell)
+/// Which of a program's arguments are scripts, or become a part of one.
+fn scripts<'w>(program: &str, words: &[&'w OsStr]) -> Vec<&'w OsStr> {
+    match program {
+        "env" => split_strings(words),
+        "su" | "runuser" => commands(words),
+        shell if SHELLS.contains(&shell) => shell_scripts(words),
+        _ => Vec::new(),
+    }
 }
 
-/// The script of a shell that is called with these words: the first of them behind the options, if `c` is
-/// one of these.
-fn script<'w>(words: &[&'w OsStr]) -> Option<&'w OsStr> {
-    let mut has_c = false;
-    let mut words = words.iter();
+/// The scripts of a shell that is called with these words: the first of them behind the options, if `c` is
+/// one of these, with all that it may give to `eval`; and what fish takes as an option's value.
+fn shell_scripts<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
+    let (mut has_c, mut found) = (false, Vec::new());
+    let mut words = words.iter().copied();
     while let Some(word) = words.next() {
         match word.as_bytes() {
-            b"--" | b"-" => return words.next().copied().filter(|_| has_c),
+            b"--" | b"-" => break,
             b"--rcfile" | b"--init-file" => _ = words.next(),
-            [b'-', b'-', ..] => {}
+            [b'-', b'-', ..] => take_value(word, &mut words, b'c', "command", &mut found),
             [sign @ (b'-' | b'+'), options @ ..] => {
                 has_c |= *sign == b'-' && options.contains(&b'c');
+                found.push(word);
                 if options.iter().any(|option| matches!(option, b'o' | b'O')) {
                     // The name of a setting follows.
                     words.next();
                 }
             }
-            _ => return Some(*word).filter(|_| has_c),
+            _ if has_c => return [found, script_and_eval(word, words)].concat(),
+            _ => return found,
         }
     }
-    None
+    match words.next().filter(|_| has_c) {
+        Some(script) => [found, script_and_eval(script, words)].concat(),
+        None => found,
+    }
+}
+
+/// A script, and its arguments if it has `eval`.
+fn script_and_eval<'w>(script: &'w OsStr, rest: impl Iterator<Item = &'w OsStr>) -> Vec<&'w OsStr> {
+    let is_between = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
+    let has_eval = script.as_bytes().split(is_between).any(|word| word == b"eval");
+    std::iter::once(script).chain(rest.filter(|_| has_eval)).collect()
+}
+
+/// What `env -S` takes apart: its words are a program and arguments then.
+fn split_strings<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
+    let mut found = Vec::new();
+    let mut words = words.iter().copied();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"-u" | b"--unset" | b"-C" | b"--chdir" => _ = words.next(),
+            [b'-', ..] => take_value(word, &mut words, b'S', "split-string", &mut found),
+            assignment if assignment.contains(&b'=') => {}
+            _ => break,
+        }
+    }
+    found
+}
+
+/// The scripts of `su`, whose options may stand behind the user.
+fn commands<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
+    let mut found = Vec::new();
+    for name in ["command", "session-command"] {
+        let mut words = words.iter().copied();
+        while let Some(word) = words.next() {
+            take_value(word, &mut words, b'c', name, &mut found);
+        }
+    }
+    found
+}
+
+/// Takes the value of an option, within its word or behind it, if the word is that option.
+fn take_value<'w>(
+    word: &'w OsStr,
+    rest: &mut impl Iterator<Item = &'w OsStr>,
+    short: u8,
+    long: &str,
+    found: &mut Vec<&'w OsStr>,
+) {
+    let is_joined = match word.as_bytes() {
+        [b'-', b'-', name @ ..] => {
+            let end = name.iter().position(|byte| *byte == b'=');
+            let option = &name[..end.unwrap_or(name.len())];
+            let is_it = !option.is_empty() && long.as_bytes().starts_with(option);
+            is_it.then_some(end.is_some())
+        }
+        [b'-', letters @ ..] => {
+            let at = letters.iter().position(|letter| *letter == short);
+            at.map(|at| at + 1 < letters.len())
+        }
+        _ => None,
+    };
+    match is_joined {
+        Some(true) => found.push(word),
+        Some(false) => found.extend(rest.next()),
+        None => {}
+    }
 }
 
 fn has(argument: &OsStr, place: &str) -> bool {
@@ -129,7 +217,9 @@ mod tests {
         let check = |words: &str| {
             let mut words = words.split(' ').map(|word| OsString::from(word.replace('_', " ")));
             let template = Template { program: words.next().unwrap(), arguments: words.collect() };
-            template.refuse_scripts(&["{key}", "{payload}"]).map_err(|error| error.to_string())
+            template
+                .refuse_scripts(&["{key}", "{payload}", "{paths}"])
+                .map_err(|error| error.to_string())
         };
         for refused in [
             "sh -c echo_{key}",
@@ -145,11 +235,35 @@ mod tests {
             "env A=b sh -c echo_{key}",
             "/usr/bin/env nice -n 5 /bin/sh -c echo_{key}",
             "timeout 5 sh -c echo_{key} sh {key}",
+            "fish --command=echo_{key}",
+            "fish --command echo_{key}",
+            "fish -cecho_{key}",
+            "csh -fc echo_{key}",
+            "tcsh -c echo_{key}",
+            "env -S sh_-c_'echo_{key}'",
+            "env -i -u A B=c -Sprogram_{key} x",
+            "/usr/bin/env --split-string=program_{key}",
+            "su nobody -c echo_{key}",
+            "su - nobody --command=echo_{key}",
+            "su -lc echo_{key} nobody",
+            "runuser -u nobody --session-command echo_{key}",
+            "sh -c eval_\"$1\" sh {key}",
+            "sh -c x;eval_$* -- sh {payload}",
         ] {
             let told = check(refused).unwrap_err();
             assert!(told.contains("--allow-shell-templates"), "{refused}: {told}");
         }
-        assert!(check("/bin/sh -c echo_{key}").unwrap_err().contains("'echo \"$1\"' sh {key}"));
+        for (refused, instead) in [
+            ("/bin/sh -c echo_{key}", "sh -c 'echo \"$1\"' sh {key} instead"),
+            ("bash -c echo_{paths}", "bash -c 'echo \"$@\"' bash {paths} instead"),
+            ("fish -c echo_{key}", "fish -c 'echo \"$argv[1]\"' {key} instead"),
+            ("tcsh -c echo_{paths}", "tcsh -c 'echo \"$argv\"' {paths} instead"),
+            ("su x -c echo_{key}", "su USER -c 'echo \"$1\"' sh {key} instead"),
+            ("env -S x_{key}", "without -S"),
+        ] {
+            let told = check(refused).unwrap_err();
+            assert!(told.contains(instead), "{told}");
+        }
         for taken in [
             "sh -c echo_\"$1\" sh {key}",
             "env bash -ec echo_\"$@\" bash {key} {payload}",
@@ -159,6 +273,12 @@ mod tests {
             "./check -c {key}",
             "sh -c echo_{other}",
             "sha256sum -- {key}",
+            "env rsync -S {key}",
+            "env -Sprogram_-x {key}",
+            "su nobody -c echo_\"$1\" sh {key}",
+            "fish -c echo_$argv[1] {key}",
+            "sh -c evaluate_\"$1\" sh {key}",
+            "csh script.csh -c {key}",
         ] {
             assert_eq!(check(taken), Ok(()), "{taken}");
         }
