@@ -486,6 +486,24 @@ fn a_new_directory_is_found() {
     child.wait().unwrap();
 }
 
+/// A list is not put into a directory that nobody reads: the input directory was replaced while the command
+/// ran.
+#[test]
+fn a_directory_that_is_replaced_meanwhile() {
+    for remade in [true, false] {
+        let site = Site::new();
+        site.write("f.1.txt", "a 1\n");
+        let remake = if remade { "mkdir input; " } else { "" };
+        let (code, log) = run(&site, &[], &format!("mv input old; {remake}echo a 2"));
+        assert_eq!(code, Some(69), "{log}");
+        assert!(log.contains("fetch again; the old one stays"), "{log}");
+        assert_eq!(fs::read_to_string(site.path("old/f.1.txt")).unwrap(), "a 1\n");
+        let names = fs::read_dir(site.path("old")).unwrap().map(|e| e.unwrap().file_name());
+        let count = names.filter(|name| !name.to_string_lossy().starts_with('.')).count();
+        assert_eq!(count, 1, "the new one is removed");
+    }
+}
+
 /// A list that cannot be written is thrown away, and its command ended.
 #[test]
 fn a_list_that_is_too_large() {

@@ -93,6 +93,12 @@ pub enum FetchError {
         /// What the system said.
         source: io::Error,
     },
+    /// The list was written into a directory that is not the input directory any more.
+    #[error("{} is not the directory any more that it was when the command began (renamed, removed, or mounted over), and nobody reads that one: fetch again", path.display())]
+    Replaced {
+        /// The input directory.
+        path: PathBuf,
+    },
     /// The list is in place, and the directory could not be synced: a power cut may undo it.
     #[error("{} is in place but the directory could not be synced: {source}; older lists are kept beside it", path.display())]
     Unsettled {

@@ -172,8 +172,8 @@ impl Part {
         self.place.failed("write to", &self.name)(source)
     }
 
-    /// Puts the list in place: on disk, then named, then the name on disk, and only then are older
-    /// lists removed. Returns its file's name.
+    /// Puts the list in place: on disk, then named, where the daemon looks, then the name on disk, and only
+    /// then are older lists removed. Returns its file's name.
     ///
     /// # Errors
     /// When one of the steps before the removal fails. What could not be removed is only warned of.
@@ -183,6 +183,11 @@ impl Part {
         self.file.sync_all().map_err(self.place.failed("sync", &self.name))?;
         rustix::fs::renameat(directory, &self.name, directory, &whole)
             .map_err(self.place.failed("rename", &self.name))?;
+        self.name.clone_from(&whole);
+        // Only now: until then the directory could be replaced unseen.
+        if !self.place.is_current() {
+            return Err(FetchError::Replaced { path: self.place.directory.path().to_owned() });
+        }
         self.is_published = true;
         if let Err(error) = rustix::fs::fsync(directory) {
             return Err(FetchError::Unsettled {
