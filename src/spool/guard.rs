@@ -37,7 +37,7 @@ pub struct Guard {
 /// An error that is the file's own, and will be the same for the next who tries.
 fn is_unreadable(errno: Errno) -> bool {
     use Errno as E;
-    matches!(errno, E::ACCESS | E::PERM | E::IO | E::FBIG | E::ISDIR | E::LOOP | E::NXIO)
+    matches!(errno, E::ACCESS | E::PERM | E::IO | E::FBIG | E::ISDIR | E::LOOP | E::NXIO | E::MLINK)
 }
 
 /// The time after this one, in milliseconds since 1970.

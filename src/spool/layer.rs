@@ -4,7 +4,7 @@
 //!
 //! Others may write to a spool, so that what stands in a name's place may be a link to a file that is not
 //! the spool's. Each call walks to its directory part by part and follows no link there; nothing is
-//! truncated, written or touched but a regular file with one name. `LOOP` says that a symbolic link is
+//! read, truncated, written or touched but a regular file with one name. `LOOP` says that a symbolic link is
 //! there, `MLINK` that a hard link is, `NXIO` that a pipe, a socket or a device is.
 
 use std::ffi::OsStr;
@@ -192,7 +192,7 @@ fn is_link(at: BorrowedFd<'_>, name: &OsStr) -> bool {
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-/// Refuses what others planted to be written: anything but a regular file with one name.
+/// Refuses what others planted to be read or written: anything but a regular file with one name.
 fn require_own(stat: &Stat) -> Result<(), Errno> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if stat.st_nlink > 1 => Err(Errno::MLINK),
@@ -252,8 +252,10 @@ impl Layer for Disk {
         let mode = if flags.contains(OFlags::CREATE) { FILE_MODE } else { 0 };
         let mode = Mode::from_raw_mode(mode);
         let file = self.at(path, |at, name| open_part(at, name, flags, mode))?;
-        if how == How::Over {
+        if matches!(how, How::Read | How::Over) {
             require_own(&fs::fstat(&file)?)?;
+        }
+        if how == How::Over {
             again(|| fs::ftruncate(&file, 0))?;
         }
         Ok(file)

@@ -133,6 +133,24 @@ fn nothing_is_written_through_a_planted_file() {
     }
 }
 
+/// What a planted file says does not become an entry's metadata or payload.
+#[test]
+fn nothing_is_read_through_a_planted_file() {
+    for (what, how) in PLANTS {
+        let site = Site::in_memory();
+        let spool = inhabited(&site);
+        let victim = victim(&site);
+        plant(how, &victim, &site.file(".data/a"));
+        plant(how, &victim, &site.file("in/b"));
+        let read = [
+            spool.data(&name("a")).load().unwrap_err().to_string(),
+            spool.metadata(&queue("in"), &name("b")).unwrap_err().to_string(),
+        ];
+        assert!(read.iter().all(|error| error.contains(what)), "{what}: {read:?}");
+        assert!(spool.checkout(&queue("in"), &name("b")).is_err(), "{what}");
+    }
+}
+
 /// A pipe that somebody reads can be opened to write.
 #[test]
 fn a_pipe_with_a_reader_is_refused() {
