@@ -178,6 +178,16 @@ impl Spool {
         Ok(spool)
     }
 
+    /// Removes the spool that the caller made at `path`, unless somebody has put an entry into it meanwhile.
+    ///
+    /// # Errors
+    /// When there is an entry, or the system refuses.
+    pub fn remove_unused(path: &Path) -> std::io::Result<()> {
+        // Without the registry nobody can put anything in any more.
+        std::fs::remove_dir(path.join(layout::REGISTRY))?;
+        std::fs::remove_dir_all(path)
+    }
+
     /// Opens a spool. One that the reference made gets `.shiftboss/`, if it may be written to.
     ///
     /// # Errors

@@ -184,15 +184,23 @@ fn the_spool_is_another_directory() {
     refused(&site, site.serve(&["--spool", spool.to_str().unwrap()]), 73, "spool");
 }
 
-/// The socket cannot be given to its group: nothing stays of it.
+/// The socket cannot be given to its group: nothing stays of it, nor of a spool that was made by then. One that
+/// was there stays.
 #[test]
 fn the_socket_s_group_is_another_user_s() {
     assert!(rustix::process::geteuid().is_root(), "run as root: a user without rights is needed");
     let site = Site::new();
-    let command = site.serve_unprivileged(&["--socket-group", "0"]);
-    let (code, log) = site.refused(command);
-    assert!(code == 73 && log.contains("group 0"), "{code}: {log}");
-    assert!(!site.socket().exists() && !site.database().exists());
+    let spool = site.path("spool");
+    for is_there in [false, true] {
+        if is_there {
+            fs::create_dir(&spool).unwrap();
+        }
+        let options = ["--socket-group", "0", "--spool", spool.to_str().unwrap()];
+        let (code, log) = site.refused(site.serve_unprivileged(&options));
+        assert!(code == 73 && log.contains("group 0"), "{code}: {log}");
+        assert!(!site.socket().exists() && !site.database().exists());
+        assert_eq!(spool.exists(), is_there);
+    }
 }
 
 /// The database's directory may not be written to.
