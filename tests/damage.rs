@@ -100,6 +100,24 @@ fn damaged_while_running() {
     daemon.stop();
 }
 
+/// The note is there once the damage is found: a daemon that is killed before it has ended leaves it, too.
+#[test]
+fn killed_when_the_damage_is_found() {
+    let site = filled(20_000);
+    let daemon = site.start();
+    smash(&site, 20..pages(&site));
+    wait_until("the damage is found", || {
+        let stream = std::os::unix::net::UnixStream::connect(site.socket());
+        let asked = stream.and_then(|stream| std::io::Write::write(&mut &stream, b"READY\n"));
+        drop(asked);
+        daemon.log().contains("Storage cannot go on.")
+    });
+    assert!(site.path(NOTE).exists());
+    daemon.kill();
+    let (code, log) = site.refused(site.serve(&[]));
+    assert!(code == 65 && log.contains("malformed"), "{code}: {log}");
+}
+
 /// Another file in the place of the one that the note is about is used.
 #[test]
 fn a_note_is_about_one_file() {

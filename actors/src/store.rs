@@ -350,6 +350,10 @@ pub trait Store: FetcherRuns + Tasks {
     /// `Fatal` when the files have vanished or were replaced.
     fn idle(&mut self) -> StoreResult<Checkpoint>;
 
+    /// Called when a call was answered with `Corrupt`: leaves a note, which outlives the process, that the
+    /// queue is not to be used again.
+    fn note_corrupt(&mut self, _fault: &str) {}
+
     /// The last call: commits nothing, brings everything into the main file, leaves WAL mode.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ use crate::lock::{self, Holder, LockFile};
 use crate::logging;
 use crate::reports::DatabaseReports;
 use crate::socket::SocketDoor;
+use crate::spool::Spool;
 use crate::sqlite::{self, Policy, SqliteStore};
 use configuration::Configuration;
 use failures::{lock_failure, open_failure, socket_failure, tree_failure};
@@ -137,7 +138,9 @@ async fn checked(database: Option<PathBuf>) -> String {
         return std::future::pending().await;
     };
     info!("The daemon was not stopped cleanly: checking the database in the background.");
-    match tokio::task::spawn_blocking(move || sqlite::quick_check(&path)).await {
+    let check =
+        move || sqlite::quick_check(&path).inspect_err(|fault| sqlite::damage::mark(&path, fault));
+    match tokio::task::spawn_blocking(check).await {
         Ok(Err(fault)) => {
             error!(fault, "The database is corrupt.");
             fault
@@ -158,6 +161,8 @@ async fn checked(database: Option<PathBuf>) -> String {
 struct Locks {
     /// The database, if there was none.
     made: Option<PathBuf>,
+    /// The spool, if there was none.
+    spool: Option<PathBuf>,
     database: LockFile,
     socket: LockFile,
     input: InputDirectory,
@@ -173,6 +178,7 @@ impl Locks {
         let database = lock::take(&settings.database, &holder).map_err(lock_failure)?;
         Ok(Self {
             made: (!settings.database.exists()).then(|| settings.database.clone()),
+            spool: settings.spool.clone().filter(|spool| !spool.exists()),
             database,
             socket: lock::take(&settings.socket.path, &holder).map_err(lock_failure)?,
             _input: lock::take_directory(&settings.input).map_err(lock_failure)?,
@@ -182,7 +188,7 @@ impl Locks {
 
     /// The daemon is up: what it made stays.
     fn keep(&mut self) {
-        self.made = None;
+        (self.made, self.spool) = (None, None);
         self.database.keep();
         self.socket.keep();
         self.input.made.clear();
@@ -198,6 +204,10 @@ impl Drop for Locks {
                 file.push(ending);
                 let _ = std::fs::remove_file(file);
             }
+        }
+        if let Some(spool) = &self.spool {
+            // What stays is a spool all the same.
+            let _ = Spool::remove_unused(spool);
         }
     }
 }

@@ -7,8 +7,8 @@ use shiftboss_actors::store::{
     StoredRun, Told,
 };
 
-use super::SqliteStore;
 use super::error::sorted;
+use super::{SqliteStore, damage};
 
 impl Store for SqliteStore {
     fn begin(&mut self) -> StoreResult<()> {
@@ -30,6 +30,12 @@ impl Store for SqliteStore {
         }
         self.courtesy.released();
         result
+    }
+
+    fn note_corrupt(&mut self, fault: &str) {
+        if let Some((database, _)) = self.files.first() {
+            damage::mark(database, fault);
+        }
     }
 
     fn in_transaction(&self) -> bool {

@@ -39,6 +39,10 @@ impl StorageActor {
     pub(super) fn noted(&mut self, error: StoreError) -> StoreError {
         match &error {
             StoreError::Fatal(_) | StoreError::Corrupt(_) => {
+                // At once: the process may be killed before it has ended.
+                if let StoreError::Corrupt(fault) = &error {
+                    self.store.note_corrupt(fault);
+                }
                 error!(%error, "Storage cannot go on.");
                 self.vital.ended(error.clone());
             }
