@@ -2,12 +2,13 @@
 //! ended. `shiftboss work` calls it.
 //!
 //! [`slot`] is a job's way through a worker, and [`pool`] what the slots decide together. [`client`]
-//! speaks to the daemon, over [`connection`] and by [`wire`]. [`workshop`] runs commands; their
-//! output goes to [`Outputs`].
+//! speaks to the daemon, over [`connection`] and by [`wire`]. [`workshop`] runs commands, with their
+//! [`payload`]s; their output goes to [`Outputs`].
 
 mod backoff;
 mod client;
 mod connection;
+mod payload;
 mod pool;
 mod progress;
 mod question;
@@ -151,6 +152,7 @@ fn start(
         grace: settings.grace,
         outputs,
     });
+    workshop.clean();
     let lease = Duration::from_secs(settings.lease_seconds.into());
     let mut slots = JoinSet::new();
     for _ in 0..settings.jobs {

@@ -2,13 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tempfile::TempPath;
-
+use super::payload::{self, NamedPayload};
 use super::wire::Job;
 use crate::child::{End, Fault, Guardian, Kept, Order, Outputs, Running, StartError, Template};
 
@@ -36,6 +35,13 @@ pub struct Workshop {
 }
 
 impl Workshop {
+    /// Removes the payloads of workers that were killed, where this one makes its own.
+    pub fn clean(&self) {
+        if self.template.has_place(PAYLOAD_FILE) {
+            payload::sweep();
+        }
+    }
+
     /// Starts the command of `job`. In a runtime, on a thread that stays.
     ///
     /// # Errors
@@ -44,7 +50,7 @@ impl Workshop {
         let payload = self.payload(job).map_err(|source| {
             Fault::System(StartError::System { doing: "write a payload to a file", source })
         })?;
-        let path = payload.file.as_ref().map(|file| file.as_os_str().as_bytes());
+        let path = payload.file.as_ref().map(|file| file.path().as_os_str().as_bytes());
         let places = [
             ("{key}", &job.key[..]),
             ("{payload}", &job.payload),
@@ -79,15 +85,10 @@ impl Workshop {
     fn payload(&self, job: &Job) -> io::Result<Payload> {
         let mut payload = Payload { file: None, input: None };
         if self.template.has_place(PAYLOAD_FILE) {
-            let mut file = tempfile::Builder::new().prefix("shiftboss-payload-").tempfile()?;
-            file.write_all(&job.payload)?;
-            payload.file = Some(file.into_temp_path());
+            payload.file = Some(NamedPayload::new(&job.payload)?);
         }
         if self.stdin {
-            let mut file = tempfile::tempfile()?;
-            file.write_all(&job.payload)?;
-            file.rewind()?;
-            payload.input = Some(file);
+            payload.input = Some(payload::unnamed(&job.payload)?);
         }
         Ok(payload)
     }
@@ -111,7 +112,7 @@ impl Workshop {
 /// A payload in files.
 struct Payload {
     /// That of `{payload_file}`.
-    file: Option<TempPath>,
+    file: Option<NamedPayload>,
     /// The standard input, without a name.
     input: Option<File>,
 }
@@ -129,7 +130,7 @@ pub struct Execution {
     started: Instant,
     log: Option<PathBuf>,
     /// Removed with this.
-    _payload: Option<TempPath>,
+    _payload: Option<NamedPayload>,
 }
 
 impl Execution {

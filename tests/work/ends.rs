@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit};
 
-use super::common::Site;
 use super::common::wait::pause;
+use super::common::{Site, wait_until};
 use super::{ATTEMPTS, lines, run, start, wait_gone, wait_lines, work, write_jobs};
 
 /// Exit codes, signals and time limits are reported as a shell and `timeout` would.
@@ -142,6 +142,33 @@ fn a_long_payload_is_read_from_a_file() {
         let ended = "SELECT count(*) FROM shiftboss_attempts WHERE exit_code = 3";
         assert_eq!(site.number(ended), 2 * (number as i64 + 1));
     }
+}
+
+/// A worker that is killed leaves its payload's file, and the next one removes it; that of one that lives stays.
+#[test]
+fn a_killed_worker_s_payload_is_removed() {
+    let site = Site::new();
+    let _daemon = site.start();
+    fs::create_dir(site.path("tmp")).unwrap();
+    write_jobs(&site, 3);
+    let there = || fs::read_dir(site.path("tmp")).unwrap().count();
+    let work = |options: &[&str], script| {
+        let mut work = work(&site, options, &["sh", "-c", script, "sh", "{payload_file}"]);
+        work.env("TMPDIR", site.path("tmp"));
+        site.spawn(work)
+    };
+    let lives = work(&["--max-jobs", "1"], super::GATE);
+    wait_until("it runs", || there() == 1);
+    let killed = work(&["--lease", "1s"], "sleep 1000");
+    wait_until("it runs", || there() == 2);
+    killed.kill();
+    assert_eq!(there(), 2);
+    let mut next = work(&["--max-jobs", "1"], "ls tmp >> seen");
+    assert_eq!(next.exit().code(), Some(0), "{}", next.log());
+    assert_eq!(lines(&site, "seen").len(), 2, "its own, and that of the one that lives");
+    fs::write(site.path("go"), "").unwrap();
+    lives.stop();
+    assert_eq!(there(), 0);
 }
 
 /// Where the system has no room for a process the job is given back, and nothing is reported.
