@@ -74,6 +74,26 @@ fn a_task_outlives_the_daemon_and_its_failures() {
     }
 }
 
+/// A job that was out when the rules changed ends under the classic ones, and does not run again.
+#[test]
+fn a_job_that_ends_under_the_classic_rules_is_done() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.add("alpha", "1");
+    site.add("bravo", "2");
+    for _ in 0..2 {
+        assert!(site.ask("READY").starts_with("JOB "));
+    }
+    daemon.stop();
+    let daemon = site.start_with(&["--classic"]);
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    assert_eq!(site.ask("DONE bravo 3"), "NOJOBS\n");
+    daemon.stop();
+    let _daemon = site.start();
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert_eq!(site.sql(SINGLE), ["bravo|2|failed"]);
+}
+
 /// The expected turn is told, for people and for programs; a waiting worker gets the task at once.
 #[test]
 fn the_expected_turn_is_told() {

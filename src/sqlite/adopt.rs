@@ -30,25 +30,46 @@ const RECORD: &str = "INSERT INTO shiftboss_flights
         GROUP BY log.attr_path
     ) JOIN shiftboss_counters AS counter ON counter.name = 'attempt'";
 
+/// Of a single task it is known.
+const RECORD_TASKS: &str = "INSERT INTO shiftboss_flights
+        (attr_path, attempt, fetcher_id, run_started, started, tries, rearm)
+    SELECT single.attr_path, counter.value + row_number() OVER (ORDER BY task),
+        0, task, single.started, 1, json_array(task)
+    FROM shiftboss_single_tasks AS single INDEXED BY shiftboss_unrecorded_tasks
+    JOIN log ON log.attr_path = single.attr_path AND log.started = single.started
+    JOIN shiftboss_counters AS counter ON counter.name = 'attempt'
+    WHERE single.started IS NOT NULL AND single.exit_code IS NULL AND status = 'waiting'
+        AND log.finished IS NULL
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS known
+            WHERE known.attr_path = single.attr_path)";
+/// Whatever is not out and did not end lost its lease.
+const FORGET_TASKS: &str = "UPDATE shiftboss_single_tasks SET started = NULL
+    WHERE started IS NOT NULL AND exit_code IS NULL";
+
 /// Records a dispatch for each job that is in flight without one, if the last program kept no leases. Call
 /// it before this one's policy is noted.
 pub(super) fn record_dispatches(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "SELECT value FROM shiftboss_state WHERE name = 'policy'";
     let policy: Option<String> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
-    if policy.as_deref() == Some("fair") {
+    if policy.as_deref() != Some("fair") {
+        record(connection, RECORD_TASKS)?;
+        record(connection, RECORD)?;
+    }
+    connection.execute(FORGET_TASKS, []).map(|_| ())
+}
+
+fn record(connection: &Connection, dispatches: &str) -> rusqlite::Result<()> {
+    let jobs = connection.execute(dispatches, [])?;
+    if jobs == 0 {
         return Ok(());
     }
-    let jobs = connection.execute(RECORD, [])?;
-    if jobs > 0 {
-        let sql =
-            "UPDATE shiftboss_counters SET value = (SELECT max(attempt) FROM shiftboss_flights)
-            WHERE name = 'attempt'";
-        connection.execute(sql, [])?;
-        info!(
-            jobs,
-            "Jobs were in flight without a lease: they get the lease of classic jobs, counted from \
-             their start."
-        );
-    }
+    let sql = "UPDATE shiftboss_counters SET value = (SELECT max(attempt) FROM shiftboss_flights)
+        WHERE name = 'attempt'";
+    connection.execute(sql, [])?;
+    info!(
+        jobs,
+        "Jobs were in flight without a lease: they get the lease of classic jobs, counted from \
+         their start."
+    );
     Ok(())
 }

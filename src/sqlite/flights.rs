@@ -190,6 +190,7 @@ impl SqliteStore {
             // Said again: the last one stands, and is not counted twice.
             (None, Some(finished)) => {
                 self.uncount_done(finished, code_before.unwrap_or(0))?;
+                self.note_task_end(key, exit_code)?;
             }
             (None, None) => self.land(key, exit_code, now)?,
         }
@@ -234,6 +235,8 @@ impl SqliteStore {
             if last.fetcher_id == TASKS_ID {
                 self.end_task(key, last.run_started, exit_code)?;
             }
+        } else {
+            self.note_task_end(key, exit_code)?;
         }
         // Other rows of the key may come before those that are known to be next.
         self.memory.forget_order();

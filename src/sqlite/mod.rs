@@ -37,6 +37,7 @@ mod schema;
 mod slots;
 mod store;
 mod tally;
+mod task_restore;
 mod task_rows;
 mod tasks;
 #[cfg(test)]

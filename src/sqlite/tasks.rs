@@ -8,11 +8,10 @@ use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::fetcher_file::checksum;
 use shiftboss_actors::model::{Key, Row as Task, UnixSeconds};
 use shiftboss_actors::store::{Added, Cancelled, EntryId, SpoolEntry, Store, StoreResult, Tasks};
-use tracing::info;
 
+use super::SqliteStore;
 use super::error::sorted;
 use super::open::Durability;
-use super::{Policy, SqliteStore};
 
 /// The id of the fetcher `@tasks`: no list has it, so a row of it is told by its number alone.
 pub(super) const TASKS_ID: i64 = 0;
@@ -206,7 +205,7 @@ impl SqliteStore {
     }
 
     fn set_task_ended(&self, task: i64, status: &str) -> rusqlite::Result<()> {
-        let sql = "UPDATE shiftboss_single_tasks SET status = ?2
+        let sql = "UPDATE shiftboss_single_tasks SET status = ?2, started = NULL, exit_code = NULL
             WHERE task = ?1 AND status = 'waiting'";
         let ended = self.prepared(sql)?.execute((task, status))?;
         if ended == 0 {
@@ -219,6 +218,9 @@ impl SqliteStore {
 
     /// Puts failed and dead-lettered single tasks of a key back; says how many.
     pub(super) fn retry_tasks(&mut self, key: &str) -> rusqlite::Result<u64> {
+        let forget = "UPDATE shiftboss_single_tasks SET started = NULL, exit_code = NULL
+            WHERE attr_path = ?1 AND started IS NOT NULL";
+        self.prepared(forget)?.execute([key])?;
         let sql = "UPDATE shiftboss_single_tasks SET status = 'waiting' WHERE task IN (
             SELECT task FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status IN ('failed', 'dead_letter')
@@ -241,74 +243,5 @@ impl SqliteStore {
         let sql = "UPDATE shiftboss_counters SET value = value + iif(name = 'single_tasks', ?1, ?2)
             WHERE name IN ('single_tasks', 'single_tasks_ended')";
         self.prepared(sql)?.execute((all, ended)).map(|_| ())
-    }
-
-    /// What the queue holds of single tasks is made to be what the table says: after the reference had
-    /// the database, and after edits by hand. Under the classic policy nothing is derived. On a full disk
-    /// all stays as it is.
-    pub(super) fn restore_tasks(&mut self) -> rusqlite::Result<()> {
-        if self.policy == Policy::Classic {
-            return Ok(());
-        }
-        self.recount_tasks()?;
-        let keys = self.unsettled_keys()?;
-        if keys.is_empty() {
-            return Ok(());
-        }
-        info!(keys = keys.len(), "Single tasks enter the queue again.");
-        self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        let settled = keys.iter().try_for_each(|key| self.settle_tasks(key));
-        let ended = settled.and_then(|()| self.connection.execute_batch("COMMIT"));
-        if !self.in_transaction() {
-            return ended;
-        }
-        self.connection.execute_batch("ROLLBACK").and(ended)
-    }
-
-    fn recount_tasks(&self) -> rusqlite::Result<()> {
-        let sql = "UPDATE shiftboss_counters SET value = counted.value
-            FROM (SELECT 'single_tasks' AS name, count(*) AS value FROM shiftboss_single_tasks
-                UNION ALL SELECT 'single_tasks_ended', count(*) FROM shiftboss_single_tasks
-                    WHERE status <> 'waiting') AS counted
-            WHERE counted.name = shiftboss_counters.name
-                AND counted.value <> shiftboss_counters.value";
-        self.prepared(sql)?.execute([]).map(|_| ())
-    }
-
-    /// Keys whose row is not the one that they have to have, as far as that can happen while nobody of
-    /// ours looks.
-    fn unsettled_keys(&self) -> rusqlite::Result<Vec<String>> {
-        let sql = "SELECT attr_path FROM shiftboss_single_tasks AS single
-            WHERE NOT EXISTS (SELECT 1 FROM queue
-                WHERE queue.attr_path = single.attr_path AND +queue.fetcher_id = 0)
-            UNION SELECT queue.attr_path FROM fetcher_runs AS run JOIN queue
-                ON queue.fetcher_id = 0 AND queue.fetcher_run_started = run.run_started
-            LEFT JOIN shiftboss_single_tasks AS single ON single.task = run.run_started
-            WHERE run.fetcher_id = 0 AND (single.task IS NULL
-                OR status = 'waiting' AND is_dequeued <> 0 AND NOT EXISTS (
-                    SELECT 1 FROM shiftboss_flights AS flight
-                    WHERE flight.attr_path = queue.attr_path AND flight.fetcher_id = 0
-                        AND flight.run_started = single.task))";
-        self.prepared(sql)?.query_map([], |row| row.get(0))?.collect()
-    }
-
-    fn settle_tasks(&mut self, key: &str) -> rusqlite::Result<()> {
-        self.end_by_hand(key)?;
-        self.derive_row(key)
-    }
-
-    /// A job that somebody ended in the log by hand ended all the same.
-    fn end_by_hand(&mut self, key: &str) -> rusqlite::Result<()> {
-        let sql = "SELECT single.task, coalesce(log.exit_code, 0)
-            FROM queue JOIN shiftboss_single_tasks AS single
-                ON single.task = queue.fetcher_run_started AND status = 'waiting'
-            JOIN log ON log.attr_path = ?1 AND log.finished IS NOT NULL
-            WHERE queue.attr_path = ?1 AND +queue.fetcher_id = 0 AND is_dequeued <> 0
-                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
-                    WHERE flight.attr_path = ?1 AND flight.fetcher_id = 0
-                        AND flight.run_started = single.task)";
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let ended: Option<(i64, i64)> = self.prepared(sql)?.query_row([key], read).optional()?;
-        ended.map_or(Ok(()), |(task, exit_code)| self.end_task(key, task, exit_code))
     }
 }

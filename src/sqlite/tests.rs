@@ -13,4 +13,5 @@ mod statements;
 mod support;
 mod take_over;
 mod tasks;
+mod tasks_elsewhere;
 mod views;

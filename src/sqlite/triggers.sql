@@ -70,6 +70,9 @@ BEGIN
           SELECT fetcher_id FROM shiftboss_flights
           WHERE attr_path = NEW.attr_path ORDER BY attempt DESC LIMIT 1
       );
+    UPDATE shiftboss_single_tasks SET exit_code = coalesce(NEW.exit_code, 0)
+    WHERE attr_path = NEW.attr_path AND started = NEW.started AND status = 'waiting'
+      AND NEW.finished IS NOT NULL;
     RECOMPUTE(NEW.attr_path);
 END;
 
@@ -89,6 +92,8 @@ BEGIN
           SELECT fetcher_id FROM shiftboss_flights
           WHERE attr_path = NEW.attr_path ORDER BY attempt DESC LIMIT 1
       );
+    UPDATE shiftboss_single_tasks SET exit_code = coalesce(NEW.exit_code, 0)
+    WHERE attr_path = NEW.attr_path AND started = NEW.started AND status = 'waiting';
     INSERT INTO shiftboss_done (minute, exit_code, jobs)
     SELECT NEW.finished / 60, coalesce(NEW.exit_code, 0), 0
     WHERE NOT EXISTS (
@@ -104,6 +109,8 @@ END;
 CREATE TRIGGER shiftboss_log_refinish AFTER UPDATE OF finished, exit_code ON log
 WHEN OLD.finished IS NOT NULL AND NEW.finished IS NOT NULL
 BEGIN
+    UPDATE shiftboss_single_tasks SET exit_code = coalesce(NEW.exit_code, 0)
+    WHERE attr_path = NEW.attr_path AND started = NEW.started AND status = 'waiting';
     UPDATE shiftboss_done SET jobs = jobs - 1
     WHERE minute = OLD.finished / 60 AND exit_code = coalesce(OLD.exit_code, 0) AND jobs > 0;
     INSERT INTO shiftboss_done (minute, exit_code, jobs)
@@ -146,5 +153,8 @@ BEGIN
     FROM (SELECT 1) LEFT JOIN log AS ended
         ON ended.attr_path = OLD.attr_path AND ended.started = OLD.started
     WHERE NOT EXISTS (SELECT 1 FROM shiftboss_attempts WHERE attempt = OLD.attempt);
+    -- A single task is known to be out all the same.
+    UPDATE shiftboss_single_tasks SET started = max(coalesce(started, OLD.started), OLD.started)
+    WHERE OLD.fetcher_id = 0 AND task = OLD.run_started AND status = 'waiting';
     RECOMPUTE(OLD.attr_path);
 END;

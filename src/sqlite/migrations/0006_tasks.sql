@@ -8,17 +8,23 @@ ALTER TABLE shiftboss_attempts ADD COLUMN took_ms INTEGER;
 -- the queue holds of them is derived from this table (src/sqlite/task_rows.rs): of each key one row, in
 -- a run of its own of the fetcher '@tasks', whose fetcher_id is 0. The run's number is the task's.
 -- checksum: of the payload. status: waiting (in flight, too), failed or dead_letter.
+-- started: of the attempt whose dispatch is recorded no longer, because the classic rules, the Python supervisor or
+-- an edit by hand removed it; exit_code: how its job ended since. Both until the next start with leases.
 CREATE TABLE shiftboss_single_tasks (
     task      INTEGER PRIMARY KEY,
     attr_path TEXT NOT NULL,
     checksum  INTEGER NOT NULL,
     added     INTEGER NOT NULL,
     status    TEXT NOT NULL DEFAULT 'waiting',
+    started   INTEGER,
+    exit_code INTEGER,
     payload   TEXT NOT NULL
 ) STRICT;
 CREATE INDEX shiftboss_tasks_of_key ON shiftboss_single_tasks (attr_path, status, task);
 CREATE INDEX shiftboss_waiting_payloads ON shiftboss_single_tasks (attr_path, checksum)
 WHERE status = 'waiting';
+CREATE INDEX shiftboss_unrecorded_tasks ON shiftboss_single_tasks (attr_path)
+WHERE started IS NOT NULL;
 
 -- Entries of a spool are accepted as single tasks now. Those that version 4 or 5 had in the queue are in their
 -- spool still, checked out by a daemon that is dead, and are accepted from there.

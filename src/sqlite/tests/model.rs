@@ -246,6 +246,8 @@ impl Model {
                 self.land(key, Outcome::Done);
                 row.into_iter().for_each(|row| self.end_task(key, row, code));
             }
+            // One whose dispatch is known has ended by now.
+            self.note_end(key);
         }
     }
 

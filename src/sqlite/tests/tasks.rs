@@ -23,7 +23,7 @@ impl Site {
         self.commit(|store| store.cancel_tasks(&key(text), 1_000)).unwrap()
     }
 
-    fn take_task(&mut self, now: i64) -> (Attempt, String) {
+    pub fn take_task(&mut self, now: i64) -> (Attempt, String) {
         let holder = holder("w", 60);
         match self.commit(|store| store.dispatch(now, Some(&holder))).unwrap() {
             Dispatch::Job(attempt, job) => (attempt, format!("{} {}", job.key, job.payload)),
@@ -31,7 +31,7 @@ impl Site {
         }
     }
 
-    fn end_task(&mut self, attempt: Attempt, code: i64) -> Told {
+    pub fn end_task(&mut self, attempt: Attempt, code: i64) -> Told {
         let told = self.commit(|store| store.finish_attempt(attempt, code, 1_000)).unwrap();
         self.check_kept();
         told
@@ -43,7 +43,7 @@ impl Site {
     }
 
     /// The rows of the queue, as `payload dispatched`.
-    fn derived(&self) -> Vec<String> {
+    pub fn derived(&self) -> Vec<String> {
         self.rows(
             "SELECT payload || ' ' || is_dequeued FROM queue WHERE fetcher_id = 0 ORDER BY payload",
         )
@@ -335,11 +335,12 @@ fn edits_by_hand_are_made_good() {
         ));
     }
     site.add_task("alpha", "2");
-    site.edit("DELETE FROM queue WHERE attr_path = 'charlie'");
+    site.add_task("delta", "1");
+    site.edit("DELETE FROM queue WHERE attr_path IN ('charlie', 'delta')");
     let site = site.restart(&options(FAIR), true);
     let mut rows = site.rows("SELECT attr_path || payload || status FROM shiftboss_single_tasks");
     rows.sort();
-    assert_eq!(rows, ["alpha2waiting", "bravo1failed", "charlie1waiting"]);
+    assert_eq!(rows, ["alpha2waiting", "bravo1failed", "delta1waiting"]);
     site.edit("DELETE FROM shiftboss_single_tasks");
     let mut site = site.restart(&options(FAIR), true);
     assert_eq!((site.derived(), site.next(20)), (vec![], None));

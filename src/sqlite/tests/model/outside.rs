@@ -17,7 +17,14 @@ impl Model {
         let attempts = self.flights.iter().filter(|flight| flight.key == key);
         let last = attempts.max_by_key(|flight| flight.attempt).map(|flight| flight.started);
         let is_its = self.log.get(key).map(|log| log.0) == last;
+        let before = self.flights.clone();
         self.land(key, if is_its { Outcome::Done } else { Outcome::Expired });
+        for flight in before.iter().filter(|flight| flight.fetcher == 0) {
+            if !self.flights.iter().any(|left| left.attempt == flight.attempt) {
+                self.note_attempt(flight.run, flight.started);
+            }
+        }
+        self.note_end(key);
     }
 
     /// `DELETE` of a log row from outside.
@@ -39,6 +46,8 @@ impl Model {
             log.1 = finished;
             if ends {
                 self.land_by_hand(key);
+            } else {
+                self.note_end(key);
             }
         }
     }

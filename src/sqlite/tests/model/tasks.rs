@@ -14,6 +14,9 @@ pub struct Single {
     key: String,
     payload: String,
     status: &'static str,
+    /// Of an attempt that somebody else ended: when it started, and its exit code.
+    started: Option<i64>,
+    code: Option<i64>,
 }
 
 impl Model {
@@ -27,9 +30,15 @@ impl Model {
             return Added::Known;
         }
         self.last_task = now.max(self.last_task + 1);
-        let (task, key, payload) = (self.last_task, key.to_owned(), payload.to_owned());
-        self.singles.push(Single { task, key: key.clone(), payload, status: "waiting" });
-        self.settle_tasks(&key);
+        self.singles.push(Single {
+            task: self.last_task,
+            key: key.to_owned(),
+            payload: payload.to_owned(),
+            status: "waiting",
+            started: None,
+            code: None,
+        });
+        self.settle_tasks(key);
         Added::Added
     }
 
@@ -59,6 +68,9 @@ impl Model {
 
     /// Failed ones and dead letters wait again; how many.
     pub(super) fn retry_tasks(&mut self, key: &str) -> u64 {
+        for single in self.singles.iter_mut().filter(|single| single.key == key) {
+            (single.started, single.code) = (None, None);
+        }
         let ended = |single: &&mut Single| single.key == key && single.status != "waiting";
         if !self.singles.iter_mut().any(|single| ended(&single)) {
             return 0;
@@ -94,10 +106,29 @@ impl Model {
     }
 
     fn set_status(&mut self, task: i64, status: &'static str) {
-        self.singles
-            .iter_mut()
-            .filter(|single| single.task == task)
-            .for_each(|single| single.status = status);
+        self.singles.iter_mut().filter(|single| single.task == task).for_each(|single| {
+            (single.status, single.started, single.code) = (status, None, None);
+        });
+    }
+
+    /// An attempt of it was ended by somebody else.
+    pub(super) fn note_attempt(&mut self, task: i64, started: i64) {
+        let waiting = |single: &&mut Single| single.task == task && single.status == "waiting";
+        if let Some(single) = self.singles.iter_mut().find(waiting) {
+            single.started = single.started.max(Some(started));
+        }
+    }
+
+    /// The log says that a job ended whose dispatch is not known.
+    pub(super) fn note_end(&mut self, key: &str) {
+        let Some((started, Some(_), code)) = self.log.get(key) else {
+            return;
+        };
+        let is_its = |single: &&mut Single| {
+            single.key == key && single.status == "waiting" && single.started == Some(*started)
+        };
+        let singles = self.singles.iter_mut().filter(is_its);
+        singles.for_each(|single| single.code = Some(code.unwrap_or(0)));
     }
 
     /// Whether a dispatch of it is known.
@@ -116,6 +147,12 @@ impl Model {
     }
 
     fn settle_tasks(&mut self, key: &str) {
+        let has_ended = |single: &&Single| single.key == key && single.code.is_some();
+        if let Some((task, code)) =
+            self.singles.iter().find(has_ended).and_then(|single| Some((single.task, single.code?)))
+        {
+            self.end_task(key, (TASKS.0, task), code);
+        }
         let ended = self.log.get(key).filter(|log| log.1.is_some()).map(|log| log.2.unwrap_or(0));
         if let (Some((task, Some("waiting"), true)), Some(code)) = (self.current(key), ended)
             && !self.singles.iter().any(|single| single.task == task && self.flies(single))
@@ -164,7 +201,7 @@ impl Model {
             self.fetchers.push((TASKS.0, TASKS.1.to_owned()));
         }
         let dispatched = single.status != "waiting" || self.flies(&single);
-        let Single { task, key, payload, status } = single;
+        let Single { task, key, payload, status, .. } = single;
         self.runs.push((TASKS.0, task, true));
         if status == "dead_letter" {
             self.leases.lost.insert((TASKS.0, task, key.clone()), self.leases.max_attempts);
@@ -182,13 +219,16 @@ impl Model {
 
     /// The start of a daemon.
     pub fn restore_tasks(&mut self, keys: &[&str]) {
+        for single in self.singles.iter_mut().filter(|single| single.code.is_none()) {
+            single.started = None;
+        }
         keys.iter().for_each(|key| self.settle_tasks(key));
     }
 
     /// The single tasks, as lines.
     pub(super) fn single_lines(&self) -> Vec<String> {
         let line = |single: &Single| {
-            let Single { task, key, payload, status } = single;
+            let Single { task, key, payload, status, .. } = single;
             format!("single|{task}|{key}|{payload}|{status}")
         };
         self.singles.iter().map(line).collect()
