@@ -163,7 +163,7 @@ pub fn move_up<const N: usize>(
         && let Some(kind) = kind_of(first)
     {
         let text = format!(
-            "{last} is missing: {} is {kind}, behind which {} is to be given",
+            "{last} is missing: {} is {kind}; give {} after it",
             first.display(),
             names.join(" ")
         );
@@ -206,10 +206,10 @@ mod tests {
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         fs::write(&database, [DATABASE_BEGINS, b"..."].concat()).unwrap();
         let said = moved(&[&socket], ["KEY"]).unwrap_err();
-        let expected = "is a daemon's socket, behind which KEY is to be given";
+        let expected = "is a daemon's socket; give KEY after it";
         assert!(said.starts_with("KEY is missing: ") && said.ends_with(expected), "{said}");
         let said = moved(&[&database], ["KEY"]).unwrap_err();
-        assert!(said.contains("state.db is a database, "), "{said}");
+        assert!(said.contains("state.db is a database; "), "{said}");
         let said = moved(&[&socket, "k"], ["KEY", "PAYLOAD"]).unwrap_err();
         assert!(said.starts_with("PAYLOAD is missing: "), "{said}");
         assert!(

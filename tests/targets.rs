@@ -69,6 +69,21 @@ fn a_target_may_be_left_out() {
     said(&run(&site, &by_file, &["drain"]));
 }
 
+/// A target without the key behind it is not taken for the key.
+#[test]
+fn a_forgotten_key_is_told() {
+    let site = site();
+    let daemon = site.start();
+    for command in ["why", "requeue", "retry", "cancel"] {
+        let (code, why) = failure(&run(&site, &[], &[command, "socket"]));
+        let expected = "KEY is missing: socket is a daemon's socket; give KEY after it";
+        assert!(code == 64 && why.contains(expected), "{command}: {why}");
+    }
+    daemon.stop();
+    let (code, why) = failure(&run(&site, &[], &["why", "state.db"]));
+    assert!(code == 64 && why.contains("state.db is a database; give KEY"), "{why}");
+}
+
 /// Who names none is told how to; and which of the two a command needs.
 #[test]
 fn what_a_command_needs_is_told() {
