@@ -101,7 +101,7 @@ pub enum Operate {
         /// The key
         key: Option<String>,
     },
-    /// Put a key's dispatched rows back in the queue, parked ones too
+    /// Put a key's dispatched rows back in the queue, dead-lettered ones too
     ///
     /// Exits with 65 if no fetcher lists the key. With --failed: of all keys whose last attempt failed, as
     /// `shiftboss tasks --status failed` shows them, after it has said how many, and was told to go on.

@@ -71,7 +71,7 @@ pub struct ServeOptions {
     /// How long a job may be out before it is handed out again [default: 12h]
     #[arg(long, value_name = "TIME", env = "SHIFTBOSS_LEASE")]
     pub lease: Option<Lease>,
-    /// How often a job's worker may fall silent before the job is parked (protocol 2) [default: 5]
+    /// How often a job's worker may fall silent before the job is dead-lettered (protocol 2) [default: 5]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_ATTEMPTS")]
     pub max_attempts: Option<Tries>,
     /// Single tasks that are kept at once; `shiftboss add` is refused beyond [default: 1000000]

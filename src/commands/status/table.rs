@@ -121,7 +121,7 @@ fn rows(queue: &QueueStatus) -> String {
     };
     let parked = match queue.parked {
         0 => String::new(),
-        parked => format!(", {parked} parked"),
+        parked => format!(", {parked} dead-lettered"),
     };
     // Every row that was handed out is counted as dispatched.
     let ended = (rows.dispatched - rows.in_flight - queue.parked).max(0);
@@ -310,7 +310,7 @@ mod tests {
 Database        /var/state.db
 Daemon          not running: pid 711 ended without a clean stop, last sign of life 5m ago, started 1h ago
 Rules           fair, lease 12h, durability power
-Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 parked
+Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 dead-lettered
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
 Dead letters    1: `shiftboss tasks --status dead_letter /var/state.db` lists them

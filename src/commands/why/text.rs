@@ -46,7 +46,7 @@ fn standing(why: &Why) -> String {
             "failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it".to_owned()
         }
         Standing::Parked => format!(
-            "parked after {}: it waits for its fetcher's next run, or for `shiftboss retry`",
+            "dead-lettered after {}: it runs again when its fetcher's next list names it, or by `shiftboss retry`",
             counted(tries, "lost lease")
         ),
         Standing::Dispatched => {
@@ -127,7 +127,7 @@ fn row(row: &KeyRow) -> [String; 5] {
         RowState::Waiting => "waiting",
         RowState::InFlight => "in flight",
         RowState::Dispatched => "dispatched",
-        RowState::Parked => "parked",
+        RowState::Parked => "dead-lettered",
         RowState::Hidden => "hidden by a newer run",
         RowState::Leaving => "leaving",
     };
