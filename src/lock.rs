@@ -1,61 +1,34 @@
 //! Lock files: one daemon per database, per socket and per input directory (spec 6), one fetch per list.
 //!
 //! `serve` takes them for its life, `fetch` too; `status` looks who holds one. The lock is the kernel's (flock),
-//! so it goes with its holder however that ends; the file stays and says who it was. Only a start that is
-//! refused removes what it made. The database
-//! file itself is never opened here: closing it would drop SQLite's own locks.
+//! so it goes with its holder however that ends; the file stays. Whoever can open it can lock it, so only its owner
+//! can; who holds it is said in a note beside it, which others may read. Only a start that is refused removes what
+//! it made. The database file itself is never opened here: closing it would drop SQLite's own locks.
+
+mod note;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::warn;
 
 use crate::safe_file;
+pub use note::Holder;
+use note::Note;
 
 /// A status command holds the lock for an instant to see whether it is free.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A holder's note is no longer: three paths and two numbers.
-const NOTE_BYTES_MAX: u64 = 64 * 1024;
+/// Whoever can open a lock file can lock it, and keep all others out.
+const MODE: u32 = 0o600;
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// Who holds a lock, as written into its file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// Process id.
-    pub pid: u32,
-    /// The database it keeps.
-    pub database: PathBuf,
-    /// The directory it watches.
-    pub input_dir: PathBuf,
-    /// The socket it listens on.
-    pub socket: PathBuf,
-    /// When it started, in seconds since 1970.
-    pub started: u64,
-}
-
-impl Holder {
-    /// This process, with what it works on.
-    #[must_use]
-    pub fn this_process(database: &Path, input_dir: &Path, socket: &Path) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        Self {
-            pid: std::process::id(),
-            database: database.to_owned(),
-            input_dir: input_dir.to_owned(),
-            socket: socket.to_owned(),
-            started: since.map_or(0, |since| since.as_secs()),
-        }
-    }
-}
 
 /// Why a lock was not had.
 #[derive(Debug, Error)]
@@ -101,9 +74,11 @@ pub enum LockError {
 #[derive(Debug)]
 pub struct LockFile {
     path: PathBuf,
-    file: File,
-    /// What it said when it was taken; `None`: it was made then.
-    before: Option<Vec<u8>>,
+    /// Held by being open.
+    _file: File,
+    /// Its file was made when it was taken.
+    is_made: bool,
+    note: Option<Note>,
     is_kept: bool,
 }
 
@@ -117,12 +92,12 @@ impl LockFile {
 impl Drop for LockFile {
     /// The lock itself goes with the descriptor, after this.
     fn drop(&mut self) {
-        let _ = match (self.is_kept, &self.before) {
-            // What it says would only mislead.
-            (true, _) => self.file.set_len(0),
-            (false, Some(before)) => write(&mut self.file, before),
-            (false, None) => std::fs::remove_file(&self.path),
-        };
+        if let Some(note) = &mut self.note {
+            let _ = note.close(self.is_kept);
+        }
+        if self.is_made && !self.is_kept {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -130,6 +105,12 @@ impl Drop for LockFile {
 #[must_use]
 pub fn file_of(path: &Path) -> PathBuf {
     hidden(&resolved(path), "shiftboss-lock")
+}
+
+/// The note of who holds the lock of a database or a socket.
+#[must_use]
+pub fn note_of(path: &Path) -> PathBuf {
+    hidden(&resolved(path), "shiftboss-daemon")
 }
 
 /// A hidden file beside a database or a socket, for a purpose.
@@ -161,20 +142,27 @@ fn resolved(path: &Path) -> PathBuf {
 pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     let lock = file_of(path);
     let held = |holder| LockError::Held { path: path.to_owned(), holder };
-    if let Some(holder) = holder_in(&old_file_of(path), Duration::ZERO) {
+    let old = old_file_of(path);
+    if let Some(holder) = holder_in(&old, &old, Duration::ZERO) {
         return Err(held(Some(holder)));
     }
-    let Opened { mut file, is_made, is_ours } = open_locked(&lock)?;
+    let Opened { file, is_made, is_ours } = open_locked(&lock)?;
     if !is_ours {
-        return Err(held(read(&mut file)));
+        return Err(held(noted(path)));
     }
-    let before = (!is_made).then(|| bytes(&mut file).unwrap_or_default());
-    let mut taken = LockFile { path: lock, file, before, is_kept: false };
-    // The lock is the kernel's: it is held whatever the file says, also on a disk that is full.
-    let note = serde_json::to_vec(holder).map_err(io::Error::from);
-    if let Err(error) = note.and_then(|note| write(&mut taken.file, &note)) {
-        let lock = taken.path.display();
-        warn!(%error, %lock, "The lock file could not be written: status will not know this daemon's pid.");
+    let mut taken = LockFile { path: lock, _file: file, is_made, note: None, is_kept: false };
+    // What stands in its place may be another's.
+    let note = note_of(path);
+    let failed = |doing| {
+        let path = note.clone();
+        move |source| LockError::Io { doing, path, source }
+    };
+    let note = taken.note.insert(Note::open(note.clone()).map_err(failed("open the note"))?);
+    // The lock is the kernel's: it is held whatever the note says, also on a disk that is full.
+    let text = serde_json::to_vec(holder).map_err(io::Error::from);
+    if let Err(error) = text.and_then(|text| note.write(&text)) {
+        let note = note.path().display();
+        warn!(%error, %note, "The note of who runs could not be written: status will not know this daemon.");
     }
     Ok(taken)
 }
@@ -187,7 +175,7 @@ pub fn take_file(lock: &Path) -> Result<File, LockError> {
     match open_locked(lock)? {
         Opened { file, is_ours: true, .. } => Ok(file),
         Opened { file, .. } => {
-            Err(LockError::Taken { path: lock.to_owned(), pid: pid_locking(&file) })
+            Err(LockError::Taken { path: lock.to_owned(), pid: pid_locking_open(&file) })
         }
     }
 }
@@ -200,7 +188,7 @@ pub fn is_taken(lock: &Path) -> (bool, Option<u32>) {
         return (false, None);
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => (true, pid_locking(&file)),
+        Err(Errno::WOULDBLOCK) => (true, pid_locking_open(&file)),
         _ => (false, None),
     }
 }
@@ -220,8 +208,10 @@ fn open_locked(lock: &Path) -> Result<Opened, LockError> {
         |doing| move |source: io::Error| LockError::Io { doing, path: lock.to_owned(), source };
     let (directory, name) = safe_file::parent(lock).map_err(failed("open the lock file"))?;
     loop {
-        let opened = safe_file::open_own(&directory, name, OFlags::empty(), 0o644);
+        let opened = safe_file::open_own(&directory, name, OFlags::empty(), MODE);
         let (file, is_made) = opened.map_err(failed("open the lock file"))?;
+        // An earlier build let others open it. What is not ours stays as it is.
+        let _ = rustix::fs::fchmod(&file, Mode::from_raw_mode(MODE));
         let is_ours = wait_for(&file).map_err(|error| failed("lock")(error.into()))?;
         // A start that was refused may have removed it meanwhile: then somebody else has made another.
         let there = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -232,12 +222,6 @@ fn open_locked(lock: &Path) -> Result<Opened, LockError> {
             return Ok(Opened { file, is_made, is_ours });
         }
     }
-}
-
-fn write(file: &mut File, text: &[u8]) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    file.write_all(text)
 }
 
 /// Takes the lock on an input directory itself: two daemons would both hand out its tasks.
@@ -254,13 +238,13 @@ pub fn take_directory(path: &Path) -> Result<OwnedFd, LockError> {
     if wait_for(&directory).map_err(failed("lock the input directory"))? {
         Ok(directory)
     } else {
-        Err(LockError::Watched { path: path.to_owned(), pid: pid_locking(&directory) })
+        Err(LockError::Watched { path: path.to_owned(), pid: pid_locking_open(&directory) })
     }
 }
 
-/// The process that holds a lock on an open file: a directory has no room for its name.
-fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
-    let inode = rustix::fs::fstat(file).ok()?.st_ino.to_string();
+/// The process that holds a lock on a file with this inode: a directory has no room for its name.
+fn pid_locking(inode: u64) -> Option<u32> {
+    let inode = inode.to_string();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131075 0 EOF
     locks.lines().find_map(|line| {
@@ -271,34 +255,45 @@ fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
     })
 }
 
+fn pid_locking_open(file: &impl std::os::fd::AsFd) -> Option<u32> {
+    pid_locking(rustix::fs::fstat(file).ok()?.st_ino)
+}
+
 /// Who holds the lock of the database or socket at `path` now. Changes nothing.
 #[must_use]
 pub fn holder_of(path: &Path) -> Option<Holder> {
-    holder_in(&file_of(path), PATIENCE)
+    holder_in(&file_of(path), &note_of(path), PATIENCE)
 }
 
-/// Who holds a lock file's lock; it may take `patience` to write who it is.
-fn holder_in(lock: &Path, patience: Duration) -> Option<Holder> {
-    let mut file = safe_file::open_to_read(lock).ok()?;
+/// Who holds a lock file's lock, by its note, which it may take `patience` to write.
+fn holder_in(lock: &Path, note: &Path, patience: Duration) -> Option<Holder> {
     let deadline = Instant::now() + patience;
-    loop {
-        match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK) => {}
-            _ => return None,
-        }
-        match read(&mut file) {
+    while is_held(lock) {
+        match note::read(note) {
             // It was taken a moment ago, and is about to be written.
             None if Instant::now() < deadline => pause(),
             holder => return holder,
         }
     }
+    None
 }
 
-/// Who wrote the lock file of the database or socket at `path` last: the holder, or one that was
+/// Whether somebody holds a lock file's lock. Who may not open it is told by the kernel.
+fn is_held(lock: &Path) -> bool {
+    match safe_file::open_to_read(lock) {
+        Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            rustix::fs::lstat(lock).is_ok_and(|found| pid_locking(found.st_ino).is_some())
+        }
+        Err(_) => false,
+    }
+}
+
+/// Who wrote the note of the database or socket at `path` last: the holder, or one that was
 /// killed. A holder that stops takes its note away.
 #[must_use]
 pub fn noted(path: &Path) -> Option<Holder> {
-    read(&mut safe_file::open_to_read(&file_of(path)).ok()?)
+    note::read(&note_of(path))
 }
 
 /// Waits until the process `pid` holds the lock of the database or socket at `path` no longer; false
@@ -312,17 +307,6 @@ pub fn wait_given_up(path: &Path, pid: u32, end: Instant) -> bool {
         pause();
     }
     true
-}
-
-fn read(file: &mut File) -> Option<Holder> {
-    serde_json::from_slice(&bytes(file).ok()?).ok()
-}
-
-fn bytes(file: &mut File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.take(NOTE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Tries for the lock for a little while.
@@ -389,14 +373,35 @@ mod tests {
         let path = directory.path().join("state.db");
         let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
         drop(take(&path, &holder).unwrap());
-        assert!(!file_of(&path).exists());
-        std::fs::write(file_of(&path), "killed").unwrap();
+        assert!(!file_of(&path).exists() && !note_of(&path).exists());
+        std::fs::write(note_of(&path), "killed").unwrap();
         drop(take(&path, &holder).unwrap());
-        assert_eq!(std::fs::read(file_of(&path)).unwrap(), b"killed");
+        assert_eq!(std::fs::read(note_of(&path)).unwrap(), b"killed");
         let mut kept = take(&path, &holder).unwrap();
         kept.keep();
         drop(kept);
-        assert_eq!(std::fs::read(file_of(&path)).unwrap(), b"");
+        assert_eq!(std::fs::read(note_of(&path)).unwrap(), b"");
+    }
+
+    /// Nobody else can open a lock file, also one that an earlier build made; who holds it may be read, and is
+    /// told where it cannot be opened.
+    #[test]
+    fn a_lock_is_its_owner_s_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        std::fs::write(file_of(&path), "").unwrap();
+        std::fs::set_permissions(file_of(&path), PermissionsExt::from_mode(0o644)).unwrap();
+        let held = take(&path, &holder).unwrap();
+        assert_eq!((mode(&file_of(&path)), mode(&note_of(&path))), (0o600, 0o644));
+        let inode = std::os::unix::fs::MetadataExt::ino(&file_of(&path).metadata().unwrap());
+        assert_eq!(pid_locking(inode), Some(std::process::id()));
+        drop(held);
+        assert_eq!(pid_locking(inode), None);
+        drop(take_file(&directory.path().join("fetch.lock")).unwrap());
+        assert_eq!(mode(&directory.path().join("fetch.lock")), 0o600);
     }
 
     /// A lock that is removed while another waits for it is not had by both.
@@ -429,7 +434,7 @@ mod tests {
         let mut old = File::create(directory.path().join("state.db.lock")).unwrap();
         flock(&old, FlockOperation::NonBlockingLockExclusive).unwrap();
         assert!(take(&path, &holder).is_ok(), "somebody else's lock");
-        write(&mut old, &serde_json::to_vec(&holder).unwrap()).unwrap();
+        io::Write::write_all(&mut old, &serde_json::to_vec(&holder).unwrap()).unwrap();
         let refused = take(&path, &holder).unwrap_err();
         assert!(matches!(refused, LockError::Held { holder: Some(held), .. } if held == holder));
         drop(old);

@@ -413,7 +413,7 @@ fn a_reload_at_any_time_of_anything() {
     let locked = common::sql::editor(&scene.site.database()).unwrap();
     locked.execute_batch("BEGIN IMMEDIATE").unwrap();
     let daemon = scene.site.spawn(scene.command(&[]));
-    wait_until("it has begun", || !scene.read(".state.db.shiftboss-lock").is_empty());
+    wait_until("it has begun", || !scene.read(".state.db.shiftboss-daemon").is_empty());
     daemon.signal(Signal::HUP);
     drop(locked);
     let daemon = daemon.ready();

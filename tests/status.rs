@@ -261,6 +261,26 @@ fn a_file_left_in_wal_mode() {
     assert!(said.contains("state.db-wal") && said.contains("serve"), "{said}");
 }
 
+/// Another user cannot open the locks, which he could take then, and yet is told who runs.
+#[test]
+fn another_user_is_told_who_runs() {
+    let site = Site::new();
+    let daemon = site.start();
+    let pid = daemon.pid().as_raw_nonzero().to_string();
+    for target in ["socket", "state.db"] {
+        let output = site.as_somebody_else(&["status", "--json", target]).output().unwrap();
+        let told = text(&output);
+        assert!(told.contains(&format!("\"pid\":{pid}")), "{target}: {told}");
+    }
+    for lock in [".state.db.shiftboss-lock", ".socket.shiftboss-lock"] {
+        let mode = fs::metadata(site.path(lock)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{lock}");
+    }
+    daemon.stop();
+    let output = site.as_somebody_else(&["status", "--json", "state.db"]).output().unwrap();
+    assert!(text(&output).contains("\"daemon\":null"));
+}
+
 /// A database of the reference is shown, said to be not yet taken over, and left as it is.
 #[test]
 fn a_database_of_the_reference() {

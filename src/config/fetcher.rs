@@ -223,10 +223,13 @@ impl OwnFiles<'_> {
         let of_input =
             |input: &Path| lists.each_ref().map(|file| (input.join(file), input.to_owned()));
         let of_file = |file: &Path| SUFFIXES.map(|suffix| (with(file, suffix), with(file, "*")));
-        let lock_of = |file| (lock::hidden(file, "shiftboss-lock"), lock::hidden(file, "*"));
+        let lock_of = |file| {
+            ["shiftboss-lock", "shiftboss-daemon"]
+                .map(|purpose| (lock::hidden(file, purpose), lock::hidden(file, "*")))
+        };
         let changed_of = |file| (name.changed_file(file), lock::hidden(file, "*"));
         let files = self.database.into_iter().chain(self.socket);
-        let hidden = files.clone().map(lock_of).chain(self.database.map(changed_of));
+        let hidden = files.clone().flat_map(lock_of).chain(self.database.map(changed_of));
         let all = self.input.into_iter().flat_map(of_input).chain(files.flat_map(of_file));
         all.chain(hidden).collect()
     }

@@ -15,7 +15,7 @@ const SCRIPT: &str = "mount -t tmpfs -o size=128m none disk && \
 
 /// The same, but the daemon is one that was killed before the disk was full to the last byte.
 const KILLED: &str = "mount -t tmpfs -o size=8m none disk && { \"$@\" & \
-    until test -S socket; do sleep 0.02; done; kill -9 $!; wait $!; rm disk/.state.db.shiftboss-lock; \
+    until test -S socket; do sleep 0.02; done; kill -9 $!; wait $!; rm disk/.state.db.shiftboss-*; \
     head -c 16000000 /dev/zero >disk/ballast; } 2>/dev/null; exec \"$@\"";
 
 /// While there is no space requests fail closed or are answered, and the list waits; when there
@@ -64,7 +64,7 @@ fn a_start_on_a_full_disk() {
     let daemon = on_a_small_disk(&site, KILLED, &[]);
     wait_until("the second one accepts", || daemon.log().contains("Ready"));
     assert_eq!(daemon.warnings(&["The disk is full"]).len(), 1);
-    assert_eq!(daemon.warnings(&["The lock file could not be written"]).len(), 1);
+    assert_eq!(daemon.warnings(&["The note of who runs could not be written"]).len(), 1);
     fs::remove_file(seen(&site, &daemon).join("ballast")).unwrap();
     wait_until("a job is there", || site.ask("READY") == "JOB alpha 0 1\n");
     daemon.stop();

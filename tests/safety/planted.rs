@@ -103,6 +103,7 @@ fn refuses(
 fn in_place_of_the_daemon_s_locks() {
     refuses(&ALL, |site| site.path(".state.db.shiftboss-lock"), 73, |site| site.serve(&[]));
     refuses(&ALL, |site| site.path(".socket.shiftboss-lock"), 73, |site| site.serve(&[]));
+    refuses(&ALL, |site| site.path(".state.db.shiftboss-daemon"), 73, |site| site.serve(&[]));
 }
 
 /// In place of what SQLite keeps beside a database. Another user's may be a part of it.

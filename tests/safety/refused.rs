@@ -142,7 +142,7 @@ fn the_database_is_damaged() {
     let content = fs::read(site.database()).unwrap();
     fs::write(site.database(), &content[..content.len() / 2]).unwrap();
     fs::remove_file(site.path("state.db-wal")).unwrap();
-    assert!(!fs::read(site.path(".state.db.shiftboss-lock")).unwrap().is_empty());
+    assert!(!fs::read(site.path(".state.db.shiftboss-daemon")).unwrap().is_empty());
     refused(&site, site.serve(&[]), 65, "corrupt");
 }
 
@@ -221,7 +221,7 @@ fn the_database_s_directory_is_another_user_s() {
 fn a_start_that_succeeds_leaves_its_locks() {
     let site = fresh();
     site.start().stop();
-    for lock in [".state.db.shiftboss-lock", ".socket.shiftboss-lock"] {
+    for lock in [".state.db.shiftboss-lock", ".socket.shiftboss-lock", ".socket.shiftboss-daemon"] {
         assert_eq!(fs::read(site.path(lock)).unwrap(), b"");
     }
     assert!(site.database().exists() && site.input().exists());

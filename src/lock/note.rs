@@ -1,0 +1,109 @@
+//! The note beside a lock file: who holds the lock, for others to read. It says nothing of whether it is held.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::safe_file;
+
+/// A holder's note is no longer: three paths and two numbers.
+const NOTE_BYTES_MAX: u64 = 64 * 1024;
+/// Who holds a lock, as written into its note.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Process id.
+    pub pid: u32,
+    /// The database it keeps.
+    pub database: PathBuf,
+    /// The directory it watches.
+    pub input_dir: PathBuf,
+    /// The socket it listens on.
+    pub socket: PathBuf,
+    /// When it started, in seconds since 1970.
+    pub started: u64,
+}
+
+impl Holder {
+    /// This process, with what it works on.
+    #[must_use]
+    pub fn this_process(database: &Path, input_dir: &Path, socket: &Path) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            pid: std::process::id(),
+            database: database.to_owned(),
+            input_dir: input_dir.to_owned(),
+            socket: socket.to_owned(),
+            started: since.map_or(0, |since| since.as_secs()),
+        }
+    }
+}
+
+/// Who has a lock, in a file that others may read.
+#[derive(Debug)]
+pub struct Note {
+    path: PathBuf,
+    file: File,
+    /// What it said before; `None`: it was made.
+    before: Option<Vec<u8>>,
+}
+
+impl Note {
+    /// Opens it, made if it is missing.
+    ///
+    /// # Errors
+    /// When something else is there, or what the system says.
+    pub fn open(path: PathBuf) -> io::Result<Self> {
+        let (directory, name) = safe_file::parent(&path)?;
+        let (mut file, is_made) = safe_file::open_own(&directory, name, OFlags::empty(), 0o644)?;
+        let before = (!is_made).then(|| bytes(&mut file).unwrap_or_default());
+        Ok(Self { path, file, before })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Says something else.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        write(&mut self.file, text)
+    }
+
+    /// The lock is given up. `is_kept`: what it says would only mislead; else all is as before.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn close(&mut self, is_kept: bool) -> io::Result<()> {
+        match (is_kept, &self.before) {
+            (true, _) => self.file.set_len(0),
+            (false, Some(before)) => write(&mut self.file, before),
+            (false, None) => std::fs::remove_file(&self.path),
+        }
+    }
+}
+
+/// What a note says.
+pub fn read(note: &Path) -> Option<Holder> {
+    let mut file = safe_file::open_to_read(note).ok()?;
+    serde_json::from_slice(&bytes(&mut file).ok()?).ok()
+}
+
+fn bytes(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(NOTE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn write(file: &mut File, text: &[u8]) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(text)
+}
