@@ -87,7 +87,7 @@ const FAILED: &str = "SELECT * FROM (
             WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id
                 AND +newer.fetcher_run_started > queue.fetcher_run_started)
     ORDER BY log.finished DESC)
-    UNION ALL SELECT single.attr_path, '@tasks', task, finished, exit_code
+    UNION ALL SELECT single.attr_path, '@tasks', task, finished, log.exit_code
     FROM shiftboss_single_tasks AS single LEFT JOIN log ON log.attr_path = single.attr_path
     WHERE status = 'failed' AND coalesce(finished, 0) >= ?3 AND (?2 IS NULL OR ?2 = '@tasks')
     LIMIT ?1";
