@@ -265,6 +265,71 @@ fn rows_between_two_holes_are_saved() {
     assert!(told.contains("NOT whole: 2 ranges of shiftboss_single_tasks"), "{told}");
 }
 
+/// A damaged page may name any rowid, before or behind all others: what comes after it is saved all the same.
+#[test]
+fn wild_rowids_hide_nothing() {
+    // The largest rowid, and -1; as long as those that they replace.
+    let wild = [[0xbf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], [0xff; 9]];
+    for rowid in wild {
+        let site = filled(10);
+        site.edit(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+             INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, payload)
+             SELECT (1 << 60) + i, 'single' || i, 1, 1, hex(zeroblob(30)) FROM n",
+        );
+        let leaves = leaves_of(&site, "shiftboss_single_tasks");
+        assert!(leaves.len() > 10, "{}", leaves.len());
+        let file = OpenOptions::new().read(true).write(true).open(site.database()).unwrap();
+        let mut page = vec![0; usize::try_from(PAGE).unwrap()];
+        let at = (leaves[4] - 1) * PAGE;
+        file.read_exact_at(&mut page, at).unwrap();
+        let number = |at: usize| u64::from(u16::from_be_bytes([page[at], page[at + 1]]));
+        // Its last cell, behind the length of its row, which is one of two bytes if it is 128 or more.
+        let cell = number(8 + 2 * (usize::try_from(number(3)).unwrap() - 1));
+        let length = 1 + u64::from(page[usize::try_from(cell).unwrap()] >> 7);
+        file.write_all_at(&rowid, at + cell + length).unwrap();
+        smash(&site, [leaves[5]].into_iter());
+        let (code, told) = recover(&site);
+        assert_eq!(code, Some(1), "{told}");
+        let new = reader(&site.path("new.db")).unwrap();
+        let last = "SELECT count(*) FROM shiftboss_single_tasks WHERE attr_path = 'single500'";
+        assert_eq!(rows(&new, last).unwrap(), ["1"], "{told}");
+        let saved = rows(&new, "SELECT count(*) FROM shiftboss_single_tasks").unwrap();
+        let saved: usize = saved[0].parse().unwrap();
+        assert!(saved >= 500 - 2 * 500 / (leaves.len() - 1), "{saved}: {told}");
+    }
+}
+
+/// Single tasks whose table was lost come back from their rows of the queue.
+#[test]
+fn single_tasks_come_back_from_the_queue() {
+    let site = Site::new();
+    let daemon = site.start();
+    let output = |words: &[&str]| assert!(site.run(words).status.success(), "{words:?}");
+    output(&["add", "socket", "failed", "1"]);
+    assert_eq!(site.ask("READY"), "JOB failed 1\n");
+    assert_eq!(site.ask("DONE failed 3"), "NOJOBS\n");
+    output(&["add", "socket", "out", "2"]);
+    assert_eq!(site.ask("READY"), "JOB out 2\n");
+    output(&["add", "socket", "waits", "3"]);
+    let singles = "SELECT task, attr_path, checksum, status, payload
+        FROM shiftboss_single_tasks ORDER BY attr_path";
+    let before = site.sql(singles);
+    daemon.stop();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'shiftboss_single_tasks'";
+    let root = u64::try_from(site.number(root)).unwrap();
+    smash(&site, [root].into_iter());
+    let (code, told) = recover(&site);
+    assert_eq!(code, Some(1), "{told}");
+    put_in_place(&site);
+    let _daemon = site.start();
+    assert_eq!(site.sql(singles), before);
+    assert_eq!(site.ask("READY"), "JOB waits 3\n");
+    assert_eq!(site.ask("DONE out 0"), "NOJOBS\n");
+    let left = "SELECT attr_path, status FROM shiftboss_single_tasks ORDER BY attr_path";
+    assert_eq!(site.sql(left), ["failed|failed", "waits|waiting"]);
+}
+
 /// The pages of a table's leaves, in the order of its rows, where its root leads to them: SQLite's file format.
 fn leaves_of(site: &Site, table: &str) -> Vec<u64> {
     let root = format!("SELECT rootpage FROM sqlite_schema WHERE name = '{table}'");

@@ -34,7 +34,7 @@ pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
 fn told(saved: &[Saved], new: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{:<24} {:>10}  lost ranges", "Table", "rows")?;
-    for Saved { table, rows, lost_ranges } in saved {
+    for Saved { table, rows, lost_ranges, .. } in saved {
         writeln!(out, "{table:<24} {rows:>10}  {lost_ranges}")?;
     }
     let (new, again) =
@@ -53,6 +53,7 @@ fn told(saved: &[Saved], new: &Path) -> io::Result<()> {
     )
 }
 
-fn lost_of(Saved { table, lost_ranges, .. }: &Saved) -> String {
-    format!("{lost_ranges} {} of {table}", if *lost_ranges == 1 { "range" } else { "ranges" })
+fn lost_of(Saved { table, lost_ranges, from_ends, .. }: &Saved) -> String {
+    let how = if *from_ends { " (read from both ends only)" } else { "" };
+    format!("{lost_ranges} {} of {table}{how}", if *lost_ranges == 1 { "range" } else { "ranges" })
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Params, Row, params_from_iter};
+use shiftboss_actors::fetcher_file::checksum;
 use shiftboss_actors::model::TASKS_FETCHER;
 
 use super::{file, leaves, schema};
@@ -35,6 +36,23 @@ const ORPHANS: &str = "
         (SELECT coalesce(max(task), 0) FROM shiftboss_single_tasks)) WHERE name = 'task';
     UPDATE shiftboss_counters SET value = max(value, (SELECT count(*) FROM queue))
         WHERE name = 'row'";
+/// The table of single tasks.
+const SINGLE_TASKS: &str = "shiftboss_single_tasks";
+/// Rows of single tasks that were lost, with what their rows of the queue tell of their status: one that is marked
+/// without being out has ended.
+const TASKS_OF_QUEUE: &str = "SELECT fetcher_run_started, queue.attr_path,
+        CASE WHEN is_dequeued = 0 OR log.started IS NOT NULL OR EXISTS (
+                SELECT 1 FROM shiftboss_flights AS flight
+                WHERE flight.attr_path = queue.attr_path AND flight.fetcher_id = 0
+                    AND flight.run_started = fetcher_run_started) THEN 'waiting'
+            WHEN EXISTS (SELECT 1 FROM shiftboss_tries AS lost
+                WHERE lost.fetcher_id = 0 AND lost.attr_path = queue.attr_path
+                    AND lost.run_started = fetcher_run_started AND dead <> 0) THEN 'dead_letter'
+            ELSE 'failed' END,
+        iif(is_dequeued = 0, NULL, log.started), payload
+    FROM queue LEFT JOIN log ON log.attr_path = queue.attr_path AND log.finished IS NULL
+    WHERE queue.fetcher_id = 0 AND NOT EXISTS (
+        SELECT 1 FROM shiftboss_single_tasks WHERE task = fetcher_run_started)";
 /// Which runs' lists are to be read again, and then pruned.
 const READ_AGAIN: &str = "UPDATE fetcher_runs SET is_complete = 0
     WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name <> ?1)";
@@ -50,6 +68,8 @@ pub struct Saved {
     pub rows: u64,
     /// Places at which something could not be read.
     pub lost_ranges: u64,
+    /// It has no rowids: it was read from both ends only.
+    pub from_ends: bool,
 }
 
 impl Saved {
@@ -96,17 +116,41 @@ fn copy_all(
     target.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     target.pragma_update(None, "foreign_keys", false)?;
     let transaction = target.transaction()?;
-    let mut saved = Vec::new();
+    let mut saved: Vec<Saved> = Vec::new();
     for table in schema::tables()? {
         if !DERIVED.contains(&table.as_str()) {
             transaction.execute(&format!("DELETE FROM {table}"), [])?;
             saved.push(Copy::new(source, &transaction, &table, rowids)?.run()?);
         }
     }
+    if let Some(singles) = saved.iter_mut().find(|saved| saved.table == SINGLE_TASKS)
+        && (singles.lost_ranges > 0 || singles.rows == 0)
+    {
+        singles.rows += tasks_of_queue(&transaction)?;
+    }
     transaction.execute_batch(ORPHANS)?;
     transaction.execute(READ_AGAIN, [TASKS_FETCHER])?;
     transaction.commit()?;
     Ok(saved)
+}
+
+/// Puts single tasks back whose row of the queue is all that is left of them; says how many.
+fn tasks_of_queue(target: &Connection) -> rusqlite::Result<u64> {
+    let mut find = target.prepare(TASKS_OF_QUEUE)?;
+    let mut insert = target.prepare(
+        "INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, status, started, payload)
+        VALUES (?1, ?2, ?3, ?1, ?4, ?5, ?6)",
+    )?;
+    let mut found = find.query([])?;
+    let mut rows = 0;
+    while let Some(row) = found.next()? {
+        let payload: String = row.get(4)?;
+        let content = checksum(payload.as_bytes()).cast_signed();
+        let (task, key): (i64, String) = (row.get(0)?, row.get(1)?);
+        let (status, started): (String, Option<i64>) = (row.get(2)?, row.get(3)?);
+        rows += insert.execute((task, key, content, status, started, payload))? as u64;
+    }
+    Ok(rows)
 }
 
 /// Makes everything anew that is derived.
@@ -146,7 +190,8 @@ impl<'a> Copy<'a> {
         };
         let known = names(source)?;
         let columns = names(target)?.into_iter().filter(|name| known.contains(name)).collect();
-        let saved = Saved { table: table.to_owned(), rows: 0, lost_ranges: 0 };
+        let saved =
+            Saved { table: table.to_owned(), rows: 0, lost_ranges: 0, from_ends: !has_rowid };
         Ok(Self { source, target, table, columns, has_rowid, rowids, saved })
     }
 
@@ -167,21 +212,18 @@ impl<'a> Copy<'a> {
     }
 
     /// Reads on behind each place that cannot be read, at the next rowid that any leaf of the file names: the
-    /// first one from which on can be read again. So no row between two such places is passed over.
+    /// first one from which on can be read again. So no row between two such places is passed over. What was
+    /// read says nothing of where to go on: a damaged page may name any rowid.
     fn by_rowid(&mut self) -> rusqlite::Result<()> {
-        let (mut last, mut whole) = self.scan("rowid >= ?1 ORDER BY rowid", [i64::MIN])?;
-        self.saved.lost_ranges += u64::from(!whole);
+        let mut scan = self.scan("rowid >= ?1 ORDER BY rowid", [i64::MIN])?;
+        self.saved.lost_ranges += u64::from(scan.stop == Stop::Unreadable);
         let rowids = self.rowids;
         for from in rowids {
-            if whole {
+            if scan.stop == Stop::End {
                 break;
             }
-            if last.is_some_and(|last| *from <= last) {
-                continue;
-            }
-            let (read, is_end) = self.scan("rowid >= ?1 ORDER BY rowid", [*from])?;
-            self.saved.lost_ranges += u64::from(read.is_some() && !is_end);
-            (last, whole) = (read.or(last), is_end);
+            scan = self.scan("rowid >= ?1 ORDER BY rowid", [*from])?;
+            self.saved.lost_ranges += u64::from(scan.rows > 0 && scan.stop == Stop::Unreadable);
         }
         Ok(())
     }
@@ -192,16 +234,15 @@ impl<'a> Copy<'a> {
             (SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk)";
         let backward: String = self.target.query_row(sql, [self.table], |row| row.get(0))?;
         let forward = backward.replace(" DESC", "");
-        if !self.scan(&format!("1 ORDER BY {forward}"), [])?.1 {
+        if self.scan(&format!("1 ORDER BY {forward}"), [])?.stop != Stop::End {
             self.saved.lost_ranges += 1;
             self.scan(&format!("1 ORDER BY {backward}"), [])?;
         }
         Ok(())
     }
 
-    /// Copies rows until their end, or until one cannot be read. Returns the last rowid, and whether it was
-    /// the end.
-    fn scan(&self, which: &str, parameters: impl Params) -> rusqlite::Result<(Option<i64>, bool)> {
+    /// Copies rows until their end, until one cannot be read, or until one that was copied before.
+    fn scan(&self, which: &str, parameters: impl Params) -> rusqlite::Result<Scan> {
         let columns = self.columns.join(", ");
         let rowid = if self.has_rowid { "rowid, " } else { "" };
         let select = format!("SELECT {rowid}{columns} FROM {} WHERE {which}", self.table);
@@ -209,30 +250,45 @@ impl<'a> Copy<'a> {
         let insert =
             format!("INSERT OR IGNORE INTO {} ({rowid}{columns}) VALUES ({places})", self.table);
         let mut insert = self.target.prepare_cached(&insert)?;
+        let mut scan = Scan { rows: 0, stop: Stop::Unreadable };
         let Ok(mut select) = self.source.prepare_cached(&select) else {
-            return Ok((None, false));
+            return Ok(scan);
         };
-        let mut last = None;
         let Ok(mut rows) = select.query(parameters) else {
-            return Ok((None, false));
+            return Ok(scan);
         };
         loop {
             let values = match rows.next() {
                 Ok(Some(row)) => values(row),
-                Ok(None) => return Ok((last, true)),
-                Err(_) => return Ok((last, false)),
+                Ok(None) => return Ok(Scan { stop: Stop::End, ..scan }),
+                Err(_) => return Ok(scan),
             };
             // What is no text, or of a wrong type, was overwritten: STRICT tables refuse it.
             let Ok(values) = values else { continue };
-            if let (true, Some(Value::Integer(rowid))) = (self.has_rowid, values.first()) {
-                last = Some(*rowid);
-            }
             match insert.execute(params_from_iter(values)) {
+                Ok(0) => return Ok(Scan { stop: Stop::Known, ..scan }),
                 Err(error) if !is_refused(&error) => return Err(error),
-                _ => {}
+                inserted => scan.rows += u64::from(inserted.is_ok()),
             }
         }
     }
+}
+
+/// Where copying rows ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// There are no more.
+    End,
+    /// The next one cannot be read.
+    Unreadable,
+    /// The next one was copied before.
+    Known,
+}
+
+/// Rows that were copied in one go.
+struct Scan {
+    rows: u64,
+    stop: Stop,
 }
 
 fn values(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
