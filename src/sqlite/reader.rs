@@ -75,7 +75,7 @@ pub enum ViewError {
     },
     /// Not a database, or one with wrong pages.
     #[error(
-        "{path} is no sound SQLite database ({source}): give another path, or restore a backup"
+        "{path} is no sound SQLite database ({source}): give another path, restore a backup, or save what can be read with `shiftboss recover {path} NEW`"
     )]
     Unsound {
         /// The file.

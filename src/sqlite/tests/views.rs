@@ -179,6 +179,8 @@ fn what_cannot_be_looked_at() {
     assert!(!path.exists());
     std::fs::write(&path, "alpha 0 1\n".repeat(200)).unwrap();
     assert!(matches!(error(), ViewError::Unsound { .. }));
+    let saves = format!("`shiftboss recover {} NEW`", path.display());
+    assert!(error().to_string().contains(&saves), "{}", error());
     std::fs::write(&path, "").unwrap();
     assert!(matches!(error(), ViewError::Foreign(_)));
     let other = Connection::open(&path).unwrap();
