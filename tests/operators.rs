@@ -86,6 +86,27 @@ fn health() {
     assert!(code == 69 && why.contains("--classic"), "{code} {why}");
 }
 
+/// A lock of somebody else is named also while nobody asks for anything else; a short one is waited for.
+#[test]
+fn a_lock_is_named_by_health() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let locked = rusqlite::Connection::open(site.database()).unwrap();
+    for _ in 0..2 {
+        locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (code, why) = failure(&site.run(&["health", "socket"]));
+        assert!(code == 69 && why.contains("locked"), "{code} {why}");
+        locked.execute_batch("ROLLBACK").unwrap();
+        assert!(said(&site, &["health", "socket"]).starts_with("Healthy"));
+    }
+    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| said(&site, &["health", "socket"]));
+        locked.execute_batch("ROLLBACK").unwrap();
+        assert!(asked.join().unwrap().starts_with("Healthy"));
+    });
+}
+
 /// A job in flight goes back to its old place, a classic one and a leased one; whoever had it is late.
 #[test]
 fn requeue() {

@@ -304,12 +304,13 @@ pub trait Store: FetcherRuns + Tasks {
     /// As any read.
     fn why_idle(&mut self, now: UnixSeconds) -> StoreResult<Idle>;
 
-    /// Puts the dispatched rows of a key back in the queue, parked ones too, but for those in flight.
+    /// Puts the dispatched rows of a key back in the queue, parked ones too, but for those in flight; of one
+    /// fetcher only, if one is named.
     /// Returns how many; `None`: no row has that key.
     ///
     /// # Errors
     /// As any mutation.
-    fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>>;
+    fn retry(&mut self, key: &Key, fetcher: Option<&str>) -> StoreResult<Option<u64>>;
 
     /// Gives the job of a key that is in flight back to its old place, whoever has it: as
     /// [`release`](Store::release), for classic jobs, too.

@@ -286,7 +286,7 @@ impl Store for MockStore {
         Ok(if held == 0 { Idle::Nothing } else { Idle::Busy(held as u32) })
     }
 
-    fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>> {
+    fn retry(&mut self, key: &Key, _fetcher: Option<&str>) -> StoreResult<Option<u64>> {
         self.called("retry", key.as_str())?;
         Ok(None)
     }

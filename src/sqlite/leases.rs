@@ -5,7 +5,9 @@
 //! counts, by queue row, the leases that ran out.
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, UnixSeconds, jitter};
+use shiftboss_actors::model::{
+    Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds, jitter,
+};
 use shiftboss_actors::store::{Lost, Requeued, Told};
 
 use super::SqliteStore;
@@ -276,14 +278,20 @@ impl SqliteStore {
         Ok(if jobs == 0 { Idle::Nothing } else { Idle::Busy(jobs.min(IDLE_COUNT_MAX)) })
     }
 
-    /// Puts dispatched rows of a key back that are not in flight.
-    pub(super) fn rearm_key(&mut self, key: &Key) -> rusqlite::Result<Option<u64>> {
+    /// Puts dispatched rows of a key back that are not in flight; of one fetcher only, if one is named.
+    pub(super) fn rearm_key(
+        &mut self,
+        key: &Key,
+        fetcher: Option<&str>,
+    ) -> rusqlite::Result<Option<u64>> {
         let key = key.as_str();
         if !self.is_listed(key)? {
             return Ok(None);
         }
-        let tasks = self.retry_tasks(key)?;
+        let is_meant = fetcher.is_none_or(|name| name == TASKS_FETCHER);
+        let tasks = if is_meant { self.retry_tasks(key)? } else { 0 };
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND is_dequeued <> 0
+            AND (?2 IS NULL OR fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?2))
             AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
                 WHERE flight.attr_path = ?1 AND flight.fetcher_id = queue.fetcher_id)
             AND NOT EXISTS (SELECT 1 FROM queue AS newer
@@ -293,7 +301,7 @@ impl SqliteStore {
         let mut statement = self.prepared(sql)?;
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let rows: Vec<(i64, i64)> =
-            statement.query_map([key], read)?.collect::<rusqlite::Result<_>>()?;
+            statement.query_map((key, fetcher), read)?.collect::<rusqlite::Result<_>>()?;
         drop(statement);
         for (fetcher_id, run_started) in &rows {
             self.count(*fetcher_id, *run_started, 0, 1)?;

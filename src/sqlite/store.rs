@@ -128,8 +128,8 @@ impl Store for SqliteStore {
         self.reason_for_idleness(now).map_err(sorted)
     }
 
-    fn retry(&mut self, key: &Key) -> StoreResult<Option<u64>> {
-        self.mutation(|store| store.rearm_key(key).map_err(sorted))
+    fn retry(&mut self, key: &Key, fetcher: Option<&str>) -> StoreResult<Option<u64>> {
+        self.mutation(|store| store.rearm_key(key, fetcher).map_err(sorted))
     }
 
     fn requeue(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Requeued> {

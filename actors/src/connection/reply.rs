@@ -179,7 +179,9 @@ impl Asker {
 
     async fn change(self, control: Control) -> Reply {
         let key = match &control {
-            Control::Retry(key) | Control::Requeue(key) | Control::Cancel(key) => Some(key.clone()),
+            Control::Retry(key, _) | Control::Requeue(key) | Control::Cancel(key) => {
+                Some(key.clone())
+            }
             Control::Pause | Control::Resume | Control::Drain => None,
         };
         match in_time(self.session.change.send(Change(control))).await {
@@ -224,7 +226,7 @@ impl Asker {
 
     /// What cannot be written cannot be handed out.
     async fn health(self) -> Reply {
-        match in_time(self.session.health.send(HowAreYou)).await {
+        match in_time(self.session.health.send(HowAreYou { lock: true })).await {
             Ok(Health { outage: Some(outage), .. }) => Reply::error(ErrorCode::Busy, &outage.error),
             Ok(health) => {
                 let (in_flight, draining) = (health.in_flight, health.draining);
@@ -237,7 +239,7 @@ impl Asker {
 
     /// What the database does not know.
     async fn live(&self) -> Option<Live> {
-        let health = in_time(self.session.health.send(HowAreYou)).await.ok()?;
+        let health = in_time(self.session.health.send(HowAreYou { lock: false })).await.ok()?;
         Some(Live { health, workers: self.session.workers.connected() })
     }
 

@@ -72,7 +72,10 @@ pub struct Stepped {
 /// Reads the database, and tells how storage is.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Health>")]
-pub struct HowAreYou;
+pub struct HowAreYou {
+    /// Takes the lock for writing, too: an error if another process does not give it free in time.
+    pub lock: bool,
+}
 
 /// Changes what the queue does, for an operator; answered with what is to be told.
 #[derive(Debug, Message)]

@@ -12,6 +12,7 @@ use super::messages::{Change, Controlled, HowAreYou, Next, Tell, WhyIdle};
 use super::reply::{Deferred, Dispatched};
 use crate::live::Health;
 use crate::model::{Attempt, Key};
+use crate::store::StoreError;
 use crate::store::{Requeued, StoreResult, Told};
 use crate::wire::session::{Control, Word};
 
@@ -135,9 +136,9 @@ impl Handler<Change> for StorageActor {
 
     fn handle(&mut self, Change(control): Change, ctx: &mut Self::Context) -> Self::Result {
         match control {
-            Control::Retry(key) => {
-                self.mutate(ctx, |store| store.retry(&key).map(Controlled::Retried))
-            }
+            Control::Retry(key, fetcher) => self.mutate(ctx, |store| {
+                store.retry(&key, fetcher.as_deref()).map(Controlled::Retried)
+            }),
             Control::Requeue(key) => self.requeue(ctx, &key),
             Control::Pause => self.set_paused(ctx, true),
             Control::Resume => {
@@ -168,14 +169,33 @@ impl Handler<WhyIdle> for StorageActor {
 impl Handler<HowAreYou> for StorageActor {
     type Result = MessageResult<HowAreYou>;
 
-    fn handle(&mut self, _: HowAreYou, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, HowAreYou { lock }: HowAreYou, ctx: &mut Self::Context) -> Self::Result {
         let now = self.clock.now();
+        let is_known = self.complaints.outage(now).is_some();
+        if lock
+            && !is_known
+            && let Err(error) = self.take_lock(ctx)
+        {
+            return MessageResult(Err(error));
+        }
         let read = self.store.in_flight(now).map_err(|error| self.noted(error));
         MessageResult(read.map(|in_flight| Health {
             in_flight,
             draining: self.draining,
             outage: self.complaints.outage(now),
         }))
+    }
+}
+
+impl StorageActor {
+    /// Whether a request could write now. It writes nothing, so nothing is synced, and neither a full disk
+    /// that was met nor one that others meet is judged by it.
+    fn take_lock(&mut self, ctx: &mut Context<Self>) -> StoreResult<()> {
+        match self.open_transaction(ctx) {
+            // Nobody's request failed.
+            Err(error @ StoreError::Busy(_)) => Err(error),
+            taken => taken.map_err(|error| self.noted(error)),
+        }
     }
 }
 

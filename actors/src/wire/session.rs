@@ -119,8 +119,8 @@ pub enum Question {
 /// What an operator wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
-    /// Put a key's dispatched rows back.
-    Retry(Key),
+    /// Put a key's dispatched rows back; of one fetcher only, if one is named.
+    Retry(Key, Option<Box<str>>),
     /// Put a key's job back that is in flight.
     Requeue(Key),
     /// Hand nothing out.
@@ -293,7 +293,13 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
         ("WHY", Some(rest)) => Ask(Question::Why(Key::new(rest).ok()?)),
         ("QUEUE", Some(rest)) => Ask(Question::Queue(within(rest, 1, COUNT_MAX)?)),
         ("LOG", Some(rest)) => Ask(Question::Log(within(rest, 1, COUNT_MAX)?)),
-        ("RETRY", Some(rest)) => Change(Control::Retry(Key::new(rest).ok()?)),
+        ("RETRY", Some(rest)) => match rest.split_once(' ') {
+            None => Change(Control::Retry(Key::new(rest).ok()?, None)),
+            Some((key, fetcher)) if is_name(fetcher) => {
+                Change(Control::Retry(Key::new(key).ok()?, Some(fetcher.into())))
+            }
+            Some(_) => return None,
+        },
         ("REQUEUE", Some(rest)) => Change(Control::Requeue(Key::new(rest).ok()?)),
         ("PAUSE", None) => Change(Control::Pause),
         ("RESUME", None) => Change(Control::Resume),
@@ -318,7 +324,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ("WHY", "WHY <key>"),
     ("QUEUE", "QUEUE <count, 1 to 10000>"),
     ("LOG", "LOG <count, 1 to 10000>"),
-    ("RETRY", "RETRY <key>"),
+    ("RETRY", "RETRY <key> [<fetcher>]"),
     ("REQUEUE", "REQUEUE <key>"),
     ("PAUSE", ALONE),
     ("RESUME", ALONE),

@@ -33,7 +33,7 @@ pub(super) fn run(told: Told, failed: &FailedOnes) -> Result<(), Failure> {
     }
     let mut rows = 0;
     for batch in keys.chunks(BATCH) {
-        rows += put_back(&socket, batch, &told)?;
+        rows += put_back(&socket, batch, failed.fetcher.as_deref(), &told)?;
     }
     let text = if told.json {
         serde_json::json!({"keys": keys.len(), "rows": rows}).to_string()
@@ -76,11 +76,17 @@ fn confirm(count: &str) -> Result<(), Failure> {
     }
 }
 
-/// Puts the rows of some keys back; how many there were.
-fn put_back(socket: &Path, keys: &[String], told: &Told) -> Result<i64, Failure> {
+/// Puts the rows of some keys back, of one fetcher if one is named; how many there were.
+fn put_back(
+    socket: &Path,
+    keys: &[String],
+    fetcher: Option<&str>,
+    told: &Told,
+) -> Result<i64, Failure> {
     let deadline = Deadline::after(told.timeout)?;
     let failed = |error: io::Error| client::no_answer(socket, told.timeout, &error);
-    let retries: String = keys.iter().map(|key| format!("\nRETRY {key}")).collect();
+    let of = fetcher.map(|name| format!(" {name}")).unwrap_or_default();
+    let retries: String = keys.iter().map(|key| format!("\nRETRY {key}{of}")).collect();
     let requests = format!("HEALTH{retries}");
     let (mut session, _) = Session::begin(socket, "retry", &requests, told.timeout, deadline)?;
     let mut rows = 0;

@@ -123,7 +123,7 @@ impl Pair {
             }
             Word::Undo { back } => self.undo(Attempt(last - back))?,
             Word::Retry { key: at } => {
-                let rows = self.mutate(|store| store.retry(&key(KEYS[*at]))).unwrap();
+                let rows = self.mutate(|store| store.retry(&key(KEYS[*at]), None)).unwrap();
                 prop_assert_eq!(rows, self.model.retry(KEYS[*at]));
             }
             Word::Requeue { key: at } => {

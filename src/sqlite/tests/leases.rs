@@ -56,7 +56,7 @@ impl Site {
     }
 
     fn retry(&mut self, text: &str) -> Option<u64> {
-        self.commit(|store| store.retry(&key(text))).unwrap()
+        self.commit(|store| store.retry(&key(text), None)).unwrap()
     }
 
     fn outcomes(&self) -> Vec<String> {
@@ -232,6 +232,27 @@ fn a_pause() {
     site.store.roll_back().unwrap();
     site.list(&run("f", 1), &["charlie"]);
     assert!(site.lease(NOW).is_some(), "a pause that was rolled back is none");
+}
+
+/// With a fetcher named, the others' rows of the key stay as they are.
+#[test]
+fn retry_of_one_fetcher() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["alpha"]);
+    site.list(&run("g", 1), &["alpha"]);
+    site.add_task("alpha", "1");
+    while site.next(10).is_some() {
+        site.commit(|store| store.finish(&key("alpha"), 1, 11)).unwrap();
+    }
+    for (fetcher, job) in [("f", "alpha f.1"), ("@tasks", "alpha 1"), ("g", "alpha g.1")] {
+        let back = site.commit(|store| store.retry(&key("alpha"), Some(fetcher)));
+        assert_eq!(back, Ok(Some(1)));
+        assert_eq!(site.next(20).as_deref(), Some(job));
+        site.commit(|store| store.finish(&key("alpha"), 1, 21)).unwrap();
+        assert_eq!(site.next(22), None);
+    }
+    assert_eq!(site.commit(|store| store.retry(&key("alpha"), Some("none"))), Ok(Some(0)));
+    site.check_kept();
 }
 
 /// "RETRY puts the key's dispatched rows back", but for those in flight and those of older runs.

@@ -119,7 +119,7 @@ fn a_parked_job() {
     assert_eq!((found.standing, found.rows[0].state), (Standing::Parked, RowState::Parked));
     assert_eq!((found.rows[0].tries, status(&site, 10).parked), (5, 1));
     assert_eq!(listed(&site, 5, 10), [""; 0]);
-    site.commit(|store| store.retry(&key("alpha"))).unwrap();
+    site.commit(|store| store.retry(&key("alpha"), None)).unwrap();
     assert_eq!(ask(&site, "alpha", 10).unwrap().standing, Standing::Waiting);
     assert_eq!((listed(&site, 5, 10).len(), status(&site, 10).parked), (1, 0));
 }
