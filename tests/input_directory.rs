@@ -179,6 +179,29 @@ fn another_directory_is_accepted() {
     assert!(daemon.warnings(&["is lost"]).is_empty(), "{}", daemon.log());
 }
 
+/// A directory that another daemon was started on meanwhile is not accepted as long as that one runs.
+#[test]
+fn another_daemons_directory_is_not_accepted() {
+    let (site, other) = (Site::new(), Site::new());
+    let daemon = site.start();
+    fs::rename(site.input(), site.path("old")).unwrap();
+    fs::create_dir(site.input()).unwrap();
+    let mut second = other.program();
+    second.arg("serve").args([other.database(), site.input(), other.socket()]);
+    let second = other.spawn(second).ready();
+    let accept = || site.run(&["accept-input", site.socket().to_str().unwrap()]);
+    let refused = accept();
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("another daemon watches"), "{told}");
+    second.stop();
+    assert!(accept().status.success());
+    let mut third = other.program();
+    third.arg("serve").args([other.database(), site.input(), other.socket()]);
+    let (code, log) = other.refused(third);
+    assert!(code == 75 && log.contains("another daemon"), "{code}: {log}");
+    daemon.stop();
+}
+
 /// The daemon's own fetchers put no list into another directory than the input: it would be taken for it.
 #[test]
 fn the_daemons_own_fetchers_wait_for_a_lost_directory() {

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock};
 use rustix::io::Errno;
 
 use crate::model::DirectoryIdentity;
@@ -127,6 +127,13 @@ impl Directory {
             return false;
         };
         here.st_nlink > 0 && (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+    }
+
+    /// Locks it against other daemons as long as it is open; false: one of them has it.
+    #[must_use]
+    pub fn lock(&self) -> bool {
+        let locked = flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive);
+        locked != Err(Errno::WOULDBLOCK)
     }
 
     /// Whether it exists no longer: it was emptied before, file by file.

@@ -135,6 +135,8 @@ pub struct FileWatcherActor {
     open: Option<Open>,
     /// What is at the path of the lost directory.
     stranger: Option<stranger::Stranger>,
+    /// The directory at the start, which this process has locked for its life.
+    first: Option<DirectoryIdentity>,
     runs: BTreeMap<Run, Entry>,
     /// Names that are left out for good, with the reason that was logged.
     unfit: BTreeMap<OsString, String>,
@@ -171,6 +173,7 @@ impl FileWatcherActor {
             start_tail,
             open: None,
             stranger: None,
+            first: None,
             runs: BTreeMap::new(),
             unfit: BTreeMap::new(),
             notes: notes::Notes::default(),

@@ -59,6 +59,7 @@ impl FileWatcherActor {
         ctx: &mut Context<Self>,
     ) -> Result<Option<ResponseActFuture<Self, ()>>, String> {
         let directory = Directory::open(&self.input.path).map_err(|error| error.to_string())?;
+        self.first = Some(directory.identity());
         if self.input.accept || self.recognise(&directory, known).is_some() {
             self.take(directory, ctx);
             let all = self.scan();
@@ -176,6 +177,7 @@ impl FileWatcherActor {
                 return;
             };
             match watcher.recognise(&directory, &known) {
+                Some(_) if watcher.is_another_daemons(&directory) => watcher.stay_lost(TAKEN, ctx),
                 Some(why) => watcher.come_back(directory, why, ctx),
                 None => watcher.stay_lost(STRANGER, ctx),
             }
@@ -194,6 +196,12 @@ impl FileWatcherActor {
         let rested = stranger.has_rested(self.input.accept_after);
         self.stranger = Some(stranger);
         rested.then_some("another directory has held lists for long enough without a change")
+    }
+
+    /// Whether another daemon watches a directory; from now on it is ours otherwise.
+    fn is_another_daemons(&self, directory: &Directory) -> bool {
+        let is_first = self.first.is_some_and(|first| first.is_same(&directory.identity()));
+        !is_first && !directory.lock()
     }
 
     fn come_back(&mut self, directory: Directory, why: &str, ctx: &mut Context<Self>) {
@@ -222,6 +230,8 @@ impl FileWatcherActor {
 
 /// Why the directory is lost when another one is in its place.
 const STRANGER: &str = "another directory is at its path";
+/// The same, when another daemon was started on that one.
+const TAKEN: &str = "another daemon watches the directory at its path: stop one of the two";
 
 impl Handler<AcceptInput> for FileWatcherActor {
     type Result = ResponseActFuture<Self, Result<Accepted, String>>;
@@ -238,6 +248,9 @@ impl Handler<AcceptInput> for FileWatcherActor {
                 return Box::pin(fut::ready(Err(reason)));
             }
         };
+        if self.is_another_daemons(&directory) {
+            return Box::pin(fut::ready(Err(TAKEN.to_owned())));
+        }
         let identity = directory.identity();
         self.close(ctx);
         self.come_back(directory, "an operator accepts what is there", ctx);
