@@ -293,13 +293,11 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
         ("WHY", Some(rest)) => Ask(Question::Why(Key::new(rest).ok()?)),
         ("QUEUE", Some(rest)) => Ask(Question::Queue(within(rest, 1, COUNT_MAX)?)),
         ("LOG", Some(rest)) => Ask(Question::Log(within(rest, 1, COUNT_MAX)?)),
-        ("RETRY", Some(rest)) => match rest.split_once(' ') {
-            None => Change(Control::Retry(Key::new(rest).ok()?, None)),
-            Some((key, fetcher)) if is_name(fetcher) => {
-                Change(Control::Retry(Key::new(key).ok()?, Some(fetcher.into())))
-            }
-            Some(_) => return None,
-        },
+        ("RETRY", Some(rest)) => Change(Control::Retry(Key::new(rest).ok()?, None)),
+        ("RETRY-OF", Some(rest)) => {
+            let (fetcher, key) = rest.split_once(' ').filter(|(name, _)| is_name(name))?;
+            Change(Control::Retry(Key::new(key).ok()?, Some(fetcher.into())))
+        }
         ("REQUEUE", Some(rest)) => Change(Control::Requeue(Key::new(rest).ok()?)),
         ("PAUSE", None) => Change(Control::Pause),
         ("RESUME", None) => Change(Control::Resume),
@@ -324,7 +322,8 @@ const REQUESTS: &[(&str, &str)] = &[
     ("WHY", "WHY <key>"),
     ("QUEUE", "QUEUE <count, 1 to 10000>"),
     ("LOG", "LOG <count, 1 to 10000>"),
-    ("RETRY", "RETRY <key> [<fetcher>]"),
+    ("RETRY", "RETRY <key>"),
+    ("RETRY-OF", "RETRY-OF <fetcher> <key>"),
     ("REQUEUE", "REQUEUE <key>"),
     ("PAUSE", ALONE),
     ("RESUME", ALONE),

@@ -85,8 +85,8 @@ fn put_back(
 ) -> Result<i64, Failure> {
     let deadline = Deadline::after(told.timeout)?;
     let failed = |error: io::Error| client::no_answer(socket, told.timeout, &error);
-    let of = fetcher.map(|name| format!(" {name}")).unwrap_or_default();
-    let retries: String = keys.iter().map(|key| format!("\nRETRY {key}{of}")).collect();
+    let verb = fetcher.map_or("RETRY".to_owned(), |name| format!("RETRY-OF {name}"));
+    let retries: String = keys.iter().map(|key| format!("\n{verb} {key}")).collect();
     let requests = format!("HEALTH{retries}");
     let (mut session, _) = Session::begin(socket, "retry", &requests, told.timeout, deadline)?;
     let mut rows = 0;
