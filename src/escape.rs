@@ -1,7 +1,9 @@
-//! Text from outside as it may be shown: the one place that knows which characters mislead. Pure.
+//! Text from outside as it may be shown. Which characters mislead, the spool's names say. Pure.
 //!
 //! Keys, names, payloads, paths and what commands write come from others. On a terminal or in a log they must not
 //! move the cursor, forge lines, turn the rest of a line around or hide in it.
+
+pub use shiftboss_spool::misleads;
 
 /// A text, with each character that misleads as its number: `\u{1b}`, `\n`.
 #[must_use]
@@ -28,17 +30,6 @@ fn push(character: char, out: &mut String) {
     } else {
         out.push(character);
     }
-}
-
-/// Whether a character does something other than to be seen: controls, separators of lines and
-/// paragraphs, marks of direction, and what has no width.
-#[must_use]
-pub fn misleads(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
-        || matches!(character, '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

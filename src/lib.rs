@@ -7,8 +7,7 @@
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
-//! [`spool`] is a filesystem queue of its own, and knows nothing of the rest but [`escape`]; [`intake`] brings its
-//! tasks into the daemon's queue.
+//! The filesystem queue is a crate of its own, [`shiftboss_spool`]; [`intake`] brings its tasks into the daemon's queue.
 
 pub mod change;
 pub mod child;
@@ -29,7 +28,6 @@ pub mod reports;
 pub mod safe_file;
 pub mod signals;
 pub mod socket;
-pub mod spool;
 pub mod sqlite;
 pub mod target;
 pub mod terminal;

@@ -12,7 +12,7 @@ use common::random::Random;
 use common::wait::pause;
 use common::worker::key_of;
 use common::{Client, Daemon, Site, wait_until, wait_within};
-use shiftboss::spool::{Durability, EntryName, Item, Options, QueueName, Spool, time_ordered};
+use shiftboss_spool::{Durability, EntryName, Item, Options, QueueName, Spool, time_ordered};
 
 /// The tasks that are kept.
 const TASKS: &str = "SELECT attr_path, payload, status FROM shiftboss_single_tasks ORDER BY task";

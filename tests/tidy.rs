@@ -13,7 +13,7 @@ const FILE_LINES: usize = 400;
 /// A file says what it is within so many lines.
 const DOC_LINES: usize = 5;
 /// Where product code is.
-const ROOTS: [&str; 2] = ["src", "actors/src"];
+const ROOTS: [&str; 3] = ["src", "actors/src", "spool/src"];
 
 /// The files whose path begins so must not say any of these words (comments aside).
 const ARROWS: &[(&str, &[&str])] = &[
@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("actors/src/store", &["actix", "tokio", "std::fs", "std::io", "crate::wire"]),
     ("actors/src/connection", &["store::Store,", "store::Store;", "dyn Store", "impl Store"]),
     ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
-    ("src/spool", &["actix", "tokio", "rusqlite", "clap", "shiftboss_actors", "crate::sqlite"]),
+    ("spool/src", &["actix", "tokio", "rusqlite", "clap", "shiftboss::", "shiftboss_actors"]),
     ("src/intake", &["rusqlite", "clap", "crate::sqlite", "crate::cli", "crate::commands"]),
     ("src/intake/desk", &["actix", "tokio"]),
     ("src/config", &["actix", "tokio", "rusqlite", "clap", "crate::commands", "crate::fetchers"]),
@@ -100,17 +100,17 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("src/safe_file.rs", "renameat", 1, "replaces whatever has the name"),
     ("src/socket.rs", "Listener::bind", 1, "bind(2) follows no link, and replaces nothing"),
     ("src/socket.rs", "chown(", 1, "lchown follows no link"),
-    ("src/spool/layer.rs", "OFlags::CREATE", 3, "beneath the spool, O_NOFOLLOW"),
-    ("src/spool/layer.rs", "mkdir", 1, "follows no link; looked at then"),
+    ("spool/src/layer.rs", "OFlags::CREATE", 3, "beneath the spool, O_NOFOLLOW"),
+    ("spool/src/layer.rs", "mkdir", 1, "follows no link; looked at then"),
     (
-        "src/spool/layer.rs",
+        "spool/src/layer.rs",
         "openat",
         1,
         "one part of a path, O_NOFOLLOW; looked at before it is written",
     ),
-    ("src/spool/layer.rs", "renameat", 2, "follows no link that has the name"),
-    ("src/spool/layer.rs", "symlinkat", 1, "replaces nothing"),
-    ("src/spool/mod.rs", "mkdir", 1, "the operator's path"),
+    ("spool/src/layer.rs", "renameat", 2, "follows no link that has the name"),
+    ("spool/src/layer.rs", "symlinkat", 1, "replaces nothing"),
+    ("spool/src/lib.rs", "mkdir", 1, "the operator's path"),
     ("src/sqlite/damage.rs", "Connection::open_with_flags", 1, "to read"),
     (
         "src/sqlite/file.rs",

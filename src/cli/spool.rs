@@ -12,7 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 pub use monitor::MonitorArguments;
 pub use run::SpoolRunArguments;
 
-use crate::spool::{Durability, EntryName, QueueName};
+use shiftboss_spool::{Durability, EntryName, QueueName};
 
 const EXAMPLES: &str = "\
 Examples:

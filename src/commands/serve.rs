@@ -29,11 +29,11 @@ use crate::lock::{self, Holder, LockFile};
 use crate::logging;
 use crate::reports::DatabaseReports;
 use crate::socket::SocketDoor;
-use crate::spool::Spool;
 use crate::sqlite::{self, Policy, SqliteStore};
 use configuration::Configuration;
 use failures::{lock_failure, open_failure, socket_failure, tree_failure};
 use init_system::InitSystem;
+use shiftboss_spool::Spool;
 use signals::DaemonSignals;
 
 /// Runs the daemon until it is told to stop.

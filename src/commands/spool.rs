@@ -1,4 +1,4 @@
-//! `shiftboss spool`: one verb each calls [`crate::spool`]. Here is what they share: how a spool is
+//! `shiftboss spool`: one verb each calls [`shiftboss_spool`]. Here is what they share: how a spool is
 //! opened, what its errors mean for the exit code, and how something is printed.
 
 mod health;
@@ -18,7 +18,7 @@ use crate::cli::{InQueue, SpoolArguments, SpoolVerb};
 use crate::exit::{self, ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::near::did_you_mean;
-use crate::spool::{Durability, Options, Spool, SpoolError};
+use shiftboss_spool::{Durability, Options, Spool, SpoolError};
 
 /// Level of the log where a verb has no flag for it: what is left alone, or was given back.
 const LOG_LEVEL: &str = "warn";
@@ -59,7 +59,7 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
         SpoolVerb::Monitor(typed) => health::monitor(&open(&typed.dir, options)?, typed),
         SpoolVerb::Fsck { repair, older_than, json, dir } => {
             let spool = Spool::load_unchecked(&dir, options).map_err(failure)?;
-            health::fsck(&spool, crate::spool::FsckOptions { repair, older_than }, json)
+            health::fsck(&spool, shiftboss_spool::FsckOptions { repair, older_than }, json)
         }
     }
 }
@@ -137,8 +137,8 @@ fn print<T: Serialize>(
 }
 
 /// A wait that only time ends.
-fn never() -> Result<crate::spool::Stop, Failure> {
-    crate::spool::Stop::new().map_err(|error| {
+fn never() -> Result<shiftboss_spool::Stop, Failure> {
+    shiftboss_spool::Stop::new().map_err(|error| {
         Failure::new(ExitCode::StoreIo, format!("cannot make a descriptor to wait on: {error}"))
     })
 }

@@ -11,7 +11,7 @@ use shiftboss_actors::model::Row;
 use shiftboss_actors::store::{Added, EntryId, SpoolEntry};
 use tracing::warn;
 
-use crate::spool::{
+use shiftboss_spool::{
     EntryName, FileIdentity, Guard, Order, QueueName, Reader, Result, Spool, SpoolError, Stop,
     Taken,
 };
@@ -202,7 +202,7 @@ impl TaskQueue {
 }
 
 /// [`QUEUE`] is a name; were it none, that is said rather than panicked about.
-fn unreachable_name(spool: &Spool, error: crate::spool::NameError) -> SpoolError {
+fn unreachable_name(spool: &Spool, error: shiftboss_spool::NameError) -> SpoolError {
     SpoolError::Io {
         doing: "name the queue of tasks in",
         path: spool.path().into(),

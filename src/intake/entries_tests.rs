@@ -1,7 +1,7 @@
 //! The queue of tasks on a spool of its own, without a store.
 
 use super::*;
-use crate::spool::{Durability, Item, Options, time_ordered};
+use shiftboss_spool::{Durability, Item, Options, time_ordered};
 
 struct Scene {
     _directory: tempfile::TempDir,
@@ -111,23 +111,23 @@ fn what_is_no_task_is_set_apart() {
     let (data, nonsense) = (scene.put("alpha 1", "data"), scene.put("nonsense", ""));
     let blocked = scene.put("nonsense", "");
     scene.put("bravo 1", "");
-    let dead = scene.spool.path().join(crate::spool::DEAD_LETTER);
+    let dead = scene.spool.path().join(shiftboss_spool::DEAD_LETTER);
     std::fs::create_dir_all(&dead).unwrap();
     std::fs::write(dead.join(blocked.as_os_str()), "a stranger").unwrap();
     let mut tasks = scene.open();
     tasks.fill(Duration::ZERO).unwrap();
     assert_eq!(keys(&tasks.offers()), ["bravo"]);
     let reason = |name: &EntryName| {
-        let sight = scene.spool.sight(&queue(crate::spool::DEAD_LETTER), name).unwrap();
+        let sight = scene.spool.sight(&queue(shiftboss_spool::DEAD_LETTER), name).unwrap();
         sight.reason.unwrap()
     };
     assert_eq!(reason(&data), "it has 4 bytes of data, and a task has none");
     assert!(reason(&nonsense).contains("no space after the key"), "{}", reason(&nonsense));
     // Moved on, or removed, it has none any more.
-    let moved = scene.spool.checkout(&queue(crate::spool::DEAD_LETTER), &data).unwrap();
+    let moved = scene.spool.checkout(&queue(shiftboss_spool::DEAD_LETTER), &data).unwrap();
     moved.move_to(&queue("other")).unwrap();
     assert_eq!(scene.spool.sight(&queue("other"), &data).unwrap().reason, None);
-    scene.spool.remove(&queue(crate::spool::DEAD_LETTER), &nonsense).unwrap();
+    scene.spool.remove(&queue(shiftboss_spool::DEAD_LETTER), &nonsense).unwrap();
     let reasons = scene.spool.path().join(".shiftboss/reasons");
     assert_eq!(std::fs::read_dir(reasons).unwrap().count(), 0);
 }

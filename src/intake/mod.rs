@@ -23,8 +23,8 @@ use shiftboss_actors::vital::Vital;
 use tokio::sync::oneshot;
 use tracing::info;
 
-use crate::spool::{Spool, Stop};
 use rounds::Rounds;
+use shiftboss_spool::{Spool, Stop};
 
 /// The guest that brings a spool's tasks into the queue.
 pub struct SpoolIntake {

@@ -11,7 +11,7 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use super::entries::{ROUND_MAX, TaskQueue};
-use crate::spool::{Spool, SpoolError, Stop};
+use shiftboss_spool::{Spool, SpoolError, Stop};
 
 /// How long storage may take for one request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Child;
 
-use shiftboss::spool::{Durability, EntryName, Item, Options, QueueName, Spool};
+use shiftboss_spool::{Durability, EntryName, Item, Options, QueueName, Spool};
 
 use super::common::{Site, child, wait_until};
 use super::{assert_whole, listed};

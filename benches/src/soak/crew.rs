@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use shiftboss::spool::{FsckOptions, Spool};
+use shiftboss_spool::{FsckOptions, Spool};
 
 use super::Soak;
 use super::hand::{self, Role};

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use shiftboss::spool::{
+use shiftboss_spool::{
     Durability, EntryName, Guard, Item, Options, Order, QueueName, Spool, Stop, Taken,
 };
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use shiftboss::spool::{Durability, Limits, Order};
+use shiftboss_spool::{Durability, Limits, Order};
 
 use super::{Place, REFERENCE, Setting, failed, fill, median, micros, queue, rate, row};
 use crate::report::Figure;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::pause;
-use crate::spool::QueueName;
+use shiftboss_spool::QueueName;
 
 const MONITOR_EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use super::InQueue;
 use crate::child::{GRACE, Template};
 use crate::cli::template;
 use crate::exit::Failure;
-use crate::spool::QueueName;
+use shiftboss_spool::QueueName;
 
 const RUN_EXAMPLES: &str = "\
 Examples:

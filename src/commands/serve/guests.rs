@@ -12,7 +12,7 @@ use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
 use crate::fetchers::Fetchers;
 use crate::intake::SpoolIntake;
-use crate::spool::{Options, Spool, SpoolError};
+use shiftboss_spool::{Options, Spool, SpoolError};
 
 /// The guests that the configuration asks for; `wanted` are its fetchers, now and later.
 ///

@@ -8,7 +8,7 @@ use super::{failure, print};
 use crate::cli::MonitorArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::Signals;
-use crate::spool::{
+use shiftboss_spool::{
     EntryName, Event, Finding, Fsck, FsckOptions, Limits, Place, Problem, ProblemKind, Report,
     Result as SpoolResult, Spool, Stop,
 };

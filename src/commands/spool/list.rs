@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{failure, print};
 use crate::commands::text::columns;
 use crate::exit::Failure;
-use crate::spool::{EntryName, Holding, QueueName, Sight, Spool, SpoolError};
+use shiftboss_spool::{EntryName, Holding, QueueName, Sight, Spool, SpoolError};
 
 /// A queue's entries.
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{failure, print};
 use crate::cli::PutArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::spool::{
+use shiftboss_spool::{
     DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, QueueName, Spool, SpoolError, time_ordered,
 };
 

@@ -22,11 +22,11 @@ use crate::child::Fault;
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::{SIGNAL_BASE, Signals};
-use crate::spool::{
-    DEAD_LETTER, EntryName, Guard, Options, Order, QueueName, Reader, SpoolError, Stop, Taken,
-};
 use command::Workshop;
 use settle::{Ended, Failed, Settling};
+use shiftboss_spool::{
+    DEAD_LETTER, EntryName, Guard, Options, Order, QueueName, Reader, SpoolError, Stop, Taken,
+};
 
 /// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
 /// ends all who take it.

@@ -10,7 +10,7 @@ use super::{failure, print};
 use crate::cli::OneEntry;
 use crate::commands::text::{cut, line};
 use crate::exit::Failure;
-use crate::spool::{Sight, Spool};
+use shiftboss_spool::{Sight, Spool};
 
 /// Characters of the metadata that are shown to people; the JSON object has them all.
 const METADATA_WIDTH: usize = 1000;

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::{failure, never, print};
 use crate::commands::text::columns;
 use crate::exit::Failure;
-use crate::spool::{QueueName, Spool, SpoolError};
 use crate::terminal;
+use shiftboss_spool::{QueueName, Spool, SpoolError};
 
 /// From the upper left corner on, and nothing left of what was there.
 const REDRAW: &str = "\u{1b}[H\u{1b}[2J";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{failure, never, print};
 use crate::cli::{OneEntry, TakeArguments};
 use crate::exit::{ExitCode, Failure};
-use crate::spool::{Guard, Order, QueueName, Spool, Taken};
+use shiftboss_spool::{Guard, Order, QueueName, Spool, Taken};
 
 /// Takes an entry, and leaves it checked out.
 ///

@@ -11,7 +11,7 @@ use super::settle::Settling;
 use crate::child::{Fault, Guardian, Kept, Order, Outputs, Running, Template, look_for};
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::spool::{Guard, Spool};
+use shiftboss_spool::{Guard, Spool};
 
 /// Longer metadata is in no environment: the kernel takes 128 KiB a variable, name and all.
 const META_BYTES_MAX: usize = 120 * 1024;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{error, warn};
 
-use crate::spool::{EntryName, Guard, QueueName, SpoolError};
+use shiftboss_spool::{EntryName, Guard, QueueName, SpoolError};
 
 /// How an entry's attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 /// Forty looks at a spool where entries come, are held, move to and fro and go: no problem.
 #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 const MANY: usize = 100_000;
 

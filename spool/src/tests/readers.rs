@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 fn filled(site: &Site, entries: usize) -> Spool {
     let spool = site.create();

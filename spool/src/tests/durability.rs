@@ -1,7 +1,7 @@
 //! What is waited for, and in which order: the calls that make an operation last, at each durability.
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 /// The syncs, renames and removals of an operation on a spool with an entry `a` in `in`.
 fn calls(durability: Durability, operation: impl FnOnce(&Spool) -> Result<()>) -> Vec<String> {

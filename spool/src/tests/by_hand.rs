@@ -2,7 +2,7 @@
 //! that its crashes leave: loaded, worked and repaired.
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 const REPAIR: FsckOptions = FsckOptions { repair: true, older_than: None };
 

@@ -13,8 +13,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-use crate::escape::misleads;
-
 /// Most bytes of a name: what file systems take.
 pub const NAME_BYTES_MAX: usize = 255;
 
@@ -46,6 +44,17 @@ fn check(bytes: &[u8]) -> Result<(), NameError> {
         _ if bytes.iter().any(|byte| matches!(byte, b'/' | 0)) => Err(NameError::Separator),
         _ => Ok(()),
     }
+}
+
+/// Whether a character does something other than to be seen: controls, separators of lines and
+/// paragraphs, marks of direction, and what has no width.
+#[must_use]
+pub fn misleads(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(character, '\u{e0000}'..='\u{e007f}')
 }
 
 /// Bytes as text: printable text as it is, any other byte as `\xNN`.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 fn problems(spool: &Spool, limits: &Limits) -> Vec<(ProblemKind, Vec<Place>, String)> {
     let report = spool.monitor(limits).unwrap();

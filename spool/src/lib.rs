@@ -83,7 +83,7 @@ pub use fsck::{Finding, Fsck, FsckOptions, Mended};
 pub use guard::Guard;
 pub use layer::{Disk, FileIdentity, FileStat, How, Kind, Layer, Listed};
 pub use monitor::{Limits, Problem, ProblemKind, Report};
-pub use name::{EntryName, NAME_BYTES_MAX, NameError, QueueName, time_ordered};
+pub use name::{EntryName, NAME_BYTES_MAX, NameError, QueueName, misleads, time_ordered};
 pub use owner::Identity;
 use owner::{HEARTBEAT, Owner};
 pub use reader::{Order, Reader, Taken};

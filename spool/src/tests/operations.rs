@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 /// Where each entry is, with its metadata and data.
 pub type State = BTreeMap<(String, String), (String, String)>;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::operations::first;
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 /// A process of the reference.
 #[derive(Clone)]

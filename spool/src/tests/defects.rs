@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 /// 1. Four processes create at once (threads with handles of their own), eighty times.
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 /// The tree with these lines among those that are always there.
 fn expect(site: &Site, own: &str, ours: &str) {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub use super::faulty::{Fault, Faulty};
-use crate::spool::name::text;
-use crate::spool::*;
+use crate::name::text;
+use crate::*;
 
 pub const DEADLINE: Duration = Duration::from_secs(30);
 

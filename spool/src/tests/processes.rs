@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 const KILLS: u32 = 200;
 const ROLES: [&str; 8] =
@@ -79,7 +79,7 @@ impl Crew {
         self.next += 1;
         let mut command = Command::new(std::env::current_exe().unwrap());
         let child = command
-            .args(["--exact", "spool::tests::processes::role"])
+            .args(["--exact", "tests::processes::role"])
             .env(ROLE, format!("{role} {id} {}", self.base.display()))
             .stdout(Stdio::null())
             .spawn()

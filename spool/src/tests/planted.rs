@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 const CONTENT: &str = "precious";
 const AGE: Duration = Duration::from_secs(100_000);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
-use crate::spool::*;
+use crate::*;
 
 /// What a layer does at one of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 fn of(site: &Site, identity: Identity) -> Spool {
     let layer = std::sync::Arc::new(Disk::open(&site.path()).unwrap());

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 /// What is not a name, and why.
 #[test]

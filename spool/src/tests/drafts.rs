@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 /// A source of data during which something is done.
 struct Meanwhile<F>(Option<F>, &'static [u8]);

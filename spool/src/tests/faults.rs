@@ -4,7 +4,7 @@
 use rustix::io::Errno;
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 type Enqueue = fn(&Spool) -> Result<EntryName>;
 

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use super::operations::*;
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 fn limited(durability: Durability) -> Options {
     Options { attempts_max: Some(3), ..options(durability) }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::support::*;
-use crate::spool::*;
+use crate::*;
 
 fn lend(spool: &Spool, lease: Option<Duration>) {
     spool.checkout(&queue("in"), &name("a")).unwrap().lend(lease).unwrap();
