@@ -28,7 +28,7 @@ use tracing::debug;
 
 use crate::file_watcher::Look;
 use crate::peer::{self, Delivery, Peer};
-use crate::storage::messages::{Dispatch, Finish, HandOut};
+use crate::storage::messages::{Finish, HandOut, TakeJob};
 use crate::wire::{Line, Request, WireError};
 use answer::NoAnswer;
 pub use answer::REQUEST_TIMEOUT;
@@ -49,7 +49,7 @@ const DROPPED_INPUT_MAX: usize = 1024 * 1024;
 #[derive(Clone)]
 pub struct WorkLinks {
     /// The next job.
-    pub dispatch: Recipient<Dispatch>,
+    pub dispatch: Recipient<TakeJob>,
     /// The end of a job, and the next one.
     pub finish: Recipient<Finish>,
     /// The look before NOJOBS.

@@ -16,8 +16,9 @@ use tracing::debug;
 
 use crate::directory::FileState;
 use crate::run_reader::{RunReader, Target};
-use crate::storage::messages::{AddRows, PruneRun};
-use crate::store::{Batch, StoreError, StoreResult};
+use crate::storage::StorageActor;
+use crate::storage::messages::Perform;
+use crate::store::{AddRows, Prune, RowBatch, STEP_ROWS, StoreError, StoreResult};
 use crate::vital::Vital;
 
 /// How long one batch may take to be stored before it is sent again.
@@ -87,9 +88,7 @@ pub struct TailSeed {
     /// What to read.
     pub target: Target,
     /// Where rows go.
-    pub storage: Recipient<AddRows>,
-    /// Where rows leave that the file does not list any more.
-    pub prune: Recipient<PruneRun>,
+    pub storage: Addr<StorageActor>,
     /// Others wait for its place: it is to end when it has nothing to read.
     pub crowded: Rc<Cell<bool>>,
     /// Set when its file could be read and what was read of it stored.
@@ -104,8 +103,7 @@ pub struct FileTailActor {
     target: Target,
     /// The number of the last [`Changed`] that came before all was read.
     heard: u64,
-    storage: Recipient<AddRows>,
-    prune: Recipient<PruneRun>,
+    storage: Addr<StorageActor>,
     crowded: Rc<Cell<bool>>,
     sound: Rc<Cell<bool>>,
     vital: Vital<TailEnd>,
@@ -127,13 +125,12 @@ impl FileTailActor {
     /// A tail made of `seed`.
     #[must_use]
     pub fn new(seed: TailSeed) -> Self {
-        let TailSeed { reader, target, storage, prune, crowded, sound, vital } = seed;
+        let TailSeed { reader, target, storage, crowded, sound, vital } = seed;
         Self {
             reader,
             target,
             heard: 0,
             storage,
-            prune,
             crowded,
             sound,
             vital,
@@ -174,7 +171,11 @@ impl FileTailActor {
         }
         self.storing = true;
         let run = self.reader.run().clone();
-        let sent = self.prune.send(PruneRun { run }).timeout(STORE_TIMEOUT).into_actor(self);
+        let sent = self
+            .storage
+            .send(Perform(Prune { run, limit: STEP_ROWS }))
+            .timeout(STORE_TIMEOUT)
+            .into_actor(self);
         ctx.spawn(sent.map(|answer, tail, ctx| {
             tail.storing = false;
             let answer = answer.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())));
@@ -199,10 +200,10 @@ impl FileTailActor {
         }
     }
 
-    fn store(&mut self, batch: Batch, ctx: &mut Context<Self>) {
+    fn store(&mut self, batch: RowBatch, ctx: &mut Context<Self>) {
         self.storing = true;
         self.completing = batch.complete;
-        let sent = self.storage.send(AddRows(batch.clone())).timeout(STORE_TIMEOUT);
+        let sent = self.storage.send(Perform(AddRows(batch.clone()))).timeout(STORE_TIMEOUT);
         let answered = sent.into_actor(self).map(move |answer, tail, ctx| {
             let result = answer.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())));
             tail.stored(batch, result, ctx);
@@ -210,7 +211,7 @@ impl FileTailActor {
         ctx.spawn(answered);
     }
 
-    fn stored(&mut self, batch: Batch, result: StoreResult<()>, ctx: &mut Context<Self>) {
+    fn stored(&mut self, batch: RowBatch, result: StoreResult<()>, ctx: &mut Context<Self>) {
         match result {
             Ok(()) => {
                 self.storing = false;

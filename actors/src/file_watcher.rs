@@ -33,10 +33,8 @@ use crate::fetcher_file::FileName;
 use crate::file_tail::StopTail;
 use crate::model::{DirectoryIdentity, Run};
 use crate::storage::StorageActor;
-use crate::storage::messages::{
-    AddRows, ClearAside, DeleteRun, KnownRuns, NoteInput, PruneRun, RegisterRuns, SetAside,
-};
-use crate::store::StoredRun;
+use crate::storage::messages::Perform;
+use crate::store::{Runs, StoredRun};
 use crate::vital::Vital;
 use crate::watch::Watch;
 pub use entry::TailLink;
@@ -69,44 +67,6 @@ pub struct Input {
     pub accept_after: Duration,
 }
 
-/// What the watcher asks of the StorageActor.
-#[derive(Clone)]
-pub struct StorageLinks {
-    /// All runs, once at the start.
-    pub known: Recipient<KnownRuns>,
-    /// New runs.
-    pub register: Recipient<RegisterRuns>,
-    /// Rows; handed on to the tails.
-    pub add: Recipient<AddRows>,
-    /// Rows that leave a run; likewise.
-    pub prune: Recipient<PruneRun>,
-    /// Runs that are gone.
-    pub delete: Recipient<DeleteRun>,
-    /// Files that are left out.
-    pub aside: Recipient<SetAside>,
-    /// Files that no longer are.
-    pub clear: Recipient<ClearAside>,
-    /// Whether the directory is there.
-    pub input: Recipient<NoteInput>,
-}
-
-impl StorageLinks {
-    /// All links to one StorageActor.
-    #[must_use]
-    pub fn to(storage: &Addr<StorageActor>) -> Self {
-        Self {
-            known: storage.clone().recipient(),
-            register: storage.clone().recipient(),
-            add: storage.clone().recipient(),
-            prune: storage.clone().recipient(),
-            delete: storage.clone().recipient(),
-            aside: storage.clone().recipient(),
-            clear: storage.clone().recipient(),
-            input: storage.clone().recipient(),
-        }
-    }
-}
-
 /// Opens the directory, registers every run in it and drops those that are gone; answered when
 /// that is done, so that the socket may listen. Loading goes on.
 #[derive(Debug, Message)]
@@ -129,7 +89,7 @@ struct Open {
 /// Watches the input directory. See the module's documentation.
 pub struct FileWatcherActor {
     input: Input,
-    storage: StorageLinks,
+    storage: Addr<StorageActor>,
     start_tail: StartTail,
     /// `None` while the directory is lost.
     open: Option<Open>,
@@ -163,7 +123,7 @@ impl FileWatcherActor {
     #[must_use]
     pub fn new(
         input: Input,
-        storage: StorageLinks,
+        storage: Addr<StorageActor>,
         start_tail: StartTail,
         vital: Vital<String>,
     ) -> Self {
@@ -218,7 +178,7 @@ impl Handler<Start> for FileWatcherActor {
     type Result = ResponseActFuture<Self, Result<(), String>>;
 
     fn handle(&mut self, _: Start, _: &mut Self::Context) -> Self::Result {
-        let known = self.storage.known.send(KnownRuns).timeout(STORE_TIMEOUT);
+        let known = self.storage.send(Perform(Runs)).timeout(STORE_TIMEOUT);
         Box::pin(known.into_actor(self).then(|known, watcher, ctx| {
             let opened = match known {
                 Ok(Ok(known)) => {

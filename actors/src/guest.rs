@@ -18,8 +18,10 @@ use tracing::warn;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
 use crate::reports::ReportError;
 use crate::storage::StorageActor;
-use crate::storage::messages::{
-    AcceptEntries, ForgetAccepted, ForgetFetcher, KnownAccepted, KnownFetchers, NoteFetcher,
+use crate::storage::messages::Perform;
+use crate::store::{
+    AcceptEntries, AcceptedEntries, Each, FetcherRecords, ForgetAccepted, ForgetFetcher,
+    NoteFetcher,
 };
 use crate::vital::Vital;
 
@@ -38,17 +40,17 @@ pub struct RunFetcher(
 #[derive(Clone)]
 pub struct GuestLinks {
     /// Entries that are to become single tasks.
-    pub accept: Recipient<AcceptEntries>,
+    pub accept: Recipient<Perform<AcceptEntries>>,
     /// Asks which accepted entries are remembered.
-    pub known: Recipient<KnownAccepted>,
+    pub known: Recipient<Perform<AcceptedEntries>>,
     /// Accepted entries that are out of their spool.
-    pub forget: Recipient<ForgetAccepted>,
+    pub forget: Recipient<Perform<Each<ForgetAccepted>>>,
     /// How a fetcher of the daemon's own is.
-    pub note_fetcher: Recipient<NoteFetcher>,
+    pub note_fetcher: Recipient<Perform<NoteFetcher>>,
     /// Asks what was noted of them.
-    pub known_fetchers: Recipient<KnownFetchers>,
+    pub known_fetchers: Recipient<Perform<FetcherRecords>>,
     /// One that is run no more.
-    pub forget_fetcher: Recipient<ForgetFetcher>,
+    pub forget_fetcher: Recipient<Perform<ForgetFetcher>>,
     /// Asks whether the input directory is lost.
     pub why_lost: Recipient<WhyLost>,
 }

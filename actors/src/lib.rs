@@ -32,8 +32,8 @@ pub mod spell;
 pub mod storage;
 pub mod store;
 pub mod task_line;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod throttle;
 pub mod tree;
 pub mod vital;

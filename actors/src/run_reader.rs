@@ -1,7 +1,7 @@
 //! Reads one fetcher run's file in batches, from wherever the queue stands. Plain and synchronous.
 //!
 //! The FileTailActor calls it. It opens, follows and re-reads the file (spec 4, "Life") and
-//! turns bytes into [`Batch`]es; it stores nothing and decides nothing about restarts.
+//! turns bytes into [`RowBatch`]es; it stores nothing and decides nothing about restarts.
 //!
 //! A complete file that has rested is compared with what was read from it. If it differs, it is read as a
 //! *listing*: from start to end without a change meanwhile. What a listing lacks can leave the queue.
@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use crate::directory::{self, Directory, Entry, FileState};
 use crate::fetcher_file::{FileName, checksum};
 use crate::model::{Position, Run};
-use crate::store::{Batch, Reading, StoredRun};
+use crate::store::{Reading, RowBatch, StoredRun};
 use comparison::Comparison;
 pub(crate) use comparison::times_of;
 use open_file::OpenFile;
@@ -133,7 +133,7 @@ impl RunReader {
     ///
     /// # Errors
     /// When the file cannot be opened or read. A missing file is `None`: the watcher decides.
-    pub fn next_batch(&mut self, target: Target) -> Result<Option<Batch>, ReadError> {
+    pub fn next_batch(&mut self, target: Target) -> Result<Option<RowBatch>, ReadError> {
         self.interrupted = false;
         let name = self.name.spelled(target.growing_name);
         let failed = |doing| {
@@ -150,7 +150,7 @@ impl RunReader {
     }
 
     /// Goes on with a comparison. One that finds the file as it was read ends with a batch that says so.
-    fn compare(&mut self, target: Target) -> io::Result<Option<Batch>> {
+    fn compare(&mut self, target: Target) -> io::Result<Option<RowBatch>> {
         let (Task::Compare(comparison), Some(at)) = (&mut self.task, self.stored.position) else {
             return Ok(None);
         };
@@ -182,11 +182,11 @@ impl RunReader {
         let verified = Some(times_of(&state));
         let position = Position { content: Some(content), verified, ..at };
         let (run, reading) = (self.stored.run.clone(), Reading::Onward);
-        Ok(Some(Batch { run, rows: Vec::new(), skipped: 0, position, complete: true, reading }))
+        Ok(Some(RowBatch { run, rows: Vec::new(), skipped: 0, position, complete: true, reading }))
     }
 
     /// Tells the reader that its last batch is in the store.
-    pub fn batch_stored(&mut self, batch: &Batch) {
+    pub fn batch_stored(&mut self, batch: &RowBatch) {
         self.stored.position = Some(batch.position);
         self.stored.complete = batch.complete;
     }
@@ -236,7 +236,7 @@ impl RunReader {
         Ok(true)
     }
 
-    fn read_rows(&mut self, target: Target) -> io::Result<Option<Batch>> {
+    fn read_rows(&mut self, target: Target) -> io::Result<Option<RowBatch>> {
         let Some(open) = &mut self.open else {
             return Ok(None);
         };
@@ -267,7 +267,7 @@ impl RunReader {
             (true, Task::List) => Reading::Listing,
             (true, _) => Reading::Anew,
         };
-        Ok(Some(Batch { run, rows, skipped, position, complete, reading }))
+        Ok(Some(RowBatch { run, rows, skipped, position, complete, reading }))
     }
 
     /// The file that was read, with the length up to which it was; `None` when none was opened.

@@ -1,22 +1,25 @@
 //! StorageActor: owns the one [`Store`], serializes every mutation, commits in groups.
 //!
-//! It lives alone on its own Arbiter and makes blocking calls. Connections, the watcher and the
-//! tails message it; it messages nobody. A mutation runs inside the open transaction and its
-//! reply is held; when the mailbox is empty (or at a bound) one commit makes them all durable,
-//! and only then are they answered: *a reply means it is on disk*.
+//! It lives alone on its own Arbiter. Connections, the watcher and the tails message it; it messages
+//! nobody. What is asked is [gathered] until the mailbox is empty, or a batch is under way; then the
+//! store carries it out as one transaction, and only when that is durable is everybody told: *a reply
+//! means it is on disk*. A store that blocks blocks right here, and the mailbox gathers meanwhile.
 //!
-//! It knows no SQL and no socket. The messages are in [`messages`], the held replies in [`reply`].
+//! It knows no SQL and no socket. The messages are in [`messages`].
 
-mod complaints;
 mod deletions;
+mod drain;
 mod expiry;
-mod fetcher_runs;
+mod gathered;
 mod handlers;
 mod leases;
 pub mod messages;
+mod outages;
 mod reply;
-mod sessions;
-mod tasks;
+#[cfg(test)]
+mod request_tests;
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -25,73 +28,67 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use actix::prelude::*;
+use futures_util::future::LocalBoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::clock::Clock;
-use crate::store::{Checkpoint, Store, StoreError, StoreResult};
+use crate::store::{Checkpoint, Outcome, Rejected, Request, Store, StoreError, StoreResult};
 use crate::vital::Vital;
-use complaints::Complaints;
 use deletions::Deletion;
-use leases::Leases;
-use reply::{Deferred, Held};
-use waiting::Waiting;
+use drain::Drain;
+use gathered::{Gathered, Replies};
+use leases::LeaseClock;
+use outages::Outages;
+use reply::{Deferred, Reply, deferred};
+use waiting::WaitQueue;
 
-/// Messages that may share one commit.
-const BATCH_MESSAGES_MAX: usize = 1024;
-/// How long a transaction may stay open while messages keep coming.
-const BATCH_TIME_MAX: Duration = Duration::from_millis(10);
-/// Delay before an undo that could not be written is tried again.
-const UNDO_RETRY: Duration = Duration::from_secs(1);
 /// How often the actor looks whether it is idle.
 const IDLE_TICK: Duration = Duration::from_millis(250);
+/// Those who wait are looked after without a reason at every second tick.
+const LOOK_TICKS: u32 = 2;
+const _: () = assert!(IDLE_TICK.as_millis() * (LOOK_TICKS as u128) < 1000);
 /// Without a commit for this long the main file is brought up to date (spec 6: a second).
 const IDLE_AFTER: Duration = Duration::from_millis(400);
-/// Even a busy store is looked after this often: its files may have vanished.
-const CARE_EVERY: Duration = Duration::from_secs(2);
+/// Even a busy store is maintained this often: its files may have vanished.
+const MAINTAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// Owns the queue. See the module's documentation.
 pub struct StorageActor {
-    store: Box<dyn Store>,
+    /// `None`: it is at work.
+    store: Option<Box<dyn Store>>,
     clock: Box<dyn Clock>,
-    /// Replies that wait for the commit.
-    held: Held,
-    /// When the open transaction was begun, and what it has taken so far.
-    opened: Option<Instant>,
-    messages: usize,
+    gathered: Gathered,
+    /// A [`Flush`] is on its way.
+    flushing: bool,
+    housekeeping: Housekeeping,
     /// Runs under deletion, in the order in which they go.
     deletions: VecDeque<Deletion>,
-    /// Commits were made since the main file was last up to date.
-    dirty: bool,
-    last_commit: Instant,
-    last_care: Instant,
-    complaints: Complaints,
-    /// Of attempts that protocol 2 handed out.
-    leases: Leases,
-    /// Some may be missing: see [`expiry`].
-    leases_unsure: bool,
+    outages: Outages,
+    leases: LeaseClock,
     /// The timer for the lease that ends first, and when it rings.
     lease_timer: Option<(Instant, SpawnHandle)>,
-    waiting: Waiting,
+    waiting: WaitQueue,
+    drain: Drain,
     ticks: u32,
-    /// Until when leases that ended are left alone, after a failure.
-    lease_pause: Option<Instant>,
-    /// The same of those who wait; and whether a timer to serve them is set.
-    wait_pause: Option<Instant>,
-    rousing: bool,
-    /// Something happened since those who wait were last served.
-    roused: bool,
-    /// Told once, when nothing is out any more, if that is waited for.
-    drained: Option<oneshot::Sender<()>>,
-    draining: bool,
+    /// Told when the store is closed, once that is asked.
+    closing: Option<Reply<StoreResult<()>>>,
     /// Told once, with the error that ends the process.
     vital: Vital<StoreError>,
 }
 
+/// When the main file is to be brought up to date.
+struct Housekeeping {
+    /// Commits were made since it was last up to date.
+    dirty: bool,
+    last_commit: Instant,
+    last_maintained: Instant,
+}
+
 impl StorageActor {
     /// Takes the store over. `vital` is told when the store cannot go on, `drained` when an operator
-    /// asked for a drain and nothing is out any more.
+    /// asked for a drain and no job is in flight any more.
     #[must_use]
     pub fn new(
         store: Box<dyn Store>,
@@ -101,131 +98,174 @@ impl StorageActor {
     ) -> Self {
         let now = Instant::now();
         Self {
-            store,
+            store: Some(store),
             clock,
-            held: Held::default(),
-            opened: None,
-            messages: 0,
+            gathered: Gathered::default(),
+            flushing: false,
+            housekeeping: Housekeeping { dirty: true, last_commit: now, last_maintained: now },
             deletions: VecDeque::new(),
-            dirty: true,
-            last_commit: now,
-            last_care: now,
-            complaints: Complaints::default(),
-            leases: Leases::default(),
-            leases_unsure: true,
+            outages: Outages::default(),
+            leases: LeaseClock::default(),
             lease_timer: None,
-            waiting: Waiting::default(),
+            waiting: WaitQueue::default(),
+            drain: Drain::new(drained),
             ticks: 0,
-            lease_pause: None,
-            wait_pause: None,
-            rousing: false,
-            roused: false,
-            drained: Some(drained),
-            draining: false,
+            closing: None,
             vital,
         }
     }
 
-    /// Runs one mutation inside the shared transaction. Its reply waits for the commit, unless it
-    /// failed: an error needs no disk.
-    fn mutate<T>(
+    /// Asks the store with the next batch; `then` is told what came of it, once that is durable.
+    fn submit<R: Request>(
         &mut self,
         ctx: &mut Context<Self>,
-        operation: impl FnOnce(&mut dyn Store) -> StoreResult<T>,
-    ) -> Deferred<T> {
-        if let Err(error) = self.open_transaction(ctx) {
-            return Deferred::now(Err(self.noted(error)));
-        }
-        match operation(&mut *self.store) {
-            Ok(value) => {
-                self.messages += 1;
-                self.roused = true;
-                Deferred::after_commit(value, &self.held)
+        request: R,
+        then: impl FnOnce(&mut Self, &mut Context<Self>, StoreResult<R::Answer>) + 'static,
+    ) {
+        let reply = move |actor: &mut Self, ctx: &mut Context<Self>, outcomes: StoreResult<_>| {
+            let answer = outcomes.and_then(|mut outcomes| R::answer(&mut outcomes));
+            if let Err(error @ (StoreError::Rejected(_) | StoreError::Fatal(_))) = &answer {
+                actor.note(error);
             }
-            Err(error) => {
-                self.abandon_if_ended(&error);
-                Deferred::now(Err(self.noted(error)))
-            }
-        }
+            then(actor, ctx, answer);
+        };
+        self.gathered.push(request, Box::new(reply));
+        self.flush_later(ctx);
     }
 
-    /// Runs a mutation of many rows, as the first of a transaction: there it costs least.
-    fn mutate_many<T>(
+    /// Asks the store for whoever sent a message; `answer` makes the message's answer of the store's.
+    fn ask<R: Request, T: 'static>(
         &mut self,
         ctx: &mut Context<Self>,
-        operation: impl FnOnce(&mut dyn Store) -> StoreResult<T>,
+        request: R,
+        answer: impl FnOnce(&mut Self, &mut Context<Self>, StoreResult<R::Answer>) -> T + 'static,
     ) -> Deferred<T> {
-        // Who is in it is told by the commit itself.
-        let _ = self.commit();
-        self.mutate(ctx, operation)
-    }
-
-    fn open_transaction(&mut self, ctx: &mut Context<Self>) -> StoreResult<()> {
-        if self.batch_is_full() {
-            let _ = self.commit();
-        }
-        if self.opened.is_none() {
-            self.store.begin()?;
-            self.opened = Some(Instant::now());
-            // Runs when the mailbox is empty: all that is queued by then shares the commit.
-            ctx.notify(Commit);
-        }
-        Ok(())
-    }
-
-    fn batch_is_full(&self) -> bool {
-        self.messages >= BATCH_MESSAGES_MAX
-            || self.opened.is_some_and(|since| since.elapsed() >= BATCH_TIME_MAX)
-    }
-
-    /// Ends the open transaction, if there is one, and answers everybody in it.
-    fn commit(&mut self) -> StoreResult<()> {
-        if self.opened.take().is_none() {
-            return Ok(());
-        }
-        let result = self.store.commit();
-        debug!(messages = self.messages, ok = result.is_ok(), "Committed.");
-        if self.messages > 0 {
-            self.dirty = true;
-            self.last_commit = Instant::now();
-        }
-        if self.messages > 0 && result.is_ok() {
-            self.complaints.succeeded();
-        }
-        self.messages = 0;
-        if let Err(error) = &result {
-            self.leases_unsure = true;
-            self.noted(error.clone());
-        }
-        self.held.release(&result);
+        let (result, reply) = deferred();
+        self.submit(ctx, request, move |actor, ctx, answered| {
+            let value = answer(actor, ctx, answered);
+            reply.send(value);
+        });
         result
     }
 
-    /// An error can end the whole transaction (a full disk does): then none of its neighbours is
-    /// on disk either, and each is told so.
-    fn abandon_if_ended(&mut self, error: &StoreError) {
-        if !self.store.in_transaction() {
-            self.opened = None;
-            self.messages = 0;
-            self.leases_unsure = true;
-            self.held.release(&Err(error.clone()));
+    /// Has the store called when the mailbox is empty: all that is queued by then shares the batch.
+    fn flush_later(&mut self, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.flushing, true) {
+            ctx.notify(Flush);
         }
     }
 
-    /// Brings the main file up to date when nothing happens, and looks after the files at times.
-    fn look_after(&mut self) {
-        let idle = self.dirty && self.last_commit.elapsed() >= IDLE_AFTER;
-        if self.opened.is_some() || !(idle || self.last_care.elapsed() >= CARE_EVERY) {
+    fn flush(&mut self, ctx: &mut Context<Self>) {
+        let Some(mut store) = self.store.take() else {
+            return; // What is at work calls this again.
+        };
+        if self.gathered.is_empty() {
+            match self.closing.take() {
+                Some(reply) => close(store, reply, ctx),
+                None => self.store = Some(store),
+            }
             return;
         }
-        self.last_care = Instant::now();
-        match self.store.idle() {
-            Ok(Checkpoint::Complete) if idle => self.dirty = false,
-            Ok(Checkpoint::Complete | Checkpoint::Partial) => {}
-            Err(error) => {
-                self.noted(error);
+        let now = self.clock.now();
+        let (batch, replies) = self.gathered.take();
+        let applying: LocalBoxFuture<'static, _> = Box::pin(async move {
+            let outcomes = store.apply(now, batch).await;
+            (store, outcomes)
+        });
+        let applying = applying.into_actor(self);
+        ctx.spawn(applying.map(move |(store, outcomes), actor, ctx| {
+            actor.store = Some(store);
+            actor.applied(ctx, replies, outcomes);
+        }));
+    }
+
+    /// A batch is durable, or nothing of it has happened.
+    fn applied(
+        &mut self,
+        ctx: &mut Context<Self>,
+        replies: Replies,
+        outcomes: StoreResult<Vec<Result<Outcome, Rejected>>>,
+    ) {
+        debug!(messages = replies.len(), ok = outcomes.is_ok(), "Committed.");
+        if let Err(error) = &outcomes {
+            self.leases.unsure();
+            // Of those that only look nobody's request failed.
+            if replies.writes || error.is_fatal() {
+                self.note(error);
             }
+        } else if replies.writes {
+            self.housekeeping.committed();
+            self.outages.succeeded();
         }
+        let makes_work = replies.makes_work && outcomes.is_ok();
+        replies.send(self, ctx, outcomes);
+        if makes_work {
+            self.waiting.wake();
+        }
+        self.serve_waiting(ctx);
+        self.set_lease_timer(ctx);
+        self.flush_later(ctx);
+    }
+
+    /// Brings the main file up to date when nothing happens, and looks after the files at times.
+    fn maintain(&mut self, ctx: &mut Context<Self>) {
+        let Some(is_idle) = self.housekeeping.due() else {
+            return;
+        };
+        let Some(mut store) = self.store.take_if(|_| self.gathered.is_empty()) else {
+            return;
+        };
+        self.housekeeping.last_maintained = Instant::now();
+        let maintaining: LocalBoxFuture<'static, _> = Box::pin(async move {
+            let checkpoint = store.maintain().await;
+            (store, checkpoint)
+        });
+        ctx.spawn(maintaining.into_actor(self).map(move |(store, checkpoint), actor, ctx| {
+            actor.store = Some(store);
+            match checkpoint {
+                Ok(Checkpoint::Complete) if is_idle => actor.housekeeping.dirty = false,
+                Ok(Checkpoint::Complete | Checkpoint::Partial) => {}
+                Err(error) => actor.note(&error),
+            }
+            actor.flush_later(ctx);
+        }));
+    }
+
+    fn tick(&mut self, ctx: &mut Context<Self>) {
+        self.maintain(ctx);
+        self.outages.look();
+        self.begin_missing_leases(ctx);
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(LOOK_TICKS) {
+            self.look_for_waiting(ctx);
+            self.look_whether_drained(ctx);
+        }
+    }
+}
+
+/// The last call of the store, and the end of the actor.
+fn close(
+    mut store: Box<dyn Store>,
+    reply: Reply<StoreResult<()>>,
+    ctx: &mut Context<StorageActor>,
+) {
+    let closing: LocalBoxFuture<'static, _> = Box::pin(async move { store.close().await });
+    ctx.spawn(actix::fut::wrap_future::<_, StorageActor>(closing).map(|closed, _, ctx| {
+        reply.send(closed);
+        ctx.stop();
+    }));
+}
+
+impl Housekeeping {
+    fn committed(&mut self) {
+        self.dirty = true;
+        self.last_commit = Instant::now();
+    }
+
+    /// Whether it is time: `Some(true)`, because nothing happens.
+    fn due(&self) -> Option<bool> {
+        let is_idle = self.dirty && self.last_commit.elapsed() >= IDLE_AFTER;
+        (is_idle || self.last_maintained.elapsed() >= MAINTAIN_EVERY).then_some(is_idle)
     }
 }
 
@@ -234,25 +274,20 @@ impl Actor for StorageActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.begin_missing_leases(ctx);
-        ctx.run_interval(IDLE_TICK, |actor, ctx| {
-            actor.look_after();
-            actor.complaints.look();
-            actor.begin_missing_leases(ctx);
-            actor.look_for_waiting(ctx);
-        });
+        ctx.run_interval(IDLE_TICK, Self::tick);
     }
 }
 
-/// Ends the open transaction and answers everybody in it.
+/// Calls the store with what was gathered.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Commit;
+struct Flush;
 
-impl Handler<Commit> for StorageActor {
+impl Handler<Flush> for StorageActor {
     type Result = ();
 
-    fn handle(&mut self, _: Commit, ctx: &mut Self::Context) {
-        let _ = self.commit();
-        self.serve_waiting(ctx);
+    fn handle(&mut self, _: Flush, ctx: &mut Self::Context) {
+        self.flushing = false;
+        self.flush(ctx);
     }
 }

@@ -1,25 +1,71 @@
-//! What the tree needs of a queue: the trait [`Store`], its answers and its errors.
+//! The port that a queue implements: [`Store`] carries out [operations](Operation) in batches.
 //!
-//! `StorageActor` owns the one `Store` and calls it; SQLite implements it in the program,
-//! mocks implement it in the actors' tests. No SQL, no actor and no clock here: `now` is
-//! always an argument.
+//! The StorageActor owns the one `Store`; SQLite implements it in the program, and the naive model does for
+//! tests. Every store passes `testing::conformance`. No SQL and no actor here.
 
-mod care;
 mod fetcher_runs;
+mod operations;
 mod tasks;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use thiserror::Error;
 
-pub use care::Checkpoint;
-pub use fetcher_runs::{EndedRun, FetcherRecord, FetcherRuns};
-pub use tasks::{Added, Cancelled, EntryId, SpoolEntry, Tasks};
+pub use fetcher_runs::{EndedRun, FetcherRecord};
+pub use operations::*;
+pub use tasks::{Added, Cancelled, EntryId, SpoolEntry};
 
-use crate::model::{Attempt, DirectoryIdentity, Idle, Job, Key, Position, Row, Run, UnixSeconds};
+use crate::model::{Attempt, DirectoryIdentity, Job, Key, Position, Row, Run, UnixSeconds};
 
-/// Why the store could not do what it was asked. Sorted by consequence: the first three end
-/// one request, the others end the process.
+/// Rows that one operation is to delete at the most, so that a worker's request waits for one such step only;
+/// a run counts as a row of its own.
+pub const STEP_ROWS: usize = 500;
+
+/// A queue with one owner. It is opened for one daemon: the runs, rejected files, leases and managed
+/// fetchers that it answers, withdraws and expires are that daemon's. It is not called while a call is
+/// under way.
+pub trait Store {
+    /// Carries out a batch in order, as one transaction, which is durable when this returns; each
+    /// operation is answered in its place. One that is rejected spoils no other: all else happens as if it
+    /// had not been asked. A batch that [only reads](Operation::only_reads) takes no lock. A store may
+    /// merge operations and look ahead in the batch, if that cannot be told from the answers.
+    ///
+    /// `now` is the StorageActor's clock; a store that keeps time itself does not need it.
+    ///
+    /// # Errors
+    /// Nothing of the batch has happened. `Busy` and `Full` may pass; `Corrupt` and `Fatal` do not.
+    fn apply(
+        &mut self,
+        now: UnixSeconds,
+        batch: Vec<Operation>,
+    ) -> StoreFuture<'_, Vec<Result<Outcome, Rejected>>>;
+
+    /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the
+    /// store's files or server are still those that were opened.
+    ///
+    /// # Errors
+    /// `Fatal` when they are not.
+    fn maintain(&mut self) -> StoreFuture<'_, Checkpoint>;
+
+    /// The last call: everything is where the next daemon finds it.
+    ///
+    /// # Errors
+    /// What failed; the queue itself is safe.
+    fn close(&mut self) -> StoreFuture<'_, ()>;
+}
+
+/// What a store's call returns. It stays on the store's thread; a store that blocks does its work before.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = StoreResult<T>> + 'a>>;
+
+/// Why an operation was rejected, while the store is sound.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Rejected(pub String);
+
+/// Why a request could not be done. Sorted by consequence: the first three end one request, the others end
+/// the process.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// Somebody else held the database for longer than the busy timeout.
@@ -28,7 +74,7 @@ pub enum StoreError {
     /// The disk is full (or a quota is).
     #[error("no space left for the database: {0}")]
     Full(String),
-    /// This one request cannot be done; the store is sound.
+    /// This one request cannot be done; the store is sound. Never the error of a whole batch.
     #[error("{0}")]
     Rejected(String),
     /// What is stored is damaged.
@@ -47,8 +93,17 @@ impl StoreError {
     }
 }
 
-/// What a store call returns.
+/// What a request is answered.
 pub type StoreResult<T> = Result<T, StoreError>;
+
+/// Whether the main database file holds everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// A copy of the main file is complete and current.
+    Complete,
+    /// A reader holds the log back: try again later.
+    Partial,
+}
 
 /// A fetcher run as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +123,7 @@ pub struct StoredRun {
     pub stale: bool,
 }
 
-/// How a batch goes on from what was read before.
+/// How rows go on from what was read before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
     /// Behind it.
@@ -76,13 +131,13 @@ pub enum Reading {
     Onward,
     /// At the start of the file, since it changed: the run is [stale](StoredRun::stale) from now on.
     Anew,
-    /// Likewise, and what is read from here on is the whole list, for [`Store::prune`].
+    /// Likewise, and what is read from here on is the whole list, for [`Prune`].
     Listing,
 }
 
 /// Rows of one run that enter the queue together with the position behind them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
+pub struct RowBatch {
     /// The run, already registered.
     pub run: Run,
     /// Lines in file order; of a key that occurs twice the last payload counts.
@@ -100,7 +155,7 @@ pub struct Batch {
 
 /// The answer to a request for work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Dispatch {
+pub enum Dispatched {
     /// This job, under this attempt; undo it by the attempt.
     Job(Attempt, Job),
     /// Nothing is eligible.
@@ -111,16 +166,16 @@ pub enum Dispatch {
 
 /// A worker that speaks protocol 2: whom a job is leased to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct LeaseHolder {
     /// As it named itself.
     pub worker: Arc<str>,
     /// How long it may be silent before its job is taken away.
     pub lease_seconds: u32,
 }
 
-/// What became of a word about an attempt.
+/// The answer to what a worker says about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Ack {
     /// It is recorded, now or before.
     Recorded,
     /// The job is somebody else's by now, or was given back.
@@ -140,9 +195,9 @@ pub enum Requeued {
     Unknown,
 }
 
-/// An attempt whose lease ran out.
+/// An attempt whose lease expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub struct ExpiredLease {
     /// What it was about.
     pub key: Key,
     /// Who held it, as it named itself.
@@ -160,204 +215,4 @@ pub enum InputDirectory {
     There(DirectoryIdentity),
     /// It is lost, and why.
     Lost(String),
-}
-
-/// A queue with one owner. Mutations happen between [`begin`](Store::begin) and
-/// [`commit`](Store::commit), and what they share is the transaction. One that fails before it changed
-/// anything leaves its neighbours alone. One that fails half-way takes the transaction with it:
-/// [`in_transaction`](Store::in_transaction) is false then, nothing since `begin` has happened, and
-/// everybody in it is told of an error and asks again.
-pub trait Store: FetcherRuns + Tasks {
-    /// Opens the transaction that the next mutations share. Takes the write lock at once.
-    ///
-    /// # Errors
-    /// `Busy` when another process keeps the lock.
-    fn begin(&mut self) -> StoreResult<()>;
-
-    /// Makes everything since `begin` durable. On an error nothing of it is in the queue and no
-    /// transaction is open.
-    ///
-    /// # Errors
-    /// `Full`, `Busy` or `Fatal`.
-    fn commit(&mut self) -> StoreResult<()>;
-
-    /// Whether a transaction is open. An error inside a mutation can end it (a full disk does).
-    fn in_transaction(&self) -> bool;
-
-    /// Every run the store knows. Needs no transaction.
-    ///
-    /// # Errors
-    /// As any read.
-    fn runs(&mut self) -> StoreResult<Vec<StoredRun>>;
-
-    /// Makes `run` known, empty and growing; a known one is left as it is. Returns how it stands.
-    /// A run under deletion is `Rejected`.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn register_run(&mut self, run: &Run) -> StoreResult<StoredRun>;
-
-    /// Adds rows, position and completion of a registered run. Re-adding a row keeps its
-    /// dispatched state and takes the new payload.
-    ///
-    /// # Errors
-    /// `Rejected` for an unknown run or one under deletion; as any mutation.
-    fn add_rows(&mut self, batch: &Batch) -> StoreResult<()>;
-
-    /// Deletes rows of `run` that were not read since its last [listing](Reading::Listing) began, after a
-    /// look at `limit` rows at the most. Returns whether it is to be called again; when not, the run is
-    /// stale no longer. Without a listing it does nothing.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn prune(&mut self, run: &Run, limit: usize) -> StoreResult<bool>;
-
-    /// Marks `run` for its deletion: no row of it is dispatched from now on. An unknown run is left
-    /// alone.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn begin_deletion(&mut self, run: &Run) -> StoreResult<()>;
-
-    /// Deletes rows of `runs`, one run after the other, and each run with its last row, until
-    /// `limit` rows and runs are gone. Returns how many of the first runs are gone; one that was
-    /// not known counts.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn delete_runs(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize>;
-
-    /// Takes the next job (spec 2, 5) and marks it dispatched at `now`; to a `holder` it is leased,
-    /// and its key excluded until the attempt ends. Nothing while [paused](Store::set_paused).
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn dispatch(&mut self, now: UnixSeconds, holder: Option<&Holder>) -> StoreResult<Dispatch>;
-
-    /// Records the end of `key`'s job, by key alone; an unknown key changes nothing.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()>;
-
-    /// [`finish`](Self::finish) and then [`dispatch`](Self::dispatch), both or neither: a worker that
-    /// is told of an error says the end again.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn finish_and_dispatch(
-        &mut self,
-        key: &Key,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> StoreResult<Dispatch>;
-
-    /// Makes a dispatch of `key` undone, order included, if the key's log row is still that dispatch's.
-    /// Returns whether it was.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn undo(&mut self, key: &Key, attempt: Attempt) -> StoreResult<bool>;
-
-    /// Records the end of a leased attempt. Said again, the first one stands. One whose lease ran out
-    /// still counts as long as its key was not handed out again.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn finish_attempt(
-        &mut self,
-        attempt: Attempt,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> StoreResult<Told>;
-
-    /// Gives a leased attempt's job back to its old place in the order.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn release(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Told>;
-
-    /// The lease of an attempt ran out: its job goes back to its old place, or, after too many such
-    /// ends, is parked until its fetcher's next run or [`retry`](Store::retry). `None`: the
-    /// attempt had ended already.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn expire(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Option<Lost>>;
-
-    /// Whether a dispatch would find a job. Needs no transaction, so nobody's lock is in the way.
-    fn has_work(&mut self, now: UnixSeconds) -> StoreResult<bool>;
-
-    /// Whether an attempt is leased still. Needs no transaction.
-    fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool>;
-
-    /// All leased attempts with their leases in seconds. Needs no transaction.
-    fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>>;
-
-    /// Jobs that are out and not given up. Needs no transaction.
-    fn in_flight(&mut self, now: UnixSeconds) -> StoreResult<u64>;
-
-    /// Why there may be nothing to hand out. Needs no transaction, and takes no longer the larger the
-    /// queue is.
-    ///
-    /// # Errors
-    /// As any read.
-    fn why_idle(&mut self, now: UnixSeconds) -> StoreResult<Idle>;
-
-    /// Puts the dispatched rows of a key back in the queue, parked ones too, but for those in flight; of one
-    /// fetcher only, if one is named.
-    /// Returns how many; `None`: no row has that key.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn retry(&mut self, key: &Key, fetcher: Option<&str>) -> StoreResult<Option<u64>>;
-
-    /// Gives the job of a key that is in flight back to its old place, whoever has it: as
-    /// [`release`](Store::release), for classic jobs, too.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn requeue(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Requeued>;
-
-    /// From now on, and after a restart, nothing is handed out; or the end of that.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn set_paused(&mut self, paused: bool) -> StoreResult<()>;
-
-    /// Notes that the input file `name` is left out, for status. An earlier note keeps its time, and
-    /// gets the new reason.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn set_aside(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()>;
-
-    /// Takes the note about `name` back.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn clear_aside(&mut self, name: &str) -> StoreResult<()>;
-
-    /// Notes how the input directory is. A loss that goes on keeps its time, and gets the new reason.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn note_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> StoreResult<()>;
-
-    /// Called outside a transaction when no request came for a while: brings the main file up to
-    /// date and looks whether the files are still the ones that were opened.
-    ///
-    /// # Errors
-    /// `Fatal` when the files have vanished or were replaced.
-    fn idle(&mut self) -> StoreResult<Checkpoint>;
-
-    /// Called when a call was answered with `Corrupt`: leaves a note, which outlives the process, that the
-    /// queue is not to be used again.
-    fn note_corrupt(&mut self, _fault: &str) {}
-
-    /// The last call: commits nothing, brings everything into the main file, leaves WAL mode.
-    ///
-    /// # Errors
-    /// What failed; the queue itself is safe.
-    fn close(&mut self) -> StoreResult<()>;
 }

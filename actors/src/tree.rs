@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::connection::{SessionLinks, WorkLinks};
-use crate::file_watcher::{FileWatcherActor, Input, Start, StopWatching, StorageLinks, start_tail};
+use crate::file_watcher::{FileWatcherActor, Input, Start, StopWatching, start_tail};
 use crate::guest::{Guest, Guests, RunFetcher};
 use crate::listener::{CloseAll, Door, ListenerActor};
 use crate::reports::Reports;
@@ -161,8 +161,8 @@ impl Tree {
             StorageActor::new(store, clock, vital, tell_drained)
         });
         let (vital, watcher_end) = Vital::new();
-        let links = StorageLinks::to(&storage);
-        let watcher = FileWatcherActor::new(input, links, Box::new(start_tail), vital).start();
+        let watcher =
+            FileWatcherActor::new(input, storage.clone(), Box::new(start_tail), vital).start();
         let tree = Self {
             storage,
             storage_arbiter,

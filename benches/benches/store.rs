@@ -12,7 +12,9 @@ use bare_store::{Bare, batch};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use shiftboss_actors::model::Run;
-use shiftboss_actors::store::{Dispatch, Store};
+use shiftboss_actors::store::{
+    AddRows, BeginDeletion, DeleteRuns, Dispatched, RegisterRun, STEP_ROWS, Undo,
+};
 
 /// Jobs of a store whose jobs are handed out; it is made anew when they run out.
 const JOBS: usize = 50_000;
@@ -20,8 +22,6 @@ const JOBS: usize = 50_000;
 const ROWS: usize = 10_000;
 /// Rows that a tail sends at once.
 const BATCH_ROWS: usize = 250;
-/// Rows that one step of a deletion removes.
-const STEP_ROWS: usize = 500;
 /// What a measurement of one operation may take, and how often it is repeated.
 const WARM_UP: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(4);
@@ -73,20 +73,20 @@ fn cycles(group: &mut Group<'_>) {
 fn nothing(group: &mut Group<'_>) {
     let mut bare = Bare::new(ROWS).unwrap();
     for _ in 0..ROWS {
-        assert!(matches!(bare.ask().unwrap(), Dispatch::Job(..)));
+        assert!(matches!(bare.ask().unwrap(), Dispatched::Job(..)));
     }
-    let ask = |bare: &mut Bare, ()| assert_eq!(bare.ask().unwrap(), Dispatch::Nothing);
+    let ask = |bare: &mut Bare, ()| assert_eq!(bare.ask().unwrap(), Dispatched::Nothing);
     measure(group, "dispatch, nothing is eligible", &mut bare, |_| (), ask);
 }
 
 fn undo(group: &mut Group<'_>) {
     let mut bare = Bare::new(ROWS).unwrap();
     let dispatch = |bare: &mut Bare| match bare.ask().unwrap() {
-        Dispatch::Job(attempt, job) => (attempt, job.key),
+        Dispatched::Job(attempt, job) => (attempt, job.key),
         other => panic!("{other:?}"),
     };
     let undo = |bare: &mut Bare, (attempt, key)| {
-        assert!(bare.change(|store| store.undo(&key, attempt)).unwrap());
+        assert!(bare.apply(Undo { key, attempt }).unwrap());
     };
     measure(group, "undo", &mut bare, dispatch, undo);
 }
@@ -95,12 +95,12 @@ fn register(group: &mut Group<'_>) {
     let mut bare = Bare::new(ROWS).unwrap();
     let mut last = 0;
     let forget = |bare: &mut Bare| {
-        bare.change(|store| store.delete_runs(&[run(last)], STEP_ROWS)).unwrap();
+        bare.apply(DeleteRuns { runs: vec![run(last)], limit: STEP_ROWS }).unwrap();
         last += 1;
         run(last)
     };
     let register = |bare: &mut Bare, run| {
-        bare.change(|store| store.register_run(&run)).unwrap();
+        bare.apply(RegisterRun(run)).unwrap();
     };
     measure(group, "register_run", &mut bare, forget, register);
 }
@@ -108,7 +108,7 @@ fn register(group: &mut Group<'_>) {
 fn add_rows(group: &mut Group<'_>) {
     let mut bare = Bare::new(ROWS).unwrap();
     let run = run(1);
-    bare.change(|store| store.register_run(&run)).unwrap();
+    bare.apply(RegisterRun(run.clone())).unwrap();
     let mut lines = 0;
     let next = |_: &mut Bare| {
         lines += BATCH_ROWS;
@@ -116,7 +116,7 @@ fn add_rows(group: &mut Group<'_>) {
     };
     group.throughput(Throughput::Elements(BATCH_ROWS as u64));
     measure(group, "add_rows, 250 rows", &mut bare, next, |bare, batch| {
-        bare.change(|store| store.add_rows(&batch)).unwrap();
+        bare.apply(AddRows(batch)).unwrap();
     });
 }
 
@@ -125,16 +125,13 @@ fn delete_step(group: &mut Group<'_>) {
     let mut bare = Bare::new(ROWS).unwrap();
     let run = run(1);
     let load = |bare: &mut Bare| {
-        bare.change(|store| {
-            store.register_run(&run)?;
-            store.add_rows(&batch(&run, ROWS..ROWS + STEP_ROWS - 1))?;
-            store.begin_deletion(&run)
-        })
-        .unwrap();
+        bare.apply(RegisterRun(run.clone())).unwrap();
+        bare.apply(AddRows(batch(&run, ROWS..ROWS + STEP_ROWS - 1))).unwrap();
+        bare.apply(BeginDeletion(run.clone())).unwrap();
     };
     group.throughput(Throughput::Elements(STEP_ROWS as u64));
     measure(group, "delete_runs, a step of 500 rows", &mut bare, load, |bare, ()| {
-        bare.change(|store| store.delete_runs(std::slice::from_ref(&run), STEP_ROWS)).unwrap();
+        bare.apply(DeleteRuns { runs: vec![run.clone()], limit: STEP_ROWS }).unwrap();
     });
 }
 

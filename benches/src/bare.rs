@@ -3,6 +3,7 @@
 //! Called by rows 2 and 14 of the table, and by the benchmark of the store's operations
 //! (`benches/store.rs`). It knows no daemon and measures nothing itself.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +11,10 @@ use std::time::Duration;
 
 use shiftboss::sqlite::{Durability, Options, Policy, SqliteStore};
 use shiftboss_actors::model::{Key, Position, Row, Run};
-use shiftboss_actors::store::{Batch, Dispatch, Reading, Store, StoreResult};
+use shiftboss_actors::store::{
+    AddRows, Complete, Dispatch, Dispatched, Each, Reading, RegisterRun, Request, RowBatch,
+    StoreResult,
+};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.
@@ -21,12 +25,13 @@ const START: i64 = 1_700_000_000;
 /// Jobs after which its clock shows the next second: about what a disk allows.
 const JOBS_A_SECOND: i64 = 10_000;
 
-/// A store of its own in a temporary directory, with one job in flight.
+/// A store of its own in a temporary directory, with jobs in flight as workers have them.
 pub struct Bare {
     store: SqliteStore,
     now: i64,
     jobs: i64,
-    key: Option<Key>,
+    /// Keys of the jobs in flight, the oldest first.
+    in_flight: VecDeque<Key>,
     left: usize,
     _home: TempDir,
 }
@@ -39,28 +44,25 @@ impl Bare {
     pub fn new(jobs: usize) -> io::Result<Self> {
         let home = tempfile::tempdir()?;
         let store = open(&home.path().join("state.db"))?;
-        let mut bare = Self { store, now: START, jobs: 0, key: None, left: jobs, _home: home };
+        let in_flight = VecDeque::new();
+        let mut bare = Self { store, now: START, jobs: 0, in_flight, left: jobs, _home: home };
         let run = Run { fetcher: "bench".into(), started: 1 };
-        bare.change(|store| store.register_run(&run))?;
+        bare.apply(RegisterRun(run.clone()))?;
         for from in (0..jobs).step_by(BATCH_ROWS) {
-            let batch = batch(&run, from..jobs.min(from + BATCH_ROWS));
-            bare.change(|store| store.add_rows(&batch))?;
+            bare.apply(AddRows(batch(&run, from..jobs.min(from + BATCH_ROWS))))?;
         }
         Ok(bare)
     }
 
-    /// One mutation, in a commit of its own.
+    /// A request, in a commit of its own.
     ///
     /// # Errors
     /// When the store says so.
-    pub fn change<T>(
-        &mut self,
-        mutation: impl FnOnce(&mut SqliteStore) -> StoreResult<T>,
-    ) -> io::Result<T> {
-        told(self.store.begin())?;
-        let told_of = told(mutation(&mut self.store))?;
-        told(self.store.commit())?;
-        Ok(told_of)
+    pub fn apply<R: Request>(&mut self, request: R) -> io::Result<R::Answer> {
+        let mut batch = Vec::new();
+        request.push(&mut batch);
+        let outcomes = told(self.store.apply_now(self.now, &batch))?;
+        told(R::answer(&mut outcomes.into_iter()))
     }
 
     /// The end of one job and the next, in a commit of their own.
@@ -71,16 +73,24 @@ impl Bare {
         self.cycles(1)
     }
 
-    /// The same `count` times in one commit.
+    /// The same of `count` workers in one commit.
     ///
     /// # Errors
     /// When the store says so.
     pub fn cycles(&mut self, count: usize) -> io::Result<()> {
-        told(self.store.begin())?;
-        for _ in 0..count {
-            self.end_and_ask()?;
+        self.jobs += i64::try_from(count).unwrap_or(i64::MAX);
+        self.now = START + self.jobs / JOBS_A_SECOND;
+        while self.in_flight.len() < count {
+            self.dispatch()?;
         }
-        told(self.store.commit())
+        let cycle = |key| (Complete { key, exit_code: 0 }, Dispatch { holder: None });
+        let cycles = self.in_flight.drain(..count).map(cycle).collect();
+        for answer in self.apply(Each(cycles))? {
+            let (completed, dispatched) = told(answer)?;
+            told(completed)?;
+            self.handed_out(told(dispatched)?);
+        }
+        Ok(())
     }
 
     /// A request for work, without the end of a job, in a commit of its own. The clock stands: no
@@ -88,9 +98,8 @@ impl Bare {
     ///
     /// # Errors
     /// When the store says so.
-    pub fn ask(&mut self) -> io::Result<Dispatch> {
-        let now = self.now;
-        self.change(|store| store.dispatch(now, None))
+    pub fn ask(&mut self) -> io::Result<Dispatched> {
+        self.apply(Dispatch { holder: None })
     }
 
     /// Jobs that were not handed out yet.
@@ -99,18 +108,17 @@ impl Bare {
         self.left
     }
 
-    fn end_and_ask(&mut self) -> io::Result<()> {
-        self.jobs += 1;
-        self.now = START + self.jobs / JOBS_A_SECOND;
-        let told_of = match self.key.take() {
-            Some(key) => self.store.finish_and_dispatch(&key, 0, self.now),
-            None => self.store.dispatch(self.now, None),
-        };
-        if let Dispatch::Job(_, job) = told(told_of)? {
-            self.key = Some(job.key);
+    fn dispatch(&mut self) -> io::Result<()> {
+        let dispatched = self.ask()?;
+        self.handed_out(dispatched);
+        Ok(())
+    }
+
+    fn handed_out(&mut self, dispatched: Dispatched) {
+        if let Dispatched::Job(_, job) = dispatched {
+            self.in_flight.push_back(job.key);
             self.left -= 1;
         }
-        Ok(())
     }
 }
 
@@ -122,7 +130,7 @@ pub fn key(index: usize) -> String {
 
 /// The lines `numbers` of a run's list, as a tail sends them.
 #[must_use]
-pub fn batch(run: &Run, numbers: Range<usize>) -> Batch {
+pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
     let row = |number| Row { key: Key::stored(&key(number)), payload: "1.0 -> 2.0".to_owned() };
     let lines = numbers.end as u64;
     let position = Position {
@@ -134,7 +142,7 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> Batch {
         ..Position::default()
     };
     let rows = numbers.map(row).collect();
-    Batch {
+    RowBatch {
         run: run.clone(),
         rows,
         skipped: 0,

@@ -19,8 +19,8 @@ use shiftboss_actors::clock::Clock;
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::guest::{GuestLinks, RunFetcher};
 use shiftboss_actors::reports::ReportError;
-use shiftboss_actors::storage::messages::{ForgetFetcher, KnownFetchers, NoteFetcher};
-use shiftboss_actors::store::FetcherRecord;
+use shiftboss_actors::storage::messages::Perform;
+use shiftboss_actors::store::{FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher};
 use shiftboss_actors::vital::Vital;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tracing::{error, info, warn};
@@ -53,9 +53,9 @@ pub(super) struct StopAll;
 
 /// Where it is noted how fetchers are.
 pub(super) struct Memory {
-    pub note: Recipient<NoteFetcher>,
-    pub known: Recipient<KnownFetchers>,
-    pub forget: Recipient<ForgetFetcher>,
+    pub note: Recipient<Perform<NoteFetcher>>,
+    pub known: Recipient<Perform<FetcherRecords>>,
+    pub forget: Recipient<Perform<ForgetFetcher>>,
     /// Whether lists can be put into the input directory.
     pub why_lost: Recipient<WhyLost>,
 }
@@ -105,7 +105,7 @@ impl FetchersActor {
 
     /// Learns what ran before this process, then follows what is wanted.
     fn recall(&mut self, ctx: &mut Context<Self>) {
-        let known = self.parts.memory.known.send(KnownFetchers).timeout(STORE_TIMEOUT);
+        let known = self.parts.memory.known.send(Perform(FetcherRecords)).timeout(STORE_TIMEOUT);
         ctx.spawn(known.into_actor(self).map(|known, act, ctx| match known {
             Ok(Ok(records)) => {
                 let by_name = |record: FetcherRecord| (Arc::clone(&record.name), record);

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use actix::MailboxError;
 use shiftboss_actors::guest::GuestLinks;
-use shiftboss_actors::storage::messages::{AcceptEntries, ForgetAccepted, KnownAccepted};
-use shiftboss_actors::store::{EntryId, StoreError};
+use shiftboss_actors::storage::messages::Perform;
+use shiftboss_actors::store::{
+    AcceptEntries, AcceptedEntries, Each, EntryId, ForgetAccepted, StoreError,
+};
 use thiserror::Error;
 use tracing::{debug, info, warn};
 
@@ -96,7 +98,8 @@ impl Rounds {
             return Ok(());
         }
         self.on_queue(TaskQueue::inherit).await?;
-        let known = self.links.known.send(KnownAccepted).timeout(STORE_TIMEOUT).await??;
+        let known =
+            self.links.known.send(Perform(AcceptedEntries)).timeout(STORE_TIMEOUT).await??;
         let gone = self.on_queue(move |queue| Ok(queue.gone(known))).await?;
         self.forget(gone).await?;
         self.caught_up = true;
@@ -109,7 +112,8 @@ impl Rounds {
             return Ok(0);
         }
         // Without an answer they may be accepted yet: they stay checked out, and are offered again.
-        let accepted = self.links.accept.send(AcceptEntries(offers)).timeout(STORE_TIMEOUT).await?;
+        let accept = Perform(AcceptEntries(offers));
+        let accepted = self.links.accept.send(accept).timeout(STORE_TIMEOUT).await?;
         let (answers, error) = match accepted {
             Ok(answers) => (answers, None),
             Err(error) => (Vec::new(), Some(error)),
@@ -126,8 +130,9 @@ impl Rounds {
 
     async fn forget(&mut self, ids: Vec<EntryId>) -> Result<(), IntakeError> {
         if !ids.is_empty() {
-            let forget = ForgetAccepted(ids.clone());
-            self.links.forget.send(forget).timeout(STORE_TIMEOUT).await??;
+            let forget = Perform(Each(ids.iter().cloned().map(ForgetAccepted).collect()));
+            let forgotten = self.links.forget.send(forget).timeout(STORE_TIMEOUT).await??;
+            forgotten.into_iter().collect::<Result<Vec<()>, _>>()?;
             self.queue.iter_mut().for_each(|queue| queue.forgotten(&ids));
         }
         Ok(())

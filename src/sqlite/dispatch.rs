@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use rusqlite::{CachedStatement, Connection, Row};
 use shiftboss_actors::model::{Job, Key, UnixSeconds, jitter};
-use shiftboss_actors::store::{Dispatch, Holder};
+use shiftboss_actors::store::{Dispatched, LeaseHolder};
 
 use super::flights::Departure;
 use super::slots::Slots;
@@ -110,10 +110,10 @@ impl SqliteStore {
     pub(super) fn next_job(
         &mut self,
         now: UnixSeconds,
-        holder: Option<&Holder>,
-    ) -> rusqlite::Result<Dispatch> {
+        holder: Option<&LeaseHolder>,
+    ) -> rusqlite::Result<Dispatched> {
         if self.paused {
-            return Ok(Dispatch::Nothing);
+            return Ok(Dispatched::Nothing);
         }
         while let Some(key) = self.next_key(now)? {
             if let Some(job) = self.hand_out(&key, now, holder)? {
@@ -124,7 +124,7 @@ impl SqliteStore {
                 return Err(indexes_disagree(&key));
             }
         }
-        if self.may_be_shadowed()? { Ok(Dispatch::Later) } else { Ok(Dispatch::Nothing) }
+        if self.may_be_shadowed()? { Ok(Dispatched::Later) } else { Ok(Dispatched::Nothing) }
     }
 
     /// Whether there is an eligible row, and nothing is paused.
@@ -207,8 +207,8 @@ impl SqliteStore {
         &mut self,
         key: &str,
         now: UnixSeconds,
-        holder: Option<&Holder>,
-    ) -> rusqlite::Result<Option<Dispatch>> {
+        holder: Option<&LeaseHolder>,
+    ) -> rusqlite::Result<Option<Dispatched>> {
         let Some((history, mut rows)) = candidates(&self.connection, key)? else {
             return Ok(None);
         };
@@ -221,7 +221,7 @@ impl SqliteStore {
         let departure = Departure { attempt, now, holder };
         self.take_off(key, &rows, chosen, &history, &departure)?;
         let payload = rows.swap_remove(chosen).payload;
-        Ok(Some(Dispatch::Job(attempt, Job { key: Key::stored(key), payload })))
+        Ok(Some(Dispatched::Job(attempt, Job { key: Key::stored(key), payload })))
     }
 
     /// A statement from the cache.

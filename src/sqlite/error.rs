@@ -3,6 +3,33 @@
 use rusqlite::{Error, ErrorCode, ffi};
 use shiftboss_actors::store::StoreError;
 
+/// Why an operation failed.
+#[derive(Debug)]
+pub enum SqliteError {
+    /// SQLite says so.
+    Sqlite(Error),
+    /// It cannot be done as things are; nothing was changed.
+    Rejected(String),
+}
+
+/// What an operation returns.
+pub type SqliteResult<T> = Result<T, SqliteError>;
+
+impl From<Error> for SqliteError {
+    fn from(error: Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<SqliteError> for StoreError {
+    fn from(error: SqliteError) -> Self {
+        match error {
+            SqliteError::Sqlite(error) => sorted(error),
+            SqliteError::Rejected(why) => Self::Rejected(why),
+        }
+    }
+}
+
 /// Sorts an error: one request's, or the end of the store.
 pub fn sorted(error: Error) -> StoreError {
     let text = error.to_string();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::model::{Attempt, UnixSeconds, jitter};
-use shiftboss_actors::store::Holder;
+use shiftboss_actors::store::LeaseHolder;
 
 use super::attempts::{Flight, Outcome};
 use super::dispatch::{Candidate, History, LogRow};
@@ -21,7 +21,7 @@ pub(super) struct Departure<'a> {
     pub(super) attempt: Attempt,
     pub(super) now: UnixSeconds,
     /// To whom it is leased; `None`: to a classic worker, by the policy's lease.
-    pub(super) holder: Option<&'a Holder>,
+    pub(super) holder: Option<&'a LeaseHolder>,
 }
 
 impl SqliteStore {

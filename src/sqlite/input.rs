@@ -22,7 +22,7 @@ impl SqliteStore {
         &mut self,
         input: &InputDirectory,
         now: UnixSeconds,
-    ) -> StoreResult<()> {
+    ) -> rusqlite::Result<()> {
         match input {
             InputDirectory::There(identity) => {
                 self.set_state("input_directory", &identity.to_string())?;

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::model::{
     Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds, jitter,
 };
-use shiftboss_actors::store::{Lost, Requeued, Told};
+use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
 
 use super::SqliteStore;
 use super::attempts::{Ended, Flight, Outcome};
@@ -29,12 +29,11 @@ pub(super) const IN_FLIGHT: &str = "SELECT
 
 impl SqliteStore {
     /// Records the end of a leased attempt.
-    pub(super) fn end_attempt(
+    pub(super) fn complete_attempt(
         &mut self,
-        attempt: Attempt,
-        exit_code: i64,
+        &CompleteAttempt { attempt, exit_code }: &CompleteAttempt,
         now: UnixSeconds,
-    ) -> rusqlite::Result<Told> {
+    ) -> rusqlite::Result<Ack> {
         let Some((key, flight)) = self.leased(attempt.0)? else {
             return self.end_ended(attempt, exit_code, now);
         };
@@ -50,7 +49,7 @@ impl SqliteStore {
                 self.end_task(&key, flight.run_started, exit_code)?;
             }
         }
-        Ok(Told::Recorded)
+        Ok(Ack::Recorded)
     }
 
     /// The end of an attempt that ended before.
@@ -59,17 +58,17 @@ impl SqliteStore {
         attempt: Attempt,
         exit_code: i64,
         now: UnixSeconds,
-    ) -> rusqlite::Result<Told> {
+    ) -> rusqlite::Result<Ack> {
         let Some(ended) = self.ended(attempt.0)? else {
-            return Ok(Told::Unknown);
+            return Ok(Ack::Unknown);
         };
         match ended.outcome.as_str() {
-            "done" => Ok(Told::Recorded),
+            "done" => Ok(Ack::Recorded),
             "expired" if self.waits_since(&ended, attempt)? => {
                 self.end_late(&ended, attempt, exit_code, now)?;
-                Ok(Told::Recorded)
+                Ok(Ack::Recorded)
             }
-            _ => Ok(Told::Stale),
+            _ => Ok(Ack::Stale),
         }
     }
 
@@ -141,20 +140,26 @@ impl SqliteStore {
         self.set_last_started(key, Some(started))
     }
 
+    /// Whether an attempt is leased still.
+    pub(super) fn heartbeat(&self, attempt: Attempt) -> rusqlite::Result<Ack> {
+        let leased = self.leased(attempt.0)?;
+        Ok(if leased.is_some() { Ack::Recorded } else { Ack::Stale })
+    }
+
     /// Gives a leased attempt's job back.
     pub(super) fn give_back(
         &mut self,
         attempt: Attempt,
         now: UnixSeconds,
-    ) -> rusqlite::Result<Told> {
+    ) -> rusqlite::Result<Ack> {
         if let Some((key, flight)) = self.leased(attempt.0)? {
             self.take_back(&key, flight, Outcome::Released, now, true)?;
-            return Ok(Told::Recorded);
+            return Ok(Ack::Recorded);
         }
         Ok(match self.ended(attempt.0)? {
-            Some(ended) if ended.outcome == "released" => Told::Recorded,
-            Some(_) => Told::Stale,
-            None => Told::Unknown,
+            Some(ended) if ended.outcome == "released" => Ack::Recorded,
+            Some(_) => Ack::Stale,
+            None => Ack::Unknown,
         })
     }
 
@@ -185,7 +190,7 @@ impl SqliteStore {
         &mut self,
         attempt: Attempt,
         now: UnixSeconds,
-    ) -> rusqlite::Result<Option<Lost>> {
+    ) -> rusqlite::Result<Option<ExpiredLease>> {
         let Some((key, flight)) = self.leased(attempt.0)? else {
             return Ok(None);
         };
@@ -200,7 +205,7 @@ impl SqliteStore {
             self.dead_letter_task(&key, flight.run_started)?;
         }
         let worker = flight.worker.unwrap_or_default();
-        Ok(Some(Lost { key: Key::stored(&key), worker, dead_letter, single }))
+        Ok(Some(ExpiredLease { key: Key::stored(&key), worker, dead_letter, single }))
     }
 
     /// Earlier classic attempts of a row, which would bring it back.
@@ -211,7 +216,7 @@ impl SqliteStore {
         flights.iter().filter(earlier).try_for_each(|earlier| self.retire_expired(key, earlier))
     }
 
-    fn count_try(&self, key: &str, flight: &Flight, parked: bool) -> rusqlite::Result<()> {
+    fn count_try(&self, key: &str, flight: &Flight, dead_letter: bool) -> rusqlite::Result<()> {
         let sql = "INSERT INTO shiftboss_tries
                 (fetcher_id, run_started, attr_path, tries, dead)
             SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM queue
@@ -219,7 +224,7 @@ impl SqliteStore {
             ON CONFLICT (fetcher_id, run_started, attr_path) DO UPDATE
             SET tries = excluded.tries, dead = excluded.dead";
         let Flight { fetcher_id, run_started, tries, .. } = flight;
-        self.prepared(sql)?.execute((fetcher_id, run_started, key, tries, parked))?;
+        self.prepared(sql)?.execute((fetcher_id, run_started, key, tries, dead_letter))?;
         Ok(())
     }
 
@@ -307,8 +312,6 @@ impl SqliteStore {
             self.count(*fetcher_id, *run_started, 0, 1)?;
             self.forget_tries(key, *fetcher_id, *run_started)?;
         }
-        self.memory.take_lone(key);
-        self.memory.forget_order();
         self.recompute(key)?;
         Ok(Some(rows.len() as u64 + tasks))
     }

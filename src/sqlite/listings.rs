@@ -7,10 +7,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use shiftboss_actors::model::Run;
-use shiftboss_actors::store::{Batch, Reading, StoreResult};
+use shiftboss_actors::store::{Reading, RowBatch};
 
 use super::SqliteStore;
-use super::error::sorted;
 
 /// A listing's number is never used again, so what is left of one that was broken off does no harm.
 const TABLES: &str = "
@@ -37,7 +36,7 @@ impl SqliteStore {
     pub(super) fn note_reading(
         &self,
         fetcher_id: i64,
-        batch: &Batch,
+        batch: &RowBatch,
     ) -> rusqlite::Result<Option<i64>> {
         let run = batch.run.started;
         if batch.reading != Reading::Onward {
@@ -63,13 +62,12 @@ impl SqliteStore {
 
     /// Looks at up to `limit` rows of a run, and deletes those that its listing lacks. Returns whether
     /// there are more.
-    pub(super) fn prune_step(&mut self, run: &Run, limit: usize) -> StoreResult<bool> {
+    pub(super) fn prune_step(&mut self, run: &Run, limit: usize) -> rusqlite::Result<bool> {
         let Some(fetcher_id) = self.fetcher_id(run)? else {
             return Ok(false);
         };
-        self.tally.flush(&self.connection).map_err(sorted)?;
-        self.memory.forget_order();
-        self.prune_rows(fetcher_id, run.started, limit).map_err(sorted)
+        self.tally.flush(&self.connection)?;
+        self.prune_rows(fetcher_id, run.started, limit)
     }
 
     fn prune_rows(&mut self, fetcher_id: i64, run: i64, limit: usize) -> rusqlite::Result<bool> {

@@ -49,12 +49,11 @@ pub mod views;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
-use shiftboss_actors::store::{Store, StoreResult};
+use shiftboss_actors::model::UnixSeconds;
 use tracing::debug;
 
 use checkpoints::Checkpoints;
 use courtesy::Courtesy;
-use error::sorted;
 pub use file::{look, make_new};
 use memory::Memory;
 pub use open::{Durability, Options, Policy};
@@ -93,38 +92,16 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Runs one mutation: it happens as a whole or not at all. One that failed before it changed
-    /// anything leaves its neighbours alone; one that failed half-way takes the transaction with it,
-    /// and everybody in it is told. A savepoint for each would save those neighbours, but costs
-    /// every mutation a copy of each page that it changes, and such failures (a full disk) end the
-    /// transaction mostly anyway.
-    fn mutation<T>(
-        &mut self,
-        operation: impl FnOnce(&mut Self) -> StoreResult<T>,
-    ) -> StoreResult<T> {
-        let changes = self.connection.total_changes();
-        let result = operation(self);
-        // SQLite may have ended the transaction by itself, with whatever was done before in it.
-        let ended = !self.in_transaction();
-        if result.is_err() {
-            self.memory.forget();
-        }
-        if result.is_err() && (ended || self.connection.total_changes() != changes) {
-            self.roll_back()?;
-        }
-        result
-    }
-
     /// Ends the transaction, and forgets what was remembered in it: that first, for the rest may fail.
-    fn roll_back(&mut self) -> StoreResult<()> {
+    fn roll_back(&mut self) -> rusqlite::Result<()> {
         self.memory.forget();
         self.tally.roll_back();
         self.courtesy.released();
         if self.in_transaction() {
             self.statement("ROLLBACK")?;
         }
-        self.slots = Slots::load(&self.connection).map_err(sorted)?;
-        self.load_paused().map_err(sorted)
+        self.slots = Slots::load(&self.connection)?;
+        self.load_paused()
     }
 
     fn load_paused(&mut self) -> rusqlite::Result<()> {
@@ -144,18 +121,17 @@ impl SqliteStore {
     }
 
     /// What is remembered holds only as long as nobody else writes.
-    fn notice_others(&mut self) -> StoreResult<()> {
+    fn notice_others(&mut self) -> rusqlite::Result<()> {
         let version = self
             .prepared("PRAGMA data_version")
-            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-            .map_err(sorted)?;
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))?;
         self.memory.hold_against(version);
         Ok(())
     }
 
-    fn statement(&self, sql: &str) -> StoreResult<()> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(sorted)?;
-        statement.execute([]).map(|_| ()).map_err(sorted)
+    fn statement(&self, sql: &str) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        statement.execute([]).map(|_| ())
     }
 
     /// Whether nothing is handed out until an operator says so.
@@ -184,19 +160,19 @@ impl SqliteStore {
 }
 
 impl SqliteStore {
-    fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> StoreResult<()> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(sorted)?;
-        statement.execute(parameters).map(|_| ()).map_err(sorted)
+    fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        statement.execute(parameters).map(|_| ())
     }
 
-    /// Kept over restarts; in memory for the dispatches to come.
-    fn pause(&mut self, paused: bool) -> StoreResult<()> {
+    /// Kept over restarts; in memory for the dispatches to come. Says how many jobs are in flight.
+    fn pause(&mut self, paused: bool, now: UnixSeconds) -> rusqlite::Result<u64> {
         self.set_state("paused", if paused { "1" } else { "0" })?;
         self.paused = paused;
-        Ok(())
+        self.count_in_flight(now)
     }
 
-    fn set_state(&self, name: &str, value: &str) -> StoreResult<()> {
+    fn set_state(&self, name: &str, value: &str) -> rusqlite::Result<()> {
         let sql = "INSERT INTO shiftboss_state (name, value) VALUES (?1, ?2)
             ON CONFLICT (name) DO UPDATE SET value = excluded.value";
         self.execute(sql, (name, value))

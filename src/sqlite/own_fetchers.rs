@@ -1,14 +1,13 @@
 //! The fetchers that the daemon runs itself, over its restarts (`shiftboss_own_fetchers`).
 //!
-//! Called through the trait [`FetcherRuns`], and by the views. The table is nobody's but the daemon's; what
+//! Called by the store's operations, and by the views. The table is nobody's but the daemon's; what
 //! is not understood in a row, since somebody edited it, counts as unknown, and keeps no daemon from
 //! starting. A table that is not what we made is an error, as any other of ours is.
 
 use rusqlite::Row;
-use shiftboss_actors::store::{EndedRun, FetcherRecord, FetcherRuns, StoreResult};
+use shiftboss_actors::store::{EndedRun, FetcherRecord};
 
 use super::SqliteStore;
-use super::error::sorted;
 
 /// All of them, by name.
 pub(super) const ALL: &str =
@@ -40,8 +39,9 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-impl FetcherRuns for SqliteStore {
-    fn note_fetcher(&mut self, record: &FetcherRecord) -> StoreResult<()> {
+impl SqliteStore {
+    /// Notes how a fetcher is, in place of what was noted of it before.
+    pub(super) fn save_record(&self, record: &FetcherRecord) -> rusqlite::Result<()> {
         let sql = "INSERT OR REPLACE INTO shiftboss_own_fetchers
                 (name, state, run_started, next_run, last_started, last_ended, last_code, last_told)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -56,17 +56,15 @@ impl FetcherRuns for SqliteStore {
             last.map(|last| last.exit_code),
             last.map(|last| &last.told),
         );
-        self.mutation(|store| store.execute(sql, values))
+        self.execute(sql, values)
     }
 
-    fn fetcher_records(&mut self) -> StoreResult<Vec<FetcherRecord>> {
-        let mut statement = self.prepared(ALL).map_err(sorted)?;
-        let records = statement.query_map([], read).map_err(sorted)?;
-        records.collect::<rusqlite::Result<_>>().map_err(sorted)
+    pub(super) fn records(&self) -> rusqlite::Result<Vec<FetcherRecord>> {
+        self.prepared(ALL)?.query_map([], read)?.collect()
     }
 
-    fn forget_fetcher(&mut self, name: &str) -> StoreResult<()> {
-        let sql = "DELETE FROM shiftboss_own_fetchers WHERE name = ?1";
-        self.mutation(|store| store.execute(sql, [name]))
+    /// Forgets a fetcher that is not managed any more.
+    pub(super) fn forget_record(&self, name: &str) -> rusqlite::Result<()> {
+        self.execute("DELETE FROM shiftboss_own_fetchers WHERE name = ?1", [name])
     }
 }

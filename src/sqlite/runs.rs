@@ -2,11 +2,11 @@
 
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::model::{FileTimes, Position, Row as Line, Run};
-use shiftboss_actors::store::{Batch, StoreError, StoreResult, StoredRun};
+use shiftboss_actors::store::{RowBatch, StoredRun};
 
 use super::SqliteStore;
 use super::attempts::Flight;
-use super::error::sorted;
+use super::error::{SqliteError, SqliteResult};
 use super::places::Places;
 use super::slots::slot_for;
 use super::tasks::TASKS_ID;
@@ -71,13 +71,13 @@ impl SqliteStore {
         self.prepared(&sql)?.query_map([], read_run)?.collect()
     }
 
-    pub(super) fn fetcher_id(&self, run: &Run) -> StoreResult<Option<i64>> {
+    pub(super) fn fetcher_id(&self, run: &Run) -> rusqlite::Result<Option<i64>> {
         let sql = "SELECT fetcher_id FROM fetchers WHERE name = ?1";
-        let mut statement = self.prepared(sql).map_err(sorted)?;
-        statement.query_row([&*run.fetcher], |row| row.get(0)).optional().map_err(sorted)
+        let mut statement = self.prepared(sql)?;
+        statement.query_row([&*run.fetcher], |row| row.get(0)).optional()
     }
 
-    pub(super) fn register(&mut self, run: &Run) -> StoreResult<StoredRun> {
+    pub(super) fn register(&mut self, run: &Run) -> SqliteResult<StoredRun> {
         let fetcher = "INSERT INTO fetchers (name) SELECT ?1
             WHERE NOT EXISTS (SELECT 1 FROM fetchers WHERE name = ?1)";
         self.execute(fetcher, [&*run.fetcher])?;
@@ -90,36 +90,35 @@ impl SqliteStore {
             ON CONFLICT DO NOTHING";
         self.execute(counts, (&*run.fetcher, run.started))?;
         let sql = format!("{RUNS} WHERE name = ?1 AND run.run_started = ?2");
-        let mut statement = self.prepared(&sql).map_err(sorted)?;
-        let stored = statement.query_row((&*run.fetcher, run.started), read_run).map_err(sorted)?;
+        let mut statement = self.prepared(&sql)?;
+        let stored = statement.query_row((&*run.fetcher, run.started), read_run)?;
         if stored.deleting {
-            return Err(StoreError::Rejected(format!("run {run} is being deleted")));
+            return Err(SqliteError::Rejected(format!("run {run} is being deleted")));
         }
         Ok(stored)
     }
 
-    pub(super) fn add(&mut self, batch: &Batch) -> StoreResult<()> {
+    pub(super) fn add(&mut self, batch: &RowBatch) -> SqliteResult<()> {
         let fetcher_id =
             self.fetcher_id(&batch.run)?.filter(|id| self.slots.allow(*id, batch.run.started));
         let Some(fetcher_id) = fetcher_id else {
-            return Err(StoreError::Rejected(format!("run {} is not known", batch.run)));
+            return Err(SqliteError::Rejected(format!("run {} is not known", batch.run)));
         };
         self.add_position(fetcher_id, batch)?;
-        let listing = self.note_reading(fetcher_id, batch).map_err(sorted)?;
-        self.memory.forget_order();
-        let slot = slot_for(&self.connection, fetcher_id, batch.run.started).map_err(sorted)?;
+        let listing = self.note_reading(fetcher_id, batch)?;
+        let slot = slot_for(&self.connection, fetcher_id, batch.run.started)?;
         let part = Part { fetcher_id, run: batch.run.started, slot };
-        let mut places = Places::load(&self.connection).map_err(sorted)?;
+        let mut places = Places::load(&self.connection)?;
         let mut added = 0;
         for row in &batch.rows {
-            added += i64::from(self.add_row(part, row, &mut places).map_err(sorted)?);
+            added += i64::from(self.add_row(part, row, &mut places)?);
             if let Some(listing) = listing {
-                self.note_listed(listing, row.key.as_str()).map_err(sorted)?;
+                self.note_listed(listing, row.key.as_str())?;
             }
         }
-        places.store(&self.connection).map_err(sorted)?;
+        places.store(&self.connection)?;
         self.checkpoints.count_rows(added);
-        self.count(fetcher_id, batch.run.started, added, added).map_err(sorted)?;
+        self.count(fetcher_id, batch.run.started, added, added)?;
         self.slots.open(slot);
         Ok(())
     }
@@ -170,13 +169,12 @@ impl SqliteStore {
         drop(insert);
         // What a row is beside others, or while its key is leased, the rule knows.
         if is_known || in_flight {
-            self.memory.take_lone(key);
             self.recompute(key)?;
         }
         Ok(true)
     }
 
-    fn add_position(&self, fetcher_id: i64, batch: &Batch) -> StoreResult<()> {
+    fn add_position(&self, fetcher_id: i64, batch: &RowBatch) -> SqliteResult<()> {
         let Position { offset, lines, device, inode, checksum, content, verified } = batch.position;
         let run = batch.run.started;
         // A file that is read from the start again has its faulty lines counted again.
@@ -185,7 +183,7 @@ impl SqliteStore {
                 offset = ?4, lines = ?5, device = ?6, inode = ?7, checksum = ?8,
                 content = ?9, modified = ?10, changed = ?11
             WHERE fetcher_id = ?1 AND run_started = ?2";
-        let mut statement = self.prepared(position).map_err(sorted)?;
+        let mut statement = self.prepared(position)?;
         let updated = statement.execute((
             fetcher_id,
             run,
@@ -199,37 +197,34 @@ impl SqliteStore {
             verified.map(|times| times.modified),
             verified.map(|times| times.changed),
         ));
-        if updated.map_err(sorted)? == 0 {
-            return Err(StoreError::Rejected(format!("run {} is not known", batch.run)));
+        if updated? == 0 {
+            return Err(SqliteError::Rejected(format!("run {} is not known", batch.run)));
         }
         let complete = "UPDATE fetcher_runs SET is_complete = ?3
             WHERE fetcher_id = ?1 AND run_started = ?2 AND is_complete <> ?3";
-        self.execute(complete, (fetcher_id, run, batch.complete))
+        Ok(self.execute(complete, (fetcher_id, run, batch.complete))?)
     }
 
     /// Marks a run for its deletion, on disk and in memory.
-    pub(super) fn mark_deleting(&mut self, run: &Run) -> StoreResult<()> {
+    pub(super) fn mark_deleting(&mut self, run: &Run) -> rusqlite::Result<()> {
         let mark = "UPDATE shiftboss_runs SET deleting = 1
             WHERE fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?1)
                 AND run_started = ?2
             RETURNING fetcher_id, slot";
-        let mut statement = self.prepared(mark).map_err(sorted)?;
+        let mut statement = self.prepared(mark)?;
         let marked = statement
             .query_row((&*run.fetcher, run.started), |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
-            .map_err(sorted)?;
+            .optional()?;
         drop(statement);
         if let Some((fetcher_id, slot)) = marked {
-            self.memory.forget_order();
             self.slots.begin_deletion(fetcher_id, run.started, slot);
         }
         Ok(())
     }
 
     /// Deletes up to `limit` rows and runs; returns how many of the first runs are gone.
-    pub(super) fn delete_step(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize> {
-        self.tally.flush(&self.connection).map_err(sorted)?;
-        self.memory.forget_order();
+    pub(super) fn delete_step(&mut self, runs: &[Run], limit: usize) -> rusqlite::Result<usize> {
+        self.tally.flush(&self.connection)?;
         let mut left = i64::try_from(limit).unwrap_or(i64::MAX);
         for (gone, run) in runs.iter().enumerate() {
             if left <= 0 {
@@ -245,19 +240,19 @@ impl SqliteStore {
 
     /// Deletes up to `limit` rows of a run, and the run with its last row: then it returns how
     /// many those were.
-    pub(super) fn delete_part(&mut self, run: &Run, limit: i64) -> StoreResult<Option<i64>> {
+    pub(super) fn delete_part(&mut self, run: &Run, limit: i64) -> rusqlite::Result<Option<i64>> {
         let Some(fetcher_id) = self.fetcher_id(run)? else {
             return Ok(Some(0));
         };
         if self.slots.allow(fetcher_id, run.started) {
             self.mark_deleting(run)?;
         }
-        let deleted = self.delete_rows(fetcher_id, run.started, limit).map_err(sorted)?;
+        let deleted = self.delete_rows(fetcher_id, run.started, limit)?;
         if deleted >= limit {
             return Ok(None);
         }
-        self.end_listing(fetcher_id, run.started).map_err(sorted)?;
-        self.delete_empty(fetcher_id, run.started).map_err(sorted)?;
+        self.end_listing(fetcher_id, run.started)?;
+        self.delete_empty(fetcher_id, run.started)?;
         self.slots.end_deletion(fetcher_id, run.started);
         Ok(Some(deleted))
     }
@@ -305,7 +300,6 @@ impl SqliteStore {
         deleted: &[(String, i64)],
     ) -> rusqlite::Result<i64> {
         for (key, _) in deleted {
-            self.memory.take_lone(key);
             self.drop_lost_flights(key, fetcher_id, run)?;
             self.recompute(key)?;
         }

@@ -1,17 +1,120 @@
-//! The trait [`Store`], operation by operation: each is one call of the module that knows how, inside
-//! the transaction that the StorageActor opened.
+//! The port [`Store`]: a batch is one transaction, and each operation is one call of the module that knows
+//! how.
+//!
+//! Called by the StorageActor, on whose thread everything here is done before it returns.
 
-use shiftboss_actors::model::{Attempt, Idle, Key, Run, UnixSeconds};
+use std::collections::BTreeMap;
+use std::future::ready;
+
+use shiftboss_actors::model::UnixSeconds;
 use shiftboss_actors::store::{
-    Batch, Checkpoint, Dispatch, Holder, InputDirectory, Lost, Requeued, Store, StoreResult,
-    StoredRun, Told,
+    Checkpoint, Complete, Operation, Outcome, RejectFile, Rejected, Store, StoreError, StoreFuture,
+    StoreResult,
 };
 
-use super::error::sorted;
+use super::error::{SqliteResult, sorted};
+use super::open::Durability;
 use super::{SqliteStore, damage};
 
+/// What came of each operation of a batch.
+type Outcomes = Vec<Result<Outcome, Rejected>>;
+
 impl Store for SqliteStore {
-    fn begin(&mut self) -> StoreResult<()> {
+    fn apply(&mut self, now: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
+        Box::pin(ready(self.apply_now(now, &batch)))
+    }
+
+    fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
+        Box::pin(ready(self.look_after()))
+    }
+
+    fn close(&mut self) -> StoreFuture<'_, ()> {
+        Box::pin(ready(self.shut().map_err(sorted)))
+    }
+}
+
+impl SqliteStore {
+    /// [`Store::apply`], at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply_now(&mut self, now: UnixSeconds, batch: &[Operation]) -> StoreResult<Outcomes> {
+        let outcomes = self.apply_synced(now, batch);
+        if let (Err(StoreError::Corrupt(fault)), Some((database, _))) =
+            (&outcomes, self.files.first())
+        {
+            // At once: the process may be killed before it has ended.
+            damage::mark(database, fault);
+        }
+        outcomes
+    }
+
+    fn apply_synced(&mut self, now: UnixSeconds, batch: &[Operation]) -> StoreResult<Outcomes> {
+        if batch.iter().all(Operation::only_reads) {
+            return batch.iter().map(|operation| Ok(Ok(self.perform(operation, now)?))).collect();
+        }
+        if !batch.iter().any(|operation| matches!(operation, Operation::AcceptEntries(_))) {
+            return self.transact(now, batch);
+        }
+        // Who offered them removes them next.
+        self.sync_commits(Durability::Power).map_err(sorted)?;
+        let outcomes = self.transact(now, batch);
+        self.sync_commits(self.durability).map_err(sorted)?;
+        outcomes
+    }
+
+    /// Carries a batch out as one transaction. An operation that is rejected half-way ends it: then all
+    /// is done again without that one. That is rare, and a savepoint for each operation would cost every
+    /// one a copy of each page that it changes.
+    fn transact(&mut self, now: UnixSeconds, batch: &[Operation]) -> StoreResult<Outcomes> {
+        let mut rejected = BTreeMap::new();
+        loop {
+            match self.try_to_transact(now, batch, &rejected)? {
+                Ok(outcomes) => return Ok(outcomes),
+                Err((at, why)) => rejected.insert(at, why),
+            };
+        }
+    }
+
+    /// The inner error: the operation of that number was rejected, and nothing has happened.
+    fn try_to_transact(
+        &mut self,
+        now: UnixSeconds,
+        batch: &[Operation],
+        rejected: &BTreeMap<usize, Rejected>,
+    ) -> StoreResult<Result<Outcomes, (usize, Rejected)>> {
+        self.begin().map_err(sorted)?;
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for (at, operation) in batch.iter().enumerate() {
+            if let Some(rejected) = rejected.get(&at) {
+                outcomes.push(Err(rejected.clone()));
+                continue;
+            }
+            let changes = self.connection.total_changes();
+            match self.perform(operation, now) {
+                Ok(outcome) => outcomes.push(Ok(outcome)),
+                // SQLite may have ended the transaction by itself, with whatever was done before in it.
+                Err(StoreError::Rejected(why)) if self.is_untouched_since(changes) => {
+                    outcomes.push(Err(Rejected(why)));
+                }
+                Err(error) => {
+                    self.roll_back().map_err(sorted)?;
+                    let StoreError::Rejected(why) = error else {
+                        return Err(error);
+                    };
+                    return Ok(Err((at, Rejected(why))));
+                }
+            }
+        }
+        self.commit().map_err(sorted)?;
+        Ok(Ok(outcomes))
+    }
+
+    fn is_untouched_since(&self, changes: u64) -> bool {
+        self.in_transaction() && self.connection.total_changes() == changes
+    }
+
+    fn begin(&mut self) -> rusqlite::Result<()> {
         self.leave_room();
         self.statement("BEGIN IMMEDIATE")?;
         let noticed = self.notice_others();
@@ -21,8 +124,8 @@ impl Store for SqliteStore {
         noticed
     }
 
-    fn commit(&mut self) -> StoreResult<()> {
-        let flushed = self.tally.flush(&self.connection).map_err(sorted);
+    fn commit(&mut self) -> rusqlite::Result<()> {
+        let flushed = self.tally.flush(&self.connection);
         let result = flushed.and_then(|()| self.statement("COMMIT"));
         match result {
             Ok(()) => self.checkpoints.after_commit(&self.connection),
@@ -32,133 +135,74 @@ impl Store for SqliteStore {
         result
     }
 
-    fn note_corrupt(&mut self, fault: &str) {
-        if let Some((database, _)) = self.files.first() {
-            damage::mark(database, fault);
-        }
-    }
-
-    fn in_transaction(&self) -> bool {
+    /// Whether a transaction is open.
+    pub(super) fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
     }
 
-    fn runs(&mut self) -> StoreResult<Vec<StoredRun>> {
-        self.all_runs().map_err(sorted)
+    /// What is remembered of the queue is forgotten with every operation, but for those that say
+    /// themselves what they changed of it.
+    fn perform(&mut self, operation: &Operation, now: UnixSeconds) -> StoreResult<Outcome> {
+        use Operation as Op;
+        let outcome = self.carry_out(operation, now);
+        let says_itself =
+            matches!(operation, Op::Dispatch(_) | Op::Complete(_) | Op::CompleteAttempt(_));
+        if outcome.is_err() || !(says_itself || operation.only_reads()) {
+            self.memory.forget();
+        }
+        outcome.map_err(StoreError::from)
     }
 
-    fn register_run(&mut self, run: &Run) -> StoreResult<StoredRun> {
-        self.mutation(|store| store.register(run))
-    }
-
-    fn add_rows(&mut self, batch: &Batch) -> StoreResult<()> {
-        self.mutation(|store| store.add(batch))
-    }
-
-    fn prune(&mut self, run: &Run, limit: usize) -> StoreResult<bool> {
-        self.mutation(|store| store.prune_step(run, limit))
-    }
-
-    fn begin_deletion(&mut self, run: &Run) -> StoreResult<()> {
-        self.mutation(|store| store.mark_deleting(run))
-    }
-
-    fn delete_runs(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize> {
-        self.mutation(|store| store.delete_step(runs, limit))
-    }
-
-    fn dispatch(&mut self, now: UnixSeconds, holder: Option<&Holder>) -> StoreResult<Dispatch> {
-        self.mutation(|store| store.next_job(now, holder).map_err(sorted))
-    }
-
-    fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()> {
-        self.mutation(|store| store.end_job(key.as_str(), exit_code, now).map_err(sorted))?;
-        Ok(())
-    }
-
-    fn finish_and_dispatch(
-        &mut self,
-        key: &Key,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> StoreResult<Dispatch> {
-        self.mutation(|store| {
-            store.end_job(key.as_str(), exit_code, now).map_err(sorted)?;
-            store.next_job(now, None).map_err(sorted)
+    /// One flat match over all operations.
+    fn carry_out(&mut self, operation: &Operation, now: UnixSeconds) -> SqliteResult<Outcome> {
+        use {Operation as Op, Outcome as Out};
+        Ok(match operation {
+            Op::Dispatch(it) => Out::Dispatch(self.next_job(now, it.holder.as_ref())?),
+            Op::Complete(it) => Out::Complete(self.complete(it, now)?),
+            Op::CompleteAttempt(it) => Out::CompleteAttempt(self.complete_attempt(it, now)?),
+            Op::Release(it) => Out::Release(self.give_back(it.0, now)?),
+            Op::Heartbeat(it) => Out::Heartbeat(self.heartbeat(it.0)?),
+            Op::Expire(it) => Out::Expire(self.lose(it.0, now)?),
+            Op::Undo(it) => Out::Undo(self.undo_dispatch(&it.key, it.attempt)?),
+            Op::Retry(it) => Out::Retry(self.rearm_key(&it.key, it.fetcher.as_deref())?),
+            Op::Requeue(it) => Out::Requeue(self.requeue_key(&it.0, now)?),
+            Op::SetPaused(it) => Out::SetPaused(self.pause(it.0, now)?),
+            Op::RegisterRun(it) => Out::RegisterRun(self.register(&it.0)?),
+            Op::AddRows(it) => Out::AddRows(self.add(&it.0)?),
+            Op::Prune(it) => Out::Prune(self.prune_step(&it.run, it.limit)?),
+            Op::BeginDeletion(it) => Out::BeginDeletion(self.mark_deleting(&it.0)?),
+            Op::DeleteRuns(it) => Out::DeleteRuns(self.delete_step(&it.runs, it.limit)?),
+            Op::RejectFile(it) => Out::RejectFile(self.note_rejected(it, now)?),
+            Op::ForgetRejected(it) => Out::ForgetRejected(self.forget_rejected(&it.0)?),
+            Op::NoteInput(it) => Out::NoteInput(self.set_input(&it.0, now)?),
+            Op::AddTask(it) => Out::AddTask(self.add_single(&it.0, now)?),
+            Op::CancelTasks(it) => Out::CancelTasks(self.cancel(it.0.as_str(), now)?),
+            Op::AcceptEntries(it) => Out::AcceptEntries(self.accept_all(&it.0, now)?),
+            Op::ForgetAccepted(it) => Out::ForgetAccepted(self.forget_entry(&it.0)?),
+            Op::NoteFetcher(it) => Out::NoteFetcher(self.save_record(&it.0)?),
+            Op::ForgetFetcher(it) => Out::ForgetFetcher(self.forget_record(&it.0)?),
+            Op::Probe(_) => Out::Probe(()),
+            Op::Runs(_) => Out::Runs(self.all_runs()?),
+            Op::Leases(_) => Out::Leases(self.all_leases()?),
+            Op::HasWork(_) => Out::HasWork(self.is_any_eligible(now)?),
+            Op::CountInFlight(_) => Out::CountInFlight(self.count_in_flight(now)?),
+            Op::WhyIdle(_) => Out::WhyIdle(self.reason_for_idleness(now)?),
+            Op::AcceptedEntries(_) => Out::AcceptedEntries(self.all_accepted()?),
+            Op::FetcherRecords(_) => Out::FetcherRecords(self.records()?),
         })
     }
 
-    fn undo(&mut self, key: &Key, attempt: Attempt) -> StoreResult<bool> {
-        self.mutation(|store| store.undo_dispatch(key, attempt).map_err(sorted))
+    fn complete(&mut self, complete: &Complete, now: UnixSeconds) -> rusqlite::Result<()> {
+        self.end_job(complete.key.as_str(), complete.exit_code, now).map(|_| ())
     }
 
-    fn finish_attempt(
-        &mut self,
-        attempt: Attempt,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> StoreResult<Told> {
-        self.mutation(|store| store.end_attempt(attempt, exit_code, now).map_err(sorted))
-    }
-
-    fn release(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Told> {
-        self.mutation(|store| store.give_back(attempt, now).map_err(sorted))
-    }
-
-    fn expire(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Option<Lost>> {
-        self.mutation(|store| store.lose(attempt, now).map_err(sorted))
-    }
-
-    fn has_work(&mut self, now: UnixSeconds) -> StoreResult<bool> {
-        self.is_any_eligible(now).map_err(sorted)
-    }
-
-    fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool> {
-        self.leased(attempt.0).map(|leased| leased.is_some()).map_err(sorted)
-    }
-
-    fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
-        self.all_leases().map_err(sorted)
-    }
-
-    fn in_flight(&mut self, now: UnixSeconds) -> StoreResult<u64> {
-        self.count_in_flight(now).map_err(sorted)
-    }
-
-    fn why_idle(&mut self, now: UnixSeconds) -> StoreResult<Idle> {
-        self.reason_for_idleness(now).map_err(sorted)
-    }
-
-    fn retry(&mut self, key: &Key, fetcher: Option<&str>) -> StoreResult<Option<u64>> {
-        self.mutation(|store| store.rearm_key(key, fetcher).map_err(sorted))
-    }
-
-    fn requeue(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Requeued> {
-        self.mutation(|store| store.requeue_key(key, now).map_err(sorted))
-    }
-
-    fn set_paused(&mut self, paused: bool) -> StoreResult<()> {
-        self.mutation(|store| store.pause(paused))
-    }
-
-    fn set_aside(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()> {
+    fn note_rejected(&self, file: &RejectFile, now: UnixSeconds) -> rusqlite::Result<()> {
         let sql = "INSERT INTO shiftboss_aside (name, reason, since) VALUES (?1, ?2, ?3)
             ON CONFLICT (name) DO UPDATE SET reason = excluded.reason";
-        self.mutation(|store| store.execute(sql, (name, reason, now)))
+        self.execute(sql, (&file.name, &file.reason, now))
     }
 
-    fn clear_aside(&mut self, name: &str) -> StoreResult<()> {
-        self.mutation(|store| store.execute("DELETE FROM shiftboss_aside WHERE name = ?1", [name]))
-    }
-
-    fn note_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> StoreResult<()> {
-        self.mutation(|store| store.set_input(input, now))
-    }
-
-    fn idle(&mut self) -> StoreResult<Checkpoint> {
-        self.look_after()
-    }
-
-    fn close(&mut self) -> StoreResult<()> {
-        self.shut()
+    fn forget_rejected(&self, name: &str) -> rusqlite::Result<()> {
+        self.execute("DELETE FROM shiftboss_aside WHERE name = ?1", [name])
     }
 }

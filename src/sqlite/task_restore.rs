@@ -6,7 +6,6 @@
 
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::store::Store;
 use tracing::info;
 
 use super::{Policy, SqliteStore};

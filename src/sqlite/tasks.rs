@@ -1,49 +1,21 @@
 //! Single tasks (`shiftboss_single_tasks`): adding, accepting from a spool, cancelling, and what the end of
 //! a job means for them.
 //!
-//! Called through the trait [`Tasks`], and by the modules that end jobs. The table is the truth; the row of
+//! Called by the store's operations, and by the modules that end jobs. The table is the truth; the row of
 //! the queue that each key has of it is derived by [`task_rows`](super::task_rows).
 
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::fetcher_file::checksum;
-use shiftboss_actors::model::{Key, Row as Task, UnixSeconds};
-use shiftboss_actors::store::{Added, Cancelled, EntryId, SpoolEntry, Store, StoreResult, Tasks};
+use shiftboss_actors::model::{Row as Task, UnixSeconds};
+use shiftboss_actors::store::{Added, Cancelled, EntryId, SpoolEntry};
 
 use super::SqliteStore;
-use super::error::sorted;
 use super::open::Durability;
 
 /// The id of the fetcher `@tasks`: no list has it, so a row of it is told by its number alone.
 pub(super) const TASKS_ID: i64 = 0;
 /// Single tasks that one call deletes, or puts back.
 const AT_ONCE_MAX: i64 = 10_000;
-
-impl Tasks for SqliteStore {
-    fn add_task(&mut self, task: &Task, now: UnixSeconds) -> StoreResult<Added> {
-        self.mutation(|store| store.add_single(task, now))
-    }
-
-    fn cancel_tasks(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Cancelled> {
-        self.mutation(|store| store.cancel(key.as_str(), now))
-    }
-
-    fn accept(&mut self, entries: &[SpoolEntry], now: UnixSeconds) -> StoreResult<Vec<Added>> {
-        self.sync_commits(Durability::Power)?;
-        let accepted = self.accept_all(entries, now);
-        self.sync_commits(self.durability)?;
-        accepted
-    }
-
-    fn accepted(&mut self) -> StoreResult<Vec<EntryId>> {
-        self.all_accepted().map_err(sorted)
-    }
-
-    fn forget_accepted(&mut self, id: &EntryId) -> StoreResult<()> {
-        let sql = "DELETE FROM shiftboss_accepted
-            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5";
-        self.mutation(|store| store.execute(sql, columns(id)))
-    }
-}
 
 /// Numbers of 64 bits are kept as SQLite's signed ones, bit for bit.
 fn columns(id: &EntryId) -> (&str, &str, i64, i64, i64) {
@@ -62,32 +34,35 @@ fn read_id(row: &Row<'_>) -> rusqlite::Result<EntryId> {
 
 impl SqliteStore {
     /// Which commits from now on are synced. Not inside a transaction.
-    fn sync_commits(&self, durability: Durability) -> StoreResult<()> {
+    pub(super) fn sync_commits(&self, durability: Durability) -> rusqlite::Result<()> {
         if self.durability == Durability::Power {
             return Ok(());
         }
-        let update = self.connection.pragma_update(None, "synchronous", durability.synchronous());
-        update.map_err(sorted)
+        self.connection.pragma_update(None, "synchronous", durability.synchronous())
     }
 
-    fn accept_all(&mut self, entries: &[SpoolEntry], now: UnixSeconds) -> StoreResult<Vec<Added>> {
-        self.begin()?;
-        let accepted = self.mutation(|store| {
-            entries.iter().map(|entry| store.accept_one(entry, now)).collect::<StoreResult<_>>()
-        });
-        match accepted {
-            Ok(accepted) => self.commit().map(|()| accepted),
-            Err(error) => self.roll_back().and(Err(error)),
-        }
+    pub(super) fn accept_all(
+        &mut self,
+        entries: &[SpoolEntry],
+        now: UnixSeconds,
+    ) -> rusqlite::Result<Vec<Added>> {
+        entries.iter().map(|entry| self.accept_one(entry, now)).collect()
     }
 
-    fn accept_one(&mut self, entry: &SpoolEntry, now: UnixSeconds) -> StoreResult<Added> {
+    /// Its removal from the spool is durable.
+    pub(super) fn forget_entry(&self, id: &EntryId) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM shiftboss_accepted
+            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5";
+        self.execute(sql, columns(id))
+    }
+
+    fn accept_one(&mut self, entry: &SpoolEntry, now: UnixSeconds) -> rusqlite::Result<Added> {
         let remember = "INSERT INTO shiftboss_accepted (spool, name, inode, born, checksum)
             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
         let known = "SELECT EXISTS (SELECT 1 FROM shiftboss_accepted
             WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5)";
-        let mut statement = self.prepared(known).map_err(sorted)?;
-        if statement.query_row(columns(&entry.id), |row| row.get(0)).map_err(sorted)? {
+        let mut statement = self.prepared(known)?;
+        if statement.query_row(columns(&entry.id), |row| row.get(0))? {
             return Ok(Added::Known);
         }
         drop(statement);
@@ -98,26 +73,26 @@ impl SqliteStore {
         Ok(added)
     }
 
-    fn all_accepted(&self) -> rusqlite::Result<Vec<EntryId>> {
+    pub(super) fn all_accepted(&self) -> rusqlite::Result<Vec<EntryId>> {
         let sql = "SELECT spool, name, inode, born, checksum FROM shiftboss_accepted
             ORDER BY spool, name, inode, born, checksum";
         self.prepared(sql)?.query_map([], read_id)?.collect()
     }
 
-    fn add_single(&mut self, task: &Task, now: UnixSeconds) -> StoreResult<Added> {
+    pub(super) fn add_single(&mut self, task: &Task, now: UnixSeconds) -> rusqlite::Result<Added> {
         let key = task.key.as_str();
-        self.settle_tasks(key).map_err(sorted)?;
+        self.settle_tasks(key)?;
         let content = checksum(task.payload.as_bytes()).cast_signed();
-        if self.is_waiting(key, content, &task.payload).map_err(sorted)? {
+        if self.is_waiting(key, content, &task.payload)? {
             return Ok(Added::Known);
         }
-        let Some(number) = self.next_task(now).map_err(sorted)? else {
+        let Some(number) = self.next_task(now)? else {
             return Ok(Added::Full);
         };
         let sql = "INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, payload)
             VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(sql, (number, key, content, now, &task.payload))?;
-        self.settle_tasks(key).map_err(sorted)?;
+        self.settle_tasks(key)?;
         Ok(Added::Added)
     }
 
@@ -144,22 +119,21 @@ impl SqliteStore {
         self.prepared(sql)?.query_row([now], |row| row.get(0)).map(Some)
     }
 
-    fn cancel(&mut self, key: &str, now: UnixSeconds) -> StoreResult<Cancelled> {
-        let in_flight = self.task_in_flight(key, now).map_err(sorted)?;
+    pub(super) fn cancel(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Cancelled> {
+        let in_flight = self.task_in_flight(key, now)?;
         let sql = "DELETE FROM shiftboss_single_tasks WHERE task IN (
                 SELECT task FROM shiftboss_single_tasks WHERE attr_path = ?1 AND task IS NOT ?2
                 ORDER BY task DESC LIMIT ?3)
             RETURNING status <> 'waiting'";
-        let mut statement = self.prepared(sql).map_err(sorted)?;
+        let mut statement = self.prepared(sql)?;
         let ended = statement
             .query_map((key, in_flight, AT_ONCE_MAX), |row| row.get::<_, bool>(0))
-            .and_then(Iterator::collect::<rusqlite::Result<Vec<bool>>>)
-            .map_err(sorted)?;
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<bool>>>)?;
         drop(statement);
         let deleted = i64::try_from(ended.len()).unwrap_or(i64::MAX);
         let were_ended = i64::try_from(ended.iter().filter(|ended| **ended).count());
-        self.count_tasks(-deleted, -were_ended.unwrap_or(0)).map_err(sorted)?;
-        self.settle_tasks(key).map_err(sorted)?;
+        self.count_tasks(-deleted, -were_ended.unwrap_or(0))?;
+        self.settle_tasks(key)?;
         Ok(Cancelled {
             deleted: deleted.cast_unsigned(),
             more: deleted == AT_ONCE_MAX,

@@ -4,7 +4,6 @@ mod attempts;
 mod fairness;
 mod histories;
 mod leases;
-mod model;
 mod own_fetchers;
 mod questions;
 mod refusals;

@@ -55,16 +55,14 @@ impl SqliteStore {
 
     /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
     /// cannot be opened read-only where its directory is not writable.
-    pub(super) fn shut(&mut self) -> StoreResult<()> {
-        self.tally.reserve(&self.connection, 0).map_err(sorted)?;
+    pub(super) fn shut(&mut self) -> rusqlite::Result<()> {
+        self.tally.reserve(&self.connection, 0)?;
         self.set_state("clean", "1")?;
         self.execute("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
-        let (busy, _) = self
-            .connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+        let (busy, _) =
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
-            })
-            .map_err(sorted)?;
+            })?;
         if busy == 0 && set_journal_mode(&self.connection, "delete", LEAVE_WAL_PATIENCE).is_ok() {
             return Ok(());
         }

@@ -77,8 +77,8 @@ fn very_many_files_removed_at_once() {
         });
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         let slowest = worker.join().unwrap();
-        println!("the longest wait: {slowest:?}");
-        assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+        // So long the stock worker waits for an answer. How fast it is, benchmarks say.
+        assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     });
 }
 

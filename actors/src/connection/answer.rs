@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{WRITE_TIMEOUT, WorkLinks};
 use crate::file_watcher::{Look, Looked};
-use crate::storage::messages::{Dispatch, Finish, HandOut, Work};
-use crate::store::Holder;
+use crate::storage::messages::{Finish, HandOut, TakeJob, Work};
+use crate::store::LeaseHolder;
 use crate::wire::{Answer, Request};
 
 /// How long a request may take before its connection is closed; the stock worker waits 5 s.
@@ -78,13 +78,13 @@ impl Looks {
 /// recorded first.
 pub(super) async fn next_work(
     finished: Option<Finish>,
-    holder: Option<Holder>,
+    holder: Option<LeaseHolder>,
     links: &WorkLinks,
 ) -> Result<Option<HandOut>, String> {
     let began = Instant::now();
     let deadline = began + REQUEST_TIMEOUT;
     let mut looks = Looks::None;
-    let dispatch = || links.dispatch.send(Dispatch { holder: holder.clone() });
+    let dispatch = || links.dispatch.send(TakeJob { holder: holder.clone() });
     let mut work = match finished {
         None => ask(dispatch(), deadline).await?,
         Some(finished) => ask(links.finish.send(finished), deadline).await?,

@@ -19,9 +19,11 @@ use crate::live::{Health, Live};
 use crate::model::{Attempt, Key, Row};
 use crate::reports::{ReportError, Reports, Turn};
 use crate::storage::messages::{
-    AddTasks, Change, Controlled, HandOut, HowAreYou, Next, Stepped, Tell, WhyIdle, Work,
+    Change, Controlled, HandOut, HowAreYou, Next, Perform, Stepped, Tell, Work,
 };
-use crate::store::{Added, Cancelled, Holder, Requeued, StoreResult, Told};
+use crate::store::{
+    Ack, AddTask, Added, Cancelled, Each, LeaseHolder, Requeued, StoreResult, WhyIdle,
+};
 use crate::wire::session::{
     Control, ErrorCode, Fault, Question, SessionAnswer, SessionRequest, Word,
 };
@@ -69,14 +71,14 @@ impl Reply {
         Self::error(code, text_of(fault))
     }
 
-    fn told(told: Told) -> Self {
-        match told {
-            Told::Recorded => Self::line(&SessionAnswer::Ok),
-            Told::Stale => Self::error(
+    fn ack(ack: Ack) -> Self {
+        match ack {
+            Ack::Recorded => Self::line(&SessionAnswer::Ok),
+            Ack::Stale => Self::error(
                 ErrorCode::Stale,
                 "that attempt ended otherwise: its job was handed on, given back, or done",
             ),
-            Told::Unknown => Self::error(ErrorCode::Unknown, "there is no such attempt"),
+            Ack::Unknown => Self::error(ErrorCode::Unknown, "there is no such attempt"),
         }
     }
 
@@ -109,7 +111,7 @@ pub(super) fn text_of(fault: &Fault) -> &'static str {
 pub(super) struct Asker {
     pub(super) work: WorkLinks,
     pub(super) session: SessionLinks,
-    pub(super) holder: Holder,
+    pub(super) holder: LeaseHolder,
     /// It is the daemon's own user, root, or a member of the operators' group.
     pub(super) is_operator: bool,
 }
@@ -156,10 +158,10 @@ impl Asker {
 
     async fn tell(self, attempt: Attempt, word: Word) -> Reply {
         match in_time(self.session.tell.send(Tell { attempt, word })).await {
-            Ok(Told::Stale | Told::Unknown) if word == Word::Beat => {
+            Ok(Ack::Stale | Ack::Unknown) if word == Word::Beat => {
                 Reply::line(&SessionAnswer::Lost)
             }
-            Ok(told) => Reply::told(told),
+            Ok(ack) => Reply::ack(ack),
             Err(reason) => Reply::error(ErrorCode::Busy, &reason),
         }
     }
@@ -168,8 +170,8 @@ impl Asker {
     async fn next(self, attempt: Attempt, exit_code: i64, wait: Duration) -> Reply {
         let next = Next { attempt, exit_code, holder: self.holder.clone() };
         match in_time(self.session.next.send(next)).await {
-            Ok(Stepped { told, work: Work::Job(job) }) => Reply::job(job).after(Reply::told(told)),
-            Ok(Stepped { told, .. }) => self.ready(wait).await.after(Reply::told(told)),
+            Ok(Stepped { ack, work: Work::Job(job) }) => Reply::job(job).after(Reply::ack(ack)),
+            Ok(Stepped { ack, .. }) => self.ready(wait).await.after(Reply::ack(ack)),
             Err(reason) => {
                 let busy = || Reply::error(ErrorCode::Busy, &reason);
                 busy().after(busy())
@@ -246,7 +248,11 @@ impl Asker {
     /// Tasks of several lines in one step, each with its answer.
     async fn add(self, tasks: Vec<Row>) -> Reply {
         let keys: Vec<Key> = tasks.iter().map(|task| task.key.clone()).collect();
-        let added = match in_time(self.session.add.send(AddTasks(tasks))).await {
+        let added = match in_time(
+            self.session.add.send(Perform(Each(tasks.into_iter().map(AddTask).collect()))),
+        )
+        .await
+        {
             Ok(added) => added,
             Err(reason) => {
                 return together(keys.iter().map(|_| Reply::error(ErrorCode::Busy, &reason)));
@@ -300,7 +306,11 @@ fn together(replies: impl Iterator<Item = Reply>) -> Reply {
 }
 
 /// What became of a task.
-fn added_line(key: &Key, added: Added, turn: Option<&Turn>) -> Reply {
+fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Reply {
+    let added = match added {
+        Ok(added) => added,
+        Err(error) => return Reply::error(ErrorCode::Busy, &error.to_string()),
+    };
     if added == Added::Full {
         // No fault of who asks: it does not count towards a close.
         let text = "there are as many single tasks as may be (max_single_tasks); add it later";
@@ -325,8 +335,8 @@ fn report(answer: Result<String, ReportError>) -> Reply {
 }
 
 /// That there is no job, and why. Should that not be known, the first holds all the same.
-pub(super) async fn no_jobs(why_idle: &Recipient<WhyIdle>) -> Reply {
-    let idle = in_time(why_idle.send(WhyIdle)).await.unwrap_or_default();
+pub(super) async fn no_jobs(why_idle: &Recipient<Perform<WhyIdle>>) -> Reply {
+    let idle = in_time(why_idle.send(Perform(WhyIdle))).await.unwrap_or_default();
     Reply::line(&SessionAnswer::NoJobs(idle))
 }
 

@@ -23,8 +23,8 @@ use crate::guest::RunFetcher;
 use crate::model::Idle;
 use crate::reports::Reports;
 use crate::storage::StorageActor;
-use crate::storage::messages::{AddTasks, Change, HowAreYou, Next, Tell, Wait, WhyIdle, Work};
-use crate::store::{Holder, StoreResult};
+use crate::storage::messages::{Change, HowAreYou, Next, Perform, Tell, Wait, Work};
+use crate::store::{AddTask, Each, LeaseHolder, StoreResult, WhyIdle};
 use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
 
 /// Errors after which a connection is closed.
@@ -40,7 +40,7 @@ pub struct SessionLinks {
     /// A job, when there is one.
     pub wait: Recipient<Wait>,
     /// Why there is none.
-    pub why_idle: Recipient<WhyIdle>,
+    pub why_idle: Recipient<Perform<WhyIdle>>,
     /// Words about attempts.
     pub tell: Recipient<Tell>,
     /// The end of one, and the next job.
@@ -54,7 +54,7 @@ pub struct SessionLinks {
     /// How storage is.
     pub health: Recipient<HowAreYou>,
     /// Single tasks.
-    pub add: Recipient<AddTasks>,
+    pub add: Recipient<Perform<Each<AddTask>>>,
     /// Operators' questions.
     pub reports: Arc<dyn Reports>,
     /// The group whose members are operators, too.
@@ -95,7 +95,7 @@ impl SessionLinks {
 /// The state of a connection that has opted in.
 pub(super) struct Session {
     links: SessionLinks,
-    holder: Holder,
+    holder: LeaseHolder,
     errors: u32,
     /// The wait under way.
     waiting: Option<SpawnHandle>,
@@ -119,7 +119,7 @@ impl ConnectionActor {
         let reply = match hello {
             Ok(Hello { worker, lease_seconds }) => {
                 debug!(peer = %self.peer(), %worker, lease_seconds, "A worker speaks protocol 2.");
-                let holder = Holder { worker, lease_seconds };
+                let holder = LeaseHolder { worker, lease_seconds };
                 self.session =
                     Some(Session { links, holder, errors: 0, waiting: None, seat: None });
                 Reply::line(&SessionAnswer::Hello)
@@ -268,7 +268,7 @@ async fn write_all(writer: &mut OwnedWriteHalf, bytes: &[u8]) -> bool {
 async fn waited(
     left: Duration,
     asked: RecipientRequest<Wait>,
-    why_idle: Recipient<WhyIdle>,
+    why_idle: Recipient<Perform<WhyIdle>>,
 ) -> Reply {
     match timeout(left, asked).await {
         Err(_) => reply::no_jobs(&why_idle).await,

@@ -14,7 +14,7 @@ use crate::clock::ManualClock;
 use crate::connection::{CloseConnection, ConnectionActor, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, Look, Looked};
 use crate::live::Live;
-use crate::model::{Job, Key};
+use crate::model::Key;
 use crate::reports::{ReportError, Reports, Turn};
 use crate::storage::StorageActor;
 use crate::store::StoreError;
@@ -124,10 +124,12 @@ impl Site {
         self.line().await
     }
 
-    /// Waits until the store was asked so often for a job.
+    /// Waits until the store was asked so often for a job, or whether there is one.
     async fn dispatches(&self, count: usize) {
         until("the store is asked", || {
-            self.mock.calls().iter().filter(|call| *call == "dispatch w").count() >= count
+            let calls = self.mock.calls();
+            calls.iter().filter(|call| ["dispatch w", "look"].contains(&call.as_str())).count()
+                >= count
         })
         .await;
     }
@@ -146,8 +148,6 @@ async fn requests_are_answered_in_order() {
             line => answers.push(line),
         }
     }
-    let stale =
-        "ERROR stale that attempt ended otherwise: its job was handed on, given back, or done";
     let unsupported =
         "ERROR unsupported this daemon has no such request; its HELLO lists those it has";
     let why = "{\"asked\":\"Why(\"a\")\"}";
@@ -160,7 +160,7 @@ async fn requests_are_answered_in_order() {
             "OK",
             "OK",
             "LOST",
-            stale,
+            "OK",
             unsupported,
             "{\"accepted\":false}",
             why,
@@ -168,7 +168,7 @@ async fn requests_are_answered_in_order() {
             "OK"
         ]
     );
-    assert_eq!(site.mock.inside().undone, []);
+    assert_eq!(site.mock.inside().kept.undone, []);
 }
 
 /// A wait ends with NOJOBS after its time, at any further line, and at the end of input.
@@ -194,8 +194,7 @@ async fn a_wait_is_woken() {
     assert_eq!(site.ask("READY").await, "JOB 1 a 1");
     site.say("READY 1000").await;
     site.dispatches(3).await;
-    let job = Job { key: Key::new("b").unwrap(), payload: "2".to_owned() };
-    site.mock.inside().jobs.push_back(job);
+    site.mock.add_job("b", "2");
     assert_eq!(site.line().await, "JOB 2 b 2");
 }
 
@@ -209,7 +208,7 @@ async fn ten_errors_close() {
     assert_eq!(site.ask("READY").await, "JOB 1 a 1");
     assert!(site.ask("DONE 9 0").await.starts_with("ERROR "));
     assert_eq!(site.line().await, "");
-    assert_eq!(site.mock.inside().undone, [], "closing releases nothing");
+    assert_eq!(site.mock.inside().kept.undone, [], "closing releases nothing");
 }
 
 /// A HELLO that is wrong is told so, and closed.
@@ -253,7 +252,7 @@ async fn the_daemon_s_end_closes() {
 #[actix::test]
 async fn tasks_are_added_together() {
     let mut site = Site::opted_in(&[]).await;
-    site.mock.inside().tasks_max = Some(2);
+    site.mock.inside().kept.model.rules.max_single_tasks = 2;
     site.say("ADD a 1\nADD a 1\nADD b  2\nADD c 3\nADD d\nREADY").await;
     let added = |key: &str, added: bool, before: &str| {
         format!(
@@ -274,7 +273,7 @@ async fn tasks_are_added_together() {
         assert_eq!(site.line().await, expected);
     }
     assert_eq!(site.mock.calls().iter().filter(|call| *call == "commit").count(), 2);
-    site.mock.inside().tasks_max = None;
+    site.mock.inside().kept.model.rules.max_single_tasks = 1_000;
     // What is on disk is told, whether its turn can be told or not; what is not is busy.
     let answer = site.ask("ADD unreadable 1").await;
     assert!(
@@ -291,7 +290,10 @@ async fn tasks_are_added_together() {
 /// What is cancelled is told in JSON, and a key without any in an error.
 #[actix::test]
 async fn tasks_are_cancelled() {
-    let mut site = Site::opted_in(&["a", "a", "b"]).await;
+    let mut site = Site::opted_in(&["b"]).await;
+    for task in ["ADD a 1", "ADD a 2"] {
+        assert!(site.ask(task).await.starts_with('{'));
+    }
     assert_eq!(site.ask("READY").await, "JOB 1 a 1");
     let cancelled = "{\"deleted\":1,\"in_flight\":true,\"key\":\"a\",\"more\":false}";
     assert_eq!(site.ask("CANCEL a").await, cancelled);
@@ -304,7 +306,7 @@ async fn tasks_are_cancelled() {
 #[actix::test]
 async fn a_full_queue_closes_nothing() {
     let mut site = Site::opted_in(&[]).await;
-    site.mock.inside().tasks_max = Some(0);
+    site.mock.inside().kept.model.rules.max_single_tasks = 0;
     for _ in 0..20 {
         assert!(site.ask("ADD a 1").await.starts_with("ERROR full "));
     }

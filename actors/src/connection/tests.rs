@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT, WorkLinks};
 use crate::file_watcher::{Look, Looked};
 use crate::model::{Attempt, Job, Key};
-use crate::storage::messages::{Dispatch, Finish, HandOut, Undo, Work};
+use crate::storage::messages::{Finish, HandOut, TakeJob, UndoHandOut, Work};
 use crate::store::{StoreError, StoreResult};
 use crate::testing::until;
 
@@ -40,7 +40,11 @@ struct Fake {
 }
 
 impl Fake {
-    fn answer(&self, asked: String, undo: Recipient<Undo>) -> ResponseFuture<StoreResult<Work>> {
+    fn answer(
+        &self,
+        asked: String,
+        undo: Recipient<UndoHandOut>,
+    ) -> ResponseFuture<StoreResult<Work>> {
         self.asked.borrow_mut().push(asked);
         let number = self.asked.borrow().len();
         let next = self.next.borrow_mut().pop_front();
@@ -68,10 +72,10 @@ impl Actor for Fake {
     type Context = Context<Self>;
 }
 
-impl Handler<Dispatch> for Fake {
+impl Handler<TakeJob> for Fake {
     type Result = ResponseFuture<StoreResult<Work>>;
 
-    fn handle(&mut self, _: Dispatch, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: TakeJob, ctx: &mut Self::Context) -> Self::Result {
         self.answer("ready".to_owned(), ctx.address().recipient())
     }
 }
@@ -84,10 +88,10 @@ impl Handler<Finish> for Fake {
     }
 }
 
-impl Handler<Undo> for Fake {
+impl Handler<UndoHandOut> for Fake {
     type Result = ();
 
-    fn handle(&mut self, undo: Undo, _: &mut Self::Context) {
+    fn handle(&mut self, undo: UndoHandOut, _: &mut Self::Context) {
         self.asked.borrow_mut().push(format!("undo {}", undo.attempt.0));
     }
 }

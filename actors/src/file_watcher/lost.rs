@@ -15,8 +15,8 @@ use super::entry::Phase;
 use super::stranger::{Stranger, holds_known};
 use super::{FileWatcherActor, Open, STORE_TIMEOUT, StopTail};
 use crate::directory::Directory;
-use crate::storage::messages::{KnownRuns, NoteInput};
-use crate::store::{InputDirectory, StoreResult, StoredRun};
+use crate::storage::messages::Perform;
+use crate::store::{InputDirectory, NoteInput, Runs, StoreResult, StoredRun};
 use crate::watch::Watch;
 
 /// Takes the directory that is at the input's path now, whichever it is. An error: there is none, or it
@@ -170,7 +170,7 @@ impl FileWatcherActor {
                 return self.stay_lost(&format!("it cannot be opened: {error}"), ctx);
             }
         };
-        let known = self.storage.known.send(KnownRuns).timeout(STORE_TIMEOUT).into_actor(self);
+        let known = self.storage.send(Perform(Runs)).timeout(STORE_TIMEOUT).into_actor(self);
         ctx.wait(known.map(move |known, watcher, ctx| {
             // A store that does not answer proves nothing; it is asked again in a second.
             let Ok(Ok(known)) = known else {
@@ -254,7 +254,7 @@ impl Handler<AcceptInput> for FileWatcherActor {
         let identity = directory.identity();
         self.close(ctx);
         self.come_back(directory, "an operator accepts what is there", ctx);
-        let noted = self.storage.input.send(NoteInput(InputDirectory::There(identity)));
+        let noted = self.storage.send(Perform(NoteInput(InputDirectory::There(identity))));
         let noted = noted.timeout(STORE_TIMEOUT).into_actor(self);
         Box::pin(noted.map(|noted: Result<StoreResult<()>, _>, _, _| match noted {
             Ok(Ok(())) => Ok(Accepted::Taken),

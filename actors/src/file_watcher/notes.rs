@@ -10,8 +10,8 @@ use actix::prelude::*;
 use tracing::debug;
 
 use super::{FileWatcherActor, STORE_TIMEOUT};
-use crate::storage::messages::{ClearAside, NoteInput, SetAside};
-use crate::store::{InputDirectory, StoreResult};
+use crate::storage::messages::Perform;
+use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
 
 /// What a note is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,31 +121,28 @@ impl FileWatcherActor {
     ) {
         match (topic.clone(), trouble) {
             (Topic::File(name), Some(reason)) => {
-                self.send_to(&self.storage.aside, SetAside { name, reason }, topic, number, ctx);
+                self.send_to(RejectFile { name, reason }, topic, number, ctx);
             }
             (Topic::File(name), None) => {
-                self.send_to(&self.storage.clear, ClearAside { name }, topic, number, ctx);
+                self.send_to(ForgetRejected(name), topic, number, ctx);
             }
             (Topic::Directory, trouble) => {
                 let there = || self.input.known.map(InputDirectory::There);
                 if let Some(input) = trouble.map(InputDirectory::Lost).or_else(there) {
-                    self.send_to(&self.storage.input, NoteInput(input), topic, number, ctx);
+                    self.send_to(NoteInput(input), topic, number, ctx);
                 }
             }
         }
     }
 
-    fn send_to<M>(
+    fn send_to(
         &self,
-        storage: &Recipient<M>,
-        message: M,
+        note: impl Request<Answer = ()>,
         topic: Topic,
         number: u64,
         ctx: &mut Context<Self>,
-    ) where
-        M: Message<Result = StoreResult<()>> + Send + 'static,
-    {
-        let sent = storage.send(message).timeout(STORE_TIMEOUT).into_actor(self);
+    ) {
+        let sent = self.storage.send(Perform(note)).timeout(STORE_TIMEOUT).into_actor(self);
         ctx.spawn(sent.map(move |answer, watcher, _| {
             let stored = matches!(answer, Ok(Ok(())));
             if !stored {

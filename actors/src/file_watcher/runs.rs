@@ -9,8 +9,8 @@ use super::entry::{Entry, Phase};
 use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY, STORE_TIMEOUT};
 use crate::file_tail::StopTail;
 use crate::model::Run;
-use crate::storage::messages::{DeleteRun, RegisterRuns};
-use crate::store::{StoreResult, StoredRun};
+use crate::storage::messages::{DeleteRun, Perform};
+use crate::store::{Each, RegisterRun, StoreResult, StoredRun};
 
 impl FileWatcherActor {
     /// A future that makes runs known to the store and starts their tails.
@@ -24,7 +24,8 @@ impl FileWatcherActor {
                 entry.known = true;
             }
         }
-        let sent = self.storage.register.send(RegisterRuns { runs: runs.clone() });
+        let sent =
+            self.storage.send(Perform(Each(runs.iter().cloned().map(RegisterRun).collect())));
         let registered = sent.timeout(STORE_TIMEOUT).into_actor(self);
         Some(Box::pin(registered.map(|answer, watcher, ctx| match answer {
             Ok(Ok(answers)) => watcher.registered(runs, answers, ctx),
@@ -96,7 +97,7 @@ impl FileWatcherActor {
     }
 
     fn delete(&mut self, run: Run, ctx: &mut Context<Self>) {
-        let sent = self.storage.delete.send(DeleteRun { run: run.clone() });
+        let sent = self.storage.send(DeleteRun { run: run.clone() });
         let deleted = sent.timeout(DELETE_TIMEOUT).into_actor(self).map(
             move |answer: Result<StoreResult<()>, _>, watcher, ctx| {
                 if matches!(answer, Ok(Ok(()))) {

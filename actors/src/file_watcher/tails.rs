@@ -90,14 +90,13 @@ impl FileWatcherActor {
         } else if as_long && rested {
             reader.reconcile();
         }
-        let (storage, prune) = (self.storage.add.clone(), self.storage.prune.clone());
+        let storage = self.storage.clone();
         let target = entry.target();
         let (crowded, sound) = (Rc::clone(&self.crowded), Rc::clone(&entry.sound));
         entry.phase = Phase::Tailing((self.start_tail)(TailSeed {
             reader,
             target,
             storage,
-            prune,
             crowded,
             sound,
             vital,

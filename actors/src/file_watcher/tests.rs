@@ -10,7 +10,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use tempfile::TempDir;
 
-use super::{FileWatcherActor, Input, Look, Start, StartTail, StorageLinks, start_tail};
+use super::{FileWatcherActor, Input, Look, Start, StartTail, start_tail};
 use crate::clock::ManualClock;
 use crate::model::Run;
 use crate::storage::StorageActor;
@@ -42,10 +42,9 @@ impl Site {
         let clock = Box::new(ManualClock::at(100));
         let (drained, _) = tokio::sync::oneshot::channel();
         let storage = StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start();
-        let links = StorageLinks::to(&storage);
         let (vital, _end) = Vital::new();
         let path = input.path.clone();
-        let watcher = FileWatcherActor::new(input, links, start, vital).start();
+        let watcher = FileWatcherActor::new(input, storage, start, vital).start();
         Self { home, path, mock, watcher }
     }
 
@@ -60,7 +59,7 @@ impl Site {
     }
 
     fn keys(&self) -> Vec<String> {
-        self.mock.inside().rows.iter().map(|(_, key)| key.clone()).collect()
+        self.mock.inside().kept.rows.iter().map(|(_, key)| key.clone()).collect()
     }
 
     fn calls(&self, name: &str) -> usize {
@@ -69,7 +68,7 @@ impl Site {
 
     fn is_complete(&self, fetcher: &str) -> bool {
         let run = Run { fetcher: fetcher.into(), started: 1 };
-        self.mock.inside().runs.get(&run).is_some_and(|run| run.complete)
+        self.mock.inside().kept.runs.get(&run).is_some_and(|run| run.complete)
     }
 }
 
@@ -91,7 +90,7 @@ async fn a_full_store_is_waited_for() {
     site.write("f.1.txt", "alpha 1\n");
     until("the line is stored", || site.keys() == ["alpha"]).await;
     assert_eq!(site.calls("register"), 1, "not restarted");
-    assert!(site.mock.inside().aside.is_empty());
+    assert!(site.mock.inside().kept.rejected.is_empty());
 }
 
 /// Rows come in bounded batches, and only the last one completes the run.
@@ -132,7 +131,7 @@ async fn a_new_run_is_registered_before_the_old_one_goes() {
     until("the first run is complete", || site.is_complete("f")).await;
     site.write("f.2.txt", "alpha 2\n");
     fs::remove_file(site.path.join("f.1.txt")).unwrap();
-    until("the first run is deleted", || site.calls("delete f.1") == 3).await;
+    until("the first run is deleted", || site.calls("delete f.1") == 1).await;
     let calls = site.mock.calls();
     let place = |call: &str| calls.iter().position(|known| known == call).unwrap();
     assert!(place("register f.2") < place("delete f.1"));
@@ -147,14 +146,14 @@ async fn notes_are_repeated_until_they_are_stored() {
     site.mock.trouble("aside", busy());
     site.mock.trouble("aside", busy());
     site.write("a.b.txt", "alpha 1\n");
-    until("the name is noted", || !site.mock.inside().aside.is_empty()).await;
+    until("the name is noted", || !site.mock.inside().kept.rejected.is_empty()).await;
     site.mock.trouble("clear", busy());
     fs::remove_file(site.path.join("a.b.txt")).unwrap();
-    until("the note is taken back", || site.mock.inside().aside.is_empty()).await;
+    until("the note is taken back", || site.mock.inside().kept.rejected.is_empty()).await;
     site.mock.trouble("lost", busy());
     fs::remove_dir(&site.path).unwrap();
     until("the loss is told again", || site.calls("lost yes") == 2).await;
-    site.mock.trouble("lost", Trouble::EndOfTransaction(StoreError::Full("disk".to_owned())));
+    site.mock.trouble("lost", Trouble::Error(StoreError::Full("disk".to_owned())));
     fs::create_dir(&site.path).unwrap();
     until("the return is told again", || site.calls("lost no") == 3).await;
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::file_watcher::{Look, Looked};
-use crate::storage::messages::{Dispatch, Finish, Work};
+use crate::storage::messages::{Finish, TakeJob, Work};
 use crate::store::StoreResult;
 use crate::testing::until;
 
@@ -30,10 +30,10 @@ async fn nothing() -> StoreResult<Work> {
     Ok(Work::Nothing)
 }
 
-impl Handler<Dispatch> for Slow {
+impl Handler<TakeJob> for Slow {
     type Result = ResponseFuture<StoreResult<Work>>;
 
-    fn handle(&mut self, _: Dispatch, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: TakeJob, _: &mut Self::Context) -> Self::Result {
         self.0.set(self.0.get() + 1);
         Box::pin(nothing())
     }

@@ -1,6 +1,6 @@
-//! What the StorageActor does about leases: their timers, and their ends.
+//! What the StorageActor does about leases: their timer, and their ends.
 //!
-//! When a lease ends is [`Leases`](super::leases::Leases)'; what that means is the store's.
+//! When a lease ends is the [`LeaseClock`](super::leases::LeaseClock)'s; what that means is the store's.
 
 use std::time::Duration;
 
@@ -10,53 +10,41 @@ use tracing::warn;
 
 use super::StorageActor;
 use crate::model::Attempt;
-use crate::store::{Holder, Lost};
+use crate::store::{Dispatched, Expire, ExpiredLease, LeaseHolder, Leases, StoreResult};
 
 /// Delay before an end of a lease that could not be written is tried again, and others with it.
 const EXPIRE_RETRY: Duration = Duration::from_secs(1);
 
 impl StorageActor {
     /// Has a lease run for every attempt that the store knows as leased: after a restart, and after a
-    /// transaction that failed, whose ends did not happen.
+    /// batch that failed, whose ends did not happen.
     pub(super) fn begin_missing_leases(&mut self, ctx: &mut Context<Self>) {
-        if !self.leases_unsure {
+        if !self.leases.take_unsure() {
             return;
         }
-        match self.store.leases() {
+        self.submit(ctx, Leases, |actor, _, leases| match leases {
             Ok(leases) => {
-                self.leases_unsure = false;
                 let now = Instant::now();
                 for (attempt, seconds) in leases {
-                    let length = Duration::from_secs(seconds.into());
-                    self.leases.begin_missing(attempt, length, now);
+                    actor.leases.begin_missing(attempt, seconds_long(seconds), now);
                 }
-                self.set_lease_timer(ctx);
             }
-            Err(error) => {
-                self.noted(error);
-            }
-        }
+            Err(_) => actor.leases.unsure(),
+        });
     }
 
-    pub(super) fn begin_lease(
-        &mut self,
-        ctx: &mut Context<Self>,
-        attempt: Option<Attempt>,
-        holder: &Holder,
-    ) {
-        if let Some(attempt) = attempt {
-            let length = Duration::from_secs(holder.lease_seconds.into());
-            self.leases.begin(attempt, length, Instant::now());
-            self.set_lease_timer(ctx);
+    /// A job was handed out to somebody who speaks protocol 2.
+    pub(super) fn begin_lease(&mut self, dispatched: &Dispatched, holder: &LeaseHolder) {
+        if let Dispatched::Job(attempt, _) = dispatched {
+            self.leases.begin(*attempt, seconds_long(holder.lease_seconds), Instant::now());
         }
     }
 
     /// Has the timer ring for the lease that ends first. One that rings too early does no harm.
-    fn set_lease_timer(&mut self, ctx: &mut Context<Self>) {
-        let Some(first) = self.leases.first_end() else {
+    pub(super) fn set_lease_timer(&mut self, ctx: &mut Context<Self>) {
+        let Some(end) = self.leases.next_end() else {
             return;
         };
-        let end = first.max(self.lease_pause.unwrap_or(first));
         match self.lease_timer {
             Some((set, _)) if set <= end => return,
             Some((_, timer)) => ctx.cancel_future(timer),
@@ -70,32 +58,39 @@ impl StorageActor {
         self.lease_timer = None;
         let now = Instant::now();
         while let Some((attempt, length)) = self.leases.take_ended(now) {
-            if !self.end_lease(ctx, attempt, length) {
-                // The others would fail as well, each after a wait: they are due again with this one.
-                break;
-            }
+            self.submit(ctx, Expire(attempt), move |actor, _, expired| {
+                actor.lease_ended(attempt, length, expired);
+            });
         }
         self.set_lease_timer(ctx);
     }
 
-    /// Ends a lease; one whose end cannot be written is tried again: its key is excluded as long.
-    /// False: it failed already.
-    fn end_lease(&mut self, ctx: &mut Context<Self>, attempt: Attempt, length: Duration) -> bool {
-        let (now, this) = (self.clock.now(), ctx.address());
-        let expired = self.mutate(ctx, |store| store.expire(attempt, now));
-        let is_done = expired.peek().is_ok();
-        expired.then(move |result| match result {
-            Ok(Some(lost)) => warn_of(attempt, &lost),
+    /// One whose end cannot be written is tried again: its key is excluded as long.
+    fn lease_ended(
+        &mut self,
+        attempt: Attempt,
+        length: Duration,
+        expired: StoreResult<Option<ExpiredLease>>,
+    ) {
+        match expired {
+            Ok(Some(lease)) => warn_of(attempt, &lease),
             Ok(None) => {}
-            Err(_) => this.do_send(Unexpired { attempt, length }),
-        });
-        is_done
+            Err(_) => {
+                let later = Instant::now() + EXPIRE_RETRY;
+                self.leases.postpone(attempt, length, later);
+                self.leases.pause(later);
+            }
+        }
     }
 }
 
+fn seconds_long(seconds: u32) -> Duration {
+    Duration::from_secs(seconds.into())
+}
+
 /// Tells the log who lost what.
-fn warn_of(attempt: Attempt, lost: &Lost) {
-    let Lost { key, worker, dead_letter, single } = lost;
+fn warn_of(attempt: Attempt, lease: &ExpiredLease) {
+    let ExpiredLease { key, worker, dead_letter, single } = lease;
     let (attempt, worker) = (attempt.0, &**worker);
     match (dead_letter, single) {
         (true, true) => {
@@ -107,29 +102,5 @@ fn warn_of(attempt: Attempt, lost: &Lost) {
         (false, _) => {
             warn!(%key, worker, attempt, "A lease expired: the task waits again, at its old place.");
         }
-    }
-}
-
-/// The end of a lease could not be written.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Unexpired {
-    attempt: Attempt,
-    /// The lease's.
-    length: Duration,
-}
-
-impl Handler<Unexpired> for StorageActor {
-    type Result = ();
-
-    fn handle(&mut self, unexpired: Unexpired, ctx: &mut Self::Context) {
-        let Unexpired { attempt, length } = unexpired;
-        let later = Instant::now() + EXPIRE_RETRY;
-        self.leases.postpone(attempt, length, later);
-        self.lease_pause = Some(later);
-        if let Some((_, timer)) = self.lease_timer.take() {
-            ctx.cancel_future(timer);
-        }
-        self.set_lease_timer(ctx);
     }
 }

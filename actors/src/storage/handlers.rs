@@ -1,145 +1,217 @@
-//! One handler a message of the StorageActor: each names the store's operation, nothing more. Those of
-//! protocol 2 are in [`sessions`](super::sessions).
-//!
-//! Called by actix; the transaction around them is [`StorageActor::mutate`].
+//! One handler a message of the StorageActor: each names what it asks of the store, and what the answer
+//! means to the StorageActor itself. Those of deletions and of workers that wait are in their modules.
+
+use std::time::Duration;
 
 use actix::prelude::*;
+use tokio::time::Instant;
 use tracing::{debug, info};
 
+use super::StorageActor;
 use super::messages::{
-    AddRows, ClearAside, Dispatch, Finish, KnownRuns, NoteInput, Ping, RegisterRuns, SetAside,
-    Shutdown, Undo,
+    Change, Controlled, Finish, HowAreYou, Next, Perform, Ping, Shutdown, Stepped, TakeJob, Tell,
+    UndoHandOut, Work,
 };
-use super::reply::{Deferred, Dispatched};
-use super::{StorageActor, UNDO_RETRY};
-use crate::store::{Holder, Store, StoreError, StoreResult, StoredRun};
+use super::reply::{Deferred, deferred};
+use crate::live::Health;
+use crate::model::{Attempt, Key};
+use crate::store::{
+    Ack, CancelTasks, Complete, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Each,
+    Heartbeat, Probe, Release, Request, Requeue, Requeued, Retry, SetPaused, StoreResult, Undo,
+};
+use crate::wire::session::{Control, Word};
 
-impl Handler<Dispatch> for StorageActor {
-    type Result = Deferred<Dispatched>;
+/// Delay before an undo that could not be written is tried again.
+const UNDO_RETRY: Duration = Duration::from_secs(1);
 
-    fn handle(&mut self, Dispatch { holder }: Dispatch, ctx: &mut Self::Context) -> Self::Result {
-        self.take_work(ctx, holder.as_ref())
-    }
-}
+impl<R: Request> Handler<Perform<R>> for StorageActor {
+    type Result = Deferred<StoreResult<R::Answer>>;
 
-impl Handler<Finish> for StorageActor {
-    type Result = Deferred<Dispatched>;
-
-    fn handle(&mut self, finish: Finish, ctx: &mut Self::Context) -> Self::Result {
-        self.finish_and_take(ctx, finish)
+    fn handle(&mut self, Perform(request): Perform<R>, ctx: &mut Self::Context) -> Self::Result {
+        self.ask(ctx, request, |_, _, answer| answer)
     }
 }
 
 impl StorageActor {
-    /// Takes the next job for somebody. It makes no work for those who wait.
-    pub(super) fn take_work(
-        &mut self,
-        ctx: &mut Context<Self>,
-        holder: Option<&Holder>,
-    ) -> Deferred<Dispatched> {
-        let (now, roused) = (self.clock.now(), self.roused);
-        let undo = ctx.address().recipient();
-        let taken = self
-            .mutate(ctx, |store| Ok(Dispatched { dispatch: store.dispatch(now, holder)?, undo }));
-        self.roused = roused;
-        if let Some(holder) = holder {
-            let attempt = taken.peek().ok().and_then(Dispatched::attempt);
-            self.begin_lease(ctx, attempt, holder);
-        }
-        taken
+    /// A job that was dispatched is guarded from here on: whoever drops it has it undone.
+    pub(super) fn work(ctx: &mut Context<Self>, dispatched: Dispatched) -> Work {
+        Work::new(dispatched, || ctx.address().recipient())
     }
+}
 
-    fn finish_and_take(
-        &mut self,
-        ctx: &mut Context<Self>,
-        Finish { key, exit_code }: Finish,
-    ) -> Deferred<Dispatched> {
-        let now = self.clock.now();
-        let undo = ctx.address().recipient();
-        self.mutate(ctx, move |store| {
-            Ok(Dispatched { dispatch: store.finish_and_dispatch(&key, exit_code, now)?, undo })
+impl Handler<TakeJob> for StorageActor {
+    type Result = Deferred<StoreResult<Work>>;
+
+    fn handle(&mut self, TakeJob { holder }: TakeJob, ctx: &mut Self::Context) -> Self::Result {
+        let request = Dispatch { holder: holder.clone() };
+        self.ask(ctx, request, move |actor, ctx, dispatched| {
+            let dispatched = dispatched?;
+            holder.iter().for_each(|holder| actor.begin_lease(&dispatched, holder));
+            Ok(Self::work(ctx, dispatched))
         })
     }
 }
 
-impl Handler<Undo> for StorageActor {
-    type Result = ();
+impl Handler<Finish> for StorageActor {
+    type Result = Deferred<StoreResult<Work>>;
 
-    fn handle(&mut self, Undo { key, attempt }: Undo, ctx: &mut Self::Context) {
-        let this = ctx.address();
-        let undone = self.mutate(ctx, |store| store.undo(&key, attempt));
-        if undone.peek() == Ok(&true) {
+    fn handle(&mut self, finish: Finish, ctx: &mut Self::Context) -> Self::Result {
+        let Finish { key, exit_code } = finish;
+        let request = (Complete { key, exit_code }, Dispatch { holder: None });
+        self.ask(ctx, request, |_, ctx, answers| {
+            let (completed, dispatched) = answers?;
+            let work = dispatched.map(|dispatched| Self::work(ctx, dispatched));
+            completed.and(work)
+        })
+    }
+}
+
+impl Handler<Next> for StorageActor {
+    type Result = Deferred<StoreResult<Stepped>>;
+
+    fn handle(&mut self, next: Next, ctx: &mut Self::Context) -> Self::Result {
+        let Next { attempt, exit_code, holder } = next;
+        let dispatch = Dispatch { holder: Some(holder.clone()) };
+        let request = (CompleteAttempt { attempt, exit_code }, dispatch);
+        self.ask(ctx, request, move |actor, ctx, answers| {
+            let (ack, dispatched) = answers?;
+            let work = dispatched.map(|dispatched| {
+                actor.begin_lease(&dispatched, &holder);
+                Self::work(ctx, dispatched)
+            });
+            let ack = actor.end_lease(attempt, ack)?;
+            Ok(Stepped { ack, work: work? })
+        })
+    }
+}
+
+impl Handler<Tell> for StorageActor {
+    type Result = Deferred<StoreResult<Ack>>;
+
+    fn handle(&mut self, Tell { attempt, word }: Tell, ctx: &mut Self::Context) -> Self::Result {
+        match word {
+            Word::Beat => self.heartbeat(ctx, attempt),
+            Word::Done(exit_code) => {
+                let request = CompleteAttempt { attempt, exit_code };
+                self.ask(ctx, request, move |actor, _, ack| actor.end_lease(attempt, ack))
+            }
+            Word::Release => {
+                self.ask(ctx, Release(attempt), move |actor, _, ack| actor.end_lease(attempt, ack))
+            }
+        }
+    }
+}
+
+impl StorageActor {
+    /// The lease is extended at once, so that it cannot expire while the store is asked.
+    fn heartbeat(
+        &mut self,
+        ctx: &mut Context<Self>,
+        attempt: Attempt,
+    ) -> Deferred<StoreResult<Ack>> {
+        let has_timer = self.leases.extend(attempt, Instant::now());
+        self.ask(ctx, Heartbeat(attempt), move |actor, _, ack| {
+            if ack == Ok(Ack::Recorded) && !has_timer {
+                actor.leases.unsure();
+            }
+            ack
+        })
+    }
+
+    /// What was said of an attempt, if it is recorded, was its last word.
+    fn end_lease(&mut self, attempt: Attempt, ack: StoreResult<Ack>) -> StoreResult<Ack> {
+        if ack == Ok(Ack::Recorded) {
             self.leases.end(attempt);
         }
-        undone.then(move |result| match result {
+        ack
+    }
+}
+
+impl Handler<UndoHandOut> for StorageActor {
+    type Result = ();
+
+    fn handle(&mut self, message: UndoHandOut, ctx: &mut Self::Context) {
+        let UndoHandOut { key, attempt } = message.clone();
+        self.submit(ctx, Undo { key, attempt }, move |actor, ctx, undone| match undone {
             Ok(true) => {
-                info!(attempt = attempt.0, "A job that did not arrive is back in the queue.")
+                actor.leases.end(attempt);
+                info!(attempt = attempt.0, "A job that did not arrive is back in the queue.");
             }
             Ok(false) => debug!(attempt = attempt.0, "Nothing to undo."),
-            // Out otherwise until its lease ends: try until it is written.
-            Err(_) => drop(actix::spawn(async move {
-                tokio::time::sleep(UNDO_RETRY).await;
-                this.do_send(Undo { key, attempt });
-            })),
+            // In flight otherwise until its lease ends: try until it is written.
+            Err(_) => drop(ctx.notify_later(message, UNDO_RETRY)),
         });
     }
 }
 
-impl Handler<KnownRuns> for StorageActor {
-    type Result = MessageResult<KnownRuns>;
+impl Handler<Change> for StorageActor {
+    type Result = Deferred<StoreResult<Controlled>>;
 
-    fn handle(&mut self, _: KnownRuns, _: &mut Self::Context) -> Self::Result {
-        let runs = self.store.runs();
-        MessageResult(runs.map_err(|error| self.noted(error)))
+    fn handle(&mut self, Change(control): Change, ctx: &mut Self::Context) -> Self::Result {
+        match control {
+            Control::Retry(key, fetcher) => {
+                let request = Retry { key, fetcher: fetcher.map(Into::into) };
+                self.ask(ctx, request, |_, _, rows| rows.map(Controlled::Retried))
+            }
+            Control::Requeue(key) => self.requeue(ctx, key),
+            Control::Cancel(key) => {
+                self.ask(ctx, CancelTasks(key), |_, _, tasks| tasks.map(Controlled::Cancelled))
+            }
+            Control::Pause => self.set_paused(ctx, true),
+            Control::Resume => self.set_paused(ctx, false),
+            Control::Drain => self.drain(ctx),
+        }
     }
 }
 
-impl Handler<RegisterRuns> for StorageActor {
-    type Result = Deferred<Vec<StoreResult<StoredRun>>>;
+impl StorageActor {
+    fn requeue(&mut self, ctx: &mut Context<Self>, key: Key) -> Deferred<StoreResult<Controlled>> {
+        self.ask(ctx, Requeue(key.clone()), move |actor, _, requeued| {
+            if let Ok(Requeued::Back(attempt)) = requeued {
+                info!(%key, attempt = attempt.0, "An operator put a job back that was in flight.");
+                actor.leases.end(attempt);
+            }
+            requeued.map(Controlled::Requeued)
+        })
+    }
 
-    fn handle(&mut self, message: RegisterRuns, ctx: &mut Self::Context) -> Self::Result {
-        self.mutate(ctx, |store| {
-            let register = |run| match store.register_run(run) {
-                Err(rejected @ StoreError::Rejected(_)) => Ok(Err(rejected)),
-                registered => registered.map(Ok),
-            };
-            message.runs.iter().map(register).collect()
+    /// To resume ends a drain, too.
+    fn set_paused(
+        &mut self,
+        ctx: &mut Context<Self>,
+        paused: bool,
+    ) -> Deferred<StoreResult<Controlled>> {
+        info!(paused, "An operator's order.");
+        self.ask(ctx, SetPaused(paused), move |actor, _, set| {
+            actor.drain.is_on &= set.is_err() || paused;
+            set.map(|_| Controlled::Paused(paused))
+        })
+    }
+
+    fn drain(&mut self, ctx: &mut Context<Self>) -> Deferred<StoreResult<Controlled>> {
+        info!(
+            "An operator's order: nothing is handed out, and the daemon stops when no job is in flight."
+        );
+        self.ask(ctx, SetPaused(true), |actor, _, set| {
+            let in_flight = set?;
+            actor.drain.is_on = true;
+            actor.drain.note(in_flight);
+            Ok(Controlled::Draining(in_flight))
         })
     }
 }
 
-impl Handler<AddRows> for StorageActor {
-    type Result = Deferred<()>;
+impl Handler<HowAreYou> for StorageActor {
+    type Result = Deferred<StoreResult<Health>>;
 
-    fn handle(&mut self, AddRows(batch): AddRows, ctx: &mut Self::Context) -> Self::Result {
-        let add = |store: &mut dyn Store| store.add_rows(&batch);
-        if batch.rows.is_empty() { self.mutate(ctx, add) } else { self.mutate_many(ctx, add) }
-    }
-}
-
-impl Handler<SetAside> for StorageActor {
-    type Result = Deferred<()>;
-
-    fn handle(&mut self, message: SetAside, ctx: &mut Self::Context) -> Self::Result {
-        let now = self.clock.now();
-        self.mutate(ctx, |store| store.set_aside(&message.name, &message.reason, now))
-    }
-}
-
-impl Handler<ClearAside> for StorageActor {
-    type Result = Deferred<()>;
-
-    fn handle(&mut self, message: ClearAside, ctx: &mut Self::Context) -> Self::Result {
-        self.mutate(ctx, |store| store.clear_aside(&message.name))
-    }
-}
-
-impl Handler<NoteInput> for StorageActor {
-    type Result = Deferred<()>;
-
-    fn handle(&mut self, NoteInput(input): NoteInput, ctx: &mut Self::Context) -> Self::Result {
-        let now = self.clock.now();
-        self.mutate(ctx, |store| store.note_input(&input, now))
+    fn handle(&mut self, HowAreYou { lock }: HowAreYou, ctx: &mut Self::Context) -> Self::Result {
+        // While it is known that nothing can be written there is nothing to try.
+        let probes = if lock && self.outages.outage(0).is_none() { vec![Probe] } else { vec![] };
+        self.ask(ctx, (CountInFlight, Each(probes)), |actor, _, answers| {
+            let (in_flight, _) = answers?;
+            let outage = actor.outages.outage(actor.clock.now());
+            Ok(Health { in_flight: in_flight?, draining: actor.drain.is_on, outage })
+        })
     }
 }
 
@@ -150,12 +222,12 @@ impl Handler<Ping> for StorageActor {
 }
 
 impl Handler<Shutdown> for StorageActor {
-    type Result = MessageResult<Shutdown>;
+    type Result = Deferred<StoreResult<()>>;
 
     fn handle(&mut self, _: Shutdown, ctx: &mut Self::Context) -> Self::Result {
-        let _ = self.commit();
-        let closed = self.store.close();
-        ctx.stop();
-        MessageResult(closed)
+        let (result, reply) = deferred();
+        self.closing = Some(reply);
+        self.flush_later(ctx);
+        result
     }
 }

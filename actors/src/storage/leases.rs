@@ -11,13 +11,44 @@ use tokio::time::Instant;
 use crate::model::Attempt;
 
 /// Leases by attempt and by end.
-#[derive(Debug, Default)]
-pub struct Leases {
+#[derive(Debug)]
+pub struct LeaseClock {
     ends: HashMap<Attempt, (Instant, Duration)>,
     order: BTreeSet<(Instant, Attempt)>,
+    /// Some may be missing.
+    unsure: bool,
+    /// Until when leases that ended are left alone, after a failure.
+    pause: Option<Instant>,
 }
 
-impl Leases {
+impl Default for LeaseClock {
+    fn default() -> Self {
+        Self { ends: HashMap::new(), order: BTreeSet::new(), unsure: true, pause: None }
+    }
+}
+
+impl LeaseClock {
+    /// Leases that the store knows may be missing: at the start, and after a batch that failed.
+    pub fn unsure(&mut self) {
+        self.unsure = true;
+    }
+
+    /// Whether some may be missing; asked once.
+    pub fn take_unsure(&mut self) -> bool {
+        std::mem::take(&mut self.unsure)
+    }
+
+    /// Ends could not be written: they are all due again at `end`.
+    pub fn pause(&mut self, end: Instant) {
+        self.pause = Some(end);
+    }
+
+    /// When the next end is due.
+    pub fn next_end(&self) -> Option<Instant> {
+        let first = self.first_end()?;
+        Some(first.max(self.pause.unwrap_or(first)))
+    }
+
     /// A lease begins, or begins anew with that length.
     pub fn begin(&mut self, attempt: Attempt, length: Duration, now: Instant) {
         self.postpone(attempt, length, now + length);
@@ -55,12 +86,15 @@ impl Leases {
     }
 
     /// The end of the lease that ends first.
-    pub fn first_end(&self) -> Option<Instant> {
+    fn first_end(&self) -> Option<Instant> {
         self.order.first().map(|(end, _)| *end)
     }
 
     /// Takes out the lease that ended longest ago, if one has, with its length.
     pub fn take_ended(&mut self, now: Instant) -> Option<(Attempt, Duration)> {
+        if self.pause.is_some_and(|until| now < until) {
+            return None;
+        }
         let (_, attempt) = self.order.first().filter(|(end, _)| *end <= now).copied()?;
         let (_, length) = self.ends.get(&attempt).copied()?;
         self.end(attempt);
@@ -76,7 +110,7 @@ mod tests {
     #[test]
     fn leases_end_in_order() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut leases = Leases::default();
+        let mut leases = LeaseClock::default();
         for (attempt, seconds) in [(1, 10), (2, 5), (3, 5), (4, 7)] {
             leases.begin(Attempt(attempt), second * seconds, start);
         }

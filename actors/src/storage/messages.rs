@@ -1,28 +1,31 @@
 //! What can be asked of the StorageActor, and the guard around a job that is handed out.
 //!
-//! Sent by connections ([`Dispatch`], [`Finish`], [`Undo`]; of protocol 2 also [`Wait`], [`Tell`] and
-//! [`Change`]), by the watcher and its tails (the
-//! runs and rows), by the tree's guests (entries of a spool, the
-//! daemon's own fetchers), and by the tree ([`Ping`], [`Shutdown`]).
-
-use std::sync::Arc;
+//! Most is an operation of the store, sent as [`Perform`]. The other messages mean something to the
+//! StorageActor itself: those of connections ([`TakeJob`], [`Finish`], [`UndoHandOut`]; of protocol 2 also
+//! [`Wait`], [`Tell`], [`Next`] and [`Change`]), of the watcher ([`DeleteRun`]) and of the tree ([`Ping`],
+//! [`Shutdown`]).
 
 use actix::prelude::*;
 
 use crate::live::Health;
-use crate::model::{Attempt, Idle, Job, Key, Row, Run};
-use crate::store::{
-    Added, Batch, Cancelled, EntryId, FetcherRecord, Holder, InputDirectory, Requeued, SpoolEntry,
-    StoreResult, StoredRun, Told,
-};
+use crate::model::{Attempt, Job, Key, Run};
+use crate::store::{Ack, Cancelled, Dispatched, LeaseHolder, Request, Requeued, StoreResult};
 use crate::wire::session::{Control, Word};
+
+/// Has the store carry out a request; answered once that is durable.
+#[derive(Debug)]
+pub struct Perform<R>(pub R);
+
+impl<R: Request> Message for Perform<R> {
+    type Result = StoreResult<R::Answer>;
+}
 
 /// Asks for the next job.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Work>")]
-pub struct Dispatch {
+pub struct TakeJob {
     /// To whom it will be leased; `None`: to a classic worker.
-    pub holder: Option<Holder>,
+    pub holder: Option<LeaseHolder>,
 }
 
 /// Waits for the next job; answered with a job or an error. Who gives up drops the request.
@@ -30,17 +33,12 @@ pub struct Dispatch {
 #[rtype(result = "StoreResult<Work>")]
 pub struct Wait {
     /// To whom it will be leased.
-    pub holder: Holder,
+    pub holder: LeaseHolder,
 }
 
-/// Asks why there is no job at present.
+/// Says something about a leased attempt; a beat is never [`Ack::Unknown`].
 #[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Idle>")]
-pub struct WhyIdle;
-
-/// Says something about a leased attempt; a beat is never [`Told::Unknown`].
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Told>")]
+#[rtype(result = "StoreResult<Ack>")]
 pub struct Tell {
     /// Which attempt.
     pub attempt: Attempt,
@@ -57,14 +55,14 @@ pub struct Next {
     /// How it ended.
     pub exit_code: i64,
     /// To whom the next job will be leased.
-    pub holder: Holder,
+    pub holder: LeaseHolder,
 }
 
 /// What came of a [`Next`].
 #[derive(Debug)]
 pub struct Stepped {
     /// Of the end.
-    pub told: Told,
+    pub ack: Ack,
     /// The next job.
     pub work: Work,
 }
@@ -111,44 +109,13 @@ pub struct Finish {
 }
 
 /// Makes a dispatch undone whose answer did not arrive (spec 5).
-#[derive(Debug, Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
-pub struct Undo {
+pub struct UndoHandOut {
     /// The key that was handed out.
     pub key: Key,
     /// Which dispatch.
     pub attempt: Attempt,
-}
-
-/// Asks for every run in the store.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<StoredRun>>")]
-pub struct KnownRuns;
-
-/// Makes runs known and tells how each stands, or why it is rejected; the others are known all the
-/// same. Any other error may leave some of them known: registering again does no harm.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<StoreResult<StoredRun>>>")]
-pub struct RegisterRuns {
-    /// The runs, in the order of the answer.
-    pub runs: Vec<Run>,
-}
-
-/// Adds a batch of a run's rows.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct AddRows(
-    /// The rows and the position behind them.
-    pub Batch,
-);
-
-/// Deletes some of the rows that a run's file lists no longer ([`crate::store::Store::prune`]); answered
-/// whether there may be more.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<bool>")]
-pub struct PruneRun {
-    /// Which run.
-    pub run: Run,
 }
 
 /// Deletes a run and its rows, in steps; answered when it is gone.
@@ -158,83 +125,6 @@ pub struct DeleteRun {
     /// Which run.
     pub run: Run,
 }
-
-/// Adds single tasks; answered in their order.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<Added>>")]
-pub struct AddTasks(
-    /// The tasks.
-    pub Vec<Row>,
-);
-
-/// Accepts entries of a spool as single tasks, whatever the durability on the disk when that is answered;
-/// in their order. One that is `Full` is not accepted, and may be asked for again.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<Added>>")]
-pub struct AcceptEntries(
-    /// The entries, each with its task.
-    pub Vec<SpoolEntry>,
-);
-
-/// Asks which accepted entries are remembered.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<EntryId>>")]
-pub struct KnownAccepted;
-
-/// Forgets accepted entries whose removal from their spool is durable.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct ForgetAccepted(
-    /// Which.
-    pub Vec<EntryId>,
-);
-
-/// Notes how a fetcher is that the daemon runs itself.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct NoteFetcher(
-    /// How it is.
-    pub FetcherRecord,
-);
-
-/// Asks what was noted of the daemon's own fetchers.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Vec<FetcherRecord>>")]
-pub struct KnownFetchers;
-
-/// A fetcher is run no more.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct ForgetFetcher(
-    /// Its name.
-    pub Arc<str>,
-);
-
-/// Notes that an input file is left out.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct SetAside {
-    /// The file's name, escaped.
-    pub name: String,
-    /// Why.
-    pub reason: String,
-}
-
-/// Takes the note about an input file back.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct ClearAside {
-    /// The file's name, escaped.
-    pub name: String,
-}
-
-/// Notes how the input directory is.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct NoteInput(
-    /// It is there, or lost.
-    pub InputDirectory,
-);
 
 /// Goes once through the mailbox; answered when all before it was handled. For the watchdog.
 #[derive(Debug, Message)]
@@ -257,19 +147,33 @@ pub enum Work {
     Later,
 }
 
+impl Work {
+    /// The store's answer; a job among it is guarded.
+    pub(super) fn new(
+        dispatched: Dispatched,
+        undo: impl FnOnce() -> Recipient<UndoHandOut>,
+    ) -> Self {
+        match dispatched {
+            Dispatched::Job(attempt, job) => Self::Job(HandOut::new(attempt, job, undo())),
+            Dispatched::Nothing => Self::Nothing,
+            Dispatched::Later => Self::Later,
+        }
+    }
+}
+
 /// A dispatched job on its way to a worker. Dropped before it is [`settled`](HandOut::settle),
 /// by an error, a panic or a timeout anywhere on that way, it makes its dispatch undone.
 #[derive(Debug)]
 pub struct HandOut {
     job: Job,
     attempt: Attempt,
-    undo: Option<Recipient<Undo>>,
+    undo: Option<Recipient<UndoHandOut>>,
 }
 
 impl HandOut {
     /// Guards `job`, dispatched as `attempt`; `undo` is told if it does not arrive.
     #[must_use]
-    pub fn new(attempt: Attempt, job: Job, undo: Recipient<Undo>) -> Self {
+    pub fn new(attempt: Attempt, job: Job, undo: Recipient<UndoHandOut>) -> Self {
         Self { job, attempt, undo: Some(undo) }
     }
 
@@ -295,7 +199,7 @@ impl Drop for HandOut {
     fn drop(&mut self) {
         if let Some(undo) = self.undo.take() {
             // A mailbox that is closed means the process ends; the lease frees the job then.
-            undo.do_send(Undo { key: self.job.key.clone(), attempt: self.attempt });
+            undo.do_send(UndoHandOut { key: self.job.key.clone(), attempt: self.attempt });
         }
     }
 }

@@ -10,14 +10,14 @@ use crate::clock::ManualClock;
 use crate::model::{Attempt, Key, Run};
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
-use crate::store::{Batch, Holder, Reading, StoreError, StoreResult, Told};
+use crate::store::{Ack, AddRows, LeaseHolder, Reading, RowBatch, StoreError, StoreResult};
 use crate::testing::{MockStore, Trouble, position};
 use crate::vital::Vital;
 use crate::wire::session::{Control, Word};
 
 /// A lease of ten seconds.
-fn holder(worker: &str) -> Holder {
-    Holder { worker: worker.into(), lease_seconds: 10 }
+fn holder(worker: &str) -> LeaseHolder {
+    LeaseHolder { worker: worker.into(), lease_seconds: 10 }
 }
 
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<()>) {
@@ -29,7 +29,7 @@ fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<()>) {
 }
 
 async fn take(storage: &Addr<StorageActor>) -> Attempt {
-    match storage.send(Dispatch { holder: Some(holder("w")) }).await.unwrap() {
+    match storage.send(TakeJob { holder: Some(holder("w")) }).await.unwrap() {
         Ok(Work::Job(job)) => {
             let attempt = job.attempt();
             job.settle();
@@ -39,7 +39,7 @@ async fn take(storage: &Addr<StorageActor>) -> Attempt {
     }
 }
 
-async fn tell(storage: &Addr<StorageActor>, attempt: Attempt, word: Word) -> StoreResult<Told> {
+async fn tell(storage: &Addr<StorageActor>, attempt: Attempt, word: Word) -> StoreResult<Ack> {
     storage.send(Tell { attempt, word }).await.unwrap()
 }
 
@@ -64,12 +64,12 @@ async fn a_lease_ends_unless_it_is_extended() {
     let (storage, _) = start(&mock);
     let attempt = take(&storage).await;
     pass(9, &storage).await;
-    assert_eq!(tell(&storage, attempt, Word::Beat).await, Ok(Told::Recorded));
+    assert_eq!(tell(&storage, attempt, Word::Beat).await, Ok(Ack::Recorded));
     pass(9, &storage).await;
     assert_eq!(count(&mock, "expire 1"), 0);
     pass(2, &storage).await;
     assert_eq!(count(&mock, "expire 1"), 1);
-    assert_eq!(tell(&storage, attempt, Word::Beat).await, Ok(Told::Stale));
+    assert_eq!(tell(&storage, attempt, Word::Beat).await, Ok(Ack::Stale));
     pass(60, &storage).await;
     assert_eq!(count(&mock, "expire 1"), 1);
 }
@@ -81,10 +81,10 @@ async fn ended_attempts_have_no_lease() {
     let mock = MockStore::with_jobs(&["a", "b", "c"]);
     let (storage, _) = start(&mock);
     let done = take(&storage).await;
-    assert_eq!(tell(&storage, done, Word::Done(3)).await, Ok(Told::Recorded));
+    assert_eq!(tell(&storage, done, Word::Done(3)).await, Ok(Ack::Recorded));
     let released = take(&storage).await;
-    assert_eq!(tell(&storage, released, Word::Release).await, Ok(Told::Recorded));
-    let undone = storage.send(Dispatch { holder: Some(holder("w")) }).await.unwrap();
+    assert_eq!(tell(&storage, released, Word::Release).await, Ok(Ack::Recorded));
+    let undone = storage.send(TakeJob { holder: Some(holder("w")) }).await.unwrap();
     drop(undone);
     pass(60, &storage).await;
     let expired = mock.calls().into_iter().filter(|call| call.starts_with("expire")).count();
@@ -125,11 +125,6 @@ async fn failures_leave_no_lease_behind() {
     let attempt = take(&storage).await;
     mock.trouble("commit", full());
     assert!(tell(&storage, attempt, Word::Done(0)).await.is_err());
-    let lost = mock.inside().held.insert(
-        attempt,
-        (crate::model::Job { key: Key::new("b").unwrap(), payload: String::new() }, 10),
-    );
-    assert!(lost.is_none(), "the mock forgets what it rolled back");
     pass(1, &storage).await;
     pass(11, &storage).await;
     assert_eq!(count(&mock, "expire 2"), 1);
@@ -149,8 +144,9 @@ async fn those_who_wait_are_served_in_order() {
     drop(gone);
     let row = |key: &str| crate::model::Row { key: Key::new(key).unwrap(), payload: String::new() };
     let run = Run { fetcher: "f".into(), started: 1 };
+    mock.add_run(&run, 0);
     let rows = vec![row("a"), row("b")];
-    let batch = Batch {
+    let batch = RowBatch {
         run,
         rows,
         skipped: 0,
@@ -158,7 +154,7 @@ async fn those_who_wait_are_served_in_order() {
         complete: false,
         reading: Reading::Onward,
     };
-    storage.send(AddRows(batch)).await.unwrap().unwrap();
+    storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
     let key = |work: Work| match work {
         Work::Job(job) => {
             let key = job.job().key.to_string();
@@ -206,7 +202,7 @@ async fn a_lock_is_waited_for_once() {
     let before = count(&mock, "begin");
     pass(10, &storage).await;
     assert_eq!(count(&mock, "begin") - before, 1, "one lease is tried, the other left");
-    assert_eq!(tell(&storage, attempts[1], Word::Beat).await, Ok(Told::Recorded));
+    assert_eq!(tell(&storage, attempts[1], Word::Beat).await, Ok(Ack::Recorded));
     mock.inside().troubles.clear();
     pass(5, &storage).await;
     assert_eq!((count(&mock, "expire 1"), count(&mock, "expire 2")), (1, 0));
@@ -237,14 +233,12 @@ async fn whatever_frees_a_job_wakes() {
     let attempt = take(&storage).await;
     let waits = storage.send(Wait { holder: holder("x") });
     storage.send(Ping).await.unwrap();
-    assert_eq!(tell(&storage, attempt, Word::Release).await, Ok(Told::Recorded));
+    assert_eq!(tell(&storage, attempt, Word::Release).await, Ok(Ack::Recorded));
     let job = waits.await.unwrap().unwrap();
     let waits = storage.send(Wait { holder: holder("y") });
     storage.send(Ping).await.unwrap();
     drop(job);
-    mock.inside()
-        .jobs
-        .push_back(crate::model::Job { key: Key::new("outside").unwrap(), payload: String::new() });
+    mock.add_job("outside", "1");
     let began = Instant::now();
     match waits.await.unwrap().unwrap() {
         Work::Job(job) => job.settle(),
@@ -263,11 +257,11 @@ async fn a_drain_waits_for_the_last_job() {
     let change = |control| storage.send(Change(control));
     assert_eq!(change(Control::Drain).await.unwrap(), Ok(Controlled::Draining(2)));
     assert_eq!(change(Control::Resume).await.unwrap(), Ok(Controlled::Paused(false)));
-    assert_eq!(tell(&storage, attempts[0], Word::Done(0)).await, Ok(Told::Recorded));
+    assert_eq!(tell(&storage, attempts[0], Word::Done(0)).await, Ok(Ack::Recorded));
     assert_eq!(change(Control::Drain).await.unwrap(), Ok(Controlled::Draining(1)));
     pass(1, &storage).await;
     assert!(drained.try_recv().is_err());
-    assert_eq!(tell(&storage, attempts[1], Word::Done(0)).await, Ok(Told::Recorded));
+    assert_eq!(tell(&storage, attempts[1], Word::Done(0)).await, Ok(Ack::Recorded));
     pass(1, &storage).await;
     assert_eq!(drained.try_recv(), Ok(()));
     assert_eq!((count(&mock, "pause yes"), count(&mock, "pause no")), (2, 1));

@@ -10,12 +10,12 @@ use super::StorageActor;
 use super::messages::*;
 use crate::clock::ManualClock;
 use crate::model::{Attempt, Key, Row, Run};
-use crate::store::{Batch, Reading, StoreError};
+use crate::store::{AddRows, Reading, RowBatch, StoreError};
 use crate::testing::{MockStore, Trouble, position, until};
 use crate::vital::Vital;
 
 /// A classic worker's request.
-const CLASSIC: Dispatch = Dispatch { holder: None };
+const CLASSIC: TakeJob = TakeJob { holder: None };
 
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
     let (vital, end) = Vital::new();
@@ -62,7 +62,7 @@ async fn one_commit_answers_all() {
 /// A message that fails is answered with its error and spoils no neighbour.
 #[actix::test]
 async fn a_failure_is_its_own() {
-    let mock = MockStore::with_jobs(&["a", "b"]);
+    let mock = MockStore::with_jobs(&["a", "b", "c"]);
     mock.trouble("finish", Trouble::Error(StoreError::Rejected("no".to_owned())));
     let (storage, _end) = start(&mock);
     let first = storage.send(CLASSIC);
@@ -71,7 +71,8 @@ async fn a_failure_is_its_own() {
     job(first.await.unwrap().unwrap()).settle();
     assert!(matches!(failing.await.unwrap(), Err(StoreError::Rejected(_))));
     job(last.await.unwrap().unwrap()).settle();
-    assert!(mock.inside().undone.is_empty());
+    until("the job that went with it is undone", || mock.inside().kept.undone == [Attempt(2)])
+        .await;
 }
 
 /// A commit that fails fails everybody in it. Nothing was dispatched, so nothing is undone.
@@ -87,14 +88,14 @@ async fn a_failed_commit_hands_nothing_out() {
     let again = job(storage.send(CLASSIC).await.unwrap().unwrap());
     assert_eq!(again.job().key.as_str(), "a");
     again.settle();
-    assert!(mock.inside().undone.is_empty());
+    assert!(mock.inside().kept.undone.is_empty());
 }
 
 /// An error that ends the transaction takes along those who were answered with it already.
 #[actix::test]
 async fn the_end_of_a_transaction_is_told_to_all_in_it() {
     let mock = MockStore::with_jobs(&["a", "b"]);
-    mock.trouble("finish", Trouble::EndOfTransaction(full()));
+    mock.trouble("finish", Trouble::Error(full()));
     let (storage, _end) = start(&mock);
     let first = storage.send(CLASSIC);
     let failing = storage.send(Finish { key: Key::new("x").unwrap(), exit_code: 0 });
@@ -111,7 +112,7 @@ async fn what_does_not_arrive_is_undone() {
     let (storage, _end) = start(&mock);
     job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
     drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
-    until("the dropped one is undone", || mock.inside().undone == [Attempt(2)]).await;
+    until("the dropped one is undone", || mock.inside().kept.undone == [Attempt(2)]).await;
     // The request is sent, and its sender gone before the answer.
     let asked = storage.send(CLASSIC);
     let waited = storage.send(Ping);
@@ -119,7 +120,7 @@ async fn what_does_not_arrive_is_undone() {
     waited.await.unwrap();
     drop(asked);
     until("so is the one that was not waited for", || {
-        mock.inside().undone == [Attempt(2), Attempt(3)]
+        mock.inside().kept.undone == [Attempt(2), Attempt(3)]
     })
     .await;
 }
@@ -133,7 +134,7 @@ async fn an_undo_is_tried_again() {
     mock.trouble("undo", Trouble::Error(full()));
     let (storage, _end) = start(&mock);
     drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
-    until("it is undone", || mock.inside().undone == [Attempt(1)]).await;
+    until("it is undone", || mock.inside().kept.undone == [Attempt(1)]).await;
     assert_eq!(mock.calls().iter().filter(|call| **call == "undo 1").count(), 3);
 }
 
@@ -147,6 +148,7 @@ fn count(mock: &MockStore, call: &str) -> usize {
 #[actix::test]
 async fn a_deletion_lets_others_in() {
     let mock = MockStore::with_jobs(&["a"]);
+    mock.add_run(&run(1), 1_200);
     let (storage, _end) = start(&mock);
     let deleted = storage.send(DeleteRun { run: run(1) });
     let work = job(storage.send(CLASSIC).await.unwrap().unwrap());
@@ -183,7 +185,8 @@ async fn a_deletion_that_cannot_begin_is_told() {
 /// Deletes a run while calls of a kind go wrong; returns the mock and how long it took.
 async fn delete_through(call: &'static str, troubles: Vec<Trouble>) -> (MockStore, Duration) {
     tokio::time::pause();
-    let mock = MockStore::with_jobs(&[]);
+    let mock = MockStore::default();
+    mock.add_run(&run(1), 1_200);
     for trouble in troubles {
         mock.trouble(call, trouble);
     }
@@ -196,10 +199,10 @@ async fn delete_through(call: &'static str, troubles: Vec<Trouble>) -> (MockStor
 /// A deletion once begun is never forgotten: a step that fails is tried again after a pause.
 #[actix::test]
 async fn a_step_that_fails_is_tried_again() {
-    let troubles = vec![Trouble::EndOfTransaction(full()), Trouble::Error(full())];
+    let troubles = vec![Trouble::Error(full()), Trouble::Error(full())];
     let (mock, took) = delete_through("delete", troubles).await;
     assert!(took >= Duration::from_secs(2), "{took:?}");
-    assert_eq!(count(&mock, "delete f.1"), 3);
+    assert_eq!(count(&mock, "delete f.1"), 5);
 }
 
 /// The last step's commit fails: only one that succeeded is told as the end.
@@ -209,16 +212,17 @@ async fn a_last_commit_that_fails_is_no_end() {
     troubles.push(Trouble::Error(full()));
     let (mock, took) = delete_through("commit", troubles).await;
     assert!(took >= Duration::from_secs(1), "{took:?}");
-    assert_eq!(count(&mock, "delete f.1"), 6, "{:?}", mock.calls());
+    assert_eq!(count(&mock, "delete f.1"), 4, "{:?}", mock.calls());
 }
 
 /// A batch of rows has a transaction of its own at its beginning.
 #[actix::test]
 async fn rows_come_first_in_their_transaction() {
     let mock = MockStore::with_jobs(&["a"]);
+    mock.add_run(&run(1), 0);
     let (storage, _end) = start(&mock);
     let asked = storage.send(CLASSIC);
-    let batch = Batch {
+    let batch = RowBatch {
         run: run(1),
         rows: vec![Row { key: Key::stored("b"), payload: "1".to_owned() }],
         skipped: 0,
@@ -226,7 +230,7 @@ async fn rows_come_first_in_their_transaction() {
         complete: true,
         reading: Reading::Onward,
     };
-    storage.send(AddRows(batch)).await.unwrap().unwrap();
+    storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
     job(asked.await.unwrap().unwrap()).settle();
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 1", "commit"]);
 }

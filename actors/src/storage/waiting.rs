@@ -1,158 +1,166 @@
 //! Workers that wait for a job (`READY seconds`), in the order in which they came.
 //!
-//! Used by the StorageActor alone: it serves them after commits that may have brought work.
+//! Part of the StorageActor: it serves them after batches that may have brought work.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use actix::dev::{MessageResponse, OneshotSender};
 use actix::prelude::*;
 use tokio::time::Instant;
 
+use super::StorageActor;
 use super::messages::{Wait, Work};
-use super::{IDLE_TICK, StorageActor};
-use crate::store::{self, Holder, StoreResult};
-
-/// A worker that waits.
-pub struct Waiter {
-    /// To whom the job will be leased.
-    pub holder: Holder,
-    /// Where it is awaited; closed when the worker gave up.
-    pub reply: OneshotSender<StoreResult<Work>>,
-}
-
-/// Those who wait; clones share them.
-#[derive(Clone, Default)]
-pub struct Waiting(Rc<RefCell<VecDeque<Waiter>>>);
-
-impl Waiting {
-    /// Whoever has waited longest and still does.
-    pub fn first(&self) -> Option<Waiter> {
-        let mut waiting = self.0.borrow_mut();
-        while let Some(waiter) = waiting.pop_front() {
-            if !waiter.reply.is_closed() {
-                return Some(waiter);
-            }
-        }
-        None
-    }
-
-    /// There was nothing for this one: it stays the first.
-    pub fn put_back(&self, waiter: Waiter) {
-        self.0.borrow_mut().push_front(waiter);
-    }
-
-    /// Drops those who gave up; whether anybody is left.
-    pub fn are_any(&self) -> bool {
-        let mut waiting = self.0.borrow_mut();
-        waiting.retain(|waiter| !waiter.reply.is_closed());
-        !waiting.is_empty()
-    }
-
-    /// A place at the end, as a handler's result.
-    pub fn place(&self, holder: Holder) -> Place {
-        Place { holder, waiting: self.clone() }
-    }
-}
+use super::reply::{Deferred, Reply, deferred};
+use crate::store::{Dispatch, Dispatched, HasWork, LeaseHolder, StoreResult};
 
 /// Pause before those who wait are served again while a deletion is getting on.
 const LATER_PAUSE: Duration = Duration::from_millis(20);
-/// The same after an error.
+/// The same after an error: a lock or a full disk. The others would wait as long for the same.
 const ERROR_PAUSE: Duration = Duration::from_secs(2);
-/// Those who wait are served without a reason at every second tick.
-const LOOK_TICKS: u32 = 2;
-const _: () = assert!(IDLE_TICK.as_millis() * (LOOK_TICKS as u128) < 1000);
+/// Workers that are served with one batch at the most; the first batch serves one.
+const SERVED_AT_ONCE_MAX: usize = 64;
+
+/// A worker that waits.
+struct Waiter {
+    /// To whom the job will be leased.
+    holder: LeaseHolder,
+    /// Closed when the worker gave up.
+    reply: Reply<StoreResult<Work>>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct WaitQueue {
+    /// By number: who waits longest has the least one.
+    waiters: BTreeMap<u64, Waiter>,
+    last: u64,
+    /// There may be work for them.
+    awake: bool,
+    /// So many are being served.
+    serving: usize,
+    /// So many were given a job since one was told that there is nothing.
+    served: usize,
+    /// They are left alone until then.
+    pause: Option<Instant>,
+    /// A timer to wake them is set.
+    waking: bool,
+}
+
+impl WaitQueue {
+    /// There may be work.
+    pub(super) fn wake(&mut self) {
+        self.awake = true;
+    }
+
+    /// There was nothing for this one, or it could not be told: it stays where it was.
+    fn put_back(&mut self, number: u64, waiter: Waiter) {
+        self.waiters.insert(number, waiter);
+        (self.awake, self.served) = (false, 0);
+    }
+
+    /// Drops those who gave up; whether anybody is left.
+    fn are_any(&mut self) -> bool {
+        self.waiters.retain(|_, waiter| !waiter.reply.is_closed());
+        !self.waiters.is_empty()
+    }
+
+    /// Those who are to be served now: more at once the more were given a job.
+    fn take(&mut self) -> Vec<(u64, Waiter)> {
+        let is_paused = self.pause.is_some_and(|until| Instant::now() < until);
+        if !self.awake || self.serving > 0 || is_paused {
+            return Vec::new();
+        }
+        let wanted = (2 * self.served).clamp(1, SERVED_AT_ONCE_MAX);
+        let mut taken = Vec::new();
+        while taken.len() < wanted
+            && let Some((number, waiter)) = self.waiters.pop_first()
+        {
+            if !waiter.reply.is_closed() {
+                taken.push((number, waiter));
+            }
+        }
+        self.awake = !taken.is_empty();
+        (self.serving, self.served) = (taken.len(), 0);
+        taken
+    }
+}
 
 impl StorageActor {
     /// Gives those who wait what there is, the longest waiting first.
     pub(super) fn serve_waiting(&mut self, ctx: &mut Context<Self>) {
-        if self.wait_pause.is_some_and(|until| Instant::now() < until) {
-            return;
-        }
-        while self.roused {
-            let Some(waiter) = self.waiting.first() else {
-                self.roused = false;
-                return;
-            };
-            self.serve(ctx, waiter);
+        for (number, waiter) in self.waiting.take() {
+            let request = Dispatch { holder: Some(waiter.holder.clone()) };
+            self.submit(ctx, request, move |actor, ctx, dispatched| {
+                actor.waiting.serving -= 1;
+                actor.served(ctx, number, waiter, dispatched);
+            });
         }
     }
 
-    fn serve(&mut self, ctx: &mut Context<Self>, waiter: Waiter) {
-        let taken = self.take_work(ctx, Some(&waiter.holder));
-        match taken.peek().map(|taken| &taken.dispatch) {
-            Ok(store::Dispatch::Nothing) => {
-                self.roused = false;
-                self.waiting.put_back(waiter);
+    fn served(
+        &mut self,
+        ctx: &mut Context<Self>,
+        number: u64,
+        waiter: Waiter,
+        dispatched: StoreResult<Dispatched>,
+    ) {
+        match dispatched {
+            Ok(dispatched @ Dispatched::Job(..)) => {
+                self.begin_lease(&dispatched, &waiter.holder);
+                self.waiting.served += 1;
+                // Who gave up in this very moment drops the job, which undoes itself.
+                waiter.reply.send(Ok(Self::work(ctx, dispatched)));
             }
-            Ok(store::Dispatch::Later) => {
-                self.roused = false;
-                self.waiting.put_back(waiter);
-                self.rouse_later(ctx);
+            Ok(Dispatched::Nothing) => self.waiting.put_back(number, waiter),
+            Ok(Dispatched::Later) => {
+                self.waiting.put_back(number, waiter);
+                self.wake_later(ctx);
             }
             Err(_) => {
-                // A lock or a full disk: the others would wait as long for the same, and storage with
-                // them.
-                self.roused = false;
-                self.waiting.put_back(waiter);
-                self.wait_pause = Some(Instant::now() + ERROR_PAUSE);
+                self.waiting.put_back(number, waiter);
+                self.waiting.pause = Some(Instant::now() + ERROR_PAUSE);
             }
-            Ok(store::Dispatch::Job(..)) => taken.then(move |result| {
-                // Who gave up in this very moment drops the job, which undoes itself.
-                let _ = waiter.reply.send(result.map(Into::into));
-            }),
         }
-    }
-
-    fn rouse(&mut self, ctx: &mut Context<Self>) {
-        self.rousing = false;
-        self.roused = true;
-        self.serve_waiting(ctx);
     }
 
     /// One timer for all who ask for it.
-    fn rouse_later(&mut self, ctx: &mut Context<Self>) {
-        if !std::mem::replace(&mut self.rousing, true) {
-            ctx.run_later(LATER_PAUSE, Self::rouse);
+    fn wake_later(&mut self, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.waiting.waking, true) {
+            ctx.run_later(LATER_PAUSE, |actor, ctx| {
+                actor.waiting.waking = false;
+                actor.waiting.wake();
+                actor.serve_waiting(ctx);
+            });
         }
     }
 
     /// Others may have written to the database, and leases of classic jobs run out in silence.
     pub(super) fn look_for_waiting(&mut self, ctx: &mut Context<Self>) {
-        self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(LOOK_TICKS) {
+        if self.waiting.are_any() {
             // A look alone: a transaction would wait for everybody else's.
-            if self.waiting.are_any() && self.store.has_work(self.clock.now()) == Ok(true) {
-                self.rouse(ctx);
-            }
-            self.tell_if_drained();
+            self.submit(ctx, HasWork, |actor, _, has_work| {
+                if has_work == Ok(true) {
+                    actor.waiting.wake();
+                }
+            });
         }
     }
 }
 
 impl Handler<Wait> for StorageActor {
-    type Result = Place;
+    type Result = Deferred<StoreResult<Work>>;
 
     fn handle(&mut self, Wait { holder }: Wait, ctx: &mut Self::Context) -> Self::Result {
+        let (result, reply) = deferred();
+        let queue = &mut self.waiting;
+        queue.last += 1;
+        queue.waiters.insert(queue.last, Waiter { holder, reply });
         // Work may have come since the worker was told that there is none.
-        ctx.run_later(Duration::ZERO, Self::rouse);
-        self.waiting.place(holder)
-    }
-}
-
-/// The result of a handler whose reply comes when there is work.
-pub struct Place {
-    holder: Holder,
-    waiting: Waiting,
-}
-
-impl<A: Actor> MessageResponse<A, Wait> for Place {
-    fn handle(self, _: &mut A::Context, reply: Option<OneshotSender<StoreResult<Work>>>) {
-        if let Some(reply) = reply {
-            self.waiting.0.borrow_mut().push_back(Waiter { holder: self.holder, reply });
-        }
+        self.submit(ctx, HasWork, |actor, _, has_work| {
+            if has_work == Ok(true) {
+                actor.waiting.wake();
+            }
+        });
+        result
     }
 }

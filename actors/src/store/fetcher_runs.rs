@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::StoreResult;
 use crate::model::UnixSeconds;
 
 /// A run that has ended.
@@ -35,25 +34,4 @@ pub struct FetcherRecord {
     pub last_run: Option<EndedRun>,
     /// When it runs next, if nothing changes; `None`: when something does.
     pub next_run: Option<UnixSeconds>,
-}
-
-/// What a store remembers of the daemon's own fetchers.
-pub trait FetcherRuns {
-    /// Notes how a fetcher is, in place of what was noted of it before.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn note_fetcher(&mut self, record: &FetcherRecord) -> StoreResult<()>;
-
-    /// All that is noted, by name. Needs no transaction.
-    ///
-    /// # Errors
-    /// As any read.
-    fn fetcher_records(&mut self) -> StoreResult<Vec<FetcherRecord>>;
-
-    /// Forgets a fetcher that is run no more; an unknown one changes nothing. Its lists stay.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn forget_fetcher(&mut self, name: &str) -> StoreResult<()>;
 }

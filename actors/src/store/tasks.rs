@@ -1,13 +1,11 @@
-//! Single tasks: the part of the store that keeps tasks which no list names, until a job of them succeeds.
+//! Single tasks: tasks that no list names, kept until a job of them succeeds.
 //!
-//! Called by the StorageActor for whoever adds them: connections (`ADD`, `CANCEL`) and those who accept
-//! entries of a spool. Nothing here knows either of them. What a worker does to a single task
-//! is what it does to any other: the store's other operations.
+//! Added by connections (`ADD`) and by those who accept entries of a spool. What a worker does to a single
+//! task is what it does to any other.
 
 use std::sync::Arc;
 
-use super::StoreResult;
-use crate::model::{Key, Row, UnixSeconds};
+use crate::model::Row;
 
 /// What came of a task that was to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,42 +52,4 @@ pub struct Cancelled {
     pub more: bool,
     /// One is in flight, and stays.
     pub in_flight: bool,
-}
-
-/// What a store does with single tasks.
-pub trait Tasks {
-    /// Adds a task, behind those of its key that wait.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn add_task(&mut self, task: &Row, now: UnixSeconds) -> StoreResult<Added>;
-
-    /// Deletes the single tasks of a key, the newest first, a bounded number in one call; that in flight
-    /// stays.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn cancel_tasks(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Cancelled>;
-
-    /// Accepts entries of a spool: adds the task of each, and remembers which entry it came from, in one
-    /// transaction of its own. It is on the disk when this returns, whatever the durability: the entry
-    /// is removed then. One that is remembered is `Known`, whatever became of its task. One that is `Full`
-    /// is not remembered. Called outside a transaction.
-    ///
-    /// # Errors
-    /// As `begin` and `commit`: nothing is accepted then.
-    fn accept(&mut self, entries: &[SpoolEntry], now: UnixSeconds) -> StoreResult<Vec<Added>>;
-
-    /// The accepted entries that are remembered, in order. Needs no transaction.
-    ///
-    /// # Errors
-    /// As any read.
-    fn accepted(&mut self) -> StoreResult<Vec<EntryId>>;
-
-    /// Forgets an accepted entry, once its removal from the spool is durable; an unknown one changes
-    /// nothing.
-    ///
-    /// # Errors
-    /// As any mutation.
-    fn forget_accepted(&mut self, id: &EntryId) -> StoreResult<()>;
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use shiftboss_actors::storage::messages::{ForgetFetcher, NoteFetcher};
+use shiftboss_actors::storage::messages::Perform;
+use shiftboss_actors::store::{ForgetFetcher, NoteFetcher};
 use tracing::{info, warn};
 
 use super::super::begin::Begin;
@@ -76,7 +77,7 @@ impl Handler<Begin> for FetchersActor {
     fn handle(&mut self, Begin(name): Begin, _: &mut Self::Context) -> Self::Result {
         // That the run is on is in the record; it is noted once more, and waited for.
         let record = self.records.get(name.as_str()).filter(|_| !self.is_stopping).cloned();
-        let noted = record.map(|record| self.parts.memory.note.send(NoteFetcher(record)));
+        let noted = record.map(|record| self.parts.memory.note.send(Perform(NoteFetcher(record))));
         Box::pin(async move {
             if let Some(noted) = noted {
                 // Should it fail, that is told of the other time it is noted.
@@ -96,7 +97,7 @@ impl FetchersActor {
 
     /// Has it forgotten; later, if that fails.
     fn strike(&mut self, name: Arc<str>, ctx: &mut Context<Self>) {
-        let struck = self.parts.memory.forget.send(ForgetFetcher(Arc::clone(&name)));
+        let struck = self.parts.memory.forget.send(Perform(ForgetFetcher(Arc::clone(&name))));
         ctx.spawn(struck.timeout(STORE_TIMEOUT).into_actor(self).map(move |struck, _, ctx| {
             if matches!(struck, Ok(Ok(()))) {
                 return;
@@ -115,7 +116,7 @@ impl FetchersActor {
         let Some(record) = self.records.get(name.as_str()) else {
             return;
         };
-        let noted = self.parts.memory.note.send(NoteFetcher(record.clone()));
+        let noted = self.parts.memory.note.send(Perform(NoteFetcher(record.clone())));
         let name = name.clone();
         ctx.spawn(noted.timeout(STORE_TIMEOUT).into_actor(self).map(move |noted, act, ctx| {
             let error = match noted {

@@ -11,8 +11,10 @@ use std::time::Duration;
 use actix::prelude::*;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::file_watcher::WhyLost;
-use shiftboss_actors::storage::messages::{ForgetFetcher, KnownFetchers, NoteFetcher};
-use shiftboss_actors::store::{EndedRun, FetcherRecord, StoreError};
+use shiftboss_actors::storage::messages::Perform;
+use shiftboss_actors::store::{
+    EndedRun, FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, StoreError,
+};
 use shiftboss_actors::vital::Vital;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
@@ -110,30 +112,34 @@ impl Actor for Book {
     type Context = Context<Self>;
 }
 
-impl Handler<NoteFetcher> for Book {
+impl Handler<Perform<NoteFetcher>> for Book {
     type Result = Result<(), StoreError>;
 
-    fn handle(&mut self, NoteFetcher(record): NoteFetcher, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        Perform(NoteFetcher(record)): Perform<NoteFetcher>,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         self.0.answer(())?;
         self.0.records.borrow_mut().insert(record.name.to_string(), record);
         Ok(())
     }
 }
 
-impl Handler<KnownFetchers> for Book {
+impl Handler<Perform<FetcherRecords>> for Book {
     type Result = Result<Vec<FetcherRecord>, StoreError>;
 
-    fn handle(&mut self, _: KnownFetchers, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: Perform<FetcherRecords>, _: &mut Self::Context) -> Self::Result {
         self.0.answer(self.0.records.borrow().values().cloned().collect())
     }
 }
 
-impl Handler<ForgetFetcher> for Book {
+impl Handler<Perform<ForgetFetcher>> for Book {
     type Result = Result<(), StoreError>;
 
     fn handle(
         &mut self,
-        ForgetFetcher(name): ForgetFetcher,
+        Perform(ForgetFetcher(name)): Perform<ForgetFetcher>,
         _: &mut Self::Context,
     ) -> Self::Result {
         self.0.records.borrow_mut().remove(&*name);

@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use shiftboss_actors::model::Attempt;
-use shiftboss_actors::store::{Dispatch, Store};
+use shiftboss_actors::store::Dispatched;
+use shiftboss_actors::testing::model::{Model, Rules};
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
-use super::model::Model;
 use super::support::{FAIR, Site, batch, cases, key, run};
 use crate::sqlite::Policy;
 
@@ -69,7 +70,9 @@ pub struct Pair {
 
 impl Pair {
     pub fn new(policy: Policy) -> Self {
-        let (site, model) = (Site::new(policy), Model::new(policy));
+        let lease_seconds = policy.lease();
+        let rules = Rules { is_fair: policy != Policy::Classic, lease_seconds, ..Rules::default() };
+        let (site, model) = (Site::new(policy), Model::new(rules));
         Self { site, model, now: 1_000_000, attempts: 0 }
     }
 
@@ -119,11 +122,11 @@ impl Pair {
         let now = self.now;
         let answer = self.site.commit(|store| store.dispatch(now, None)).unwrap();
         let answer = match answer {
-            Dispatch::Job(attempt, job) => {
+            Dispatched::Job(attempt, job) => {
                 Some((attempt.0, format!("{} {}", job.key, job.payload)))
             }
-            Dispatch::Nothing => None,
-            Dispatch::Later => return Err(TestCaseError::fail("nothing is being deleted")),
+            Dispatched::Nothing => None,
+            Dispatched::Later => return Err(TestCaseError::fail("nothing is being deleted")),
         };
         self.attempts = answer.as_ref().map_or(self.attempts, |(attempt, _)| *attempt);
         prop_assert_eq!(answer, self.model.dispatch(now));

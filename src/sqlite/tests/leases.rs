@@ -3,7 +3,8 @@
 mod ends;
 
 use shiftboss_actors::model::{Attempt, Idle, Key};
-use shiftboss_actors::store::{Dispatch, Lost, Requeued, Store, Told};
+use shiftboss_actors::store::{Ack, Dispatched, ExpiredLease, Requeued, SetPaused};
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, holder, key, options, run};
 use crate::sqlite::{Options, Policy};
@@ -27,9 +28,9 @@ impl Site {
     fn lease(&mut self, now: i64) -> Option<(Attempt, String)> {
         let holder = holder("builder", 60);
         match self.commit(|store| store.dispatch(now, Some(&holder))).unwrap() {
-            Dispatch::Job(attempt, job) => Some((attempt, job.key.to_string())),
-            Dispatch::Nothing => None,
-            Dispatch::Later => panic!("no deletion is under way"),
+            Dispatched::Job(attempt, job) => Some((attempt, job.key.to_string())),
+            Dispatched::Nothing => None,
+            Dispatched::Later => panic!("no deletion is under way"),
         }
     }
 
@@ -38,15 +39,15 @@ impl Site {
         self.lease(now).unwrap().0
     }
 
-    fn done(&mut self, attempt: Attempt, code: i64, now: i64) -> Told {
+    fn done(&mut self, attempt: Attempt, code: i64, now: i64) -> Ack {
         self.commit(|store| store.finish_attempt(attempt, code, now)).unwrap()
     }
 
-    fn release(&mut self, attempt: Attempt) -> Told {
+    fn release(&mut self, attempt: Attempt) -> Ack {
         self.commit(|store| store.release(attempt, NOW + 9)).unwrap()
     }
 
-    fn expire(&mut self, attempt: Attempt) -> Option<Lost> {
+    fn expire(&mut self, attempt: Attempt) -> Option<ExpiredLease> {
         self.commit(|store| store.expire(attempt, NOW + 60)).unwrap()
     }
 
@@ -78,7 +79,7 @@ fn attempts_outlive_the_daemon() {
         assert_eq!(site.store.leases().unwrap(), [(first, 60)], "every lease begins anew");
         let second = site.leased(NOW);
         assert!(second > first);
-        assert_eq!(site.done(first, 0, NOW + 5), Told::Recorded);
+        assert_eq!(site.done(first, 0, NOW + 5), Ack::Recorded);
         assert_eq!(site.store.leases().unwrap(), [(second, 60)]);
     }
 }
@@ -109,9 +110,9 @@ fn a_job_that_comes_back_is_at_its_old_place() {
         let (attempt, text) = site.lease(NOW + 2).unwrap();
         assert_ne!(text, first.1, "the other one waits for longer");
         if released {
-            assert_eq!(site.release(attempt), Told::Recorded);
+            assert_eq!(site.release(attempt), Ack::Recorded);
         } else {
-            let lost = Lost {
+            let lost = ExpiredLease {
                 key: key(&text),
                 worker: "builder".into(),
                 dead_letter: false,
@@ -194,7 +195,7 @@ fn a_run_deleted_while_its_job_is_leased() {
         assert!(site.store.is_held(attempt).unwrap(), "{edit} {by_hand}");
         site.list(&run("g", 1), &["alpha"]);
         assert_eq!(site.next(NOW + HALF_DAY + 1), None, "the key is held still");
-        assert_eq!(site.done(attempt, 4, NOW + 5), Told::Recorded);
+        assert_eq!(site.done(attempt, 4, NOW + 5), Ack::Recorded);
         assert_eq!(site.next(NOW + 6).as_deref(), Some("alpha g.1"));
     }
 }
@@ -224,12 +225,10 @@ fn a_pause() {
         assert_eq!((site.lease(NOW), site.next(NOW)), (None, None));
         site = site.restart(&options(FAIR), clean);
     }
-    assert_eq!(site.done(attempt, 0, NOW), Told::Recorded);
+    assert_eq!(site.done(attempt, 0, NOW), Ack::Recorded);
     site.commit(|store| store.set_paused(false)).unwrap();
     assert!(site.lease(NOW).is_some());
-    site.store.begin().unwrap();
-    site.store.set_paused(true).unwrap();
-    site.store.roll_back().unwrap();
+    site.fail(NOW, SetPaused(true));
     site.list(&run("f", 1), &["charlie"]);
     assert!(site.lease(NOW).is_some(), "a pause that was rolled back is none");
 }
@@ -303,7 +302,7 @@ fn a_requeue() {
         let before = site.tables();
         let holder = is_leased.then(|| holder("builder", 60));
         let job = site.commit(|store| store.dispatch(NOW, holder.as_ref())).unwrap();
-        let Dispatch::Job(attempt, job) = job else { panic!("no job") };
+        let Dispatched::Job(attempt, job) = job else { panic!("no job") };
         let requeue = |site: &mut Site, key: &Key| {
             site.commit(|store| store.requeue(key, NOW + HALF_DAY)).unwrap()
         };
@@ -314,7 +313,7 @@ fn a_requeue() {
         assert_eq!(requeue(&mut site, &job.key), Requeued::NotInFlight);
         assert_eq!(requeue(&mut site, &key("nobody")), Requeued::Unknown);
         if is_leased {
-            assert_eq!(site.done(attempt, 0, NOW + 9), Told::Stale);
+            assert_eq!(site.done(attempt, 0, NOW + 9), Ack::Stale);
         }
         assert_eq!(site.lease(NOW + 10).unwrap().1, job.key.as_str());
     }

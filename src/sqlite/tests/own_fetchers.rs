@@ -5,7 +5,10 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use shiftboss_actors::store::{EndedRun, FetcherRecord, FetcherRuns, Store};
+use shiftboss_actors::store::{
+    Each, EndedRun, FetcherRecord, ForgetFetcher, NoteFetcher, RegisterRun,
+};
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, options, run};
 use crate::sqlite::views::queue_status;
@@ -92,15 +95,10 @@ fn notes_outlive_the_daemon() {
 fn a_rollback_leaves_the_former_note() {
     let mut site = Site::new(FAIR);
     site.note(&idle("a"));
-    site.store.begin().unwrap();
-    site.store.note_fetcher(&running("a")).unwrap();
-    site.store.note_fetcher(&running("b")).unwrap();
-    site.store.register_run(&run("a", 1)).unwrap();
-    site.store.roll_back().unwrap();
+    let notes = Each(vec![NoteFetcher(running("a")), NoteFetcher(running("b"))]);
+    site.fail(9, (notes, RegisterRun(run("a", 1))));
     assert_eq!(site.records(), [idle("a")]);
-    site.store.begin().unwrap();
-    site.store.forget_fetcher("a").unwrap();
-    site.store.roll_back().unwrap();
+    site.fail(9, ForgetFetcher("a".into()));
     assert_eq!(site.records(), [idle("a")]);
     assert_eq!(site.rows("SELECT name FROM fetchers"), [""; 0]);
     site.note(&running("a"));
@@ -242,7 +240,7 @@ fn notes_outlive_a_turn_of_the_reference() {
     site.list(&run("a", 1), &["alpha"]);
     site.note(&idle("a"));
     site.note(&running("b"));
-    site.store.close().unwrap();
+    site.store.close_at_once().unwrap();
     site.edit("PRAGMA foreign_keys = ON; PRAGMA user_version = 2; DELETE FROM fetcher_runs");
     assert_eq!(site.shown(), (json!([]), 2));
     let mut site = site.restart(&options(FAIR), false);

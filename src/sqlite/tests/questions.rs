@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use shiftboss_actors::model::Attempt;
-use shiftboss_actors::store::{Dispatch, Holder, Store, Told};
+use shiftboss_actors::store::{Ack, Dispatched, LeaseHolder};
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, key, run};
 use crate::sqlite::views::{
@@ -33,9 +34,9 @@ fn listed(site: &Site, count: usize, now: i64) -> Vec<String> {
 }
 
 fn leased(site: &mut Site, worker: &str, lease_seconds: u32, now: i64) -> (Attempt, String) {
-    let holder = Holder { worker: worker.into(), lease_seconds };
+    let holder = LeaseHolder { worker: worker.into(), lease_seconds };
     match site.commit(|store| store.dispatch(now, Some(&holder))).unwrap() {
-        Dispatch::Job(attempt, job) => (attempt, job.key.to_string()),
+        Dispatched::Job(attempt, job) => (attempt, job.key.to_string()),
         other => panic!("{other:?}"),
     }
 }
@@ -76,7 +77,7 @@ fn where_a_key_is() {
     assert_eq!(rows(&found)[0], at("f.2", RowState::InFlight));
     assert_eq!(rows(&found)[2], at("g.1", waiting));
     let told = site.commit(|store| store.finish_attempt(attempt, 7, 14)).unwrap();
-    assert_eq!(told, Told::Recorded);
+    assert_eq!(told, Ack::Recorded);
     let found = ask(&site, "alpha", 20).unwrap();
     assert_eq!((found.standing, rows(&found)[0].1), (Standing::Waiting, RowState::Dispatched));
     assert_eq!(found.last_result.and_then(|last| last.exit_code), Some(7));

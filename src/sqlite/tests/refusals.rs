@@ -27,7 +27,7 @@ fn ours(path: &Path) {
     let keys: Vec<String> = (0..2000).map(|i| format!("key{i}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     site.list(&run("f", 1), &keys);
-    shiftboss_actors::store::Store::close(&mut site.store).unwrap();
+    shiftboss_actors::testing::one_by_one::OneByOne::close_at_once(&mut site.store).unwrap();
     fs::copy(site.directory.path().join("state.db"), path).unwrap();
 }
 
@@ -96,7 +96,10 @@ fn a_link_to_a_database_with_a_log() {
     let link = killed.path().join("link.db");
     std::os::unix::fs::symlink("state.db", &link).unwrap();
     let store = SqliteStore::open(&link, &options(FAIR)).unwrap();
-    assert_eq!(shiftboss_actors::store::Store::runs(&mut { store }).unwrap()[0].rows, 2000);
+    assert_eq!(
+        shiftboss_actors::testing::one_by_one::OneByOne::runs(&mut { store }).unwrap()[0].rows,
+        2000
+    );
 }
 
 /// Another program's database: by its id, by its tables, by having none.
@@ -169,7 +172,7 @@ fn a_new_database_leaves_nothing_beside_it() {
     let path = directory.path().join("state.db");
     let mut store = SqliteStore::open(&path, &options(FAIR)).unwrap();
     assert!(store.was_clean());
-    shiftboss_actors::store::Store::close(&mut store).unwrap();
+    shiftboss_actors::testing::one_by_one::OneByOne::close_at_once(&mut store).unwrap();
     drop(store);
     let names: Vec<_> =
         fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -1,7 +1,8 @@
 //! A dispatch costs the same however many rows there are, and a run under deletion is gone at once.
 
 use rusqlite::StatementStatus;
-use shiftboss_actors::store::{Dispatch, Store, StoreError};
+use shiftboss_actors::store::{BeginDeletion, Dispatched, StoreError};
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, batch, key, run};
 
@@ -113,8 +114,8 @@ fn what_a_deletion_uncovers_is_waited_for() {
     assert!(site.delete_step(&run("f", 2), 1), "there is more");
     let answers: Vec<_> =
         (0..2).map(|_| site.commit(|store| store.dispatch(10, None)).unwrap()).collect();
-    assert!(matches!(answers[0], Dispatch::Job(..)), "{answers:?}");
-    assert_eq!(answers[1], Dispatch::Later);
+    assert!(matches!(answers[0], Dispatched::Job(..)), "{answers:?}");
+    assert_eq!(answers[1], Dispatched::Later);
     site.delete(&run("f", 2));
     assert!(site.next(10).is_some() && site.next(10).is_some());
     assert_eq!(site.next(10), None);
@@ -144,19 +145,7 @@ fn a_step_takes_several_small_runs() {
 fn a_mark_is_kept_or_taken_back_whole() {
     let mut site = Site::new(FAIR);
     fill(&mut site, "f", 2, 2_000);
-    let failed = || StoreError::Full("disk".to_owned());
-    for ended in [false, true] {
-        site.store.begin().unwrap();
-        site.store.begin_deletion(&run("f", 2)).unwrap();
-        let marked = site.store.mutation(|store| {
-            let end = if ended { "ROLLBACK" } else { "DELETE FROM queue" };
-            store.statement(end)?;
-            Err::<(), _>(failed())
-        });
-        assert_eq!(marked, Err(failed()));
-        assert!(!site.store.in_transaction());
-        site.check_slots();
-    }
+    site.fail(9, BeginDeletion(run("f", 2)));
     assert!(site.next(10).is_some());
     site.commit(|store| store.begin_deletion(&run("f", 2))).unwrap();
     assert_eq!(site.next(10), None);
@@ -173,7 +162,7 @@ fn an_end_without_its_dispatch_is_none() {
     for alone in [true, false] {
         site.commit(|store| {
             if !alone {
-                store.clear_aside("nothing").unwrap();
+                store.forget_rejected("nothing").unwrap();
             }
             let ended = store.finish_and_dispatch(&key(&in_flight[0]), 3, 9);
             assert!(ended.is_err());
@@ -182,7 +171,7 @@ fn an_end_without_its_dispatch_is_none() {
     }
     site.edit("ALTER TABLE away RENAME TO shiftboss_turns");
     let next = site.commit(|store| store.finish_and_dispatch(&key(&in_flight[0]), 3, 9)).unwrap();
-    assert!(matches!(next, Dispatch::Job(..)));
+    assert!(matches!(next, Dispatched::Job(..)));
     assert_eq!(site.rows("SELECT exit_code FROM log WHERE finished = 9"), ["3"]);
 }
 
@@ -200,7 +189,7 @@ fn slots_share_one_order() {
     let order = site.rows("SELECT attr_path FROM queue ORDER BY order_jitter, attr_path");
     let taken: Vec<String> = site.commit(|store| {
         let mut next = || match store.dispatch(10, None).unwrap() {
-            Dispatch::Job(_, job) => Some(job.key.to_string()),
+            Dispatched::Job(_, job) => Some(job.key.to_string()),
             _ => None,
         };
         std::iter::from_fn(&mut next).collect()

@@ -1,7 +1,7 @@
 //! Statements 1 to 21 of spec 8: what the reference's own tests say of its storage.
 
 use super::support::{FAIR, Site, batch, run};
-use shiftboss_actors::store::Store;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 const QUEUE: &str = "SELECT name, fetcher_run_started, attr_path, payload FROM queue
     JOIN fetchers USING (fetcher_id) ORDER BY 1, 2, 3";

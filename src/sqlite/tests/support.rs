@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::ProptestConfig;
 use rusqlite::Connection;
 use shiftboss_actors::model::{Attempt, Key, Position, Row, Run};
-use shiftboss_actors::store::{Batch, Dispatch, Holder, Reading, Store};
+use shiftboss_actors::store::{Dispatched, LeaseHolder, Operation, Reading, Request, RowBatch};
+use shiftboss_actors::testing::one_by_one::OneByOne;
 use tempfile::TempDir;
 
 use crate::sqlite::schema;
@@ -46,8 +47,8 @@ pub fn run(fetcher: &str, started: i64) -> Run {
 }
 
 /// A worker that speaks protocol 2.
-pub fn holder(worker: &str, lease_seconds: u32) -> Holder {
-    Holder { worker: worker.into(), lease_seconds }
+pub fn holder(worker: &str, lease_seconds: u32) -> LeaseHolder {
+    LeaseHolder { worker: worker.into(), lease_seconds }
 }
 
 /// A key.
@@ -56,10 +57,10 @@ pub fn key(text: &str) -> Key {
 }
 
 /// A batch of (key, payload) without a position worth the name.
-pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> Batch {
+pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
     let rows = rows.iter().map(|(k, payload)| Row { key: key(k), payload: (*payload).to_owned() });
     let position = Position::default();
-    Batch {
+    RowBatch {
         run: run.clone(),
         rows: rows.collect(),
         skipped: 0,
@@ -94,22 +95,32 @@ impl Site {
         let Self { mut store, outside, directory } = self;
         drop(outside);
         if clean {
-            store.close().unwrap();
+            store.close_at_once().unwrap();
         }
         drop(store);
         Self::opened(directory, options)
     }
 
-    /// Runs mutations in a transaction of their own.
+    /// Runs mutations, each in a transaction of its own.
     pub fn commit<T>(&mut self, mutation: impl FnOnce(&mut SqliteStore) -> T) -> T {
-        self.store.begin().unwrap();
         let result = mutation(&mut self.store);
-        // One that fails as the first of its transaction ends it.
-        if self.store.in_transaction() {
-            self.store.commit().unwrap();
-        }
         self.check_slots();
         result
+    }
+
+    /// Has a request fail at its commit.
+    pub fn fail(&mut self, now: i64, request: impl Request) {
+        let mut batch = Vec::new();
+        request.push(&mut batch);
+        self.fail_batch(now, batch);
+    }
+
+    /// Has a batch fail at its commit.
+    pub fn fail_batch(&mut self, now: i64, batch: Vec<Operation>) {
+        self.store.connection.commit_hook(Some(|| true)).unwrap();
+        assert!(self.store.apply_at_once(now, batch).is_err());
+        self.store.connection.commit_hook(None::<fn() -> bool>).unwrap();
+        self.check_slots();
     }
 
     /// What is known of slots and deletions in memory is what is on disk.
@@ -155,9 +166,11 @@ impl Site {
     /// Asks for a job; its attempt, and `key payload`.
     pub fn attempt(&mut self, now: i64) -> Option<(Attempt, String)> {
         match self.commit(|store| store.dispatch(now, None)).unwrap() {
-            Dispatch::Job(attempt, job) => Some((attempt, format!("{} {}", job.key, job.payload))),
-            Dispatch::Nothing => None,
-            Dispatch::Later => panic!("no deletion is under way"),
+            Dispatched::Job(attempt, job) => {
+                Some((attempt, format!("{} {}", job.key, job.payload)))
+            }
+            Dispatched::Nothing => None,
+            Dispatched::Later => panic!("no deletion is under way"),
         }
     }
 

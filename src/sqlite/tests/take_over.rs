@@ -1,11 +1,11 @@
 //! Databases of the reference taken over in place, given back, and taken again (spec 6).
 
 use rusqlite::Connection;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 use tempfile::TempDir;
 
 use super::support::{FAIR, Site, options, rows_of, run};
 use crate::sqlite::{Policy, VERSION};
-use shiftboss_actors::store::Store;
 
 /// The reference's schema of version 1 or 2, in its own quoting.
 fn reference_schema(version: i64) -> String {
@@ -197,7 +197,7 @@ fn the_reference_can_take_it_back() {
         in_use(&directory);
         let mut site = Site::in_directory(directory, policy);
         assert_eq!(site.next(300).as_deref(), Some("charlie old"));
-        site.store.close().unwrap();
+        site.store.close_at_once().unwrap();
         let Site { store, outside, directory } = site;
         drop((store, outside));
 
@@ -257,7 +257,7 @@ fn a_clean_close_leaves_one_file() {
     site.list(&run("f", 1), &["alpha"]);
     let Site { mut store, outside, directory } = site;
     drop(outside);
-    store.close().unwrap();
+    store.close_at_once().unwrap();
     drop(store);
     let names: Vec<_> = std::fs::read_dir(directory.path())
         .unwrap()

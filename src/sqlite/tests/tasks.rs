@@ -1,9 +1,8 @@
 //! Single tasks in the store: kept until one job of them succeeds, in order, whatever happens in between.
 
 use shiftboss_actors::model::{Attempt, Row};
-use shiftboss_actors::store::{
-    Added, Cancelled, Dispatch, EntryId, SpoolEntry, Store, StoreError, Tasks, Told,
-};
+use shiftboss_actors::store::{Ack, Added, Cancelled, Dispatched, EntryId, SpoolEntry, StoreError};
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, holder, key, options, run};
 use crate::sqlite::{Options, Policy};
@@ -26,12 +25,12 @@ impl Site {
     pub fn take_task(&mut self, now: i64) -> (Attempt, String) {
         let holder = holder("w", 60);
         match self.commit(|store| store.dispatch(now, Some(&holder))).unwrap() {
-            Dispatch::Job(attempt, job) => (attempt, format!("{} {}", job.key, job.payload)),
+            Dispatched::Job(attempt, job) => (attempt, format!("{} {}", job.key, job.payload)),
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn end_task(&mut self, attempt: Attempt, code: i64) -> Told {
+    pub fn end_task(&mut self, attempt: Attempt, code: i64) -> Ack {
         let told = self.commit(|store| store.finish_attempt(attempt, code, 1_000)).unwrap();
         self.check_kept();
         told
@@ -60,12 +59,12 @@ fn only_success_deletes_a_task() {
     assert_eq!(site.rows(tables), ["@tasks|1000|1"]);
     let (attempt, job) = site.take_task(10);
     assert_eq!(job, "alpha 1");
-    assert_eq!(site.end_task(attempt, 7), Told::Recorded);
+    assert_eq!(site.end_task(attempt, 7), Ack::Recorded);
     assert_eq!((site.singles(), site.derived()), (vec!["1 failed".into()], vec!["1 1".into()]));
     assert_eq!(site.next(1_000_000), None);
     assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
     let (attempt, _) = site.take_task(20);
-    assert_eq!(site.end_task(attempt, 0), Told::Recorded);
+    assert_eq!(site.end_task(attempt, 0), Ack::Recorded);
     assert_eq!((site.singles(), site.derived()), (vec![], vec![]));
     assert_eq!(site.rows(tables), [""; 0]);
     assert_eq!(site.rows("SELECT exit_code FROM log"), ["0"]);
@@ -147,14 +146,14 @@ fn a_dead_letter_is_kept() {
     assert_eq!(site.rows("SELECT dead FROM shiftboss_tries"), ["1"]);
     assert_eq!(site.add_task("alpha", "2"), Added::Added);
     assert_eq!(site.derived(), ["2 0"]);
-    assert_eq!(site.end_task(attempt, 0), Told::Recorded);
+    assert_eq!(site.end_task(attempt, 0), Ack::Recorded);
     assert_eq!((site.singles(), site.derived()), (vec!["2 waiting".into()], vec!["2 0".into()]));
     let (attempt, job) = site.take_task(30);
     assert_eq!(job, "alpha 2");
     site.commit(|store| store.expire(attempt, 40)).unwrap();
     assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
     assert_eq!(site.rows("SELECT dead FROM shiftboss_tries"), [""; 0]);
-    assert_eq!(site.end_task(attempt, 3), Told::Recorded, "late, and it waits still");
+    assert_eq!(site.end_task(attempt, 3), Ack::Recorded, "late, and it waits still");
     assert_eq!(site.singles(), ["2 failed"]);
     site.check_kept();
 }
@@ -291,7 +290,7 @@ fn a_database_that_the_reference_had_keeps_its_tasks() {
     site.commit(|store| store.release(attempt("alpha"), 10)).unwrap();
     let before = (site.singles(), site.derived());
     assert_eq!(before.1, ["1 0", "3 1", "4 1"]);
-    site.store.close().unwrap();
+    site.store.close_at_once().unwrap();
     // As it does at its start; and a list of that name may be in its directory.
     site.edit(
         "PRAGMA foreign_keys = ON; PRAGMA user_version = 2; DELETE FROM fetcher_runs;
@@ -399,7 +398,7 @@ fn a_restored_row_of_a_job_in_flight_is_not_handed_out_again() {
     site.edit("PRAGMA foreign_keys = ON; DELETE FROM fetcher_runs");
     let mut site = site.restart(&options(FAIR), true);
     assert_eq!((site.derived(), site.next(11)), (vec!["1 1".into()], None));
-    assert_eq!(site.end_task(attempt, 1), Told::Recorded);
+    assert_eq!(site.end_task(attempt, 1), Ack::Recorded);
     assert_eq!((site.singles(), site.next(12)), (vec!["1 failed".into()], None));
     assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
     assert_eq!(site.next(13).as_deref(), Some("alpha 1"));

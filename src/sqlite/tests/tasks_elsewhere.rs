@@ -1,7 +1,8 @@
 //! Single tasks that were handed out, and whose jobs ended under the classic rules or the reference.
 
 use shiftboss_actors::model::Attempt;
-use shiftboss_actors::store::{Store, Told};
+use shiftboss_actors::store::Ack;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, key, options, run};
 use crate::sqlite::Policy;
@@ -25,7 +26,7 @@ impl Other {
         match self {
             Self::Classic => site.restart(&options(Policy::Classic), true),
             Self::Reference => {
-                site.store.close().unwrap();
+                site.store.close_at_once().unwrap();
                 site.edit(REFERENCE_START);
                 site
             }
@@ -115,7 +116,7 @@ fn what_is_out_still_keeps_its_lease() {
         assert_eq!(site.rows(flights), ["alpha|10|-", "bravo|10|-"]);
         assert_eq!(site.derived(), ["1 1", "1 1"]);
         assert_eq!(site.next(10 + FAIR.lease()), None, "held");
-        assert_eq!(site.end_task(jobs[0].0, 0), Told::Recorded, "its worker lived on");
+        assert_eq!(site.end_task(jobs[0].0, 0), Ack::Recorded, "its worker lived on");
         assert_eq!(site.singles(), ["1 waiting"]);
         assert_eq!(site.next(11 + FAIR.lease()).as_deref(), Some("bravo 1"));
         site.finish("bravo", 50_000);

@@ -2,7 +2,8 @@
 
 use rusqlite::Connection;
 use shiftboss_actors::model::DirectoryIdentity;
-use shiftboss_actors::store::{InputDirectory, Store};
+use shiftboss_actors::store::InputDirectory;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, batch, run};
 use crate::sqlite::views::LOOKING;
@@ -22,7 +23,8 @@ fn counts_of_runs_and_rows() {
     site.list(&run("g", 7), &["a"]);
     let newer = run("f", 1_000_000_100);
     site.list(&newer, &["a", "d"]);
-    let last = shiftboss_actors::store::Batch { skipped: 2, ..batch(&newer, &[("e", "x")], true) };
+    let last =
+        shiftboss_actors::store::RowBatch { skipped: 2, ..batch(&newer, &[("e", "x")], true) };
     site.commit(|store| store.add_rows(&last)).unwrap();
     assert!(site.next(1_000_000_200).is_some());
     let status = look(&site, 1_000_000_260);
@@ -105,7 +107,7 @@ fn jobs_and_trouble() {
     site.finish(again.split(' ').next().unwrap(), begin + 120);
     assert_eq!(look(&site, begin + 120).done_last_hour, [Done { exit_code: 0, jobs: 1 }]);
     assert_eq!(look(&site, begin + 120 + 3_660).done_last_hour, []);
-    site.commit(|store| store.set_aside("a.b.txt", "two dots", 5)).unwrap();
+    site.commit(|store| store.reject_file("a.b.txt", "two dots", 5)).unwrap();
     let aside = Aside { name: "a.b.txt".to_owned(), reason: "two dots".to_owned(), since: 5 };
     assert_eq!(look(&site, begin).set_aside, [aside]);
 }

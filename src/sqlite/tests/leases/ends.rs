@@ -1,7 +1,8 @@
 //! Ends of attempts: said again, late, stale, of numbers that are unknown.
 
 use shiftboss_actors::model::Attempt;
-use shiftboss_actors::store::{Store, Told};
+use shiftboss_actors::store::Ack;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::super::support::{FAIR, Site, options, run};
 use super::{HALF_DAY, NOW, site};
@@ -11,10 +12,10 @@ use super::{HALF_DAY, NOW, site};
 fn the_first_end_stands() {
     let mut site = site(&["alpha"]);
     let attempt = site.leased(NOW);
-    assert_eq!([3, 0].map(|code| site.done(attempt, code, NOW + 5 + code)), [Told::Recorded; 2]);
+    assert_eq!([3, 0].map(|code| site.done(attempt, code, NOW + 5 + code)), [Ack::Recorded; 2]);
     assert_eq!(site.log(), [format!("alpha|{NOW}|{}|3", NOW + 8)]);
     assert_eq!(site.outcomes(), ["1|done|3"]);
-    assert_eq!((site.release(attempt), site.expire(attempt)), (Told::Stale, None));
+    assert_eq!((site.release(attempt), site.expire(attempt)), (Ack::Stale, None));
 }
 
 /// "For an attempt whose lease ran out it still counts": also parked, retried, and without its run.
@@ -48,7 +49,7 @@ fn a_late_end_counts() {
         let attempt = site.leased(NOW);
         assert_eq!(site.lose(attempt), parked);
         after(&mut site);
-        assert_eq!(site.done(attempt, 7, NOW + 99), Told::Recorded);
+        assert_eq!(site.done(attempt, 7, NOW + 99), Ack::Recorded);
         assert_eq!(site.log(), [format!("alpha|{NOW}|{}|7", NOW + 99)]);
         let ended = format!("{}|done|7", attempt.0);
         assert!(site.outcomes().contains(&ended));
@@ -67,8 +68,8 @@ fn an_attempt_before_a_late_end_is_stale() {
         attempt
     });
     site.delete(&run("f", 1));
-    assert_eq!(site.done(second, 0, NOW + 99), Told::Recorded);
-    assert_eq!(site.done(first, 1, NOW + 99), Told::Stale);
+    assert_eq!(site.done(second, 0, NOW + 99), Ack::Recorded);
+    assert_eq!(site.done(first, 1, NOW + 99), Ack::Stale);
 }
 
 /// A late end is the end of earlier classic attempts too.
@@ -78,7 +79,7 @@ fn a_late_end_is_final() {
     site.attempt(NOW).unwrap();
     let attempt = site.leased(NOW + HALF_DAY + 1);
     site.expire(attempt);
-    assert_eq!(site.done(attempt, 0, NOW + HALF_DAY + 2), Told::Recorded);
+    assert_eq!(site.done(attempt, 0, NOW + HALF_DAY + 2), Ack::Recorded);
     assert_eq!(site.next(NOW + 9 * HALF_DAY), None);
 }
 
@@ -88,7 +89,7 @@ fn a_stale_end_changes_nothing() {
     let after: [fn(&mut Site); 4] = [
         |_| {},
         |site| site.finish("alpha", NOW + 61),
-        |site| assert_eq!(site.release(Attempt(2)), Told::Recorded),
+        |site| assert_eq!(site.release(Attempt(2)), Ack::Recorded),
         |site| assert!(!site.expire(Attempt(2)).unwrap().key.as_str().is_empty()),
     ];
     for after in after {
@@ -98,13 +99,13 @@ fn a_stale_end_changes_nothing() {
         site.leased(NOW + 60);
         after(&mut site);
         let before = (site.tables(), site.outcomes());
-        assert_eq!(site.done(attempt, 0, NOW + 70), Told::Stale);
+        assert_eq!(site.done(attempt, 0, NOW + 70), Ack::Stale);
         assert_eq!((site.tables(), site.outcomes()), before);
     }
     let mut site = site(&["alpha"]);
     let attempt = site.leased(NOW);
-    assert_eq!([site.release(attempt), site.release(attempt)], [Told::Recorded; 2]);
-    assert_eq!(site.done(attempt, 0, NOW), Told::Stale);
+    assert_eq!([site.release(attempt), site.release(attempt)], [Ack::Recorded; 2]);
+    assert_eq!(site.done(attempt, 0, NOW), Ack::Stale);
     assert_eq!(site.next(NOW).as_deref(), Some("alpha f.1"));
 }
 
@@ -114,11 +115,11 @@ fn unknown_attempts() {
     let mut site = site(&["alpha"]);
     let (classic, _) = site.attempt(NOW).unwrap();
     for attempt in [classic, Attempt(99), Attempt(0)] {
-        assert_eq!(site.done(attempt, 0, NOW), Told::Unknown);
-        assert_eq!((site.release(attempt), site.expire(attempt)), (Told::Unknown, None));
+        assert_eq!(site.done(attempt, 0, NOW), Ack::Unknown);
+        assert_eq!((site.release(attempt), site.expire(attempt)), (Ack::Unknown, None));
     }
     site.finish("alpha", NOW);
-    assert_eq!(site.done(classic, 1, NOW), Told::Unknown);
+    assert_eq!(site.done(classic, 1, NOW), Ack::Unknown);
     assert_eq!(site.log(), [format!("alpha|{NOW}|{NOW}|0")]);
 }
 
@@ -128,7 +129,7 @@ fn the_last_100_000_are_known() {
     let mut site = site(&["alpha", "bravo", "charlie"]);
     let first = site.leased(NOW);
     site.done(first, 0, NOW);
-    for (taken, told) in [(99_999, Told::Recorded), (100_000, Told::Unknown)] {
+    for (taken, told) in [(99_999, Ack::Recorded), (100_000, Ack::Unknown)] {
         site = site.restart(&options(FAIR), true);
         site.edit(&format!("UPDATE shiftboss_counters SET value = {taken} WHERE name = 'attempt'"));
         site = site.restart(&options(FAIR), false);
@@ -147,6 +148,6 @@ fn a_classic_end_ends_a_leased_attempt() {
     assert!(!site.store.is_held(attempt).unwrap());
     assert_eq!(
         (site.done(attempt, 7, NOW + 6), site.outcomes()),
-        (Told::Recorded, vec!["1|done|0".to_owned()])
+        (Ack::Recorded, vec!["1|done|0".to_owned()])
     );
 }

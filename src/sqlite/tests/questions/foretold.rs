@@ -1,7 +1,8 @@
 //! What `queue` and `why` foretell, held against what the store then hands out, after random histories.
 
 use proptest::prelude::*;
-use shiftboss_actors::store::{Dispatch, Store};
+use shiftboss_actors::store::Dispatched;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::{ask, leased, listed, status};
 use crate::sqlite::Policy;
@@ -11,8 +12,8 @@ use crate::sqlite::tests::support::{FAIR, Site, cases, run};
 /// What `count` requests get; a deletion under way may hold more back.
 fn dispatched(site: &mut Site, count: usize, now: i64) -> Vec<String> {
     let next = |_| match site.commit(|store| store.dispatch(now, None)).unwrap() {
-        Dispatch::Job(_, job) => Some(format!("{} {}", job.key, job.payload)),
-        Dispatch::Nothing | Dispatch::Later => None,
+        Dispatched::Job(_, job) => Some(format!("{} {}", job.key, job.payload)),
+        Dispatched::Nothing | Dispatched::Later => None,
     };
     (0..count).map_while(next).collect()
 }

@@ -20,14 +20,14 @@ const REFUSALS_BURST: u32 = 10;
 const REFUSALS_PERIOD_SECONDS: u32 = 60;
 
 /// Failures so far, as far as they matter to what is said.
-pub(super) struct Complaints {
+pub(super) struct Outages {
     spell: Spell,
     /// What failed last.
     last: Option<StoreError>,
     refusals: Throttle,
 }
 
-impl Default for Complaints {
+impl Default for Outages {
     fn default() -> Self {
         let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
         Self { spell: Spell::new(REPEAT), last: None, refusals }
@@ -36,24 +36,19 @@ impl Default for Complaints {
 
 impl StorageActor {
     /// Logs an error, and ends the process's life with one that only a new process can mend.
-    pub(super) fn noted(&mut self, error: StoreError) -> StoreError {
-        match &error {
+    pub(super) fn note(&mut self, error: &StoreError) {
+        match error {
             StoreError::Fatal(_) | StoreError::Corrupt(_) => {
-                // At once: the process may be killed before it has ended.
-                if let StoreError::Corrupt(fault) = &error {
-                    self.store.note_corrupt(fault);
-                }
                 error!(%error, "Storage cannot go on.");
                 self.vital.ended(error.clone());
             }
-            StoreError::Rejected(_) => self.complaints.refused(&error),
-            StoreError::Full(_) | StoreError::Busy(_) => self.complaints.failed(&error),
+            StoreError::Rejected(_) => self.outages.refused(error),
+            StoreError::Full(_) | StoreError::Busy(_) => self.outages.failed(error),
         }
-        error
     }
 }
 
-impl Complaints {
+impl Outages {
     fn refused(&mut self, error: &StoreError) {
         match self.refusals.admit(Instant::now()) {
             Verdict::Log { suppressed_before: 0 } => warn!(%error, "A storage request failed."),

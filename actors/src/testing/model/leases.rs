@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use shiftboss_actors::model::Attempt;
-use shiftboss_actors::store::{Requeued, Told};
+use crate::model::Attempt;
+use crate::store::{Ack, Requeued};
 
 use super::{Flight, Model, Row};
 
@@ -19,7 +19,6 @@ pub enum Outcome {
 /// What the model keeps for protocol 2.
 #[derive(Debug, Clone, Default)]
 pub struct Leases {
-    pub max_attempts: i64,
     pub paused: bool,
     /// By (fetcher, run, key): leases of that row that ran out.
     pub lost: BTreeMap<(i64, i64, String), i64>,
@@ -46,11 +45,6 @@ fn row_of(flight: &Flight) -> (i64, i64, String) {
 }
 
 impl Model {
-    pub fn with_max_attempts(mut self, max_attempts: i64) -> Self {
-        self.leases.max_attempts = max_attempts;
-        self
-    }
-
     pub fn pause(&mut self, paused: bool) {
         self.leases.paused = paused;
     }
@@ -98,27 +92,27 @@ impl Model {
         }
     }
 
-    pub fn finish_attempt(&mut self, attempt: i64, code: i64, now: i64) -> Told {
+    pub fn finish_attempt(&mut self, attempt: i64, code: i64, now: i64) -> Ack {
         if let Some(flight) = self.leased(attempt) {
             self.log.entry(flight.key.clone()).or_insert((flight.started, None, None));
             self.finish(&flight.key, code, now);
-            return Told::Recorded;
+            return Ack::Recorded;
         }
         let Some(at) = self.leases.ended.iter().position(|(flight, _)| flight.attempt == attempt)
         else {
-            return Told::Unknown;
+            return Ack::Unknown;
         };
         let (flight, outcome) = self.leases.ended[at].clone();
         let mut handed = self.leases.handed.iter();
         let since = handed.any(|(key, later)| *key == flight.key && *later > attempt);
         match outcome {
-            Outcome::Done => Told::Recorded,
+            Outcome::Done => Ack::Recorded,
             Outcome::Expired if !since => {
                 self.leases.ended[at].1 = Outcome::Done;
                 self.end_late(&flight, code, now);
-                Told::Recorded
+                Ack::Recorded
             }
-            _ => Told::Stale,
+            _ => Ack::Stale,
         }
     }
 
@@ -141,22 +135,22 @@ impl Model {
         self.end_task(&flight.key, (flight.fetcher, flight.run), code);
     }
 
-    pub fn release(&mut self, attempt: i64) -> Told {
+    pub fn release(&mut self, attempt: i64) -> Ack {
         if let Some(flight) = self.leased(attempt) {
             self.take_back(&flight, true);
             self.leases.end(&flight, Outcome::Released);
-            return Told::Recorded;
+            return Ack::Recorded;
         }
         match self.leases.ended.iter().find(|(flight, _)| flight.attempt == attempt) {
-            Some((_, Outcome::Released)) => Told::Recorded,
-            Some(_) => Told::Stale,
-            None => Told::Unknown,
+            Some((_, Outcome::Released)) => Ack::Recorded,
+            Some(_) => Ack::Stale,
+            None => Ack::Unknown,
         }
     }
 
     /// An operator puts a key's job back: as a release, for classic jobs whose lease lives, too.
     pub fn requeue(&mut self, key: &str, now: i64) -> Requeued {
-        let since = now - self.policy.lease();
+        let since = now - self.rules.lease_seconds;
         let last = self.flights.iter().filter(|flight| flight.key == key);
         match last.max_by_key(|flight| flight.attempt).cloned() {
             Some(flight) if flight.leased || flight.started >= since => {
@@ -172,7 +166,7 @@ impl Model {
     /// Its key, and whether it is parked.
     pub fn expire(&mut self, attempt: i64) -> Option<(String, bool)> {
         let flight = self.leased(attempt)?;
-        let parked = flight.tries >= self.leases.max_attempts;
+        let parked = flight.tries >= self.rules.max_expired_leases;
         self.take_back(&flight, !parked);
         if parked {
             self.flights.retain(|other| row_of(other) != row_of(&flight));
@@ -210,7 +204,7 @@ impl Model {
     }
 
     pub fn in_flight(&self, now: i64) -> u64 {
-        let since = now - self.policy.lease();
+        let since = now - self.rules.lease_seconds;
         self.flights.iter().filter(|flight| flight.leased || flight.started >= since).count() as u64
     }
 

@@ -2,15 +2,43 @@
 
 mod leases;
 mod outside;
+mod perform;
 mod tasks;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use shiftboss_actors::model::jitter;
+use crate::model::jitter;
 
-use crate::sqlite::Policy;
 use leases::{Leases, Outcome};
 use tasks::Single;
+
+/// What a model goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Answers that are lost are undone, and fetchers take turns; else the Python supervisor's rules.
+    pub is_fair: bool,
+    /// How long a classic job may be in flight.
+    pub lease_seconds: i64,
+    /// So many expired leases make a dead letter of a task.
+    pub max_expired_leases: i64,
+    /// The place of a key among those that have waited equally long.
+    pub jitter: fn(&str) -> i32,
+    /// So many single tasks may be kept.
+    pub max_single_tasks: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            is_fair: true,
+            lease_seconds: 43_200,
+            max_expired_leases: 5,
+            jitter,
+            max_single_tasks: 1_000,
+        }
+    }
+}
 
 /// A queue row.
 #[derive(Debug, Clone)]
@@ -40,12 +68,14 @@ struct Flight {
     tries: i64,
     /// It is leased to a worker that speaks protocol 2.
     leased: bool,
+    /// That worker.
+    worker: Arc<str>,
 }
 
 /// The queue as the specification describes it.
 #[derive(Debug, Clone)]
 pub struct Model {
-    policy: Policy,
+    pub rules: Rules,
     fetchers: Vec<(i64, String)>,
     last_fetcher: i64,
     /// fetcher, started, complete
@@ -62,9 +92,9 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(policy: Policy) -> Self {
+    pub fn new(rules: Rules) -> Self {
         Self {
-            policy,
+            rules,
             fetchers: Vec::new(),
             last_fetcher: 0,
             runs: Vec::new(),
@@ -171,14 +201,14 @@ impl Model {
         let held = |key: &str| self.flights.iter().any(|flight| flight.leased && flight.key == key);
         let free = |key: &str| match self.log.get(key) {
             None | Some((_, Some(_), _)) => true,
-            Some((started, None, _)) => started + self.policy.lease() < now,
+            Some((started, None, _)) => started + self.rules.lease_seconds < now,
         };
         let started = |row: &Row| self.log.get(&row.key).map(|log| log.0);
         let turn = |row: &Row| self.turns.get(&(row.key.clone(), self.name(row.fetcher))).copied();
-        let fair = matches!(self.policy, Policy::Fair { .. });
+        let fair = self.rules.is_fair;
         let rank = |row: &Row| {
             let turn = if fair { (row.dispatched, turn(row)) } else { (false, None) };
-            (started(row), jitter(&row.key), row.key.clone(), turn, row.fetcher)
+            (started(row), (self.rules.jitter)(&row.key), row.key.clone(), turn, row.fetcher)
         };
         let eligible =
             self.candidates().into_iter().filter(|row| free(&row.key) && !held(&row.key));
@@ -220,6 +250,7 @@ impl Model {
             rearm: rearm.map(|other| other.run).collect(),
             tries,
             leased,
+            worker: "".into(),
         });
         self.turns.insert((row.key.clone(), self.name(row.fetcher)), self.attempts);
     }
@@ -244,9 +275,11 @@ impl Model {
                 let last = flights.max_by_key(|flight| flight.attempt);
                 let row = last.map(|last| (last.fetcher, last.run));
                 self.land(key, Outcome::Done);
-                row.into_iter().for_each(|row| self.end_task(key, row, code));
+                if let Some(row) = row {
+                    return self.end_task(key, row, code);
+                }
             }
-            // One whose dispatch is known has ended by now.
+            // Its dispatch is not known: it may have been a single task's.
             self.note_end(key);
         }
     }

@@ -1,6 +1,6 @@
 //! Single tasks, as `docs/protocol.md` describes them, and the rows of the queue that they have.
 
-use shiftboss_actors::store::{Added, Cancelled};
+use crate::store::{Added, Cancelled};
 
 use super::{Model, Row};
 
@@ -29,6 +29,9 @@ impl Model {
         if self.singles.iter().any(waits) {
             return Added::Known;
         }
+        if self.singles.len() >= self.rules.max_single_tasks {
+            return Added::Full;
+        }
         self.last_task = now.max(self.last_task + 1);
         self.singles.push(Single {
             task: self.last_task,
@@ -43,7 +46,7 @@ impl Model {
     }
 
     pub fn cancel_tasks(&mut self, key: &str, now: i64) -> Cancelled {
-        let since = now - self.policy.lease();
+        let since = now - self.rules.lease_seconds;
         let out = |task: i64| {
             self.flights.iter().any(|flight| {
                 (flight.fetcher, flight.run, flight.key.as_str()) == (TASKS.0, task, key)
@@ -204,7 +207,7 @@ impl Model {
         let Single { task, key, payload, status, .. } = single;
         self.runs.push((TASKS.0, task, true));
         if status == "dead_letter" {
-            self.leases.lost.insert((TASKS.0, task, key.clone()), self.leases.max_attempts);
+            self.leases.lost.insert((TASKS.0, task, key.clone()), self.rules.max_expired_leases);
         }
         self.queue.push(Row { fetcher: TASKS.0, run: task, key, payload, dispatched });
     }

@@ -1,0 +1,105 @@
+//! The next batch: what was asked of the store since it was last called, and who is to be told.
+//!
+//! Used by the StorageActor alone. It carries nothing out.
+
+use std::collections::VecDeque;
+
+use actix::prelude::*;
+
+use super::StorageActor;
+use crate::store::{Operation, Outcome, Outcomes, Rejected, Request, StoreResult};
+
+/// Operations that may share one transaction: so many that a commit costs each of them little, so few
+/// that the last one does not wait long for it.
+pub(super) const BATCH_OPERATIONS_MAX: usize = 256;
+
+/// Tells whoever asked what came of it.
+pub(super) type Reply =
+    Box<dyn FnOnce(&mut StorageActor, &mut Context<StorageActor>, StoreResult<Outcomes>)>;
+
+/// What one message asked.
+struct Asked {
+    operations: usize,
+    is_bulk: bool,
+    reply: Reply,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct Gathered {
+    operations: VecDeque<Operation>,
+    asked: VecDeque<Asked>,
+}
+
+/// Who is to be told of a batch that is under way.
+pub(super) struct Replies {
+    asked: Vec<Asked>,
+    /// Whether an operation may have brought work for those who wait.
+    pub(super) makes_work: bool,
+    /// Whether it changes anything.
+    pub(super) writes: bool,
+}
+
+impl Gathered {
+    pub(super) fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    pub(super) fn push(&mut self, request: impl Request, reply: Reply) {
+        let mut operations = Vec::new();
+        request.push(&mut operations);
+        let is_bulk = operations.iter().any(Operation::is_bulk);
+        self.asked.push_back(Asked { operations: operations.len(), is_bulk, reply });
+        self.operations.extend(operations);
+    }
+
+    /// Takes the next batch out, in order. One message's operations stay together, and a bulk operation
+    /// begins a batch: there it costs least.
+    pub(super) fn take(&mut self) -> (Vec<Operation>, Replies) {
+        let (mut messages, mut operations) = (0, 0);
+        for asked in &self.asked {
+            let is_full = operations + asked.operations > BATCH_OPERATIONS_MAX;
+            if messages > 0 && (asked.is_bulk || is_full) {
+                break;
+            }
+            (messages, operations) = (messages + 1, operations + asked.operations);
+        }
+        let batch: Vec<Operation> = self.operations.drain(..operations).collect();
+        let writes = |operation: &Operation| {
+            !(operation.only_reads() || matches!(operation, Operation::Probe(_)))
+        };
+        let makes_work = |operation: &Operation| {
+            writes(operation) && !matches!(operation, Operation::Dispatch(_))
+        };
+        let replies = Replies {
+            asked: self.asked.drain(..messages).collect(),
+            makes_work: batch.iter().any(makes_work),
+            writes: batch.iter().any(writes),
+        };
+        (batch, replies)
+    }
+}
+
+impl Replies {
+    /// Messages that share the batch.
+    pub(super) fn len(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// Tells everybody, in order.
+    pub(super) fn send(
+        self,
+        actor: &mut StorageActor,
+        ctx: &mut Context<StorageActor>,
+        outcomes: StoreResult<Vec<Result<Outcome, Rejected>>>,
+    ) {
+        let mut outcomes = outcomes.map(Vec::into_iter);
+        for Asked { operations, reply, .. } in self.asked {
+            let its = match &mut outcomes {
+                Ok(outcomes) => Ok(outcomes.take(operations).collect::<Vec<_>>().into_iter()),
+                Err(error) => Err(error.clone()),
+            };
+            reply(actor, ctx, its);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Requests of others than workers over a mock store: single tasks, entries of spools, managed fetchers.
+
+use actix::prelude::*;
+use tokio::sync::oneshot;
+
+use super::StorageActor;
+use super::messages::{Perform, TakeJob, Wait, Work};
+use crate::clock::ManualClock;
+use crate::model::{Key, Row};
+use crate::store::{
+    AcceptEntries, AcceptedEntries, AddTask, Added, Each, EndedRun, EntryId, FetcherRecord,
+    FetcherRecords, ForgetAccepted, ForgetFetcher, LeaseHolder, NoteFetcher, SpoolEntry,
+    StoreError, StoreResult,
+};
+use crate::testing::{MockStore, Trouble};
+use crate::vital::Vital;
+
+fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
+    let (vital, end) = Vital::new();
+    let (drained, _) = oneshot::channel();
+    let clock = Box::new(ManualClock::at(100));
+    (StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start(), end)
+}
+
+fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
+    Perform(Each(keys.iter().map(|key| AddTask(task(key))).collect()))
+}
+
+async fn added(storage: &Addr<StorageActor>, keys: &[&str]) -> Vec<Added> {
+    let added = storage.send(add(keys)).await.unwrap().unwrap();
+    added.into_iter().map(StoreResult::unwrap).collect()
+}
+
+fn task(key: &str) -> Row {
+    Row { key: Key::new(key).unwrap(), payload: "1".to_owned() }
+}
+
+fn entry(name: &str) -> SpoolEntry {
+    let id = EntryId { spool: "s".into(), name: name.into(), inode: 7, born: 8, checksum: 9 };
+    SpoolEntry { id, task: task(name) }
+}
+
+/// Tasks that are added share a commit, after which each is told, and whoever waits for work gets it.
+#[actix::test]
+async fn what_is_added_is_told_after_the_commit() {
+    let mock = MockStore::default();
+    let (storage, _end) = start(&mock);
+    let full = StoreError::Full("disk".to_owned());
+    mock.trouble("commit", Trouble::Error(full.clone()));
+    assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(full));
+    let holder = LeaseHolder { worker: "w".into(), lease_seconds: 60 };
+    let waiting = storage.send(Wait { holder });
+    assert!(matches!(storage.send(TakeJob { holder: None }).await.unwrap(), Ok(Work::Nothing)));
+    let answers = added(&storage, &["a", "b", "b"]).await;
+    assert_eq!(answers, [Added::Added, Added::Added, Added::Known]);
+    match waiting.await.unwrap().unwrap() {
+        Work::Job(job) => assert_eq!(job.job().key.as_str(), "a"),
+        other => panic!("no job: {other:?}"),
+    }
+}
+
+/// Entries are accepted once, and remembered until they are forgotten.
+#[actix::test]
+async fn entries_are_accepted_once() {
+    let mock = MockStore::default();
+    let (storage, _end) = start(&mock);
+    let accepted =
+        storage.send(Perform(AcceptEntries(vec![entry("b"), entry("b")]))).await.unwrap();
+    assert_eq!(accepted, Ok(vec![Added::Added, Added::Known]));
+    assert_eq!(mock.calls(), ["begin", "accept 2", "commit"]);
+    let known = storage.send(Perform(AcceptedEntries)).await.unwrap().unwrap();
+    assert_eq!(known, [entry("b").id]);
+    storage
+        .send(Perform(Each(known.into_iter().map(ForgetAccepted).collect())))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(storage.send(Perform(AcceptedEntries)).await.unwrap(), Ok(Vec::new()));
+    let full = StoreError::Full("disk".to_owned());
+    mock.trouble("accept", Trouble::Error(full.clone()));
+    assert_eq!(storage.send(Perform(AcceptEntries(vec![entry("c")]))).await.unwrap(), Err(full));
+}
+
+fn record() -> FetcherRecord {
+    let told = "7 lines".to_owned();
+    FetcherRecord {
+        name: "links".into(),
+        state: "idle".to_owned(),
+        run_started: None,
+        last_run: Some(EndedRun { started: 90, ended: 95, exit_code: 0, told }),
+        next_run: Some(190),
+    }
+}
+
+/// What is noted or forgotten is answered after the commit, and told when it is asked for.
+#[actix::test]
+async fn notes_are_answered_after_the_commit() {
+    let mock = MockStore::default();
+    let (storage, _end) = start(&mock);
+    storage.send(Perform(NoteFetcher(record()))).await.unwrap().unwrap();
+    assert_eq!(mock.calls(), ["begin", "note_fetcher links", "commit"]);
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![record()]));
+    storage.send(Perform(ForgetFetcher("links".into()))).await.unwrap().unwrap();
+    let calls = mock.calls();
+    let expected = ["fetcher_records", "begin", "forget_fetcher links", "commit"];
+    assert_eq!(calls[calls.len() - 4..], expected);
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![]));
+}
+
+/// A store that fails is told to whoever asked, at whichever step, and the next try is a new one.
+#[actix::test]
+async fn a_failing_store_is_told() {
+    let mock = MockStore::default();
+    let (storage, _end) = start(&mock);
+    let full = StoreError::Full("disk".to_owned());
+    for step in ["begin", "note_fetcher", "commit"] {
+        mock.trouble(step, Trouble::Error(full.clone()));
+        let noted = storage.send(Perform(NoteFetcher(record()))).await.unwrap();
+        assert_eq!(noted, Err(full.clone()), "{step}");
+    }
+    for step in ["begin", "forget_fetcher", "commit"] {
+        mock.trouble(step, Trouble::Error(full.clone()));
+        let forgotten = storage.send(Perform(ForgetFetcher("links".into()))).await.unwrap();
+        assert_eq!(forgotten, Err(full.clone()), "{step}");
+    }
+    mock.trouble("fetcher_records", Trouble::Error(full.clone()));
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Err(full));
+    storage.send(Perform(NoteFetcher(record()))).await.unwrap().unwrap();
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![record()]));
+}
+
+/// A store that cannot go on ends the actor, as it does for every other request.
+#[actix::test]
+async fn a_lost_store_ends_the_actor() {
+    let mock = MockStore::default();
+    let (storage, end) = start(&mock);
+    let gone = StoreError::Fatal("gone".to_owned());
+    mock.trouble("fetcher_records", Trouble::Error(gone.clone()));
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Err(gone.clone()));
+    assert_eq!(end.await, Ok(gone));
+}

@@ -1,0 +1,117 @@
+//! The operations of a store, carried out by the model.
+
+use crate::model::{Attempt, Idle, Job, Key};
+use crate::store::{
+    Ack, AddRows, Dispatched, ExpiredLease, Operation, Outcome, RegisterRun, StoredRun,
+};
+
+use super::Model;
+
+impl Model {
+    /// What `operation` comes to at `now`; runs are as if they had only just been registered.
+    ///
+    /// # Panics
+    /// On what is no operation on the queue.
+    pub fn perform(&mut self, now: i64, operation: &Operation) -> Outcome {
+        use {Operation as Op, Outcome as Out};
+        match operation {
+            Op::Dispatch(it) => {
+                let job = self.dispatch_to(now, it.holder.is_some());
+                if let (Some(holder), Some(_), Some(last)) =
+                    (&it.holder, &job, self.flights.last_mut())
+                {
+                    last.worker = holder.worker.clone();
+                }
+                Out::Dispatch(job.map_or(Dispatched::Nothing, |(attempt, job)| {
+                    let (key, payload) = job.split_once(' ').unwrap();
+                    let job = Job { key: Key::stored(key), payload: payload.to_owned() };
+                    Dispatched::Job(Attempt(attempt), job)
+                }))
+            }
+            Op::Complete(it) => {
+                self.finish(it.key.as_str(), it.exit_code, now);
+                Out::Complete(())
+            }
+            Op::CompleteAttempt(it) => {
+                Out::CompleteAttempt(self.finish_attempt(it.attempt.0, it.exit_code, now))
+            }
+            Op::Release(it) => Out::Release(self.release(it.0.0)),
+            Op::Heartbeat(it) => {
+                Out::Heartbeat(if self.is_held(it.0.0) { Ack::Recorded } else { Ack::Stale })
+            }
+            Op::Expire(it) => Out::Expire(self.expire_lease(it.0.0)),
+            Op::Undo(it) => {
+                let is_its = self.key_of(it.attempt.0).as_ref() == Some(&it.key);
+                Out::Undo(is_its && self.undo(it.attempt.0))
+            }
+            Op::Retry(it) => Out::Retry(self.retry(it.key.as_str())),
+            Op::Requeue(it) => Out::Requeue(self.requeue(it.0.as_str(), now)),
+            Op::SetPaused(it) => {
+                self.pause(it.0);
+                Out::SetPaused(self.in_flight(now))
+            }
+            Op::RegisterRun(RegisterRun(run)) => {
+                self.register(&run.fetcher, run.started);
+                let (position, rows) = (None, self.rows_of(&run.fetcher, run.started));
+                let (complete, deleting, stale) = (false, false, false);
+                let run = run.clone();
+                Out::RegisterRun(StoredRun { run, complete, position, rows, deleting, stale })
+            }
+            Op::AddRows(AddRows(batch)) => {
+                let rows = batch.rows.iter().map(|row| (row.key.to_string(), row.payload.clone()));
+                let rows: Vec<_> = rows.collect();
+                self.add(&batch.run.fetcher, batch.run.started, &rows, batch.complete);
+                Out::AddRows(())
+            }
+            Op::DeleteRuns(it) => {
+                it.runs.iter().for_each(|run| self.delete(&run.fetcher, run.started));
+                Out::DeleteRuns(it.runs.len())
+            }
+            Op::AddTask(it) => Out::AddTask(self.add_task(it.0.key.as_str(), &it.0.payload, now)),
+            Op::CancelTasks(it) => Out::CancelTasks(self.cancel_tasks(it.0.as_str(), now)),
+            Op::HasWork(_) => Out::HasWork(self.clone().dispatch(now).is_some()),
+            Op::WhyIdle(_) => Out::WhyIdle(self.why_idle(now)),
+            Op::CountInFlight(_) => Out::CountInFlight(self.in_flight(now)),
+            other => panic!("the model knows nothing of {other:?}"),
+        }
+    }
+
+    fn expire_lease(&mut self, attempt: i64) -> Option<ExpiredLease> {
+        let flight = self.flights.iter().find(|flight| flight.attempt == attempt).cloned()?;
+        let (key, dead_letter) = self.expire(attempt)?;
+        let (worker, single) = (flight.worker, flight.fetcher == 0);
+        Some(ExpiredLease { key: Key::stored(&key), worker, dead_letter, single })
+    }
+
+    /// Rows that a run has.
+    pub fn rows_of(&self, fetcher: &str, run: i64) -> u64 {
+        let id = self.id(fetcher);
+        self.queue.iter().filter(|row| (Some(row.fetcher), row.run) == (id, run)).count() as u64
+    }
+
+    fn why_idle(&self, now: i64) -> Idle {
+        let jobs = u32::try_from(self.in_flight(now)).unwrap_or(u32::MAX);
+        match jobs {
+            _ if self.leases.paused => Idle::Paused(self.waiting(now)),
+            0 => Idle::Nothing,
+            jobs => Idle::Busy(jobs),
+        }
+    }
+
+    /// So many jobs would be handed out one after the other.
+    fn waiting(&self, now: i64) -> u32 {
+        let mut model = self.clone();
+        model.pause(false);
+        let mut jobs = 0;
+        while model.dispatch(now).is_some() {
+            jobs += 1;
+        }
+        jobs
+    }
+
+    /// The key of an attempt that is in flight.
+    pub fn key_of(&self, attempt: i64) -> Option<Key> {
+        let flight = self.flights.iter().find(|flight| flight.attempt == attempt)?;
+        Some(Key::stored(&flight.key))
+    }
+}

@@ -1,0 +1,199 @@
+//! A store's operations, asked one by one: each is a batch, and so a transaction, of its own.
+//!
+//! For tests and benchmarks of stores that answer at once. The names are those of the operations.
+
+use std::task::{Context, Poll, Waker};
+
+use crate::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
+use crate::store::{
+    AcceptEntries, AcceptedEntries, Ack, AddRows, AddTask, Added, BeginDeletion, CancelTasks,
+    Cancelled, Checkpoint, Complete, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch,
+    Dispatched, EntryId, Expire, ExpiredLease, FetcherRecord, FetcherRecords, ForgetAccepted,
+    ForgetFetcher, ForgetRejected, HasWork, Heartbeat, InputDirectory, LeaseHolder, Leases,
+    NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun, RejectFile, Rejected, Release,
+    Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store, StoreFuture,
+    StoreResult, StoredRun, Undo, WhyIdle,
+};
+
+/// What a store that blocks answers.
+///
+/// # Panics
+/// When it does not answer at once.
+pub fn at_once<T>(mut future: StoreFuture<'_, T>) -> StoreResult<T> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("this store does not answer at once"),
+    }
+}
+
+/// See the module's documentation.
+#[allow(missing_docs, clippy::missing_errors_doc)] // Those of the operations.
+pub trait OneByOne: Store {
+    fn apply_at_once(
+        &mut self,
+        now: UnixSeconds,
+        batch: Vec<Operation>,
+    ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
+        at_once(self.apply(now, batch))
+    }
+
+    fn ask<R: Request>(&mut self, now: UnixSeconds, request: R) -> StoreResult<R::Answer> {
+        let mut batch = Vec::new();
+        request.push(&mut batch);
+        R::answer(&mut self.apply_at_once(now, batch)?.into_iter())
+    }
+
+    fn dispatch(
+        &mut self,
+        now: UnixSeconds,
+        holder: Option<&LeaseHolder>,
+    ) -> StoreResult<Dispatched> {
+        self.ask(now, Dispatch { holder: holder.cloned() })
+    }
+
+    fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()> {
+        self.ask(now, Complete { key: key.clone(), exit_code })
+    }
+
+    fn finish_and_dispatch(
+        &mut self,
+        key: &Key,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Dispatched> {
+        let request = (Complete { key: key.clone(), exit_code }, Dispatch { holder: None });
+        let (completed, dispatched) = self.ask(now, request)?;
+        completed.and(dispatched)
+    }
+
+    fn finish_attempt(
+        &mut self,
+        attempt: Attempt,
+        exit_code: i64,
+        now: UnixSeconds,
+    ) -> StoreResult<Ack> {
+        self.ask(now, CompleteAttempt { attempt, exit_code })
+    }
+
+    fn release(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Ack> {
+        self.ask(now, Release(attempt))
+    }
+
+    fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool> {
+        self.ask(0, Heartbeat(attempt)).map(|ack| ack == Ack::Recorded)
+    }
+
+    fn expire(&mut self, attempt: Attempt, now: UnixSeconds) -> StoreResult<Option<ExpiredLease>> {
+        self.ask(now, Expire(attempt))
+    }
+
+    fn undo(&mut self, key: &Key, attempt: Attempt) -> StoreResult<bool> {
+        self.ask(0, Undo { key: key.clone(), attempt })
+    }
+
+    fn retry(&mut self, key: &Key, fetcher: Option<&str>) -> StoreResult<Option<u64>> {
+        self.ask(0, Retry { key: key.clone(), fetcher: fetcher.map(Into::into) })
+    }
+
+    fn requeue(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Requeued> {
+        self.ask(now, Requeue(key.clone()))
+    }
+
+    fn set_paused(&mut self, paused: bool) -> StoreResult<()> {
+        self.ask(0, SetPaused(paused)).map(|_| ())
+    }
+
+    fn register_run(&mut self, run: &Run) -> StoreResult<StoredRun> {
+        self.ask(0, RegisterRun(run.clone()))
+    }
+
+    fn add_rows(&mut self, rows: &RowBatch) -> StoreResult<()> {
+        self.ask(0, AddRows(rows.clone()))
+    }
+
+    fn prune(&mut self, run: &Run, limit: usize) -> StoreResult<bool> {
+        self.ask(0, Prune { run: run.clone(), limit })
+    }
+
+    fn begin_deletion(&mut self, run: &Run) -> StoreResult<()> {
+        self.ask(0, BeginDeletion(run.clone()))
+    }
+
+    fn delete_runs(&mut self, runs: &[Run], limit: usize) -> StoreResult<usize> {
+        self.ask(0, DeleteRuns { runs: runs.to_vec(), limit })
+    }
+
+    fn reject_file(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()> {
+        self.ask(now, RejectFile { name: name.to_owned(), reason: reason.to_owned() })
+    }
+
+    fn forget_rejected(&mut self, name: &str) -> StoreResult<()> {
+        self.ask(0, ForgetRejected(name.to_owned()))
+    }
+
+    fn note_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> StoreResult<()> {
+        self.ask(now, NoteInput(input.clone()))
+    }
+
+    fn add_task(&mut self, task: &Row, now: UnixSeconds) -> StoreResult<Added> {
+        self.ask(now, AddTask(task.clone()))
+    }
+
+    fn cancel_tasks(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Cancelled> {
+        self.ask(now, CancelTasks(key.clone()))
+    }
+
+    fn accept(&mut self, entries: &[SpoolEntry], now: UnixSeconds) -> StoreResult<Vec<Added>> {
+        self.ask(now, AcceptEntries(entries.to_vec()))
+    }
+
+    fn forget_accepted(&mut self, id: &EntryId) -> StoreResult<()> {
+        self.ask(0, ForgetAccepted(id.clone()))
+    }
+
+    fn note_fetcher(&mut self, record: &FetcherRecord) -> StoreResult<()> {
+        self.ask(0, NoteFetcher(record.clone()))
+    }
+
+    fn forget_fetcher(&mut self, name: &str) -> StoreResult<()> {
+        self.ask(0, ForgetFetcher(name.into()))
+    }
+
+    fn runs(&mut self) -> StoreResult<Vec<StoredRun>> {
+        self.ask(0, Runs)
+    }
+
+    fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
+        self.ask(0, Leases)
+    }
+
+    fn has_work(&mut self, now: UnixSeconds) -> StoreResult<bool> {
+        self.ask(now, HasWork)
+    }
+
+    fn in_flight(&mut self, now: UnixSeconds) -> StoreResult<u64> {
+        self.ask(now, CountInFlight)
+    }
+
+    fn why_idle(&mut self, now: UnixSeconds) -> StoreResult<Idle> {
+        self.ask(now, WhyIdle)
+    }
+
+    fn accepted(&mut self) -> StoreResult<Vec<EntryId>> {
+        self.ask(0, AcceptedEntries)
+    }
+
+    fn fetcher_records(&mut self) -> StoreResult<Vec<FetcherRecord>> {
+        self.ask(0, FetcherRecords)
+    }
+
+    fn maintain_at_once(&mut self) -> StoreResult<Checkpoint> {
+        at_once(self.maintain())
+    }
+
+    fn close_at_once(&mut self) -> StoreResult<()> {
+        at_once(self.close())
+    }
+}
+
+impl<S: Store + ?Sized> OneByOne for S {}

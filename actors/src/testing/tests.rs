@@ -1,0 +1,26 @@
+//! The store made of the model passes what every store must: it is what the others are compared with.
+
+use proptest::prelude::ProptestConfig;
+
+use super::conformance::{Subject, passes};
+use super::one_by_one::OneByOne;
+use super::{MockStore, Trouble};
+use crate::store::{Operation, Store, StoreError};
+
+impl Subject for MockStore {
+    fn store(&mut self) -> &mut dyn Store {
+        self
+    }
+
+    fn fail(&mut self, now: i64, batch: Vec<Operation>) {
+        self.trouble("commit", Trouble::Error(StoreError::Full("disk".to_owned())));
+        assert!(self.apply_at_once(now, batch).is_err());
+    }
+
+    fn restart(&mut self, _clean: bool) {}
+}
+
+#[test]
+fn the_mock_conforms() {
+    passes(ProptestConfig::with_cases(100), MockStore::new);
+}
