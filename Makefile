@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fuzz man bench bench-store bench-spool soak
+.PHONY: help setup run test lint fuzz man docs bench bench-store bench-spool soak
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ fuzz: ## Feed the protocol's codec with mutated input for a minute
 man: ## Write man pages and shell completions, to target/man
 	cargo run --quiet --locked -p shiftboss-manual -- target/man
 	@echo "target/man/man1 and target/man/completions (bash, zsh, fish)"
+
+docs: ## Write docs/commands.md, from the definitions of the command line
+	cargo run --quiet --locked -p shiftboss-manual -- --reference docs/commands.md
 
 # BENCH="--rows 1,2 --seconds 3" measures a part; docs/benchmarks.md is written by a whole run only.
 bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)

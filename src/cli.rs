@@ -61,24 +61,24 @@ pub enum Command {
     /// Look at a queue.
     #[command(flatten)]
     Look(Look),
-    /// Tell a running daemon something.
+    /// Tell a running daemon what to do.
     #[command(flatten)]
     Operate(Operate),
     /// Read fetcher files, or a configuration file, as the daemon would, and report what is wrong
     ///
-    /// Of fetcher files: each line or name that would be skipped; exits with 65 if there is any. Of a
-    /// configuration file: the first thing that is wrong, with its line, and what `serve` would need and is not
-    /// there (directories, group, socket); exits with 78 then.
+    /// Of fetcher files it prints each line or name that would be skipped, and exits with 65 if there is any. Of a
+    /// configuration file it prints the first fault, with its line, and what `serve` needs and is missing
+    /// (directories, group, socket), and exits with 78 if there is anything.
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The directory of the fetcher files
         #[arg(required_unless_present_any = ["config", "database"])]
         input_dir: Option<PathBuf>,
-        /// A configuration file of the daemon's, instead
+        /// Check this configuration file of the daemon instead
         #[arg(long, value_name = "FILE", conflicts_with_all = ["input_dir", "json"])]
         config: Option<PathBuf>,
-        /// A database, instead, while no daemon uses it: is it sound? Exits with 65 if not, and tells all
-        /// that is wrong; a sound one that a daemon found corrupt may be used again
+        /// Check whether this database is sound instead, while no daemon uses it. Prints all faults and exits with
+        /// 65 if not. A sound one that a daemon found corrupt may be used again
         #[arg(long, value_name = "DATABASE", conflicts_with_all = ["input_dir", "json", "config"])]
         database: Option<PathBuf>,
         /// Print one JSON object
@@ -87,8 +87,8 @@ pub enum Command {
     },
     /// Save what can be read of a damaged database into a new one
     ///
-    /// Table by table, over what cannot be read; says of each how many rows were saved, and in how many places
-    /// something was lost. The old one is left as it is. Lists are read again from their files.
+    /// Goes table by table, skips what cannot be read, and says of each table how many rows were saved and in how
+    /// many places something was lost. The old database is left as it is. Lists are read again from their files.
     #[command(after_help = RECOVER_EXAMPLES)]
     Recover {
         /// The damaged database. No daemon may use it
@@ -136,12 +136,12 @@ pub enum Command {
     /// Take jobs from the daemon, and run COMMAND for each
     #[command(long_about = work::ABOUT)]
     Work(WorkArguments),
-    /// Watch trees, and run COMMAND when something in them has changed and it is quiet again
+    /// Watch directories, and run COMMAND when something in them has changed and it is quiet again
     #[command(long_about = on_change::ABOUT)]
     OnChange(OnChangeArguments),
-    /// A queue in a directory, for processes that share no daemon
+    /// Use a spool: a queue in a directory, for processes that share no daemon
     Spool(SpoolArguments),
-    /// Print what has a shell complete shiftboss's command line
+    /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 
-/// What the program's exit code says (docs/operating.md).
+/// What the program's exit code says (docs/exit-codes.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {

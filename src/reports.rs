@@ -1,4 +1,4 @@
-//! What is told of a queue, as one line of JSON: the one place where that is made (docs/operating.md).
+//! What is told of a queue, as one line of JSON: the one place where that is made (docs/json.md).
 //!
 //! The commands that look use [`Target`]; `serve` gives the connections [`DatabaseReports`], the
 //! actors' port [`Reports`] over the same. Every question opens the database for reading and closes

@@ -36,7 +36,10 @@ fn help_and_version() {
 fn long_help() {
     let cases: [(&[&str], &[&str]); 5] = [
         (&["serve"], &["--config", "wins over the environment", "SIGHUP"]),
-        (&["work"], &["{key} and {payload}", "SHIFTBOSS_PAYLOAD", "no command outlives it"]),
+        (
+            &["work"],
+            &["{key} and {payload}", "SHIFTBOSS_PAYLOAD", "No command outlives the worker"],
+        ),
         (&["fetch"], &["nothing of it is handed out", "exits with 69"]),
         (&["on-change"], &["{paths}", "SHIFTBOSS_CHANGED"]),
         (&["spool", "run"], &["{name}", "SHIFTBOSS_SPOOL_"]),

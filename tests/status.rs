@@ -66,7 +66,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The JSON object is as docs/operating.md has it, to the last member.
+/// The JSON object is as docs/json.md has it, to the last member.
 #[test]
 fn the_json_object() {
     let site = Site::new();

@@ -46,7 +46,7 @@ fn greeted(site: &Site) -> Client {
     client
 }
 
-/// The objects are as docs/operating.md has them, to the last member; the daemon answers the same.
+/// The objects are as docs/json.md has them, to the last member; the daemon answers the same.
 #[test]
 fn the_json_objects() {
     let site = site();

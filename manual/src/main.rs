@@ -1,6 +1,6 @@
-//! Writes man pages and shell completions: `make man`.
+//! Writes man pages and shell completions, and the command reference docs/commands.md: `make man`, `make docs`.
 //!
-//! Both are made of the definitions that the command line is parsed by, so they say what it does.
+//! All are made of the definitions that the command line is parsed by, so they say what it does.
 //! Apart from the program itself, which does not carry them.
 
 use std::path::{Path, PathBuf};
@@ -13,20 +13,28 @@ use shiftboss::cli::Cli;
 use shiftboss::commands::completions;
 
 mod page;
+mod reference;
 mod tables;
 
 /// The shells that get completions.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
 fn main() -> ExitCode {
-    let Some(directory) = env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("usage: shiftboss-manual DIRECTORY");
-        return ExitCode::from(64);
+    let words: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
+    let (place, written) = match words.as_slice() {
+        [directory] => (directory, write(directory)),
+        [option, file] if option.as_os_str() == "--reference" => {
+            (file, fs::write(file, reference::reference(&built())))
+        }
+        _ => {
+            eprintln!("usage: shiftboss-manual DIRECTORY | --reference FILE");
+            return ExitCode::from(64);
+        }
     };
-    match write(&directory) {
+    match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("shiftboss-manual: cannot write to {}: {error}", directory.display());
+            eprintln!("shiftboss-manual: cannot write to {}: {error}", place.display());
             ExitCode::from(73)
         }
     }

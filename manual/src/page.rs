@@ -40,16 +40,27 @@ pub fn page(command: &Command) -> io::Result<String> {
     Ok(definition + &page)
 }
 
-fn sections(command: &Command) -> Roff {
+/// A command's full name behind `shiftboss`, as it is typed.
+pub fn name(command: &Command) -> String {
     let name = command.get_display_name().unwrap_or_default().replace('-', " ");
     let name = name.strip_prefix("shiftboss").unwrap_or_default().trim();
-    // The name of one command has a hyphen itself.
-    let name = name.replace("on change", "on-change");
+    // Some commands have a hyphen in their name.
+    let hyphened = ["on change", "run fetcher", "accept input"];
+    if hyphened.contains(&name) { name.replace(' ', "-") } else { name.to_owned() }
+}
+
+/// The heading of a command's examples, and the examples.
+pub fn examples(command: &Command) -> Option<(String, String)> {
+    let examples = command.get_after_help()?.to_string();
+    let (heading, examples) =
+        examples.split_once(":\n").filter(|_| examples.starts_with("Example"))?;
+    Some((heading.to_owned(), examples.to_owned()))
+}
+
+fn sections(command: &Command) -> Roff {
+    let name = name(command);
     let mut roff = Roff::new();
-    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    if let Some((_, examples)) =
-        examples.split_once(":\n").filter(|_| examples.starts_with("Example"))
-    {
+    if let Some((_, examples)) = examples(command) {
         roff.control("SH", ["EXAMPLES"]).control("nf", []);
         for line in examples.lines() {
             roff.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
@@ -86,11 +97,13 @@ fn environment(command: &Command) -> Vec<Entry> {
     all
 }
 
+/// Whether an argument names a daemon, and may be left out.
+pub fn is_target(argument: &Arg) -> bool {
+    ["target", "socket"].contains(&argument.get_id().as_str()) && argument.get_env().is_none()
+}
+
 /// Whether a command finds its daemon by itself; the program's own page tells of it, too.
 fn has_target(command: &Command) -> bool {
-    let is_target = |argument: &Arg| {
-        ["target", "socket"].contains(&argument.get_id().as_str()) && argument.get_env().is_none()
-    };
     command.get_arguments().any(is_target) || command.get_name() == "shiftboss"
 }
 

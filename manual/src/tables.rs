@@ -1,27 +1,41 @@
-//! The tables of docs/operating.md that man pages repeat: exit codes, files. One text for both, so that neither can
-//! say what the other does not.
+//! The tables of docs/ that man pages and the command reference repeat: exit codes, files. One text for both, so that
+//! neither can say what the other does not.
 
-/// What operators read; its tables are taken by their headings.
-const OPERATING: &str = include_str!("../../docs/operating.md");
+/// The documents whose tables are read, and the headings that these stand under.
+const EXIT_CODES: (&str, &str) = (include_str!("../../docs/exit-codes.md"), "# Exit codes");
+const FILES: (&str, &str) = (include_str!("../../docs/operating.md"), "## Files");
 
 /// A term and what it means.
 pub type Entry = (String, String);
 
 /// The exit codes of a command, such as `spool put`; of all of them for the program itself.
 pub fn exit_codes(command: &str) -> Vec<Entry> {
+    collected(|of| is_of(of, command))
+        .into_iter()
+        .map(|(code, text)| (code, plain(&text)))
+        .collect()
+}
+
+/// Those codes of a command that not every command has, as Markdown.
+pub fn own_exit_codes(command: &str) -> Vec<Entry> {
+    collected(|of| of != "all" && is_of(of, command))
+}
+
+/// The codes and meanings of the rows that are wanted; those of one code are joined.
+fn collected(is_wanted: impl Fn(&str) -> bool) -> Vec<Entry> {
     let mut codes: Vec<Entry> = Vec::new();
     let mut code = String::new();
-    for row in rows("## Exit codes") {
+    for row in rows(EXIT_CODES) {
         let [first, of, meaning, ..] = row.as_slice() else { continue };
         if !first.is_empty() {
             code.clone_from(first);
         }
-        if !is_of(of, command) {
+        if !is_wanted(of) {
             continue;
         }
         match codes.last_mut() {
-            Some((last, text)) if *last == code => *text = format!("{text}; {}", plain(meaning)),
-            _ => codes.push((code.clone(), plain(meaning))),
+            Some((last, text)) if *last == code => *text = format!("{text}; {meaning}"),
+            _ => codes.push((code.clone(), meaning.clone())),
         }
     }
     codes
@@ -32,7 +46,7 @@ pub fn files(command: &str) -> Vec<Entry> {
     let concerns = |row: &Vec<String>| {
         command == "serve" || row.iter().skip(1).any(|cell| cell.contains(&format!("`{command}`")))
     };
-    let rows = rows("## Files").into_iter().filter(concerns);
+    let rows = rows(FILES).into_iter().filter(concerns);
     rows.filter_map(|row| Some((plain(row.first()?), plain(row.get(1)?)))).collect()
 }
 
@@ -46,8 +60,8 @@ fn is_of(of: &str, command: &str) -> bool {
 }
 
 /// The cells of the table behind a heading, without its head.
-fn rows(heading: &str) -> Vec<Vec<String>> {
-    let behind = OPERATING.split_once(&format!("{heading}\n")).map_or("", |(_, behind)| behind);
+fn rows((text, heading): (&str, &str)) -> Vec<Vec<String>> {
+    let behind = text.split_once(&format!("{heading}\n")).map_or("", |(_, behind)| behind);
     let table = behind.lines().skip_while(|line| !line.starts_with('|'));
     let rows = table.take_while(|line| line.starts_with('|')).skip(2);
     let cells =

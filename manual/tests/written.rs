@@ -135,3 +135,25 @@ fn completions() {
         }
     }
 }
+
+/// docs/commands.md is what the definitions and the notes make today.
+#[test]
+fn the_reference_is_up_to_date() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("commands.md");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss-manual"));
+    assert!(command.arg("--reference").arg(&file).status().unwrap().success());
+    let made = fs::read_to_string(&file).unwrap();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands.md");
+    assert!(
+        made == fs::read_to_string(kept).unwrap(),
+        "docs/commands.md is out of date: run `make docs`"
+    );
+    for name in commands() {
+        assert!(made.contains(&format!("\n## `shiftboss {name}`\n")), "{name}");
+    }
+    for line in ["| `-n, --jobs JOBS` | `1` |", "| `--lease TIME` | `12h` |", "(`SHIFTBOSS_LEASE`)"]
+    {
+        assert!(made.contains(line), "{line}");
+    }
+}

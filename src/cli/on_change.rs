@@ -15,10 +15,10 @@ use crate::child::{GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 
 /// What `--help` begins with.
-pub(super) const ABOUT: &str = "Watch trees, and run COMMAND when something in them has changed and it is quiet \
-again\n\nCOMMAND runs once at the start, then after each change, never twice at once. It finds \
+pub(super) const ABOUT: &str = "Watch directories, and run COMMAND when something in them has changed and it is \
+quiet again\n\nCOMMAND runs once at the start, then after each change; two runs never overlap. It finds \
 the changed paths in the file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place \
-of an argument {paths}. Globs are those of .gitignore. Left out if nothing else is said: .git, \
+of an argument {paths}. Globs are written as in .gitignore. By default .git is left out, \
 and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913, *.~undo-tree~).";
 
 const EXAMPLES: &str = "\
@@ -39,7 +39,7 @@ pub struct OnChangeArguments {
     /// Run when nothing has changed for longer than this
     #[arg(long, value_name = "TIME", default_value_t = DEBOUNCE.into(), value_parser = time)]
     pub debounce: humantime::Duration,
-    /// Or so long after the first change, quiet or not
+    /// Run so long after the first change at the latest, quiet or not
     #[arg(long, value_name = "TIME", default_value_t = MAX_WAIT.into(), value_parser = time)]
     pub max_wait: humantime::Duration,
     /// Let more than this pass between the end of a run and the start of the next
@@ -73,13 +73,13 @@ pub struct OnChangeArguments {
     /// The name of its lock, status and log lines; if none is given, COMMAND's and a number for PATHs
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Show how those that run are, and exit
+    /// Show the state of those that run, and exit
     #[arg(long, conflicts_with_all = ["graph", "once", "paths", "command"])]
     pub status: bool,
     /// With --status: print one JSON object
     #[arg(long, requires = "status")]
     pub json: bool,
-    /// Print how it decides when to run, as a picture's source, and exit
+    /// Print a picture of how it decides when to run, as source text, and exit
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["once", "paths", "command"])]
     pub graph: Option<Picture>,
     /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level

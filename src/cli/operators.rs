@@ -58,10 +58,10 @@ Example:
 pub enum Operate {
     /// Hand nothing out until `resume`, also after a restart
     ///
-    /// Jobs that are out go on, and their ends are recorded.
+    /// Jobs in flight go on, and their ends are recorded.
     #[command(after_help = PAUSE_EXAMPLES)]
     Pause(Told),
-    /// Hand out again
+    /// End a pause or a drain: hand tasks out again
     #[command(after_help = RESUME_EXAMPLES)]
     Resume(Told),
     /// Hand nothing out, and stop the daemon as soon as no job is in flight
@@ -84,12 +84,12 @@ pub enum Operate {
     },
     /// Ask whether the daemon can do its work: a round trip through its database
     ///
-    /// For whoever may connect. Exits with 69 if nobody answers in time, or nothing can be written.
+    /// Anybody who may connect can ask. Exits with 69 if nobody answers in time, or nothing can be written.
     #[command(after_help = HEALTH_EXAMPLES)]
     Health(Told),
-    /// Put the job of a key back in the queue that is in flight, at its old place
+    /// Take back a job in flight: its task waits again, at its old place
     ///
-    /// For a job whose worker is gone; it is not counted. Exits with 65 if nobody knows the key.
+    /// Use it when the worker is gone. The attempt is not counted. Exits with 65 if nobody knows the key.
     #[command(
         after_help = REQUEUE_EXAMPLES,
         override_usage = "shiftboss requeue [OPTIONS] [SOCKET] <KEY>"
@@ -101,10 +101,10 @@ pub enum Operate {
         /// The key
         key: Option<String>,
     },
-    /// Put a key's dispatched rows back in the queue, dead-lettered ones too
+    /// Run a key again: put its tasks that are done, failed or dead letters back in the queue
     ///
-    /// Exits with 65 if no fetcher lists the key. With --failed: of all keys whose last attempt failed, as
-    /// `shiftboss tasks --status failed` shows them, after it has said how many, and was told to go on.
+    /// Exits with 65 if no fetcher lists the key. With --failed it does so for all keys whose last attempt failed, as
+    /// `shiftboss tasks --status failed` shows them. It says how many, and asks before it goes on.
     #[command(
         after_help = RETRY_EXAMPLES,
         override_usage = "shiftboss retry [OPTIONS] [SOCKET] <KEY>\n       shiftboss retry --failed [--since TIME] [--fetcher FETCHER] [--yes] [SOCKET]"
@@ -119,11 +119,11 @@ pub enum Operate {
         /// The key
         key: Option<String>,
     },
-    /// Have a fetcher that the daemon runs itself run now
+    /// Run a managed fetcher now: one that the daemon runs itself
     ///
-    /// The daemon starts a run and does not wait for its end: `shiftboss status` shows it, and what comes of it.
+    /// The daemon starts a run and does not wait for its end; `shiftboss status` shows the run and its result.
     /// The next run by the clock is counted from this one. Exits with 65 if the daemon runs no fetcher of that name, and
-    /// with 69 if a run of it is on.
+    /// with 69 if it is running.
     #[command(
         after_help = RUN_FETCHER_EXAMPLES,
         override_usage = "shiftboss run-fetcher [OPTIONS] [SOCKET] <NAME>"
@@ -135,19 +135,19 @@ pub enum Operate {
         /// The fetcher's name
         name: Option<String>,
     },
-    /// Take the directory that is at INPUT_DIR now, though it is another one than before
+    /// Accept the directory that is at INPUT_DIR now, though it is another one than before
     ///
-    /// For an input directory that is lost (`shiftboss status`) and will not come back: lists that the new one
+    /// Use it when the input directory is lost (`shiftboss status`) and will not come back. Lists that the new one
     /// does not have leave the queue.
     #[command(after_help = ACCEPT_INPUT_EXAMPLES)]
     AcceptInput(Told),
     /// Add a single task, which is kept until its job ends with code 0
     ///
-    /// Done when the daemon has it on disk. Says how many keys come before it: a key that ran lately waits for its
-    /// turn like any other. Several tasks of one key run one after the other; one whose payload waits already is
-    /// not added twice. Exits with 75 if the daemon keeps as many as it may.
+    /// Returns when the daemon has it on disk, and says how many keys come before it: a key that ran lately waits
+    /// for its turn like any other. Several tasks of one key run one after the other; the same payload that waits
+    /// already is not added twice. Exits with 75 if the daemon keeps as many as it may.
     Add(Add),
-    /// Delete the single tasks of a key, whatever became of them, unless a worker has them
+    /// Delete the single tasks of a key, whatever their status, unless a worker has them
     ///
     /// Exits with 65 if there is none, and with 75 if one is in flight: that one stays.
     #[command(

@@ -25,10 +25,9 @@ pub use values::{DurabilityChoice, Lease, Mode, Tries};
 
 /// What `serve` is, at length.
 pub(super) const ABOUT: &str = "Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on \
-SOCKET\n\nWhat a flag says can stand in the file that --config names, too, under the flag's name with _ for -; \
-DATABASE, INPUT_DIR and SOCKET as database, input_dir and socket. A flag wins over the environment, and that \
-over the file. The file also has the fetchers that the daemon runs itself (docs/configuration.md). SIGHUP has it \
-read again.";
+SOCKET\n\nThe file that --config names can set every option, under the option's name with _ for -, and DATABASE, INPUT_DIR \
+and SOCKET as database, input_dir and socket. A flag wins over the environment, and the environment over the file. \
+The file also names the fetchers that the daemon runs itself (docs/configuration.md). SIGHUP reads it again.";
 
 /// The arguments of `serve`, as typed.
 #[derive(Debug, Clone, Args)]
@@ -68,23 +67,23 @@ pub struct ServeOptions {
         value_name = "BOOL"
     )]
     pub classic: Option<bool>,
-    /// How long a job may be out before it is handed out again [default: 12h]
+    /// How long a classic worker may have a job before it is handed out again [default: 12h]
     #[arg(long, value_name = "TIME", env = "SHIFTBOSS_LEASE")]
     pub lease: Option<Lease>,
-    /// How often a job's worker may fall silent before the job is dead-lettered (protocol 2) [default: 5]
+    /// How many leases of a job may expire before it becomes a dead letter (protocol 2) [default: 5]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_ATTEMPTS")]
     pub max_attempts: Option<Tries>,
-    /// Single tasks that are kept at once; `shiftboss add` is refused beyond [default: 1000000]
+    /// How many single tasks are kept at once; beyond that `shiftboss add` is refused [default: 1000000]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_SINGLE_TASKS")]
     pub max_single_tasks: Option<NonZeroU32>,
     /// What an answer outlives: a power cut, or only the end of the process [default: power]
     #[arg(long, value_enum, env = "SHIFTBOSS_DURABILITY")]
     pub durability: Option<DurabilityChoice>,
-    /// Take the entries of this spool's queue `tasks` as tasks, too; made if there is none
+    /// Accept the entries of this spool's queue `tasks` as single tasks; made if there is none
     #[arg(long, value_name = "DIR", env = "SHIFTBOSS_SPOOL")]
     #[serde(default, deserialize_with = "values_of_file::path")]
     pub spool: Option<PathBuf>,
-    /// Take the directory at INPUT_DIR at this start, even if it is another one than before
+    /// Accept the directory at INPUT_DIR at this start, even if it is another one than before
     #[arg(
         long,
         env = "SHIFTBOSS_ACCEPT_INPUT",
@@ -94,7 +93,7 @@ pub struct ServeOptions {
         value_name = "BOOL"
     )]
     pub accept_input: Option<bool>,
-    /// Take another directory at INPUT_DIR once it has held lists for so long without a change [default: 60s]
+    /// Accept another directory at INPUT_DIR once it has held lists for so long without a change [default: 60s]
     #[arg(
         long,
         value_name = "TIME",
@@ -114,7 +113,7 @@ pub struct ServeOptions {
     /// The daemon's user and root always may. Members must also be let in: --socket-mode and --socket-group.
     #[arg(long, value_name = "GROUP", env = "SHIFTBOSS_OPERATOR_GROUP")]
     pub operator_group: Option<String>,
-    /// Connections at once; further ones are closed [default: 16384]
+    /// How many connections may be open; further ones are closed [default: 16384]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_CONNECTIONS")]
     pub max_connections: Option<NonZeroU32>,
     /// How log lines look; `auto` is `journal` under systemd, else `text` [default: auto]

@@ -36,13 +36,13 @@ Examples:
 /// What is looked at.
 #[derive(Debug, Subcommand)]
 pub enum Look {
-    /// Show how the daemon and its queue are
+    /// Show the state of the daemon and its queue
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         /// What is looked at, and how it is shown.
         #[command(flatten)]
         looked: Looked,
-        /// Print what is wrong alone, a line each; exit with 1 if anything is, with 69 without a daemon
+        /// Print only what is wrong, a line each; exit with 1 if anything is, with 69 if no daemon runs
         #[arg(long)]
         check: bool,
     },
@@ -69,7 +69,7 @@ pub enum Look {
     },
     /// Show tasks by status, with the reason
     ///
-    /// Failed ones newest first, those in flight oldest first, waiting ones in the order of their turns.
+    /// Failed tasks come newest first, tasks in flight oldest first, waiting tasks in the order of their turns.
     #[command(after_help = TASKS_EXAMPLES)]
     Tasks {
         /// What is looked at, and how it is shown.

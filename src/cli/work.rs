@@ -19,10 +19,10 @@ the first word of a fetcher's line, and the rest of that line. {key} and {payloa
 wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of a file with the \
 payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY, SHIFTBOSS_PAYLOAD, \
 SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit code is reported to the \
-daemon, 128 plus the number of a signal that ended it, 124 when its time was over. If there is no such program, no job is taken, and \
-work exits with 78.\n\n\
+daemon: 128 plus the number if a signal ended it, 124 when its time was over. If there is no such program, no job is \
+taken, and work exits with 78.\n\n\
 SIGTERM lets running jobs finish and takes no more; a second one kills them and gives \
-them back. Whatever becomes of the worker, no command outlives it.";
+them back. No command outlives the worker, however that ends.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,13 +49,12 @@ pub struct WorkArguments {
     /// Take {key} and {payload} within the script of a shell's -c, where what they stand for is executed
     #[arg(long)]
     pub allow_shell_templates: bool,
-    /// Exit when there is nothing to do, and say how many jobs are left: with 0 when every result was
-    /// reported (but see --fail), with 69 when no daemon answered for 30 s, with 73 when no job can be
-    /// started
+    /// Exit when there is nothing to do, and say how many jobs are left. The code is 0 when every result was
+    /// reported (but see --fail), 69 when no daemon answered for 30 s, 73 when no job can be started
     #[arg(long)]
     pub once: bool,
     /// Exit with 1 instead of 0 if a job failed or was lost to another worker; with --once also if jobs were
-    /// left, for others hold them or the queue is paused
+    /// left because others hold them or the queue is paused
     #[arg(long)]
     pub fail: bool,
     /// Exit after N jobs
@@ -73,7 +72,7 @@ pub struct WorkArguments {
     /// How long logs are kept
     #[arg(long, value_name = "T", default_value = "30days", value_parser = time, requires = "log_dir")]
     pub keep: humantime::Duration,
-    /// How long the daemon waits for a sign of life before it hands a job to somebody else
+    /// How long the daemon waits for a sign of life before it hands a job to another worker
     #[arg(long, value_name = "T", default_value = "60s", value_parser = time)]
     pub lease: humantime::Duration,
     /// The worker's name, for people [default: HOST-PID]

@@ -159,7 +159,8 @@ mod tests {
     fn the_documents_say_which_version() {
         let operating = include_str!("../../docs/operating.md");
         let migrating = include_str!("../../docs/migrating-from-supervisor-py.md");
-        assert!(operating.contains(&format!("| `schema_version` | integer | {VERSION}. ")));
+        let json = include_str!("../../docs/json.md");
+        assert!(json.contains(&format!("| `schema_version` | integer | {VERSION}. ")));
         assert!(operating.contains(&format!("this program knows versions up to {VERSION} ")));
         assert!(migrating.contains(&format!("`user_version` becomes {VERSION}.")));
     }

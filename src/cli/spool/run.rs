@@ -25,7 +25,7 @@ pub(super) const ABOUT: &str = "Run COMMAND for each entry of a queue\n\n\
     environment; _META only if that can hold it. Exit code 0 removes the entry. Any other end is a \
     failure: the entry is tried again after --retry-after, and moved to --failed after --attempts.\n\n\
     SIGTERM lets running commands finish and takes no more; a second one kills them and gives their \
-    entries back. Whatever becomes of `run`, no command outlives it.";
+    entries back. No command outlives `run`, however that ends.";
 
 /// Behind `run`.
 #[derive(Debug, Args)]
@@ -41,10 +41,10 @@ pub struct SpoolRunArguments {
     /// executed
     #[arg(long)]
     pub allow_shell_templates: bool,
-    /// Leave when nothing can be taken: with 0, or with 1 if an entry failed
+    /// Exit when nothing can be taken: with 0, or with 1 if an entry failed
     #[arg(long)]
     pub once: bool,
-    /// End COMMAND after so long (TERM, then KILL); a failure
+    /// End COMMAND after so long (TERM, then KILL); that is a failure
     #[arg(long, value_name = "T", value_parser = above_zero)]
     pub timeout: Option<Duration>,
     /// How long COMMAND may take to end when it is told to

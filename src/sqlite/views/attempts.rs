@@ -29,7 +29,7 @@ pub struct Wanted {
     pub count: usize,
 }
 
-/// Attempts that ended; the JSON object of `log` (docs/operating.md).
+/// Attempts that ended; the JSON object of `log` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Log {
     /// The attempts, the one that was handed out last first.

@@ -19,7 +19,7 @@ pub const QUEUE_MAX: usize = 10_000;
 /// A listing ends once its payloads have so many bytes: it is held in memory.
 pub(super) const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The next keys in order; the JSON object of `queue` (docs/operating.md).
+/// The next keys in order; the JSON object of `queue` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Queue {
     /// Nothing is handed out at present.

@@ -1,4 +1,4 @@
-//! What a look at a queue tells; the JSON object of `status` is made of it (docs/operating.md).
+//! What a look at a queue tells; the JSON object of `status` is made of it (docs/json.md).
 
 use serde::Serialize;
 use shiftboss_actors::model::UnixSeconds;

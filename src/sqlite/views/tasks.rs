@@ -44,7 +44,7 @@ pub struct Asked {
     pub count: usize,
 }
 
-/// Tasks of one status; the JSON object of `tasks` (docs/operating.md).
+/// Tasks of one status; the JSON object of `tasks` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tasks {
     /// Their status.

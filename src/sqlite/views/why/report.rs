@@ -1,4 +1,4 @@
-//! What is told of a key; the JSON object of `why` is made of it (docs/operating.md).
+//! What is told of a key; the JSON object of `why` is made of it (docs/json.md).
 
 use serde::Serialize;
 use shiftboss_actors::model::UnixSeconds;
