@@ -37,7 +37,7 @@ fuzz: ## Feed the protocol's codec with mutated input for a minute
 		mkdir -p fuzz/corpus/lines; \
 		cargo +nightly fuzz run lines fuzz/corpus/lines fuzz/seeds/lines -- -max_total_time=60 -max_len=140000; \
 	else \
-		set -x; PROPTEST_CASES=300000 timeout 300 cargo test --release -p shiftboss-actors --test corpus; \
+		set -x; PROPTEST_CASES=300000 timeout 300 cargo test --release -p shiftboss-protocol --test corpus; \
 	fi
 
 man: ## Write man pages and shell completions, to target/man

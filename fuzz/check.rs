@@ -1,9 +1,9 @@
 //! What must hold of the lines of a connection, whatever bytes come. Used by the fuzz target and, with
-//! the same corpus, by the property test `actors/tests/corpus.rs`.
+//! the same corpus, by the property test `protocol/tests/corpus.rs`.
 
 use bytes::BytesMut;
-use shiftboss_actors::wire::session::SessionRequest;
-use shiftboss_actors::wire::{LINE_MAX_BYTES, Line, LineCodec};
+use shiftboss_protocol::wire::session::SessionRequest;
+use shiftboss_protocol::wire::{LINE_MAX_BYTES, Line, LineCodec};
 use tokio_util::codec::Decoder;
 
 /// Reads `bytes` whole, and in so many pieces: nothing panics, memory is bounded, and the pieces make no
@@ -44,7 +44,7 @@ fn lines(pieces: &[&[u8]], may_opt_in: bool) -> (Vec<Line>, bool) {
 
 /// Two requests in one step, as the two lines that they were: how the bytes came decides that.
 fn apart(line: Line) -> Vec<Line> {
-    use shiftboss_actors::wire::session::Word::Done;
+    use shiftboss_protocol::wire::session::Word::Done;
     match line {
         Line::Session(Ok(SessionRequest::Next { attempt, exit_code, wait })) => vec![
             Line::Session(Ok(SessionRequest::Attempt(attempt, Done(exit_code)))),

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::Live;
-use shiftboss_actors::model::Key;
 use shiftboss_actors::reports::{ReportError, Reports, Turn};
-use shiftboss_actors::wire::session::Question;
+use shiftboss_protocol::model::Key;
+use shiftboss_protocol::wire::session::Question;
 
 use crate::lock::{self, Holder};
 use crate::sqlite::views::{Wanted, log, queue, turns, why};

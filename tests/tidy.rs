@@ -13,15 +13,16 @@ const FILE_LINES: usize = 400;
 /// A file says what it is within so many lines.
 const DOC_LINES: usize = 5;
 /// Where product code is.
-const ROOTS: [&str; 3] = ["src", "actors/src", "spool/src"];
+const ROOTS: [&str; 4] = ["src", "actors/src", "protocol/src", "spool/src"];
 
 /// The files whose path begins so must not say any of these words (comments aside).
 const ARROWS: &[(&str, &[&str])] = &[
     ("actors/src/", &["rusqlite", "clap"]),
-    ("actors/src/model", &["actix", "tokio", "std::fs", "crate::store", "crate::wire"]),
-    ("actors/src/fetcher_file", &["actix", "tokio", "std::fs", "std::io", "crate::store"]),
-    ("actors/src/wire", &["actix", "std::fs", "crate::store", "crate::fetcher_file"]),
-    ("actors/src/store", &["actix", "tokio", "std::fs", "std::io", "crate::wire"]),
+    ("protocol/src", &["actix", "tokio::", "rusqlite", "clap", "shiftboss::", "shiftboss_actors"]),
+    ("protocol/src/model", &["std::fs", "crate::wire"]),
+    ("protocol/src/fetcher_file", &["std::fs", "std::io", "crate::wire"]),
+    ("protocol/src/wire", &["std::fs", "crate::fetcher_file"]),
+    ("actors/src/store", &["actix", "tokio", "std::fs", "std::io", "protocol::wire"]),
     ("actors/src/connection", &["store::Store,", "store::Store;", "dyn Store", "impl Store"]),
     ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
     ("spool/src", &["actix", "tokio", "rusqlite", "clap", "shiftboss::", "shiftboss_actors"]),

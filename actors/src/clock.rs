@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 /// Tells the time in whole seconds.
 pub trait Clock: Send {

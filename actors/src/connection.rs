@@ -29,11 +29,11 @@ use tracing::debug;
 use crate::file_watcher::Look;
 use crate::peer::{self, Delivery, Peer};
 use crate::storage::messages::{Finish, HandOut, TakeJob};
-use crate::wire::{Line, Request, WireError};
 use answer::NoAnswer;
 pub use answer::REQUEST_TIMEOUT;
 use session::Session;
 pub use session::SessionLinks;
+use shiftboss_protocol::wire::{Line, Request, WireError};
 
 /// How long a peer may take to read an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -29,9 +29,8 @@ use std::time::Duration;
 use actix::prelude::*;
 
 use crate::directory::Directory;
-use crate::fetcher_file::FileName;
+use crate::file_identity::DirectoryIdentity;
 use crate::file_tail::StopTail;
-use crate::model::{DirectoryIdentity, Run};
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
 use crate::store::{Runs, StoredRun};
@@ -41,6 +40,8 @@ pub use entry::TailLink;
 use entry::{Entry, Phase};
 pub use looks::{Look, Looked};
 pub use lost::{AcceptInput, Accepted, WhyLost};
+use shiftboss_protocol::fetcher_file::FileName;
+use shiftboss_protocol::model::Run;
 pub use tails::{StartTail, start_tail};
 
 /// How often everything is looked at, events or none.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 /// How storage is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@
 //! with fixed lines. It knows no actor.
 
 use crate::live::Live;
-use crate::model::Key;
-use crate::wire::session::Question;
+use shiftboss_protocol::model::Key;
+use shiftboss_protocol::wire::session::Question;
 
 /// Answers operators' questions.
 pub trait Reports: Send + Sync {

@@ -16,13 +16,14 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::directory::{self, Directory, Entry, FileState};
-use crate::fetcher_file::{FileName, checksum};
-use crate::model::{Position, Run};
+use crate::file_identity::Position;
 use crate::store::{Reading, RowBatch, StoredRun};
 use comparison::Comparison;
 pub(crate) use comparison::times_of;
 use open_file::OpenFile;
 pub(crate) use open_file::still_holds;
+use shiftboss_protocol::fetcher_file::{FileName, checksum};
+use shiftboss_protocol::model::Run;
 
 /// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
 /// one batch; four times as many rows load no faster.

@@ -17,7 +17,8 @@ pub use fetcher_runs::{EndedRun, FetcherRecord};
 pub use operations::*;
 pub use tasks::{Added, Cancelled, EntryId, SpoolEntry};
 
-use crate::model::{Attempt, DirectoryIdentity, Job, Key, Position, Row, Run, UnixSeconds};
+use crate::file_identity::{DirectoryIdentity, Position};
+use shiftboss_protocol::model::{Attempt, Job, Key, Row, Run, UnixSeconds};
 
 /// Rows that one operation is to delete at the most, so that a worker's request waits for one such step only;
 /// a run counts as a row of its own.

@@ -10,11 +10,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use shiftboss::sqlite::{Durability, Options, Policy, SqliteStore};
-use shiftboss_actors::model::{Key, Position, Row, Run};
+use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
     AddRows, Complete, Dispatch, Dispatched, Each, Reading, RegisterRun, Request, RowBatch,
     StoreResult,
 };
+use shiftboss_protocol::model::{Key, Row, Run};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.

@@ -9,8 +9,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use shiftboss_actors::directory::{Directory, Entry};
-use shiftboss_actors::fetcher_file::{FileName, Line, LineReader, Named};
-use shiftboss_actors::model::Run;
+use shiftboss_protocol::fetcher_file::{FileName, Line, LineReader, Named};
+use shiftboss_protocol::model::Run;
 
 use crate::exit::{self, ExitCode, Failure};
 use report::{FileTotals, JsonReport, Report, TextReport, Totals};

@@ -12,7 +12,7 @@ mod tasks;
 use std::io::{self, Write};
 
 use serde_json::Value;
-use shiftboss_actors::model::Key;
+use shiftboss_protocol::model::Key;
 
 use super::text::{counted, shown};
 use crate::cli::{Operate, Told};

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use shiftboss_actors::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
+use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 
 use super::Observer;
 
@@ -115,7 +115,7 @@ impl Intake {
 mod tests {
     use std::io::{Read, Seek};
 
-    use shiftboss_actors::fetcher_file::SkipReason;
+    use shiftboss_protocol::fetcher_file::SkipReason;
 
     use super::*;
 

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shiftboss_actors::fetcher_file::SkipReason;
+use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::Notify;
 
 use crate::child::{Guardian, Order, Output, Stream};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use shiftboss_actors::fetcher_file::{FileName, Named};
-use shiftboss_actors::model::Run;
+use shiftboss_protocol::fetcher_file::{FileName, Named};
+use shiftboss_protocol::model::Run;
 use thiserror::Error;
 
 use crate::lock;

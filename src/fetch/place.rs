@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::AtFlags;
 use shiftboss_actors::directory::{Directory, Entry};
-use shiftboss_actors::fetcher_file::{Line, LineReader};
+use shiftboss_protocol::fetcher_file::{Line, LineReader};
 use tracing::warn;
 
 use super::error::FetchError;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use shiftboss_actors::fetcher_file::SkipReason;
+use shiftboss_protocol::fetcher_file::SkipReason;
 use tracing::{info, warn};
 
 use crate::child::LinePrefixer;

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::model::UnixSeconds;
 use shiftboss_actors::store::{EndedRun, FetcherRecord};
+use shiftboss_protocol::model::UnixSeconds;
 
 use crate::change::status::{LastRun, Status};
 use crate::config::FetcherTable;

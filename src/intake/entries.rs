@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::fetcher_file::{Line, LineReader, checksum};
-use shiftboss_actors::model::Row;
 use shiftboss_actors::store::{Added, EntryId, SpoolEntry};
+use shiftboss_protocol::fetcher_file::{Line, LineReader, checksum};
+use shiftboss_protocol::model::Row;
 use tracing::warn;
 
 use shiftboss_spool::{

@@ -8,8 +8,8 @@
 use std::cmp::Ordering;
 
 use rusqlite::{CachedStatement, Connection, Row};
-use shiftboss_actors::model::{Job, Key, UnixSeconds, jitter};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
+use shiftboss_protocol::model::{Job, Key, UnixSeconds, jitter};
 
 use super::flights::Departure;
 use super::slots::Slots;

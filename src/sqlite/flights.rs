@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Attempt, UnixSeconds, jitter};
 use shiftboss_actors::store::LeaseHolder;
+use shiftboss_protocol::model::{Attempt, UnixSeconds, jitter};
 
 use super::attempts::{Flight, Outcome};
 use super::dispatch::{Candidate, History, LogRow};

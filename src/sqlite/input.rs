@@ -1,8 +1,9 @@
 //! What is remembered of the input directory, in rows of `shiftboss_state`: which one it is, and since when
 //! and why it is lost. Status shows it; the next start asks which one it was.
 
-use shiftboss_actors::model::{DirectoryIdentity, UnixSeconds};
+use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{InputDirectory, StoreResult};
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::SqliteStore;
 use super::error::sorted;

@@ -6,7 +6,7 @@
 //! tests compare both with the rule.
 
 use rusqlite::Row;
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::{SqliteStore, schema};
 

@@ -5,10 +5,10 @@
 //! counts, by queue row, the leases that ran out.
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{
+use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
+use shiftboss_protocol::model::{
     Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds, jitter,
 };
-use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
 
 use super::SqliteStore;
 use super::attempts::{Ended, Flight, Outcome};

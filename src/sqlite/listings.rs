@@ -6,8 +6,8 @@
 //! Called by [`runs`](super::runs) as batches come in, and by the store's operation `prune`.
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use shiftboss_actors::model::Run;
 use shiftboss_actors::store::{Reading, RowBatch};
+use shiftboss_protocol::model::Run;
 
 use super::SqliteStore;
 

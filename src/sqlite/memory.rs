@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::attempts::Flight;
 

@@ -49,7 +49,7 @@ pub mod views;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 use tracing::debug;
 
 use checkpoints::Checkpoints;

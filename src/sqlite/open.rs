@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use shiftboss_actors::model::{TASKS_FETCHER, UnixSeconds};
+use shiftboss_protocol::model::{TASKS_FETCHER, UnixSeconds};
 use tracing::warn;
 
 use super::adopt::record_dispatches;

@@ -9,8 +9,8 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Params, Row, params_from_iter};
-use shiftboss_actors::fetcher_file::checksum;
-use shiftboss_actors::model::TASKS_FETCHER;
+use shiftboss_protocol::fetcher_file::checksum;
+use shiftboss_protocol::model::TASKS_FETCHER;
 
 use super::{file, leaves, schema};
 

@@ -1,8 +1,9 @@
 //! Runs and their rows: registering, adding, deleting in steps (spec 4).
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{FileTimes, Position, Row as Line, Run};
+use shiftboss_actors::file_identity::{FileTimes, Position};
 use shiftboss_actors::store::{RowBatch, StoredRun};
+use shiftboss_protocol::model::{Row as Line, Run};
 
 use super::SqliteStore;
 use super::attempts::Flight;

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use rusqlite::{Connection, TransactionBehavior};
-use shiftboss_actors::model::jitter;
+use shiftboss_protocol::model::jitter;
 
 /// The version that this program reads and writes.
 pub const VERSION: i64 = 6;

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::future::ready;
 
-use shiftboss_actors::model::UnixSeconds;
 use shiftboss_actors::store::{
     Checkpoint, Complete, Operation, Outcome, RejectFile, Rejected, Store, StoreError, StoreFuture,
     StoreResult,
 };
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::error::{SqliteResult, sorted};
 use super::open::Durability;

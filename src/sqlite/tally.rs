@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use rusqlite::Connection;
-use shiftboss_actors::model::Attempt;
+use shiftboss_protocol::model::Attempt;
 
 use super::attempts::forget_old;
 

@@ -5,7 +5,7 @@
 //! them, so the others wait in the table. Called by [`tasks`](super::tasks).
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::model::{Key, Row as Task, TASKS_FETCHER};
+use shiftboss_protocol::model::{Key, Row as Task, TASKS_FETCHER};
 
 use super::SqliteStore;
 use super::places::Places;

@@ -5,9 +5,9 @@
 //! the queue that each key has of it is derived by [`task_rows`](super::task_rows).
 
 use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::fetcher_file::checksum;
-use shiftboss_actors::model::{Row as Task, UnixSeconds};
 use shiftboss_actors::store::{Added, Cancelled, EntryId, SpoolEntry};
+use shiftboss_protocol::fetcher_file::checksum;
+use shiftboss_protocol::model::{Row as Task, UnixSeconds};
 
 use super::SqliteStore;
 use super::open::Durability;

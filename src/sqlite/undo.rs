@@ -5,7 +5,7 @@
 //! noted by [`flights`](super::flights).
 
 use rusqlite::Row;
-use shiftboss_actors::model::{Attempt, Key, jitter};
+use shiftboss_protocol::model::{Attempt, Key, jitter};
 
 use super::SqliteStore;
 use super::attempts::{Flight, Outcome};

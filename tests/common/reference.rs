@@ -92,7 +92,7 @@ pub fn enqueue(connection: &Connection, fetcher: &str, started: i64, key: &str, 
     let statement = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, \
         order_jitter) SELECT fetcher_id, ?2, ?3, ?4, ?5 FROM fetchers WHERE name = ?1 \
         ON CONFLICT DO UPDATE SET payload = excluded.payload";
-    let jitter = shiftboss_actors::model::jitter(key);
+    let jitter = shiftboss_protocol::model::jitter(key);
     let values = rusqlite::params![fetcher, started, key, payload, jitter];
     connection.execute(statement, values).unwrap();
 }

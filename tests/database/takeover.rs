@@ -1,7 +1,7 @@
 //! A running installation's database is taken over in place, and can be given back.
 
 use rusqlite::Connection;
-use shiftboss_actors::model::jitter;
+use shiftboss_protocol::model::jitter;
 
 use crate::common::Site;
 use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_1, version_2};

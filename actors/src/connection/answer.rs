@@ -15,7 +15,7 @@ use super::{WRITE_TIMEOUT, WorkLinks};
 use crate::file_watcher::{Look, Looked};
 use crate::storage::messages::{Finish, HandOut, TakeJob, Work};
 use crate::store::LeaseHolder;
-use crate::wire::{Answer, Request};
+use shiftboss_protocol::wire::{Answer, Request};
 
 /// How long a request may take before its connection is closed; the stock worker waits 5 s.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);

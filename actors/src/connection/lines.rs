@@ -10,7 +10,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::time::Instant;
 use tokio_util::codec::{Decoder, FramedRead};
 
-use crate::wire::{Line, LineCodec, WireError};
+use shiftboss_protocol::wire::{Line, LineCodec, WireError};
 
 /// First size of the read buffer; requests are short and connections many.
 const READ_BUFFER_BYTES: usize = 512;

@@ -16,7 +16,6 @@ use super::session::SessionLinks;
 use crate::file_watcher::{AcceptInput, Accepted};
 use crate::guest::RunFetcher;
 use crate::live::{Health, Live};
-use crate::model::{Attempt, Key, Row};
 use crate::reports::{ReportError, Reports, Turn};
 use crate::storage::messages::{
     Change, Controlled, HandOut, HowAreYou, Next, Perform, Stepped, Tell, Work,
@@ -24,7 +23,8 @@ use crate::storage::messages::{
 use crate::store::{
     Ack, AddTask, Added, Cancelled, Each, LeaseHolder, Requeued, StoreResult, WhyIdle,
 };
-use crate::wire::session::{
+use shiftboss_protocol::model::{Attempt, Key, Row};
+use shiftboss_protocol::wire::session::{
     Control, ErrorCode, Fault, Question, SessionAnswer, SessionRequest, Word,
 };
 

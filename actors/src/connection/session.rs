@@ -20,12 +20,12 @@ use super::workers::{Seat, Workers};
 use super::{ConnectionActor, WRITE_TIMEOUT};
 use crate::file_watcher::AcceptInput;
 use crate::guest::RunFetcher;
-use crate::model::Idle;
 use crate::reports::Reports;
 use crate::storage::StorageActor;
 use crate::storage::messages::{Change, HowAreYou, Next, Perform, Tell, Wait, Work};
 use crate::store::{AddTask, Each, LeaseHolder, StoreResult, WhyIdle};
-use crate::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
+use shiftboss_protocol::model::Idle;
+use shiftboss_protocol::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
 
 /// Errors after which a connection is closed.
 const ERRORS_MAX: u32 = 10;

@@ -14,13 +14,13 @@ use crate::clock::ManualClock;
 use crate::connection::{CloseConnection, ConnectionActor, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, Look, Looked};
 use crate::live::Live;
-use crate::model::Key;
 use crate::reports::{ReportError, Reports, Turn};
 use crate::storage::StorageActor;
 use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
 use crate::vital::Vital;
-use crate::wire::session::Question;
+use shiftboss_protocol::model::Key;
+use shiftboss_protocol::wire::session::Question;
 
 /// Finds nothing new, at once.
 struct Nothing;

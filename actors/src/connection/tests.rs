@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 
 use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT, WorkLinks};
 use crate::file_watcher::{Look, Looked};
-use crate::model::{Attempt, Job, Key};
 use crate::storage::messages::{Finish, HandOut, TakeJob, UndoHandOut, Work};
 use crate::store::{StoreError, StoreResult};
 use crate::testing::until;
+use shiftboss_protocol::model::{Attempt, Job, Key};
 
 /// What the fake answers next.
 enum Next {

@@ -8,11 +8,11 @@ use actix::prelude::*;
 use tokio::time::Instant;
 
 use crate::directory::FileState;
-use crate::fetcher_file::FileName;
 use crate::file_tail::{CatchUp, Changed, StopTail};
 use crate::run_reader::Target;
 use crate::store::StoredRun;
 use crate::watch::Happened;
+use shiftboss_protocol::fetcher_file::FileName;
 
 /// A complete name that nobody was seen to write counts as closed after this long unchanged.
 const STEADY: Duration = Duration::from_secs(2);

@@ -13,9 +13,9 @@ use tracing::{error, warn};
 use super::entry::{Entry, Phase};
 use super::{FileWatcherActor, Open};
 use crate::directory::{Directory, Entry as Seen};
-use crate::fetcher_file::{FileName, Named};
-use crate::model::Run;
 use crate::watch::Happened;
+use shiftboss_protocol::fetcher_file::{FileName, Named};
+use shiftboss_protocol::model::Run;
 
 /// Drains in a row before runs are dropped, while fetchers keep replacing them.
 const DRAINS_MAX: usize = 16;

@@ -11,9 +11,9 @@ use actix::prelude::*;
 use super::FileWatcherActor;
 use super::entry::Phase;
 use crate::directory::FileState;
-use crate::model::Run;
 use crate::run_reader::times_of;
 use crate::store::StoredRun;
+use shiftboss_protocol::model::Run;
 
 /// Runs that are looked at in one second. A look costs microseconds, and registering them a little more.
 const RUNS_PER_TICK: usize = 256;

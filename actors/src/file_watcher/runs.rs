@@ -8,9 +8,9 @@ use tracing::{debug, info};
 use super::entry::{Entry, Phase};
 use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY, STORE_TIMEOUT};
 use crate::file_tail::StopTail;
-use crate::model::Run;
 use crate::storage::messages::{DeleteRun, Perform};
 use crate::store::{Each, RegisterRun, StoreResult, StoredRun};
+use shiftboss_protocol::model::Run;
 
 impl FileWatcherActor {
     /// A future that makes runs known to the store and starts their tails.

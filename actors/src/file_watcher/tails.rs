@@ -14,10 +14,10 @@ use super::entry::{Entry, Phase, TailLink};
 use super::reconcile::is_verified;
 use crate::directory::FileState;
 use crate::file_tail::{FileTailActor, TailEnd, TailSeed};
-use crate::model::Run;
 use crate::run_reader::RunReader;
 use crate::store::StoredRun;
 use crate::vital::Vital;
+use shiftboss_protocol::model::Run;
 
 /// Tails at once; each holds a descriptor and up to a batch of rows.
 const TAILS_MAX: usize = 1024;

@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use super::{FileWatcherActor, Input, Look, Start, StartTail, start_tail};
 use crate::clock::ManualClock;
-use crate::model::Run;
 use crate::storage::StorageActor;
 use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
 use crate::vital::Vital;
+use shiftboss_protocol::model::Run;
 
 /// A watcher of a new directory, over a mock store.
 struct Site {

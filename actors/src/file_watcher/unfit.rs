@@ -8,9 +8,9 @@ use tracing::{debug, error, warn};
 use super::FileWatcherActor;
 use super::entry::{Entry as RunEntry, Phase};
 use crate::directory::{Entry, FileState};
-use crate::fetcher_file::{FileName, Named};
-use crate::model::Run;
 use crate::watch::Happened;
+use shiftboss_protocol::fetcher_file::{FileName, Named};
+use shiftboss_protocol::model::Run;
 
 impl FileWatcherActor {
     /// An event of a bad name.

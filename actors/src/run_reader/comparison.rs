@@ -8,8 +8,8 @@ use std::io;
 use super::BATCH_BYTES_MAX;
 use super::open_file::read_chunk;
 use crate::directory::FileState;
-use crate::fetcher_file::{Content, Line, LineReader};
-use crate::model::FileTimes;
+use crate::file_identity::FileTimes;
+use shiftboss_protocol::fetcher_file::{Content, Line, LineReader};
 
 /// A file on its way through the second reading.
 pub(super) struct Comparison {

@@ -9,8 +9,9 @@ use tracing::warn;
 
 use super::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, WARNINGS_PER_BATCH};
 use crate::directory::FileState;
-use crate::fetcher_file::{CHECKSUM_BYTES, Content, Line, LineReader, checksum};
-use crate::model::{Position, Row};
+use crate::file_identity::Position;
+use shiftboss_protocol::fetcher_file::{CHECKSUM_BYTES, Content, Line, LineReader, checksum};
+use shiftboss_protocol::model::Row;
 
 /// An open file and how far it was read.
 pub(super) struct OpenFile {

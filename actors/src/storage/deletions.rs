@@ -14,8 +14,8 @@ use actix::prelude::*;
 use super::StorageActor;
 use super::messages::DeleteRun;
 use super::reply::{Deferred, Reply, deferred};
-use crate::model::Run;
 use crate::store::{BeginDeletion, DeleteRuns, STEP_ROWS, StoreResult};
+use shiftboss_protocol::model::Run;
 
 /// Pause between two steps, so that others get at the database.
 const STEP_PAUSE: Duration = Duration::from_millis(1);

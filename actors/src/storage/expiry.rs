@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::StorageActor;
-use crate::model::Attempt;
 use crate::store::{Dispatched, Expire, ExpiredLease, LeaseHolder, Leases, StoreResult};
+use shiftboss_protocol::model::Attempt;
 
 /// Delay before an end of a lease that could not be written is tried again, and others with it.
 const EXPIRE_RETRY: Duration = Duration::from_secs(1);

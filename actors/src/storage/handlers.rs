@@ -14,12 +14,12 @@ use super::messages::{
 };
 use super::reply::{Deferred, deferred};
 use crate::live::Health;
-use crate::model::{Attempt, Key};
 use crate::store::{
     Ack, CancelTasks, Complete, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Each,
     Heartbeat, Probe, Release, Request, Requeue, Requeued, Retry, SetPaused, StoreResult, Undo,
 };
-use crate::wire::session::{Control, Word};
+use shiftboss_protocol::model::{Attempt, Key};
+use shiftboss_protocol::wire::session::{Control, Word};
 
 /// Delay before an undo that could not be written is tried again.
 const UNDO_RETRY: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::Attempt;
+use shiftboss_protocol::model::Attempt;
 
 /// Leases by attempt and by end.
 #[derive(Debug)]

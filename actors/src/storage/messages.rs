@@ -8,9 +8,9 @@
 use actix::prelude::*;
 
 use crate::live::Health;
-use crate::model::{Attempt, Job, Key, Run};
 use crate::store::{Ack, Cancelled, Dispatched, LeaseHolder, Request, Requeued, StoreResult};
-use crate::wire::session::{Control, Word};
+use shiftboss_protocol::model::{Attempt, Job, Key, Run};
+use shiftboss_protocol::wire::session::{Control, Word};
 
 /// Has the store carry out a request; answered once that is durable.
 #[derive(Debug)]

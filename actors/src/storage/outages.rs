@@ -7,10 +7,10 @@ use tracing::{error, info, warn};
 
 use super::StorageActor;
 use crate::live::Outage;
-use crate::model::UnixSeconds;
 use crate::spell::{Extent, Spell, Word};
 use crate::store::StoreError;
 use crate::throttle::{Throttle, Verdict};
+use shiftboss_protocol::model::UnixSeconds;
 
 /// While something lasts, it is told so often.
 const REPEAT: Duration = Duration::from_secs(60);

@@ -6,7 +6,6 @@ use tokio::sync::oneshot;
 use super::StorageActor;
 use super::messages::{Perform, TakeJob, Wait, Work};
 use crate::clock::ManualClock;
-use crate::model::{Key, Row};
 use crate::store::{
     AcceptEntries, AcceptedEntries, AddTask, Added, Each, EndedRun, EntryId, FetcherRecord,
     FetcherRecords, ForgetAccepted, ForgetFetcher, LeaseHolder, NoteFetcher, SpoolEntry,
@@ -14,6 +13,7 @@ use crate::store::{
 };
 use crate::testing::{MockStore, Trouble};
 use crate::vital::Vital;
+use shiftboss_protocol::model::{Key, Row};
 
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
     let (vital, end) = Vital::new();

@@ -7,13 +7,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, advance, pause, timeout};
 
 use crate::clock::ManualClock;
-use crate::model::{Attempt, Key, Run};
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
 use crate::store::{Ack, AddRows, LeaseHolder, Reading, RowBatch, StoreError, StoreResult};
 use crate::testing::{MockStore, Trouble, position};
 use crate::vital::Vital;
-use crate::wire::session::{Control, Word};
+use shiftboss_protocol::model::{Attempt, Key, Run};
+use shiftboss_protocol::wire::session::{Control, Word};
 
 /// A lease of ten seconds.
 fn holder(worker: &str) -> LeaseHolder {
@@ -142,7 +142,10 @@ async fn those_who_wait_are_served_in_order() {
     let [first, gone, second, third] = <[_; 4]>::try_from(waits).ok().unwrap();
     storage.send(Ping).await.unwrap();
     drop(gone);
-    let row = |key: &str| crate::model::Row { key: Key::new(key).unwrap(), payload: String::new() };
+    let row = |key: &str| shiftboss_protocol::model::Row {
+        key: Key::new(key).unwrap(),
+        payload: String::new(),
+    };
     let run = Run { fetcher: "f".into(), started: 1 };
     mock.add_run(&run, 0);
     let rows = vec![row("a"), row("b")];

@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use super::StorageActor;
 use super::messages::*;
 use crate::clock::ManualClock;
-use crate::model::{Attempt, Key, Row, Run};
 use crate::store::{AddRows, Reading, RowBatch, StoreError};
 use crate::testing::{MockStore, Trouble, position, until};
 use crate::vital::Vital;
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 /// A classic worker's request.
 const CLASSIC: TakeJob = TakeJob { holder: None };

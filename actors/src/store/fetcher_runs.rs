@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

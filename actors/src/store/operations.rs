@@ -10,7 +10,7 @@ use super::{
     Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, FetcherRecord, InputDirectory,
     LeaseHolder, Rejected, Requeued, RowBatch, SpoolEntry, StoreError, StoreResult, StoredRun,
 };
-use crate::model::{Attempt, Idle, Key, Row, Run};
+use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run};
 
 /// Takes the next job (spec 2, 5) and marks it as handed out; nothing while the queue is paused.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::model::Row;
+use shiftboss_protocol::model::Row;
 
 /// What came of a task that was to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

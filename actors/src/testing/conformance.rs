@@ -11,12 +11,13 @@ use proptest::test_runner::{TestCaseError, TestError, TestRunner};
 
 use super::model::{Model, Rules};
 use super::one_by_one::OneByOne;
-use crate::model::{Attempt, Key, Position, Row, Run};
+use crate::file_identity::Position;
 use crate::store::{
     AddRows, AddTask, CancelTasks, Complete, CompleteAttempt, DeleteRuns, Dispatch, Dispatched,
     Expire, LeaseHolder, Operation, Outcome, Reading, RegisterRun, Rejected, Release, Request,
     Requeue, Retry, RowBatch, SetPaused, Store, Undo,
 };
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 pub const KEYS: [&str; 3] = ["alpha", "bravo", "é"];
 pub const FETCHERS: [&str; 2] = ["f", "g"];

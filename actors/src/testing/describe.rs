@@ -1,7 +1,7 @@
 //! What a test sees of an operation: a name, and what it was about.
 
-use crate::model::Run;
 use crate::store::{InputDirectory, Operation};
+use shiftboss_protocol::model::Run;
 
 /// The name of a call, and what it is about; none of what is asked all the time.
 pub(super) fn describe(operation: &Operation) -> (&'static str, String) {

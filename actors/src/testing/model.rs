@@ -8,7 +8,7 @@ mod tasks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::jitter;
+use shiftboss_protocol::model::jitter;
 
 use leases::{Leases, Outcome};
 use tasks::Single;

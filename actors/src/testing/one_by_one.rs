@@ -4,7 +4,6 @@
 
 use std::task::{Context, Poll, Waker};
 
-use crate::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 use crate::store::{
     AcceptEntries, AcceptedEntries, Ack, AddRows, AddTask, Added, BeginDeletion, CancelTasks,
     Cancelled, Checkpoint, Complete, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch,
@@ -14,6 +13,7 @@ use crate::store::{
     Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store, StoreFuture,
     StoreResult, StoredRun, Undo, WhyIdle,
 };
+use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 
 /// What a store that blocks answers.
 ///

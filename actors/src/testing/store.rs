@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::describe::describe;
 use super::model::{Model, Rules};
-use crate::model::{Attempt, Position, Row, Run, UnixSeconds};
+use crate::file_identity::Position;
 use crate::store::{
     Added, Checkpoint, Dispatched, EntryId, FetcherRecord, Operation, Outcome, Rejected, RowBatch,
     SpoolEntry, Store, StoreError, StoreFuture, StoreResult, StoredRun,
 };
+use shiftboss_protocol::model::{Attempt, Row, Run, UnixSeconds};
 
 /// What the next call of a kind does instead of its work.
 #[derive(Debug, Clone)]

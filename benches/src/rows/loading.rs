@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bare_store::key;
 use rusqlite::{Connection, OpenFlags};
-use shiftboss_actors::model::jitter;
+use shiftboss_protocol::model::jitter;
 
 use super::Setting;
 use super::latency::ask;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bare_store::key;
 use rusqlite::Connection;
-use shiftboss_actors::model::jitter;
+use shiftboss_protocol::model::jitter;
 use tempfile::TempDir;
 
 use super::Setting;

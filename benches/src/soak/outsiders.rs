@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
-use shiftboss_actors::model::jitter;
+use shiftboss_protocol::model::jitter;
 
 use super::Soak;
 use super::ledger::BY_HAND;

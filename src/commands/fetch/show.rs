@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
-use shiftboss_actors::fetcher_file::SkipReason;
+use shiftboss_protocol::fetcher_file::SkipReason;
 use tracing::warn;
 
 use crate::child::LinePrefixer;

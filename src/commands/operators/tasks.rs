@@ -9,9 +9,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use shiftboss_actors::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
-use shiftboss_actors::model::{Key, Row};
-use shiftboss_actors::task_line::single_task;
+use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
+use shiftboss_protocol::model::{Key, Row};
+use shiftboss_protocol::task_line::single_task;
 
 use super::session::Session;
 use super::{Answer, print};

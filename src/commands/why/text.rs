@@ -1,6 +1,6 @@
 //! Where a key is, as text for people. Pure: from what was found to lines.
 
-use shiftboss_actors::model::TASKS_FETCHER;
+use shiftboss_protocol::model::TASKS_FETCHER;
 
 use crate::commands::text::{ago, columns, counted, cut, line, shown, span};
 use crate::sqlite::views::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::super::child::Child;
 use super::FetchersActor;

@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use shiftboss_actors::model::Attempt;
 use shiftboss_actors::store::Dispatched;
 use shiftboss_actors::testing::model::{Model, Rules};
 use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::Attempt;
 
 use super::support::{FAIR, Site, batch, cases, key, run};
 use crate::sqlite::Policy;

@@ -2,9 +2,9 @@
 
 mod ends;
 
-use shiftboss_actors::model::{Attempt, Idle, Key};
 use shiftboss_actors::store::{Ack, Dispatched, ExpiredLease, Requeued, SetPaused};
 use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::{Attempt, Idle, Key};
 
 use super::support::{FAIR, Site, holder, key, options, run};
 use crate::sqlite::{Options, Policy};

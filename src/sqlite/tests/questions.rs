@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use shiftboss_actors::model::Attempt;
 use shiftboss_actors::store::{Ack, Dispatched, LeaseHolder};
 use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::Attempt;
 
 use super::support::{FAIR, Site, key, run};
 use crate::sqlite::views::{

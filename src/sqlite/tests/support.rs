@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::ProptestConfig;
 use rusqlite::Connection;
-use shiftboss_actors::model::{Attempt, Key, Position, Row, Run};
+use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{Dispatched, LeaseHolder, Operation, Reading, Request, RowBatch};
 use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use tempfile::TempDir;
 
 use crate::sqlite::schema;

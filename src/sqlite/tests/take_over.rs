@@ -70,7 +70,7 @@ impl Reference {
         let sql = "INSERT INTO `queue` (`fetcher_id`, `fetcher_run_started`, `attr_path`, `payload`, `order_jitter`)
             SELECT `fetcher_id`, ?2, ?3, ?4, ?5 FROM `fetchers` WHERE `name` = ?1
             ON CONFLICT DO UPDATE SET `payload` = excluded.`payload`";
-        let jitter = shiftboss_actors::model::jitter(key);
+        let jitter = shiftboss_protocol::model::jitter(key);
         self.0.execute(sql, (name, run, key, payload, jitter)).unwrap();
     }
 

@@ -1,8 +1,8 @@
 //! Single tasks in the store: kept until one job of them succeeds, in order, whatever happens in between.
 
-use shiftboss_actors::model::{Attempt, Row};
 use shiftboss_actors::store::{Ack, Added, Cancelled, Dispatched, EntryId, SpoolEntry, StoreError};
 use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::{Attempt, Row};
 
 use super::support::{FAIR, Site, holder, key, options, run};
 use crate::sqlite::{Options, Policy};

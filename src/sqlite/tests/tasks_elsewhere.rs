@@ -1,8 +1,8 @@
 //! Single tasks that were handed out, and whose jobs ended under the classic rules or the reference.
 
-use shiftboss_actors::model::Attempt;
 use shiftboss_actors::store::Ack;
 use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::Attempt;
 
 use super::support::{FAIR, Site, key, options, run};
 use crate::sqlite::Policy;

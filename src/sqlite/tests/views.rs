@@ -1,7 +1,7 @@
 //! What `status` sees, and what looking costs.
 
 use rusqlite::Connection;
-use shiftboss_actors::model::DirectoryIdentity;
+use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::InputDirectory;
 use shiftboss_actors::testing::one_by_one::OneByOne;
 

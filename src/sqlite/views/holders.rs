@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, Row};
 use serde::Serialize;
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 /// Jobs that are shown at the most.
 pub const HOLDERS_MAX: usize = 1_000;

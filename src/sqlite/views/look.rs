@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 use crate::sqlite::open::Policy;
 use crate::sqlite::reader::{ViewError, open_to_read};

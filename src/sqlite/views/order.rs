@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Rows, Statement};
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::look;
 use crate::sqlite::dispatch::{HELD, Place, READY, Rule};

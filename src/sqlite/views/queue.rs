@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use serde::Serialize;
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::look::{is_paused, look_at_ours};
 use super::order::{Order, Walked};

@@ -1,8 +1,8 @@
 //! What a look at a queue tells; the JSON object of `status` is made of it (docs/json.md).
 
 use serde::Serialize;
-use shiftboss_actors::model::UnixSeconds;
 use shiftboss_actors::store::{EndedRun, FetcherRecord};
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::holders::Holding;
 

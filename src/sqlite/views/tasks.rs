@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Row};
 use serde::Serialize;
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::look::{look_at_ours, policy};
 use super::outcome::{in_words, outcome};

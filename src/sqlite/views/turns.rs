@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use rusqlite::Connection;
-use shiftboss_actors::model::{Key, UnixSeconds};
 use shiftboss_actors::reports::Turn;
+use shiftboss_protocol::model::{Key, UnixSeconds};
 
 use super::look::look_at_ours;
 use super::order::{Order, Walked};

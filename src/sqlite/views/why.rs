@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::look::{is_paused, look_at_ours};
 use super::order::{Order, Walked};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::Attempt;
 use crate::store::{Ack, Requeued};
+use shiftboss_protocol::model::Attempt;
 
 use super::{Flight, Model, Row};
 

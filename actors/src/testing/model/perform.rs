@@ -1,9 +1,9 @@
 //! The operations of a store, carried out by the model.
 
-use crate::model::{Attempt, Idle, Job, Key};
 use crate::store::{
     Ack, AddRows, Dispatched, ExpiredLease, Operation, Outcome, RegisterRun, StoredRun,
 };
+use shiftboss_protocol::model::{Attempt, Idle, Job, Key};
 
 use super::Model;
 

@@ -1,8 +1,8 @@
 //! Ends of attempts: said again, late, stale, of numbers that are unknown.
 
-use shiftboss_actors::model::Attempt;
 use shiftboss_actors::store::Ack;
 use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::Attempt;
 
 use super::super::support::{FAIR, Site, options, run};
 use super::{HALF_DAY, NOW, site};

@@ -1,7 +1,7 @@
 //! What is told of a key; the JSON object of `why` is made of it (docs/json.md).
 
 use serde::Serialize;
-use shiftboss_actors::model::UnixSeconds;
+use shiftboss_protocol::model::UnixSeconds;
 
 /// Where a key is, and why it is not the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
