@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
     ("spool/src", &["actix", "tokio", "rusqlite", "clap", "shiftboss::", "shiftboss_actors"]),
     ("src/intake", &["rusqlite", "clap", "crate::sqlite", "crate::cli", "crate::commands"]),
-    ("src/intake/desk", &["actix", "tokio"]),
+    ("src/intake/entries", &["actix", "tokio"]),
     ("src/config", &["actix", "tokio", "rusqlite", "clap", "crate::commands", "crate::fetchers"]),
     ("src/fetchers", &["rusqlite", "clap", "crate::sqlite", "crate::cli", "crate::commands"]),
     ("src/fetchers/record", &["actix", "tokio", "std::fs"]),
@@ -111,7 +111,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ),
     ("spool/src/layer.rs", "renameat", 2, "follows no link that has the name"),
     ("spool/src/layer.rs", "symlinkat", 1, "replaces nothing"),
-    ("spool/src/lib.rs", "mkdir", 1, "the operator's path"),
+    ("spool/src/spool.rs", "mkdir", 1, "the operator's path"),
     ("src/sqlite/damage.rs", "Connection::open_with_flags", 1, "to read"),
     (
         "src/sqlite/file.rs",

@@ -1,5 +1,4 @@
 //! Taking an entry out of its queue, and giving it back: who may, and what is written about it.
-//! Used by the guard, the reader and reclaim.
 //!
 //! Before anything, a symbolic link `.shiftboss/claims/NAME` is made, whose target says who, which attempt
 //! and from which queue: making it is exclusive, so of our processes one wins. Then the entry is renamed
@@ -10,31 +9,31 @@
 //! So a process may die at any call, and its link tells whose a file among the checkouts is: one that says
 //! `moving` has none there, whoever has taken the entry meanwhile; any other has the one that is there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::io::Errno;
 
 use super::Spool;
-use super::error::{self, Result, SpoolError};
+use super::error::{Result, io};
 use super::files;
 use super::layer::Kind;
 use super::layout::{
-    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REASONS, REGISTRY, available, checked_out, under,
+    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REASONS, REGISTRY, STRAYS, available, checked_out, under,
 };
 use super::name::{EntryName, QueueName};
 
-/// What a delayed entry has for an owner: it is checked out until then.
+/// Begins the holder of a delayed or detached entry, which is checked out until then.
 const UNTIL: &str = "until:";
 /// Begins the note of an entry that is not among the checkouts.
 const ON_ITS_WAY: &str = "moving:";
 /// Begins the name of an owner that accepts.
 const ACCEPTING: &str = "accepting:";
-/// The time of a checkout that was lent without a lease: it stays until it is settled.
-pub(super) const FOREVER: u64 = u64::MAX;
+/// The time of a checkout that was detached without a lease: it stays until it is resolved.
+pub(crate) const FOREVER: u64 = u64::MAX;
 
 /// Who an entry is checked out by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(crate) enum Holder {
     /// A process, by the name of its record.
     Owner(String),
     /// A process that takes entries over into a store of its own, by the name of its record. Others cannot
@@ -58,7 +57,7 @@ impl Holder {
 
 /// What is noted of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Note {
+pub(crate) struct Note {
     pub holder: Holder,
     /// How often the entry was claimed, this time included.
     pub attempt: u32,
@@ -106,7 +105,7 @@ impl Note {
 
 /// What came of an attempt to take an entry.
 #[derive(Debug)]
-pub(super) enum Take {
+pub(crate) enum Take {
     /// It is ours.
     Claimed(Note),
     /// It is not there any more.
@@ -117,19 +116,21 @@ pub(super) enum Take {
     Stranger(&'static str),
 }
 
-fn note_path(name: &EntryName) -> PathBuf {
-    under(CLAIMS, name)
-}
-
 impl Spool {
     /// Tries to take an entry.
-    pub(super) fn take(&self, queue: &QueueName, name: &EntryName) -> Result<Take> {
+    pub(crate) fn take(&self, queue: &QueueName, name: &EntryName) -> Result<Take> {
         self.with_spare(|| self.take_once(queue, name))
     }
 
     fn take_once(&self, queue: &QueueName, name: &EntryName) -> Result<Take> {
-        if let Some(other) = self.look(queue, name)? {
-            return Ok(other);
+        let path = available(queue, name);
+        match self.layer().look(&path)? {
+            None => return Ok(Take::Gone),
+            Some(stat) if stat.kind == Kind::File => {}
+            Some(_) => return Ok(Take::Stranger("it is not a file")),
+        }
+        if !self.layer().exists(&under(REGISTRY, name))? {
+            return Ok(Take::Stranger("its name is not registered"));
         }
         let mut note = Note::new(self.holder()?, 1, queue.clone());
         if !self.note_new(name, &note)? {
@@ -144,42 +145,28 @@ impl Spool {
     }
 
     /// What this process is to the entries that it takes.
-    pub(super) fn holder(&self) -> Result<Holder> {
+    pub(crate) fn holder(&self) -> Result<Holder> {
         let id = self.owner()?;
         Ok(if self.options().accepting { Holder::Accepting(id) } else { Holder::Owner(id) })
     }
 
     /// Makes a note where none is; whether none was.
-    pub(super) fn note_new(&self, name: &EntryName, note: &Note) -> Result<bool> {
-        let path = note_path(name);
+    fn note_new(&self, name: &EntryName, note: &Note) -> Result<bool> {
+        let path = under(CLAIMS, name);
         match self.layer().symlink(&note.encode(), &path) {
-            Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
-            Err(errno) => Err(error::io("note the claim", &path)(errno)),
+            made => made.map(|()| true).map_err(io("note the claim", &path)),
         }
-    }
-
-    /// Whether the entry is one to be taken.
-    fn look(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Take>> {
-        let path = available(queue, name);
-        match self.layer().stat(&path) {
-            Err(Errno::NOENT) => return Ok(Some(Take::Gone)),
-            Ok(stat) if stat.kind == Kind::File => {}
-            Ok(_) => return Ok(Some(Take::Stranger("it is not a file"))),
-            Err(errno) => return Err(error::io("look at", &path)(errno)),
-        }
-        let registered = files::exists(self.layer(), &under(REGISTRY, name))?;
-        Ok((!registered).then_some(Take::Stranger("its name is not registered")))
     }
 
     fn take_noted(&self, name: &EntryName, note: &mut Note) -> Result<Take> {
         note.attempt = self.attempts(name)?.saturating_add(1);
-        let (from, way) = (available(&note.queue, name), under(MOVING, name));
-        match self.layer().rename(&from, &way) {
+        let from = available(&note.queue, name);
+        match self.layer().rename(&from, &under(MOVING, name)) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(Take::Gone),
             Err(Errno::EXIST) => return Ok(Take::Stranger("another of its name is on its way")),
-            Err(errno) => return Err(error::io("check out", &from)(errno)),
+            Err(errno) => return Err(io("check out", &from)(errno)),
         }
         note.moving = false;
         let taken = self.rewrite_note(name, note).and_then(|()| self.check_out(name, note));
@@ -190,12 +177,12 @@ impl Spool {
     }
 
     /// The last step of a checkout, which the note tells of already.
-    pub(super) fn check_out(&self, name: &EntryName, note: &Note) -> Result<Take> {
-        let (way, to) = (under(MOVING, name), checked_out(&note.queue, name));
-        match self.layer().rename(&way, &to) {
+    pub(crate) fn check_out(&self, name: &EntryName, note: &Note) -> Result<Take> {
+        let to = checked_out(&note.queue, name);
+        match self.layer().rename(&under(MOVING, name), &to) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Ok(Take::Stranger("it is checked out as well")),
-            Err(errno) => return Err(error::io("check out", &to)(errno)),
+            Err(errno) => return Err(io("check out", &to)(errno)),
         }
         // The time of the checkout, by which the monitor tells its age; the old one only makes it
         // look older.
@@ -204,80 +191,80 @@ impl Spool {
     }
 
     /// Whether an entry is between its queue and the checkouts.
-    pub(super) fn is_moving(&self, name: &EntryName) -> Result<bool> {
-        files::exists(self.layer(), &under(MOVING, name))
+    pub(crate) fn is_moving(&self, name: &EntryName) -> Result<bool> {
+        self.layer().exists(&under(MOVING, name))
+    }
+
+    /// Whether an entry is checked out of a queue, by whomever, or on its way.
+    pub(crate) fn is_out(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+        Ok(self.layer().exists(&checked_out(queue, name))? || self.is_moving(name)?)
+    }
+
+    /// The names that have a note, in order.
+    pub(crate) fn noted(&self) -> Result<Vec<EntryName>> {
+        let listed = self.layer().listed(Path::new(CLAIMS))?;
+        let mut names: Vec<_> =
+            listed.iter().filter_map(|entry| EntryName::new(&entry.name).ok()).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// What is noted of an entry that may be checked out.
-    pub(super) fn note(&self, name: &EntryName) -> Result<Option<Note>> {
-        let path = note_path(name);
-        match self.layer().read_link(&path) {
-            Ok(bytes) => Ok(Note::decode(&bytes)),
-            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-            Err(errno) => Err(error::io("read", &path)(errno)),
-        }
+    pub(crate) fn note(&self, name: &EntryName) -> Result<Option<Note>> {
+        let target = self.layer().link_target(&under(CLAIMS, name))?;
+        Ok(target.and_then(|target| Note::decode(&target)))
     }
 
-    pub(super) fn rewrite_note(&self, name: &EntryName, note: &Note) -> Result<()> {
-        self.with_spare(|| self.relink(&note.encode(), note_path(name)))
+    pub(crate) fn rewrite_note(&self, name: &EntryName, note: &Note) -> Result<()> {
+        self.relink(&note.encode(), &under(CLAIMS, name))
     }
 
-    pub(super) fn forget_note(&self, name: &EntryName) -> Result<()> {
-        files::remove(self.layer(), &note_path(name)).map(drop)
+    pub(crate) fn forget_note(&self, name: &EntryName) -> Result<()> {
+        self.layer().unlink(&under(CLAIMS, name)).map(drop)
     }
 
     /// Makes a link, or another of one, at once.
-    fn relink(&self, target: &[u8], path: PathBuf) -> Result<()> {
-        let draft = self.draft_path();
-        self.layer().symlink(target, &draft).map_err(error::io("write", &draft))?;
-        self.layer().replace(&draft, &path).map_err(error::io("replace", &path))
+    fn relink(&self, target: &[u8], path: &Path) -> Result<()> {
+        self.with_spare(|| {
+            let draft = self.draft_path();
+            self.layer().symlink(target, &draft).map_err(io("write", &draft))?;
+            self.layer().replace(&draft, path).map_err(io("replace", path))
+        })
     }
 
     /// How often an entry was claimed before.
-    pub(super) fn attempts(&self, name: &EntryName) -> Result<u32> {
-        let path = under(ATTEMPTS, name);
-        match self.layer().read_link(&path) {
-            Ok(bytes) => {
-                Ok(str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok()).unwrap_or(0))
-            }
-            Err(Errno::NOENT | Errno::INVAL) => Ok(0),
-            Err(errno) => Err(error::io("read", &path)(errno)),
-        }
+    pub(crate) fn attempts(&self, name: &EntryName) -> Result<u32> {
+        let target = self.layer().link_target(&under(ATTEMPTS, name))?.unwrap_or_default();
+        Ok(str::from_utf8(&target).ok().and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 
     /// Notes how often an entry was claimed, for its next claim.
-    pub(super) fn set_attempts(&self, name: &EntryName, attempts: u32) -> Result<()> {
+    fn set_attempts(&self, name: &EntryName, attempts: u32) -> Result<()> {
         let path = under(ATTEMPTS, name);
         match attempts {
-            0 => files::remove(self.layer(), &path).map(drop),
-            attempts => {
-                self.with_spare(|| self.relink(attempts.to_string().as_bytes(), path.clone()))
-            }
+            0 => self.layer().unlink(&path).map(drop),
+            attempts => self.relink(attempts.to_string().as_bytes(), &path),
         }
     }
 
-    /// Why an entry was set apart, if that was said.
-    pub(super) fn reason(&self, name: &EntryName) -> Result<Option<String>> {
+    /// Why an entry was moved to the dead letters, if that was said.
+    pub(crate) fn reason(&self, name: &EntryName) -> Result<Option<String>> {
+        let target = self.layer().link_target(&under(REASONS, name))?;
+        Ok(target.map(|reason| String::from_utf8_lossy(&reason).into_owned()))
+    }
+
+    /// Notes why an entry is moved to the dead letters; with `None`, that it is not.
+    pub(crate) fn set_reason(&self, name: &EntryName, reason: Option<&str>) -> Result<()> {
         let path = under(REASONS, name);
-        match self.layer().read_link(&path) {
-            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-            Err(errno) => Err(error::io("read", &path)(errno)),
+        match reason {
+            None => self.layer().unlink(&path).map(drop),
+            Some(reason) => self.relink(reason.as_bytes(), &path),
         }
-    }
-
-    /// Notes why an entry is set apart.
-    pub(super) fn set_reason(&self, name: &EntryName, reason: &str) -> Result<()> {
-        self.with_spare(|| self.relink(reason.as_bytes(), under(REASONS, name)))
-    }
-
-    pub(super) fn forget_reason(&self, name: &EntryName) -> Result<()> {
-        files::remove(self.layer(), &under(REASONS, name)).map(drop)
     }
 
     /// Puts a claimed entry into a queue with so many attempts behind it, and ends the claim. The
     /// caller is its holder, or reclaim for a dead one. Whether the entry was still there.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         name: &EntryName,
         note: &Note,
@@ -304,7 +291,7 @@ impl Spool {
             match self.layer().rename(&held, &under(MOVING, name)) {
                 Ok(()) => return Ok(true),
                 Err(Errno::NOENT) => {}
-                Err(errno) => return Err(error::io("put back", &held)(errno)),
+                Err(errno) => return Err(io("put back", &held)(errno)),
             }
         }
         self.is_moving(name)
@@ -312,38 +299,63 @@ impl Spool {
 
     /// Makes an entry available that is on its way, and not held any more. If that fails, it is held again.
     fn hand_back(&self, name: &EntryName, note: &Note, to: &QueueName) -> Result<()> {
-        let (way, back) = (under(MOVING, name), available(to, name));
+        let back = available(to, name);
         if self.rewrite_note(name, &Note { moving: true, ..note.clone() }).is_err() {
             // There is no room to note that. Without a note nobody takes for ours what others check out.
             self.forget_note(name)?;
         }
-        if let Err(errno) = self.layer().rename(&way, &back) {
+        if let Err(errno) = self.layer().rename(&under(MOVING, name), &back) {
             let again = self.rewrite_note(name, &Note { moving: false, ..note.clone() });
             let _ = again.and_then(|()| self.check_out(name, note));
-            return Err(error::io("put back", &back)(errno));
+            return Err(io("put back", &back)(errno));
         }
         // Its age in the queue begins anew.
         let _ = self.layer().touch(&back);
         Ok(())
     }
 
-    /// Sets an entry aside whose metadata cannot be read, so that it stops nobody.
-    pub(super) fn set_aside(&self, name: &EntryName, from: &Path) -> Result<()> {
-        let to = under(QUARANTINE, name);
-        self.layer().rename(from, &to).map_err(error::io("set aside", from))?;
-        self.set_attempts(name, 0)?;
-        self.forget_note(name)
-    }
-
     /// The queue for an entry that was claimed so often, coming back to `queue`.
-    pub(super) fn destination(&self, queue: &QueueName, attempts: u32) -> QueueName {
+    pub(crate) fn destination(&self, queue: &QueueName, attempts: u32) -> QueueName {
         let options = self.options();
         let over = options.attempts_max.is_some_and(|max| attempts >= max);
         if over { options.dead_letter.clone() } else { queue.clone() }
     }
 
-    /// The error of an entry that is not there.
-    pub(super) fn gone(queue: &QueueName, name: &EntryName) -> SpoolError {
-        SpoolError::NotFound { queue: queue.clone(), name: name.clone() }
+    /// Moves an entry to quarantine whose metadata cannot be read, so that it stops nobody.
+    pub(crate) fn quarantine(&self, name: &EntryName, from: &Path) -> Result<()> {
+        self.layer().rename(from, &under(QUARANTINE, name)).map_err(io("set aside", from))?;
+        self.set_attempts(name, 0)?;
+        self.forget_note(name)
+    }
+
+    /// Moves a file among the strays, under its name or, if that is taken, a number; whether it was there.
+    pub(crate) fn move_to_strays(&self, path: &Path) -> Result<bool> {
+        let named = path.file_name().map(|name| Path::new(STRAYS).join(name));
+        let numbered = Path::new(STRAYS).join(files::random_name());
+        for to in named.iter().chain([&numbered]) {
+            match self.layer().rename(path, to) {
+                Ok(()) => return Ok(true),
+                Err(Errno::NOENT) => return Ok(false),
+                Err(Errno::EXIST) if *to != numbered => {}
+                Err(errno) => return Err(io("set aside", path)(errno)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Runs a repair as the holder of an entry, so that no consumer is at it. Nothing is done, and
+    /// `false` said, if one is.
+    pub(crate) fn holding(
+        &self,
+        name: &EntryName,
+        repair: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
+        let note = Note::new(Holder::Owner(self.owner()?), 0, QueueName::trusted("fsck"));
+        if !self.note_new(name, &note)? {
+            return Ok(false);
+        }
+        let result = repair();
+        self.forget_note(name)?;
+        result
     }
 }

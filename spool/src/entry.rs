@@ -1,46 +1,25 @@
-//! Entries as they lie on disk, without any exclusion: listing, looking, reading, writing, removing.
-//! For tools and for people; consumers have a guard.
+//! Entries as they lie on disk, without any exclusion: listing, looking, reading, removing. For tools
+//! and for people; consumers have a guard.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Spool;
-use super::error::{self, Result, SpoolError};
-use super::files;
-use super::layer::FileIdentity;
+use super::error::{Result, SpoolError, io};
+use super::layer::{FileIdentity, How};
 use super::layout::{
     ATTEMPTS, DATA, MOVING, QUARANTINE, REASONS, REGISTRY, TMP, available, checked_out, checkouts,
     entries, under,
 };
 use super::name::{EntryName, QueueName};
-use super::time::unix_seconds;
 
 /// Most bytes of metadata: it is small and rewritten often.
 pub const METADATA_BYTES_MAX: u64 = 1024 * 1024;
 /// Most bytes of data that are loaded or saved at once: 1 GiB.
 pub const DATA_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-
-/// What is known of an entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct EntryStat {
-    /// Its queue.
-    pub queue: QueueName,
-    /// Its name.
-    pub name: EntryName,
-    /// When its name was reserved.
-    #[serde(serialize_with = "unix_seconds")]
-    pub reserved: SystemTime,
-    /// When it came into this queue.
-    #[serde(serialize_with = "unix_seconds")]
-    pub since: SystemTime,
-    /// Bytes of its metadata.
-    pub metadata_bytes: u64,
-    /// How often it was claimed and came back.
-    pub attempts: u32,
-}
 
 /// What is known of an entry's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -52,6 +31,19 @@ pub struct DataStat {
     pub modified: SystemTime,
 }
 
+/// A time in whole seconds since 1970, as the spool's JSON has it; what was before counts as 1970.
+pub(crate) fn unix_seconds<S: Serializer>(
+    time: &SystemTime,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
+}
+
+/// How long ago a time was; what is to come counts as now.
+pub(crate) fn age(time: SystemTime) -> Duration {
+    SystemTime::now().duration_since(time).unwrap_or_default()
+}
+
 /// An entry's payload: a file that stays where it is, whatever queue the entry is in.
 #[derive(Debug, Clone)]
 pub struct Data {
@@ -60,14 +52,10 @@ pub struct Data {
 }
 
 impl Data {
-    fn relative(&self) -> PathBuf {
-        under(DATA, &self.name)
-    }
-
     /// The file, for programs that read it themselves.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.spool.path().join(self.relative())
+        self.spool.path().join(under(DATA, &self.name))
     }
 
     /// Reads it.
@@ -75,87 +63,53 @@ impl Data {
     /// # Errors
     /// When it is not there, cannot be read, or has more than [`DATA_BYTES_MAX`].
     pub fn load(&self) -> Result<Vec<u8>> {
-        let path = self.relative();
-        let bytes = files::read(self.spool.layer(), &path, DATA_BYTES_MAX);
-        bytes.map_err(error::io("read the data", &path))
+        let path = under(DATA, &self.name);
+        self.spool.layer().read_file(&path, DATA_BYTES_MAX).map_err(io("read the data", &path))
     }
 
-    /// Replaces it at once.
-    ///
-    /// # Errors
-    /// When it is too large, or the system refuses; the old data is there then.
-    pub fn save(&self, bytes: &[u8]) -> Result<()> {
-        limited("the data", &self.name, bytes, DATA_BYTES_MAX)?;
-        let spool = &self.spool;
-        spool.replace(&self.relative(), bytes)?;
-        spool.sync_after("saving the data", &self.name, &[DATA.into()])
-    }
-
-    /// Looks at it.
-    ///
-    /// # Errors
-    /// When it is not there.
-    pub fn stat(&self) -> Result<DataStat> {
-        let path = self.relative();
-        let stat = self.spool.layer().stat(&path).map_err(error::io("look at", &path))?;
-        Ok(DataStat { bytes: stat.size, modified: stat.modified })
+    /// Looks at it; none if it is missing.
+    pub fn stat(&self) -> Result<Option<DataStat>> {
+        let found = self.spool.layer().look(&under(DATA, &self.name))?;
+        Ok(found.map(|stat| DataStat { bytes: stat.size, modified: stat.modified }))
     }
 }
 
 /// Refuses more bytes than may be.
-pub(super) fn limited(
-    what: &'static str,
-    name: &EntryName,
-    bytes: &[u8],
-    limit: u64,
-) -> Result<()> {
-    let bytes = bytes.len() as u64;
-    if bytes > limit {
-        return Err(SpoolError::TooLarge { what, name: name.clone(), bytes, limit });
+pub(crate) fn limited(what: &'static str, bytes: &[u8], limit: u64) -> Result<()> {
+    if bytes.len() as u64 > limit {
+        return Err(SpoolError::TooLarge(what, limit));
     }
     Ok(())
 }
 
+/// The paths that an entry of a queue may have. The first comes again at the end: it may be given back while
+/// the others are looked at.
+fn paths(queue: &QueueName, name: &EntryName) -> [PathBuf; 3] {
+    [available(queue, name), checked_out(queue, name), available(queue, name)]
+}
+
 impl Spool {
     /// The available entries of a queue, in order; none if there is no such queue.
-    ///
-    /// # Errors
-    /// When the directory cannot be listed.
     pub fn list(&self, queue: &QueueName) -> Result<Vec<EntryName>> {
-        self.listed(Path::new(queue.as_os_str()))
+        entries(self.layer(), Path::new(queue.as_os_str()))
     }
 
     /// What is checked out of a queue, in order. By the next moment it may not be true: it is for
     /// looking on, or for a process that knows itself to be alone.
-    ///
-    /// # Errors
-    /// When the directory cannot be listed.
     pub fn list_checkouts(&self, queue: &QueueName) -> Result<Vec<EntryName>> {
-        self.listed(&checkouts(queue))
+        entries(self.layer(), &checkouts(queue))
     }
 
-    fn listed(&self, path: &Path) -> Result<Vec<EntryName>> {
-        let mut names = entries(self.layer(), path)?.names;
-        names.sort();
-        Ok(names)
-    }
-
-    /// Whether an entry is checked out of a queue, by whomever.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn is_checked_out(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
-        files::exists(self.layer(), &checked_out(queue, name))
+    /// Entries that were set aside because their metadata could not be read, in order. Each is in
+    /// `.shiftboss/quarantine`; renamed into a queue it is available again.
+    pub fn quarantined(&self) -> Result<Vec<EntryName>> {
+        entries(self.layer(), Path::new(QUARANTINE))
     }
 
     /// Whether an entry is in a queue, available or checked out of it, by whomever.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn is_in(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
-        // Once more at the end: it may have been given back between the two looks.
-        for path in [available(queue, name), checked_out(queue, name), available(queue, name)] {
-            if files::exists(self.layer(), &path)? {
+        for path in paths(queue, name) {
+            if self.layer().exists(&path)? {
                 return Ok(true);
             }
         }
@@ -163,76 +117,33 @@ impl Spool {
     }
 
     /// Which file an entry of a queue is, available or checked out of it by whomever, and its metadata.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn find(
         &self,
         queue: &QueueName,
         name: &EntryName,
     ) -> Result<Option<(FileIdentity, Vec<u8>)>> {
-        // As in `is_in`.
-        for path in [available(queue, name), checked_out(queue, name), available(queue, name)] {
-            let read = |file| Ok((file, files::read(self.layer(), &path, METADATA_BYTES_MAX)?));
+        for path in paths(queue, name) {
+            let read = |file| Ok((file, self.layer().read_file(&path, METADATA_BYTES_MAX)?));
             match self.layer().identity(&path).and_then(read) {
                 Err(Errno::NOENT) => {}
-                found => return found.map(Some).map_err(error::io("look at", &path)),
+                found => return found.map(Some).map_err(io("look at", &path)),
             }
         }
         Ok(None)
     }
 
-    /// Looks at an available entry.
-    ///
-    /// # Errors
-    /// When it is not there.
-    pub fn stat(&self, queue: &QueueName, name: &EntryName) -> Result<EntryStat> {
-        let (file, registered) = (available(queue, name), under(REGISTRY, name));
-        let stat = |path: &Path| match self.layer().stat(path) {
-            Err(Errno::NOENT) => Err(Self::gone(queue, name)),
-            stat => stat.map_err(error::io("look at", path)),
-        };
-        let (file, registered) = (stat(&file)?, stat(&registered)?);
-        Ok(EntryStat {
-            queue: queue.clone(),
-            name: name.clone(),
-            reserved: registered.modified,
-            since: file.modified,
-            metadata_bytes: file.size,
-            attempts: self.attempts(name)?,
-        })
-    }
-
-    /// Reads an available entry's metadata.
+    /// Reads the metadata of an entry, available or checked out of the queue by whomever.
     ///
     /// # Errors
     /// When it is not there, cannot be read, or has more than [`METADATA_BYTES_MAX`].
     pub fn metadata(&self, queue: &QueueName, name: &EntryName) -> Result<Vec<u8>> {
-        let path = available(queue, name);
-        match files::read(self.layer(), &path, METADATA_BYTES_MAX) {
-            Err(Errno::NOENT) => Err(Self::gone(queue, name)),
-            result => result.map_err(error::io("read the metadata", &path)),
+        for path in paths(queue, name) {
+            match self.layer().read_file(&path, METADATA_BYTES_MAX) {
+                Err(Errno::NOENT) => {}
+                result => return result.map_err(io("read the metadata", &path)),
+            }
         }
-    }
-
-    /// Replaces an available entry's metadata. A consumer that takes it at the same moment gets the
-    /// old metadata, and the write may bring the entry back: it is for queues that rest.
-    ///
-    /// # Errors
-    /// When it is not there, too large, or the system refuses.
-    pub fn save_metadata(
-        &self,
-        queue: &QueueName,
-        name: &EntryName,
-        metadata: &[u8],
-    ) -> Result<()> {
-        limited("the metadata", name, metadata, METADATA_BYTES_MAX)?;
-        let path = available(queue, name);
-        if !files::exists(self.layer(), &path)? {
-            return Err(Self::gone(queue, name));
-        }
-        self.replace(&path, metadata)?;
-        self.sync_after("saving the metadata", name, &[queue.as_os_str().into()])
+        Err(SpoolError::not_found(queue, name))
     }
 
     /// An entry's data, wherever the entry is.
@@ -247,14 +158,32 @@ impl Spool {
     /// # Errors
     /// When the system refuses. It can be repeated.
     pub fn remove(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
-        let path = available(queue, name);
         let _ = self.layer().touch(&under(REGISTRY, name));
-        let was = files::remove(self.layer(), &path)?;
+        let was = self.layer().unlink(&available(queue, name))?;
         if was || self.is_nowhere(name)? {
             self.remove_rest(name)?;
         }
         self.sync_after("removing", name, &[queue.as_os_str().into()])?;
         Ok(was)
+    }
+
+    /// Makes an entry available that nobody has a note of; whether it was still checked out.
+    pub(crate) fn give_back_unowned(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+        let from = checked_out(queue, name);
+        match self.layer().rename(&from, &available(queue, name)) {
+            Ok(()) => self.register(name).map(|_| true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(io("give back", &from)(errno)),
+        }
+    }
+
+    /// Registers a name; whether it was not.
+    pub(crate) fn register(&self, name: &EntryName) -> Result<bool> {
+        let path = under(REGISTRY, name);
+        match self.layer().open(&path, How::New) {
+            Err(Errno::EXIST) => Ok(false),
+            made => made.map(|_| true).map_err(io("register", &path)),
+        }
     }
 
     /// Whether an entry is in no queue, checked out of none, and not on its way into one.
@@ -263,16 +192,14 @@ impl Spool {
         Ok(self.note(name)?.is_none() && self.is_unseen(name)? && self.note(name)?.is_none())
     }
 
-    pub(super) fn is_unseen(&self, name: &EntryName) -> Result<bool> {
+    pub(crate) fn is_unseen(&self, name: &EntryName) -> Result<bool> {
+        let mut paths = Vec::new();
         for queue in self.queues()? {
-            for path in [available(&queue, name), checked_out(&queue, name)] {
-                if files::exists(self.layer(), &path)? {
-                    return Ok(false);
-                }
-            }
+            paths.extend([available(&queue, name), checked_out(&queue, name)]);
         }
-        for place in [TMP, MOVING, QUARANTINE] {
-            if files::exists(self.layer(), &under(place, name))? {
+        paths.extend([TMP, MOVING, QUARANTINE].map(|directory| under(directory, name)));
+        for path in paths {
+            if self.layer().exists(&path)? {
                 return Ok(false);
             }
         }
@@ -281,11 +208,10 @@ impl Spool {
 
     /// Takes away what an entry has beside its file in the queue: its name after all that goes by it, and
     /// last the note, by which others can end what a death broke off.
-    pub(super) fn remove_rest(&self, name: &EntryName) -> Result<()> {
-        files::remove(self.layer(), &under(DATA, name))?;
-        files::remove(self.layer(), &under(ATTEMPTS, name))?;
-        files::remove(self.layer(), &under(REASONS, name))?;
-        files::remove(self.layer(), &under(REGISTRY, name))?;
+    pub(crate) fn remove_rest(&self, name: &EntryName) -> Result<()> {
+        for directory in [DATA, ATTEMPTS, REASONS, REGISTRY] {
+            self.layer().unlink(&under(directory, name))?;
+        }
         self.forget_note(name)
     }
 }

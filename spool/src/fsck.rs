@@ -6,25 +6,27 @@
 //! with an age, it leaves alone what is younger. Consumers of ours may work: whatever is mended is
 //! claimed first, as they do.
 
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use serde::Serialize;
 
 use super::Spool;
-use super::claim::{Holder, Note};
-use super::error::{self, Result, SpoolError};
-use super::files;
-use super::layout;
-use super::layout::STRAYS;
-use super::mend;
+use super::entry::age;
+use super::error::{Result, SpoolError};
+use super::files::DRAFTS;
+use super::layer::How;
+use super::layout::{
+    self, CLAIMS, DATA, FORMAT, MOVING, REGISTRY, STRAYS, TMP, available, checked_out, checkouts,
+    joined, under,
+};
 use super::name::{EntryName, QueueName, text};
-use super::stop::Stop;
+use super::survey::{Place, Survey};
 
-/// Another fsck or reclaim is waited for so long.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
+const TO_QUARANTINE: &str = "moved to .shiftboss/quarantine";
 
 /// How a spool is checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -106,8 +108,8 @@ impl Fsck {
 }
 
 /// A check in progress.
-pub(super) struct Check<'s> {
-    pub spool: &'s Spool,
+struct Check<'s> {
+    spool: &'s Spool,
     options: FsckOptions,
     findings: Vec<Mended>,
 }
@@ -122,60 +124,22 @@ impl Spool {
         let mut check = Check { spool: self, options, findings: Vec::new() };
         check.directories()?;
         let _held = if options.repair { Some(self.wait_for_lock()?) } else { None };
-        mend::all(&mut check)?;
+        check.entries()?;
         Ok(Fsck { findings: check.findings, quarantined: self.quarantined()? })
     }
 
-    /// The lock of those who change others' notes.
-    pub(super) fn wait_for_lock(&self) -> Result<std::os::fd::OwnedFd> {
-        let path = Path::new(layout::LOCK);
-        let never = Stop::new().map_err(|source| SpoolError::Io {
-            doing: "wait for",
-            path: path.into(),
-            source,
-        })?;
-        let end = Instant::now() + PATIENCE;
-        loop {
-            if let Some(held) = layout::lock(self.layer())? {
-                return Ok(held);
-            }
-            if Instant::now() >= end || never.wait(PAUSE) {
-                return Err(SpoolError::Locked(self.path().to_owned()));
-            }
-        }
+    /// Whether a file can be opened, or is gone.
+    fn is_readable(&self, path: &Path) -> bool {
+        matches!(self.layer().open(path, How::Read), Ok(_) | Err(Errno::NOENT))
     }
-}
 
-impl Spool {
-    /// Runs a repair as the holder of an entry, so that no consumer is at it. Nothing is done, and
-    /// `false` said, if one is.
-    pub(super) fn holding(
-        &self,
-        name: &EntryName,
-        repair: impl FnOnce() -> Result<bool>,
-    ) -> Result<bool> {
-        let note = Note::new(Holder::Owner(self.owner()?), 0, QueueName::trusted("fsck"));
-        if !self.note_new(name, &note)? {
+    /// Moves an entry to quarantine, if it is there and still without data, or unreadable.
+    fn quarantine_damaged(&self, name: &EntryName, path: &Path) -> Result<bool> {
+        let whole = self.layer().exists(&under(DATA, name))? && self.is_readable(path);
+        if whole || !self.layer().exists(path)? {
             return Ok(false);
         }
-        let result = repair();
-        self.forget_note(name)?;
-        result
-    }
-
-    /// Moves a file among the strays, under its name or, if that is taken, a number.
-    pub(super) fn put_aside(&self, path: &Path) -> Result<bool> {
-        let named = path.file_name().map(|name| Path::new(STRAYS).join(name));
-        let numbered = Path::new(STRAYS).join(format!("{:016x}", files::random()));
-        for to in named.iter().chain([&numbered]) {
-            match self.layer().rename(path, to) {
-                Ok(()) => return Ok(true),
-                Err(Errno::NOENT) => return Ok(false),
-                Err(Errno::EXIST) if *to != numbered => {}
-                Err(errno) => return Err(error::io("set aside", path)(errno)),
-            }
-        }
-        Ok(false)
+        self.quarantine(name, path).map(|()| true)
     }
 }
 
@@ -183,48 +147,36 @@ impl Check<'_> {
     /// Makes the directories that are missing; without them nothing else can be mended.
     fn directories(&mut self) -> Result<()> {
         let (spool, layer) = (self.spool, self.spool.layer());
-        if layer.stat(Path::new(layout::REGISTRY)) == Err(Errno::NOENT)
-            && layer.stat(Path::new(layout::DATA)) == Err(Errno::NOENT)
-            && layer.stat(Path::new(layout::TMP)) == Err(Errno::NOENT)
-        {
+        if FORMAT.iter().all(|directory| layer.stat(Path::new(directory)) == Err(Errno::NOENT)) {
             return Err(SpoolError::NotASpool(spool.path().to_owned()));
         }
-        for directory in layout::FORMAT {
+        for directory in FORMAT {
             self.directory(Path::new(directory))?;
         }
         if self.options.repair {
             layout::create(layer, spool.path(), spool.full())?;
         }
-        for queue in spool.queues()? {
-            self.directory(&layout::checkouts(&queue))?;
+        spool.queues()?.iter().try_for_each(|queue| self.directory(&checkouts(queue)))
+    }
+
+    fn directory(&mut self, path: &Path) -> Result<()> {
+        let layer = self.spool.layer();
+        if !layer.exists(path)? {
+            let make = || layout::ensure(layer, path).map(|_| true);
+            self.found(Finding::MissingDirectory, path, "made", make);
         }
         Ok(())
     }
 
-    fn directory(&mut self, path: &Path) -> Result<()> {
-        match self.spool.layer().stat(path) {
-            Ok(_) => Ok(()),
-            Err(Errno::NOENT) => {
-                let spool = self.spool;
-                self.found(Finding::MissingDirectory, path, "made", || {
-                    layout::ensure(spool.layer(), path).map(|_| true)
-                });
-                Ok(())
-            }
-            Err(errno) => Err(error::io("look at", path)(errno)),
-        }
-    }
-
     /// Notes a finding, and mends it if that is wanted. A repair that says `false` found that there
     /// was nothing: somebody at work ended it.
-    pub fn found(
+    fn found(
         &mut self,
         finding: Finding,
         path: &Path,
         action: &str,
         repair: impl FnOnce() -> Result<bool>,
     ) {
-        use std::os::unix::ffi::OsStrExt;
         let (mended, error) = match self.options.repair.then(repair) {
             Some(Ok(false)) => return,
             Some(Ok(true)) => (true, None),
@@ -235,22 +187,214 @@ impl Check<'_> {
         self.findings.push(Mended { finding, path, action, mended, error });
     }
 
-    pub fn repairs(&self) -> bool {
-        self.options.repair
-    }
-
-    /// Notes what was mended already.
-    pub fn mended(&mut self, finding: Finding, path: &Path, action: &str) {
-        self.found(finding, path, action, || Ok(true));
+    /// Notes a file that belongs to nothing, and deletes it.
+    fn deleted(&mut self, finding: Finding, path: &Path) {
+        let layer = self.spool.layer();
+        self.found(finding, path, "deleted", || layer.unlink(path));
     }
 
     /// Whether a file is there, and old enough that nobody is at it.
-    pub fn is_left(&self, path: &Path) -> Result<bool> {
-        let stat = match self.spool.layer().stat(path) {
-            Err(Errno::NOENT) => return Ok(false),
-            stat => stat.map_err(error::io("look at", path))?,
-        };
-        let age = SystemTime::now().duration_since(stat.modified).unwrap_or_default();
-        Ok(self.options.older_than.is_none_or(|limit| age > limit))
+    fn is_left(&self, path: &Path) -> Result<bool> {
+        let Some(stat) = self.spool.layer().look(path)? else { return Ok(false) };
+        Ok(self.options.older_than.is_none_or(|limit| age(stat.modified) > limit))
+    }
+
+    /// The classes of damage in the order in which they are mended: first what others hold, then what is in
+    /// the wrong place, then what belongs to nothing.
+    fn entries(&mut self) -> Result<()> {
+        self.unread_notes()?;
+        self.dead_owners()?;
+        self.strays()?;
+        self.stranded()?;
+        // What was mended must be seen as it is now.
+        self.duplicates(&self.spool.survey()?)?;
+        let survey = self.spool.survey()?;
+        let doubled: HashSet<_> = survey.duplicated().into_iter().map(|(name, _)| name).collect();
+        for (place, names) in &survey.placed {
+            for name in names {
+                match place {
+                    Place::Queue(queue) => self.available(&survey, queue, name)?,
+                    Place::Checkout(queue) if !doubled.contains(name) => {
+                        self.checkout(&survey, queue, name)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.drafts(&survey)?;
+        self.orphans(&self.spool.survey()?)?;
+        // What was noted of entries that are gone.
+        self.spool.stale()?.iter().for_each(|path| self.deleted(Finding::Stale, path));
+        Ok(())
+    }
+
+    /// Notes that nobody can read. Their entries are nobody's from then on.
+    fn unread_notes(&mut self) -> Result<()> {
+        for name in self.spool.noted()? {
+            let path = under(CLAIMS, &name);
+            if self.spool.note(&name)?.is_none() && self.spool.layer().exists(&path)? {
+                self.deleted(Finding::Stale, &path);
+            }
+        }
+        Ok(())
+    }
+
+    fn dead_owners(&mut self) -> Result<()> {
+        let spool = self.spool;
+        let mut paths = Vec::new();
+        if self.options.repair {
+            let given = spool.reclaim_locked(true)?;
+            paths.extend(given.iter().map(|one| available(&one.to, &one.name)));
+        } else {
+            let overdue = spool.overdue(&spool.dead_owners()?, true)?;
+            paths.extend(overdue.iter().map(|(name, note)| checked_out(&note.queue, name)));
+        }
+        for path in paths {
+            if self.options.repair || spool.layer().exists(&path)? {
+                self.found(Finding::DeadOwner, &path, "given back", || Ok(true));
+            }
+        }
+        Ok(())
+    }
+
+    fn strays(&mut self) -> Result<()> {
+        let spool = self.spool;
+        for (place, name) in spool.survey()?.strangers {
+            let path = joined(&place.path(), &name);
+            if self.is_left(&path)? {
+                let action = format!("moved to {STRAYS}");
+                self.found(Finding::Stray, &path, &action, || spool.move_to_strays(&path));
+            }
+        }
+        Ok(())
+    }
+
+    /// What somebody was moving who has no note of it: from where, nobody knows.
+    fn stranded(&mut self) -> Result<()> {
+        let spool = self.spool;
+        for name in spool.survey()?.moving {
+            let path = under(MOVING, &name);
+            if spool.note(&name)?.is_none() && self.is_left(&path)? {
+                self.found(Finding::Unowned, &path, TO_QUARANTINE, || {
+                    spool.holding(&name, || spool.quarantine(&name, &path).map(|()| true))
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Of the places of one entry, a queue is later than a checkout, for what saves back writes the one
+    /// before it takes away the other; of two queues the one that was touched last.
+    fn duplicates(&mut self, survey: &Survey) -> Result<()> {
+        let spool = self.spool;
+        for (name, places) in survey.duplicated() {
+            let rank = |place: &Place| {
+                let stat = spool.layer().stat(&place.file(name)).ok()?;
+                Some((matches!(place, Place::Queue(_)), stat.modified, place.file(name)))
+            };
+            let mut ranked: Vec<_> = places.iter().filter_map(rank).collect();
+            ranked.sort();
+            // The last one stays.
+            ranked.pop();
+            for (_, _, path) in ranked {
+                if self.is_left(&path)? {
+                    let action = format!("moved to {STRAYS}: it is in another queue as well");
+                    self.found(Finding::Duplicated, &path, &action, || {
+                        spool.holding(name, || spool.move_to_strays(&path))
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn checkout(&mut self, survey: &Survey, queue: &QueueName, name: &EntryName) -> Result<()> {
+        let spool = self.spool;
+        let path = checked_out(queue, name);
+        if spool.note(name)?.is_some() || !self.is_left(&path)? {
+            return Ok(());
+        }
+        if survey.data.contains(name) {
+            self.found(Finding::Unowned, &path, "given back", || {
+                spool.holding(name, || spool.give_back_unowned(queue, name))
+            });
+        } else {
+            let remove = || {
+                spool.layer().unlink(&path)?;
+                spool.remove_rest(name).map(|()| true)
+            };
+            self.found(Finding::HalfRemoved, &path, "removed", || spool.holding(name, remove));
+        }
+        Ok(())
+    }
+
+    fn available(&mut self, survey: &Survey, queue: &QueueName, name: &EntryName) -> Result<()> {
+        let spool = self.spool;
+        let (registered, data) = (survey.registry.contains(name), survey.data.contains(name));
+        let path = available(queue, name);
+        if registered && data && spool.is_readable(&path) || !self.is_left(&path)? {
+            return Ok(());
+        }
+        match (registered, data) {
+            (false, true) => self.found(Finding::Unregistered, &path, "registered again", || {
+                spool.holding(name, || Ok(spool.layer().exists(&path)? && spool.register(name)?))
+            }),
+            (false, false) => {
+                let action = format!("moved to {STRAYS}: it has neither a name nor data");
+                self.found(Finding::Stray, &path, &action, || spool.move_to_strays(&path));
+            }
+            (true, data) => {
+                let finding = if data { Finding::Unreadable } else { Finding::WithoutData };
+                self.found(finding, &path, TO_QUARANTINE, || {
+                    spool.holding(name, || spool.quarantine_damaged(name, &path))
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn drafts(&mut self, survey: &Survey) -> Result<()> {
+        let spool = self.spool;
+        let others_live = spool.others_live()?;
+        let mut drafts: Vec<_> = survey.tmp.iter().map(|name| under(TMP, name)).collect();
+        for entry in spool.layer().list(Path::new(DRAFTS)).unwrap_or_default() {
+            let path = joined(Path::new(DRAFTS), &entry.name);
+            // Those that are no data may be just being written by a consumer, as long as there is one.
+            if !spool.is_being_written(&path)?.unwrap_or(others_live) {
+                drafts.push(path);
+            }
+        }
+        for path in drafts {
+            if self.is_left(&path)? {
+                self.deleted(Finding::HalfWritten, &path);
+            }
+        }
+        Ok(())
+    }
+
+    fn orphans(&mut self, survey: &Survey) -> Result<()> {
+        let (spool, living) = (self.spool, survey.living());
+        let mut data: Vec<_> = survey.data.difference(&survey.registry).collect();
+        data.retain(|name| !living.contains(name));
+        data.sort();
+        for path in data.into_iter().map(|name| under(DATA, name)) {
+            if self.is_left(&path)? {
+                self.deleted(Finding::OrphanedData, &path);
+            }
+        }
+        for name in survey.unplaced() {
+            let path = under(REGISTRY, name);
+            if !self.is_left(&path)? || spool.is_held(name)? || !spool.is_unseen(name)? {
+                continue;
+            }
+            let give_up = || match spool.is_unseen(name)? {
+                true => spool.remove_rest(name).map(|()| true),
+                false => Ok(false),
+            };
+            self.found(Finding::OrphanedName, &path, "given up, with its data", || {
+                spool.holding(name, give_up)
+            });
+        }
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! panic, it gives the entry back.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use tracing::warn;
@@ -10,8 +10,7 @@ use tracing::warn;
 use super::Spool;
 use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
-use super::error::{self, Result, SpoolError};
-use super::files;
+use super::error::{Result, SpoolError, io};
 use super::layer::FileIdentity;
 use super::layout::{checked_out, checkouts};
 use super::name::{EntryName, QueueName};
@@ -20,6 +19,9 @@ use super::name::{EntryName, QueueName};
 ///
 /// Attempts are counted at the claim. All ends count but [`Guard::release`], which says that the
 /// entry was not tried; one that succeeded ([`Guard::move_to`]) begins anew in its next queue.
+///
+/// Every end fails when the system refuses, and with [`SpoolError::Lost`] when others took this process for
+/// dead and gave the entry back.
 #[derive(Debug)]
 #[must_use = "dropped, it gives the entry back"]
 pub struct Guard {
@@ -42,7 +44,7 @@ fn is_unreadable(errno: Errno) -> bool {
 
 /// The time after this one, in milliseconds since 1970.
 fn milliseconds_in(time: Duration) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default();
     u64::try_from(now.saturating_add(time).as_millis()).unwrap_or(FOREVER)
 }
 
@@ -50,8 +52,8 @@ impl Spool {
     /// Checks an entry out; `None` if it is not there, or another process has it.
     ///
     /// # Errors
-    /// When the system refuses; when the metadata cannot be read, in which case the entry is set
-    /// aside.
+    /// When the system refuses; when the metadata cannot be read, in which case the entry is moved to
+    /// quarantine.
     pub fn try_checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
         match self.take(queue, name)? {
             Take::Claimed(note) => self.guard(name, note),
@@ -68,12 +70,12 @@ impl Spool {
     /// # Errors
     /// As [`Spool::try_checkout`], and [`SpoolError::NotFound`] when it cannot be had.
     pub fn checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Guard> {
-        self.try_checkout(queue, name)?.ok_or_else(|| Self::gone(queue, name))
+        self.try_checkout(queue, name)?.ok_or_else(|| SpoolError::not_found(queue, name))
     }
 
     /// A guard on what was claimed; `None` if it had too many attempts behind it, and went to the
     /// dead-letter queue.
-    pub(super) fn guard(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
+    pub(crate) fn guard(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
         let tried = note.attempt - 1;
         let to = self.destination(&note.queue, tried);
         if to != note.queue {
@@ -85,27 +87,20 @@ impl Spool {
     }
 
     /// A guard on what this process has a note of; `None` if the entry is not there after all.
-    pub(super) fn hold(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
-        let metadata = Vec::new();
-        let mut guard = Guard {
-            spool: self.clone(),
-            name: name.clone(),
-            note,
-            metadata,
-            changed: false,
-            held: true,
-            kept: false,
-        };
-        let path = checked_out(&guard.note.queue, name);
-        match files::read(self.layer(), &path, METADATA_BYTES_MAX) {
+    pub(crate) fn hold(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
+        let (spool, name, metadata) = (self.clone(), name.clone(), Vec::new());
+        let mut guard =
+            Guard { spool, name, note, metadata, changed: false, held: true, kept: false };
+        let path = guard.file_path();
+        match self.layer().read_file(&path, METADATA_BYTES_MAX) {
             Ok(metadata) => guard.metadata = metadata,
             Err(Errno::NOENT) => {
                 guard.held = false;
-                self.forget_note(name)?;
+                self.forget_note(&guard.name)?;
                 return Ok(None);
             }
             Err(errno) if is_unreadable(errno) => return Err(guard.quarantine(errno)),
-            Err(errno) => return Err(error::io("read the metadata", &path)(errno)),
+            Err(errno) => return Err(io("read the metadata", &path)(errno)),
         }
         Ok(Some(guard))
     }
@@ -139,7 +134,7 @@ impl Guard {
     /// The file with its metadata, for programs that read it themselves; they must not write it.
     #[must_use]
     pub fn metadata_path(&self) -> PathBuf {
-        self.spool.path().join(checked_out(&self.note.queue, &self.name))
+        self.spool.path().join(self.file_path())
     }
 
     /// Other metadata, which [`Guard::move_to`] writes. All other ends leave the old.
@@ -154,10 +149,16 @@ impl Guard {
         self.spool.data(&self.name)
     }
 
+    /// Tells this entry from another that has its name later.
+    pub fn file(&self) -> Result<FileIdentity> {
+        let path = self.file_path();
+        self.spool.layer().identity(&path).map_err(io("look at", &path))
+    }
+
     /// The work is done: removes the entry.
     ///
     /// # Errors
-    /// When the system refuses, or the claim is lost. If the entry is still there it is given back.
+    /// As every end. If the entry is still there it is given back.
     pub fn complete(mut self) -> Result<()> {
         self.remove()?;
         self.spool.sync_after("removing", &self.name, &[checkouts(&self.note.queue)])
@@ -165,12 +166,9 @@ impl Guard {
 
     /// As [`Guard::complete`], without waiting until the removal is durable
     /// ([`Spool::sync_removals`]). It can be repeated.
-    ///
-    /// # Errors
-    /// As [`Guard::complete`].
     pub fn remove(&mut self) -> Result<()> {
         self.still_mine()?;
-        files::remove(self.spool.layer(), &checked_out(&self.note.queue, &self.name))?;
+        self.spool.layer().unlink(&self.file_path())?;
         self.held = false;
         self.spool.remove_rest(&self.name)
     }
@@ -181,62 +179,42 @@ impl Guard {
         self.kept = true;
     }
 
-    /// Tells this entry from another that has its name later.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn file(&self) -> Result<FileIdentity> {
-        let path = checked_out(&self.note.queue, &self.name);
-        self.spool.layer().identity(&path).map_err(error::io("look at", &path))
-    }
-
-    /// Sets the entry apart in the dead-letter queue, and says why.
-    ///
-    /// # Errors
-    /// As [`Guard::move_to`].
-    pub fn reject(mut self, reason: &str) -> Result<()> {
-        self.still_mine()?;
-        self.spool.set_reason(&self.name, reason)?;
+    /// Moves the entry to the dead-letter queue, and says why.
+    pub fn reject(self, reason: &str) -> Result<()> {
         let to = self.spool.options().dead_letter.clone();
-        self.put(&to, 0)?;
-        let (to, from) = (to.as_os_str().into(), checkouts(&self.note.queue));
-        self.spool.sync_after("moving", &self.name, &[to, from])
+        self.move_with(&to, Some(reason))
     }
 
     /// Puts the entry into a queue, its own or another, with its metadata as it is now. It has no
     /// attempts behind it there.
     ///
     /// # Errors
-    /// When the system refuses, or the claim is lost. The entry is given back then, if it is not
-    /// there already ([`SpoolError::NotDurable`]).
-    pub fn move_to(mut self, queue: &QueueName) -> Result<()> {
+    /// As every end. The entry is given back then, if it is not there already ([`SpoolError::NotDurable`]).
+    pub fn move_to(self, queue: &QueueName) -> Result<()> {
+        self.move_with(queue, None)
+    }
+
+    fn move_with(mut self, queue: &QueueName, reason: Option<&str>) -> Result<()> {
         self.still_mine()?;
         let spool = self.spool.clone();
         if self.changed {
-            limited("the metadata", &self.name, &self.metadata, METADATA_BYTES_MAX)?;
-            let path = checked_out(&self.note.queue, &self.name);
-            spool.replace(&path, &self.metadata)?;
+            limited("the metadata", &self.metadata, METADATA_BYTES_MAX)?;
+            let (draft, path) = (spool.draft_path(), self.file_path());
+            spool.layer().replace_content(&draft, &path, &self.metadata, spool.syncs_files())?;
         }
-        spool.forget_reason(&self.name)?;
+        spool.set_reason(&self.name, reason)?;
         self.put(queue, 0)?;
         let (to, from) = (queue.as_os_str().into(), checkouts(&self.note.queue));
         spool.sync_after("moving", &self.name, &[to, from])
     }
 
     /// Gives the entry back untried: this claim does not count.
-    ///
-    /// # Errors
-    /// When the system refuses, or the claim is lost.
     pub fn release(mut self) -> Result<()> {
         self.still_mine()?;
-        let queue = self.note.queue.clone();
-        self.put(&queue, self.note.attempt - 1)
+        self.release_untried()
     }
 
     /// The work failed: gives the entry back, or to the dead-letter queue after too many attempts.
-    ///
-    /// # Errors
-    /// When the system refuses, or the claim is lost.
     pub fn fail(mut self) -> Result<()> {
         self.still_mine()?;
         self.give_back()
@@ -244,9 +222,6 @@ impl Guard {
 
     /// The work failed and is to be tried again, but not before this time has passed. The entry stays
     /// checked out until then, and is given back by whichever process looks first.
-    ///
-    /// # Errors
-    /// When the system refuses, or the claim is lost.
     pub fn retry_after(mut self, time: Duration) -> Result<()> {
         self.still_mine()?;
         if self.spool.destination(&self.note.queue, self.note.attempt) != self.note.queue {
@@ -255,22 +230,28 @@ impl Guard {
         self.leave_until(milliseconds_in(time))
     }
 
-    /// Leaves the entry checked out, by nobody's process, until somebody settles it
-    /// ([`Spool::settle`]). With a lease it is given back when that is over, and this attempt counts.
-    ///
-    /// # Errors
-    /// When the system refuses, or the claim is lost.
-    pub fn lend(mut self, lease: Option<Duration>) -> Result<()> {
+    /// Leaves the entry checked out with a detached lease: no process holds it, until somebody resolves it
+    /// ([`Spool::resolve`]). When the lease ends, the entry is given back, and this attempt counts; without
+    /// one it stays.
+    pub fn detach(mut self, lease: Option<Duration>) -> Result<()> {
         self.still_mine()?;
         self.leave_until(lease.map_or(FOREVER, milliseconds_in))
     }
 
-    /// Ends the claim with a note that has a time for an owner.
     fn leave_until(&mut self, until: u64) -> Result<()> {
         let note = Note { holder: Holder::Until(until), ..self.note.clone() };
         self.spool.rewrite_note(&self.name, &note)?;
         self.held = false;
         Ok(())
+    }
+
+    fn file_path(&self) -> PathBuf {
+        checked_out(&self.note.queue, &self.name)
+    }
+
+    fn release_untried(&mut self) -> Result<()> {
+        let queue = self.note.queue.clone();
+        self.put(&queue, self.note.attempt - 1)
     }
 
     fn give_back(&mut self) -> Result<()> {
@@ -284,13 +265,13 @@ impl Guard {
         if there { Ok(()) } else { Err(self.lost()) }
     }
 
-    /// Sets the entry aside; the error that says so.
+    /// Moves the entry to quarantine; the error that says so.
     fn quarantine(&mut self, errno: Errno) -> SpoolError {
-        let (queue, name) = (self.note.queue.clone(), self.name.clone());
-        match self.spool.set_aside(&name, &checked_out(&queue, &name)) {
+        match self.spool.quarantine(&self.name, &self.file_path()) {
             Ok(()) => {
                 self.held = false;
-                SpoolError::SetAside { queue, name, source: errno.into() }
+                let (queue, name) = (self.note.queue.clone(), self.name.clone());
+                SpoolError::Quarantined(queue, name, errno.into())
             }
             Err(error) => error,
         }
@@ -306,7 +287,7 @@ impl Guard {
     }
 
     fn lost(&self) -> SpoolError {
-        SpoolError::Lost { queue: self.note.queue.clone(), name: self.name.clone() }
+        SpoolError::Lost(self.note.queue.clone(), self.name.clone())
     }
 }
 
@@ -319,11 +300,10 @@ impl Drop for Guard {
         if given.is_err() && self.held {
             // On a full disk nothing can be noted. An attempt that is not counted does less harm than an
             // entry that nobody can take as long as this process lives.
-            let queue = self.note.queue.clone();
-            given = self.still_mine().and_then(|()| self.put(&queue, self.note.attempt - 1));
+            given = self.still_mine().and_then(|()| self.release_untried());
         }
         if let Err(error) = given {
-            // Nobody can be told; the note stays, and the entry comes back when this process ends.
+            // The note stays, and the entry comes back when this process ends.
             warn!(name = %self.name, %error, "An entry could not be given back.");
         }
     }

@@ -2,7 +2,7 @@
 //! call, paths relative to the spool. [`Disk`] makes them; tests put one between that fails or dies
 //! at the Nth. It knows nothing of entries and queues.
 //!
-//! Others may write to a spool, so that what stands in a name's place may be a link to a file that is not
+//! Others may write to a spool, so that a name may be that of a link to a file that is not
 //! the spool's. Each call walks to its directory part by part and follows no link there; nothing is
 //! read, truncated, written or touched but a regular file with one name. `LOOP` says that a symbolic link is
 //! there, `MLINK` that a hard link is, `NXIO` that a pipe, a socket or a device is.
@@ -12,6 +12,7 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
@@ -20,16 +21,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::together;
-
 /// New files may be read and written by whoever the umask lets.
 const FILE_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o777;
 
-/// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// To read.
+pub(crate) enum How {
     Read,
     /// A new file, to write; one that exists is refused.
     New,
@@ -53,12 +50,9 @@ impl How {
     }
 }
 
-/// What a directory entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A regular file.
+pub(crate) enum Kind {
     File,
-    /// A directory.
     Directory,
     /// A link, a socket, a device.
     Other,
@@ -74,12 +68,9 @@ impl Kind {
     }
 }
 
-/// What is known of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileStat {
-    /// What it is.
+pub(crate) struct FileStat {
     pub kind: Kind,
-    /// Its length in bytes.
     pub size: u64,
     /// Its last modification, or touch.
     pub modified: SystemTime,
@@ -94,18 +85,14 @@ pub struct FileIdentity {
     pub born: i64,
 }
 
-/// One name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    /// Its bytes.
+pub(crate) struct Listed {
     pub name: Box<[u8]>,
-    /// What it is.
     pub kind: Kind,
 }
 
 /// The calls that the spool makes; paths are relative to the spool's directory.
-pub trait Layer: fmt::Debug + Send + Sync {
-    /// Opens or creates a file.
+pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno>;
     /// Writes some of the bytes; says how many.
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno>;
@@ -121,7 +108,6 @@ pub trait Layer: fmt::Debug + Send + Sync {
     }
     /// Waits until everything on the spool's file system is on disk.
     fn sync_all(&self) -> Result<(), Errno>;
-    /// Makes a directory.
     fn make_directory(&self, path: &Path) -> Result<(), Errno>;
     /// Renames; what has the new name already is an error.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno>;
@@ -129,9 +115,7 @@ pub trait Layer: fmt::Debug + Send + Sync {
     fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno>;
     /// Makes a symbolic link, whose target is a note of ours.
     fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno>;
-    /// Reads a link's target.
     fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno>;
-    /// Unlinks a file or link.
     fn remove(&self, path: &Path) -> Result<(), Errno>;
     /// Looks at a file, without following a link.
     fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
@@ -147,15 +131,11 @@ pub trait Layer: fmt::Debug + Send + Sync {
 
 /// The real file system, below one directory that is held open.
 #[derive(Debug)]
-pub struct Disk {
+pub(crate) struct Disk {
     root: OwnedFd,
 }
 
 impl Disk {
-    /// Opens the spool's directory.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(path, flags, Mode::empty())?;
@@ -164,7 +144,7 @@ impl Disk {
 }
 
 /// Repeats a call that a signal interrupted.
-pub(super) fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -220,9 +200,8 @@ impl Disk {
             let above = opened.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
             opened = Some(open_part(above, part, flags, Mode::empty())?);
         }
-        match last {
-            Component::Normal(_) | Component::CurDir => {}
-            _ => return Err(Errno::INVAL),
+        if !matches!(last, Component::Normal(_) | Component::CurDir) {
+            return Err(Errno::INVAL);
         }
         call(opened.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd), last.as_os_str())
     }
@@ -236,6 +215,30 @@ impl Disk {
     ) -> Result<(), Errno> {
         self.at(from, |old, from| self.at(to, |new, to| call(old, from, new, to)))
     }
+}
+
+/// Syncs each of a few files on a thread of its own: a journal writes what several wait for in one commit,
+/// with one flush of the disk. The first that failed, by its place, and why.
+fn sync_together(files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
+    let Some((first, others)) = files.split_first() else { return Ok(()) };
+    let sync = |file: &BorrowedFd<'_>| again(|| fs::fsync(file));
+    let results = thread::scope(|scope| {
+        let start = |file| {
+            let thread = thread::Builder::new().name("spool-sync".into());
+            (file, thread.spawn_scoped(scope, move || sync(file)))
+        };
+        let waits: Vec<_> = others.iter().map(start).collect();
+        let mut results = vec![sync(first)];
+        results.extend(waits.into_iter().map(|(file, wait)| match wait {
+            // What a thread that panicked waited for is not known to be on disk.
+            Ok(wait) => wait.join().unwrap_or(Err(Errno::IO)),
+            // No room for a thread.
+            Err(_) => sync(file),
+        }));
+        results
+    });
+    let mut all = results.into_iter().enumerate();
+    all.try_for_each(|(place, result)| result.map_err(|errno| (place, errno)))
 }
 
 /// When a file was made, if its file system tells.
@@ -274,7 +277,7 @@ impl Layer for Disk {
     }
 
     fn sync_each(&self, files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
-        together::sync(files)
+        sync_together(files)
     }
 
     fn sync_all(&self) -> Result<(), Errno> {

@@ -8,19 +8,17 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use rustix::io::Errno;
 use serde::Serialize;
 
 use super::Spool;
 use super::claim::{FOREVER, Holder};
-use super::error::{self, Result};
-use super::files;
+use super::entry::{age, unix_seconds};
+use super::error::Result;
 use super::layer::Kind;
-use super::layout::{QUARANTINE, TMP, joined, under};
+use super::layout::{QUARANTINE, REGISTRY, TMP, joined, under};
 use super::name::{EntryName, QueueName, text};
-use super::stop::Stop;
-use super::survey::{Place, Survey, registration};
-use super::time::unix_seconds;
+use super::stop::{Stop, pause};
+use super::survey::{Place, Survey};
 
 /// A suspicion is looked at again so often, with such pauses.
 const LOOKS: u32 = 5;
@@ -95,21 +93,14 @@ pub struct Report {
 
 impl Spool {
     /// Looks once.
-    ///
-    /// # Errors
-    /// When a directory cannot be listed.
     pub fn monitor(&self, limits: &Limits) -> Result<Report> {
         let survey = self.survey()?;
         let mut problems = self.suspicions(&survey, limits)?;
-        let never = Stop::new().map_err(|source| error::SpoolError::Io {
-            doing: "wait while looking at",
-            path: self.path().into(),
-            source,
-        })?;
         for _ in 0..LOOKS {
-            if problems.is_empty() || never.wait(PAUSE) {
+            if problems.is_empty() {
                 break;
             }
+            pause(PAUSE);
             problems = self.standing(problems)?;
         }
         problems.sort();
@@ -155,31 +146,26 @@ impl Spool {
 
     /// The problems that still are.
     fn standing(&self, problems: Vec<Problem>) -> Result<Vec<Problem>> {
-        let mut standing = Vec::with_capacity(problems.len());
-        for problem in problems {
-            if self.stands(&problem)? {
-                standing.push(problem);
-            }
-        }
-        Ok(standing)
+        let standing = problems.into_iter().map(|problem| Ok((self.stands(&problem)?, problem)));
+        let standing = standing.filter(|found| !matches!(found, Ok((false, _))));
+        standing.map(|found| found.map(|(_, problem)| problem)).collect()
     }
 
     fn stands(&self, problem: &Problem) -> Result<bool> {
         for place in &problem.places {
             let path = joined(&place.path(), &problem.bytes);
-            match self.layer().stat(&path) {
-                Ok(stat) if stat.modified == problem.modified => {}
+            match self.layer().look(&path)? {
+                Some(stat) if stat.modified == problem.modified => {}
                 // One of a duplicated name's files has another time than the other.
-                Ok(_) if problem.kind == ProblemKind::Duplicated => {}
-                Ok(_) | Err(Errno::NOENT) => return Ok(false),
-                Err(errno) => return Err(error::io("look at", &path)(errno)),
+                Some(_) if problem.kind == ProblemKind::Duplicated => {}
+                _ => return Ok(false),
             }
         }
         let Ok(name) = EntryName::new(&problem.bytes) else { return Ok(true) };
         match (problem.kind, &problem.places[..]) {
             (ProblemKind::Orphaned, [Place::Registry]) => self.is_nobodys(&name),
             (ProblemKind::Orphaned, [Place::Tmp]) => Ok(true),
-            (ProblemKind::Orphaned, _) => Ok(!files::exists(self.layer(), &registration(&name))?),
+            (ProblemKind::Orphaned, _) => Ok(!self.layer().exists(&under(REGISTRY, &name))?),
             (ProblemKind::TooOld, [Place::Checkout(_)]) => Ok(!self.is_delayed(&name)?),
             _ => Ok(true),
         }
@@ -188,7 +174,7 @@ impl Spool {
     /// Whether a name has no entry, and nobody is at one: publishing it, or holding it.
     fn is_nobodys(&self, name: &EntryName) -> Result<bool> {
         for path in [under(TMP, name), under(QUARANTINE, name)] {
-            if files::exists(self.layer(), &path)? {
+            if self.layer().exists(&path)? {
                 return Ok(false);
             }
         }
@@ -211,28 +197,97 @@ impl Suspicions<'_> {
     /// Notes a problem, unless its file is gone by now.
     fn add(&mut self, kind: ProblemKind, places: Vec<Place>, bytes: &[u8]) -> Result<()> {
         let Some(place) = places.first() else { return Ok(()) };
-        let path = joined(&place.path(), bytes);
-        match self.spool.layer().stat(&path) {
-            Ok(stat) => {
-                let (name, modified, bytes) = (text(bytes), stat.modified, bytes.into());
-                self.found.push(Problem { kind, places, name, modified, bytes });
-                Ok(())
-            }
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(error::io("look at", &path)(errno)),
+        if let Some(stat) = self.spool.layer().look(&joined(&place.path(), bytes))? {
+            let (name, modified, bytes) = (text(bytes), stat.modified, bytes.into());
+            self.found.push(Problem { kind, places, name, modified, bytes });
         }
+        Ok(())
     }
 
     fn too_old(&mut self, place: &Place, name: &EntryName, limit: Duration) -> Result<()> {
-        let path = place.file(name);
-        let stat = match self.spool.layer().stat(&path) {
-            Err(Errno::NOENT) => return Ok(()),
-            stat => stat.map_err(error::io("look at", &path))?,
-        };
-        let age = SystemTime::now().duration_since(stat.modified).unwrap_or_default();
-        if age > limit && stat.kind == Kind::File {
+        let stat = self.spool.layer().look(&place.file(name))?;
+        if stat.is_some_and(|stat| age(stat.modified) > limit && stat.kind == Kind::File) {
             self.add(ProblemKind::TooOld, vec![place.clone()], name.as_bytes())?;
         }
         Ok(())
+    }
+}
+
+/// The beginning or the end of a problem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum Event {
+    /// It was seen in enough scans.
+    Start {
+        /// When it began.
+        #[serde(serialize_with = "unix_seconds")]
+        time: SystemTime,
+        /// The problem.
+        problem: Problem,
+    },
+    /// It was not seen any more.
+    End {
+        /// When it ended.
+        #[serde(serialize_with = "unix_seconds")]
+        time: SystemTime,
+        /// The problem.
+        problem: Problem,
+    },
+}
+
+impl Spool {
+    /// Looks again and again until the signal, and reports what begins and ends. A look that fails is
+    /// reported too, and the next is made all the same.
+    pub fn monitor_daemon(
+        &self,
+        limits: &Limits,
+        stop: &Stop,
+        mut report: impl FnMut(Result<Event>),
+    ) {
+        let mut monitor = Monitor::new(limits.alert_after);
+        loop {
+            match self.monitor(limits) {
+                Ok(found) => {
+                    let events = monitor.update(&found, SystemTime::now());
+                    events.into_iter().for_each(|event| report(Ok(event)));
+                }
+                Err(error) => report(Err(error)),
+            }
+            if stop.wait(limits.every) {
+                return;
+            }
+        }
+    }
+}
+
+/// Problems over several looks: which of them begin and end.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    alert_after: u32,
+    /// In how many looks, one after the other, each was seen.
+    seen: HashMap<Problem, u32>,
+}
+
+impl Monitor {
+    pub fn new(alert_after: u32) -> Self {
+        Self { alert_after, seen: HashMap::new() }
+    }
+
+    /// Takes what a look found; ends before beginnings, each in order.
+    pub fn update(&mut self, report: &Report, time: SystemTime) -> Vec<Event> {
+        let mut before = std::mem::take(&mut self.seen);
+        let mut starts = Vec::new();
+        for problem in &report.problems {
+            let count = before.remove(problem).unwrap_or(0).saturating_add(1);
+            if count == self.alert_after.saturating_add(1) {
+                starts.push(Event::Start { time, problem: problem.clone() });
+            }
+            self.seen.insert(problem.clone(), count);
+        }
+        let ended = before.into_iter().filter(|(_, count)| *count > self.alert_after);
+        let mut ended: Vec<_> = ended.map(|(problem, _)| problem).collect();
+        ended.sort();
+        let ends = ended.into_iter().map(|problem| Event::End { time, problem });
+        ends.chain(starts).collect()
     }
 }

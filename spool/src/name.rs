@@ -1,4 +1,4 @@
-//! Names of queues and entries, checked once. Used by every part of the spool and its callers.
+//! Names of queues and entries, checked once.
 //!
 //! A name is one component of a path, in any bytes a file system takes. It is shown, logged and put
 //! into JSON with `\xNN` for what is not printable text, so that what is shown can be read back.
@@ -13,16 +13,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// Most bytes of a name: what file systems take.
-pub const NAME_BYTES_MAX: usize = 255;
+/// File systems take no longer names.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// Why bytes are not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// Nothing at all.
+    /// It has no bytes.
     #[error("a name must not be empty")]
     Empty,
-    /// More than [`NAME_BYTES_MAX`].
+    /// It has so many bytes, more than 255.
     #[error("a name of {0} bytes is too long: {NAME_BYTES_MAX} may be")]
     TooLong(usize),
     /// It begins with a dot, as the spool's own directories do.
@@ -58,42 +58,40 @@ pub fn misleads(character: char) -> bool {
 }
 
 /// Bytes as text: printable text as it is, any other byte as `\xNN`.
-pub(super) fn shown(bytes: &[u8], f: &mut dyn fmt::Write) -> fmt::Result {
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    let escape = |bytes: &[u8], text: &mut String| {
+        bytes.iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    };
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
             if misleads(character) || character == '\\' {
-                let mut buffer = [0; 4];
-                let bytes = character.encode_utf8(&mut buffer).as_bytes();
-                bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
+                escape(character.encode_utf8(&mut [0; 4]).as_bytes(), &mut text);
             } else {
-                f.write_char(character)?;
+                text.push(character);
             }
         }
-        chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
+        escape(chunk.invalid(), &mut text);
     }
-    Ok(())
-}
-
-/// Bytes as [`shown`], in a text of their own.
-pub(super) fn text(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    // Writing into a string cannot fail.
-    let _ = shown(bytes, &mut text);
     text
 }
 
-/// The bytes that [`shown`] has shown as `text`.
+/// The bytes that [`text`] has shown.
 fn unescaped(text: &str) -> Result<Vec<u8>, NameError> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut parts = text.split("\\x");
-    bytes.extend(parts.next().unwrap_or_default().as_bytes());
-    for part in parts {
-        let digits = part.get(..2).ok_or(NameError::Escape)?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| NameError::Escape)?);
-        bytes.extend(&part.as_bytes()[2..]);
+    for (index, part) in text.split("\\x").enumerate() {
+        let mut rest = part;
+        if index > 0 {
+            let digits = part.get(..2).ok_or(NameError::Escape)?;
+            bytes.push(u8::from_str_radix(digits, 16).map_err(|_| NameError::Escape)?);
+            rest = &part[2..];
+        }
+        if rest.contains('\\') {
+            return Err(NameError::Escape);
+        }
+        bytes.extend(rest.as_bytes());
     }
-    let stray = text.split("\\x").any(|part| part.contains('\\'));
-    if stray { Err(NameError::Escape) } else { Ok(bytes) }
+    Ok(bytes)
 }
 
 macro_rules! name {
@@ -113,7 +111,7 @@ macro_rules! name {
             }
 
             /// A name that this program makes itself, of letters, digits and dashes.
-            pub(super) fn trusted(text: &str) -> Self {
+            pub(crate) fn trusted(text: &str) -> Self {
                 debug_assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
                 Self(text.as_bytes().into())
             }
@@ -133,7 +131,7 @@ macro_rules! name {
 
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                shown(&self.0, f)
+                f.write_str(&text(&self.0))
             }
         }
 

@@ -1,4 +1,4 @@
-//! Who has something checked out, and whether it still lives. Used by claims and by reclaim.
+//! Which process has something checked out, and whether it still lives.
 //!
 //! Each process that claims writes one record of itself and touches it from time to time. A process
 //! of the same kernel and the same pid name space is looked up by pid and start time; any other by
@@ -14,18 +14,16 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::error::{self, Result};
-use super::files;
+use super::error::{Result, io};
 use super::layer::{How, Layer};
 use super::layout::OWNERS;
 use super::stop::Stop;
 
 /// How often an owner's record is touched.
-pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// An owner on another host that did not touch its record for so long is dead.
-pub(super) const LEASE: Duration = Duration::from_secs(60);
-/// A record is short.
-pub(super) const RECORD_BYTES_MAX: u64 = 4096;
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+const RECORD_BYTES_MAX: u64 = 4096;
 
 /// A process, so that another can tell whether it lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +42,7 @@ pub struct Identity {
 
 /// What can be said of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Life {
+pub(crate) enum Life {
     Alive,
     Dead,
     /// It runs under another kernel or in another name space.
@@ -62,7 +60,7 @@ fn process(pid: u32) -> Option<(char, u64, u64)> {
 
 impl Identity {
     /// This process.
-    pub(super) fn this_process() -> Self {
+    pub(crate) fn this_process() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         let pid = std::process::id();
@@ -76,7 +74,7 @@ impl Identity {
     }
 
     /// Whether this process lives, seen from `me`.
-    pub(super) fn life(&self, me: &Self) -> Life {
+    pub(crate) fn life(&self, me: &Self) -> Life {
         let near = !me.boot_id.is_empty()
             && (&self.boot_id, &self.pid_namespace) == (&me.boot_id, &me.pid_namespace);
         if !near {
@@ -93,39 +91,48 @@ impl Identity {
 
 /// This process's record, while it may claim. Gone when dropped.
 #[derive(Debug)]
-pub(super) struct Owner {
-    pub id: String,
-    record: Arc<Own>,
-    stop: Option<Stop>,
-    heart: Option<JoinHandle<()>>,
+pub(crate) struct Owner {
+    record: Arc<Record>,
+    heart: Option<(Stop, JoinHandle<()>)>,
 }
 
 /// The file, and what is in it.
 #[derive(Debug)]
-struct Own {
+struct Record {
     layer: Arc<dyn Layer>,
     path: PathBuf,
     text: Vec<u8>,
 }
 
-impl Own {
+impl Record {
     fn write(&self) -> Result<()> {
-        files::write(&*self.layer, &self.path, How::Over, &self.text).map(drop)
+        self.layer.write_file(&self.path, How::Over, &self.text).map(drop)
     }
 
     /// Writes it again if it is gone: somebody took this process for dead, or cleared up by hand. What it
     /// had checked out is then given back, or will be; what it claims from now on is its own.
     fn keep(&self) -> Result<()> {
-        if files::exists(&*self.layer, &self.path)? {
+        if self.layer.exists(&self.path)? {
             return Ok(());
         }
         warn!(record = %self.path.display(), "This process was taken for dead: what it had checked out may be given back.");
         self.write()
     }
+
+    fn beat(&self) {
+        let beaten = match self.layer.touch(&self.path) {
+            Err(Errno::NOENT) => self.keep(),
+            touched => touched.map_err(io("touch", &self.path)),
+        };
+        if let Err(error) = beaten {
+            let path = self.path.display();
+            warn!(%error, %path, "A heartbeat failed: other hosts may take this one for dead.");
+        }
+    }
 }
 
 /// An owner's record.
-pub(super) fn path_of(id: &str) -> PathBuf {
+pub(crate) fn path_of(id: &str) -> PathBuf {
     PathBuf::from(OWNERS).join(id)
 }
 
@@ -137,44 +144,27 @@ impl Owner {
         identity: &Identity,
         every: Duration,
     ) -> Result<Self> {
-        let path = path_of(id);
         let text = serde_json::to_vec(identity).unwrap_or_default();
-        let record = Arc::new(Own { layer: layer.clone(), path: path.clone(), text });
-        if let Err(error) = record.write() {
-            let _ = layer.remove(&record.path);
-            return Err(error);
-        }
-        let mut owner = Self { id: id.to_owned(), record, stop: None, heart: None };
-        owner.start_heart(every).map_err(|source| error::SpoolError::Io {
-            doing: "start the heartbeat for",
-            path,
-            source,
-        })?;
+        let record = Arc::new(Record { layer: layer.clone(), path: path_of(id), text });
+        // Dropped after a failure, it removes what is there of the record.
+        let mut owner = Self { record, heart: None };
+        owner.record.write()?;
+        let heart = owner.start_heart(every);
+        owner.heart = Some(heart.map_err(io("start the heartbeat for", &owner.record.path))?);
         Ok(owner)
     }
 
-    fn start_heart(&mut self, every: Duration) -> std::io::Result<()> {
+    fn start_heart(&self, every: Duration) -> std::io::Result<(Stop, JoinHandle<()>)> {
         let stop = Stop::new()?;
         let (record, signal) = (self.record.clone(), stop.clone());
-        let beat = move || {
+        let beats = move || {
             while !signal.wait(every) {
-                let beaten = match record.layer.touch(&record.path) {
-                    Err(Errno::NOENT) => record.keep(),
-                    touched => touched.map_err(error::io("touch", &record.path)),
-                };
-                if let Err(error) = beaten {
-                    let path = record.path.display();
-                    warn!(%error, %path, "A heartbeat failed: other hosts may take this one for dead.");
-                }
+                record.beat();
             }
         };
-        self.heart = Some(std::thread::Builder::new().name("spool-heart".into()).spawn(beat)?);
-        self.stop = Some(stop);
-        Ok(())
+        Ok((stop, std::thread::Builder::new().name("spool-heart".into()).spawn(beats)?))
     }
-}
 
-impl Owner {
     /// Sees to it that the record is there, before something is claimed in its name.
     pub fn keep(&self) -> Result<()> {
         self.record.keep()
@@ -183,12 +173,10 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Some(stop) = &self.stop {
+        if let Some((stop, thread)) = self.heart.take() {
             stop.stop();
-        }
-        if let Some(heart) = self.heart.take() {
-            // A panic there has been told by the panic hook.
-            let _ = heart.join();
+            // The panic hook has reported a panic there.
+            let _ = thread.join();
         }
         // A record that stays is that of a dead process, and reclaim's.
         let _ = self.record.layer.remove(&self.record.path);
@@ -196,11 +184,11 @@ impl Drop for Owner {
 }
 
 /// Reads an owner's record; none if it is not there or says nothing sensible.
-pub(super) fn read(layer: &dyn Layer, id: &str) -> Result<Option<Identity>> {
+pub(crate) fn read(layer: &dyn Layer, id: &str) -> Result<Option<Identity>> {
     let path = path_of(id);
-    match files::read(layer, &path, RECORD_BYTES_MAX) {
+    match layer.read_file(&path, RECORD_BYTES_MAX) {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(Errno::NOENT | Errno::FBIG) => Ok(None),
-        Err(errno) => Err(error::io("read", &path)(errno)),
+        Err(errno) => Err(io("read", &path)(errno)),
     }
 }

@@ -4,19 +4,20 @@
 //! It lists once and then knows arrivals by inotify, so that taking costs the same from a long queue
 //! as from a short one. Events are hints: without them, and from time to time with them, it lists.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tracing::warn;
 
 use super::Spool;
-use super::claim::Take;
-use super::error::{Result, SpoolError};
-use super::given_back;
+use super::claim::{Note, Take};
+use super::error::{Result, SpoolError, io};
+use super::files;
 use super::guard::Guard;
-use super::known::Known;
 use super::layout;
 use super::name::{EntryName, QueueName};
+use super::reclaim::{Reclaimed, Why};
 use super::stop::Stop;
 use super::watch::Watch;
 
@@ -31,6 +32,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// After so many misses in a row, others have been here: what is known is old.
 const MISSES_MAX: u32 = 4;
+/// So many entries that were given back are named in the log; the others are counted.
+const NAMED_MAX: usize = 5;
 /// So many strangers are remembered as warned of.
 const STRANGERS_MAX: usize = 10_000;
 
@@ -55,6 +58,72 @@ pub enum Taken {
     TimedOut,
 }
 
+/// The entries that a reader knows of.
+#[derive(Debug)]
+enum Known {
+    Strict(BTreeSet<EntryName>),
+    /// In order, beginning anywhere.
+    Spread(VecDeque<EntryName>),
+}
+
+impl Known {
+    fn new(order: Order) -> Self {
+        match order {
+            Order::Strict => Self::Strict(BTreeSet::new()),
+            Order::Spread => Self::Spread(VecDeque::new()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Strict(names) => names.is_empty(),
+            Self::Spread(names) => names.is_empty(),
+        }
+    }
+
+    fn is_spread(&self) -> bool {
+        matches!(self, Self::Spread(_))
+    }
+
+    /// All that is there, by a new listing.
+    fn replace(&mut self, mut listed: Vec<EntryName>) {
+        match self {
+            Self::Strict(names) => *names = listed.into_iter().collect(),
+            Self::Spread(names) => {
+                listed.sort_unstable();
+                *names = listed.into();
+                self.missed();
+            }
+        }
+    }
+
+    /// One that arrived.
+    fn add(&mut self, name: EntryName) {
+        match self {
+            Self::Strict(names) => _ = names.insert(name),
+            Self::Spread(names) => names.push_back(name),
+        }
+    }
+
+    /// The one to be tried next.
+    fn next(&mut self) -> Option<EntryName> {
+        match self {
+            Self::Strict(names) => names.pop_first(),
+            Self::Spread(names) => names.pop_front(),
+        }
+    }
+
+    /// Somebody else was at this place: a reader that is spread goes to another.
+    fn missed(&mut self) {
+        if let Self::Spread(names) = self
+            && !names.is_empty()
+        {
+            let places = names.len() as u64;
+            names.rotate_left((files::random() % places) as usize);
+        }
+    }
+}
+
 /// A consumer of one queue.
 #[derive(Debug)]
 pub struct Reader {
@@ -62,8 +131,6 @@ pub struct Reader {
     queue: QueueName,
     known: Known,
     watch: Option<Watch>,
-    /// Whether a watch is wanted.
-    watches: bool,
     listed: Option<Instant>,
     reclaimed: Option<Instant>,
     swept: Option<Instant>,
@@ -77,9 +144,6 @@ pub struct Reader {
 
 impl Spool {
     /// A reader of a queue, which is made if it is not there.
-    ///
-    /// # Errors
-    /// When the queue cannot be made.
     pub fn reader(&self, queue: &QueueName, order: Order) -> Result<Reader> {
         self.ensure_queue(queue)?;
         Ok(Reader {
@@ -87,7 +151,6 @@ impl Spool {
             queue: queue.clone(),
             known: Known::new(order),
             watch: None,
-            watches: true,
             listed: None,
             reclaimed: None,
             swept: None,
@@ -97,36 +160,9 @@ impl Spool {
             warned: HashSet::new(),
         })
     }
-
-    /// One pass over one listing: each entry that can be had, in the order of names. One whose
-    /// metadata cannot be read is set aside, and the pass goes on.
-    ///
-    /// # Errors
-    /// When the queue cannot be listed. An item is an error when its entry could not be taken.
-    pub fn iter_available(
-        &self,
-        queue: &QueueName,
-    ) -> Result<impl Iterator<Item = Result<Guard>> + use<>> {
-        let (spool, queue) = (self.clone(), queue.clone());
-        let names = self.list(&queue)?;
-        Ok(names.into_iter().filter_map(move |name| match spool.try_checkout(&queue, &name) {
-            Err(error @ SpoolError::SetAside { .. }) => {
-                warn!(%error, "An entry was set aside.");
-                None
-            }
-            result => result.transpose(),
-        }))
-    }
 }
 
 impl Reader {
-    /// The same without a watch: it lists the queue every second while it waits.
-    #[must_use]
-    pub fn polling(mut self) -> Self {
-        (self.watches, self.watch) = (false, None);
-        self
-    }
-
     /// Waits for the next entry: until the signal, or for at most `limit`.
     ///
     /// # Errors
@@ -153,7 +189,7 @@ impl Reader {
     /// # Errors
     /// When the system refuses. It may be called again.
     pub fn dequeue_available(&mut self) -> Result<Option<Guard>> {
-        self.reclaim()?;
+        self.reclaim();
         self.refresh()?;
         let mut misses = 0;
         while let Some(name) = self.known.next() {
@@ -183,20 +219,11 @@ impl Reader {
         Ok(None)
     }
 
-    /// Entries as they come, until the signal.
-    pub fn iter<'r>(&'r mut self, stop: &'r Stop) -> impl Iterator<Item = Result<Guard>> + 'r {
-        std::iter::from_fn(move || match self.dequeue(stop, None) {
-            Ok(Taken::Entry(guard)) => Some(Ok(guard)),
-            Ok(Taken::Stopped | Taken::TimedOut) => None,
-            Err(error) => Some(Err(error)),
-        })
-    }
-
-    fn guard(&mut self, name: &EntryName, note: super::claim::Note) -> Result<Option<Guard>> {
+    fn guard(&mut self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
         self.pause = PAUSE_MIN;
         match self.spool.guard(name, note) {
-            Err(error @ SpoolError::SetAside { .. }) => {
-                warn!(%error, "An entry was set aside.");
+            Err(error @ SpoolError::Quarantined(..)) => {
+                warn!(%error, "An entry was moved to quarantine.");
                 Ok(None)
             }
             result => result,
@@ -218,11 +245,8 @@ impl Reader {
             time = time.min(self.again.saturating_duration_since(Instant::now()));
         }
         let descriptor = self.watch.as_ref().map(Watch::as_fd);
-        stop.wait_with(descriptor, time).map_err(|errno| SpoolError::Io {
-            doing: "wait for entries in",
-            path: self.spool.path().join(self.queue.as_os_str()),
-            source: errno.into(),
-        })
+        let path = self.spool.path().join(self.queue.as_os_str());
+        stop.wait_with(descriptor, time).map_err(io("wait for entries in", &path))
     }
 
     /// Learns what arrived, lists if that is not known, and tries again what others were at.
@@ -248,24 +272,24 @@ impl Reader {
 
     /// Watches before it lists, so that nothing comes between.
     fn list(&mut self) -> Result<()> {
-        let path = std::path::Path::new(self.queue.as_os_str());
-        if self.watches && self.watch.is_none() {
+        let path = Path::new(self.queue.as_os_str());
+        if self.watch.is_none() {
             self.spool.ensure_queue(&self.queue)?;
             self.watch = Watch::new(&self.spool.path().join(path));
         }
-        self.known.replace(layout::entries(self.spool.layer(), path)?.names);
+        self.known.replace(layout::entries(self.spool.layer(), path)?);
         self.listed = Some(Instant::now());
         Ok(())
     }
 
     /// What cannot be reclaimed now does not keep the reader from its own work.
-    fn reclaim(&mut self) -> Result<()> {
+    fn reclaim(&mut self) {
         if self.reclaimed.is_some_and(|last| last.elapsed() < RECLAIM) {
-            return Ok(());
+            return;
         }
         self.reclaimed = Some(Instant::now());
         match self.spool.reclaim() {
-            Ok(given) => given_back::tell(&given),
+            Ok(given) => log_reclaimed(&given),
             Err(error) => warn!(%error, "What dead processes left could not be given back."),
         }
         if self.swept.is_none_or(|last| last.elapsed() >= SWEEP) {
@@ -274,6 +298,37 @@ impl Reader {
                 warn!(%error, "What others left half-written could not be removed.");
             }
         }
-        Ok(())
+    }
+}
+
+/// One line for all that one pass gave back: a process that was killed may have had thousands of entries.
+fn log_reclaimed(given: &[Reclaimed]) {
+    if given.is_empty() {
+        return;
+    }
+    let mut counts = BTreeMap::<_, usize>::new();
+    given.iter().for_each(|one| *counts.entry(whence(one)).or_default() += 1);
+    let which = first_few(counts.iter().map(|(whence, count)| format!("{count} {whence}")));
+    let names =
+        first_few(given.iter().map(|one| format!("{} (attempt {})", one.name, one.attempts)));
+    warn!(entries = given.len(), %which, %names, "Entries were given back.");
+}
+
+fn whence(given: &Reclaimed) -> String {
+    let Reclaimed { from, to, why, .. } = given;
+    let whose = match why {
+        Why::OwnerDied(Some(owner)) => format!("of process {} on {}", owner.pid, owner.host),
+        Why::OwnerDied(None) => "of a process without a record".to_owned(),
+        Why::Due => "that were delayed and are due".to_owned(),
+    };
+    let way = if from == to { String::new() } else { format!("from {from} ") };
+    format!("{whose} {way}to {to}")
+}
+
+fn first_few(mut all: impl ExactSizeIterator<Item = String>) -> String {
+    let named = all.by_ref().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
+    match all.len() {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }

@@ -1,30 +1,39 @@
-//! Giving back what dead processes had checked out, and what was delayed and is due. Run by every
-//! waiting reader, by fsck, and by whoever calls it.
+//! Giving back what dead processes had checked out, and what was delayed and is due; and removing what
+//! they left half-written. Run by every waiting reader, and by fsck.
 //!
 //! One process at a time, by a lock that goes with its holder. A note is changed by its owner only,
 //! or here when that is dead, so what was read twice the same is not in anybody's hands.
 
 use std::collections::HashSet;
-use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use rustix::io::Errno;
-use serde::Serialize;
 use tracing::warn;
 
 use super::Spool;
 use super::claim::{Holder, Note};
-use super::error::{self, Result};
-use super::files;
+use super::entry::age;
+use super::error::{Result, SpoolError, io};
+use super::files::{DRAFTS, draft_owner};
 use super::layer::How;
-use super::layout::{self, CLAIMS, LOCK, OWNERS, REGISTRY, checked_out, under};
+use super::layout::{
+    ATTEMPTS, CLAIMS, LOCK, OWNERS, REASONS, REGISTRY, checked_out, entries, joined, keep_spare,
+    lock, under,
+};
 use super::name::{EntryName, QueueName};
 use super::owner::{self, Identity, LEASE, Life};
+use super::stop::pause;
+
+/// A half-written file whose writer has no record is nobody's when it is so old.
+const DRAFT_AGE: Duration = Duration::from_secs(600);
+/// Another fsck or reclaim is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why an entry was given back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Why {
     /// Its owner died; who it was, if its record tells.
     OwnerDied(Option<Identity>),
     /// It was to be tried again by now.
@@ -32,49 +41,50 @@ pub enum Why {
 }
 
 /// An entry that was given back for another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reclaimed {
-    /// The entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reclaimed {
     pub name: EntryName,
     /// The queue that it was checked out of.
     pub from: QueueName,
-    /// The queue where it is now: the same, or the dead-letter queue.
+    /// The same, or the dead-letter queue.
     pub to: QueueName,
-    /// How often it was claimed.
     pub attempts: u32,
-    /// Why.
     pub why: Why,
-}
-
-fn now_milliseconds() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Spool {
     /// Gives back what dead owners had and what is due. What another process is giving back this
-    /// moment is left to it.
-    ///
-    /// # Errors
-    /// When the spool's own directory cannot be read or written. One entry that resists is logged,
-    /// and does not keep the others.
-    pub fn reclaim(&self) -> Result<Vec<Reclaimed>> {
+    /// moment is left to it. One entry that resists is logged, and does not keep the others.
+    pub(crate) fn reclaim(&self) -> Result<Vec<Reclaimed>> {
         let dead = self.dead_owners()?;
         if dead.is_empty() && self.overdue(&dead, false)?.is_empty() {
             return Ok(Vec::new());
         }
-        match layout::lock(self.layer())? {
+        match lock(self.layer(), Path::new(LOCK), How::Over)? {
             Some(_held) => self.reclaim_locked(false),
             None => Ok(Vec::new()),
         }
     }
 
+    /// The lock of those who change others' notes.
+    pub(crate) fn wait_for_lock(&self) -> Result<OwnedFd> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(held) = lock(self.layer(), Path::new(LOCK), How::Over)? {
+                return Ok(held);
+            }
+            if Instant::now() >= end {
+                return Err(SpoolError::Locked(self.path().to_owned()));
+            }
+            pause(PAUSE);
+        }
+    }
+
     /// As [`Spool::reclaim`], by the holder of the lock; `all`: also what was being accepted.
-    pub(super) fn reclaim_locked(&self, all: bool) -> Result<Vec<Reclaimed>> {
+    pub(crate) fn reclaim_locked(&self, all: bool) -> Result<Vec<Reclaimed>> {
         // The dead are found before their notes: they make no more.
         let dead = self.dead_owners()?;
-        let mut given = Vec::new();
-        let mut done = true;
+        let (mut given, mut done) = (Vec::new(), true);
         let overdue = self.overdue(&dead, all)?;
         if !overdue.is_empty() {
             // Should this process die now, its record tells whose half-written notes are.
@@ -90,14 +100,12 @@ impl Spool {
             }
         }
         if done {
-            self.remove_drafts(&dead)?;
-            dead.iter().try_for_each(|id| self.forget_owner(id))?;
+            self.remove_drafts(|path| Ok(draft_owner(path).is_some_and(|id| dead.contains(id))))?;
+            for id in &dead {
+                self.layer().unlink(&owner::path_of(id))?;
+            }
         }
         Ok(given)
-    }
-
-    fn forget_owner(&self, id: &str) -> Result<()> {
-        files::remove(self.layer(), &owner::path_of(id)).map(drop)
     }
 
     fn reclaim_one(&self, name: &EntryName, note: &Note) -> Result<Option<Reclaimed>> {
@@ -111,7 +119,7 @@ impl Spool {
         if self.note(name)?.as_ref() != Some(note) {
             return Ok(None);
         }
-        let held = !note.moving && files::exists(self.layer(), &checked_out(&note.queue, name))?;
+        let held = !note.moving && self.layer().exists(&checked_out(&note.queue, name))?;
         if !held && !self.is_moving(name)? {
             self.end_removal(name, note)?;
             return Ok(None);
@@ -124,7 +132,7 @@ impl Spool {
 
     /// A claim without an entry. Its owner died before the checkout or after the end of it; or in the
     /// middle of a removal, and then the rest goes, unless it is of a new entry with that name already.
-    pub(super) fn end_removal(&self, name: &EntryName, note: &Note) -> Result<()> {
+    pub(crate) fn end_removal(&self, name: &EntryName, note: &Note) -> Result<()> {
         if !note.moving && self.is_unseen(name)? && !self.is_registered_since(name)? {
             return self.remove_rest(name);
         }
@@ -133,26 +141,25 @@ impl Spool {
 
     /// Whether a name was registered after the note of it was made.
     fn is_registered_since(&self, name: &EntryName) -> Result<bool> {
-        let modified = |path: &Path| match self.layer().stat(path) {
-            Err(Errno::NOENT) => Ok(None),
-            stat => Ok(Some(stat.map_err(error::io("look at", path))?.modified)),
-        };
-        Ok(modified(&under(REGISTRY, name))? > modified(&under(CLAIMS, name))?)
+        let modified =
+            |directory| Ok(self.layer().look(&under(directory, name))?.map(|stat| stat.modified));
+        Ok(modified(REGISTRY)? > modified(CLAIMS)?)
     }
 
     /// The notes whose owner is dead, or whose time has come. What was being accepted is its successor's
     /// as long as it is checked out, unless `all` are wanted.
-    pub(super) fn overdue(
+    pub(crate) fn overdue(
         &self,
         dead: &HashSet<String>,
         all: bool,
     ) -> Result<Vec<(EntryName, Note)>> {
-        let (now, me) = (now_milliseconds(), self.known_owner());
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
+        let me = self.known_owner();
         let mut overdue = Vec::new();
         for name in self.noted()? {
             let Some(note) = self.note(&name)? else { continue };
             let is = match &note.holder {
-                Holder::Until(time) => *time <= now,
+                Holder::Until(time) => u128::from(*time) <= now,
                 Holder::Owner(id) | Holder::Accepting(id) if me.as_ref() == Some(id) => false,
                 Holder::Accepting(_)
                     if !all && !note.moving && self.is_out(&note.queue, &name)? =>
@@ -160,7 +167,7 @@ impl Spool {
                     false
                 }
                 Holder::Owner(id) | Holder::Accepting(id) => {
-                    dead.contains(id) || !files::exists(self.layer(), &owner::path_of(id))?
+                    dead.contains(id) || !self.layer().exists(&owner::path_of(id))?
                 }
             };
             if is {
@@ -170,63 +177,46 @@ impl Spool {
         Ok(overdue)
     }
 
-    /// The names that have a note, in order.
-    pub(super) fn noted(&self) -> Result<Vec<EntryName>> {
-        let path = Path::new(CLAIMS);
-        let listed = match self.layer().list(path) {
-            Err(Errno::NOENT) => Vec::new(),
-            listed => listed.map_err(error::io("list", path))?,
-        };
-        let mut names: Vec<_> =
-            listed.iter().filter_map(|entry| EntryName::new(&entry.name).ok()).collect();
-        names.sort();
-        Ok(names)
+    /// The records of processes, other than this one, that live or do not.
+    fn owners(&self, dead: bool) -> Result<HashSet<String>> {
+        let me = self.known_owner();
+        let mut owners = HashSet::new();
+        for name in entries(self.layer(), Path::new(OWNERS))? {
+            let id = name.to_string();
+            if me.as_ref() != Some(&id) && self.is_dead(&id)? == dead {
+                owners.insert(id);
+            }
+        }
+        Ok(owners)
     }
 
     /// The records of processes that do not live any more.
-    pub(super) fn dead_owners(&self) -> Result<HashSet<String>> {
-        let names = layout::entries(self.layer(), Path::new(OWNERS))?.names;
-        let mut dead = HashSet::new();
-        for name in names {
-            let id = name.to_string();
-            if self.is_dead(&id)? {
-                dead.insert(id);
-            }
-        }
-        Ok(dead)
+    pub(crate) fn dead_owners(&self) -> Result<HashSet<String>> {
+        self.owners(true)
+    }
+
+    /// Whether a process other than this one has a record and lives.
+    pub(crate) fn others_live(&self) -> Result<bool> {
+        Ok(!self.owners(false)?.is_empty())
     }
 
     /// Whether a living process has a note of this entry.
-    pub(super) fn is_held(&self, name: &EntryName) -> Result<bool> {
+    pub(crate) fn is_held(&self, name: &EntryName) -> Result<bool> {
         match self.note(name)?.map(|note| note.holder) {
             Some(Holder::Owner(id) | Holder::Accepting(id)) => Ok(!self.is_dead(&id)?),
             Some(Holder::Until(_)) | None => Ok(false),
         }
     }
 
-    /// Whether a process other than this one has a record and lives.
-    pub(super) fn others_live(&self) -> Result<bool> {
-        let me = self.known_owner();
-        for name in layout::entries(self.layer(), Path::new(OWNERS))?.names {
-            let id = name.to_string();
-            if me.as_ref() != Some(&id) && !self.is_dead(&id)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Whether the owner with this record is dead.
-    pub(super) fn is_dead(&self, id: &str) -> Result<bool> {
+    pub(crate) fn is_dead(&self, id: &str) -> Result<bool> {
         if self.known_owner().as_deref() == Some(id) {
             // Whatever is left of its record.
             return Ok(false);
         }
-        let life = match owner::read(self.layer(), id)? {
-            Some(identity) => identity.life(self.identity()),
-            // A record that was lost in a crash of the system says nothing but its age.
-            None => Life::Elsewhere,
-        };
+        // A record that was lost in a crash of the system says nothing but its age.
+        let life = owner::read(self.layer(), id)?
+            .map_or(Life::Elsewhere, |identity| identity.life(self.identity()));
         match life {
             Life::Alive => Ok(false),
             Life::Dead => Ok(true),
@@ -237,14 +227,56 @@ impl Spool {
     /// Whether an owner has not touched its record for longer than its lease. Both times are of the
     /// file system, whose clock may differ from this host's.
     fn is_silent(&self, id: &str) -> Result<bool> {
-        let (path, clock) = (owner::path_of(id), Path::new(LOCK));
-        let touched = match self.layer().stat(&path) {
-            Err(Errno::NOENT) => return Ok(true),
-            stat => stat.map_err(error::io("look at", &path))?.modified,
-        };
-        self.layer().open(clock, How::Over).map_err(error::io("open", clock))?;
-        self.layer().touch(clock).map_err(error::io("touch", clock))?;
-        let now = self.layer().stat(clock).map_err(error::io("look at", clock))?.modified;
-        Ok(now.duration_since(touched).unwrap_or_default() > LEASE)
+        let Some(record) = self.layer().look(&owner::path_of(id))? else { return Ok(true) };
+        let clock = Path::new(LOCK);
+        self.layer().open(clock, How::Over).map_err(io("open", clock))?;
+        self.layer().touch(clock).map_err(io("touch", clock))?;
+        let now = self.layer().stat(clock).map_err(io("look at", clock))?.modified;
+        Ok(now.duration_since(record.modified).unwrap_or_default() > LEASE)
+    }
+
+    /// Removes half-written files that nobody writes any more, and what is noted of entries that another
+    /// program ended. What nobody can judge but with producers stopped is fsck's.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        keep_spare(self.layer());
+        self.remove_drafts(|path| {
+            Ok(self.is_old(path)? && self.is_being_written(path)? != Some(true))
+        })?;
+        self.stale()?.iter().try_for_each(|path| self.layer().unlink(path).map(drop))
+    }
+
+    /// What is noted beside entries that are not there any more.
+    pub(crate) fn stale(&self) -> Result<Vec<PathBuf>> {
+        let mut stale = Vec::new();
+        for directory in [ATTEMPTS, REASONS] {
+            let listed = self.layer().list(Path::new(directory)).unwrap_or_default();
+            for name in listed.iter().filter_map(|file| EntryName::new(&file.name).ok()) {
+                if !self.layer().exists(&under(REGISTRY, &name))? {
+                    stale.push(under(directory, &name));
+                }
+            }
+        }
+        Ok(stale)
+    }
+
+    fn remove_drafts(&self, is_left: impl Fn(&Path) -> Result<bool>) -> Result<()> {
+        let directory = Path::new(DRAFTS);
+        for file in self.layer().list(directory).map_err(io("list", directory))? {
+            let path = joined(directory, &file.name);
+            if is_left(&path)? {
+                self.layer().unlink(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file is older than anything that is being written by a process without a record. One with
+    /// a record may rest as long as it lives.
+    fn is_old(&self, path: &Path) -> Result<bool> {
+        let record = draft_owner(path).map(owner::path_of);
+        if record.is_some_and(|record| self.layer().stat(&record).is_ok()) {
+            return Ok(false);
+        }
+        Ok(self.layer().look(path)?.is_some_and(|stat| age(stat.modified) > DRAFT_AGE))
     }
 }

@@ -1,5 +1,4 @@
-//! A signal to stop that ends every wait at once. Used by whoever waits: readers, the monitor, the
-//! heartbeat.
+//! A signal to stop that ends every wait at once: that of readers, the monitor, the heartbeat.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -62,24 +61,33 @@ impl Stop {
     }
 
     /// Waits for the signal, or for something to read from `other`, for at most `time`.
-    pub(super) fn wait_with(
+    pub(crate) fn wait_with(
         &self,
         other: Option<BorrowedFd<'_>>,
         time: Duration,
     ) -> Result<(), Errno> {
-        let mut both = [
-            PollFd::from_borrowed_fd(self.0.wake.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(other.unwrap_or(self.0.wake.as_fd()), PollFlags::IN),
-        ];
-        // Rounded up, for a wait of less than a tick must not become a busy one.
-        let time = time.min(WAIT_MAX) + Duration::from_micros(1);
-        let limit = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        match poll(&mut both, Some(&limit)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno),
-        }
+        let descriptors = [Some(self.0.wake.as_fd()), other].into_iter().flatten();
+        let mut polled: Vec<_> =
+            descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        wait_for(&mut polled, time)
     }
+}
+
+/// Waits until one of these can be read, a Unix signal comes, or the time is over.
+fn wait_for(descriptors: &mut [PollFd<'_>], time: Duration) -> Result<(), Errno> {
+    // Rounded up, for a wait of less than a tick must not become a busy one.
+    let time = time.min(WAIT_MAX) + Duration::from_micros(1);
+    let limit = Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    match poll(descriptors, Some(&limit)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Lets a short time pass.
+pub(crate) fn pause(time: Duration) {
+    let _ = wait_for(&mut [], time);
 }

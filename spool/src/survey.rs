@@ -1,4 +1,4 @@
-//! One look at all of a spool: what is where. Used by the monitor and by fsck, which judge it. It
+//! One look at all of a spool: what is where. The monitor and fsck judge it. It
 //! opens no entry, and by the time it ends its beginning may not be true any more.
 
 use std::collections::{HashMap, HashSet};
@@ -9,8 +9,7 @@ use serde::Serialize;
 use super::Spool;
 use super::error::Result;
 use super::layout::{
-    self, DATA, Entries, MOVING, QUARANTINE, REGISTRY, TMP, available, checked_out, checkouts,
-    under,
+    DATA, MOVING, REGISTRY, TMP, available, checked_out, checkouts, entries, entries_and_others,
 };
 use super::name::{EntryName, QueueName};
 
@@ -32,7 +31,7 @@ pub enum Place {
 
 impl Place {
     /// Where it is in the spool.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Registry => REGISTRY.into(),
             Self::Tmp => TMP.into(),
@@ -43,7 +42,7 @@ impl Place {
     }
 
     /// Where an entry is in it.
-    pub(super) fn file(&self, name: &EntryName) -> PathBuf {
+    pub(crate) fn file(&self, name: &EntryName) -> PathBuf {
         match self {
             Self::Queue(queue) => available(queue, name),
             Self::Checkout(queue) => checked_out(queue, name),
@@ -52,13 +51,11 @@ impl Place {
     }
 }
 
-/// What was where.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(crate) struct Survey {
     pub registry: HashSet<EntryName>,
     pub tmp: Vec<EntryName>,
     pub data: HashSet<EntryName>,
-    pub queues: Vec<QueueName>,
     /// Entries of all queues and their checkouts.
     pub placed: Vec<(Place, Vec<EntryName>)>,
     pub quarantine: HashSet<EntryName>,
@@ -73,43 +70,26 @@ const TRANSIENT: &[u8] = b".nfs";
 
 impl Spool {
     /// Looks at everything. The registry comes last: who is in a queue by then is in it.
-    pub(super) fn survey(&self) -> Result<Survey> {
-        let mut survey = Survey { queues: self.queues()?, ..Survey::default() };
-        survey.tmp = self.names_in(&Place::Tmp, &mut survey.strangers)?;
-        for queue in survey.queues.clone() {
+    pub(crate) fn survey(&self) -> Result<Survey> {
+        let mut survey = Survey::default();
+        survey.tmp = self.names_in(&Place::Tmp, &mut survey)?;
+        for queue in self.queues()? {
             for place in [Place::Queue(queue.clone()), Place::Checkout(queue)] {
-                let names = self.names_in(&place, &mut survey.strangers)?;
+                let names = self.names_in(&place, &mut survey)?;
                 survey.placed.push((place, names));
             }
         }
-        survey.moving = layout::entries(self.layer(), Path::new(MOVING))?.names;
-        let quarantine = layout::entries(self.layer(), Path::new(QUARANTINE))?;
-        survey.quarantine = quarantine.names.into_iter().collect();
-        survey.data = self.names_in(&Place::Data, &mut survey.strangers)?.into_iter().collect();
-        survey.registry =
-            self.names_in(&Place::Registry, &mut survey.strangers)?.into_iter().collect();
+        survey.moving = entries(self.layer(), Path::new(MOVING))?;
+        survey.quarantine = self.quarantined()?.into_iter().collect();
+        survey.data = self.names_in(&Place::Data, &mut survey)?.into_iter().collect();
+        survey.registry = self.names_in(&Place::Registry, &mut survey)?.into_iter().collect();
         Ok(survey)
     }
 
-    fn names_in(
-        &self,
-        place: &Place,
-        strangers: &mut Vec<(Place, Box<[u8]>)>,
-    ) -> Result<Vec<EntryName>> {
-        let Entries { names, others } = layout::entries(self.layer(), &place.path())?;
+    fn names_in(&self, place: &Place, survey: &mut Survey) -> Result<Vec<EntryName>> {
+        let (names, others) = entries_and_others(self.layer(), &place.path())?;
         let lasting = others.into_iter().filter(|name| !name.starts_with(TRANSIENT));
-        strangers.extend(lasting.map(|name| (place.clone(), name)));
-        Ok(names)
-    }
-
-    /// Entries that were set aside because their metadata could not be read, in order. Each is in
-    /// `.shiftboss/quarantine`; renamed into a queue it is available again.
-    ///
-    /// # Errors
-    /// When the directory cannot be listed.
-    pub fn quarantined(&self) -> Result<Vec<EntryName>> {
-        let mut names = layout::entries(self.layer(), Path::new(QUARANTINE))?.names;
-        names.sort();
+        survey.strangers.extend(lasting.map(|name| (place.clone(), name)));
         Ok(names)
     }
 }
@@ -157,9 +137,4 @@ impl Survey {
         names.sort();
         names
     }
-}
-
-/// Where a name's registration is.
-pub(super) fn registration(name: &EntryName) -> PathBuf {
-    under(REGISTRY, name)
 }

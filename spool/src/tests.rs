@@ -8,7 +8,7 @@ mod drafts;
 mod durability;
 mod faults;
 mod faulty;
-mod lent;
+mod leases;
 mod life;
 mod looking;
 mod multispool;

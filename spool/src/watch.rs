@@ -1,5 +1,5 @@
 //! Arrivals in one directory, by inotify: nothing but what is renamed into it, which is how entries
-//! come. Used by the reader, which polls as well, for some file systems tell nothing.
+//! come. Some file systems report nothing, so the reader polls as well.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,25 +16,23 @@ const BUFFER_BYTES: usize = 8 * 1024;
 /// File systems where other hosts' renames make no event here: NFS, SMB, CIFS, 9p, FUSE.
 const REMOTE: [u64; 6] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x6573_5546];
 
-/// A watch on a queue.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     descriptor: OwnedFd,
 }
 
-/// What was told since the last time.
+/// What arrived since the last time.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     pub names: Vec<EntryName>,
-    /// Some were not told: the directory must be listed.
+    /// Some arrivals are missing: the directory must be listed.
     pub missed: bool,
     /// The directory is gone, or the watch is: another is needed.
     pub ended: bool,
 }
 
 impl Watch {
-    /// Watches a directory. None where nothing can be watched, or would be told: there the reader
-    /// polls.
+    /// Watches a directory. None where nothing can be watched, or reported: there the reader polls.
     pub fn new(path: &Path) -> Option<Self> {
         let kind = rustix::fs::statfs(path).ok()?.f_type;
         if REMOTE.contains(&(u64::try_from(kind).ok()? & 0xffff_ffff)) {
@@ -54,7 +52,7 @@ impl Watch {
         self.descriptor.as_fd()
     }
 
-    /// Everything that was told, without waiting.
+    /// Everything that arrived, without waiting.
     pub fn drain(&self) -> Arrivals {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = inotify::Reader::new(&self.descriptor, &mut buffer);

@@ -131,9 +131,9 @@ pub enum SpoolVerb {
     /// Put an entry into a queue, and print its name
     #[command(after_help = PUT_EXAMPLES)]
     Put(PutArguments),
-    /// Check an entry out, and print its name; it stays checked out until it is settled
+    /// Check an entry out, and print its name; it stays checked out until it is resolved
     ///
-    /// `rm`, `move` and `release` settle it, by whoever knows its name. Exits with 69 if there was
+    /// `rm`, `move` and `release` resolve it, by whoever knows its name. Exits with 69 if there was
     /// nothing to take.
     #[command(after_help = TAKE_EXAMPLES)]
     Take(TakeArguments),
@@ -260,7 +260,7 @@ pub struct TakeArguments {
     /// Wait so long for an entry
     #[arg(long, value_name = "T", value_parser = humantime::parse_duration)]
     pub wait: Option<Duration>,
-    /// Give it back if it is not settled in this time; the attempt counts then
+    /// Give it back if it is not resolved in this time; the attempt counts then
     #[arg(long, value_name = "T", value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
     /// Take any, not the first by name: several takers do not race for it then

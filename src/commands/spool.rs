@@ -26,7 +26,7 @@ const LOG_LEVEL: &str = "warn";
 /// Does what was typed.
 ///
 /// # Errors
-/// Why it was not done; for `fsck` and `monitor`, without a word, that something was found.
+/// Why it was not done; for `fsck` and `monitor`, without a message, that something was found.
 pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
     let level = match &typed.verb {
         SpoolVerb::Run(run) => run.log_level.clone(),
@@ -107,13 +107,12 @@ fn code(error: &SpoolError) -> ExitCode {
         | E::NoFreeName { .. }
         | E::NotFound { .. }
         | E::NotReserved(_)
-        | E::SetAside { .. }
+        | E::Quarantined { .. }
         | E::TooLarge { .. }
-        | E::DataTooLarge { .. }
         | E::Unread(_) => ExitCode::BadData,
         E::Held { .. } | E::Locked(_) | E::Accepting(_) => ExitCode::AlreadyRunning,
         E::Lost { .. } => ExitCode::Unavailable,
-        E::Batch { source, .. } => code(source),
+        E::Batch(_, _, source) => code(source),
     }
 }
 

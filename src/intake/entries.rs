@@ -1,7 +1,7 @@
 //! The spool's side of the intake: takes entries of the queue [`QUEUE`], lays aside what is no task, and
 //! removes what was accepted. Plain blocking code on the spool; it knows no actor.
 //!
-//! Used by the [`rounds`](super::rounds), which call it on a thread for blocking work.
+//! Used by the [`reconciler`](super::reconciler), which calls it on a thread for blocking work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -216,7 +216,7 @@ fn unreachable_name(spool: &Spool, error: shiftboss_spool::NameError) -> SpoolEr
 /// Why it is none.
 fn task(guard: &Guard) -> std::result::Result<Row, String> {
     match guard.data().stat() {
-        Ok(data) if data.bytes > 0 => {
+        Ok(Some(data)) if data.bytes > 0 => {
             Err(format!("it has {} bytes of data, and a task has none", data.bytes))
         }
         _ => line(guard.metadata()),

@@ -76,7 +76,7 @@ fn what_is_accepted_leaves() {
     tasks.forgotten(&removed);
     assert_eq!(tasks.remove().unwrap(), []);
     assert_eq!(scene.available(QUEUE), std::slice::from_ref(&second));
-    assert_eq!(scene.spool.stat(&queue(QUEUE), &second).unwrap().attempts, 0);
+    assert_eq!(scene.spool.info(&queue(QUEUE), &second).unwrap().attempts, 0);
     assert_eq!(tasks.gone(vec![offers[0].id.clone(), offers[1].id.clone()]), removed);
 }
 
@@ -118,15 +118,15 @@ fn what_is_no_task_is_set_apart() {
     tasks.fill(Duration::ZERO).unwrap();
     assert_eq!(keys(&tasks.offers()), ["bravo"]);
     let reason = |name: &EntryName| {
-        let sight = scene.spool.sight(&queue(shiftboss_spool::DEAD_LETTER), name).unwrap();
-        sight.reason.unwrap()
+        let info = scene.spool.info(&queue(shiftboss_spool::DEAD_LETTER), name).unwrap();
+        info.reason.unwrap()
     };
     assert_eq!(reason(&data), "it has 4 bytes of data, and a task has none");
     assert!(reason(&nonsense).contains("no space after the key"), "{}", reason(&nonsense));
     // Moved on, or removed, it has none any more.
     let moved = scene.spool.checkout(&queue(shiftboss_spool::DEAD_LETTER), &data).unwrap();
     moved.move_to(&queue("other")).unwrap();
-    assert_eq!(scene.spool.sight(&queue("other"), &data).unwrap().reason, None);
+    assert_eq!(scene.spool.info(&queue("other"), &data).unwrap().reason, None);
     scene.spool.remove(&queue(shiftboss_spool::DEAD_LETTER), &nonsense).unwrap();
     let reasons = scene.spool.path().join(".shiftboss/reasons");
     assert_eq!(std::fs::read_dir(reasons).unwrap().count(), 0);
@@ -145,8 +145,9 @@ fn what_was_offered_is_the_next_ones() {
     let path = scene.spool.path().to_owned();
     drop(scene.spool);
     let other = Spool::load(&path, Options::default()).unwrap();
-    assert_eq!(other.reclaim().unwrap(), []);
-    let refused = other.settle(&queue(QUEUE), &name).unwrap_err();
+    let mut reader = other.reader(&queue(QUEUE), Order::Strict).unwrap();
+    assert!(reader.dequeue_available().unwrap().is_none());
+    let refused = other.resolve(&queue(QUEUE), &name).unwrap_err();
     assert!(refused.to_string().contains("the next `serve --spool`"), "{refused}");
     let options = Options { accepting: true, ..Options::default() };
     let spool = Spool::load(&path, options).unwrap();

@@ -1,7 +1,7 @@
 //! The spool's intake: entries of the spool's queue `tasks` are accepted as single tasks, each once, and
 //! removed from the spool.
 //!
-//! [`SpoolIntake`] is a guest of the supervision tree, started by `serve`. Its [`rounds`] know the spool (through
+//! [`SpoolIntake`] is a guest of the supervision tree, started by `serve`. Its [`reconciler`] know the spool (through
 //! [`entries`]) and the messages of storage; no SQL, no socket.
 //!
 //! One actor, one round after the other. A round takes entries, which are then checked out and so nobody
@@ -11,7 +11,7 @@
 //! to the next one, which offers it again, and has it known if it was accepted.
 
 mod entries;
-mod rounds;
+mod reconciler;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ use shiftboss_actors::vital::Vital;
 use tokio::sync::oneshot;
 use tracing::info;
 
-use rounds::Rounds;
+use reconciler::Reconciler;
 use shiftboss_spool::{Spool, Stop};
 
 /// The guest that brings a spool's tasks into the queue.
@@ -84,7 +84,7 @@ impl Actor for SpoolActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         info!(spool = %self.spool.path().display(), queue = entries::QUEUE, "Taking tasks from a spool.");
         let (spool, stop, links) = (self.spool.clone(), self.stop.clone(), self.links.clone());
-        let rounds = Rounds::new(spool, stop, links);
-        ctx.spawn(rounds.run().into_actor(self).map(|(), _, ctx| ctx.stop()));
+        let reconciler = Reconciler::new(spool, stop, links);
+        ctx.spawn(reconciler.run().into_actor(self).map(|(), _, ctx| ctx.stop()));
     }
 }

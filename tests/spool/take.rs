@@ -1,4 +1,4 @@
-//! `take`, and what settles it: `move`, `release`, `rm`.
+//! `take`, and what resolves it: `move`, `release`, `rm`.
 
 use std::fs;
 use std::process::Stdio;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::common::wait_until;
 use super::{assert_whole, command, done, feed, json, listed, spool, with};
 
-/// What is taken stays so, whoever looks and repairs, until it is settled in one of three ways.
+/// What is taken stays so, whoever looks and repairs, until it is resolved in one of three ways.
 #[test]
-fn it_stays_until_it_is_settled() {
+fn it_stays_until_it_is_resolved() {
     let site = with(&["a", "b", "c"]);
     for name in ["a", "b", "c"] {
         assert_eq!(done(&site, &["take", "s", "q"]), format!("{name}\n"));
@@ -18,9 +18,9 @@ fn it_stays_until_it_is_settled() {
     assert_eq!(done(&site, &["fsck", "--repair", "s"]), "Nothing is wrong.\n");
     let listing = json(&site, &["list", "--json", "s", "q"]);
     assert_eq!(listing["available"].as_array().unwrap().len(), 0);
-    assert_eq!(listing["checked_out"][2]["state"], "lent");
+    assert_eq!(listing["checked_out"][2]["state"], "detached");
     let table = done(&site, &["list", "--checkouts", "s", "q"]);
-    assert!(table.contains("nobody's process, until it is settled"), "{table}");
+    assert!(table.contains("nobody's process, until it is resolved"), "{table}");
     assert_eq!(json(&site, &["show", "--json", "s", "q", "a"])["metadata"], "m");
     done(&site, &["release", "s", "q", "a"]);
     done(&site, &["move", "s", "q", "b", "r"]);

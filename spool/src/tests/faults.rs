@@ -76,7 +76,7 @@ fn a_failed_batch_says_what_is_published() {
         let there = spool.list(&queue("in")).unwrap();
         match result {
             Ok(published) => assert_eq!(published, there),
-            Err(SpoolError::Batch { published, all: 3, .. }) => assert_eq!(published, there),
+            Err(SpoolError::Batch(published, 3, _)) => assert_eq!(published, there),
             Err(SpoolError::NotDurable { .. }) => assert_eq!(there.len(), 3),
             Err(_) => assert_eq!(there, []),
         }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
+use crate::layer::*;
 use crate::*;
 
 /// What a layer does at one of its calls.

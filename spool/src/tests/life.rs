@@ -69,7 +69,7 @@ fn a_guard_gives_back() {
     let spool = with_entry(&site);
     let input = queue("in");
     drop(spool.checkout(&input, &name("a")).unwrap());
-    assert_eq!(spool.stat(&input, &name("a")).unwrap().attempts, 1);
+    assert_eq!(spool.info(&input, &name("a")).unwrap().attempts, 1);
     let panicked = std::thread::spawn({
         let spool = spool.clone();
         move || {
@@ -78,9 +78,9 @@ fn a_guard_gives_back() {
         }
     });
     assert!(panicked.join().is_err());
-    assert_eq!(spool.stat(&input, &name("a")).unwrap().attempts, 2);
+    assert_eq!(spool.info(&input, &name("a")).unwrap().attempts, 2);
     spool.checkout(&input, &name("a")).unwrap().release().unwrap();
-    assert_eq!(spool.stat(&input, &name("a")).unwrap().attempts, 2);
+    assert_eq!(spool.info(&input, &name("a")).unwrap().attempts, 2);
     let mut guard = spool.checkout(&input, &name("a")).unwrap();
     guard.set_metadata("never written");
     guard.fail().unwrap();
@@ -103,25 +103,6 @@ fn one_of_two_takes_it() {
     assert_eq!(other.list_checkouts(&queue("in")).unwrap(), [name("a")]);
     guard.release().unwrap();
     assert!(other.try_checkout(&queue("in"), &name("a")).unwrap().is_some());
-}
-
-/// `try_with_entry`: an entry that is gone is an answer; an error of the function gives back.
-#[test]
-fn a_function_on_an_entry() {
-    let site = Site::new();
-    let spool = with_entry(&site);
-    let input = queue("in");
-    let fails = |_: &mut Vec<u8>, _: &Data| -> Result<(Then, ())> {
-        Err(SpoolError::NotReserved(name("x")))
-    };
-    assert!(spool.try_with_entry(&input, &name("a"), fails).is_err());
-    assert_eq!(spool.list(&input).unwrap(), [name("a")]);
-    let removes = |_: &mut Vec<u8>, _: &Data| -> Result<(Then, u8)> { Ok((Then::Remove, 7)) };
-    assert_eq!(spool.try_with_entry(&input, &name("a"), removes).unwrap(), With::Done(7));
-    assert_eq!(spool.try_with_entry(&input, &name("a"), removes).unwrap(), With::NotFound);
-    let gone = spool.with_entry(&input, &name("a"), removes).unwrap_err();
-    assert!(matches!(gone, SpoolError::NotFound { .. }), "{gone}");
-    assert_whole(&spool);
 }
 
 /// Reserved names: given up when dropped, used once, left for another process.
@@ -153,19 +134,16 @@ fn direct_operations() {
     let site = Site::new();
     let spool = with_entry(&site);
     let (input, a) = (queue("in"), name("a"));
-    let stat = spool.stat(&input, &a).unwrap();
+    let stat = spool.info(&input, &a).unwrap();
     assert_eq!((stat.metadata_bytes, stat.attempts), (6, 0));
-    spool.save_metadata(&input, &a, b"other").unwrap();
-    assert_eq!(spool.metadata(&input, &a).unwrap(), b"other");
-    spool.data(&a).save(b"more data").unwrap();
-    assert_eq!(spool.data(&a).stat().unwrap().bytes, 9);
-    assert_eq!(std::fs::read(spool.data(&a).path()).unwrap(), b"more data");
+    assert_eq!(spool.metadata(&input, &a).unwrap(), b"meta a");
+    assert_eq!(spool.data(&a).stat().unwrap().unwrap().bytes, 6);
+    assert_eq!(std::fs::read(spool.data(&a).path()).unwrap(), b"data a");
     assert!(spool.remove(&input, &a).unwrap());
     assert!(!spool.remove(&input, &a).unwrap());
-    assert!(matches!(spool.stat(&input, &a), Err(SpoolError::NotFound { .. })));
+    assert!(matches!(spool.info(&input, &a), Err(SpoolError::NotFound { .. })));
     assert!(matches!(spool.metadata(&input, &a), Err(SpoolError::NotFound { .. })));
-    let saved = spool.save_metadata(&input, &a, b"x");
-    assert!(matches!(saved, Err(SpoolError::NotFound { .. })));
+    assert!(spool.data(&a).stat().unwrap().is_none());
     assert_whole(&spool);
 }
 
@@ -195,14 +173,11 @@ fn every_durability_leaves_the_same() {
         spool.enqueue(&queue("in"), named("a"), &items[0]).unwrap();
         spool.enqueue_batch(&queue("in"), time_ordered, &items).unwrap();
         assert_eq!(spool.list(&queue("in")).unwrap().len(), 4);
-        for guard in spool.iter_available(&queue("in")).unwrap() {
-            let mut guard = guard.unwrap();
+        for mut guard in pass(&spool, &queue("in")) {
             guard.set_metadata("changed");
             guard.move_to(&queue("out")).unwrap();
         }
-        for guard in spool.iter_available(&queue("out")).unwrap() {
-            guard.unwrap().complete().unwrap();
-        }
+        pass(&spool, &queue("out")).for_each(|guard| guard.complete().unwrap());
         assert_eq!(entries(&spool).len(), 0);
         assert_whole(&spool);
     }

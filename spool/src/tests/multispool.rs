@@ -50,7 +50,7 @@ fn moves() -> Vec<Case> {
     }
     fn lent(site: &Site) {
         let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
-        first(&spool).unwrap().lend(Some(std::time::Duration::ZERO)).unwrap();
+        first(&spool).unwrap().detach(Some(std::time::Duration::ZERO)).unwrap();
     }
     fn failed(site: &Site) {
         let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
@@ -67,8 +67,8 @@ fn moves() -> Vec<Case> {
             guard.set_metadata("other");
             guard.move_to(&queue("out"))
         }),
-        ("lend", nothing, |s| first(s)?.lend(Some(std::time::Duration::ZERO))),
-        ("settle", lent, |s| s.settle(&queue("in"), &name("a"))?.map_or(Ok(()), Guard::release)),
+        ("lend", nothing, |s| first(s)?.detach(Some(std::time::Duration::ZERO))),
+        ("settle", lent, |s| s.resolve(&queue("in"), &name("a"))?.map_or(Ok(()), Guard::release)),
         ("reclaim of the dead", died, |s| s.reclaim().map(drop)),
         ("reclaim of what is due", lent, |s| s.reclaim().map(drop)),
     ]
@@ -170,7 +170,7 @@ fn a_dead_note_takes_nothing_away() {
             assert!(reader.dequeue_available().unwrap().is_none(), "{case}: in two hands");
             assert!(
                 matches!(
-                    spool.settle(&super::support::queue(queue), &name("a")),
+                    spool.resolve(&super::support::queue(queue), &name("a")),
                     Err(SpoolError::Held { .. })
                 ),
                 "{case}"

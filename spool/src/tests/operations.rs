@@ -147,16 +147,6 @@ fn others() -> Vec<Case> {
     vec![
         ("remove", |s| s.remove(&queue("in"), &name("a")).map(drop), state(&[B])),
         (
-            "save metadata",
-            |s| s.save_metadata(&queue("in"), &name("a"), b"other"),
-            state(&[("in", "a", "other", "data a"), B]),
-        ),
-        (
-            "save data",
-            |s| s.data(&name("a")).save(b"other"),
-            state(&[("in", "a", "meta a", "other"), B]),
-        ),
-        (
             "work through",
             |s| {
                 let mut reader = s.reader(&queue("in"), Order::Strict)?;

@@ -125,7 +125,7 @@ fn a_heart_beats() {
     let layer: std::sync::Arc<dyn Layer> = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
     let me = Identity::this_process();
     let owner = owner::Owner::register(&layer, "feed", &me, Duration::from_millis(5)).unwrap();
-    let record = site.file(".shiftboss/owners").join(&owner.id);
+    let record = site.file(".shiftboss/owners").join("feed");
     set_age(&record, Duration::from_secs(1000));
     let age = || std::fs::metadata(&record).unwrap().modified().unwrap().elapsed();
     wait_until("it is touched", || age().unwrap_or_default() < Duration::from_secs(900));
@@ -195,7 +195,7 @@ fn too_many_attempts() {
         assert_eq!(spool.list(&input).unwrap(), [], "{how}");
         assert_eq!(spool.list(&dlq).unwrap(), one, "{how}");
         let attempts = if how == "lowered" { 1 } else { 2 };
-        assert_eq!(spool.stat(&dlq, &a).unwrap().attempts, attempts, "{how}");
+        assert_eq!(spool.info(&dlq, &a).unwrap().attempts, attempts, "{how}");
         spool.checkout(&dlq, &a).unwrap().move_to(&input).unwrap();
         assert_eq!(spool.checkout(&input, &a).unwrap().attempt(), 1, "{how}");
         assert_whole(&spool);

@@ -65,7 +65,7 @@ fn inhabited(site: &Site) -> Spool {
 
 /// Does what can be done with a spool; what failed.
 fn use_it(site: &Site, spool: &Spool) -> Vec<String> {
-    let (input, a, x) = (queue("in"), name("a"), name("x"));
+    let (input, x) = (queue("in"), name("x"));
     let held = |entry: &str| spool.checkout(&input, &name(entry));
     let repair = FsckOptions { repair: true, older_than: Some(Duration::ZERO) };
     let draft = || {
@@ -74,8 +74,6 @@ fn use_it(site: &Site, spool: &Spool) -> Vec<String> {
     };
     let done = [
         spool.reclaim().map(drop),
-        spool.save_metadata(&input, &a, b"other"),
-        spool.data(&a).save(b"other"),
         held("a").and_then(Guard::fail),
         held("b").and_then(Guard::complete),
         held("c").and_then(|guard| guard.reject("why")),
@@ -124,7 +122,11 @@ fn nothing_is_written_through_a_planted_file() {
             drop(inhabited(&site));
             let (spool, victim) =
                 (Spool::load_unchecked(&site.path(), Options::default()).unwrap(), victim(&site));
-            plant(how, &victim, &site.file(&path.replace("ID", &spool.0.id)));
+            plant(
+                how,
+                &victim,
+                &site.file(&path.replace("ID", files::draft_owner(&spool.draft_path()).unwrap())),
+            );
             let errors = use_it(&site, &spool);
             assert_untouched(&victim, &format!("{path}: {what}"));
             let told = errors.iter().any(|error| error.contains(what));

@@ -82,26 +82,22 @@ fn one_pass_in_order_with_data() {
         spool.enqueue(&queue("in"), named(text), &Item::new("", text)).unwrap();
     }
     let mut seen = Vec::new();
-    for guard in spool.iter_available(&queue("in")).unwrap() {
-        let guard = guard.unwrap();
+    for guard in pass(&spool, &queue("in")) {
         seen.push(guard.data().load().unwrap());
         guard.complete().unwrap();
     }
     assert_eq!(seen, [b"a", b"b", b"c"]);
 }
 
-/// 10. What `with_entry` writes, a second pass sees.
+/// 10. What one pass writes, a second pass sees.
 #[test]
 fn rewritten_metadata_is_seen() {
     let site = Site::new();
     let spool = with_entry(&site);
-    let rewrite = |metadata: &mut Vec<u8>, data: &Data| -> Result<(Then, u64)> {
-        metadata.extend(b", seen");
-        Ok((Then::Save(queue("in")), data.stat()?.bytes))
-    };
-    assert_eq!(spool.with_entry(&queue("in"), &name("a"), rewrite).unwrap(), 6);
-    let passes = spool.iter_available(&queue("in")).unwrap();
-    let seen: Vec<_> = passes.map(|guard| guard.unwrap().metadata().to_vec()).collect();
+    let mut guard = spool.checkout(&queue("in"), &name("a")).unwrap();
+    guard.set_metadata([guard.metadata(), b", seen"].concat());
+    guard.move_to(&queue("in")).unwrap();
+    let seen: Vec<_> = pass(&spool, &queue("in")).map(|guard| guard.metadata().to_vec()).collect();
     assert_eq!(seen, [b"meta a, seen"]);
 }
 
@@ -225,8 +221,7 @@ fn ten_are_moved_on(spool: &Spool) {
         let mover = scope.spawn(|| {
             let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
             let mut seen = Vec::new();
-            for guard in reader.iter(&stop) {
-                let guard = guard.unwrap();
+            while let Taken::Entry(guard) = reader.dequeue(&stop, None).unwrap() {
                 seen.push(guard.name().to_string());
                 guard.move_to(&queue("next")).unwrap();
                 if seen.len() == 10 {

@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub use super::faulty::{Fault, Faulty};
+pub(crate) use crate::layer::*;
+pub(crate) use crate::monitor::Monitor;
 use crate::name::text;
+pub(crate) use crate::reclaim::Why;
 use crate::*;
 
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -86,6 +89,13 @@ pub fn with_entry(site: &Site) -> Spool {
     let spool = site.create();
     spool.enqueue(&queue("in"), named("a"), &Item::new("meta a", "data a")).unwrap();
     spool
+}
+
+/// One pass over one listing: each entry that can be had.
+pub fn pass(spool: &Spool, queue: &QueueName) -> impl Iterator<Item = Guard> + use<> {
+    let (spool, queue) = (spool.clone(), queue.clone());
+    let names = spool.list(&queue).unwrap();
+    names.into_iter().filter_map(move |name| spool.try_checkout(&queue, &name).unwrap())
 }
 
 /// Every file of a directory, sorted, with its content; owners' names are all the same length, and

@@ -110,7 +110,7 @@ fn daemon(spool: &Spool, limits: &Limits, json: bool) -> Result<(), Failure> {
 fn look(spool: &Spool, limits: &Limits, stop: &Stop, json: bool) -> Result<(), Failure> {
     let (something, trouble) = (Cell::new(false), Cell::new(None));
     spool.monitor_daemon(limits, stop, |event| {
-        match tell(event, json) {
+        match print_event(event, json) {
             Ok((is_wrong, is_read)) => {
                 something.set(something.get() || is_wrong);
                 if !is_read {
@@ -130,7 +130,7 @@ fn look(spool: &Spool, limits: &Limits, stop: &Stop, json: bool) -> Result<(), F
 }
 
 /// Prints an event; whether it is of something wrong, and whether anybody reads.
-fn tell(event: SpoolResult<Event>, json: bool) -> Result<(bool, bool), Failure> {
+fn print_event(event: SpoolResult<Event>, json: bool) -> Result<(bool, bool), Failure> {
     match event {
         Ok(event) => {
             let is_read = print(&event, json, |event| {

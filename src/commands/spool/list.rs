@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{failure, print};
 use crate::commands::text::columns;
 use crate::exit::Failure;
-use shiftboss_spool::{EntryName, Holding, QueueName, Sight, Spool, SpoolError};
+use shiftboss_spool::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolError};
 
 /// A queue's entries.
 #[derive(Serialize)]
@@ -14,7 +14,7 @@ struct Listed {
     /// In order.
     available: Vec<EntryName>,
     /// In order, those that were still there when they were looked at.
-    checked_out: Vec<Sight>,
+    checked_out: Vec<EntryInfo>,
 }
 
 /// Lists a queue.
@@ -29,13 +29,13 @@ pub fn run(spool: &Spool, queue: &QueueName, checkouts: bool, json: bool) -> Res
     Ok(())
 }
 
-fn checkouts(spool: &Spool, queue: &QueueName) -> Result<Vec<Sight>, Failure> {
+fn checkouts(spool: &Spool, queue: &QueueName) -> Result<Vec<EntryInfo>, Failure> {
     let names = spool.list_checkouts(queue).map_err(failure)?;
     let mut seen = Vec::with_capacity(names.len());
     for name in names {
-        match spool.sight(queue, &name) {
-            Ok(sight) if sight.holding != Holding::Available => seen.push(sight),
-            // It was settled meanwhile.
+        match spool.info(queue, &name) {
+            Ok(info) if info.holding != Holding::Available => seen.push(info),
+            // It was resolved meanwhile.
             Ok(_) | Err(SpoolError::NotFound { .. }) => {}
             Err(error) => return Err(failure(error)),
         }
@@ -56,9 +56,9 @@ fn table(listed: &Listed) -> String {
     columns(&rows)
 }
 
-fn row(sight: &Sight) -> [String; 4] {
-    let since = humantime::format_rfc3339_seconds(sight.since).to_string();
-    [sight.name.to_string(), since, sight.attempts.to_string(), holder(&sight.holding)]
+fn row(info: &EntryInfo) -> [String; 4] {
+    let since = humantime::format_rfc3339_seconds(info.since).to_string();
+    [info.name.to_string(), since, info.attempts.to_string(), holder(&info.holding)]
 }
 
 /// Who has an entry, in words.
@@ -73,7 +73,7 @@ pub fn holder(holding: &Holding) -> String {
         Holding::Until { until } => {
             format!("nobody's process, until {}", humantime::format_rfc3339_seconds(*until))
         }
-        Holding::Lent => "nobody's process, until it is settled".to_owned(),
+        Holding::Detached => "nobody's process, until it is resolved".to_owned(),
         Holding::Unknown => "a program that makes no notes".to_owned(),
     }
 }

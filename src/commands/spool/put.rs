@@ -47,7 +47,7 @@ pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
     };
     let name =
         reservation.and_then(|reserved| spool.enqueue_draft(&queue, reserved, metadata, draft));
-    told(&[name.map_err(failure)?])
+    print_names(&[name.map_err(failure)?])
 }
 
 /// What is read, with a name for it.
@@ -106,12 +106,12 @@ fn put_lines(
         match spool.enqueue_batch(queue, time_ordered, &items) {
             Ok(names) => {
                 put += names.len();
-                told(&names)?;
+                print_names(&names)?;
             }
             Err(error) => {
-                if let SpoolError::Batch { published, .. } = &error {
+                if let SpoolError::Batch(published, ..) = &error {
                     put += published.len();
-                    told(published)?;
+                    print_names(published)?;
                 }
                 let message = format!("{error}; {put} lines of {source} are put");
                 return Err(Failure::new(super::code(&error), message));
@@ -121,6 +121,6 @@ fn put_lines(
 }
 
 /// Prints names. Nobody needs to read them: the entries are there.
-fn told(names: &[EntryName]) -> Result<(), Failure> {
+fn print_names(names: &[EntryName]) -> Result<(), Failure> {
     print(&names, false, |names| names.iter().map(|name| format!("{name}\n")).collect()).map(drop)
 }

@@ -1,12 +1,12 @@
-//! `shiftboss spool run`: takes entries, runs a command for each, and settles them by how it ended.
-//! Here is when something is taken and what signals do; [`command`] is what is run, and [`settle`]
+//! `shiftboss spool run`: takes entries, runs a command for each, and resolves them by how it ended.
+//! Here is when something is taken and what signals do; [`command`] is what is run, and [`resolve`]
 //! what becomes of an entry.
 //!
 //! Commands are started on the main thread, as [`crate::child`] wants it. The spool blocks, so its
 //! calls are made on others; one at a time waits for entries.
 
 mod command;
-mod settle;
+mod resolve;
 
 use std::io;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::child::Fault;
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::{SIGNAL_BASE, Signals};
-use command::Workshop;
-use settle::{Ended, Failed, Settling};
+use command::CommandRunner;
+use resolve::{Ended, Failed, OutcomePolicy};
 use shiftboss_spool::{
     DEAD_LETTER, EntryName, Guard, Options, Order, QueueName, Reader, SpoolError, Stop, Taken,
 };
@@ -61,11 +61,11 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
         let reader = spool.reader(&typed.place.queue, order).map_err(super::failure)?;
         typed.failed.iter().try_for_each(|to| spool.ensure_queue(to)).map_err(super::failure)?;
         let (jobs_max, once) = (usize::from(typed.jobs), typed.once);
-        let settling = Settling { attempts, failed, rest: typed.retry_after };
-        let (workshop, printer) = Workshop::new(&spool, typed, settling)?;
-        let workshop = Arc::new(workshop);
+        let policy = OutcomePolicy { attempts, failed, rest: typed.retry_after };
+        let (runner, printer) = CommandRunner::new(&spool, typed, policy)?;
+        let runner = Arc::new(runner);
         let run = Run {
-            workshop,
+            runner,
             jobs_max,
             once,
             stop,
@@ -81,12 +81,12 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     drop(runtime);
     let ((failure, killed), printer) = ended?;
     if let Some(number) = killed {
-        // The claims are settled; the record of them goes with the spool. What still waits for a reader
+        // The claims are resolved; the record of them goes with the spool. What still waits for a reader
         // of standard output is not waited for.
         drop(spool);
         std::process::exit(SIGNAL_BASE + number);
     }
-    // A panic there was told by the panic hook.
+    // The panic hook reported a panic there.
     let _ = printer.map(JoinThread::join);
     failure.map_or(Ok(()), Err)
 }
@@ -95,7 +95,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
 type Taking = JoinHandle<(Reader, Result<Taken, SpoolError>)>;
 
 struct Run {
-    workshop: Arc<Workshop>,
+    runner: Arc<CommandRunner>,
     jobs_max: usize,
     once: bool,
     /// Ends the waiting for entries.
@@ -118,7 +118,7 @@ impl Run {
         let (kill, killed) = watch::channel(false);
         let (mut idle, mut taking): (_, Option<Taking>) = (Some(reader), None);
         let mut jobs = JoinSet::new();
-        let mut sweep = std::pin::pin!(self.workshop.outputs.sweep());
+        let mut sweep = std::pin::pin!(self.runner.outputs.sweep());
         loop {
             if !self.over && jobs.len() < self.jobs_max {
                 taking = taking.or_else(|| idle.take().map(|reader| self.take(reader)));
@@ -133,7 +133,7 @@ impl Run {
                         Ok((reader, taken)) => {
                             idle = Some(reader);
                             if let Some(guard) = self.taken(taken) {
-                                jobs.spawn(job(Arc::clone(&self.workshop), guard, killed.clone()));
+                                jobs.spawn(job(Arc::clone(&self.runner), guard, killed.clone()));
                             }
                         }
                         Err(_) => self.give_up(bug()),
@@ -221,9 +221,9 @@ async fn finished(
     }
 }
 
-/// An entry's way: its command is run, and it is settled. The error is one for all that follow.
+/// An entry's way: its command is run, and it is resolved. The error is one for all that follow.
 async fn job(
-    workshop: Arc<Workshop>,
+    runner: Arc<CommandRunner>,
     guard: Guard,
     mut killed: watch::Receiver<bool>,
 ) -> Result<(EntryName, Ended), Failure> {
@@ -232,10 +232,10 @@ async fn job(
     let (ended, failure) = if *killed.borrow() {
         (Ended::Untried, None)
     } else {
-        attend(&workshop, &guard, &mut killed).await
+        attend(&runner, &guard, &mut killed).await
     };
-    let settled = tokio::task::spawn_blocking(move || workshop.settling.settle(guard, ended)).await;
-    match settled {
+    let resolved = tokio::task::spawn_blocking(move || runner.policy.resolve(guard, ended)).await;
+    match resolved {
         Ok(Ok(())) => failure.map_or(Ok((name, ended)), Err),
         Ok(Err(error)) => Err(Failure::new(code(&error), error.to_string())),
         Err(_) => Err(bug()),
@@ -248,12 +248,12 @@ async fn wait(killed: &mut watch::Receiver<bool>) {
 }
 
 async fn attend(
-    workshop: &Workshop,
+    runner: &CommandRunner,
     guard: &Guard,
     killed: &mut watch::Receiver<bool>,
 ) -> (Ended, Option<Failure>) {
     let name = guard.name();
-    let (mut running, mut kept) = match workshop.start(guard) {
+    let (mut running, mut kept) = match runner.start(guard) {
         Ok(started) => started,
         Err(error @ Fault::Job(_)) => {
             warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
@@ -285,7 +285,7 @@ async fn attend(
             return (Ended::Untried, None);
         }
     };
-    // All that it printed is passed on before its entry is settled.
+    // All that it printed is passed on before its entry is resolved.
     tokio::select! {
         () = kept.end(end) => {}
         () = wait(killed) => {}

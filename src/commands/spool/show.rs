@@ -10,7 +10,7 @@ use super::{failure, print};
 use crate::cli::OneEntry;
 use crate::commands::text::{cut, line};
 use crate::exit::Failure;
-use shiftboss_spool::{Sight, Spool};
+use shiftboss_spool::{EntryInfo, Spool};
 
 /// Characters of the metadata that are shown to people; the JSON object has them all.
 const METADATA_WIDTH: usize = 1000;
@@ -19,7 +19,7 @@ const METADATA_WIDTH: usize = 1000;
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
-    sight: Sight,
+    info: EntryInfo,
     /// Null if it is not UTF-8; the file has it.
     metadata: Option<String>,
     #[serde(serialize_with = "path")]
@@ -43,10 +43,11 @@ fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
 /// # Errors
 /// When it is not there, or cannot be read.
 pub fn run(spool: &Spool, entry: &OneEntry, json: bool) -> Result<(), Failure> {
-    let sight = spool.sight(&entry.place.queue, &entry.name).map_err(failure)?;
-    let metadata = String::from_utf8(spool.seen_metadata(&sight).map_err(failure)?).ok();
-    let (metadata_path, data_path) = (sight.metadata_path.clone(), spool.data(&entry.name).path());
-    let shown = Shown { sight, metadata, metadata_path, data_path };
+    let info = spool.info(&entry.place.queue, &entry.name).map_err(failure)?;
+    let metadata =
+        String::from_utf8(spool.metadata(&entry.place.queue, &entry.name).map_err(failure)?).ok();
+    let (metadata_path, data_path) = (info.metadata_path.clone(), spool.data(&entry.name).path());
+    let shown = Shown { info, metadata, metadata_path, data_path };
     print(&shown, json, render).map(drop)
 }
 
@@ -55,23 +56,23 @@ fn file(path: &Path, bytes: u64) -> String {
 }
 
 fn render(shown: &Shown) -> String {
-    let sight = &shown.sight;
-    let since = humantime::format_rfc3339_seconds(sight.since).to_string();
-    let data = match sight.data {
+    let info = &shown.info;
+    let since = humantime::format_rfc3339_seconds(info.since).to_string();
+    let data = match info.data {
         Some(data) => file(&shown.data_path, data.bytes),
         None => "missing".to_owned(),
     };
-    let mut text = line("name", &sight.name.to_string())
-        + &line("queue", &sight.queue.to_string())
-        + &line("checked out by", &holder(&sight.holding))
+    let mut text = line("name", &info.name.to_string())
+        + &line("queue", &info.queue.to_string())
+        + &line("checked out by", &holder(&info.holding))
         + &line("since", &since)
-        + &line("attempts", &sight.attempts.to_string())
+        + &line("attempts", &info.attempts.to_string())
         + &line("data", &data);
-    if let Some(reason) = &sight.reason {
+    if let Some(reason) = &info.reason {
         text += &line("reason", &cut(reason, METADATA_WIDTH));
     }
-    if sight.metadata_bytes > 0 {
-        text += &line("metadata", &file(&shown.metadata_path, sight.metadata_bytes));
+    if info.metadata_bytes > 0 {
+        text += &line("metadata", &file(&shown.metadata_path, info.metadata_bytes));
         let metadata = shown.metadata.as_deref().unwrap_or("(no text)");
         text += &line("", &cut(metadata, METADATA_WIDTH));
     }

@@ -1,4 +1,4 @@
-//! `shiftboss spool take`, and what settles a checkout: `move`, `release`, `rm`.
+//! `shiftboss spool take`, and what resolves a checkout: `move`, `release`, `rm`.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
         return Err(Failure::new(ExitCode::Unavailable, message));
     };
     let name = guard.name().clone();
-    // Lent first: a name that was told is the reader's to settle, whatever becomes of us.
-    guard.lend(typed.lease).map_err(failure)?;
+    // Detached first: who reads the name resolves the checkout, whatever becomes of us.
+    guard.detach(typed.lease).map_err(failure)?;
     match print(&name, false, |name| format!("{name}\n")) {
         Ok(true) => Ok(()),
         // Nobody knows of it.
         result => {
-            let guard = spool.settle(queue, &name).map_err(failure)?;
+            let guard = spool.resolve(queue, &name).map_err(failure)?;
             guard.map_or(Ok(()), Guard::release).map_err(failure)?;
             result.map(drop)
         }
@@ -37,7 +37,7 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
 /// Takes over a checkout that no living process has, or checks the entry out.
 fn held(spool: &Spool, entry: &OneEntry) -> Result<Guard, Failure> {
     let (queue, name) = (&entry.place.queue, &entry.name);
-    if let Some(guard) = spool.settle(queue, name).map_err(failure)? {
+    if let Some(guard) = spool.resolve(queue, name).map_err(failure)? {
         return Ok(guard);
     }
     spool.checkout(queue, name).map_err(failure)
@@ -64,7 +64,7 @@ pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
 /// # Errors
 /// As [`shift`], and when the entry is not checked out.
 pub fn release(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
-    match spool.settle(&entry.place.queue, &entry.name).map_err(failure)? {
+    match spool.resolve(&entry.place.queue, &entry.name).map_err(failure)? {
         Some(guard) => guard.release().map_err(failure),
         None => {
             let message = format!("{} is not checked out of {}", entry.name, entry.place.queue);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::settle::Settling;
+use super::resolve::OutcomePolicy;
 use crate::child::{Fault, Guardian, Kept, Order, Outputs, Running, Template, look_for};
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
@@ -41,7 +41,7 @@ fn outputs(
 }
 
 /// What is run, and what becomes of entries.
-pub struct Workshop {
+pub struct CommandRunner {
     guardian: Guardian,
     template: Template,
     pub outputs: Outputs,
@@ -49,10 +49,10 @@ pub struct Workshop {
     dir: OsString,
     time_limit: Option<Duration>,
     grace: Duration,
-    pub settling: Settling,
+    pub policy: OutcomePolicy,
 }
 
-impl Workshop {
+impl CommandRunner {
     /// One for what was typed, and the thread that prints, if one does, which ends with it.
     ///
     /// # Errors
@@ -61,22 +61,22 @@ impl Workshop {
     pub fn new(
         spool: &Spool,
         mut typed: SpoolRunArguments,
-        settling: Settling,
+        policy: OutcomePolicy,
     ) -> Result<(Self, Option<JoinHandle<()>>), Failure> {
         let template = typed.template()?;
         look_for(&template.program)
             .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
         let (outputs, thread) = outputs(typed.log_dir, typed.keep.into())?;
-        let workshop = Self {
+        let runner = Self {
             guardian: Guardian::new(),
             template,
             outputs,
             dir: spool.path().into(),
             time_limit: typed.timeout,
             grace: typed.grace.into(),
-            settling,
+            policy,
         };
-        Ok((workshop, thread))
+        Ok((runner, thread))
     }
 
     /// Starts the command for an entry. In a runtime, on a thread that stays.

@@ -2,20 +2,17 @@
 //! the next moment it may be different.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::io::Errno;
 use serde::Serialize;
 
 use super::Spool;
 use super::claim::{FOREVER, Holder};
-use super::entry::{DataStat, METADATA_BYTES_MAX};
-use super::error::{self, Result};
-use super::files;
+use super::entry::{DataStat, unix_seconds};
+use super::error::{Result, SpoolError};
 use super::layout::{available, checked_out};
 use super::name::{EntryName, QueueName};
 use super::owner::{self, Identity};
-use super::time::{of_milliseconds, unix_seconds};
 
 /// Who or what has an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,21 +27,21 @@ pub enum Holding {
         /// Whether it lives; if not, the entry is given back by whoever waits next.
         alive: bool,
     },
-    /// Nobody's process, until this time: a lease, or a delay before the next attempt.
+    /// Nobody's process, until this time: a detached lease, or a delay before the next attempt.
     Until {
         /// When it is given back.
         #[serde(serialize_with = "unix_seconds")]
         until: SystemTime,
     },
-    /// Nobody's process, until somebody settles it.
-    Lent,
+    /// Nobody's process, until somebody resolves it.
+    Detached,
     /// A program that makes no notes.
     Unknown,
 }
 
-/// An entry.
+/// What is known of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Sight {
+pub struct EntryInfo {
     /// Its queue, also while it is checked out.
     pub queue: QueueName,
     /// Its name.
@@ -64,29 +61,19 @@ pub struct Sight {
     pub metadata_path: PathBuf,
     /// What is known of its data; none if that is missing.
     pub data: Option<DataStat>,
-    /// Why it was set apart, if that was said.
+    /// Why it was moved to the dead letters, if that was said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl Spool {
     /// Looks at an entry of a queue, available or checked out.
-    ///
-    /// # Errors
-    /// When it is neither, or the system refuses.
-    pub fn sight(&self, queue: &QueueName, name: &EntryName) -> Result<Sight> {
+    pub fn info(&self, queue: &QueueName, name: &EntryName) -> Result<EntryInfo> {
         for (path, out) in [(available(queue, name), false), (checked_out(queue, name), true)] {
-            let stat = match self.layer().stat(&path) {
-                Err(Errno::NOENT) => continue,
-                stat => stat.map_err(error::io("look at", &path))?,
-            };
+            let Some(stat) = self.layer().look(&path)? else { continue };
             let (holding, attempts) =
                 if out { self.who_has(name)? } else { (Holding::Available, self.attempts(name)?) };
-            let data = match self.data(name).stat() {
-                Err(error) if error.errno() == Some(Errno::NOENT.raw_os_error()) => None,
-                stat => Some(stat?),
-            };
-            return Ok(Sight {
+            return Ok(EntryInfo {
                 queue: queue.clone(),
                 name: name.clone(),
                 holding,
@@ -94,38 +81,24 @@ impl Spool {
                 since: stat.modified,
                 metadata_bytes: stat.size,
                 metadata_path: self.path().join(path),
-                data,
+                data: self.data(name).stat()?,
                 reason: self.reason(name)?,
             });
         }
-        Err(Self::gone(queue, name))
+        Err(SpoolError::not_found(queue, name))
     }
 
-    /// The metadata of an entry that was looked at.
-    ///
-    /// # Errors
-    /// When it is not there any more, cannot be read, or has more than [`METADATA_BYTES_MAX`].
-    pub fn seen_metadata(&self, sight: &Sight) -> Result<Vec<u8>> {
-        let path = match sight.holding {
-            Holding::Available => available(&sight.queue, &sight.name),
-            _ => checked_out(&sight.queue, &sight.name),
-        };
-        match files::read(self.layer(), &path, METADATA_BYTES_MAX) {
-            Err(Errno::NOENT) => Err(Self::gone(&sight.queue, &sight.name)),
-            result => result.map_err(error::io("read the metadata", &path)),
-        }
-    }
-
-    /// Who has an entry that is checked out, and for which time.
+    /// Who has an entry that is checked out, and how often it was claimed.
     fn who_has(&self, name: &EntryName) -> Result<(Holding, u32)> {
         let Some(note) = self.note(name)? else {
             return Ok((Holding::Unknown, self.attempts(name)?));
         };
         let holding = match &note.holder {
-            Holder::Until(FOREVER) => Holding::Lent,
-            Holder::Until(time) => {
-                of_milliseconds(*time).map_or(Holding::Lent, |until| Holding::Until { until })
-            }
+            Holder::Until(FOREVER) => Holding::Detached,
+            // A time that the system's clock cannot say is as good as none.
+            Holder::Until(time) => UNIX_EPOCH
+                .checked_add(Duration::from_millis(*time))
+                .map_or(Holding::Detached, |until| Holding::Until { until }),
             Holder::Owner(id) | Holder::Accepting(id) => {
                 let process = owner::read(self.layer(), id)?;
                 Holding::Process { process, alive: !self.is_dead(id)? }

@@ -45,8 +45,8 @@ enum IntakeError {
     Mailbox(#[from] MailboxError),
 }
 
-/// The rounds, and what they work with.
-pub struct Rounds {
+/// What the rounds work with.
+pub struct Reconciler {
     spool: Spool,
     stop: Stop,
     links: GuestLinks,
@@ -58,7 +58,7 @@ pub struct Rounds {
     pause: Duration,
 }
 
-impl Rounds {
+impl Reconciler {
     /// Rounds that have not begun. Waits end with `stop`.
     #[must_use]
     pub fn new(spool: Spool, stop: Stop, links: GuestLinks) -> Self {

@@ -1,4 +1,4 @@
-//! What becomes of an entry after its command, and which entries failed. Settling blocks, as the spool
+//! What becomes of an entry after its command, and which entries failed. Resolving blocks, as the spool
 //! does.
 
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ impl Failed {
 
 /// What is done with failures.
 #[derive(Debug)]
-pub struct Settling {
+pub struct OutcomePolicy {
     /// How often an entry is tried.
     pub attempts: u32,
     /// Where it goes then.
@@ -59,14 +59,14 @@ pub struct Settling {
     pub rest: Duration,
 }
 
-impl Settling {
-    /// Settles an entry. A claim that was lost is another's to settle, and no error.
+impl OutcomePolicy {
+    /// Resolves an entry. A lost claim is another's to resolve, and no error.
     ///
     /// # Errors
     /// When the spool refuses; what becomes of the entry is then up to those who reclaim.
-    pub fn settle(&self, guard: Guard, ended: Ended) -> Result<(), SpoolError> {
+    pub fn resolve(&self, guard: Guard, ended: Ended) -> Result<(), SpoolError> {
         let (name, attempt) = (guard.name().clone(), guard.attempt());
-        let settled = match ended {
+        let resolved = match ended {
             Ended::Done => guard.complete(),
             Ended::Untried => guard.release(),
             Ended::Failed if attempt < self.attempts => guard.retry_after(self.rest),
@@ -75,12 +75,12 @@ impl Settling {
                 guard.move_to(&self.failed)
             }
         };
-        match settled {
+        match resolved {
             Err(error @ SpoolError::Lost { .. }) => {
-                warn!(%name, %error, "An entry was not settled.");
+                warn!(%name, %error, "An entry was not resolved.");
                 Ok(())
             }
-            settled => settled,
+            resolved => resolved,
         }
     }
 }

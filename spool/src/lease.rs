@@ -1,44 +1,38 @@
-//! Checkouts that outlive the process that made them: lent by a [`Guard`], and settled by whoever
-//! knows the entry's name. For programs that take in one process and settle in another.
+//! Checkouts that outlive the process that made them: a [`Guard`] detaches them, and whoever knows the
+//! entry's name resolves them. For programs that take in one process and end the work in another.
 //!
-//! A lent checkout is a delayed one (spec 2): its note has a time for an owner, or no time at all. Who
-//! settles it changes a note that is not his own, and has the lock of those who reclaim meanwhile.
+//! A detached lease is a delayed entry: its note has a time for an owner, or no time at all. Who
+//! resolves it changes a note that is not his own, and has the lock of those who reclaim meanwhile.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-
-use rustix::io::Errno;
 
 use super::Spool;
 use super::claim::{Holder, Note};
-use super::error::{self, Result, SpoolError};
-use super::files;
+use super::error::{Result, SpoolError};
 use super::guard::Guard;
-use super::layout::{MOVING, OURS, checked_out, checkouts, under};
+use super::layer::How;
+use super::layout::{MOVING, OURS, checked_out, checkouts, lock, under};
 use super::name::{EntryName, QueueName};
 use super::owner;
 
 impl Spool {
-    /// Takes over a checkout that was lent, is delayed, or is a dead process's; `None` if the entry is
+    /// Takes over a checkout that was detached, is delayed, or is a dead process's; `None` if the entry is
     /// not checked out of this queue. It is the same attempt.
     ///
     /// # Errors
     /// [`SpoolError::Held`] when a process that lives has it, or one that makes no notes; when another
     /// fsck or reclaim has been at it for ten seconds; when the system refuses.
-    pub fn settle(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
-        match self.take_over(queue, name)? {
-            Some(note) => self.hold(name, note),
-            None => Ok(None),
-        }
+    pub fn resolve(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
+        let Some((_held, note)) = self.nobodys(queue, name)? else { return Ok(None) };
+        let note = self.take_from_nobody(name, note)?;
+        self.hold(name, note)
     }
 
     /// Removes an entry that is available, or checked out by nobody that lives. On a disk that is too full
     /// to note who does it, it is removed without a note.
-    ///
-    /// # Errors
-    /// As [`Spool::settle`] and [`Spool::checkout`].
     pub fn discard(&self, queue: &QueueName, name: &EntryName) -> Result<()> {
-        let held = self.settle(queue, name).and_then(|guard| match guard {
+        let held = self.resolve(queue, name).and_then(|guard| match guard {
             Some(guard) => Ok(guard),
             None => self.checkout(queue, name),
         });
@@ -55,20 +49,12 @@ impl Spool {
     /// # Errors
     /// [`SpoolError::Accepting`] when another one has it, or when the system refuses.
     pub fn lock_accepting(&self) -> Result<OwnedFd> {
-        let path = Path::new(OURS);
-        let held = files::open_directory(self.layer(), path)?;
-        match self.layer().lock(held.as_fd()) {
-            Ok(()) => Ok(held),
-            Err(Errno::WOULDBLOCK) => Err(SpoolError::Accepting(self.path().to_owned())),
-            Err(errno) => Err(error::io("lock", path)(errno)),
-        }
+        let locked = lock(self.layer(), Path::new(OURS), How::Directory)?;
+        locked.ok_or_else(|| SpoolError::Accepting(self.path().to_owned()))
     }
 
     /// Takes over what a process that accepts entries ([`Options::accepting`](super::Options)) had checked
     /// out of a queue when it died.
-    ///
-    /// # Errors
-    /// As [`Spool::settle`].
     pub fn inherit(&self, queue: &QueueName) -> Result<Vec<Guard>> {
         let _lock = self.wait_for_lock()?;
         let mut guards = Vec::new();
@@ -95,18 +81,11 @@ impl Spool {
             return self.remove(queue, name);
         };
         for path in [under(MOVING, name), checked_out(queue, name)] {
-            files::remove(self.layer(), &path)?;
+            self.layer().unlink(&path)?;
         }
         self.remove_rest(name)?;
         self.sync_after("removing", name, &[checkouts(queue)])?;
         Ok(true)
-    }
-
-    fn take_over(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Note>> {
-        match self.nobodys(queue, name)? {
-            Some((_held, note)) => self.take_from_nobody(name, note).map(Some),
-            None => Ok(None),
-        }
     }
 
     /// The note of a checkout that no living process has, and the lock under which it stays so; `None` if
@@ -125,15 +104,11 @@ impl Spool {
         let Some(note) = note.filter(ours) else { return Err(self.held(queue, name, None)) };
         match &note.holder {
             Holder::Owner(id) if !self.is_dead(id)? => Err(self.held(queue, name, Some(id))),
-            Holder::Accepting(id) if !note.moving => Err(self.held_for_successor(&note, name, id)),
+            Holder::Accepting(id) if !note.moving => Err(self.held(queue, name, Some(id))),
             // What is checked out under its name is another's.
             _ if note.moving && !self.is_moving(name)? => Err(self.held(queue, name, None)),
             _ => Ok(Some((lock, note))),
         }
-    }
-
-    pub(super) fn is_out(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
-        Ok(self.is_checked_out(queue, name)? || self.is_moving(name)?)
     }
 
     fn take_from_nobody(&self, name: &EntryName, note: Note) -> Result<Note> {
@@ -146,20 +121,11 @@ impl Spool {
         Ok(note)
     }
 
-    fn held_for_successor(&self, note: &Note, name: &EntryName, id: &str) -> SpoolError {
-        match self.is_dead(id) {
-            Ok(true) => SpoolError::Held {
-                queue: note.queue.clone(),
-                name: name.clone(),
-                by: "a daemon that died while it accepted it; the next `serve --spool` knows what became of it, and without one `fsck --repair` gives it back".to_owned(),
-            },
-            _ => self.held(&note.queue, name, Some(id)),
-        }
-    }
-
+    /// The error of an entry that a process works on, or that is left to a daemon's successor.
     fn held(&self, queue: &QueueName, name: &EntryName, id: Option<&str>) -> SpoolError {
         let identity = id.and_then(|id| owner::read(self.layer(), id).ok().flatten());
         let by = match (identity, id) {
+            (_, Some(id)) if self.is_dead(id).unwrap_or(false) => "a daemon that died while it accepted it; the next `serve --spool` knows what became of it, and without one `fsck --repair` gives it back".to_owned(),
             (Some(of), _) => format!("process {} on {}, which still works on it", of.pid, of.host),
             (None, Some(_)) => "a process that may still work on it".to_owned(),
             (None, None) => {
@@ -167,6 +133,6 @@ impl Spool {
                     .to_owned()
             }
         };
-        SpoolError::Held { queue: queue.clone(), name: name.clone(), by }
+        SpoolError::Held(queue.clone(), name.clone(), by)
     }
 }

@@ -1,0 +1,364 @@
+//! Publication: a name is reserved, metadata and data are written where nobody looks, and one rename
+//! makes the entry available. Whatever fails before that rename is undone.
+
+use std::io::{self as std_io, BufRead};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::Spool;
+use super::entry::{DATA_BYTES_MAX, METADATA_BYTES_MAX, limited};
+use super::error::{Result, SpoolError, io};
+use super::layer::{How, Layer};
+use super::layout::{DATA, REGISTRY, TMP, available, lock, under};
+use super::name::{EntryName, QueueName};
+
+/// How often a generator is asked for another name.
+pub(crate) const NAME_TRIES_MAX: u32 = 10_000;
+/// The end of the name of a draft of data, among other drafts.
+const DRAFT_OF_DATA: &str = "data";
+
+/// What is to be published.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Small, and rewritten as the entry moves.
+    pub metadata: Vec<u8>,
+    /// The payload, written once.
+    pub data: Vec<u8>,
+}
+
+impl Item {
+    /// An item of these two.
+    #[must_use]
+    pub fn new(metadata: impl Into<Vec<u8>>, data: impl Into<Vec<u8>>) -> Self {
+        Self { metadata: metadata.into(), data: data.into() }
+    }
+}
+
+/// A name that is reserved and not used yet. Given up when dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    spool: Spool,
+    name: EntryName,
+    /// Whether it is given up when dropped.
+    held: bool,
+    /// Whether metadata and data are written under it.
+    written: bool,
+}
+
+impl Reservation {
+    fn new(spool: &Spool, name: EntryName) -> Self {
+        Self { spool: spool.clone(), name, held: true, written: false }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &EntryName {
+        &self.name
+    }
+
+    /// Leaves it reserved, for another process that will [`Spool::adopt`] it.
+    #[must_use]
+    pub fn keep(mut self) -> EntryName {
+        self.held = false;
+        self.name.clone()
+    }
+
+    /// Undoes what could not be written; what was there before, under this name, is somebody else's.
+    fn not_written(self, path: &Path, error: SpoolError) -> SpoolError {
+        if error.is(Errno::EXIST) {
+            // The name stays as it was: it has an entry, or remains of one.
+            return SpoolError::Taken(self.keep());
+        }
+        let _ = self.spool.layer().remove(path);
+        error
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let written = if self.written { &[TMP, DATA][..] } else { &[] };
+        if self.held {
+            // What stays is reported by the monitor and mended by fsck.
+            let remove = |place| _ = self.spool.layer().remove(&under(place, &self.name));
+            written.iter().copied().chain([REGISTRY]).for_each(remove);
+        }
+    }
+}
+
+/// Data without an entry. Dropped, it is gone. Its writer has a lock on it, so what a death leaves of it is
+/// known to be nobody's, and a repair deletes it.
+#[derive(Debug)]
+pub struct Draft {
+    spool: Spool,
+    path: PathBuf,
+    /// To sync it, and locked; none once it is an entry's.
+    file: Option<OwnedFd>,
+    is_empty: bool,
+}
+
+impl Draft {
+    /// Makes it the data of an entry; what is to be synced of it.
+    fn place(mut self, path: &Path) -> Result<Option<OwnedFd>> {
+        let renamed = self.spool.layer().rename(&self.path, path);
+        renamed.map_err(io("place the data at", path))?;
+        Ok(self.file.take().filter(|_| !self.is_empty))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            // What stays is fsck's.
+            let _ = self.spool.layer().remove(&self.path);
+        }
+    }
+}
+
+/// Copies data piece by piece; how many bytes there were.
+fn copy(layer: &dyn Layer, path: &Path, file: &OwnedFd, data: &mut dyn BufRead) -> Result<u64> {
+    let mut bytes = 0;
+    loop {
+        let piece = match data.fill_buf() {
+            Err(error) if error.kind() == std_io::ErrorKind::Interrupted => continue,
+            piece => piece.map_err(SpoolError::Unread)?,
+        };
+        let length = piece.len();
+        if length == 0 {
+            return Ok(bytes);
+        }
+        bytes += length as u64;
+        if bytes > DATA_BYTES_MAX {
+            return Err(SpoolError::TooLarge("the data", DATA_BYTES_MAX));
+        }
+        layer.write_all(file, piece).map_err(io("write", path))?;
+        data.consume(length);
+    }
+}
+
+impl Spool {
+    /// Reserves a name for a later enqueue. The generator is asked with 0, 1, 2... while its answers
+    /// are taken, up to 10,000 times.
+    ///
+    /// # Errors
+    /// When the system refuses, or all names are taken.
+    pub fn reserve(&self, mut names: impl FnMut(u32) -> EntryName) -> Result<Reservation> {
+        let mut last = names(0);
+        for tries in 1..=NAME_TRIES_MAX {
+            match self.reserve_name(last) {
+                Err(SpoolError::Taken(_)) => last = names(tries),
+                result => return result,
+            }
+        }
+        Err(SpoolError::NoFreeName(NAME_TRIES_MAX, last))
+    }
+
+    /// Reserves this name.
+    ///
+    /// # Errors
+    /// When it is taken, or the system refuses.
+    pub fn reserve_name(&self, name: EntryName) -> Result<Reservation> {
+        let path = under(REGISTRY, &name);
+        match self.layer().open(&path, How::New) {
+            Err(Errno::EXIST) => Err(SpoolError::Taken(name)),
+            made => {
+                made.map(|_| Reservation::new(self, name)).map_err(io("reserve the name", &path))
+            }
+        }
+    }
+
+    /// Takes over a name that another process reserved and kept.
+    ///
+    /// # Errors
+    /// When it is not reserved.
+    pub fn adopt(&self, name: EntryName) -> Result<Reservation> {
+        if !self.layer().exists(&under(REGISTRY, &name))? {
+            return Err(SpoolError::NotReserved(name));
+        }
+        Ok(Reservation::new(self, name))
+    }
+
+    /// Publishes an entry under a new name. When it returns, the entry is in the queue, as durable as
+    /// the options say.
+    ///
+    /// # Errors
+    /// When the system refuses; then nothing is left of it, except after
+    /// [`SpoolError::NotDurable`].
+    pub fn enqueue(
+        &self,
+        queue: &QueueName,
+        names: impl FnMut(u32) -> EntryName,
+        item: &Item,
+    ) -> Result<EntryName> {
+        self.enqueue_reserved(queue, self.reserve(names)?, item)
+    }
+
+    /// Publishes an entry under a reserved name.
+    ///
+    /// # Errors
+    /// As [`Spool::enqueue`], and when the name has an entry already; the reservation is given up.
+    pub fn enqueue_reserved(
+        &self,
+        queue: &QueueName,
+        reservation: Reservation,
+        item: &Item,
+    ) -> Result<EntryName> {
+        self.ensure_queue(queue)?;
+        let (reservation, files) = self.write_item(reservation, item)?;
+        self.sync_and_publish(queue, reservation, files)
+    }
+
+    /// Publishes many entries with one sync, in the order given.
+    ///
+    /// # Errors
+    /// When the system refuses. [`SpoolError::Batch`] says which are published; of the others
+    /// nothing is left.
+    pub fn enqueue_batch(
+        &self,
+        queue: &QueueName,
+        mut names: impl FnMut(u32) -> EntryName,
+        items: &[Item],
+    ) -> Result<Vec<EntryName>> {
+        self.ensure_queue(queue)?;
+        let mut written = Vec::with_capacity(items.len());
+        for item in items {
+            // Their descriptors are not kept: there may be more entries than a process may open.
+            written.push(self.write_item(self.reserve(&mut names)?, item)?.0);
+        }
+        if self.syncs_files() && !items.is_empty() {
+            self.layer().sync_all().map_err(io("sync the file system of", self.path()))?;
+        }
+        let mut published = Vec::with_capacity(items.len());
+        for reservation in written {
+            match self.publish(queue, reservation) {
+                Ok(name) => published.push(name),
+                Err(error) => {
+                    return Err(SpoolError::Batch(published, items.len(), Box::new(error)));
+                }
+            }
+        }
+        if let Some(last) = published.last() {
+            self.sync_after("publishing a batch up to", last, &[queue.as_os_str().into()])?;
+        }
+        Ok(published)
+    }
+
+    /// Writes data that is large or comes slowly, piece by piece up to the end of its source, before its entry
+    /// has a name.
+    ///
+    /// # Errors
+    /// [`SpoolError::Unread`] when the source fails, [`SpoolError::TooLarge`] when it has more than
+    /// [`DATA_BYTES_MAX`]; when the system refuses. Nothing is left of it.
+    pub fn draft(&self, data: &mut dyn BufRead) -> Result<Draft> {
+        let path = self.draft_path().with_extension(DRAFT_OF_DATA);
+        let file = self.layer().open(&path, How::New).map_err(io("create", &path))?;
+        // Where there are no locks a draft is judged by its age alone.
+        let _ = self.layer().lock(file.as_fd());
+        let copied = copy(self.layer(), &path, &file, data);
+        let mut draft = Draft { spool: self.clone(), path, file: Some(file), is_empty: true };
+        draft.is_empty = copied? == 0;
+        Ok(draft)
+    }
+
+    /// Publishes an entry with this data under a reserved name.
+    ///
+    /// # Errors
+    /// As [`Spool::enqueue_reserved`]. The draft is gone then, too.
+    pub fn enqueue_draft(
+        &self,
+        queue: &QueueName,
+        reservation: Reservation,
+        metadata: &[u8],
+        draft: Draft,
+    ) -> Result<EntryName> {
+        self.ensure_queue(queue)?;
+        let (reservation, files) =
+            self.write_entry(reservation, metadata, |path| draft.place(path))?;
+        self.sync_and_publish(queue, reservation, files)
+    }
+
+    /// Whether the draft at `path` has a living writer; `None`: it is another kind of draft, of which that
+    /// cannot be said.
+    pub(crate) fn is_being_written(&self, path: &Path) -> Result<Option<bool>> {
+        if path.extension().is_none_or(|extension| extension != DRAFT_OF_DATA) {
+            return Ok(None);
+        }
+        match lock(self.layer(), path, How::Read) {
+            Err(error) if error.is(Errno::NOENT) => Ok(Some(true)),
+            locked => locked.map(|lock| Some(lock.is_none())),
+        }
+    }
+
+    fn write_item(&self, reservation: Reservation, item: &Item) -> Result<Written> {
+        limited("the data", &item.data, DATA_BYTES_MAX)?;
+        self.write_entry(reservation, &item.metadata, |path| {
+            let data = self.layer().write_file(path, How::New, &item.data)?;
+            Ok((!item.data.is_empty()).then_some(data))
+        })
+    }
+
+    /// Writes an entry's metadata, and has `place` put the data into its place, which fails if there is some.
+    /// An empty file needs no sync: that of the directory says that it is there.
+    fn write_entry(
+        &self,
+        mut reservation: Reservation,
+        metadata: &[u8],
+        place: impl FnOnce(&Path) -> Result<Option<OwnedFd>>,
+    ) -> Result<Written> {
+        limited("the metadata", metadata, METADATA_BYTES_MAX)?;
+        let (draft, data) = (under(TMP, &reservation.name), under(DATA, &reservation.name));
+        let mut files = Vec::new();
+        match self.layer().write_file(&draft, How::New, metadata) {
+            Ok(file) if !metadata.is_empty() => files.push((draft.clone(), file)),
+            Ok(_) => {}
+            Err(error) => return Err(reservation.not_written(&draft, error)),
+        }
+        match place(&data) {
+            Ok(file) => files.extend(file.map(|file| (data, file))),
+            Err(error) => {
+                let _ = self.layer().remove(&draft);
+                return Err(reservation.not_written(&data, error));
+            }
+        }
+        reservation.written = true;
+        Ok((reservation, files))
+    }
+
+    /// Waits for an entry's files and, if so durable, for their names; then makes it available.
+    fn sync_and_publish(
+        &self,
+        queue: &QueueName,
+        reservation: Reservation,
+        mut files: Vec<(PathBuf, OwnedFd)>,
+    ) -> Result<EntryName> {
+        if self.syncs_files() {
+            let directories = if self.full() { &[DATA, REGISTRY][..] } else { &[] };
+            for directory in directories.iter().map(PathBuf::from) {
+                let opened = self.layer().open_directory(&directory)?;
+                files.push((directory, opened));
+            }
+            self.layer().sync_files(&files)?;
+        }
+        let name = self.publish(queue, reservation)?;
+        self.sync_after("publishing", &name, &[queue.as_os_str().into()])?;
+        Ok(name)
+    }
+
+    /// Makes an entry available; it is taken away again if that fails.
+    fn publish(&self, queue: &QueueName, reservation: Reservation) -> Result<EntryName> {
+        let (draft, path) = (under(TMP, &reservation.name), available(queue, &reservation.name));
+        let mut result = self.layer().rename(&draft, &path);
+        if result == Err(Errno::NOENT) && self.layer().exists(&draft)? {
+            // The queue was removed since it was made.
+            self.forget_queue(queue);
+            self.ensure_queue(queue)?;
+            result = self.layer().rename(&draft, &path);
+        }
+        result.map_err(io("publish", &path))?;
+        Ok(reservation.keep())
+    }
+}
+
+/// An entry that is written and not published, and what is to be synced of it. Dropped, it is taken away.
+type Written = (Reservation, Vec<(PathBuf, OwnedFd)>);

@@ -1,0 +1,259 @@
+//! The handle of an open spool, and how this process works on it.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::error::{Result, SpoolError, io};
+use super::files;
+use super::layer::{Disk, Layer};
+use super::layout;
+use super::name::{self, EntryName, QueueName};
+use super::owner::{HEARTBEAT, Identity, Owner};
+
+/// What an acknowledged operation outlives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Any death of processes; not that of the system.
+    None,
+    /// A crash of the system leaves no entry with a part of its content, but may lose entries that
+    /// were just published, moved or removed.
+    File,
+    /// A crash of the system loses nothing that was acknowledged.
+    #[default]
+    Full,
+}
+
+/// How a spool is worked on by this process.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What an acknowledged operation outlives.
+    pub durability: Durability,
+    /// An entry claimed so often without success goes to the dead-letter queue; `None` for never.
+    pub attempts_max: Option<u32>,
+    /// The dead-letter queue: a queue like others, made when it is needed.
+    pub dead_letter: QueueName,
+    /// This process takes entries over into a store of its own. If it dies, nobody gives back what it has
+    /// checked out: its successor knows what was stored ([`Spool::inherit`]).
+    pub accepting: bool,
+}
+
+/// The dead-letter queue, if no other is named.
+pub const DEAD_LETTER: &str = "dead-letter";
+
+impl Default for Options {
+    /// Full durability, no limit of attempts.
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            attempts_max: None,
+            dead_letter: QueueName::trusted(DEAD_LETTER),
+            accepting: false,
+        }
+    }
+}
+
+/// A spool that is open. Its clones are the same handle; threads may share it.
+#[derive(Debug, Clone)]
+pub struct Spool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    layer: Arc<dyn Layer>,
+    root: PathBuf,
+    options: Options,
+    identity: Identity,
+    /// What this process's record is called, and what it writes.
+    id: String,
+    /// This process's record; written at the first claim.
+    owner: Mutex<Option<Owner>>,
+    /// Queues that are known to have their directories.
+    queues: Mutex<HashSet<QueueName>>,
+}
+
+impl Spool {
+    /// Makes a spool, or what is missing of one, and opens it. Several processes may do so at once,
+    /// and one that died in the middle has done no harm. The directory's parent must be there.
+    ///
+    /// # Errors
+    /// When the directory has other files in it, or the system refuses.
+    pub fn create(path: &Path, options: Options) -> Result<Self> {
+        match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(io("make the directory", path)(errno)),
+        }
+        let spool = Self::load_unchecked(path, options)?;
+        layout::create(spool.layer(), path, spool.full())?;
+        Ok(spool)
+    }
+
+    /// Removes the spool that the caller made at `path`, unless somebody has put an entry into it meanwhile.
+    ///
+    /// # Errors
+    /// When there is an entry, or the system refuses.
+    pub fn remove_unused(path: &Path) -> std::io::Result<()> {
+        // Without the registry nobody can put anything in any more.
+        std::fs::remove_dir(path.join(layout::REGISTRY))?;
+        std::fs::remove_dir_all(path)
+    }
+
+    /// Opens a spool. One that the reference made gets `.shiftboss/`, if it may be written to.
+    ///
+    /// # Errors
+    /// When it is not a spool, a part of one, or one of a later version.
+    pub fn load(path: &Path, options: Options) -> Result<Self> {
+        let spool = Self::load_unchecked(path, options)?;
+        layout::load(spool.layer(), path)?;
+        Ok(spool)
+    }
+
+    /// Opens a spool without looking whether it is one.
+    ///
+    /// # Errors
+    /// When there is no such directory.
+    pub fn load_unchecked(path: &Path, options: Options) -> Result<Self> {
+        let disk = Disk::open(path).map_err(io("open the spool", path))?;
+        Ok(Self::on(Arc::new(disk), path, options, Identity::this_process()))
+    }
+
+    /// A spool on another layer, worked on by someone with this identity.
+    pub(crate) fn on(
+        layer: Arc<dyn Layer>,
+        path: &Path,
+        options: Options,
+        identity: Identity,
+    ) -> Self {
+        let (owner, queues) = (Mutex::default(), Mutex::default());
+        let id = files::random_name();
+        Self(Arc::new(Inner { layer, root: path.into(), options, identity, id, owner, queues }))
+    }
+
+    /// What tells this spool from others, wherever it is moved.
+    pub fn id(&self) -> Result<String> {
+        let path = Path::new(layout::ID);
+        match self.layer().symlink(files::random_name().as_bytes(), path) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(io("name the spool by", path)(errno)),
+        }
+        let id = self.layer().read_link(path).map_err(io("read", path))?;
+        Ok(name::text(&id))
+    }
+
+    /// The spool's directory, as it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.root
+    }
+
+    /// How this process works on it.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Its queues, in order.
+    pub fn queues(&self) -> Result<Vec<QueueName>> {
+        layout::queues(self.layer())
+    }
+
+    /// Makes a queue, if it is not there. Publishing into one does so as well.
+    pub fn ensure_queue(&self, queue: &QueueName) -> Result<()> {
+        let mut known = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains(queue) {
+            layout::ensure_queue(self.layer(), queue, self.full())?;
+            known.insert(queue.clone());
+        }
+        Ok(())
+    }
+
+    /// A call found a queue's directory gone: it is to be made anew.
+    pub(crate) fn forget_queue(&self, queue: &QueueName) {
+        let mut known = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(queue);
+    }
+
+    pub(crate) fn layer(&self) -> &dyn Layer {
+        &*self.0.layer
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    /// Whether contents are synced.
+    pub(crate) fn syncs_files(&self) -> bool {
+        self.0.options.durability >= Durability::File
+    }
+
+    /// Whether directories are synced too.
+    pub(crate) fn full(&self) -> bool {
+        self.0.options.durability == Durability::Full
+    }
+
+    /// The name of this process's record, which is written first if it was not.
+    pub(crate) fn owner(&self) -> Result<String> {
+        let Inner { layer, id, identity, owner, .. } = &*self.0;
+        let mut owner = owner.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*owner {
+            Some(owner) => owner.keep()?,
+            None => {
+                let register = || Owner::register(layer, id, identity, HEARTBEAT);
+                *owner = Some(self.with_spare(register)?);
+            }
+        }
+        Ok(id.clone())
+    }
+
+    /// The name of this process's record, if it has one.
+    pub(crate) fn known_owner(&self) -> Option<String> {
+        let owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        owner.is_some().then(|| self.0.id.clone())
+    }
+
+    /// Does what a full disk may refuse, and undoes itself then; again with the spared room.
+    pub(crate) fn with_spare<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            match call() {
+                Err(error) if error.is_full() && layout::give_up_spare(self.layer()) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// A path for a file that this process is writing.
+    pub(crate) fn draft_path(&self) -> PathBuf {
+        files::draft_path(&self.0.id)
+    }
+
+    /// Waits until what was removed from a queue's checkouts is durable, as the options say.
+    pub fn sync_removals(&self, queue: &QueueName) -> Result<()> {
+        if !self.full() {
+            return Ok(());
+        }
+        self.layer().sync_directory(&layout::checkouts(queue))
+    }
+
+    /// Syncs directories in which something that was done must last.
+    pub(crate) fn sync_after(
+        &self,
+        doing: &'static str,
+        name: &EntryName,
+        directories: &[PathBuf],
+    ) -> Result<()> {
+        if !self.full() {
+            return Ok(());
+        }
+        let open = |path: &PathBuf| Ok((path.clone(), self.layer().open_directory(path)?));
+        let opened: Result<Vec<_>> = directories.iter().map(open).collect();
+        let synced = opened.and_then(|opened| self.layer().sync_files(&opened));
+        synced.map_err(|error| match error {
+            SpoolError::Io { source, .. } => SpoolError::NotDurable(doing, name.clone(), source),
+            other => other,
+        })
+    }
+}
