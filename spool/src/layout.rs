@@ -216,11 +216,10 @@ pub(crate) fn entries(layer: &dyn Layer, path: &Path) -> Result<Vec<EntryName>> 
     Ok(names)
 }
 
-/// The entries in a directory: its regular files with an entry's name; and what else is there.
-pub(crate) fn entries_and_others(
-    layer: &dyn Layer,
-    path: &Path,
-) -> Result<(Vec<EntryName>, Vec<Box<[u8]>>)> {
+/// Regular files with an entry's name, and the names of what else is in a directory.
+type EntriesAndOthers = (Vec<EntryName>, Vec<Box<[u8]>>);
+
+pub(crate) fn entries_and_others(layer: &dyn Layer, path: &Path) -> Result<EntriesAndOthers> {
     let listed = layer.listed(path)?;
     let (mut names, mut others) = (Vec::with_capacity(listed.len()), Vec::new());
     for entry in listed {
