@@ -106,9 +106,7 @@ impl Note {
 /// What came of an attempt to take an entry.
 #[derive(Debug)]
 pub(crate) enum Take {
-    /// It is ours.
     Claimed(Note),
-    /// It is not there any more.
     Gone,
     /// One of our processes has just taken it, or is giving it back this moment.
     Busy,

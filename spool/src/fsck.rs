@@ -107,7 +107,6 @@ impl Fsck {
     }
 }
 
-/// A check in progress.
 struct Check<'s> {
     spool: &'s Spool,
     options: FsckOptions,

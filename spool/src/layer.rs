@@ -206,7 +206,6 @@ impl Disk {
         call(opened.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd), last.as_os_str())
     }
 
-    /// [`Disk::at`] for two paths.
     fn at_both(
         &self,
         from: &Path,

@@ -42,12 +42,10 @@ pub(crate) const FORMAT: [&str; 3] = [REGISTRY, TMP, DATA];
 const ADDED: [&str; 9] =
     [OURS, OWNERS, CLAIMS, MOVING, ATTEMPTS, REASONS, QUARANTINE, STRAYS, DRAFTS];
 
-/// What `.shiftboss/version` says.
 const THIS_VERSION: &[u8] = b"1\n";
 const VERSION_BYTES_MAX: u64 = 64;
 /// A checkout needs three files at most: a record of the process, its note, the next one.
 const SPARE_FILES: usize = 4;
-/// Each fills a block.
 const SPARE_BYTES: usize = 4096;
 
 /// A name in one of the spool's own directories.
@@ -55,17 +53,14 @@ pub(crate) fn under(directory: &str, name: &EntryName) -> PathBuf {
     Path::new(directory).join(name.as_os_str())
 }
 
-/// An available entry.
 pub(crate) fn available(queue: &QueueName, name: &EntryName) -> PathBuf {
     Path::new(queue.as_os_str()).join(name.as_os_str())
 }
 
-/// A queue's directory of checkouts.
 pub(crate) fn checkouts(queue: &QueueName) -> PathBuf {
     Path::new(queue.as_os_str()).join(CHECKOUT)
 }
 
-/// A checked-out entry.
 pub(crate) fn checked_out(queue: &QueueName, name: &EntryName) -> PathBuf {
     checkouts(queue).join(name.as_os_str())
 }
@@ -187,7 +182,6 @@ pub(crate) fn give_up_spare(layer: &dyn Layer) -> bool {
     listed.iter().any(|file| layer.remove(&joined(Path::new(SPARE), &file.name)).is_ok())
 }
 
-/// Makes a queue's directories.
 pub(crate) fn ensure_queue(layer: &dyn Layer, queue: &QueueName, sync: bool) -> Result<()> {
     let path = Path::new(queue.as_os_str());
     let new = ensure(layer, path)?;

@@ -40,7 +40,6 @@ pub struct Identity {
     pub started: u64,
 }
 
-/// What can be said of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     Alive,
@@ -59,7 +58,6 @@ fn process(pid: u32) -> Option<(char, u64, u64)> {
 }
 
 impl Identity {
-    /// This process.
     pub(crate) fn this_process() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -96,7 +94,6 @@ pub(crate) struct Owner {
     heart: Option<(Stop, JoinHandle<()>)>,
 }
 
-/// The file, and what is in it.
 #[derive(Debug)]
 struct Record {
     layer: Arc<dyn Layer>,
@@ -131,7 +128,6 @@ impl Record {
     }
 }
 
-/// An owner's record.
 pub(crate) fn path_of(id: &str) -> PathBuf {
     PathBuf::from(OWNERS).join(id)
 }

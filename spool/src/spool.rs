@@ -185,12 +185,10 @@ impl Spool {
         &self.0.identity
     }
 
-    /// Whether contents are synced.
     pub(crate) fn syncs_files(&self) -> bool {
         self.0.options.durability >= Durability::File
     }
 
-    /// Whether directories are synced too.
     pub(crate) fn full(&self) -> bool {
         self.0.options.durability == Durability::Full
     }
