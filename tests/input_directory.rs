@@ -6,6 +6,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use common::mounts::FileSystem;
 use common::sql::RUNS;
@@ -220,4 +221,31 @@ fn the_daemons_own_fetchers_wait_for_a_lost_directory() {
     wait_until("it goes on", || daemon.log().matches("The run ended well").count() > runs);
     // The new list is there before the old one goes.
     site.wait_count(1);
+}
+
+/// A directory that the daemon may not list, or not enter, any more is lost until it may: `status` and its
+/// `--check` say so, the log does once, and new lists are seen within seconds afterwards.
+#[test]
+fn a_directory_that_cannot_be_read_any_more() {
+    let site = Site::new();
+    let daemon = site.spawn(site.serve_unprivileged(&[])).ready();
+    load(&site);
+    for (mode, key) in [(0o000, "delta"), (0o444, "echo"), (0o311, "foxtrot")] {
+        fs::set_permissions(site.input(), fs::Permissions::from_mode(mode)).unwrap();
+        wait_until("the loss is shown", || site.number(LOST) == 1);
+        let checked = site.run(&["status", "--check", "socket"]);
+        let told = String::from_utf8(checked.stdout).unwrap();
+        assert_eq!(checked.status.code(), Some(1), "{told}");
+        assert!(told.contains("cannot be read: Permission denied"), "{told}");
+        assert!(
+            site.run(&["status", "socket"]).stdout.windows(10).any(|text| text == b"LOST since")
+        );
+        fs::set_permissions(site.input(), fs::Permissions::from_mode(0o755)).unwrap();
+        wait_until("it is back", || site.number(LOST) == 0);
+        site.write(format!("{key}.1.txt"), format!("{key} 1\n"));
+        wait_until("its list is seen", || site.sql(RUNS).contains(&format!("{key}|1|1")));
+    }
+    assert_eq!(daemon.warnings(&["is lost"]).len(), 3, "{}", daemon.log());
+    assert!(daemon.warnings(&["Cannot look"]).len() <= 1, "{}", daemon.log());
+    assert_eq!(site.run(&["status", "--check", "socket"]).status.code(), Some(0));
 }

@@ -98,6 +98,7 @@ impl Directory {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        may_read(&descriptor)?;
         let found = descriptor.metadata()?;
         let born = found.created().ok().and_then(|made| {
             i64::try_from(made.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()
@@ -127,6 +128,12 @@ impl Directory {
             return false;
         };
         here.st_nlink > 0 && (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+    }
+
+    /// Whether this process may list it no longer, or may look at no file in it.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        may_read(&self.descriptor) == Err(Errno::ACCESS)
     }
 
     /// Locks it against other daemons as long as it is open; false: one of them has it.
@@ -192,6 +199,12 @@ impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Whether a directory may be listed, and its files looked at: opening `.` in it takes both rights.
+fn may_read(directory: &File) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, ".", flags, Mode::empty()).map(drop)
 }
 
 /// Looks at an open file.

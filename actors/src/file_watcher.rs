@@ -34,6 +34,7 @@ use crate::file_tail::StopTail;
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
 use crate::store::{Runs, StoredRun};
+use crate::throttle::Throttle;
 use crate::vital::Vital;
 use crate::watch::Watch;
 pub use entry::TailLink;
@@ -48,6 +49,8 @@ pub use tails::{StartTail, start_tail};
 const RESCAN_EVERY: Duration = Duration::from_secs(60);
 /// How often timers of the directory and of unclosed files are looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// Between two warnings that a file cannot be looked at: it is tried every second.
+const COMPLAINTS_SECONDS: u32 = 60;
 /// How long the store may take for a request before it is asked again.
 const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay before the store is asked again.
@@ -115,6 +118,8 @@ pub struct FileWatcherActor {
     overflow: bool,
     /// Runs wait for a tail: tails that have nothing to read give up their place.
     crowded: Rc<Cell<bool>>,
+    /// Files that cannot be looked at.
+    complaints: Throttle,
     /// Dropped with the actor: a panic here ends the process.
     _vital: Vital<String>,
 }
@@ -146,6 +151,7 @@ impl FileWatcherActor {
             lost: false,
             overflow: false,
             crowded: Rc::default(),
+            complaints: Throttle::new(1, COMPLAINTS_SECONDS),
             _vital: vital,
         }
     }

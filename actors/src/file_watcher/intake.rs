@@ -13,6 +13,7 @@ use tracing::{error, warn};
 use super::entry::{Entry, Phase};
 use super::{FileWatcherActor, Open};
 use crate::directory::{Directory, Entry as Seen};
+use crate::throttle::Verdict;
 use crate::watch::Happened;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
@@ -187,7 +188,11 @@ impl FileWatcherActor {
         let (first, second) = match both_names(&open.directory, &growing, &whole) {
             Ok(seen) => seen,
             Err(error) => {
-                warn!(%run, %error, "Cannot look at a fetcher file; trying again later.");
+                if let Verdict::Log { suppressed_before } =
+                    self.complaints.admit(std::time::Instant::now())
+                {
+                    warn!(%run, %error, suppressed_before, "Cannot look at a fetcher file; trying again later.");
+                }
                 return None;
             }
         };

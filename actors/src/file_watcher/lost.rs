@@ -5,6 +5,7 @@
 //! directory at that path is not read: its lists would replace those of the known one. Which one may be
 //! taken is [`stranger`](super::stranger)'s to say.
 
+use std::io;
 use std::rc::Rc;
 
 use actix::prelude::*;
@@ -106,11 +107,14 @@ impl FileWatcherActor {
         }
     }
 
-    /// Notices that the directory is gone, or back: no event tells as long as it is held open.
+    /// Notices that the directory is gone, may not be read any more, or is back: no event tells as long as it
+    /// is held open.
     pub(super) fn find_directory(&mut self, ctx: &mut Context<Self>) {
         match &self.open {
             None => self.find_again(ctx),
-            Some(open) if !open.directory.is_at_its_path() => self.lose(ctx),
+            Some(open) if !open.directory.is_at_its_path() || open.directory.is_forbidden() => {
+                self.lose(ctx);
+            }
             Some(_) => {}
         }
     }
@@ -167,7 +171,7 @@ impl FileWatcherActor {
             Ok(directory) => directory,
             Err(error) => {
                 self.stranger = None;
-                return self.stay_lost(&format!("it cannot be opened: {error}"), ctx);
+                return self.stay_lost(&unreadable(&error), ctx);
             }
         };
         let known = self.storage.send(Perform(Runs)).timeout(STORE_TIMEOUT).into_actor(self);
@@ -225,6 +229,16 @@ impl FileWatcherActor {
             "The input directory is lost: no list is withdrawn, and jobs go on from what is queued."
         );
         self.send_notes(ctx);
+    }
+}
+
+/// Why the directory is lost when it cannot be opened.
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("it cannot be read: {error}; let the daemon's user list and enter it")
+        }
+        _ => format!("it cannot be opened: {error}"),
     }
 }
 
