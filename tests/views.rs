@@ -68,7 +68,7 @@ fn the_json_objects() {
     assert_eq!(object(&site, &["queue", "socket"]), queue);
     let row = |fetcher: &str, state: &str, payload: &str| {
         json!({"fetcher": fetcher, "run": 1, "complete": true, "state": state, "tries": 0,
-            "payload": payload})
+            "exit_code": null, "payload": payload})
     };
     let charlie = json!({
         "database": site.database(), "daemon": where_it_is, "key": "charlie",
@@ -76,7 +76,7 @@ fn the_json_objects() {
         "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
         "expected_in_seconds": null, "jobs_last_hour": 0, "in_flight": null,
         "last_result": {"started": 3, "finished": 5, "exit_code": 9},
-        "rows": [row("f", "waiting", "0 3")], "truncated": false,
+        "failed_single_tasks": 0, "rows": [row("f", "waiting", "0 3")], "truncated": false,
     });
     assert_eq!(object(&site, &["why", "socket", "charlie"]), charlie);
     let mut alpha = object(&site, &["why", "state.db", "alpha"]);

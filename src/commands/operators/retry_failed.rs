@@ -1,8 +1,9 @@
 //! `shiftboss retry --failed`: puts failed tasks back, in batches, after saying how many.
 //!
-//! Which they are it reads in the database; then each key is a `RETRY` as any operator's. What failed after
+//! Which they are it reads in the database; then each is a `RETRY-OF` as any operator's. What failed after
 //! the look stays as it is, and what was put back meanwhile is left alone by the daemon.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
@@ -27,15 +28,16 @@ const BATCH: usize = 200;
 pub(super) fn run(told: Told, failed: &FailedOnes) -> Result<(), Failure> {
     let socket = socket(told.socket.clone(), "retry")?;
     client::check_path(&socket)?;
-    let (keys, count) = keys(&socket, failed)?;
-    if !keys.is_empty() && !failed.yes {
+    let (tasks, count) = tasks_of(&socket, failed)?;
+    if !tasks.is_empty() && !failed.yes {
         confirm(&count)?;
     }
     let mut rows = 0;
-    for batch in keys.chunks(BATCH) {
-        rows += put_back(&socket, batch, failed.fetcher.as_deref(), &told)?;
+    for batch in tasks.chunks(BATCH) {
+        rows += put_back(&socket, batch, &told)?;
     }
     let text = if told.json {
+        let keys: BTreeSet<&str> = tasks.iter().map(|(key, _)| key.as_str()).collect();
         serde_json::json!({"keys": keys.len(), "rows": rows}).to_string()
     } else {
         format!("Back in the queue: {}.", counted(rows, "row"))
@@ -43,8 +45,11 @@ pub(super) fn run(told: Told, failed: &FailedOnes) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").or_else(|error| exit::output_failed(&error))
 }
 
-/// The keys of the failed tasks, and how many tasks those are, in words.
-fn keys(socket: &Path, failed: &FailedOnes) -> Result<(Vec<String>, String), Failure> {
+/// The failed tasks by key and fetcher, and how many there are, in words.
+fn tasks_of(
+    socket: &Path,
+    failed: &FailedOnes,
+) -> Result<(Vec<(String, String)>, String), Failure> {
     let target = target::find(Some(socket.to_owned()), None)?;
     let asked = Asked {
         status: TaskStatus::Failed,
@@ -56,10 +61,9 @@ fn keys(socket: &Path, failed: &FailedOnes) -> Result<(Vec<String>, String), Fai
         tasks(&target.database, &asked, SystemClock.now()).map_err(|error| view_failure(&error))?;
     let count = counted(i64::try_from(found.tasks.len()).unwrap_or(i64::MAX), "failed task");
     let more = if found.truncated { " (there are more: say it again for them)" } else { "" };
-    let mut keys: Vec<String> = found.tasks.into_iter().map(|task| task.key).collect();
-    keys.sort();
-    keys.dedup();
-    Ok((keys, format!("{count}{more}")))
+    let tasks = found.tasks.into_iter().map(|task| (task.key, task.fetcher));
+    let tasks: BTreeSet<(String, String)> = tasks.collect();
+    Ok((tasks.into_iter().collect(), format!("{count}{more}")))
 }
 
 fn confirm(count: &str) -> Result<(), Failure> {
@@ -76,21 +80,16 @@ fn confirm(count: &str) -> Result<(), Failure> {
     }
 }
 
-/// Puts the rows of some keys back, of one fetcher if one is named; how many there were.
-fn put_back(
-    socket: &Path,
-    keys: &[String],
-    fetcher: Option<&str>,
-    told: &Told,
-) -> Result<i64, Failure> {
+/// Puts the rows of some keys back, each of its fetcher alone; how many there were.
+fn put_back(socket: &Path, tasks: &[(String, String)], told: &Told) -> Result<i64, Failure> {
     let deadline = Deadline::after(told.timeout)?;
     let failed = |error: io::Error| client::no_answer(socket, told.timeout, &error);
-    let verb = fetcher.map_or("RETRY".to_owned(), |name| format!("RETRY-OF {name}"));
-    let retries: String = keys.iter().map(|key| format!("\n{verb} {key}")).collect();
+    let retries: String =
+        tasks.iter().map(|(key, fetcher)| format!("\nRETRY-OF {fetcher} {key}")).collect();
     let requests = format!("HEALTH{retries}");
     let (mut session, _) = Session::begin(socket, "retry", &requests, told.timeout, deadline)?;
     let mut rows = 0;
-    for key in keys {
+    for (key, _) in tasks {
         let line = session.line(deadline).map_err(failed)?.ok_or_else(|| {
             let key = shown(key);
             let text = format!("the daemon closed the connection before {key}: say it again");

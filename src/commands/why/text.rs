@@ -11,6 +11,9 @@ const PAYLOAD_WIDTH: usize = 50;
 const KEY_WIDTH: usize = 80;
 const EARLIER_KEY_WIDTH: usize = 30;
 
+/// What can be done about single tasks that ended.
+const AGAIN: &str = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
+
 /// Renders the whole text; `now` makes times relative.
 pub(super) fn render(why: &Why, now: i64) -> String {
     let mut out = line("Key", &cut(&why.key, KEY_WIDTH));
@@ -25,7 +28,11 @@ pub(super) fn render(why: &Why, now: i64) -> String {
     if let Some(flight) = &why.in_flight {
         out.push_str(&line("In flight", &in_flight(flight, now)));
     }
-    out.push_str(&line("Last result", &last_result(why.last_result, now)));
+    if why.failed_single_tasks > 0 && !(why.standing == Standing::Dispatched && is_single(why)) {
+        let text = format!("{} failed: {AGAIN}", why.failed_single_tasks);
+        out.push_str(&line("Single tasks", &text));
+    }
+    out.push_str(&line("Last result", &last_result(why, now)));
     out.push_str(&rows(why));
     out
 }
@@ -38,16 +45,17 @@ fn standing(why: &Why) -> String {
         }
         Standing::Waiting => "waiting".to_owned(),
         Standing::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
-        Standing::Parked if is_single(why) => format!(
-            "a dead letter after {}: `shiftboss retry` runs it again, `shiftboss cancel` deletes it",
-            counted(tries, "lost lease")
-        ),
-        Standing::Dispatched if is_single(why) => {
-            "failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it".to_owned()
+        Standing::Parked if is_single(why) => {
+            format!("a dead letter after {}: {AGAIN}", counted(tries, "lost lease"))
         }
+        Standing::Dispatched if is_single(why) => format!("failed: {AGAIN}"),
         Standing::Parked => format!(
             "dead-lettered after {}: it runs again when its fetcher's next list names it, or by `shiftboss retry`",
             counted(tries, "lost lease")
+        ),
+        Standing::Dispatched if failure(why).is_some() => format!(
+            "failed with exit code {}; due again with its fetcher's next list, or now by `shiftboss retry`",
+            failure(why).unwrap_or_default()
         ),
         Standing::Dispatched => {
             "already ran for this list; due again with the next one, or by `shiftboss retry`"
@@ -56,6 +64,12 @@ fn standing(why: &Why) -> String {
         Standing::Leaving => "leaving: its run is being deleted".to_owned(),
         Standing::Unlisted => "not queued: no fetcher lists it".to_owned(),
     }
+}
+
+/// The exit code of a list's row whose last attempt failed.
+fn failure(why: &Why) -> Option<i64> {
+    let lists = why.rows.iter().filter(|row| row.fetcher != TASKS_FETCHER);
+    lists.filter_map(|row| row.exit_code).find(|code| *code != 0)
 }
 
 /// Whether nothing but single tasks has the key: no list will bring it back.
@@ -77,6 +91,9 @@ fn before(place: &Place) -> String {
 fn turn(why: &Why) -> String {
     let rate = format!("{} ended in the last hour", counted(why.jobs_last_hour, "job"));
     match why.expected_in_seconds {
+        None if why.place.as_ref().is_some_and(|place| place.keys_before == 0) && !why.paused => {
+            "when a worker asks for a job".to_owned()
+        }
         Some(seconds) => format!("in about {} ({rate})", span(seconds)),
         None => format!("cannot be told ({rate})"),
     }
@@ -98,9 +115,13 @@ fn in_flight(flight: &Flight, now: i64) -> String {
     format!("with {worker}{attempt}{tries}, handed out {}{lease}", ago(now - flight.since))
 }
 
-fn last_result(last: Option<LastResult>, now: i64) -> String {
-    let Some(LastResult { started, finished, exit_code }) = last else {
-        return "none is known".to_owned();
+fn last_result(why: &Why, now: i64) -> String {
+    let Some(LastResult { started, finished, exit_code }) = why.last_result else {
+        let tries = why.rows.iter().map(|row| row.tries).max().unwrap_or(0);
+        return match tries {
+            0 => "none is known".to_owned(),
+            _ => format!("none: {} expired", counted(tries, "lease")),
+        };
     };
     let code = exit_code.map_or("no exit code".to_owned(), |code| format!("exit code {code}"));
     format!(
@@ -151,6 +172,7 @@ mod tests {
             complete: true,
             state,
             tries: 0,
+            exit_code: None,
             payload: "1.0 1.1".to_owned(),
         };
         let first = ["b", "c", "d", "e", "f"].map(str::to_owned).to_vec();
@@ -163,6 +185,7 @@ mod tests {
             jobs_last_hour: 120,
             in_flight: None,
             last_result: Some(LastResult { started: 5_000, finished: 5_090, exit_code: Some(1) }),
+            failed_single_tasks: 0,
             rows: vec![row(1_700_000_001, RowState::Waiting), row(1_700_000_000, RowState::Hidden)],
             truncated: false,
         }
@@ -207,6 +230,30 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let then = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
         assert_eq!(told(Standing::Dispatched), format!("failed: {then}"));
         assert_eq!(told(Standing::Parked), format!("a dead letter after 2 lost leases: {then}"));
+    }
+
+    /// A list's row that failed says so and how it runs sooner; a failed single task beside it is told, too.
+    #[test]
+    fn rows_that_failed() {
+        let mut row = waiting().rows.remove(0);
+        (row.state, row.exit_code) = (RowState::Dispatched, Some(3));
+        let (standing, rows) = (Standing::Dispatched, vec![row]);
+        let failed = Why { standing, rows, place: None, failed_single_tasks: 1, ..waiting() };
+        let text = render(&failed, 5_100);
+        let expected = "Standing        failed with exit code 3; due again with its fetcher's next list, or now by `shiftboss retry`\n\
+            Single tasks    1 failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it\n";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    /// The next one has no time to wait for; a job without a result that lost its leases has no other.
+    #[test]
+    fn what_is_not_known() {
+        let place = Some(Place { keys_before: 0, exact: true, first: Vec::new() });
+        let mut lost = Why { place, expected_in_seconds: None, last_result: None, ..waiting() };
+        lost.rows[0].tries = 2;
+        let text = render(&lost, 5_100);
+        assert!(text.contains("Its turn        when a worker asks for a job\n"), "{text}");
+        assert!(text.contains("Last result     none: 2 leases expired\n"), "{text}");
     }
 
     /// A job that is out is told with whom and since when; an unlisted key has next to nothing.

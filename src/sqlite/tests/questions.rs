@@ -81,7 +81,7 @@ fn where_a_key_is() {
     let found = ask(&site, "alpha", 20).unwrap();
     assert_eq!((found.standing, rows(&found)[0].1), (Standing::Waiting, RowState::Dispatched));
     assert_eq!(found.last_result.and_then(|last| last.exit_code), Some(7));
-    assert_eq!((found.jobs_last_hour, found.expected_in_seconds), (1, Some(3_600)));
+    assert_eq!((found.jobs_last_hour, found.expected_in_seconds), (1, None));
     assert_eq!(site.next(21).as_deref(), Some("alpha g.1"));
     site.finish("alpha", 22);
     assert_eq!(ask(&site, "alpha", 23).unwrap().standing, Standing::Dispatched);
@@ -129,16 +129,22 @@ fn a_parked_job() {
 #[test]
 fn while_paused() {
     let mut site = Site::new(FAIR);
-    site.list(&run("f", 1), &["alpha", "bravo"]);
+    site.list(&run("f", 1), &["alpha", "bravo", "charlie"]);
     assert!(site.next(3_600).is_some_and(|job| job.starts_with("alpha")));
     site.finish("alpha", 3_600);
-    assert_eq!(ask(&site, "bravo", 3_600).unwrap().expected_in_seconds, Some(3_600));
+    let next = queue(&path(&site), 5, 3_600).unwrap().keys;
+    let (first, second) = (next[0].key.clone(), next[1].key.clone());
+    let expected = |site: &Site| ask(site, &second, 3_600).unwrap().expected_in_seconds;
+    assert_eq!(expected(&site), None, "one end tells nothing");
+    site.edit("UPDATE shiftboss_done SET jobs = 10");
+    assert_eq!(expected(&site), Some(720));
+    assert_eq!(ask(&site, &first, 3_600).and_then(|next| next.expected_in_seconds), None);
     site.commit(|store| store.set_paused(true)).unwrap();
-    let found = ask(&site, "bravo", 3_600).unwrap();
+    let found = ask(&site, &second, 3_600).unwrap();
     assert_eq!((found.standing, found.paused), (Standing::Waiting, true));
     assert_eq!(found.expected_in_seconds, None);
     let next = queue(&path(&site), 5, 3_600).unwrap();
-    assert_eq!((next.paused, next.keys.len()), (true, 1));
+    assert_eq!((next.paused, next.keys.len()), (true, 2));
     assert!(status(&site, 3_600).paused);
 }
 

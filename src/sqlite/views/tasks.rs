@@ -1,8 +1,8 @@
 //! Tasks by status, with the reason: the question of `shiftboss tasks`, and what `retry --failed` puts back.
 //!
-//! Failed keys have an index, and few rows are dead letters or in flight; what waits is walked in its order.
-//! So it costs as much as there are such tasks, however long the queue is; but for single tasks, whose table
-//! is gone through (it has a limit).
+//! Few rows are dead letters or in flight; what waits is walked in its order; failed keys have an index, and
+//! the attempts that are kept, at most 100,000, and the single tasks, which have a limit, are gone through.
+//! So what it costs does not depend on how long the queue is.
 
 use std::path::Path;
 
@@ -70,26 +70,52 @@ pub struct Task {
     pub reason: String,
 }
 
-/// Keys whose last attempt failed, with their rows that wait for their fetcher's next list; then single
-/// tasks. The end of the last attempt is by key: of one that several fetchers list it counts for all.
-const FAILED: &str = "SELECT * FROM (
-    SELECT log.attr_path, name, queue.fetcher_run_started, log.finished, log.exit_code
-    FROM log INDEXED BY shiftboss_failed
-    JOIN queue ON queue.attr_path = log.attr_path AND is_dequeued <> 0 AND queue.fetcher_id <> 0
+/// Rows whose own last attempt failed, and that wait for their fetcher's next list; then single tasks. The
+/// key's log row tells of its last attempt, and of rows of which none is kept.
+const FAILED: &str = "WITH
+    ended AS MATERIALIZED (
+        SELECT attr_path, fetcher_id, run_started, started, finished, exit_code,
+            max(attempt) AS attempt
+        FROM shiftboss_attempts WHERE outcome = 'done' GROUP BY attr_path, fetcher_id, run_started),
+    latest AS MATERIALIZED (
+        SELECT attr_path, started, max(attempt) AS attempt FROM ended GROUP BY attr_path),
+    own AS (
+        SELECT attr_path, fetcher_id, run_started, ended.finished,
+            iif(log.finished IS NULL OR ended.attempt <> latest.attempt, ended.exit_code, log.exit_code)
+                AS exit_code
+        FROM ended JOIN latest USING (attr_path) LEFT JOIN log USING (attr_path)
+        UNION ALL
+        SELECT log.attr_path, queue.fetcher_id, fetcher_run_started, log.finished, log.exit_code
+        FROM log INDEXED BY shiftboss_failed CROSS JOIN queue ON queue.attr_path = log.attr_path
+        LEFT JOIN latest ON latest.attr_path = log.attr_path
+        LEFT JOIN ended ON ended.attr_path = log.attr_path AND ended.run_started = fetcher_run_started
+            AND ended.fetcher_id = queue.fetcher_id
+        WHERE log.exit_code <> 0 AND log.finished IS NOT NULL AND ended.attempt IS NULL
+            AND (latest.attempt IS NULL OR latest.started < log.started))
+    SELECT * FROM (
+    SELECT own.attr_path, name, run_started, finished, exit_code
+    FROM own
+    CROSS JOIN queue ON queue.attr_path = own.attr_path AND queue.fetcher_id = own.fetcher_id
+        AND fetcher_run_started = run_started AND is_dequeued <> 0 AND queue.fetcher_id <> 0
     JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
-    WHERE log.exit_code <> 0 AND log.finished >= ?3 AND (?2 IS NULL OR name = ?2)
+    WHERE exit_code <> 0 AND finished >= ?3 AND (?2 IS NULL OR name = ?2)
         AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
-            WHERE flight.attr_path = log.attr_path AND flight.fetcher_id = queue.fetcher_id)
+            WHERE flight.attr_path = own.attr_path AND flight.fetcher_id = own.fetcher_id)
         AND NOT EXISTS (SELECT 1 FROM shiftboss_tries AS lost
-            WHERE lost.fetcher_id = queue.fetcher_id AND lost.attr_path = queue.attr_path
-                AND lost.run_started = queue.fetcher_run_started AND lost.dead <> 0)
+            WHERE lost.fetcher_id = own.fetcher_id AND lost.attr_path = own.attr_path
+                AND lost.run_started = own.run_started AND lost.dead <> 0)
         AND NOT EXISTS (SELECT 1 FROM queue AS newer
-            WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id
-                AND +newer.fetcher_run_started > queue.fetcher_run_started)
-    ORDER BY log.finished DESC)
-    UNION ALL SELECT single.attr_path, '@tasks', task, finished, log.exit_code
-    FROM shiftboss_single_tasks AS single LEFT JOIN log ON log.attr_path = single.attr_path
-    WHERE status = 'failed' AND coalesce(finished, 0) >= ?3 AND (?2 IS NULL OR ?2 = '@tasks')
+            WHERE newer.attr_path = own.attr_path AND +newer.fetcher_id = own.fetcher_id
+                AND +newer.fetcher_run_started > own.run_started)
+    ORDER BY finished DESC)
+    UNION ALL SELECT single.attr_path, '@tasks', task, coalesce(own.finished, log.finished),
+        coalesce(own.exit_code, log.exit_code)
+    FROM shiftboss_single_tasks AS single
+    LEFT JOIN ended AS own
+        ON own.attr_path = single.attr_path AND own.fetcher_id = 0 AND own.run_started = task
+    LEFT JOIN log ON log.attr_path = single.attr_path
+    WHERE single.status = 'failed' AND coalesce(own.finished, log.finished, 0) >= ?3
+        AND (?2 IS NULL OR ?2 = '@tasks')
     LIMIT ?1";
 const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL, lost.tries
     FROM shiftboss_tries AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id

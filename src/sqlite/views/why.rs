@@ -3,6 +3,7 @@
 //! What may be handed out is decided by the dispatcher's own rule, over the same rows. The place in
 //! the order is counted, up to a bound; all else costs the same however long the queue is.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -23,6 +24,8 @@ mod report;
 const KEYS_BEFORE_MAX: usize = 100_000;
 /// Keys before a key that are named.
 const FIRST_MAX: usize = 5;
+/// Fewer ends in the last hour tell nothing of how long turns take.
+const JOBS_MIN: i64 = 10;
 /// Rows of a key that are shown.
 const ROWS_MAX: usize = 1_000;
 
@@ -100,6 +103,12 @@ fn outs(look: &Connection, key: &str) -> rusqlite::Result<Vec<Out>> {
     look.prepare(sql)?.query_map([key], read)?.collect()
 }
 
+/// With which exit codes rows ended, by fetcher and run; and those that are not there.
+struct Ends {
+    of_rows: HashMap<(i64, UnixSeconds), Option<i64>>,
+    otherwise: Option<i64>,
+}
+
 /// A question about a key, and what is known of it.
 struct Asked<'a> {
     look: &'a Connection,
@@ -118,6 +127,9 @@ impl Asked<'_> {
         let jobs_last_hour = done.iter().map(|done| done.jobs).sum();
         let paused = is_paused(self.look)?;
         let (rows, truncated) = self.rows(rows, is_held)?;
+        let sql = "SELECT count(*) FROM shiftboss_single_tasks
+            WHERE attr_path = ?1 AND status = 'failed'";
+        let failed_single_tasks = self.look.query_row(sql, [self.key], |row| row.get(0))?;
         Ok(Why {
             key: self.key.to_owned(),
             standing: standing(&rows, is_held, is_free),
@@ -130,9 +142,31 @@ impl Asked<'_> {
             jobs_last_hour,
             last_result: self.last_result(in_flight.is_some()),
             in_flight,
+            failed_single_tasks,
             rows,
             truncated,
         })
+    }
+
+    /// How the last attempt of each row ended that is kept. The log has the last word on the last of all,
+    /// and the only one on a key of which none is kept.
+    fn ends(&self) -> rusqlite::Result<Ends> {
+        let sql = "SELECT fetcher_id, run_started, exit_code, max(attempt) FROM shiftboss_attempts
+            WHERE attr_path = ?1 AND outcome = 'done' GROUP BY fetcher_id, run_started
+            ORDER BY max(attempt)";
+        let read = |row: &Row<'_>| Ok(((row.get(0)?, row.get(1)?), row.get(2)?));
+        let mut ends: Vec<_> = self
+            .look
+            .prepare(sql)?
+            .query_map([self.key], read)?
+            .collect::<rusqlite::Result<_>>()?;
+        let logged = self.log.as_ref().filter(|log| log.finished.is_some());
+        let logged = logged.and_then(|log| log.exit_code);
+        if let (Some((_, code)), Some(logged)) = (ends.last_mut(), logged) {
+            *code = Some(logged);
+        }
+        let otherwise = if ends.is_empty() { logged } else { None };
+        Ok(Ends { of_rows: ends.into_iter().collect(), otherwise })
     }
 
     /// The attempt whose lease keeps the key from everybody.
@@ -213,11 +247,16 @@ impl Asked<'_> {
             ))
         });
         let (mut shown, mut bytes, count) = (Vec::new(), 0, rows.len());
-        let mut newer = None;
+        let (mut newer, ends) = (None, self.ends()?);
         for row in rows.into_iter().take(ROWS_MAX) {
             let is_hidden = newer.replace(row.fetcher_id) == Some(row.fetcher_id);
             bytes += row.payload.len();
-            shown.push(self.row(row, is_hidden, is_held)?);
+            let run = (row.fetcher_id, row.run_started);
+            let mut row = self.row(row, is_hidden, is_held)?;
+            if row.state == RowState::Dispatched {
+                row.exit_code = ends.of_rows.get(&run).copied().unwrap_or(ends.otherwise);
+            }
+            shown.push(row);
             if bytes >= PAYLOADS_MAX_BYTES {
                 break;
             }
@@ -256,6 +295,7 @@ impl Asked<'_> {
             complete,
             state,
             tries: row.tries.unwrap_or(0),
+            exit_code: None,
             payload: row.payload,
         })
     }
@@ -273,10 +313,11 @@ fn standing(rows: &[KeyRow], is_held: bool, is_free: bool) -> Standing {
     }
 }
 
-/// Seconds until a place's turn, at so many jobs an hour.
+/// Seconds until a place's turn, at so many jobs an hour, if they are enough to tell; the next one's comes when
+/// a worker asks.
 fn expected(place: &Place, jobs_last_hour: i64) -> Option<i64> {
     const HOUR_SECONDS: i64 = 3_600;
-    if !place.exact || jobs_last_hour <= 0 {
+    if !place.exact || place.keys_before == 0 || jobs_last_hour < JOBS_MIN {
         return None;
     }
     let turns = i64::try_from(place.keys_before).ok()? + 1;

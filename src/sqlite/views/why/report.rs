@@ -15,7 +15,7 @@ pub struct Why {
     /// Its place in the order; `None` unless it is waiting.
     pub place: Option<Place>,
     /// Seconds until it is handed out, if jobs go on ending as in the last hour; `None` where that
-    /// cannot be told.
+    /// cannot be told, and for the next one.
     pub expected_in_seconds: Option<i64>,
     /// Jobs that ended in the last hour.
     pub jobs_last_hour: i64,
@@ -23,6 +23,8 @@ pub struct Why {
     pub in_flight: Option<Flight>,
     /// How its job ended the last time.
     pub last_result: Option<LastResult>,
+    /// Single tasks of it that failed, and are not due by themselves.
+    pub failed_single_tasks: i64,
     /// Its rows, by fetcher, newer runs first.
     pub rows: Vec<KeyRow>,
     /// There are more rows than are shown.
@@ -100,6 +102,8 @@ pub struct KeyRow {
     pub state: RowState,
     /// Leases of it that ran out.
     pub tries: i64,
+    /// Of a dispatched row: how its own last attempt ended, if that is known.
+    pub exit_code: Option<i64>,
     /// What the worker is told.
     pub payload: String,
 }
