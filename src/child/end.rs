@@ -66,6 +66,14 @@ impl End {
     }
 }
 
+/// What to look at, unless the program is not to blame.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => "",
+        _ => "; is it a program, and may this user execute it?",
+    }
+}
+
 /// A command that did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -73,7 +81,7 @@ pub enum StartError {
     #[error("cannot run {}: there is no such program, or its interpreter is missing", .0.display())]
     NotFound(OsString),
     /// The program is there, and cannot be executed.
-    #[error("cannot run {}: {source}; is it a program, and may this user execute it?", program.display())]
+    #[error("cannot run {}: {source}{}", program.display(), advice(source))]
     NotExecutable {
         /// Its name.
         program: OsString,

@@ -17,7 +17,7 @@ use crate::worker::Settings;
 pub(super) const ABOUT: &str = "Take jobs from the daemon, and run COMMAND for each\n\nA job is a key and a payload: \
 the first word of a fetcher's line, and the rest of that line. {key} and {payload} are replaced by them \
 wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of a file with the \
-payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY, SHIFTBOSS_PAYLOAD, \
+payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY, SHIFTBOSS_PAYLOAD (not if it is above 120 KiB), \
 SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit code is reported to the \
 daemon: 128 plus the number if a signal ended it, 124 when its time was over. If there is no such program, no job is \
 taken, and work exits with 78.\n\n\

@@ -215,7 +215,8 @@ fn failed(outcome: Outcome, counts: Counts, left: Idle) -> Outcome {
 fn tell_end(Counts { out, done, failed, given_back, lost }: Counts) {
     let lost = lost + out as u64;
     let lost = (lost > 0).then_some(lost);
-    info!(done, failed, given_back, lost, "The worker has ended.");
+    let succeeded = done.saturating_sub(failed);
+    info!(succeeded, failed, given_back, lost, "The worker has ended.");
 }
 
 /// What is left to be said when one more slot has ended.

@@ -272,6 +272,12 @@ impl Pool {
         self.left
     }
 
+    /// Whether a slot is asking for a job: the daemon may have handed one out that is not counted yet.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        self.asking > 0
+    }
+
     /// What has become of jobs so far.
     #[must_use]
     pub fn counts(&self) -> Counts {

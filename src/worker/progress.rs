@@ -1,7 +1,7 @@
-//! The progress line on a terminal: how many jobs run, ended and failed, how fast, how many wait, and how
+//! The progress line on a terminal: how many jobs run, succeeded and failed, how fast, how many wait, and how
 //! long those take.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +15,9 @@ use crate::logging;
 const TICK: Duration = Duration::from_millis(250);
 /// Between two questions how many jobs wait. The answer counts rows, so it is not asked for often.
 const ASK_EVERY: Duration = Duration::from_secs(5);
+/// Looks at the daemon's count while jobs are being handed out, and the time between two of them.
+const LOOKS_MAX: u32 = 5;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// No longer time is shown, in seconds: a hundred years.
 const TIME_SHOWN_MAX: f64 = 100.0 * 366.0 * 86_400.0;
 
@@ -53,8 +56,7 @@ impl Progress {
         let mut asked: Option<Instant> = None;
         loop {
             if asked.is_none_or(|asked| asked.elapsed() >= ASK_EVERY) {
-                taken_before = taken(pool.borrow().counts());
-                waiting = ask_waiting(&socket).await;
+                (waiting, taken_before) = look(&pool, &socket).await;
                 asked = Some(Instant::now());
             }
             let counts = pool.borrow().counts();
@@ -76,8 +78,26 @@ impl Drop for Finish {
     }
 }
 
+/// How many jobs wait at the daemon, if it tells, and how many were taken before it counted them. While jobs
+/// come by the millisecond the two may be a few apart.
+async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64) {
+    let now = || {
+        let pool = pool.borrow();
+        (taken(pool.counts()), pool.is_asking())
+    };
+    let mut tries = 0;
+    loop {
+        let (before, waiting) = (now(), ask_waiting(socket).await);
+        tries += 1;
+        if tries == LOOKS_MAX || (before == now() && !before.1) {
+            return (waiting, before.0);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
 /// How many jobs wait at the daemon, if it tells.
-async fn ask_waiting(socket: &std::path::Path) -> Option<u64> {
+async fn ask_waiting(socket: &Path) -> Option<u64> {
     question::ask(socket, "STATUS").await?.get("rows")?.get("pending")?.as_u64()
 }
 
@@ -92,7 +112,9 @@ fn line(
     waiting: Option<u64>,
 ) -> String {
     let rate = done as f64 / time.as_secs_f64().max(1.0);
-    let mut text = format!("{running} running, {done} done, {failed} failed, {rate:.1}/s");
+    let succeeded = done.saturating_sub(failed);
+    let mut text =
+        format!("{running} running, {succeeded} succeeded, {failed} failed, {rate:.1}/s");
     if let Some(waiting) = waiting {
         text.push_str(&format!(", {waiting} waiting"));
         text.extend(
@@ -121,14 +143,14 @@ mod tests {
     fn the_line_says_how_it_goes() {
         let time = Duration::from_secs(4);
         let counts = Counts { out: 3, done: 10, failed: 1, ..Counts::default() };
-        let begin = "3 running, 10 done, 1 failed, 2.5/s";
+        let begin = "3 running, 9 succeeded, 1 failed, 2.5/s";
         assert_eq!(line(counts, time, Some(7)), format!("{begin}, 7 waiting, about 4s left"));
         assert_eq!(line(counts, time, None), begin);
         let many = line(counts, time, Some(1_000_000));
         assert_eq!(many, format!("{begin}, 1000000 waiting, about 4days 15h left"));
         assert_eq!(
             line(Counts::default(), Duration::ZERO, Some(2)),
-            "0 running, 0 done, 0 failed, 0.0/s, 2 waiting"
+            "0 running, 0 succeeded, 0 failed, 0.0/s, 2 waiting"
         );
     }
 }

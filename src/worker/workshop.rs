@@ -93,7 +93,8 @@ impl Workshop {
         Ok(payload)
     }
 
-    /// What the environment cannot hold is left out of it if the command has it otherwise.
+    /// A payload that is too long for the environment is left out of it; one with a zero byte if the command
+    /// has it otherwise.
     fn environment(&self, job: &Job, elsewhere: bool) -> Vec<(OsString, OsString)> {
         let attempt = job.attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
         let mut variables = vec![
@@ -101,8 +102,8 @@ impl Workshop {
             ("SHIFTBOSS_ATTEMPT", attempt.into()),
             ("SHIFTBOSS_WORKER", self.name.clone().into()),
         ];
-        let fits = job.payload.len() <= PAYLOAD_BYTES_MAX && !job.payload.contains(&0);
-        if fits || !elsewhere {
+        let is_short = job.payload.len() <= PAYLOAD_BYTES_MAX;
+        if is_short && !(elsewhere && job.payload.contains(&0)) {
             variables.push(("SHIFTBOSS_PAYLOAD", OsString::from_vec(job.payload.clone())));
         }
         variables.into_iter().map(|(name, value)| (name.into(), value)).collect()

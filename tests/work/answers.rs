@@ -145,10 +145,10 @@ fn answers_that_are_none() {
     // As long as they come.
     let payload = "p".repeat(1_048_576);
     connection.write(format!("JOB 7 {} {payload}\n", "k".repeat(4_096)).as_bytes());
-    assert_eq!(connection.line(), "DONE 7 126\n");
+    assert_eq!(connection.line(), "DONE 7 0\n");
     assert_eq!(connection.line(), "READY 30\n");
     connection.write(b"OK\nJOB 8 a p\n");
-    wait_lines(&site, "ran", 1);
+    wait_lines(&site, "ran", 2);
     assert!(worker.memory_kib("VmHWM:") < 64 * 1024);
     worker.kill();
 }

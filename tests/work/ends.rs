@@ -97,6 +97,19 @@ fn a_program_that_vanishes_burns_few_jobs() {
     }
 }
 
+/// A payload that is too long for the environment is left out of it, and the command runs.
+#[test]
+fn a_payload_that_is_too_long_for_the_environment() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let long = "x".repeat(130 * 1_024);
+    site.write("f.1.txt", format!("long {long}\nshort p\n"));
+    let (code, out, log) = run(&site, &["--once"], "echo $SHIFTBOSS_KEY ${SHIFTBOSS_PAYLOAD-none}");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(out.contains("long none\n") && out.contains("short p\n"), "{out} {log}");
+    assert_eq!(site.sql("SELECT DISTINCT exit_code FROM log"), ["0"]);
+}
+
 /// A payload that no command can be given costs its own job, and not the others.
 #[test]
 fn a_payload_that_is_too_long() {
@@ -108,9 +121,11 @@ fn a_payload_that_is_too_long() {
     site.write("f.1.txt", lines);
     site.wait_count(10);
     let begun = Instant::now();
-    let (code, _, log) = run(&site, &["--once"], "exit 0");
-    assert_eq!(code, Some(0));
+    let worker = work(&site, &["--once"], &["true", "{payload}"]).output().unwrap();
+    let log = String::from_utf8(worker.stderr).unwrap();
+    assert_eq!(worker.status.code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(10), "there is no pause");
+    assert!(!log.contains("is it a program"), "{}", &log[..log.len().min(2_000)]);
     let ended = "SELECT exit_code, count(*) FROM shiftboss_attempts WHERE outcome = 'done' \
         GROUP BY exit_code";
     assert_eq!(site.sql(ended), ["0|5", "126|5"]);

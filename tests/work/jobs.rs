@@ -57,13 +57,13 @@ fn once_says_that_the_queue_is_paused() {
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(log.matches("The queue is paused").count(), 1, "{log}");
     assert!(log.contains("left=3"), "{log}");
-    assert!(log.contains("done=0 failed=0 given_back=0\n"), "{log}");
+    assert!(log.contains("succeeded=0 failed=0 given_back=0\n"), "{log}");
     assert!(site.run(&["resume", socket.to_str().unwrap()]).status.success());
     let (code, _, log) = run(&site, &["--once"], "[ $SHIFTBOSS_KEY != k1 ]");
     assert_eq!(code, Some(0), "{log}");
     assert!(!log.contains("paused"), "{log}");
     let last = log.lines().last().unwrap();
-    assert!(last.contains("The worker has ended. done=3 failed=1 given_back=0"), "{log}");
+    assert!(last.contains("The worker has ended. succeeded=2 failed=1 given_back=0"), "{log}");
 }
 
 /// With `--once` a slot that found nothing takes what comes while another one is at work.
@@ -180,6 +180,37 @@ fn wrong_command_lines() {
     assert_eq!(long.status.code(), Some(64));
 }
 
+/// What is being handed out while the daemon counts what waits is taken off once.
+#[test]
+fn the_number_that_waits_is_right() {
+    use std::io::Read;
+
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 36);
+    for left in (33..36).rev() {
+        let (terminal, mut shown) = super::common::terminal::terminal();
+        let mut work = work_script(&site, &["--max-jobs", "1"], "sleep 0.6");
+        let given = || terminal.try_clone().unwrap();
+        work.env("TERM", "xterm").stdout(given()).stderr(given());
+        let mut child = work.spawn().unwrap();
+        drop((work, terminal));
+        let (mut bytes, mut text) = (Vec::new(), String::new());
+        // The worker was the last to hold the terminal: it has no end but an error.
+        while let Ok(length) = shown.read({
+            bytes.resize(1024, 0);
+            &mut bytes
+        }) && length > 0
+        {
+            text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+        assert!(child.wait().unwrap().success());
+        let running = format!("1 running, 0 succeeded, 0 failed, 0.0/s, {left} waiting");
+        assert!(text.contains(&running), "{text:?}");
+        assert!(!text.contains(&format!(" {} waiting", left - 1)), "{text:?}");
+    }
+}
+
 /// On a terminal it shows how it goes, with the lines of commands above.
 #[test]
 fn progress_on_a_terminal() {
@@ -202,7 +233,7 @@ fn progress_on_a_terminal() {
     let mut child = work.spawn().unwrap();
     drop(work);
     let mut text = String::new();
-    while !text.contains("1 running, 0 done, 0 failed, 0.0/s, 2 waiting") {
+    while !text.contains("1 running, 0 succeeded, 0 failed, 0.0/s, 2 waiting") {
         let mut bytes = [0; 1024];
         let length = shown.read(&mut bytes).unwrap();
         text.push_str(&String::from_utf8_lossy(&bytes[..length]));

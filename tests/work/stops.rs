@@ -47,7 +47,7 @@ fn the_second_signal_gives_back() {
     assert!(worker.is_running());
     worker.signal(Signal::TERM);
     assert_eq!(worker.exit_within(Duration::from_secs(5)).code(), Some(143), "{}", worker.log());
-    assert!(worker.log().contains("done=0 failed=0 given_back=3"), "{}", worker.log());
+    assert!(worker.log().contains("succeeded=0 failed=0 given_back=3"), "{}", worker.log());
     wait_gone(&site, "pids");
     let ended = site.sql(ATTEMPTS);
     assert_eq!(ended.len(), 3);
