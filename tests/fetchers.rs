@@ -6,6 +6,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -300,6 +301,16 @@ fn a_file_is_checked_without_a_start() {
     };
     let scene = Scene::new(&fetcher("on_change = { paths = ['notes'] }\n"));
     let check = || scene.site.run(&["check", "--config", "shiftboss.toml"]);
+    let missing = check();
+    let said = String::from_utf8(missing.stdout).unwrap();
+    assert_eq!(missing.status.code(), Some(78), "{said}");
+    assert!(
+        said.contains("fault: fetcher links: cannot run ") && !said.contains("in order"),
+        "{said}"
+    );
+    fs::write(scene.site.path("list"), "#!/bin/sh\n").unwrap();
+    assert_eq!(check().status.code(), Some(78), "it may not be executed");
+    fs::set_permissions(scene.site.path("list"), fs::Permissions::from_mode(0o755)).unwrap();
     let good = check();
     let said = String::from_utf8(good.stdout).unwrap();
     assert!(good.status.success(), "{said}");
@@ -307,7 +318,7 @@ fn a_file_is_checked_without_a_start() {
         said.contains("links: every 12h, and on change in") && said.contains("in order"),
         "{said}"
     );
-    assert_eq!(said.matches("note:").count(), 3, "{said}");
+    assert_eq!(said.matches("note:").count(), 2, "{said}");
     assert!(said.contains("network.conf"), "{said}");
     scene.configure(&fetcher("user = 'root'\n"));
     let bad = check();

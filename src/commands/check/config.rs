@@ -1,7 +1,7 @@
 //! `shiftboss check --config`: reads a configuration file as the daemon would, and starts nothing.
 //!
-//! What the daemon would refuse is an error, in the file and around it; what it can do without for a while (a
-//! program, a tree) is only noted.
+//! What the daemon would refuse is an error, in the file and around it, and so is a command that cannot be run;
+//! a tree that is not there, which the daemon waits for, is only noted.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -32,13 +32,29 @@ pub fn run(file: &Path) -> Result<(), Failure> {
         socket: options.socket.as_deref(),
     };
     configuration::refuse_own_files(&path, &tables, &own)?;
-    let faults = needs::faults(&options);
+    let mut faults = needs::faults(&options);
+    let does_start = faults.is_empty();
+    faults.extend(tables.iter().filter_map(program));
     print(file, &options, &tables, &faults).or_else(|error| exit::output_failed(&error))?;
     if faults.is_empty() {
         return Ok(());
     }
-    let text = format!("{}: `serve` would not start with this", shown(&file.display().to_string()));
+    let why = match does_start {
+        true => "a fetcher's command cannot be run",
+        false => "`serve` would not start with this",
+    };
+    let text = format!("{}: {why}", shown(&file.display().to_string()));
     Err(Failure::new(ExitCode::Configuration, text))
+}
+
+/// Why the program of a fetcher's command cannot be run.
+fn program(table: &FetcherTable) -> Option<String> {
+    let program = table.command.first()?;
+    let found = match table.environment.get("PATH") {
+        Some(path) => look_for_in(program, path.as_ref()),
+        None => look_for(program),
+    };
+    found.err().map(|error| format!("fetcher {}: {error}", table.name.as_str()))
 }
 
 /// What must be said elsewhere, then.
@@ -96,19 +112,9 @@ fn when(table: &FetcherTable) -> String {
 
 /// What is not there now.
 fn notes(table: &FetcherTable) -> Vec<String> {
-    let mut notes = Vec::new();
-    let found = table.command.first().map(|program| match table.environment.get("PATH") {
-        Some(path) => look_for_in(program, path.as_ref()),
-        None => look_for(program),
-    });
-    if let Some(Err(error)) = found {
-        notes.push(shown(&error.to_string()));
-    }
     let trees = table.on_change.iter().flat_map(|on_change| &on_change.paths);
-    notes.extend(
-        trees
-            .filter(|path| !path.is_dir())
-            .map(|path| format!("{} is no directory yet", shown(&path.display().to_string()))),
-    );
-    notes
+    trees
+        .filter(|path| !path.is_dir())
+        .map(|path| format!("{} is no directory yet", shown(&path.display().to_string())))
+        .collect()
 }

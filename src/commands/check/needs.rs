@@ -1,6 +1,6 @@
 //! What `serve` needs around it, looked at as it is now, for `check --config`. Changes nothing.
 //!
-//! A program or a tree of a fetcher's is not needed to start; those are [`super::config`]'s notes.
+//! A program or a tree of a fetcher's is not needed to start; those are [`super::config`]'s.
 
 use std::path::{Path, PathBuf};
 
