@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::live::Live;
+use shiftboss_actors::live::{Live, SpoolLive};
 use shiftboss_actors::reports::{ReportError, Reports, Turn};
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::wire::session::Question;
+use shiftboss_spool::{Options, Spool};
 
 use crate::lock::{self, Holder};
 use crate::sqlite::views::{Wanted, log, queue, turns, why};
@@ -65,21 +66,27 @@ pub struct Status {
 
 /// Answers operators over the socket, from the database at a path.
 #[derive(Debug)]
-pub struct DatabaseReports(pub PathBuf);
+pub struct DatabaseReports {
+    /// The database.
+    pub database: PathBuf,
+    /// The spool that the daemon takes tasks from.
+    pub spool: Option<PathBuf>,
+}
 
 impl Reports for DatabaseReports {
     fn answer(&self, question: &Question, live: Option<Live>) -> Result<String, ReportError> {
         let now = SystemClock.now();
         match question {
             Question::Status => {
-                self.line(queue_status(&self.0, now).map(|queue| Status { queue, live }))
+                let live = live.map(|live| Live { spool: self.spool(), ..live });
+                self.line(queue_status(&self.database, now).map(|queue| Status { queue, live }))
             }
-            Question::Queue(count) => self.line(queue(&self.0, size(*count), now)),
+            Question::Queue(count) => self.line(queue(&self.database, size(*count), now)),
             Question::Log(count) => {
                 let wanted = Wanted { count: size(*count), ..Wanted::default() };
-                self.line(log(&self.0, &wanted))
+                self.line(log(&self.database, &wanted))
             }
-            Question::Why(key) => match why(&self.0, key.as_str(), now) {
+            Question::Why(key) => match why(&self.database, key.as_str(), now) {
                 Ok(None) => Err(ReportError::Unknown(format!("nobody ever heard of {key}"))),
                 Ok(Some(found)) => self.line(Ok(found)),
                 Err(error) => self.line::<()>(Err(error)),
@@ -88,15 +95,26 @@ impl Reports for DatabaseReports {
     }
 
     fn turns(&self, keys: &[Key]) -> Result<Vec<Turn>, ReportError> {
-        let found = turns(&self.0, keys, SystemClock.now());
+        let found = turns(&self.database, keys, SystemClock.now());
         found.map_err(|error| ReportError::Unavailable(error.to_string()))
     }
 }
 
 impl DatabaseReports {
+    /// How the spool is. One that cannot be listed is the log's to tell.
+    fn spool(&self) -> Option<SpoolLive> {
+        let path = self.spool.as_deref()?;
+        let spool = Spool::load_unchecked(path, Options::default()).ok();
+        let dead = spool.and_then(|spool| spool.list(&spool.options().dead_letter).ok());
+        Some(SpoolLive {
+            path: path.to_string_lossy().into_owned(),
+            dead_letters: dead.map_or(0, |entries| entries.len()),
+        })
+    }
+
     fn line<T: Serialize>(&self, found: Result<T, ViewError>) -> Result<String, ReportError> {
         let found = found.map_err(|error| ReportError::Unavailable(error.to_string()))?;
-        let line = Target::of_database(self.0.clone()).line(&found);
+        let line = Target::of_database(self.database.clone()).line(&found);
         line.map_err(|error| ReportError::Unavailable(error.to_string()))
     }
 }

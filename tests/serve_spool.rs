@@ -138,6 +138,14 @@ fn what_is_no_task_is_laid_aside() {
             shown(&site, &["spool", "show", "spool", "dead-letter", &name.to_string()]);
         assert!(code == 0 && text.contains(reason), "{text}");
     }
+    let told =
+        format!("2 entries in dead-letter: `shiftboss spool list {}", spool.path().display());
+    let (code, text) = shown(&site, &["status", "socket"]);
+    assert!(code == 0 && text.contains(&told), "{text}");
+    let (code, text) = shown(&site, &["status", "--check", "socket"]);
+    assert!(code == 1 && text.contains(&told), "{text}");
+    let (_, text) = shown(&site, &["status", "--json", "socket"]);
+    assert!(text.contains("\"dead_letters\":2"), "{text}");
 }
 
 /// `spool rm` and `move` have what was not accepted yet, and nothing else; the task is the daemon's.

@@ -105,6 +105,7 @@ fn the_json_object() {
         "paused": false,
         "parked": 0,
         "single_tasks": 0,
+        "single_tasks_ended": 0,
         "max_single_tasks": 1_000_000,
         "holders": [{
             "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
@@ -123,7 +124,7 @@ fn the_json_object() {
         "not_stopped": {
             "pid": daemon.pid().as_raw_nonzero().get(), "started": null, "last_write": null,
         },
-        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": []},
+        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "spool": null},
     });
     assert_eq!(found, expected);
 }

@@ -1,7 +1,7 @@
 //! What only the memory of a running daemon knows of how it is, for `status` and `health`.
 //!
-//! Storage and the connections fill it in; [`Reports`](crate::reports::Reports) puts it into the answer to
-//! `STATUS`. Plain values.
+//! Storage and the connections fill it in; [`Reports`](crate::reports::Reports) adds the spool, and puts it into
+//! the answer to `STATUS`. Plain values.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,18 @@ pub struct Live {
     pub health: Health,
     /// Workers that are connected with protocol 2, by name.
     pub workers: Vec<ConnectedWorker>,
+    /// The spool that it takes tasks from, if there is one.
+    #[serde(default)]
+    pub spool: Option<SpoolLive>,
+}
+
+/// The spool that a daemon takes tasks from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolLive {
+    /// Where it is.
+    pub path: String,
+    /// Entries in its dead-letter queue: those that were rejected, and those that died too often.
+    pub dead_letters: usize,
 }
 
 /// Connections of workers of one name.

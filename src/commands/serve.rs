@@ -109,7 +109,10 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
 /// Operators' answers, and with them protocol 2: the Python supervisor knows neither.
 fn reports(settings: &ServeSettings) -> Option<Arc<dyn Reports>> {
     match settings.store.policy {
-        Policy::Fair { .. } => Some(Arc::new(DatabaseReports(settings.database.clone()))),
+        Policy::Fair { .. } => Some(Arc::new(DatabaseReports {
+            database: settings.database.clone(),
+            spool: settings.spool.clone(),
+        })),
         Policy::Classic => None,
     }
 }

@@ -71,7 +71,9 @@ fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueSt
         paused: look::is_paused(look)?,
         rows: rows(look)?,
         parked: parked(look)?,
-        single_tasks: look.query_row(SINGLE_TASKS, [], |row| row.get(0))?,
+        single_tasks: look.query_row(SINGLE_TASKS, ["single_tasks"], |row| row.get(0))?,
+        single_tasks_ended: look
+            .query_row(SINGLE_TASKS, ["single_tasks_ended"], |row| row.get(0))?,
         max_single_tasks: state(look, "max_single_tasks")?.and_then(|text| text.parse().ok()),
         holders: holders::holders(look, expired)?,
         fetchers: fetchers(look, FETCHERS, now)?,
@@ -175,9 +177,8 @@ fn parked(look: &Connection) -> rusqlite::Result<i64> {
 
 const PARKED: &str = "SELECT count(*) FROM shiftboss_tries WHERE dead <> 0";
 
-/// The kept count of single tasks, whatever their status.
-const SINGLE_TASKS: &str =
-    "SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = 'single_tasks'";
+/// A kept count of single tasks, by its name: of all, or of those that ended.
+const SINGLE_TASKS: &str = "SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = ?1";
 
 /// The key that the next request would get.
 fn oldest_waiting(look: &Connection, now: UnixSeconds) -> rusqlite::Result<Option<Waiting>> {
@@ -252,6 +253,7 @@ fn look_at_reference(
         rows,
         parked: 0,
         single_tasks: 0,
+        single_tasks_ended: 0,
         max_single_tasks: None,
         holders: Vec::new(),
         fetchers: fetchers(look, sql, now)?,

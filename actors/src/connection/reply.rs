@@ -242,7 +242,7 @@ impl Asker {
     /// What the database does not know.
     async fn live(&self) -> Option<Live> {
         let health = in_time(self.session.health.send(HowAreYou { lock: false })).await.ok()?;
-        Some(Live { health, workers: self.session.workers.connected() })
+        Some(Live { health, workers: self.session.workers.connected(), spool: None })
     }
 
     /// Tasks of several lines in one step, each with its answer.

@@ -30,8 +30,15 @@ pub(super) fn render(
         line("Last hour", &last_hour(queue)),
     ]
     .concat();
+    let database = quoted(&target.database.to_string_lossy());
+    if queue.single_tasks_ended > 0 {
+        let how = format!("`shiftboss tasks --status failed {database}` lists those that failed");
+        let count = counted(queue.single_tasks_ended, "single task");
+        let are =
+            if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
+        out.push_str(&line("Failed", &format!("{count} failed or {are}: {how}")));
+    }
     if queue.parked > 0 {
-        let database = quoted(&target.database.to_string_lossy());
         let how = format!("`shiftboss tasks --status dead_letter {database}` lists them");
         out.push_str(&line("Dead letters", &format!("{}: {how}", queue.parked)));
     }
@@ -46,6 +53,9 @@ pub(super) fn render(
     }
     if let Some(live) = live {
         out.push_str(&health(&live.health, now));
+        if let Some(dead) = trouble::dead_entries(live) {
+            out.push_str(&line("Spool", &dead));
+        }
     }
     if let Some(since) = queue.directory_lost_since {
         let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
@@ -221,7 +231,7 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 mod tests {
     use super::*;
     use crate::sqlite::{Aside, Done, NotStopped, OwnFetcher, OwnRun, Rows, Waiting};
-    use shiftboss_actors::live::{ConnectedWorker, Outage};
+    use shiftboss_actors::live::{ConnectedWorker, Outage, SpoolLive};
 
     fn connected(name: &str, connections: u64, silent_seconds: u64) -> ConnectedWorker {
         ConnectedWorker { name: name.to_owned(), connections, silent_seconds }
@@ -241,7 +251,8 @@ mod tests {
             lease_seconds: Some(43_200),
             paused: true,
             parked: 1,
-            single_tasks: 0,
+            single_tasks: 5,
+            single_tasks_ended: 3,
             max_single_tasks: Some(1_000_000),
             holders: vec![
                 held(None, 1_000_000_000),
@@ -299,6 +310,7 @@ mod tests {
                 outage: Some(Outage { since: 1_000_003_580, error: "no space left".to_owned() }),
             },
             workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
+            spool: Some(SpoolLive { path: "/var/a spool".to_owned(), dead_letters: 2 }),
         }
     }
 
@@ -313,10 +325,12 @@ Rules           fair, lease 12h, durability power
 Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 dead-lettered
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
+Failed          3 single tasks failed or are dead letters: `shiftboss tasks --status failed /var/state.db` lists those that failed
 Dead letters    1: `shiftboss tasks --status dead_letter /var/state.db` lists them
 Paused          nothing is handed out until `shiftboss resume`
 Storage         NOTHING CAN BE WRITTEN since 2m ago: no space left
 Draining        waits for the end of 2 jobs; then the daemon stops
+Spool           2 entries in dead-letter: `shiftboss spool list '/var/a spool' dead-letter` lists them
 Input           LOST since 10s ago: another directory is at its path
 Fetcher   run         state     lines  waiting  skipped  age    older runs
 repology  1000000000  complete  7      3        1        1h 1m  0
@@ -338,6 +352,7 @@ Set aside       a.b.txt: no number (1s ago)
                 "input: the directory is lost since 10s ago: another directory is at its path",
                 "paused: nothing is handed out until `shiftboss resume`",
                 "dead letters: 1 task lost too many leases",
+                "spool: 2 entries in dead-letter: `shiftboss spool list '/var/a spool' dead-letter` lists them",
                 "input: a.b.txt is left out: no number",
             ]
         );

@@ -1,7 +1,10 @@
 //! What is wrong with a queue and its daemon, a line each: for `shiftboss status --check`. Pure.
 
+use shiftboss_actors::live::Live;
+use shiftboss_spool::DEAD_LETTER;
+
 use super::live::Unknown;
-use crate::commands::text::{ago, counted, shown};
+use crate::commands::text::{ago, counted, quoted, shown};
 use crate::reports::Status;
 use crate::sqlite::QueueStatus;
 
@@ -14,6 +17,19 @@ pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
             queue.single_tasks
         )
     })
+}
+
+/// Entries in the dead-letter queue of the daemon's spool, and what lists them.
+pub(super) fn dead_entries(live: &Live) -> Option<String> {
+    let spool = live.spool.as_ref().filter(|spool| spool.dead_letters > 0)?;
+    let (count, path) = (i64::try_from(spool.dead_letters).ok()?, quoted(&spool.path));
+    Some(format!(
+        "{} in {DEAD_LETTER}: `shiftboss spool list {path} {DEAD_LETTER}` lists them",
+        match count {
+            1 => "1 entry".to_owned(),
+            _ => format!("{count} entries"),
+        }
+    ))
 }
 
 /// Everything that is wrong while a daemon runs.
@@ -43,6 +59,9 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
     }
     if let Some(full) = no_room(queue) {
         found.push(format!("single tasks: {full}"));
+    }
+    if let Some(dead) = live.as_ref().and_then(dead_entries) {
+        found.push(format!("spool: {dead}"));
     }
     for fetcher in &queue.own_fetchers {
         if let Some(run) = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0) {

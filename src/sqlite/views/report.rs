@@ -26,6 +26,8 @@ pub struct QueueStatus {
     pub parked: i64,
     /// Single tasks that are kept, whatever their status.
     pub single_tasks: i64,
+    /// Of those, the ones that failed or are dead letters.
+    pub single_tasks_ended: i64,
     /// How many may be, as the last daemon was told.
     pub max_single_tasks: Option<i64>,
     /// Who holds which job, the job that is out for longest first; at most
