@@ -85,6 +85,8 @@ fn a_copy_can_be_served() {
     site.wait_count(3);
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     assert_eq!(backup(&site, "state.db", "copy"), (Some(0), String::new()));
+    let status = String::from_utf8(site.run(&["status", "copy"]).stdout).unwrap();
+    assert!(status.contains("Daemon          not running\n"), "no daemon died on it: {status}");
     let shown = [site.sql(QUEUE), site.sql(LOG)];
     daemon.stop();
     fs::rename(site.path("copy"), site.database()).unwrap();

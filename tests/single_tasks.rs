@@ -143,6 +143,12 @@ fn a_long_payload_comes_from_a_file() {
     assert!(code == 65 && stderr.contains("cannot read none"), "{code} {stderr}");
     let (code, ..) = site.shiftboss(&["add", "socket", "alpha", "-1"]);
     assert_eq!(code, 0);
+    for words in
+        [&["add", "socket", "alpha", ""][..], &["add", "--file", "/dev/null", "socket", "alpha"]]
+    {
+        let (_, _, why) = site.shiftboss(words);
+        assert!(why.contains("alpha cannot be a single task: the payload is empty"), "{why}");
+    }
 }
 
 /// Of many lines the faulty ones are named, and the others added.

@@ -82,7 +82,12 @@ const MAKERS: [&str; 21] = [
 /// Where that may stand, how often, and why no link that somebody planted is followed there. All else is
 /// made through `src/safe_file.rs`.
 const MADE: &[(&str, &str, usize, &str)] = &[
-    ("actors/src/directory.rs", "openat", 1, "opens lists to read, O_NOFOLLOW"),
+    (
+        "actors/src/directory.rs",
+        "openat",
+        2,
+        "opens lists to read, O_NOFOLLOW, and the directory itself",
+    ),
     (
         "src/change/status_file.rs",
         "DirBuilder::new",

@@ -50,5 +50,11 @@ fn copy(source: &Connection, to: &mut Connection) -> Result<(), Box<dyn Error + 
     }
     // The copy is one file, readable by anybody.
     to.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
-    quick_check_of(to).map_err(|fault| Corrupt(fault).into())
+    quick_check_of(to).map_err(Corrupt)?;
+    // No daemon ever ran on the copy. One that the Python supervisor made has no such table.
+    let is_ours = "SELECT count(*) FROM sqlite_schema WHERE name = 'shiftboss_state'";
+    if to.query_row(is_ours, [], |row| row.get::<_, i64>(0))? > 0 {
+        to.execute("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
+    }
+    Ok(())
 }

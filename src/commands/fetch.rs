@@ -90,7 +90,7 @@ impl Fetching {
                     }
                 }
                 Ok((Err(error), _)) => {
-                    error!(name = self.name.as_str(), %error, "The list was not fetched; the old one stays.");
+                    error!(name = self.name.as_str(), %error, "The list was not fetched; an older one stays, if there is one.");
                 }
             }
         }
@@ -135,7 +135,7 @@ impl Fetching {
             _ => ExitCode::Unavailable,
         };
         let message = format!(
-            "the list {:?} was not fetched: {error}; the old one stays",
+            "the list {:?} was not fetched: {error}; an older one stays, if there is one",
             self.name.as_str()
         );
         Failure::new(code, message)

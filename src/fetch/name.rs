@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
-use shiftboss_protocol::model::Run;
+use shiftboss_protocol::model::{Run, TASKS_FETCHER};
 use thiserror::Error;
 
 use crate::lock;
@@ -33,6 +33,9 @@ pub enum NameError {
     /// It is not of the fetcher grammar.
     #[error("a list's name is not empty, and has no dot, slash or NUL in it")]
     Grammar,
+    /// It is that of single tasks.
+    #[error("a list cannot be called {TASKS_FETCHER}: that name is reserved for single tasks")]
+    Reserved,
     /// The files' names would be too long.
     #[error("a list's name has {max} bytes at most, and this one has {length}", max = FILE_NAME_BYTES_MAX - suffix_bytes())]
     TooLong {
@@ -52,6 +55,9 @@ impl ListName {
     /// # Errors
     /// When no fetcher can have it.
     pub fn new(text: &str) -> Result<Self, NameError> {
+        if text == TASKS_FETCHER {
+            return Err(NameError::Reserved);
+        }
         let parsed = FileName::parse(OsStr::new(&format!("{text}.0.txt")));
         let is_named = matches!(parsed, Named::Fetcher(file) if *file.run.fetcher == *text);
         if !is_named || text.contains(['/', '\0']) {
@@ -123,6 +129,7 @@ mod tests {
         for bad in ["", "a.b", ".a", "a/b", "/", "a\0b"] {
             assert_eq!(ListName::new(bad), Err(NameError::Grammar), "{bad:?}");
         }
+        assert_eq!(ListName::new("@tasks"), Err(NameError::Reserved));
         for good in ["f", "a b\nc", "-", "é"] {
             let name = ListName::new(good).unwrap();
             assert_eq!(name.parse(name.file(7, true).as_ref()), Some((7, true)));

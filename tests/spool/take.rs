@@ -40,7 +40,12 @@ fn available_entries() {
     done(&site, &["move", "s", "q", "a", "r"]);
     done(&site, &["rm", "s", "q", "b"]);
     assert_eq!(fs::read(site.path("s/r/a")).unwrap(), b"m");
-    assert_eq!(spool(&site, &["move", "s", "q", "a", "r"]).0, 65);
+    for words in [&["move", "s", "q", "a", "r"][..], &["rm", "s", "q", "a"]] {
+        let (code, _, told) = spool(&site, words);
+        assert!(code == 65 && told.contains("there is no entry a in q: it is in r"), "{told}");
+    }
+    let (_, _, told) = spool(&site, &["rm", "s", "q", "b"]);
+    assert!(told.contains("it was taken, moved or removed"), "{told}");
     done(&site, &["move", "s", "r", "a", "r"]);
     assert_whole(&site);
 }

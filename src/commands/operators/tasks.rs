@@ -72,6 +72,9 @@ fn task_of(key: &str, payload: &[u8], code: ExitCode) -> Result<Row, Failure> {
         Failure::new(code, text)
     };
     Key::new(key).map_err(|error| refused(error.to_string()))?;
+    if payload.is_empty() {
+        return Err(refused("the payload is empty".to_owned()));
+    }
     let line = [key.as_bytes(), b" ", payload].concat();
     single_task(&line).map_err(|reason| refused(reason.to_string()))
 }

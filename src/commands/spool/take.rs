@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{failure, never, print};
 use crate::cli::{OneEntry, TakeArguments};
 use crate::exit::{ExitCode, Failure};
-use shiftboss_spool::{Guard, Order, QueueName, Spool, Taken};
+use shiftboss_spool::{Guard, Order, QueueName, Spool, SpoolError, Taken};
 
 /// Takes an entry, and leaves it checked out.
 ///
@@ -40,7 +40,23 @@ fn held(spool: &Spool, entry: &OneEntry) -> Result<Guard, Failure> {
     if let Some(guard) = spool.resolve(queue, name).map_err(failure)? {
         return Ok(guard);
     }
-    spool.checkout(queue, name).map_err(failure)
+    spool.checkout(queue, name).map_err(|error| not_there(spool, entry, error))
+}
+
+/// A failure that says where an entry is that is not in the queue that was named.
+fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
+    let (queue, name) = (&entry.place.queue, &entry.name);
+    if !matches!(error, SpoolError::NotFound { .. }) {
+        return failure(error);
+    }
+    let mut queues = spool.queues().unwrap_or_default().into_iter();
+    match queues.find(|other| other != queue && spool.sight(other, name).is_ok()) {
+        Some(other) => {
+            let text = format!("there is no entry {name} in {queue}: it is in {other}");
+            Failure::new(ExitCode::BadData, text)
+        }
+        None => failure(error),
+    }
 }
 
 /// `move`
@@ -56,7 +72,8 @@ pub fn shift(spool: &Spool, entry: &OneEntry, to: &QueueName) -> Result<(), Fail
 /// # Errors
 /// As [`shift`].
 pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
-    spool.discard(&entry.place.queue, &entry.name).map_err(failure)
+    let discarded = spool.discard(&entry.place.queue, &entry.name);
+    discarded.map_err(|error| not_there(spool, entry, error))
 }
 
 /// `release`
