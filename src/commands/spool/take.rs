@@ -50,7 +50,7 @@ fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
         return failure(error);
     }
     let mut queues = spool.queues().unwrap_or_default().into_iter();
-    match queues.find(|other| other != queue && spool.sight(other, name).is_ok()) {
+    match queues.find(|other| other != queue && spool.info(other, name).is_ok()) {
         Some(other) => {
             let text = format!("there is no entry {name} in {queue}: it is in {other}");
             Failure::new(ExitCode::BadData, text)

@@ -1,6 +1,6 @@
 //! Which tasks have failed, where several of one key have ended.
 
-use shiftboss_actors::store::Store;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, key, run};
 use crate::sqlite::views::{Asked, TaskStatus, tasks, why};
