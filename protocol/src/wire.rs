@@ -2,6 +2,7 @@
 //! answers of its classic part (spec 3); those of protocol 2 are in [`session`]. Pure; the
 //! ConnectionActor reads and writes through it.
 
+pub mod answers;
 pub mod session;
 
 use std::io;

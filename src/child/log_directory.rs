@@ -57,7 +57,7 @@ impl LogDirectory {
     pub fn open<'a>(
         &self,
         key: &[u8],
-        attempt: Option<u64>,
+        attempt: Option<i64>,
         command: impl Iterator<Item = &'a OsString>,
         now: SystemTime,
     ) -> io::Result<(Output, CommandLog)> {

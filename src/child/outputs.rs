@@ -50,7 +50,7 @@ impl Outputs {
     pub fn open(
         &self,
         key: &[u8],
-        attempt: Option<u64>,
+        attempt: Option<i64>,
         program: &OsString,
         arguments: &[OsString],
     ) -> Result<(Output, Kept), Fault> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use shiftboss_protocol::wire::session::{LEASE_SECONDS_MAX, NAME_MAX_BYTES};
 
 use super::absolute;
 use super::template;
@@ -30,11 +31,6 @@ Examples:
   shiftboss work -n 4 --timeout 1h --log-dir logs worker.sock -- ./build {key}
   shiftboss work --once worker.sock -- sh -c 'echo \"$1\"' sh {key}
   shiftboss work worker.sock -- ./import --from {payload_file}";
-
-/// Longest lease in seconds that the protocol allows: a week.
-const LEASE_SECONDS_MAX: u64 = 604_800;
-/// Longest name of a worker in bytes.
-const NAME_BYTES_MAX: usize = 255;
 
 /// What is typed behind `work`.
 #[derive(Debug, Args)]
@@ -124,7 +120,8 @@ impl TryFrom<WorkArguments> for Settings {
 
 fn lease(lease: Duration) -> Option<u32> {
     let seconds = lease.as_secs();
-    let is_whole = lease.subsec_nanos() == 0 && (1..=LEASE_SECONDS_MAX).contains(&seconds);
+    let is_whole =
+        lease.subsec_nanos() == 0 && (1..=u64::from(LEASE_SECONDS_MAX)).contains(&seconds);
     u32::try_from(seconds).ok().filter(|_| is_whole)
 }
 
@@ -135,8 +132,8 @@ fn time(text: &str) -> Result<humantime::Duration, humantime::DurationError> {
 /// What `HELLO` takes for a name.
 fn worker_name(text: &str) -> Result<String, String> {
     let is_faulty = |character: char| character == ' ' || character.is_control();
-    if (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.contains(is_faulty) {
+    if (1..=NAME_MAX_BYTES).contains(&text.len()) && !text.contains(is_faulty) {
         return Ok(text.to_owned());
     }
-    Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no spaces; for example builder-3"))
+    Err(format!("a name has 1 to {NAME_MAX_BYTES} bytes and no spaces; for example builder-3"))
 }

@@ -9,7 +9,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::connection::{ANSWER_TIMEOUT, Connection, Silence, read, unexpected};
-use super::wire::{Answer, Ended, Idle, Job, Told, ready};
+use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::wire::session::{Hello, SessionRequest, Word};
+
+use super::wire::{Answer, Ended, Idle, Job, Reported};
 
 /// Closed `HELLO`s after which a daemon is a classic one.
 const CLOSED_HELLOS: u32 = 2;
@@ -48,7 +51,8 @@ impl Client {
     /// A client of the daemon on `socket`, by this name and for this lease. Connects when it has to.
     #[must_use]
     pub fn new(socket: PathBuf, name: &str, lease_seconds: u32) -> Self {
-        let hello = format!("HELLO 2 {name} {lease_seconds}\n").into_bytes();
+        let hello = Hello { worker: name.into(), lease_seconds };
+        let hello = format!("{hello}\n").into_bytes();
         let (dialect, closed_hellos) = (Dialect::Two, 0);
         let doubt = Instant::now();
         Self {
@@ -90,25 +94,31 @@ impl Client {
         &mut self,
         end: Option<&Ended>,
         wait: Option<Duration>,
-    ) -> Result<Option<Told>, Silence> {
+    ) -> Result<Option<Reported>, Silence> {
         self.greet().await?;
         match end {
             Some(Ended { job: Job { attempt: Some(attempt), .. }, code })
                 if self.dialect == Dialect::Two =>
             {
-                let lines = format!("DONE {attempt} {code}\n{}", ready(wait));
+                let (attempt, exit_code) = (*attempt, i64::from(*code));
+                let request = match wait {
+                    Some(wait) => SessionRequest::Next { attempt, exit_code, wait },
+                    None => SessionRequest::Attempt(attempt, Word::Done(exit_code)),
+                };
                 let count = 1 + usize::from(wait.is_some());
-                let answer = self.first_answer(&lines, count).await?;
+                let answer = self.first_answer(&request, count).await?;
                 self.told(answer).map(Some)
             }
             Some(end) => {
                 let key = String::from_utf8_lossy(&end.job.key);
                 self.given = Some(self.classic(&format!("DONE {key} {}\n", end.code)).await?);
-                Ok(Some(Told::Recorded))
+                Ok(Some(Reported::Recorded))
             }
             None if self.dialect == Dialect::Two => {
-                let count = usize::from(wait.is_some());
-                self.connection()?.send(ready(wait).as_bytes(), count).await?;
+                if let Some(wait) = wait {
+                    let line = format!("{}\n", SessionRequest::Ready { wait });
+                    self.connection()?.send(line.as_bytes(), 1).await?;
+                }
                 Ok(None)
             }
             None => Ok(None),
@@ -156,12 +166,12 @@ impl Client {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn beat(&mut self, attempt: u64) -> Result<bool, Silence> {
+    pub async fn beat(&mut self, attempt: Attempt) -> Result<bool, Silence> {
         self.greet().await?;
         if self.is_classic() {
             return Ok(true);
         }
-        match self.first_answer(&format!("BEAT {attempt}\n"), 1).await? {
+        match self.first_answer(&SessionRequest::Attempt(attempt, Word::Beat), 1).await? {
             Answer::Ok => Ok(true),
             Answer::Lost => Ok(false),
             other => Err(self.unexpected(other)),
@@ -172,23 +182,28 @@ impl Client {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn release(&mut self, attempt: u64) -> Result<bool, Silence> {
+    pub async fn release(&mut self, attempt: Attempt) -> Result<bool, Silence> {
         self.greet().await?;
         if self.is_classic() {
             return Ok(false);
         }
-        let answer = self.first_answer(&format!("RELEASE {attempt}\n"), 1).await?;
+        let request = SessionRequest::Attempt(attempt, Word::Release);
+        let answer = self.first_answer(&request, 1).await?;
         match self.told(answer)? {
             // Refused: it is not ours any more.
-            Told::Recorded | Told::Refused(_) => Ok(true),
-            Told::Busy(text) => Err(Silence::Refused(text)),
+            Reported::Recorded | Reported::Refused(_) => Ok(true),
+            Reported::Busy(text) => Err(Silence::Refused(text)),
         }
     }
 
-    /// Sends requests and reads the first one's answer.
-    async fn first_answer(&mut self, lines: &str, count: usize) -> Result<Answer, Silence> {
+    /// Sends a request and reads its first answer, of as many.
+    async fn first_answer(
+        &mut self,
+        request: &SessionRequest,
+        count: usize,
+    ) -> Result<Answer, Silence> {
         let connection = self.connection()?;
-        connection.send(lines.as_bytes(), count).await?;
+        connection.send(format!("{request}\n").as_bytes(), count).await?;
         let line = connection.line(ANSWER_TIMEOUT).await?;
         self.read(&line)
     }
@@ -216,12 +231,12 @@ impl Client {
         }
     }
 
-    fn told(&mut self, answer: Answer) -> Result<Told, Silence> {
+    fn told(&mut self, answer: Answer) -> Result<Reported, Silence> {
         match answer {
-            Answer::Ok => Ok(Told::Recorded),
+            Answer::Ok => Ok(Reported::Recorded),
             Answer::Error { code, text } => match code.as_str() {
-                "stale" | "unknown" => Ok(Told::Refused(format!("{code} {text}"))),
-                "busy" => Ok(Told::Busy(text)),
+                "stale" | "unknown" => Ok(Reported::Refused(format!("{code} {text}"))),
+                "busy" => Ok(Reported::Busy(text)),
                 _ => Err(Silence::Refused(format!("{code} {text}"))),
             },
             other => Err(self.unexpected(other)),

@@ -227,7 +227,7 @@ fn worse(outcome: Outcome, ended: Result<Result<(), GaveUp>, tokio::task::JoinEr
             if let Some(Ended { job, code }) = unreported {
                 error!(
                     key = job.shown_key(),
-                    attempt = job.attempt,
+                    attempt = job.number(),
                     code,
                     "The end of a job could not be reported; it will be handed out again."
                 );

@@ -4,13 +4,14 @@
 use std::path::Path;
 
 use serde_json::Value;
+use shiftboss_protocol::wire::session::VERSION;
 
 use super::connection::{ANSWER_TIMEOUT, Connection};
 
 /// Asks a question of protocol 2 whose answer is one line of JSON; `None`: there is no such answer.
 pub async fn ask(socket: &Path, question: &str) -> Option<Value> {
     let mut connection = Connection::open(socket).await.ok()?;
-    connection.send(format!("HELLO 2 progress\n{question}\n").as_bytes(), 2).await.ok()?;
+    connection.send(format!("HELLO {VERSION} progress\n{question}\n").as_bytes(), 2).await.ok()?;
     connection.line(ANSWER_TIMEOUT).await.ok()?;
     let answer = connection.line(ANSWER_TIMEOUT).await.ok()?;
     serde_json::from_slice(&answer).ok()

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::client::Client;
 use super::connection::Silence;
 use super::pool::{LONG_WAIT, Permit, Pool, Stop};
-use super::wire::{Ended, Idle, Job, Told};
+use super::wire::{Ended, Idle, Job, Reported};
 use super::workshop::Workshop;
 use trouble::Trouble;
 
@@ -150,7 +150,9 @@ impl Slot {
         wait: Option<Duration>,
     ) -> Result<(Option<Job>, Option<String>), Silence> {
         let told = self.client.ask(end.as_ref(), wait).await?;
-        if self.client.was_greeted() || matches!(told, Some(Told::Recorded | Told::Refused(_))) {
+        if self.client.was_greeted()
+            || matches!(told, Some(Reported::Recorded | Reported::Refused(_)))
+        {
             self.is_answered();
         }
         let busy = told.and_then(|told| self.settle(end, told));
@@ -174,19 +176,19 @@ impl Slot {
     }
 
     /// An end that was answered is not kept any longer, unless it is to be said again.
-    fn settle(&mut self, end: &mut Option<Ended>, told: Told) -> Option<String> {
+    fn settle(&mut self, end: &mut Option<Ended>, told: Reported) -> Option<String> {
         match (told, end.take()) {
-            (Told::Busy(text), kept) => {
+            (Reported::Busy(text), kept) => {
                 *end = kept;
                 return Some(text);
             }
-            (Told::Recorded, Some(ended)) => {
+            (Reported::Recorded, Some(ended)) => {
                 self.pool.send_modify(|pool| pool.reported(ended.code));
             }
-            (Told::Refused(answer), Some(Ended { job, code })) => {
+            (Reported::Refused(answer), Some(Ended { job, code })) => {
                 warn!(
                     key = job.shown_key(),
-                    attempt = job.attempt,
+                    attempt = job.number(),
                     code,
                     answer,
                     "The end of a job came too late: it was handed to somebody else, or is forgotten."

@@ -58,7 +58,7 @@ impl Workshop {
         ];
         let arguments = self.template.arguments_with(&places);
         let program = &self.template.program;
-        let (output, mut kept) = self.outputs.open(&job.key, job.attempt, program, &arguments)?;
+        let (output, mut kept) = self.outputs.open(&job.key, job.number(), program, &arguments)?;
         let order = Order {
             program: program.clone(),
             arguments,
@@ -96,7 +96,7 @@ impl Workshop {
     /// A payload that is too long for the environment is left out of it; one with a zero byte if the command
     /// has it otherwise.
     fn environment(&self, job: &Job, elsewhere: bool) -> Vec<(OsString, OsString)> {
-        let attempt = job.attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
+        let attempt = job.number().map(|attempt| attempt.to_string()).unwrap_or_default();
         let mut variables = vec![
             ("SHIFTBOSS_KEY", OsString::from_vec(job.key.clone())),
             ("SHIFTBOSS_ATTEMPT", attempt.into()),

@@ -153,6 +153,9 @@ fn good_lines_are_requests() {
         ("ACCEPT-INPUT", SessionRequest::AcceptInput),
         ("RUN-FETCHER links", SessionRequest::RunFetcher("links".into())),
     ] {
+        // What is written is read as the same, whatever was read before.
+        let written = format!("{request}\n");
+        assert_eq!(session(written.as_bytes()), [Ok(request.clone())], "{written}");
         assert_eq!(session(format!("{line}\n").as_bytes()), [Ok(request)], "{line}");
     }
 }
@@ -166,6 +169,7 @@ fn an_end_and_the_next_job_are_one_step() {
         wait: Duration::from_secs(wait),
     };
     assert_eq!(session(b"DONE 1 7\nREADY\n"), [Ok(next(0))]);
+    assert_eq!(session(format!("{}\n", next(5)).as_bytes()), [Ok(next(5))]);
     assert_eq!(session(b"DONE 1 7\nREADY 86400\n"), [Ok(next(86_400))]);
     for apart in ["DONE 1 7\nBEAT 1\n", "BEAT 1\nREADY\n", "DONE 1 7\nREADY \n"] {
         assert_eq!(session(apart.as_bytes()).len(), 2, "{apart:?}");

@@ -4,6 +4,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use shiftboss_protocol::wire::answers::Answer as Answers;
+use shiftboss_protocol::wire::session::VERSION;
+
 use super::Answer;
 use crate::client::{self, Client, Deadline};
 use crate::commands::text::shown;
@@ -40,12 +43,12 @@ impl Session {
         let failed = |error: io::Error| client::no_answer(socket, timeout, &error);
         let client = Client::connect(socket, deadline).map_err(failed)?;
         let mut session = Self { socket: socket.to_owned(), client };
-        let lines = format!("HELLO 2 shiftboss-{name}\n{lines}");
+        let lines = format!("HELLO {VERSION} shiftboss-{name}\n{lines}");
         session.client.send(lines.as_bytes(), deadline).map_err(failed)?;
         let Some(greeting) = session.client.line(deadline).map_err(failed)? else {
             return Err(session.silent(name));
         };
-        if !greeting.starts_with("HELLO 2 ") {
+        if Answers::read(greeting.as_bytes()) != Some(Answers::Hello) {
             return Err(session.refused(&greeting));
         }
         Ok(session)

@@ -9,6 +9,8 @@ use super::Slot;
 use super::trouble::{BEATS_PER_LEASE, Trouble};
 use crate::child::{End, Fault};
 use crate::worker::pool::{Pool, Stop};
+use shiftboss_protocol::model::Attempt;
+
 use crate::worker::wire::{Ended, Job};
 use crate::worker::workshop::Execution;
 
@@ -29,7 +31,7 @@ fn tell_failure(job: &Job, end: End, execution: &Execution) {
     let took = format_args!("{:.1}s", execution.took().as_secs_f64());
     let ended = end.to_string();
     let output = execution.log().map(|path| path.display().to_string());
-    let (key, attempt) = (job.shown_key(), job.attempt);
+    let (key, attempt) = (job.shown_key(), job.number());
     warn!(key, attempt, ended, %took, output, "A job failed.");
 }
 
@@ -53,7 +55,7 @@ impl Slot {
                 execution.kill().await;
                 warn!(
                     key = job.shown_key(),
-                    attempt = job.attempt,
+                    attempt = job.number(),
                     "The daemon took a running job back, for it heard too little of us or was told otherwise; its command was killed."
                 );
                 self.pool.send_modify(Pool::lost);
@@ -67,7 +69,7 @@ impl Slot {
     }
 
     /// Waits for a command's end, and says meanwhile that it goes on.
-    async fn attend(&mut self, execution: &mut Execution, attempt: Option<u64>) -> Run {
+    async fn attend(&mut self, execution: &mut Execution, attempt: Option<Attempt>) -> Run {
         let mut changes = self.changes.clone();
         let killed = async move {
             let _ = changes.wait_for(|pool| pool.stopping() == Stop::Kill).await;
@@ -81,7 +83,7 @@ impl Slot {
     }
 
     /// Beats, until the attempt is lost.
-    async fn beat(&mut self, attempt: Option<u64>) {
+    async fn beat(&mut self, attempt: Option<Attempt>) {
         let Some(attempt) = attempt else {
             return std::future::pending().await;
         };
