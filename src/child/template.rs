@@ -125,9 +125,13 @@ fn shell_scripts<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
 
 /// A script, and its arguments if it has `eval`.
 fn script_and_eval<'w>(script: &'w OsStr, rest: impl Iterator<Item = &'w OsStr>) -> Vec<&'w OsStr> {
-    let is_between = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
-    let has_eval = script.as_bytes().split(is_between).any(|word| word == b"eval");
+    let has_eval = has_eval(script);
     std::iter::once(script).chain(rest.filter(|_| has_eval)).collect()
+}
+
+fn has_eval(script: &OsStr) -> bool {
+    let is_between = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
+    script.as_bytes().split(is_between).any(|word| word == b"eval")
 }
 
 /// What `env -S` takes apart: its words are a program and arguments then.
@@ -139,7 +143,9 @@ fn split_strings<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
             b"-u" | b"--unset" | b"-C" | b"--chdir" => _ = words.next(),
             [b'-', ..] => take_value(word, &mut words, b'S', "split-string", &mut found),
             assignment if assignment.contains(&b'=') => {}
-            _ => break,
+            _ if found.is_empty() => break,
+            // What stands behind a string that is split are further arguments of the program in it.
+            _ => found.push(word),
         }
     }
     found
@@ -154,7 +160,8 @@ fn commands<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
             take_value(word, &mut words, b'c', name, &mut found);
         }
     }
-    found
+    // What a script gives to `eval` may be any of the words behind it.
+    if found.iter().any(|script| has_eval(script)) { words.to_vec() } else { found }
 }
 
 /// Takes the value of an option, within its word or behind it, if the word is that option.
@@ -222,6 +229,10 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         for refused in [
+            "env -S sh_-c {key}",
+            "env -Ssh_-c {key}",
+            "env -vS sh_-c x {key}",
+            "su root -c eval_$1 sh {key}",
             "sh -c echo_{key}",
             "/bin/bash -c {payload}",
             "dash -ec echo_{key}",

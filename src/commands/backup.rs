@@ -11,6 +11,8 @@ use rusqlite::backup::{Backup, StepResult};
 use thiserror::Error;
 
 use super::view_failure;
+use shiftboss_actors::store::StoreError;
+
 use crate::exit::{ExitCode, Failure};
 use crate::sqlite::{make_new, open_to_read, quick_check_of};
 
@@ -50,7 +52,10 @@ fn copy(source: &Connection, to: &mut Connection) -> Result<(), Box<dyn Error + 
     }
     // The copy is one file, readable by anybody.
     to.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
-    quick_check_of(to).map_err(Corrupt)?;
+    quick_check_of(to).map_err(|error| match error {
+        StoreError::Corrupt(fault) => Corrupt(fault).into(),
+        error => Box::<dyn Error + Send + Sync>::from(error),
+    })?;
     // No daemon ever ran on the copy. One that the Python supervisor made has no such table.
     let is_ours = "SELECT count(*) FROM sqlite_schema WHERE name = 'shiftboss_state'";
     if to.query_row(is_ours, [], |row| row.get::<_, i64>(0))? > 0 {

@@ -53,7 +53,10 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let door = SocketDoor::prepare(&settings.socket).map_err(socket_failure)?;
     let mut locks = Locks::take(settings)?;
     door.require_free().map_err(socket_failure)?;
+    let is_new_spool = settings.spool.as_ref().is_some_and(|spool| !spool.exists());
     let guests = guests::of(&configuration, wanted)?;
+    // Ours alone from here on: until its lock was taken it may have been another daemon's.
+    locks.spool = settings.spool.clone().filter(|_| is_new_spool);
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
     let (clean, paused) = (store.was_clean(), store.is_paused());
     let input = Input {
@@ -141,12 +144,21 @@ async fn checked(database: Option<PathBuf>) -> String {
         return std::future::pending().await;
     };
     info!("The daemon was not stopped cleanly: checking the database in the background.");
-    let check =
-        move || sqlite::quick_check(&path).inspect_err(|fault| sqlite::damage::mark(&path, fault));
+    let check = move || {
+        let checked = sqlite::quick_check(&path);
+        if let Err(StoreError::Corrupt(fault)) = &checked {
+            sqlite::damage::mark(&path, fault);
+        }
+        checked
+    };
     match tokio::task::spawn_blocking(check).await {
-        Ok(Err(fault)) => {
+        Ok(Err(StoreError::Corrupt(fault))) => {
             error!(fault, "The database is corrupt.");
             fault
+        }
+        Ok(Err(error)) => {
+            warn!(%error, "The database could not be checked.");
+            std::future::pending().await
         }
         Ok(Ok(())) => {
             info!("The database is sound.");
@@ -181,7 +193,7 @@ impl Locks {
         let database = lock::take(&settings.database, &holder).map_err(lock_failure)?;
         Ok(Self {
             made: (!settings.database.exists()).then(|| settings.database.clone()),
-            spool: settings.spool.clone().filter(|spool| !spool.exists()),
+            spool: None,
             database,
             socket: lock::take(&settings.socket.path, &holder).map_err(lock_failure)?,
             _input: lock::take_directory(&settings.input).map_err(lock_failure)?,

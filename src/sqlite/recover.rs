@@ -123,9 +123,7 @@ fn copy_all(
             saved.push(Copy::new(source, &transaction, &table, rowids)?.run()?);
         }
     }
-    if let Some(singles) = saved.iter_mut().find(|saved| saved.table == SINGLE_TASKS)
-        && (singles.lost_ranges > 0 || singles.rows == 0)
-    {
+    if let Some(singles) = saved.iter_mut().find(|saved| saved.table == SINGLE_TASKS) {
         singles.rows += tasks_of_queue(&transaction)?;
     }
     transaction.execute_batch(ORPHANS)?;
@@ -183,7 +181,9 @@ impl<'a> Copy<'a> {
         let sql = "SELECT here.name FROM pragma_table_info(?1) AS here
             WHERE NOT (?2 AND here.pk = 1 AND here.type = 'INTEGER'
                 AND (SELECT count(*) FROM pragma_table_info(?1) WHERE pk > 0) = 1)";
-        let has_rowid = target.prepare(&format!("SELECT rowid FROM {table} LIMIT 0")).is_ok();
+        let rowids_of = format!("SELECT rowid FROM {table} LIMIT 0");
+        // The reference's log has none.
+        let has_rowid = [source, target].iter().all(|has| has.prepare(&rowids_of).is_ok());
         let names = |connection: &Connection| -> rusqlite::Result<Vec<String>> {
             let mut statement = connection.prepare(sql)?;
             statement.query_map((table, has_rowid), |row| row.get(0))?.collect()
@@ -216,7 +216,7 @@ impl<'a> Copy<'a> {
     /// read says nothing of where to go on: a damaged page may name any rowid.
     fn by_rowid(&mut self) -> rusqlite::Result<()> {
         let mut scan = self.scan("rowid >= ?1 ORDER BY rowid", [i64::MIN])?;
-        self.saved.lost_ranges += u64::from(scan.stop == Stop::Unreadable);
+        self.saved.lost_ranges += u64::from(scan.stop == Stop::Unreadable) + scan.refused;
         let rowids = self.rowids;
         for from in rowids {
             if scan.stop == Stop::End {
@@ -224,6 +224,7 @@ impl<'a> Copy<'a> {
             }
             scan = self.scan("rowid >= ?1 ORDER BY rowid", [*from])?;
             self.saved.lost_ranges += u64::from(scan.rows > 0 && scan.stop == Stop::Unreadable);
+            self.saved.lost_ranges += scan.refused;
         }
         Ok(())
     }
@@ -234,14 +235,16 @@ impl<'a> Copy<'a> {
             (SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk)";
         let backward: String = self.target.query_row(sql, [self.table], |row| row.get(0))?;
         let forward = backward.replace(" DESC", "");
-        if self.scan(&format!("1 ORDER BY {forward}"), [])?.stop != Stop::End {
+        let scan = self.scan(&format!("1 ORDER BY {forward}"), [])?;
+        self.saved.lost_ranges += scan.refused;
+        if scan.stop != Stop::End {
             self.saved.lost_ranges += 1;
             self.scan(&format!("1 ORDER BY {backward}"), [])?;
         }
         Ok(())
     }
 
-    /// Copies rows until their end, until one cannot be read, or until one that was copied before.
+    /// Copies rows until their end, until one cannot be read, or, by rowids, until one that was copied before.
     fn scan(&self, which: &str, parameters: impl Params) -> rusqlite::Result<Scan> {
         let columns = self.columns.join(", ");
         let rowid = if self.has_rowid { "rowid, " } else { "" };
@@ -250,7 +253,7 @@ impl<'a> Copy<'a> {
         let insert =
             format!("INSERT OR IGNORE INTO {} ({rowid}{columns}) VALUES ({places})", self.table);
         let mut insert = self.target.prepare_cached(&insert)?;
-        let mut scan = Scan { rows: 0, stop: Stop::Unreadable };
+        let mut scan = Scan { rows: 0, refused: 0, stop: Stop::Unreadable };
         let Ok(mut select) = self.source.prepare_cached(&select) else {
             return Ok(scan);
         };
@@ -264,13 +267,28 @@ impl<'a> Copy<'a> {
                 Err(_) => return Ok(scan),
             };
             // What is no text, or of a wrong type, was overwritten: STRICT tables refuse it.
-            let Ok(values) = values else { continue };
+            let Ok(values) = values else {
+                scan.refused += 1;
+                continue;
+            };
+            let rowid = values.first().cloned();
             match insert.execute(params_from_iter(values)) {
-                Ok(0) => return Ok(Scan { stop: Stop::Known, ..scan }),
+                Ok(0) if self.has(rowid)? => return Ok(Scan { stop: Stop::Known, ..scan }),
                 Err(error) if !is_refused(&error) => return Err(error),
-                inserted => scan.rows += u64::from(inserted.is_ok()),
+                Ok(1) => scan.rows += 1,
+                // Another row has its key, or it has none: it was overwritten.
+                _ => scan.refused += 1,
             }
         }
+    }
+
+    /// Whether a row of that rowid was copied.
+    fn has(&self, rowid: Option<Value>) -> rusqlite::Result<bool> {
+        if !self.has_rowid {
+            return Ok(false);
+        }
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM {} WHERE rowid = ?1)", self.table);
+        self.target.prepare_cached(&sql)?.query_row([rowid], |row| row.get(0))
     }
 }
 
@@ -288,6 +306,8 @@ enum Stop {
 /// Rows that were copied in one go.
 struct Scan {
     rows: u64,
+    /// Rows that could be read, but are none of the table's.
+    refused: u64,
     stop: Stop,
 }
 

@@ -106,20 +106,21 @@ fn pause() {
 /// Reads the whole database, on a connection of its own, and tells what is wrong with it.
 ///
 /// # Errors
-/// What is wrong, in SQLite's words.
-pub fn quick_check(path: &Path) -> Result<(), String> {
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|error| error.to_string())?;
+/// `Corrupt` with what is wrong, in SQLite's words; any other when it could not be read.
+pub fn quick_check(path: &Path) -> StoreResult<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let connection = Connection::open_with_flags(path, flags).map_err(sorted)?;
     quick_check_of(&connection)
 }
 
 /// Reads the whole database, and tells what is wrong with it.
 ///
 /// # Errors
-/// What is wrong, in SQLite's words.
-pub fn quick_check_of(connection: &Connection) -> Result<(), String> {
-    let said: String = connection
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(|error| error.to_string())?;
-    if said == "ok" { Ok(()) } else { Err(said) }
+/// As [`quick_check`].
+pub fn quick_check_of(connection: &Connection) -> StoreResult<()> {
+    let said = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    match said.map_err(sorted)?.as_str() {
+        "ok" => Ok(()),
+        fault => Err(StoreError::Corrupt(fault.to_owned())),
+    }
 }

@@ -66,15 +66,17 @@ pub fn sweep() {
     };
     for entry in entries.flatten() {
         let is_payload = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if is_payload && is_left(&entry.path()).unwrap_or(false) {
+        if is_payload && let Ok(Some(_locked)) = left(&entry.path()) {
+            // Before it is unlocked: who has just made it sees then that it is gone, and makes another.
             let _ = std::fs::remove_file(entry.path());
         }
     }
 }
 
-/// Whether a file is this user's, and nobody has it locked.
-fn is_left(path: &Path) -> io::Result<bool> {
+/// A file, locked, if it is this user's and nobody had it locked.
+fn left(path: &Path) -> io::Result<Option<File>> {
     let file = safe_file::open_to_read(path)?;
     let is_ours = file.metadata()?.uid() == rustix::process::geteuid().as_raw();
-    Ok(is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+    let is_left = is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    Ok(is_left.then_some(file))
 }

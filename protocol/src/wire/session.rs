@@ -133,7 +133,7 @@ impl fmt::Display for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Retry(key, None) => write!(f, "RETRY {key}"),
-            Self::Retry(key, Some(fetcher)) => write!(f, "RETRY-OF {fetcher} {key}"),
+            Self::Retry(key, Some(fetcher)) => write!(f, "RETRY-OF {key} {fetcher}"),
             Self::Requeue(key) => write!(f, "REQUEUE {key}"),
             Self::Pause => f.write_str("PAUSE"),
             Self::Resume => f.write_str("RESUME"),
@@ -354,7 +354,8 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
         ("LOG", Some(rest)) => Ask(Question::Log(within(rest, 1, COUNT_MAX)?)),
         ("RETRY", Some(rest)) => Change(Control::Retry(Key::new(rest).ok()?, None)),
         ("RETRY-OF", Some(rest)) => {
-            let (fetcher, key) = rest.split_once(' ').filter(|(name, _)| is_name(name))?;
+            // A fetcher's name may have spaces, a key has none.
+            let (key, fetcher) = rest.split_once(' ').filter(|(_, name)| is_name(name))?;
             Change(Control::Retry(Key::new(key).ok()?, Some(fetcher.into())))
         }
         ("REQUEUE", Some(rest)) => Change(Control::Requeue(Key::new(rest).ok()?)),
@@ -382,7 +383,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ("QUEUE", "QUEUE <count, 1 to 10000>"),
     ("LOG", "LOG <count, 1 to 10000>"),
     ("RETRY", "RETRY <key>"),
-    ("RETRY-OF", "RETRY-OF <fetcher> <key>"),
+    ("RETRY-OF", "RETRY-OF <key> <fetcher>"),
     ("REQUEUE", "REQUEUE <key>"),
     ("PAUSE", ALONE),
     ("RESUME", ALONE),

@@ -144,8 +144,12 @@ fn good_lines_are_requests() {
         ("REQUEUE alpha", SessionRequest::Control(Control::Requeue(key("alpha")))),
         ("RETRY alpha", SessionRequest::Control(Control::Retry(key("alpha"), None))),
         (
-            "RETRY-OF @tasks alpha",
+            "RETRY-OF alpha @tasks",
             SessionRequest::Control(Control::Retry(key("alpha"), Some("@tasks".into()))),
+        ),
+        (
+            "RETRY-OF alpha my list",
+            SessionRequest::Control(Control::Retry(key("alpha"), Some("my list".into()))),
         ),
         ("PAUSE", SessionRequest::Control(Control::Pause)),
         ("RESUME", SessionRequest::Control(Control::Resume)),
@@ -222,7 +226,7 @@ fn bad_lines_are_faults() {
         "RETRY",
         "RETRY a b",
         "RETRY-OF a",
-        "RETRY-OF b\t a",
+        "RETRY-OF a b\t",
         "PAUSE 1",
         "RESUME 1",
         "DRAIN 1",

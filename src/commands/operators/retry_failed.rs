@@ -85,7 +85,7 @@ fn put_back(socket: &Path, tasks: &[(String, String)], told: &Told) -> Result<i6
     let deadline = Deadline::after(told.timeout)?;
     let failed = |error: io::Error| client::no_answer(socket, told.timeout, &error);
     let retries: String =
-        tasks.iter().map(|(key, fetcher)| format!("\nRETRY-OF {fetcher} {key}")).collect();
+        tasks.iter().map(|(key, fetcher)| format!("\nRETRY-OF {key} {fetcher}")).collect();
     let requests = format!("HEALTH{retries}");
     let (mut session, _) = Session::begin(socket, "retry", &requests, told.timeout, deadline)?;
     let mut rows = 0;
