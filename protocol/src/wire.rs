@@ -3,6 +3,7 @@
 //! ConnectionActor reads and writes through it.
 
 pub mod answers;
+mod requests;
 pub mod session;
 
 use std::io;

@@ -134,19 +134,27 @@ fn has_eval(script: &OsStr) -> bool {
     script.as_bytes().split(is_between).any(|word| word == b"eval")
 }
 
-/// What `env -S` takes apart: its words are a program and arguments then.
+/// What `env -S` takes apart, and the scripts of the program that is in it: the words behind are further
+/// arguments of that one.
 fn split_strings<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
-    let mut found = Vec::new();
+    let (mut found, mut behind) = (Vec::new(), Vec::new());
     let mut words = words.iter().copied();
     while let Some(word) = words.next() {
         match word.as_bytes() {
             b"-u" | b"--unset" | b"-C" | b"--chdir" => _ = words.next(),
             [b'-', ..] => take_value(word, &mut words, b'S', "split-string", &mut found),
             assignment if assignment.contains(&b'=') => {}
-            _ if found.is_empty() => break,
-            // What stands behind a string that is split are further arguments of the program in it.
-            _ => found.push(word),
+            _ => {
+                behind.push(word);
+                behind.extend(words.by_ref());
+            }
         }
+    }
+    let parts = found.iter().flat_map(|string| string.as_bytes().split(u8::is_ascii_whitespace));
+    let mut parts = parts.filter(|part| !part.is_empty()).map(OsStr::from_bytes);
+    if let Some(program) = parts.next().map(Path::new).and_then(Path::file_name) {
+        let words: Vec<_> = parts.chain(behind).collect();
+        found.extend(scripts(&program.to_string_lossy(), &words));
     }
     found
 }
@@ -218,21 +226,34 @@ fn fill(argument: &OsStr, places: &[Place<'_>]) -> OsString {
 mod tests {
     use super::*;
 
+    fn check(words: &str) -> Result<(), String> {
+        let mut words = words.split(' ').map(|word| OsString::from(word.replace('_', " ")));
+        let template = Template { program: words.next().unwrap(), arguments: words.collect() };
+        template
+            .refuse_scripts(&["{key}", "{payload}", "{paths}"])
+            .map_err(|error| error.to_string())
+    }
+
+    /// What is behind a string that is split, or a script with `eval`, may be a part of a script.
+    #[test]
+    fn words_behind_may_be_scripts() {
+        for refused in [
+            "env -S sh_-c {key}",
+            "env -S/bin/sh_-c {key}",
+            "env -vS sh_-ec {key}",
+            "su root -c eval_$1 sh {key}",
+        ] {
+            assert!(check(refused).is_err(), "{refused}");
+        }
+        for fine in ["env -S sh_-c_x sh {key}", "env -S program {key}", "su root -c x sh {key}"] {
+            assert_eq!(check(fine), Ok(()), "{fine}");
+        }
+    }
+
     /// A place in a script is refused, however the shell is called; a place behind it is an argument.
     #[test]
     fn scripts_have_no_places() {
-        let check = |words: &str| {
-            let mut words = words.split(' ').map(|word| OsString::from(word.replace('_', " ")));
-            let template = Template { program: words.next().unwrap(), arguments: words.collect() };
-            template
-                .refuse_scripts(&["{key}", "{payload}", "{paths}"])
-                .map_err(|error| error.to_string())
-        };
         for refused in [
-            "env -S sh_-c {key}",
-            "env -Ssh_-c {key}",
-            "env -vS sh_-c x {key}",
-            "su root -c eval_$1 sh {key}",
             "sh -c echo_{key}",
             "/bin/bash -c {payload}",
             "dash -ec echo_{key}",
