@@ -184,7 +184,10 @@ fn another_directory_is_accepted() {
 #[test]
 fn another_daemons_directory_is_not_accepted() {
     let (site, other) = (Site::new(), Site::new());
+    // With a list it knows its directory, and takes no other one by itself.
+    site.write("f.1.txt", "alpha 1\n");
     let daemon = site.start();
+    site.wait_count(1);
     fs::rename(site.input(), site.path("old")).unwrap();
     fs::create_dir(site.input()).unwrap();
     let mut second = other.program();
