@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fuzz man docs bench bench-store bench-spool soak
+.PHONY: help setup run test lint lines fuzz man docs bench bench-store bench-spool soak
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -53,6 +53,13 @@ bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)
 		|| echo "beanstalkd is not installed and cannot be: measuring without it"
 	cargo build --release --locked --workspace
 	target/release/shiftboss-bench $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
+
+# Tests are left out: directories and files of that name, and the modules at the end of files.
+lines: ## Count the lines of product code
+	@find src actors/src protocol/src spool/src -name '*.rs' \
+		| grep -vE '/tests?/|tests?\.rs$$|/testing|_tests\.rs$$' \
+		| xargs awk 'FNR == 1 { before = "" } before == "#[cfg(test)]" && /^mod tests \{/ { n--; nextfile } \
+			{ n++; before = $$0 } END { print n }'
 
 bench-store: ## Measure the store's operations one by one (two minutes)
 	cargo bench --locked -p shiftboss-bench --bench store
