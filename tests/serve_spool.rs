@@ -194,6 +194,8 @@ fn a_spool_has_one_daemon() {
     assert!(log.contains(path.to_str().unwrap()), "{log}");
     put(&spool, "alpha 1");
     site.wait_sql(TASKS, &["alpha|1|waiting"]);
+    // The next one has another database: it would accept what still lies in the spool.
+    wait_accepted(&site, &spool);
     first.kill();
     put(&spool, "bravo 1");
     let _next = other.spawn(second()).ready();
