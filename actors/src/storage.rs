@@ -123,10 +123,10 @@ impl StorageActor {
         then: impl FnOnce(&mut Self, &mut Context<Self>, StoreResult<R::Answer>) + 'static,
     ) {
         let reply = move |actor: &mut Self, ctx: &mut Context<Self>, outcomes: StoreResult<_>| {
-            let answer = outcomes.and_then(|mut outcomes| R::answer(&mut outcomes));
-            if let Err(error @ (StoreError::Rejected(_) | StoreError::Fatal(_))) = &answer {
-                actor.note(error);
-            }
+            // What failed as a whole was noted once, by whoever calls this.
+            let answer = outcomes.and_then(|mut outcomes| {
+                R::answer(&mut outcomes).inspect_err(|error| actor.note(error))
+            });
             then(actor, ctx, answer);
         };
         self.gathered.push(request, Box::new(reply));
