@@ -582,6 +582,10 @@ fn on_a_terminal_it_says_what_it_waits_for() {
     child.kill().unwrap();
     child.wait().unwrap();
     let daemon = scene.spawn(scene.shell(&QUICK, "true"));
-    wait_until("it is idle", || scene.status()["state"] == "idle");
+    // Not what the killed one left.
+    wait_until("it is idle", || {
+        let status = scene.status();
+        status["state"] == "idle" && status["pid"] == daemon.pid().as_raw_nonzero().get()
+    });
     assert!(!daemon.stop().contains("Waiting for a change"));
 }
