@@ -16,8 +16,8 @@ use clap_complete::Shell;
 
 use crate::child::Template;
 use crate::exit::{ExitCode, Failure};
-pub use operators::{Add, FailedOnes, Operate, Told};
-pub use views::{Look, Looked, StatusChoice};
+pub use operators::{Add, DaemonArguments, FailedOnes, Operate};
+pub use views::{StatusChoice, View, ViewArguments};
 
 mod operators;
 mod spool;
@@ -60,7 +60,7 @@ pub enum Command {
     Serve(Box<ServeArguments>),
     /// Look at a queue.
     #[command(flatten)]
-    Look(Look),
+    View(View),
     /// Tell a running daemon what to do.
     #[command(flatten)]
     Operate(Operate),

@@ -1,6 +1,6 @@
 //! The workers' socket: inherited from the init system, or bound; found stale or alive; made anew.
 //!
-//! `serve` makes a [`SocketDoor`]; the ListenerActor opens it. It accepts nothing itself. The
+//! `serve` makes a [`SocketFile`]; the ListenerActor opens it. It accepts nothing itself. The
 //! socket's lock file is held by then, so a socket that nobody answers on is nobody's.
 
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use listenfd::ListenFd;
 use rustix::fs::Mode;
-use shiftboss_actors::listener::Door;
+use shiftboss_actors::listener::SocketBinder;
 use thiserror::Error;
 use tokio::net::UnixListener;
 
@@ -68,7 +68,7 @@ pub struct SocketSettings {
 }
 
 /// The socket, from before it is bound to after it is gone.
-pub struct SocketDoor {
+pub struct SocketFile {
     path: PathBuf,
     mode: u32,
     group: Option<u32>,
@@ -77,7 +77,7 @@ pub struct SocketDoor {
     bound: Option<(u64, u64)>,
 }
 
-impl SocketDoor {
+impl SocketFile {
     /// Looks at what can be known to be wrong before the socket's lock is had. Makes nothing.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl SocketDoor {
     }
 }
 
-impl Door for SocketDoor {
+impl SocketBinder for SocketFile {
     fn open(&mut self) -> io::Result<UnixListener> {
         match self.inherited.take() {
             Some(listener) => {
@@ -150,7 +150,7 @@ impl Door for SocketDoor {
     }
 }
 
-impl Drop for SocketDoor {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         Self::remove(&self.path, self.bound);
     }

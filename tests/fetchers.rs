@@ -69,7 +69,7 @@ impl Scene {
     fn status(&self) -> serde_json::Value {
         let output = self.site.run(&["status", "--json", "state.db"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        status["own_fetchers"].clone()
+        status["managed_fetchers"].clone()
     }
 }
 

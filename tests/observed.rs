@@ -60,7 +60,7 @@ fn what_is_lost_and_left_out_is_shown() {
     fs::create_dir(site.file("d.1.txt")).unwrap();
     let names = || {
         let status = site.status();
-        let aside = status["set_aside"].as_array().unwrap().clone();
+        let aside = status["rejected_files"].as_array().unwrap().clone();
         aside.iter().map(|file| file["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     wait_until("both are shown", || names() == ["bad.name.txt", "d.1.txt"]);

@@ -117,7 +117,7 @@ fn a_run_is_awaited() {
     for name in ["tree/a", "tree/b", "tree/a"] {
         scene.write(name);
     }
-    wait_equal("the change is known", &"running, stoked".to_owned(), || {
+    wait_equal("the change is known", &"running, pending".to_owned(), || {
         scene.status()["state"].as_str().unwrap().to_owned()
     });
     assert_eq!(scene.count("begin"), 1);

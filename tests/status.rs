@@ -78,7 +78,7 @@ fn the_json_object() {
     assert_eq!(site.ask("DONE alpha 3"), "JOB bravo 0 2\n");
     wait_until("the bad name is noted and the run is complete", || {
         let found = object(&site, "state.db");
-        found["set_aside"][0].is_object() && found["fetchers"][0]["complete"] == true
+        found["rejected_files"][0].is_object() && found["fetchers"][0]["complete"] == true
     });
     let mut found = object(&site, "state.db");
     let age = found["fetchers"][0]["age_seconds"].take();
@@ -86,9 +86,9 @@ fn the_json_object() {
     assert!(found["daemon"]["started"].take().is_u64());
     assert!(found["not_stopped"]["started"].take().is_i64());
     assert!(found["not_stopped"]["last_write"].take().is_i64());
-    assert!(found["set_aside"][0]["since"].take().is_i64());
+    assert!(found["rejected_files"][0]["since"].take().is_i64());
     assert!(found["holders"][0]["since"].take().is_i64());
-    assert!(found["set_aside"][0]["reason"].take().is_string());
+    assert!(found["rejected_files"][0]["reason"].take().is_string());
     let expected = json!({
         "database": site.database(),
         "daemon": {
@@ -110,15 +110,15 @@ fn the_json_object() {
         "holders": [{
             "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
         }],
-        "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "in_flight_again": 0},
+        "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "redelivered": 0},
         "fetchers": [{
             "name": "f", "run": 1_000_000_000, "complete": true, "lines": 2, "pending": 0,
             "skipped": 1, "older_runs": 0, "age_seconds": null,
         }],
-        "own_fetchers": [],
+        "managed_fetchers": [],
         "oldest_waiting": null,
         "done_last_hour": [{"exit_code": 3, "jobs": 1}],
-        "set_aside": [{"name": "a.b.txt", "reason": null, "since": null}],
+        "rejected_files": [{"name": "a.b.txt", "reason": null, "since": null}],
         "directory_lost_since": null,
         "directory_lost_reason": null,
         "not_stopped": {
@@ -375,7 +375,7 @@ fn fetchers_that_the_daemon_runs() {
     operator.ask("HELLO 2 operator");
     let told = serde_json::from_str(&operator.ask("STATUS")).unwrap();
     for mut found in [object(&site, "state.db"), object(&site, "socket"), told] {
-        let fetchers = &mut found["own_fetchers"];
+        let fetchers = &mut found["managed_fetchers"];
         assert!(fetchers[0]["run_started"].take().is_i64(), "{fetchers}");
         assert_eq!(*fetchers, json!([links, notes]));
     }
@@ -392,7 +392,7 @@ fn fetchers_that_the_daemon_runs() {
     site.edit("INSERT INTO shiftboss_state VALUES ('directory_lost_since', unixepoch() - 9000)");
     let links = lines("links ");
     assert!(links.starts_with("links              waiting  "), "{links}");
-    let found = &object(&site, "state.db")["own_fetchers"][0];
+    let found = &object(&site, "state.db")["managed_fetchers"][0];
     assert_eq!((&found["state"], &found["run_started"]), (&json!("waiting"), &Value::Null));
     site.edit(
         "UPDATE shiftboss_state SET value = unixepoch() - 60 WHERE name = 'directory_lost_since'",
@@ -402,7 +402,7 @@ fn fetchers_that_the_daemon_runs() {
     daemon.stop();
     let links = lines("links ");
     assert!(!links.contains("running") && links.ends_with(" -"), "{links}");
-    assert_eq!(object(&site, "state.db")["own_fetchers"][0]["state"], "running");
+    assert_eq!(object(&site, "state.db")["managed_fetchers"][0]["state"], "running");
 }
 
 /// Who may not connect cannot know whether the daemon answers, and is told so; other trouble comes first.

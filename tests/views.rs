@@ -72,7 +72,7 @@ fn the_json_objects() {
     };
     let charlie = json!({
         "database": site.database(), "daemon": where_it_is, "key": "charlie",
-        "standing": "waiting", "paused": false,
+        "state": "waiting", "paused": false,
         "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
         "expected_in_seconds": null, "jobs_last_hour": 0, "in_flight": null,
         "last_result": {"started": 3, "finished": 5, "exit_code": 9},
@@ -83,7 +83,7 @@ fn the_json_objects() {
     assert!(alpha["in_flight"]["since"].take().is_i64());
     let flight = json!({"worker": "builder", "attempt": attempt, "since": null,
         "lease_seconds": 600, "held_until": null, "tries": 1});
-    assert_eq!((&alpha["standing"], &alpha["in_flight"]), (&json!("in_flight"), &flight));
+    assert_eq!((&alpha["state"], &alpha["in_flight"]), (&json!("in_flight"), &flight));
     let rows = json!([row("f", "in_flight", "0 1"), row("g", "waiting", "other")]);
     assert_eq!(alpha["rows"], rows);
     assert_eq!(worker.ask(&format!("DONE {attempt} 4")), "OK\n");

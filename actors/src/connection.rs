@@ -26,7 +26,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-use crate::file_watcher::Look;
+use crate::file_watcher::CatchUpBarrier;
 use crate::peer::{self, Delivery, Peer};
 use crate::storage::messages::{Finish, HandOut, TakeJob};
 use answer::NoAnswer;
@@ -53,7 +53,7 @@ pub struct WorkLinks {
     /// The end of a job, and the next one.
     pub finish: Recipient<Finish>,
     /// The look before NOJOBS.
-    pub look: Recipient<Look>,
+    pub barrier: Recipient<CatchUpBarrier>,
     /// For those who opt in to protocol 2; `None`: nobody may.
     pub session: Option<SessionLinks>,
 }

@@ -165,7 +165,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// Looks at a name without opening it; links are not followed.
+    /// Barriers at a name without opening it; links are not followed.
     ///
     /// # Errors
     /// As `fstatat`, apart from a missing name, which is an answer.
@@ -207,7 +207,7 @@ fn may_read(directory: &File) -> Result<(), Errno> {
     rustix::fs::openat(directory, ".", flags, Mode::empty()).map(drop)
 }
 
-/// Looks at an open file.
+/// Barriers at an open file.
 ///
 /// # Errors
 /// As `fstat`.

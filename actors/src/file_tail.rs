@@ -15,11 +15,11 @@ use tokio::sync::oneshot;
 use tracing::debug;
 
 use crate::directory::FileState;
+use crate::exit_notifier::ExitNotifier;
 use crate::run_reader::{RunReader, Target};
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
 use crate::store::{AddRows, Prune, RowBatch, STEP_ROWS, StoreError, StoreResult};
-use crate::vital::Vital;
 
 /// How long one batch may take to be stored before it is sent again.
 const STORE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -94,7 +94,7 @@ pub struct TailSeed {
     /// Set when its file could be read and what was read of it stored.
     pub sound: Rc<Cell<bool>>,
     /// Where its end is told.
-    pub vital: Vital<TailEnd>,
+    pub exit_notifier: ExitNotifier<TailEnd>,
 }
 
 /// Reads one run. See the module's documentation.
@@ -106,7 +106,7 @@ pub struct FileTailActor {
     storage: Addr<StorageActor>,
     crowded: Rc<Cell<bool>>,
     sound: Rc<Cell<bool>>,
-    vital: Vital<TailEnd>,
+    exit_notifier: ExitNotifier<TailEnd>,
     /// A batch, or a step of a deletion, is on its way to the store.
     storing: bool,
     /// It is the last one of a complete file: what is told of the file now comes after its reading.
@@ -125,7 +125,7 @@ impl FileTailActor {
     /// A tail made of `seed`.
     #[must_use]
     pub fn new(seed: TailSeed) -> Self {
-        let TailSeed { reader, target, storage, crowded, sound, vital } = seed;
+        let TailSeed { reader, target, storage, crowded, sound, exit_notifier } = seed;
         Self {
             reader,
             target,
@@ -133,7 +133,7 @@ impl FileTailActor {
             storage,
             crowded,
             sound,
-            vital,
+            exit_notifier,
             storing: false,
             completing: false,
             stalled: false,
@@ -250,7 +250,7 @@ impl FileTailActor {
     }
 
     fn end(&mut self, how: TailEnd, ctx: &mut Context<Self>) {
-        self.vital.ended(how);
+        self.exit_notifier.ended(how);
         ctx.stop();
     }
 }

@@ -1,14 +1,14 @@
 //! FileWatcherActor: the input directory. It keeps the store's runs equal to the directory's
 //! files, and starts, watches and restarts a FileTailActor for each run that has bytes to read.
 //!
-//! The tree starts it; connections ask it to [`Look`] before they say that there is no work.
+//! The tree starts it; connections ask it to [`CatchUpBarrier`] before they say that there is no work.
 //! Events, scans and timers all end in the same two steps for a run: look at its names
 //! ([`FileWatcherActor::look_at`]), then act on what is there ([`FileWatcherActor::act_on`]).
 //! It reads no bytes and knows no rows.
 
+mod barrier;
 mod entry;
 mod intake;
-mod looks;
 mod lost;
 mod notes;
 mod reconcile;
@@ -29,17 +29,17 @@ use std::time::Duration;
 use actix::prelude::*;
 
 use crate::directory::Directory;
+use crate::exit_notifier::ExitNotifier;
 use crate::file_identity::DirectoryIdentity;
 use crate::file_tail::StopTail;
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
 use crate::store::{Runs, StoredRun};
 use crate::throttle::Throttle;
-use crate::vital::Vital;
 use crate::watch::Watch;
+pub use barrier::{CatchUpBarrier, CaughtUp};
 pub use entry::TailLink;
 use entry::{Entry, Phase};
-pub use looks::{Look, Looked};
 pub use lost::{AcceptInput, Accepted, WhyLost};
 use shiftboss_protocol::fetcher_file::FileName;
 use shiftboss_protocol::model::Run;
@@ -112,7 +112,7 @@ pub struct FileWatcherActor {
     unverified: VecDeque<Run>,
     tails: usize,
     generation: u64,
-    looks: looks::Looks,
+    barriers: barrier::Barriers,
     /// Events told that the directory is gone, or that others were dropped.
     lost: bool,
     overflow: bool,
@@ -121,7 +121,7 @@ pub struct FileWatcherActor {
     /// Files that cannot be looked at.
     complaints: Throttle,
     /// Dropped with the actor: a panic here ends the process.
-    _vital: Vital<String>,
+    _exit_notifier: ExitNotifier<String>,
 }
 
 impl FileWatcherActor {
@@ -131,7 +131,7 @@ impl FileWatcherActor {
         input: Input,
         storage: Addr<StorageActor>,
         start_tail: StartTail,
-        vital: Vital<String>,
+        exit_notifier: ExitNotifier<String>,
     ) -> Self {
         Self {
             input,
@@ -147,12 +147,12 @@ impl FileWatcherActor {
             unverified: VecDeque::new(),
             tails: 0,
             generation: 0,
-            looks: looks::Looks::default(),
+            barriers: barrier::Barriers::default(),
             lost: false,
             overflow: false,
             crowded: Rc::default(),
             complaints: Throttle::new(1, COMPLAINTS_SECONDS),
-            _vital: vital,
+            _exit_notifier: exit_notifier,
         }
     }
 

@@ -1,14 +1,14 @@
 //! The supervision tree of shiftboss.
 //!
 //! Ports: [`store`] (what the tree needs of a queue), [`reports`] (what operators ask), [`live`] (what only the
-//! daemon's memory knows), [`guest`] (what else may live in the tree).
+//! daemon's memory knows), [`service`] (what else may live in the tree).
 //!
 //! The tree: [`tree`] starts [`storage`] (StorageActor), [`file_watcher`] (FileWatcherActor),
 //! which starts a [`file_tail`] (FileTailActor) per run, and [`listener`] (ListenerActor), which
 //! starts a [`connection`] (ConnectionActor) per socket.
 //!
 //! Plain helpers under them: [`directory`], [`watch`], [`file_identity`] and [`run_reader`] (files), [`peer`]
-//! (sockets), [`throttle`] and [`spell`] (warnings), [`clock`], [`vital`].
+//! (sockets), [`throttle`] and [`outage`] (warnings), [`clock`], [`exit_notifier`].
 //!
 //! Invariants: nothing here knows SQL, the command line, or a file outside the input directory; `store` knows
 //! no actor.
@@ -17,21 +17,21 @@ mod accept;
 pub mod clock;
 pub mod connection;
 pub mod directory;
+pub mod exit_notifier;
 pub mod file_identity;
 pub mod file_tail;
 pub mod file_watcher;
-pub mod guest;
 pub mod listener;
 pub mod live;
+pub mod outage_tracker;
 pub mod peer;
 pub mod reports;
 pub mod run_reader;
-pub mod spell;
+pub mod service;
 pub mod storage;
 pub mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod throttle;
 pub mod tree;
-pub mod vital;
 pub mod watch;

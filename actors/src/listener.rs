@@ -19,13 +19,13 @@ use tracing::{error, info, warn};
 
 use crate::accept::Acceptor;
 use crate::connection::{CloseConnection, ConnectionActor, WorkLinks};
-use crate::vital::Vital;
+use crate::exit_notifier::ExitNotifier;
 
 /// How often the socket's file is looked for.
 const REBIND_EVERY: Duration = Duration::from_secs(2);
 
 /// Where workers connect to.
-pub trait Door {
+pub trait SocketBinder {
     /// The listener to begin with.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ pub struct CloseAll;
 
 /// Accepts workers. See the module's documentation.
 pub struct ListenerActor {
-    door: Box<dyn Door>,
+    binder: Box<dyn SocketBinder>,
     links: WorkLinks,
     connections_max: usize,
     connections: HashMap<u64, Recipient<CloseConnection>>,
@@ -57,22 +57,22 @@ pub struct ListenerActor {
     failed: u64,
     closing: bool,
     closed: Vec<oneshot::Sender<()>>,
-    _vital: Vital<String>,
+    _exit_notifier: ExitNotifier<String>,
 }
 
 impl ListenerActor {
     /// Starts accepting on `listener`, at most `connections_max` at once.
     pub fn start(
         listener: UnixListener,
-        door: Box<dyn Door>,
+        binder: Box<dyn SocketBinder>,
         links: WorkLinks,
         connections_max: usize,
-        vital: Vital<String>,
+        exit_notifier: ExitNotifier<String>,
     ) -> Addr<Self> {
         Self::create(|ctx| {
             let accepting = Some(ctx.add_stream(accepted(listener)));
             Self {
-                door,
+                binder,
                 links,
                 connections_max,
                 connections: HashMap::new(),
@@ -82,7 +82,7 @@ impl ListenerActor {
                 failed: 0,
                 closing: false,
                 closed: Vec::new(),
-                _vital: vital,
+                _exit_notifier: exit_notifier,
             }
         })
     }
@@ -129,7 +129,7 @@ impl ListenerActor {
         if self.closing {
             return;
         }
-        match self.door.rebind() {
+        match self.binder.rebind() {
             Ok(None) => {}
             Ok(Some(listener)) => {
                 info!("The socket's file was gone: listening on a new one.");

@@ -25,7 +25,7 @@ const PAUSE_LONGEST: Duration = Duration::from_millis(100);
 
 /// What became of the bytes written to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
+pub enum Receipt {
     /// The peer has read all of them.
     Read,
     /// The peer has yet to read some.
@@ -34,32 +34,32 @@ pub enum Delivery {
     Lost,
 }
 
-/// Looks what became of all bytes written so far.
+/// Barriers what became of all bytes written so far.
 ///
 /// # Errors
 /// As `ioctl` and `getsockopt`.
-pub fn delivery(stream: &UnixStream) -> io::Result<Delivery> {
+pub fn receipt(stream: &UnixStream) -> io::Result<Receipt> {
     // In this order: a peer that closes first sets the error, then drops what was unread.
     let unread = unread_bytes(stream)?;
     let error = stream.take_error()?;
     Ok(match (unread, error) {
-        (_, Some(_)) => Delivery::Lost,
-        (0, None) => Delivery::Read,
-        _ => Delivery::Unread,
+        (_, Some(_)) => Receipt::Lost,
+        (0, None) => Receipt::Read,
+        _ => Receipt::Unread,
     })
 }
 
 /// Waits until the peer has read everything or is gone.
 ///
 /// # Errors
-/// As [`delivery`].
+/// As [`receipt`].
 pub async fn delivered(stream: &UnixStream) -> io::Result<bool> {
     let mut pause = PAUSE_FIRST;
     loop {
-        match delivery(stream)? {
-            Delivery::Read => return Ok(true),
-            Delivery::Lost => return Ok(false),
-            Delivery::Unread => tokio::time::sleep(pause).await,
+        match receipt(stream)? {
+            Receipt::Read => return Ok(true),
+            Receipt::Lost => return Ok(false),
+            Receipt::Unread => tokio::time::sleep(pause).await,
         }
         pause = PAUSE_LONGEST.min(pause * 2);
     }
@@ -147,10 +147,10 @@ mod tests {
     async fn the_kernel_tells_what_was_read() {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         ours.write_all(b"JOB a 1\n").await.unwrap();
-        assert_eq!(delivery(&ours).unwrap(), Delivery::Unread);
+        assert_eq!(receipt(&ours).unwrap(), Receipt::Unread);
         let mut answer = [0; 8];
         theirs.read_exact(&mut answer).await.unwrap();
-        assert_eq!(delivery(&ours).unwrap(), Delivery::Read);
+        assert_eq!(receipt(&ours).unwrap(), Receipt::Read);
         drop(theirs);
         assert!(delivered(&ours).await.unwrap());
     }
@@ -167,7 +167,7 @@ mod tests {
             if half_closed {
                 ours.shutdown().await.unwrap();
             }
-            assert_eq!(delivery(&ours).unwrap(), Delivery::Unread);
+            assert_eq!(receipt(&ours).unwrap(), Receipt::Unread);
             drop(theirs);
             assert!(!delivered(&ours).await.unwrap(), "half closed: {half_closed}");
         }

@@ -34,8 +34,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::clock::Clock;
+use crate::exit_notifier::ExitNotifier;
 use crate::store::{Checkpoint, Outcome, Rejected, Request, Store, StoreError, StoreResult};
-use crate::vital::Vital;
 use deletions::Deletion;
 use drain::Drain;
 use gathered::{Gathered, Replies};
@@ -75,7 +75,7 @@ pub struct StorageActor {
     /// Told when the store is closed, once that is asked.
     closing: Option<Reply<StoreResult<()>>>,
     /// Told once, with the error that ends the process.
-    vital: Vital<StoreError>,
+    exit_notifier: ExitNotifier<StoreError>,
 }
 
 /// When the main file is to be brought up to date.
@@ -87,13 +87,13 @@ struct Housekeeping {
 }
 
 impl StorageActor {
-    /// Takes the store over. `vital` is told when the store cannot go on, `drained` when an operator
+    /// Takes the store over. `exit_notifier` is told when the store cannot go on, `drained` when an operator
     /// asked for a drain and no job is in flight any more.
     #[must_use]
     pub fn new(
         store: Box<dyn Store>,
         clock: Box<dyn Clock>,
-        vital: Vital<StoreError>,
+        exit_notifier: ExitNotifier<StoreError>,
         drained: oneshot::Sender<()>,
     ) -> Self {
         let now = Instant::now();
@@ -111,7 +111,7 @@ impl StorageActor {
             drain: Drain::new(drained),
             ticks: 0,
             closing: None,
-            vital,
+            exit_notifier,
         }
     }
 

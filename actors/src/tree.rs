@@ -1,8 +1,8 @@
 //! The supervision tree: the one place where actors are started, wired, watched and stopped.
 //!
 //! `serve` calls [`run`] with everything that touches the outside (store, socket, signals). Order
-//! of the start: storage, watch, scan and registration, the socket, guests. Order of the stop: accept
-//! no more, stop tails, let connections finish, stop guests, commit and close, join. A central actor that ends
+//! of the start: storage, watch, scan and registration, the socket, services. Order of the stop: accept
+//! no more, stop tails, let connections finish, stop services, commit and close, join. A central actor that ends
 //! by itself ends the process: its state is on disk, and the init system starts it again.
 
 use std::future::Future;
@@ -20,14 +20,14 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::connection::{SessionLinks, WorkLinks};
+use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, Input, Start, StopWatching, start_tail};
-use crate::guest::{Guest, Guests, RunFetcher};
-use crate::listener::{CloseAll, Door, ListenerActor};
+use crate::listener::{CloseAll, ListenerActor, SocketBinder};
 use crate::reports::Reports;
+use crate::service::{RunFetcher, Service, Services};
 use crate::storage::StorageActor;
 use crate::storage::messages::{Ping, Shutdown};
 use crate::store::{Store, StoreError};
-use crate::vital::Vital;
 
 /// Connections get this long to finish the request they have.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ pub struct Parts {
     /// The input directory.
     pub input: Input,
     /// Where workers connect. Opened once every run is registered.
-    pub door: Box<dyn Door>,
+    pub binder: Box<dyn SocketBinder>,
     /// Connections at once.
     pub connections_max: usize,
     /// Operators' answers, for protocol 2; `None`: nobody may opt in to it.
@@ -51,7 +51,7 @@ pub struct Parts {
     /// The group whose members are operators, as the daemon's user and root are.
     pub operator_group: Option<u32>,
     /// What else lives in the tree.
-    pub guests: Vec<Box<dyn Guest>>,
+    pub services: Vec<Box<dyn Service>>,
 }
 
 /// What the tree tells the outside.
@@ -86,7 +86,7 @@ pub enum TreeError {
     /// The store did not close.
     #[error(
         "the storage hangs: it did not commit and close within {} s; what was answered is safe, and the next \
-         start recovers the database. Look at its disk",
+         start recovers the database. CatchUpBarrier at its disk",
         SHUTDOWN_TIMEOUT.as_secs()
     )]
     Hangs,
@@ -101,7 +101,7 @@ struct Tree {
     storage_arbiter: Arbiter,
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
-    guests: Guests,
+    services: Services,
     reports: Option<Arc<dyn Reports>>,
     operator_group: Option<u32>,
 }
@@ -123,11 +123,11 @@ pub async fn run(
     lifecycle: &mut dyn Lifecycle,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TreeError> {
-    let Parts { store, clock, input, door, connections_max, reports, operator_group, guests } =
+    let Parts { store, clock, input, binder, connections_max, reports, operator_group, services } =
         parts;
     let path = input.path.clone();
-    let (mut tree, mut ends) = Tree::grow(store, clock, input, reports);
-    tree.guests = Guests::new(guests);
+    let (mut tree, mut ends) = Tree::start(store, clock, input, reports);
+    tree.services = Services::new(services);
     tree.operator_group = operator_group;
     tokio::pin!(stop);
     let started = tokio::select! {
@@ -136,39 +136,40 @@ pub async fn run(
         () = &mut stop => Ok(false),
     };
     let ended = match started {
-        Ok(true) => tree.serve(door, connections_max, lifecycle, &mut ends, stop).await,
+        Ok(true) => tree.serve(binder, connections_max, lifecycle, &mut ends, stop).await,
         Ok(false) => Ok(()),
         // What failed for want of storage failed because of storage.
         Err(error) => Err(ends.storage.try_recv().map_or(error, TreeError::Storage)),
     };
     lifecycle.stopping();
-    let felled = tree.fell().await;
-    ended.and(felled)
+    let shut_down = tree.shutdown().await;
+    ended.and(shut_down)
 }
 
 impl Tree {
     /// Starts storage on its own thread, and the watcher here.
-    fn grow(
+    fn start(
         store: Box<dyn Store + Send>,
         clock: Box<dyn Clock>,
         input: Input,
         reports: Option<Arc<dyn Reports>>,
     ) -> (Self, Ends) {
         let storage_arbiter = Arbiter::new();
-        let (vital, storage_end) = Vital::new();
+        let (exit_notifier, storage_end) = ExitNotifier::new();
         let (tell_drained, drained) = oneshot::channel();
         let storage = StorageActor::start_in_arbiter(&storage_arbiter.handle(), move |_| {
-            StorageActor::new(store, clock, vital, tell_drained)
+            StorageActor::new(store, clock, exit_notifier, tell_drained)
         });
-        let (vital, watcher_end) = Vital::new();
+        let (exit_notifier, watcher_end) = ExitNotifier::new();
         let watcher =
-            FileWatcherActor::new(input, storage.clone(), Box::new(start_tail), vital).start();
+            FileWatcherActor::new(input, storage.clone(), Box::new(start_tail), exit_notifier)
+                .start();
         let tree = Self {
             storage,
             storage_arbiter,
             watcher,
             listener: None,
-            guests: Guests::default(),
+            services: Services::default(),
             reports,
             operator_group: None,
         };
@@ -187,27 +188,28 @@ impl Tree {
     /// Lets workers in until it is time to stop.
     async fn serve(
         &mut self,
-        mut door: Box<dyn Door>,
+        mut binder: Box<dyn SocketBinder>,
         connections_max: usize,
         lifecycle: &mut dyn Lifecycle,
         ends: &mut Ends,
         stop: impl Future<Output = ()>,
     ) -> Result<(), TreeError> {
-        let listener = door.open().map_err(TreeError::Socket)?;
-        let (vital, end) = Vital::new();
-        let mut guests = std::mem::take(&mut self.guests);
-        guests.start(&self.storage, &self.watcher);
-        let links = self.work_links(guests.run_fetcher());
-        self.listener = Some(ListenerActor::start(listener, door, links, connections_max, vital));
+        let listener = binder.open().map_err(TreeError::Socket)?;
+        let (exit_notifier, end) = ExitNotifier::new();
+        let mut services = std::mem::take(&mut self.services);
+        services.start(&self.storage, &self.watcher);
+        let links = self.work_links(services.run_fetcher());
+        self.listener =
+            Some(ListenerActor::start(listener, binder, links, connections_max, exit_notifier));
         lifecycle.ready();
         let ended = tokio::select! {
-            name = guests.ended() => Err(TreeError::Panicked(name)),
+            name = services.ended() => Err(TreeError::Panicked(name)),
             ended = ends.ended_or_drained() => ended,
             _ = end => Err(TreeError::Panicked("the ListenerActor")),
             () = self.keep_alive(lifecycle) => Ok(()),
             () = stop => Ok(()),
         };
-        self.guests = guests;
+        self.services = services;
         ended
     }
 
@@ -240,7 +242,7 @@ impl Tree {
     }
 
     /// Stops everything, in order, each step within its deadline.
-    async fn fell(mut self) -> Result<(), TreeError> {
+    async fn shutdown(mut self) -> Result<(), TreeError> {
         self.watcher.do_send(StopWatching);
         if let Some(listener) = &self.listener
             && timeout(CLOSE_TIMEOUT, listener.send(CloseAll)).await.is_err()
@@ -249,7 +251,7 @@ impl Tree {
                 "Some connections did not finish in time; their jobs go back when their leases end."
             );
         }
-        self.guests.stop().await;
+        self.services.stop().await;
         let closed = timeout(SHUTDOWN_TIMEOUT, self.storage.send(Shutdown)).await;
         self.storage_arbiter.stop();
         match closed {

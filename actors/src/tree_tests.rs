@@ -18,17 +18,17 @@ use tokio::sync::oneshot;
 
 use super::{Lifecycle, Parts, TreeError, run};
 use crate::clock::ManualClock;
+use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::Input;
-use crate::guest::{Guest, GuestLinks};
-use crate::listener::Door;
+use crate::listener::SocketBinder;
+use crate::service::{Service, ServiceLinks};
 use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
-use crate::vital::Vital;
 
 /// A socket in a directory.
-struct TestDoor(PathBuf);
+struct TestBinder(PathBuf);
 
-impl Door for TestDoor {
+impl SocketBinder for TestBinder {
     fn open(&mut self) -> io::Result<UnixListener> {
         UnixListener::bind(&self.0)
     }
@@ -70,23 +70,23 @@ impl Lifecycle for Notes {
 struct Site {
     directory: TempDir,
     mock: MockStore,
-    guest: Option<TestGuest>,
+    service: Option<TestService>,
     notes: Notes,
 }
 
-/// A guest that panics a moment after its start, or notes that it was stopped.
+/// A service that panics a moment after its start, or notes that it was stopped.
 #[derive(Clone, Default)]
-struct TestGuest {
+struct TestService {
     panics: bool,
     stopped: Arc<AtomicBool>,
 }
 
-struct GuestActor {
+struct ServiceActor {
     panics: bool,
-    _vital: Vital<String>,
+    _exit_notifier: ExitNotifier<String>,
 }
 
-impl Actor for GuestActor {
+impl Actor for ServiceActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
@@ -95,15 +95,15 @@ impl Actor for GuestActor {
     }
 }
 
-impl Guest for TestGuest {
+impl Service for TestService {
     fn name(&self) -> &'static str {
-        "the guest"
+        "the service"
     }
 
-    fn start(&mut self, _: GuestLinks, vital: Vital<String>) {
+    fn start(&mut self, _: ServiceLinks, exit_notifier: ExitNotifier<String>) {
         // An actor ends when nobody has its address.
-        let guest = GuestActor { panics: self.panics, _vital: vital };
-        let address = guest.start();
+        let service = ServiceActor { panics: self.panics, _exit_notifier: exit_notifier };
+        let address = service.start();
         actix::spawn(async move {
             let _address = address;
             std::future::pending::<()>().await;
@@ -120,7 +120,7 @@ impl Site {
     fn new(mock: MockStore) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("input")).unwrap();
-        Self { directory, mock, guest: None, notes: Notes::default() }
+        Self { directory, mock, service: None, notes: Notes::default() }
     }
 
     fn parts(&self) -> Parts {
@@ -133,11 +133,11 @@ impl Site {
                 accept: false,
                 accept_after: Duration::from_secs(60),
             },
-            door: Box::new(TestDoor(self.directory.path().join("socket"))),
+            binder: Box::new(TestBinder(self.directory.path().join("socket"))),
             connections_max: 10,
             operator_group: None,
             reports: None,
-            guests: self.guest.iter().map(|guest| Box::new(guest.clone()) as _).collect(),
+            services: self.service.iter().map(|service| Box::new(service.clone()) as _).collect(),
         }
     }
 
@@ -245,24 +245,24 @@ async fn a_storage_that_panics_at_the_end_is_no_clean_stop() {
     assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
 }
 
-/// A guest is stopped before the store is closed; one that panics ends the tree.
+/// A service is stopped before the store is closed; one that panics ends the tree.
 #[actix::test]
-async fn guests_live_and_die_with_the_tree() {
+async fn services_live_and_die_with_the_tree() {
     let mut site = Site::new(MockStore::with_jobs(&["a"]));
-    let guest = TestGuest::default();
-    site.guest = Some(guest.clone());
+    let service = TestService::default();
+    site.service = Some(service.clone());
     let ended = run_while(&site, async {
         assert_eq!(site.ask("READY\n").await, "JOB a 1\n");
-        assert!(!guest.stopped.load(Ordering::Relaxed));
+        assert!(!service.stopped.load(Ordering::Relaxed));
     })
     .await;
     ended.unwrap();
-    assert!(guest.stopped.load(Ordering::Relaxed));
+    assert!(service.stopped.load(Ordering::Relaxed));
 
     let mut site = Site::new(MockStore::default());
-    site.guest = Some(TestGuest { panics: true, ..TestGuest::default() });
+    site.service = Some(TestService { panics: true, ..TestService::default() });
     let ended = run_while(&site, std::future::pending()).await;
-    assert!(matches!(ended, Err(TreeError::Panicked("the guest"))), "{ended:?}");
+    assert!(matches!(ended, Err(TreeError::Panicked("the service"))), "{ended:?}");
 }
 
 /// Without an input directory there is no start.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use shiftboss_actors::vital::Vital;
+use shiftboss_actors::exit_notifier::ExitNotifier;
 use thiserror::Error;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -57,7 +57,7 @@ pub enum ChangeError {
 pub struct ChangeActor {
     opener: Opener,
     changes: Recipient<Changes>,
-    vital: Vital<ChangeError>,
+    exit_notifier: ExitNotifier<ChangeError>,
     /// `None` while it is away for a turn, or there is none.
     watch: Option<Box<dyn Watch>>,
     /// A watch has been open before, or its owner is patient: a failure is no reason to give up.
@@ -77,11 +77,15 @@ pub struct ChangeActor {
 impl ChangeActor {
     /// An actor that opens its watch when it is started, and tells the first change then.
     #[must_use]
-    pub fn new(opener: Opener, changes: Recipient<Changes>, vital: Vital<ChangeError>) -> Self {
+    pub fn new(
+        opener: Opener,
+        changes: Recipient<Changes>,
+        exit_notifier: ExitNotifier<ChangeError>,
+    ) -> Self {
         Self {
             opener,
             changes,
-            vital,
+            exit_notifier,
             watch: None,
             has_watched: false,
             is_open: false,
@@ -220,7 +224,7 @@ impl ChangeActor {
     }
 
     fn give_up(&mut self, error: ChangeError, ctx: &mut Context<Self>) {
-        self.vital.ended(error);
+        self.exit_notifier.ended(error);
         ctx.stop();
     }
 }

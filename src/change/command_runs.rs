@@ -72,7 +72,7 @@ async fn run(
     };
     let mut running = match guardian.start(order) {
         Ok(running) => running,
-        Err(error) => return Outcome { exit_code: error.shell_code(), told: error.to_string() },
+        Err(error) => return Outcome { exit_code: error.shell_code(), message: error.to_string() },
     };
     let end = tokio::select! {
         end = running.wait() => end,
@@ -81,12 +81,12 @@ async fn run(
             running.wait().await
         }
     };
-    Outcome { exit_code: end.shell_code(), told: told(end, limit) }
+    Outcome { exit_code: end.shell_code(), message: told(end, limit) }
 }
 
 /// A shell's code for what cannot be executed.
 fn not_started(told: String) -> Outcome {
-    Outcome { exit_code: 126, told }
+    Outcome { exit_code: 126, message }
 }
 
 fn told(end: End, limit: Option<Duration>) -> String {

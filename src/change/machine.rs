@@ -127,13 +127,13 @@ impl Machine {
     pub fn wake(&self) -> Option<(Event, Moment)> {
         let cooled = self.last_run.saturating_add(self.timing.cooldown).saturating_add(TICK);
         match self.state {
-            State::Idle | State::Running | State::RunningStoked => None,
+            State::Idle | State::Running | State::RunningPending => None,
             State::Waiting => {
                 let (first, last) = self.touched?;
                 let quiet = last.saturating_add(self.timing.debounce).saturating_add(TICK);
                 Some((Event::Start, quiet.min(first.saturating_add(self.timing.max_wait))))
             }
-            State::Cooldown | State::CooldownStoked => Some((Event::Ready, cooled)),
+            State::Cooldown | State::CooldownPending => Some((Event::Ready, cooled)),
             State::Backoff => {
                 let delayed = self.last_run.saturating_add(retry_delay(self.failures));
                 Some((Event::Ready, cooled.max(delayed)))
@@ -147,9 +147,9 @@ impl Machine {
         let debounced =
             |from: Moment| from.saturating_add(self.timing.debounce.min(self.timing.max_wait));
         match (self.state, self.wake()) {
-            (State::Running | State::RunningStoked, _) => None,
+            (State::Running | State::RunningPending, _) => None,
             (State::Waiting | State::Backoff, Some((_, at))) => Some(at.max(now)),
-            (State::Cooldown | State::CooldownStoked, Some((_, at))) => {
+            (State::Cooldown | State::CooldownPending, Some((_, at))) => {
                 Some(debounced(at.max(now)))
             }
             _ => Some(debounced(now)),
@@ -160,7 +160,7 @@ impl Machine {
         match row.event {
             Event::Touch => self.touch(now),
             // Remembered as a change is; in the other states it starts a run, or costs its turn.
-            Event::Due if row.to == State::CooldownStoked => self.touch(now),
+            Event::Due if row.to == State::CooldownPending => self.touch(now),
             Event::Ready if row.to == State::Waiting => self.touch(now),
             Event::Done => (self.last_run, self.failures) = (now, 0),
             Event::Failed => {

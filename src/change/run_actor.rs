@@ -96,7 +96,7 @@ impl RunActor {
             Ok(next) => next,
             Err(refusal) => {
                 error!(name = self.parts.name, %refusal, "A bug: the machine was told what cannot be.");
-                self.parts.vital.ended(refusal);
+                self.parts.exit_notifier.ended(refusal);
                 return ctx.stop();
             }
         };
@@ -157,8 +157,12 @@ impl RunActor {
         };
         let (ended, exit_code) = (self.parts.clock.now(), outcome.exit_code);
         self.runs += 1;
-        self.last_run =
-            Some(LastRun { started: on.started, ended, exit_code, told: outcome.told.clone() });
+        self.last_run = Some(LastRun {
+            started: on.started,
+            ended,
+            exit_code,
+            message: outcome.message.clone(),
+        });
         let given = std::mem::take(&mut self.given);
         if exit_code != 0 {
             self.changed.merge(given);
@@ -173,7 +177,7 @@ impl RunActor {
         }
     }
 
-    fn log_end(&self, Outcome { exit_code, told }: &Outcome) {
+    fn log_end(&self, Outcome { exit_code, message }: &Outcome) {
         let name = &self.parts.name;
         match exit_code {
             0 if told.is_empty() => info!(name, "The run ended well."),

@@ -13,7 +13,7 @@ pub struct Outcome {
     /// 0: well; else as a shell would report it.
     pub exit_code: u8,
     /// What is to be said of it: the reason, if it failed.
-    pub told: String,
+    pub message: String,
 }
 
 /// A run that goes on. Dropped, it is killed, and nothing of it is left.

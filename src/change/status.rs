@@ -28,5 +28,5 @@ pub struct LastRun {
     /// As a shell would report it.
     pub exit_code: u8,
     /// Why it failed; empty if it did not.
-    pub told: String,
+    pub message: String,
 }

@@ -60,10 +60,10 @@ pub enum Operate {
     ///
     /// Jobs in flight go on, and their ends are recorded.
     #[command(after_help = PAUSE_EXAMPLES)]
-    Pause(Told),
+    Pause(DaemonArguments),
     /// End a pause or a drain: hand tasks out again
     #[command(after_help = RESUME_EXAMPLES)]
-    Resume(Told),
+    Resume(DaemonArguments),
     /// Hand nothing out, and stop the daemon as soon as no job is in flight
     ///
     /// Waits until the daemon has gone. The queue stays paused: `resume` the next daemon. Exits
@@ -86,7 +86,7 @@ pub enum Operate {
     ///
     /// Anybody who may connect can ask. Exits with 69 if nobody answers in time, or nothing can be written.
     #[command(after_help = HEALTH_EXAMPLES)]
-    Health(Told),
+    Health(DaemonArguments),
     /// Take back a job in flight: its task waits again, at its old place
     ///
     /// Use it when the worker is gone. The attempt is not counted. Exits with 65 if nobody knows the key.
@@ -97,7 +97,7 @@ pub enum Operate {
     Requeue {
         /// Who is told, and how the answer is shown.
         #[command(flatten)]
-        told: Told,
+        arguments: DaemonArguments,
         /// The key
         key: Option<String>,
     },
@@ -112,7 +112,7 @@ pub enum Operate {
     Retry {
         /// Who is told, and how the answer is shown.
         #[command(flatten)]
-        told: Told,
+        arguments: DaemonArguments,
         /// Which failed tasks, instead of one key's.
         #[command(flatten)]
         failed: FailedOnes,
@@ -131,7 +131,7 @@ pub enum Operate {
     RunFetcher {
         /// Who is told, and how the answer is shown.
         #[command(flatten)]
-        told: Told,
+        arguments: DaemonArguments,
         /// The fetcher's name
         name: Option<String>,
     },
@@ -140,7 +140,7 @@ pub enum Operate {
     /// Use it when the input directory is lost (`shiftboss status`) and will not come back. Lists that the new one
     /// does not have leave the queue.
     #[command(after_help = ACCEPT_INPUT_EXAMPLES)]
-    AcceptInput(Told),
+    AcceptInput(DaemonArguments),
     /// Add a single task, which is kept until its job ends with code 0
     ///
     /// Returns when the daemon has it on disk, and says how many keys come before it: a key that ran lately waits
@@ -157,7 +157,7 @@ pub enum Operate {
     Cancel {
         /// Who is told, and how the answer is shown.
         #[command(flatten)]
-        told: Told,
+        arguments: DaemonArguments,
         /// The key
         key: Option<String>,
     },
@@ -174,7 +174,7 @@ pub enum Operate {
 pub struct Add {
     /// Who is told, and how the answer is shown.
     #[command(flatten)]
-    pub told: Told,
+    pub arguments: DaemonArguments,
     /// The key: one word
     pub key: Option<String>,
     /// All else that a worker needs: one line
@@ -210,7 +210,7 @@ pub struct FailedOnes {
 
 /// Who is told, and how the answer is shown.
 #[derive(Debug, Args)]
-pub struct Told {
+pub struct DaemonArguments {
     /// How long to wait for the answer
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,

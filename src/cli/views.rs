@@ -35,13 +35,13 @@ Examples:
 
 /// What is looked at.
 #[derive(Debug, Subcommand)]
-pub enum Look {
+pub enum View {
     /// Show the state of the daemon and its queue
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         /// What is looked at, and how it is shown.
         #[command(flatten)]
-        looked: Looked,
+        arguments: ViewArguments,
         /// Print only what is wrong, a line each; exit with 1 if anything is, with 69 if no daemon runs
         #[arg(long)]
         check: bool,
@@ -53,7 +53,7 @@ pub enum Look {
     Why {
         /// What is looked at, and how it is shown.
         #[command(flatten)]
-        looked: Looked,
+        arguments: ViewArguments,
         /// The key
         key: Option<String>,
     },
@@ -62,7 +62,7 @@ pub enum Look {
     Queue {
         /// What is looked at, and how it is shown.
         #[command(flatten)]
-        looked: Looked,
+        arguments: ViewArguments,
         /// How many: 1 to 10000
         #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
@@ -74,7 +74,7 @@ pub enum Look {
     Tasks {
         /// What is looked at, and how it is shown.
         #[command(flatten)]
-        looked: Looked,
+        arguments: ViewArguments,
         /// Their status
         #[arg(long)]
         status: StatusChoice,
@@ -92,7 +92,7 @@ pub enum Look {
     Log {
         /// What is looked at, and how it is shown.
         #[command(flatten)]
-        looked: Looked,
+        arguments: ViewArguments,
         /// Only those that ended with another exit code than 0
         #[arg(long)]
         failed: bool,
@@ -140,7 +140,7 @@ pub(super) fn since(text: &str) -> Result<SystemTime, String> {
 
 /// What is looked at, and how it is shown.
 #[derive(Debug, Args)]
-pub struct Looked {
+pub struct ViewArguments {
     /// The database, or the daemon's socket
     ///
     /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says

@@ -7,7 +7,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use super::text::{ago, columns, shown, span};
 use super::{target, view_failure};
 use crate::child::{Day, file_name};
-use crate::cli::Looked;
+use crate::cli::ViewArguments;
 use crate::exit::Failure;
 use crate::sqlite::views::{Ended, Log, Wanted, in_words, log};
 
@@ -17,15 +17,19 @@ const DAY_SECONDS: i64 = 86_400;
 ///
 /// # Errors
 /// When there is no such database or daemon, or the database cannot be read.
-pub fn run(looked: &Looked, wanted: &Wanted, outputs: Option<&Path>) -> Result<(), Failure> {
-    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
+pub fn run(
+    arguments: &ViewArguments,
+    wanted: &Wanted,
+    outputs: Option<&Path>,
+) -> Result<(), Failure> {
+    let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
     let mut found = log(&target.database, wanted).map_err(|error| view_failure(&error))?;
     for ended in &mut found.attempts {
         ended.output = outputs.and_then(|directory| output(directory, ended));
     }
-    target::warn_if_down(&target, looked.json);
-    target::show(&target, &found, looked.json, |found| render(found, now))
+    target::warn_if_down(&target, arguments.json);
+    target::show(&target, &found, arguments.json, |found| render(found, now))
 }
 
 fn render(log: &Log, now: i64) -> String {

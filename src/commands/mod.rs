@@ -23,7 +23,7 @@ pub mod work;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::cli::{Command, FetchSettings, Look, Looked, OnChange};
+use crate::cli::{Command, FetchSettings, OnChange, View, ViewArguments};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::lock::{self, Holder, LockFile};
@@ -49,7 +49,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Recover { database, new } => recover::run(&database, &new),
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
-        Command::Look(asked) => look(asked),
+        Command::View(asked) => look(asked),
         Command::Operate(told) => operators::run(told),
         Command::Backup { target, file } => {
             let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
@@ -98,22 +98,22 @@ fn ask(target: Option<PathBuf>, lines: Vec<String>, timeout: Duration) -> Result
     ask::run(&socket(target, "ask")?, &lines, timeout)
 }
 
-fn look(asked: Look) -> Result<(), Failure> {
+fn look(asked: View) -> Result<(), Failure> {
     match asked {
-        Look::Status { looked, check } => status::run(&looked, check),
-        Look::Why { mut looked, key } => {
-            let (target, [key]) = move_up(looked.target.take(), [key], ["KEY"])?;
-            why::run(&Looked { target, ..looked }, &key)
+        View::Status { arguments, check } => status::run(&arguments, check),
+        View::Why { mut arguments, key } => {
+            let (target, [key]) = move_up(arguments.target.take(), [key], ["KEY"])?;
+            why::run(&ViewArguments { target, ..arguments }, &key)
         }
-        Look::Queue { looked, number } => queue::run(&looked, number),
-        Look::Log { looked, failed, since, log_dir, key, number } => {
+        View::Queue { arguments, number } => queue::run(&arguments, number),
+        View::Log { arguments, failed, since, log_dir, key, number } => {
             let since = since.map(seconds);
             let wanted = Wanted { failed, since, key, count: number.into() };
-            log::run(&looked, &wanted, log_dir.as_deref())
+            log::run(&arguments, &wanted, log_dir.as_deref())
         }
-        Look::Tasks { looked, status, fetcher, number } => {
+        View::Tasks { arguments, status, fetcher, number } => {
             let status = TaskStatus::from(status);
-            tasks::run(&looked, &Asked { status, fetcher, since: None, count: number.into() })
+            tasks::run(&arguments, &Asked { status, fetcher, since: None, count: number.into() })
         }
     }
 }

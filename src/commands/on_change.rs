@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
-use shiftboss_actors::vital::Vital;
+use shiftboss_actors::exit_notifier::ExitNotifier;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -81,7 +81,7 @@ async fn once(mut runs: CommandRuns, mut signals: Signals) -> Result<i32, Failur
     let number = tokio::select! {
         outcome = &mut run => {
             if outcome.exit_code != 0 {
-                warn!(reason = outcome.told, "The run failed.");
+                warn!(reason = outcome.message, "The run failed.");
             }
             return Ok(outcome.exit_code.into());
         }
@@ -130,15 +130,15 @@ fn start(
     place: &Place,
     runs: CommandRuns,
 ) -> (Addr<RunActor>, Ended<ChangeError>, Ended<Refusal>) {
-    let (watch_vital, watching) = Vital::new();
-    let (vital, running) = Vital::new();
+    let (watch_notifier, watching) = ExitNotifier::new();
+    let (exit_notifier, running) = ExitNotifier::new();
     let (inner, timing) = (place.observer(report(&settings)), settings.timing);
     let observer = Box::new(show::Shown { inner, timing, state: String::new() });
     let OnChangeSettings { name, trees, timing, .. } = settings;
     let opener = Arc::new(move || crate::change::open(&trees, Kernel));
     let run = RunActor::create(|ctx| {
         let changes = ctx.address().recipient();
-        let watch = ChangeActor::new(opener, changes, watch_vital).start().recipient();
+        let watch = ChangeActor::new(opener, changes, watch_notifier).start().recipient();
         let (runs, watch) = (Box::new(runs), Some(watch));
         RunActor::new(RunParts {
             name,
@@ -147,7 +147,7 @@ fn start(
             watch,
             observer,
             clock: Box::new(SystemClock),
-            vital,
+            exit_notifier,
         })
     });
     (run, watching, running)

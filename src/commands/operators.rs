@@ -15,7 +15,7 @@ use serde_json::Value;
 use shiftboss_protocol::model::Key;
 
 use super::text::{counted, shown};
-use crate::cli::{Operate, Told};
+use crate::cli::{DaemonArguments, Operate};
 use crate::client::{self, Deadline};
 use crate::exit::{self, ExitCode, Failure};
 use crate::target::{move_up, socket};
@@ -27,32 +27,36 @@ pub(super) use session::Session;
 /// `Unavailable` when nobody answers; `Denied` to other users; `BadData` for an unknown key.
 pub fn run(operate: Operate) -> Result<(), Failure> {
     match operate {
-        Operate::Pause(told) => tell(&told, "pause", "PAUSE", |_| {
+        Operate::Pause(arguments) => tell(&arguments, "pause", "PAUSE", |_| {
             "Paused: nothing is handed out until `shiftboss resume`.".to_owned()
         }),
-        Operate::Resume(told) => {
-            tell(&told, "resume", "RESUME", |_| "Jobs are handed out again.".to_owned())
+        Operate::Resume(arguments) => {
+            tell(&arguments, "resume", "RESUME", |_| "Jobs are handed out again.".to_owned())
         }
-        Operate::Retry { told, failed, .. } if failed.failed => retry_failed::run(told, &failed),
-        Operate::Retry { told, key, .. } => tell_of(told, key, "retry", retried),
-        Operate::Requeue { told, key } => tell_of(told, key, "requeue", requeued),
-        Operate::Health(told) => tell(&told, "health", "HEALTH", |answer| {
+        Operate::Retry { arguments, failed, .. } if failed.failed => {
+            retry_failed::run(arguments, &failed)
+        }
+        Operate::Retry { arguments, key, .. } => tell_of(arguments, key, "retry", retried),
+        Operate::Requeue { arguments, key } => tell_of(arguments, key, "requeue", requeued),
+        Operate::Health(arguments) => tell(&arguments, "health", "HEALTH", |answer| {
             let out = counted(answer["in_flight"].as_i64().unwrap_or(0), "job");
             format!("Healthy: the daemon answers from its database; {out} in flight.")
         }),
-        Operate::RunFetcher { mut told, name } => {
-            let (target, [name]) = move_up(told.socket.take(), [name], ["NAME"])?;
-            told.socket = target;
+        Operate::RunFetcher { mut arguments, name } => {
+            let (target, [name]) = move_up(arguments.socket.take(), [name], ["NAME"])?;
+            arguments.socket = target;
             if name.contains(char::is_control) {
                 let text = format!("{} is no fetcher's name", shown(&name));
                 return Err(Failure::new(ExitCode::Usage, text));
             }
             let request = format!("RUN-FETCHER {name}");
-            tell(&told, "run-fetcher", &request, |answer| run_begun(&name, answer))
+            tell(&arguments, "run-fetcher", &request, |answer| run_begun(&name, answer))
         }
-        Operate::AcceptInput(told) => tell(&told, "accept-input", "ACCEPT-INPUT", accepted),
+        Operate::AcceptInput(arguments) => {
+            tell(&arguments, "accept-input", "ACCEPT-INPUT", accepted)
+        }
         Operate::Add(add) => tasks::add(add),
-        Operate::Cancel { told, key } => tasks::cancel(told, key),
+        Operate::Cancel { arguments, key } => tasks::cancel(arguments, key),
         Operate::Drain { timeout, socket: target, json } => {
             drain::run(&socket(target, "drain")?, timeout, json)
         }
@@ -61,33 +65,33 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
 
 /// Sends a request about one key.
 fn tell_of(
-    mut told: Told,
+    mut arguments: DaemonArguments,
     key: Option<String>,
     name: &str,
     render: impl FnOnce(&Key, &Value) -> String,
 ) -> Result<(), Failure> {
-    let (target, [key]) = move_up(told.socket.take(), [key], ["KEY"])?;
-    told.socket = target;
+    let (target, [key]) = move_up(arguments.socket.take(), [key], ["KEY"])?;
+    arguments.socket = target;
     let key = Key::new(&key).map_err(|error| {
         Failure::new(ExitCode::Usage, format!("{} is no key: {error}", shown(&key)))
     })?;
     let request = format!("{} {key}", name.to_uppercase());
-    tell(&told, name, &request, |answer| render(&key, answer))
+    tell(&arguments, name, &request, |answer| render(&key, answer))
 }
 
 /// Sends one request, and prints what the daemon says: its line, or the sentence that `render`
 /// makes of it.
 fn tell(
-    told: &Told,
+    arguments: &DaemonArguments,
     name: &str,
     request: &str,
     render: impl FnOnce(&Value) -> String,
 ) -> Result<(), Failure> {
-    let socket = socket(told.socket.clone(), name)?;
+    let socket = socket(arguments.socket.clone(), name)?;
     client::check_path(&socket)?;
-    let deadline = Deadline::after(told.timeout)?;
-    let (_, answer) = Session::begin(&socket, name, request, told.timeout, deadline)?;
-    print(&answer, told.json, render)
+    let deadline = Deadline::after(arguments.timeout)?;
+    let (_, answer) = Session::begin(&socket, name, request, arguments.timeout, deadline)?;
+    print(&answer, arguments.json, render)
 }
 
 /// An answer: one JSON object, as the daemon sent it.

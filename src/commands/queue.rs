@@ -4,7 +4,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::text::{ago, columns, cut, shown};
 use super::{target, view_failure};
-use crate::cli::Looked;
+use crate::cli::ViewArguments;
 use crate::exit::Failure;
 use crate::sqlite::views::{Next, Queue, queue};
 
@@ -15,13 +15,13 @@ const PAYLOAD_WIDTH: usize = 60;
 ///
 /// # Errors
 /// When there is no such database or daemon, or the database cannot be read.
-pub fn run(looked: &Looked, number: u16) -> Result<(), Failure> {
-    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
+pub fn run(arguments: &ViewArguments, number: u16) -> Result<(), Failure> {
+    let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
     let found =
         queue(&target.database, number.into(), now).map_err(|error| view_failure(&error))?;
-    target::warn_if_down(&target, looked.json);
-    target::show(&target, &found, looked.json, |found| render(found, now))
+    target::warn_if_down(&target, arguments.json);
+    target::show(&target, &found, arguments.json, |found| render(found, now))
 }
 
 fn render(queue: &Queue, now: i64) -> String {

@@ -6,9 +6,9 @@
 pub(super) mod configuration;
 mod descriptors;
 pub(super) mod failures;
-mod guests;
 mod init_system;
 pub(super) mod network;
+mod services;
 mod signals;
 
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, Holder, LockFile};
 use crate::logging;
 use crate::reports::DatabaseReports;
-use crate::socket::SocketDoor;
+use crate::socket::SocketFile;
 use crate::sqlite::{self, Policy, SqliteStore};
 use configuration::Configuration;
 use failures::{lock_failure, open_failure, socket_failure, tree_failure};
@@ -50,11 +50,11 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     require_directory(&settings.database, "database")?;
     require_directory(&settings.socket.path, "socket")?;
     sqlite::look(&settings.database).map_err(open_failure)?;
-    let door = SocketDoor::prepare(&settings.socket).map_err(socket_failure)?;
+    let binder = SocketFile::prepare(&settings.socket).map_err(socket_failure)?;
     let mut locks = Locks::take(settings)?;
-    door.require_free().map_err(socket_failure)?;
+    binder.require_free().map_err(socket_failure)?;
     let is_new_spool = settings.spool.as_ref().is_some_and(|spool| !spool.exists());
-    let guests = guests::of(&configuration, wanted)?;
+    let services = services::of(&configuration, wanted)?;
     // Ours alone from here on: until its lock was taken it may have been another daemon's.
     locks.spool = settings.spool.clone().filter(|_| is_new_spool);
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
@@ -69,14 +69,14 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         store: Box::new(store),
         clock: Box::new(SystemClock),
         input,
-        door: Box::new(door),
+        binder: Box::new(binder),
         connections_max: descriptors::connections_max(
             settings.connections_max,
             settings.fetchers.len(),
         ),
         reports: reports(settings),
         operator_group: settings.operator_group,
-        guests,
+        services,
     };
     info!(
         database = %settings.database.display(),

@@ -1,7 +1,7 @@
 //! `shiftboss status`: how the daemon and its queue are, as a table or as JSON; or what is wrong alone.
 
 mod live;
-mod own_fetchers;
+mod managed_fetchers;
 mod table;
 mod trouble;
 
@@ -12,7 +12,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use live::Unknown;
 
 use super::{target, view_failure};
-use crate::cli::Looked;
+use crate::cli::ViewArguments;
 use crate::exit::{self, ExitCode, Failure};
 use crate::reports::{Status, Target};
 use crate::sqlite::queue_status;
@@ -21,8 +21,8 @@ use crate::sqlite::queue_status;
 ///
 /// # Errors
 /// When there is no such database or daemon, the database cannot be read, or something is wrong.
-pub fn run(looked: &Looked, check: bool) -> Result<(), Failure> {
-    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
+pub fn run(arguments: &ViewArguments, check: bool) -> Result<(), Failure> {
+    let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
     let queue = queue_status(&target.database, now).map_err(|error| view_failure(&error))?;
     let (live, unknown) = match live::ask(&target, &queue) {
@@ -31,8 +31,8 @@ pub fn run(looked: &Looked, check: bool) -> Result<(), Failure> {
     };
     let status = Status { queue, live };
     let trouble = trouble::of(&status, unknown.as_ref(), now);
-    if !check || looked.json {
-        target::show(&target, &status, looked.json, |status| {
+    if !check || arguments.json {
+        target::show(&target, &status, arguments.json, |status| {
             table::render(&target, status, unknown.as_ref(), now)
         })?;
     } else {

@@ -4,7 +4,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::text::{ago, columns, shown};
 use super::{target, view_failure};
-use crate::cli::{Looked, StatusChoice};
+use crate::cli::{StatusChoice, ViewArguments};
 use crate::exit::Failure;
 use crate::sqlite::views::{Asked, Task, TaskStatus, Tasks, tasks};
 
@@ -24,12 +24,12 @@ impl From<StatusChoice> for TaskStatus {
 ///
 /// # Errors
 /// When there is no such database or daemon, or the database cannot be read.
-pub fn run(looked: &Looked, asked: &Asked) -> Result<(), Failure> {
-    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
+pub fn run(arguments: &ViewArguments, asked: &Asked) -> Result<(), Failure> {
+    let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
     let found = tasks(&target.database, asked, now).map_err(|error| view_failure(&error))?;
-    target::warn_if_down(&target, looked.json);
-    target::show(&target, &found, looked.json, |found| render(found, now))
+    target::warn_if_down(&target, arguments.json);
+    target::show(&target, &found, arguments.json, |found| render(found, now))
 }
 
 fn render(found: &Tasks, now: i64) -> String {

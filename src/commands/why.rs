@@ -6,7 +6,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::text::shown;
 use super::{target, view_failure};
-use crate::cli::Looked;
+use crate::cli::ViewArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::sqlite::views::why;
 
@@ -15,8 +15,8 @@ use crate::sqlite::views::why;
 /// # Errors
 /// `BadData` when nobody ever heard of the key; when there is no such database or daemon, or the
 /// database cannot be read.
-pub fn run(looked: &Looked, key: &str) -> Result<(), Failure> {
-    let target = target::find(looked.target.clone(), looked.config.as_deref())?;
+pub fn run(arguments: &ViewArguments, key: &str) -> Result<(), Failure> {
+    let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
     let found = why(&target.database, key, now).map_err(|error| view_failure(&error))?;
     let Some(found) = found else {
@@ -26,6 +26,6 @@ pub fn run(looked: &Looked, key: &str) -> Result<(), Failure> {
         );
         return Err(Failure::new(ExitCode::BadData, text));
     };
-    target::warn_if_down(&target, looked.json);
-    target::show(&target, &found, looked.json, |found| text::render(found, now))
+    target::warn_if_down(&target, arguments.json);
+    target::show(&target, &found, arguments.json, |found| text::render(found, now))
 }

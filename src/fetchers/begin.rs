@@ -82,5 +82,5 @@ async fn input_is_there(why_lost: &Recipient<WhyLost>, name: &ListName) {
 
 fn stopped() -> Outcome {
     let told = "stopped while it waited for its turn".to_owned();
-    Outcome { exit_code: ExitCode::Unavailable as u8, told }
+    Outcome { exit_code: ExitCode::Unavailable as u8, message }
 }

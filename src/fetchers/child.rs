@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
-use shiftboss_actors::vital::Vital;
+use shiftboss_actors::exit_notifier::ExitNotifier;
 use tokio::sync::oneshot;
 
 use crate::change::change_actor::{ChangeActor, ChangeError, Close};
@@ -60,7 +60,7 @@ pub(super) fn start(
     observer: Box<dyn Observer>,
 ) -> Result<(Child, impl Future<Output = ()> + use<>), GlobError> {
     let trees = table.on_change.as_ref().map(trees).transpose()?;
-    let (vital, running) = Vital::new();
+    let (exit_notifier, running) = ExitNotifier::new();
     let (mut watch, mut watching) = (None, None);
     let (name, timing) = (table.name.as_str().to_owned(), timing(&table));
     let run = RunActor::create(|ctx| {
@@ -70,7 +70,7 @@ pub(super) fn start(
         }
         let drain: Option<Recipient<Drain>> = watch.clone().map(Addr::recipient);
         let clock = Box::new(SystemClock);
-        RunActor::new(RunParts { name, timing, runs, watch: drain, observer, clock, vital })
+        RunActor::new(RunParts { name, timing, runs, watch: drain, observer, clock, exit_notifier })
     });
     let life = life(run.clone(), running, watch.clone(), watching);
     Ok((Child { table, run, watch }, life))
@@ -81,9 +81,9 @@ fn start_watch(
     trees: Trees,
     changes: Recipient<Changes>,
 ) -> (Addr<ChangeActor>, oneshot::Receiver<ChangeError>) {
-    let (vital, end) = Vital::new();
+    let (exit_notifier, end) = ExitNotifier::new();
     let opener = Arc::new(move || crate::change::open(&trees, Kernel));
-    (ChangeActor::new(opener, changes, vital).patient().start(), end)
+    (ChangeActor::new(opener, changes, exit_notifier).patient().start(), end)
 }
 
 async fn life(

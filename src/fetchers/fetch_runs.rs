@@ -73,7 +73,7 @@ impl Runs for FetchRuns {
         Box::pin(async move {
             let given = match given(changes, changed).await {
                 Ok(given) => given,
-                Err(told) => return Outcome { exit_code: NOT_EXECUTABLE, told },
+                Err(told) => return Outcome { exit_code: NOT_EXECUTABLE, message },
             };
             let stopped = async {
                 let _ = stop.await;
@@ -91,9 +91,9 @@ impl Runs for FetchRuns {
 fn outcome(fetched: Result<Delivered, FetchError>) -> Outcome {
     match fetched {
         Ok(Delivered { file, accepted, faulty }) => {
-            Outcome { exit_code: 0, told: format!("{accepted} lines, {faulty} faulty: {file}") }
+            Outcome { exit_code: 0, message: format!("{accepted} lines, {faulty} faulty: {file}") }
         }
-        Err(error) => Outcome { exit_code: code(&error), told: error.to_string() },
+        Err(error) => Outcome { exit_code: code(&error), message: error.to_string() },
     }
 }
 

@@ -1,7 +1,7 @@
 //! Fetchers that the daemon runs itself, as its configuration file says: each is one RunActor, with a
 //! ChangeActor where it watches trees (docs/spec/on-change.md, docs/configuration.md).
 //!
-//! [`Fetchers`] is a guest of the supervision tree, started by `serve`. When a run is due is decided in
+//! [`Fetchers`] is a service of the supervision tree, started by `serve`. When a run is due is decided in
 //! [`crate::change`], what a run does in [`crate::fetch`]; here are their wiring ([`child`]), their
 //! supervision ([`supervisor`]) and their memory over restarts ([`record`]). No SQL, no socket.
 
@@ -20,8 +20,8 @@ use std::pin::Pin;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
-use shiftboss_actors::guest::{Guest, GuestLinks, RunFetcher};
-use shiftboss_actors::vital::Vital;
+use shiftboss_actors::exit_notifier::ExitNotifier;
+use shiftboss_actors::service::{RunFetcher, Service, ServiceLinks};
 use tokio::sync::watch;
 
 pub use begin::RUNS_MAX;
@@ -30,7 +30,7 @@ use crate::child::Guardian;
 use crate::config::FetcherTable;
 use supervisor::{FetchersActor, StopAll, SupervisorParts};
 
-/// The guest that runs fetchers.
+/// The service that runs fetchers.
 pub struct Fetchers {
     input: PathBuf,
     database: PathBuf,
@@ -51,12 +51,12 @@ impl Fetchers {
     }
 }
 
-impl Guest for Fetchers {
+impl Service for Fetchers {
     fn name(&self) -> &'static str {
         "the FetchersActor"
     }
 
-    fn start(&mut self, links: GuestLinks, vital: Vital<String>) {
+    fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
         let (input, database) = (self.input.clone(), self.database.clone());
         let guardian = Guardian::new();
         let runs = move |table: &FetcherTable| fetch_runs::of(table, &input, &database, &guardian);
@@ -65,7 +65,7 @@ impl Guest for Fetchers {
             wanted: self.wanted.clone(),
             memory: links.into(),
             clock: Box::new(SystemClock),
-            _vital: vital,
+            _exit_notifier: exit_notifier,
         };
         self.actor = Some(FetchersActor::new(parts).start());
     }

@@ -36,7 +36,7 @@ pub(super) fn update(record: &mut FetcherRecord, status: &Status, due: Option<Un
 /// Whether the machine goes on to a run by itself from there.
 fn will_run(state: &str) -> bool {
     use crate::change::machine::State;
-    [State::Waiting, State::CooldownStoked, State::Backoff].map(State::name).contains(&state)
+    [State::Waiting, State::CooldownPending, State::Backoff].map(State::name).contains(&state)
 }
 
 fn ended(last: &LastRun) -> EndedRun {
@@ -44,7 +44,7 @@ fn ended(last: &LastRun) -> EndedRun {
         started: last.started,
         ended: last.ended,
         exit_code: last.exit_code,
-        told: last.told.clone(),
+        message: last.message.clone(),
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     fn ran(started: UnixSeconds, exit_code: u8, broken_off: bool) -> FetcherRecord {
         let last_run =
-            Some(EndedRun { started, ended: started + 1, exit_code, told: String::new() });
+            Some(EndedRun { started, ended: started + 1, exit_code, message: String::new() });
         FetcherRecord { last_run, run_started: broken_off.then_some(started), ..new("a".into()) }
     }
 
@@ -122,7 +122,7 @@ mod tests {
             ("idle", None, None, None),
             ("idle", None, Some(9), Some(9)),
             ("cooldown", Some(5), Some(9), Some(9)),
-            ("cooldown, stoked", Some(5), Some(9), Some(5)),
+            ("cooldown, pending", Some(5), Some(9), Some(5)),
             ("waiting", Some(5), Some(3), Some(3)),
             ("backoff", Some(5), None, Some(5)),
             ("running", None, Some(9), Some(9)),

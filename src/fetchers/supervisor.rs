@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::Clock;
+use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::file_watcher::WhyLost;
-use shiftboss_actors::guest::{GuestLinks, RunFetcher};
 use shiftboss_actors::reports::ReportError;
+use shiftboss_actors::service::{RunFetcher, ServiceLinks};
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher};
-use shiftboss_actors::vital::Vital;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tracing::{error, info, warn};
 
@@ -60,9 +60,9 @@ pub(super) struct Memory {
     pub why_lost: Recipient<WhyLost>,
 }
 
-impl From<GuestLinks> for Memory {
-    fn from(links: GuestLinks) -> Self {
-        let GuestLinks { note_fetcher, known_fetchers, forget_fetcher, why_lost, .. } = links;
+impl From<ServiceLinks> for Memory {
+    fn from(links: ServiceLinks) -> Self {
+        let ServiceLinks { note_fetcher, known_fetchers, forget_fetcher, why_lost, .. } = links;
         Self { note: note_fetcher, known: known_fetchers, forget: forget_fetcher, why_lost }
     }
 }
@@ -76,7 +76,7 @@ pub(super) struct SupervisorParts {
     /// The wall clock: what is planned is noted in its time.
     pub clock: Box<dyn Clock>,
     /// Its silence ends the process.
-    pub _vital: Vital<String>,
+    pub _exit_notifier: ExitNotifier<String>,
 }
 
 /// See the module.

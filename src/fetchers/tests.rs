@@ -5,8 +5,8 @@ mod scene;
 
 use std::sync::atomic::Ordering;
 
-use shiftboss_actors::guest::RunFetcher;
 use shiftboss_actors::reports::ReportError;
+use shiftboss_actors::service::RunFetcher;
 use tokio::time::{Instant, sleep};
 
 use super::supervisor::StopAll;
@@ -26,7 +26,7 @@ async fn fetchers_run_by_the_clock() {
     assert_eq!(scene.began(), runs(&[("a", 0), ("a", 100), ("a", 200)]));
     let record = scene.record("a");
     let last = record.last_run.unwrap();
-    assert_eq!((&*record.state, last.exit_code, &*last.told), ("idle", 0, "told"));
+    assert_eq!((&*record.state, last.exit_code, &*last.message), ("idle", 0, "told"));
 }
 
 /// A run that takes longer than the time between two costs turns; it has no company.

@@ -1,7 +1,7 @@
 //! The spool's intake: entries of the spool's queue `tasks` are accepted as single tasks, each once, and
 //! removed from the spool.
 //!
-//! [`SpoolIntake`] is a guest of the supervision tree, started by `serve`. Its [`reconciler`] know the spool (through
+//! [`SpoolIntake`] is a service of the supervision tree, started by `serve`. Its [`reconciler`] know the spool (through
 //! [`entries`]) and the messages of storage; no SQL, no socket.
 //!
 //! One actor, one round after the other. A round takes entries, which are then checked out and so nobody
@@ -18,15 +18,15 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 
 use actix::prelude::*;
-use shiftboss_actors::guest::{Guest, GuestLinks};
-use shiftboss_actors::vital::Vital;
+use shiftboss_actors::exit_notifier::ExitNotifier;
+use shiftboss_actors::service::{Service, ServiceLinks};
 use tokio::sync::oneshot;
 use tracing::info;
 
 use reconciler::Reconciler;
 use shiftboss_spool::{Spool, Stop};
 
-/// The guest that brings a spool's tasks into the queue.
+/// The service that brings a spool's tasks into the queue.
 pub struct SpoolIntake {
     spool: Spool,
     stop: Stop,
@@ -45,16 +45,16 @@ impl SpoolIntake {
     }
 }
 
-impl Guest for SpoolIntake {
+impl Service for SpoolIntake {
     fn name(&self) -> &'static str {
         "the SpoolActor"
     }
 
-    fn start(&mut self, links: GuestLinks, vital: Vital<String>) {
+    fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
         let (end, ended) = oneshot::channel();
         self.ended = Some(ended);
         let (spool, stop) = (self.spool.clone(), self.stop.clone());
-        SpoolActor { spool, stop, links, _vital: vital, _end: end }.start();
+        SpoolActor { spool, stop, links, _exit_notifier: exit_notifier, _end: end }.start();
     }
 
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -73,8 +73,8 @@ impl Guest for SpoolIntake {
 struct SpoolActor {
     spool: Spool,
     stop: Stop,
-    links: GuestLinks,
-    _vital: Vital<String>,
+    links: ServiceLinks,
+    _exit_notifier: ExitNotifier<String>,
     _end: oneshot::Sender<()>,
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use actix::MailboxError;
-use shiftboss_actors::guest::GuestLinks;
+use shiftboss_actors::service::ServiceLinks;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     AcceptEntries, AcceptedEntries, Each, EntryId, ForgetAccepted, StoreError,
@@ -49,7 +49,7 @@ enum IntakeError {
 pub struct Reconciler {
     spool: Spool,
     stop: Stop,
-    links: GuestLinks,
+    links: ServiceLinks,
     /// `None` while it could not be set up, and while a blocking call has it.
     queue: Option<TaskQueue>,
     /// What an earlier daemon left half-done is looked after.
@@ -61,7 +61,7 @@ pub struct Reconciler {
 impl Reconciler {
     /// Rounds that have not begun. Waits end with `stop`.
     #[must_use]
-    pub fn new(spool: Spool, stop: Stop, links: GuestLinks) -> Self {
+    pub fn new(spool: Spool, stop: Stop, links: ServiceLinks) -> Self {
         Self { spool, stop, links, queue: None, caught_up: false, pause: PAUSE_MIN }
     }
 

@@ -41,7 +41,7 @@ impl Outcome {
 
 /// An attempt whose end is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Flight {
+pub(super) struct Delivery {
     pub(super) attempt: i64,
     pub(super) fetcher_id: i64,
     pub(super) run_started: i64,
@@ -54,8 +54,8 @@ pub(super) struct Flight {
     pub(super) handed_out: Option<Instant>,
 }
 
-impl Flight {
-    /// The columns that [`Flight::read`] reads.
+impl Delivery {
+    /// The columns that [`Delivery::read`] reads.
     const COLUMNS: &str = "attempt, fetcher_id, run_started, started, tries, worker";
 
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -92,22 +92,22 @@ pub(super) struct Ended {
 
 impl SqliteStore {
     /// A key's attempts in flight, the last one last.
-    pub(super) fn flights(&self, key: &str) -> rusqlite::Result<Vec<Flight>> {
+    pub(super) fn deliveries(&self, key: &str) -> rusqlite::Result<Vec<Delivery>> {
         let sql = format!(
             "SELECT {} FROM shiftboss_flights WHERE attr_path = ?1 ORDER BY attempt",
-            Flight::COLUMNS
+            Delivery::COLUMNS
         );
-        self.prepared(&sql)?.query_map([key], Flight::read)?.collect()
+        self.prepared(&sql)?.query_map([key], Delivery::read)?.collect()
     }
 
     /// A leased attempt, with its key.
-    pub(super) fn leased(&self, attempt: i64) -> rusqlite::Result<Option<(String, Flight)>> {
+    pub(super) fn leased(&self, attempt: i64) -> rusqlite::Result<Option<(String, Delivery)>> {
         let sql = format!(
             "SELECT {}, attr_path FROM shiftboss_flights INDEXED BY shiftboss_leased
                 WHERE attempt = ?1 AND lease IS NOT NULL",
-            Flight::COLUMNS
+            Delivery::COLUMNS
         );
-        let read = |row: &Row<'_>| Ok((row.get(6)?, Flight::read(row)?));
+        let read = |row: &Row<'_>| Ok((row.get(6)?, Delivery::read(row)?));
         self.prepared(&sql)?.query_row([attempt], read).optional()
     }
 
@@ -115,35 +115,35 @@ impl SqliteStore {
     pub(super) fn retire(
         &self,
         key: &str,
-        flight: &Flight,
+        delivery: &Delivery,
         outcome: Outcome,
         finished: i64,
     ) -> rusqlite::Result<()> {
         let sql = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND attempt = ?2";
-        self.prepared(sql)?.execute((key, flight.attempt))?;
+        self.prepared(sql)?.execute((key, delivery.attempt))?;
         let (outcome, exit_code) = outcome.columns();
         let sql = "INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started,
                 worker, started, finished, outcome, exit_code, took_ms)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         self.prepared(sql)?.execute((
-            flight.attempt,
+            delivery.attempt,
             key,
-            flight.fetcher_id,
-            flight.run_started,
-            &flight.worker,
-            flight.started,
+            delivery.fetcher_id,
+            delivery.run_started,
+            &delivery.worker,
+            delivery.started,
             finished,
             outcome,
             exit_code,
-            flight.took_ms(),
+            delivery.took_ms(),
         ))?;
         Ok(())
     }
 
     /// A classic attempt whose lease ran out at some time is in flight no longer.
-    pub(super) fn retire_expired(&self, key: &str, flight: &Flight) -> rusqlite::Result<()> {
-        let finished = flight.started.saturating_add(self.policy.lease());
-        self.retire(key, flight, Outcome::Expired, finished)
+    pub(super) fn retire_expired(&self, key: &str, delivery: &Delivery) -> rusqlite::Result<()> {
+        let finished = delivery.started.saturating_add(self.policy.lease());
+        self.retire(key, delivery, Outcome::Expired, finished)
     }
 
     /// A leased attempt that ended, if it is not too long ago. A classic job's number is nobody's.

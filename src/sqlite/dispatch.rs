@@ -1,5 +1,5 @@
 //! The queue's order: which job is next (spec 2 and 5). What a dispatch changes is in
-//! [`flights`](super::flights).
+//! [`deliveries`](super::deliveries).
 //!
 //! `queue.state` is always kept, so the next row is the first of an index in state 1, or in
 //! state 2 once the lease of its key's dispatch ran out. Nothing here depends on how many rows
@@ -11,7 +11,7 @@ use rusqlite::{CachedStatement, Connection, Row};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{Job, Key, UnixSeconds, jitter};
 
-use super::flights::Departure;
+use super::deliveries::Departure;
 use super::slots::Slots;
 use super::{Policy, SqliteStore};
 
@@ -95,13 +95,13 @@ pub(super) struct History {
     /// Its log row, if it has one.
     pub(super) log: Option<LogRow>,
     /// There is a dispatch whose end is not known.
-    pub(super) has_flights: bool,
+    pub(super) has_deliveries: bool,
 }
 
 impl History {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let log = (row.get(11)?, row.get(12)?, row.get(13)?);
-        Ok(Self { log: row.get::<_, bool>(10)?.then_some(log), has_flights: row.get(14)? })
+        Ok(Self { log: row.get::<_, bool>(10)?.then_some(log), has_deliveries: row.get(14)? })
     }
 }
 

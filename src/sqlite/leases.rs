@@ -11,7 +11,7 @@ use shiftboss_protocol::model::{
 };
 
 use super::SqliteStore;
-use super::attempts::{Ended, Flight, Outcome};
+use super::attempts::{Delivery, Ended, Outcome};
 use super::dispatch::Candidate;
 use super::tasks::TASKS_ID;
 
@@ -34,19 +34,19 @@ impl SqliteStore {
         &CompleteAttempt { attempt, exit_code }: &CompleteAttempt,
         now: UnixSeconds,
     ) -> rusqlite::Result<Ack> {
-        let Some((key, flight)) = self.leased(attempt.0)? else {
+        let Some((key, delivery)) = self.leased(attempt.0)? else {
             return self.end_ended(attempt, exit_code, now);
         };
         if !self.end_job(&key, exit_code, now)? {
             // Somebody removed the log row meanwhile. The job was done all the same.
-            self.log_end(&key, flight.started, now, exit_code)?;
+            self.log_end(&key, delivery.started, now, exit_code)?;
             self.land(&key, exit_code, now)?;
         }
         if self.leased(attempt.0)?.is_some() {
             // Somebody ended it in the log, without triggers.
-            self.take_back(&key, flight.clone(), Outcome::Done(exit_code), now, false)?;
-            if flight.fetcher_id == TASKS_ID {
-                self.end_task(&key, flight.run_started, exit_code)?;
+            self.take_back(&key, delivery.clone(), Outcome::Done(exit_code), now, false)?;
+            if delivery.fetcher_id == TASKS_ID {
+                self.end_task(&key, delivery.run_started, exit_code)?;
             }
         }
         Ok(Ack::Recorded)
@@ -109,8 +109,8 @@ impl SqliteStore {
             WHERE attempt = ?1";
         self.prepared(sql)?.execute((attempt.0, now, exit_code))?;
         // Earlier classic attempts would bring the row back.
-        let flights = self.flights(key)?;
-        for earlier in flights.iter().filter(|flight| flight.fetcher_id == fetcher_id) {
+        let deliveries = self.deliveries(key)?;
+        for earlier in flights.iter().filter(|delivery| delivery.fetcher_id == fetcher_id) {
             self.retire_expired(key, earlier)?;
         }
         self.forget_tries(key, fetcher_id, ended.run_started)?;
@@ -152,8 +152,8 @@ impl SqliteStore {
         attempt: Attempt,
         now: UnixSeconds,
     ) -> rusqlite::Result<Ack> {
-        if let Some((key, flight)) = self.leased(attempt.0)? {
-            self.take_back(&key, flight, Outcome::Released, now, true)?;
+        if let Some((key, delivery)) = self.leased(attempt.0)? {
+            self.take_back(&key, delivery, Outcome::Released, now, true)?;
             return Ok(Ack::Recorded);
         }
         Ok(match self.ended(attempt.0)? {
@@ -171,10 +171,11 @@ impl SqliteStore {
     ) -> rusqlite::Result<Requeued> {
         let key = key.as_str();
         let expired = self.policy.expired(now);
-        let is_held = |flight: &Flight| flight.worker.is_some() || flight.started >= expired;
-        if let Some(flight) = self.flights(key)?.pop().filter(is_held) {
-            let attempt = Attempt(flight.attempt);
-            self.take_back(key, flight, Outcome::Released, now, true)?;
+        let is_held =
+            |delivery: &Delivery| delivery.worker.is_some() || delivery.started >= expired;
+        if let Some(delivery) = self.deliveries(key)?.pop().filter(is_held) {
+            let attempt = Attempt(delivery.attempt);
+            self.take_back(key, delivery, Outcome::Released, now, true)?;
             return Ok(Requeued::Back(attempt));
         }
         Ok(if self.is_listed(key)? { Requeued::NotInFlight } else { Requeued::Unknown })
@@ -191,39 +192,40 @@ impl SqliteStore {
         attempt: Attempt,
         now: UnixSeconds,
     ) -> rusqlite::Result<Option<ExpiredLease>> {
-        let Some((key, flight)) = self.leased(attempt.0)? else {
+        let Some((key, delivery)) = self.leased(attempt.0)? else {
             return Ok(None);
         };
-        let dead_letter = flight.tries >= self.max_attempts;
-        let single = flight.fetcher_id == TASKS_ID;
+        let dead_letter = delivery.tries >= self.max_attempts;
+        let single = delivery.fetcher_id == TASKS_ID;
         if dead_letter {
-            self.drop_earlier(&key, &flight)?;
+            self.drop_earlier(&key, &delivery)?;
         }
-        self.take_back(&key, flight.clone(), Outcome::Expired, now, !dead_letter)?;
-        self.count_try(&key, &flight, dead_letter)?;
+        self.take_back(&key, delivery.clone(), Outcome::Expired, now, !dead_letter)?;
+        self.count_try(&key, &delivery, dead_letter)?;
         if dead_letter && single {
-            self.dead_letter_task(&key, flight.run_started)?;
+            self.dead_letter_task(&key, delivery.run_started)?;
         }
-        let worker = flight.worker.unwrap_or_default();
+        let worker = delivery.worker.unwrap_or_default();
         Ok(Some(ExpiredLease { key: Key::stored(&key), worker, dead_letter, single }))
     }
 
     /// Earlier classic attempts of a row, which would bring it back.
-    fn drop_earlier(&self, key: &str, flight: &Flight) -> rusqlite::Result<()> {
-        let flights = self.flights(key)?;
-        let row = (flight.fetcher_id, flight.run_started);
-        let earlier = |other: &&Flight| other.attempt < flight.attempt && other.is_of(row.0, row.1);
-        flights.iter().filter(earlier).try_for_each(|earlier| self.retire_expired(key, earlier))
+    fn drop_earlier(&self, key: &str, delivery: &Delivery) -> rusqlite::Result<()> {
+        let deliveries = self.deliveries(key)?;
+        let row = (delivery.fetcher_id, delivery.run_started);
+        let earlier =
+            |other: &&Delivery| other.attempt < delivery.attempt && other.is_of(row.0, row.1);
+        deliveries.iter().filter(earlier).try_for_each(|earlier| self.retire_expired(key, earlier))
     }
 
-    fn count_try(&self, key: &str, flight: &Flight, dead_letter: bool) -> rusqlite::Result<()> {
+    fn count_try(&self, key: &str, delivery: &Delivery, dead_letter: bool) -> rusqlite::Result<()> {
         let sql = "INSERT INTO shiftboss_tries
                 (fetcher_id, run_started, attr_path, tries, dead)
             SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM queue
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3)
             ON CONFLICT (fetcher_id, run_started, attr_path) DO UPDATE
             SET tries = excluded.tries, dead = excluded.dead";
-        let Flight { fetcher_id, run_started, tries, .. } = flight;
+        let Delivery { fetcher_id, run_started, tries, .. } = delivery;
         self.prepared(sql)?.execute((fetcher_id, run_started, key, tries, dead_letter))?;
         Ok(())
     }
@@ -297,8 +299,8 @@ impl SqliteStore {
         let tasks = if is_meant { self.retry_tasks(key)? } else { 0 };
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND is_dequeued <> 0
             AND (?2 IS NULL OR fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?2))
-            AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
-                WHERE flight.attr_path = ?1 AND flight.fetcher_id = queue.fetcher_id)
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = queue.fetcher_id)
             AND NOT EXISTS (SELECT 1 FROM queue AS newer
                 WHERE newer.attr_path = ?1 AND +newer.fetcher_id = queue.fetcher_id
                     AND +newer.fetcher_run_started > queue.fetcher_run_started)

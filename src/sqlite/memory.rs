@@ -3,13 +3,13 @@
 //!
 //! All of it can be had from the tables. It is forgotten when somebody else wrote to them
 //! (`PRAGMA data_version`), after anything that failed, and by every operation that may change what
-//! it says. Used by [`dispatch`](super::dispatch) and [`flights`](super::flights); it knows no SQL.
+//! it says. Used by [`dispatch`](super::dispatch) and [`deliveries`](super::deliveries); it knows no SQL.
 
 use std::collections::{HashMap, VecDeque};
 
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::attempts::Flight;
+use super::attempts::Delivery;
 
 /// Keys that are looked up together at the most.
 const KEYS_MAX: usize = 512;
@@ -21,7 +21,7 @@ const LONE_MAX: usize = 16_384;
 pub(super) struct Lone {
     /// The row in `queue`.
     pub(super) rowid: i64,
-    pub(super) flight: Flight,
+    pub(super) delivery: Delivery,
 }
 
 /// See the module's documentation.
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn jobs_are_remembered() {
         let mut memory = Memory::default();
-        let flight = Flight {
+        let delivery = Delivery {
             attempt: 2,
             fetcher_id: 1,
             run_started: 5,
@@ -157,7 +157,7 @@ mod tests {
             worker: None,
             handed_out: None,
         };
-        let lone = Lone { rowid: 1, flight };
+        let lone = Lone { rowid: 1, delivery };
         keys(LONE_MAX).for_each(|key| memory.remember(&key, lone.clone()));
         assert_eq!((memory.take_lone("5"), memory.take_lone("5")), (Some(lone.clone()), None));
         memory.remember("one", lone.clone());

@@ -3,11 +3,11 @@
 //! A plain struct around one connection, called by the StorageActor through the trait ([`store`]). It
 //! knows no actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
 //! opening and refusing in [`open`], damage in [`damage`] and [`recover`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
-//! and their ends in [`flights`], [`attempts`], [`leases`] and [`undo`], those of programs without leases in
+//! and their ends in [`deliveries`], [`attempts`], [`leases`] and [`undo`], those of programs without leases in
 //! [`adopt`]; what is remembered between jobs in [`memory`] and
 //! [`tally`]; runs and rows in [`runs`]; single tasks in [`tasks`], their
 //! rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what is remembered
-//! of the daemon's own fetchers in [`own_fetchers`], and of the input directory in [`input`]; what must be kept beside them in [`keep`]; the log under
+//! of the daemon's own fetchers in [`managed_fetchers`], and of the input directory in [`input`]; what must be kept beside them in [`keep`]; the log under
 //! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
 //! in [`upkeep`]. Readers have [`reader`] and [`views`].
 
@@ -16,18 +16,18 @@ mod attempts;
 mod checkpoints;
 mod courtesy;
 pub mod damage;
+mod deliveries;
 mod dispatch;
 mod error;
 mod file;
-mod flights;
 mod input;
 mod keep;
 mod leases;
 mod leaves;
 mod listings;
+mod managed_fetchers;
 mod memory;
 mod open;
-mod own_fetchers;
 mod places;
 mod reader;
 pub mod recover;
@@ -64,8 +64,8 @@ use slots::Slots;
 use tally::Tally;
 pub use upkeep::{quick_check, quick_check_of};
 pub use views::{
-    Aside, Done, FetcherStatus, NotStopped, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting,
-    queue_status,
+    Done, FetcherStatus, ManagedFetcher, ManagedRun, NotStopped, QueueStatus, RejectedFile, Rows,
+    Waiting, queue_status,
 };
 
 /// The queue in one SQLite file.

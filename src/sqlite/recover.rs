@@ -42,9 +42,9 @@ const SINGLE_TASKS: &str = "shiftboss_single_tasks";
 /// without being out has ended.
 const TASKS_OF_QUEUE: &str = "SELECT fetcher_run_started, queue.attr_path,
         CASE WHEN is_dequeued = 0 OR log.started IS NOT NULL OR EXISTS (
-                SELECT 1 FROM shiftboss_flights AS flight
-                WHERE flight.attr_path = queue.attr_path AND flight.fetcher_id = 0
-                    AND flight.run_started = fetcher_run_started) THEN 'waiting'
+                SELECT 1 FROM shiftboss_flights AS delivery
+                WHERE delivery.attr_path = queue.attr_path AND delivery.fetcher_id = 0
+                    AND delivery.run_started = fetcher_run_started) THEN 'waiting'
             WHEN EXISTS (SELECT 1 FROM shiftboss_tries AS lost
                 WHERE lost.fetcher_id = 0 AND lost.attr_path = queue.attr_path
                     AND lost.run_started = fetcher_run_started AND dead <> 0) THEN 'dead_letter'

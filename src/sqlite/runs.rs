@@ -6,7 +6,7 @@ use shiftboss_actors::store::{RowBatch, StoredRun};
 use shiftboss_protocol::model::{Row as Line, Run};
 
 use super::SqliteStore;
-use super::attempts::Flight;
+use super::attempts::Delivery;
 use super::error::{SqliteError, SqliteResult};
 use super::places::Places;
 use super::slots::slot_for;
@@ -133,8 +133,8 @@ impl SqliteStore {
     ) -> rusqlite::Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
-                    OR EXISTS (SELECT 1 FROM shiftboss_flights AS flight
-                        WHERE flight.attr_path = ?1 AND flight.lease IS NOT NULL)
+                    OR EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                        WHERE delivery.attr_path = ?1 AND delivery.lease IS NOT NULL)
             FROM (SELECT 1) LEFT JOIN log ON log.attr_path = ?1";
         let insert = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload,
                 order_jitter, slot, last_started, state, rowid)
@@ -301,7 +301,7 @@ impl SqliteStore {
         deleted: &[(String, i64)],
     ) -> rusqlite::Result<i64> {
         for (key, _) in deleted {
-            self.drop_lost_flights(key, fetcher_id, run)?;
+            self.drop_lost_deliveries(key, fetcher_id, run)?;
             self.recompute(key)?;
         }
         let pending: i64 = deleted.iter().map(|(_, pending)| pending).sum();
@@ -313,20 +313,20 @@ impl SqliteStore {
 
     /// A dispatch that lost its lease has nothing left to be handed out; one in flight stays known, and
     /// one that is leased is its worker's.
-    pub(super) fn drop_lost_flights(
+    pub(super) fn drop_lost_deliveries(
         &self,
         key: &str,
         fetcher_id: i64,
         run: i64,
     ) -> rusqlite::Result<()> {
-        let is_classic = |flight: &&Flight| flight.worker.is_none();
-        let flights = self.flights(key)?;
-        let flights = flights.iter().filter(is_classic);
-        for flight in flights.filter(|flight| flight.is_of(fetcher_id, run)) {
+        let is_classic = |delivery: &&Delivery| delivery.worker.is_none();
+        let deliveries = self.deliveries(key)?;
+        let deliveries = deliveries.iter().filter(is_classic);
+        for delivery in flights.filter(|delivery| delivery.is_of(fetcher_id, run)) {
             let sql = "SELECT EXISTS (SELECT 1 FROM log
                 WHERE attr_path = ?1 AND started = ?2 AND finished IS NULL)";
-            if !self.prepared(sql)?.query_row((key, flight.started), |row| row.get(0))? {
-                self.retire_expired(key, flight)?;
+            if !self.prepared(sql)?.query_row((key, delivery.started), |row| row.get(0))? {
+                self.retire_expired(key, delivery)?;
             }
         }
         Ok(())

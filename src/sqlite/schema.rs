@@ -38,9 +38,9 @@ pub(super) const STATE: &str = "CASE
           AND +newer.fetcher_run_started > queue.fetcher_run_started
     ) THEN 0
     WHEN queue.is_dequeued <> 0 AND NOT EXISTS (
-        SELECT 1 FROM shiftboss_flights AS flight
-        WHERE flight.attr_path = queue.attr_path AND flight.fetcher_id = queue.fetcher_id
-          AND flight.run_started = queue.fetcher_run_started
+        SELECT 1 FROM shiftboss_flights AS delivery
+        WHERE delivery.attr_path = queue.attr_path AND delivery.fetcher_id = queue.fetcher_id
+          AND delivery.run_started = queue.fetcher_run_started
     ) THEN 0
     WHEN EXISTS (
         SELECT 1 FROM log WHERE log.attr_path = queue.attr_path AND log.finished IS NULL

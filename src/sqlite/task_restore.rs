@@ -26,9 +26,9 @@ const WRONG_ROW: &str = "SELECT queue.attr_path, run.run_started
     LEFT JOIN shiftboss_single_tasks AS single ON single.task = run.run_started
     WHERE run.fetcher_id = 0 AND run.run_started > ?1 AND (single.task IS NULL
         OR status = 'waiting' AND is_dequeued <> 0 AND NOT EXISTS (
-            SELECT 1 FROM shiftboss_flights AS flight
-            WHERE flight.attr_path = queue.attr_path AND flight.fetcher_id = 0
-                AND flight.run_started = single.task))
+            SELECT 1 FROM shiftboss_flights AS delivery
+            WHERE delivery.attr_path = queue.attr_path AND delivery.fetcher_id = 0
+                AND delivery.run_started = single.task))
     ORDER BY run.run_started LIMIT ?2";
 
 impl SqliteStore {
@@ -99,9 +99,9 @@ impl SqliteStore {
                 ON single.task = queue.fetcher_run_started AND status = 'waiting'
             JOIN log ON log.attr_path = ?1 AND log.finished IS NOT NULL
             WHERE queue.attr_path = ?1 AND +queue.fetcher_id = 0 AND is_dequeued <> 0
-                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
-                    WHERE flight.attr_path = ?1 AND flight.fetcher_id = 0
-                        AND flight.run_started = single.task)";
+                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                    WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
+                        AND delivery.run_started = single.task)";
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let ended: Option<(i64, i64)> = self.prepared(sql)?.query_row([key], read).optional()?;
         ended.map_or(Ok(()), |(task, exit_code)| self.end_task(key, task, exit_code))

@@ -70,9 +70,9 @@ impl SqliteStore {
 
     fn current_row(&self, key: &str) -> rusqlite::Result<Option<Current>> {
         let sql = "SELECT fetcher_run_started,
-                EXISTS (SELECT 1 FROM shiftboss_flights AS flight
-                    WHERE flight.attr_path = ?1 AND flight.fetcher_id = 0
-                        AND flight.run_started = queue.fetcher_run_started
+                EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                    WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
+                        AND delivery.run_started = queue.fetcher_run_started
                         AND lease IS NOT NULL),
                 (SELECT status FROM shiftboss_single_tasks WHERE task = fetcher_run_started)
             FROM queue WHERE attr_path = ?1 AND +fetcher_id = 0 ORDER BY fetcher_run_started";
@@ -119,9 +119,9 @@ impl SqliteStore {
     fn mark_dispatched(&self, key: &str, single: &Single) -> rusqlite::Result<()> {
         let mark = "UPDATE queue SET is_dequeued = 1
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
-                AND (?4 OR EXISTS (SELECT 1 FROM shiftboss_flights AS flight
-                    WHERE flight.attr_path = ?3 AND flight.fetcher_id = ?1
-                        AND flight.run_started = ?2))";
+                AND (?4 OR EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                    WHERE delivery.attr_path = ?3 AND delivery.fetcher_id = ?1
+                        AND delivery.run_started = ?2))";
         let has_ended = single.status != "waiting";
         if self.prepared(mark)?.execute((TASKS_ID, single.task, key, has_ended))? == 0 {
             return Ok(());
@@ -141,7 +141,7 @@ impl SqliteStore {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3";
         self.prepared(sql)?.execute((TASKS_ID, task, key))?;
-        self.drop_lost_flights(key, TASKS_ID, task)?;
+        self.drop_lost_deliveries(key, TASKS_ID, task)?;
         self.delete_empty(TASKS_ID, task)?;
         self.memory.take_lone(key);
         self.memory.forget_order();

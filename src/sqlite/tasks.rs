@@ -100,9 +100,9 @@ impl SqliteStore {
     fn is_waiting(&self, key: &str, content: i64, payload: &str) -> rusqlite::Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM shiftboss_single_tasks AS single
             WHERE attr_path = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3
-                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS flight
-                    WHERE flight.attr_path = ?1 AND flight.fetcher_id = 0
-                        AND flight.run_started = single.task))";
+                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                    WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
+                        AND delivery.run_started = single.task))";
         self.prepared(sql)?.query_row((key, content, payload), |row| row.get(0))
     }
 

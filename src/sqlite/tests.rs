@@ -5,7 +5,7 @@ mod failed;
 mod fairness;
 mod histories;
 mod leases;
-mod own_fetchers;
+mod managed_fetchers;
 mod questions;
 mod refusals;
 mod shapes;

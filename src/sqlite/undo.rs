@@ -2,13 +2,13 @@
 //! not arrive (spec 5), that was released, or whose lease ran out.
 //!
 //! Called by the store's operation `undo` and by [`leases`](super::leases); what must be restored was
-//! noted by [`flights`](super::flights).
+//! noted by [`deliveries`](super::deliveries).
 
 use rusqlite::Row;
 use shiftboss_protocol::model::{Attempt, Key, jitter};
 
 use super::SqliteStore;
-use super::attempts::{Flight, Outcome};
+use super::attempts::{Delivery, Outcome};
 use super::dispatch::LogRow;
 
 /// What a dispatch changed, as it was before.
@@ -37,15 +37,15 @@ impl SqliteStore {
     /// happened to its key since.
     pub(super) fn undo_dispatch(&mut self, key: &Key, attempt: Attempt) -> rusqlite::Result<bool> {
         let key = key.as_str();
-        let last = self.flights(key)?.pop().filter(|flight| flight.attempt == attempt.0);
-        let Some((flight, before)) = last.map(|last| self.before(key, last)).transpose()? else {
+        let last = self.deliveries(key)?.pop().filter(|delivery| delivery.attempt == attempt.0);
+        let Some((delivery, before)) = last.map(|last| self.before(key, last)).transpose()? else {
             return Ok(false);
         };
         if !before.log_is_its {
             return Ok(false);
         }
-        self.restore(key, &flight, &before, true)?;
-        self.retire(key, &flight, Outcome::Undone, flight.started)?;
+        self.restore(key, &delivery, &before, true)?;
+        self.retire(key, &delivery, Outcome::Undone, delivery.started)?;
         self.recompute(key)?;
         Ok(true)
     }
@@ -55,53 +55,53 @@ impl SqliteStore {
     pub(super) fn take_back(
         &mut self,
         key: &str,
-        flight: Flight,
+        delivery: Delivery,
         outcome: Outcome,
         now: i64,
         rearm: bool,
     ) -> rusqlite::Result<()> {
-        let (flight, before) = self.before(key, flight)?;
-        self.restore(key, &flight, &before, rearm)?;
-        self.retire(key, &flight, outcome, now)?;
+        let (delivery, before) = self.before(key, delivery)?;
+        self.restore(key, &delivery, &before, rearm)?;
+        self.retire(key, &delivery, outcome, now)?;
         self.recompute(key)
     }
 
-    fn before(&self, key: &str, flight: Flight) -> rusqlite::Result<(Flight, Before)> {
+    fn before(&self, key: &str, delivery: Delivery) -> rusqlite::Result<(Delivery, Before)> {
         let sql = "SELECT prev_turn, rearm, prev_started, prev_finished, prev_exit_code,
                 EXISTS (SELECT 1 FROM log WHERE log.attr_path = ?1
-                    AND log.started = flight.started AND log.finished IS NULL)
-            FROM shiftboss_flights AS flight
-            WHERE flight.attr_path = ?1 AND flight.attempt = ?2";
-        let before = self.prepared(sql)?.query_row((key, flight.attempt), Before::read)?;
-        Ok((flight, before))
+                    AND log.started = delivery.started AND log.finished IS NULL)
+            FROM shiftboss_flights AS delivery
+            WHERE delivery.attr_path = ?1 AND delivery.attempt = ?2";
+        let before = self.prepared(sql)?.query_row((key, delivery.attempt), Before::read)?;
+        Ok((delivery, before))
     }
 
     fn restore(
         &mut self,
         key: &str,
-        flight: &Flight,
+        delivery: &Delivery,
         before: &Before,
         rearm: bool,
     ) -> rusqlite::Result<()> {
         self.memory.take_lone(key);
         self.memory.forget_order();
         if rearm {
-            self.rearm(key, flight, before)?;
+            self.rearm(key, delivery, before)?;
         }
-        self.restore_turn(key, flight.attempt, before.turn)?;
+        self.restore_turn(key, delivery.attempt, before.turn)?;
         if before.log_is_its { self.restore_log(key, before) } else { Ok(()) }
     }
 
     /// The rows that the dispatch marked wait again.
-    fn rearm(&self, key: &str, flight: &Flight, before: &Before) -> rusqlite::Result<()> {
+    fn rearm(&self, key: &str, delivery: &Delivery, before: &Before) -> rusqlite::Result<()> {
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND is_dequeued <> 0 AND fetcher_run_started IN (SELECT value FROM json_each(?3))
             RETURNING fetcher_run_started";
         let mut rearmed = self.prepared(sql)?;
-        let parameters = (key, flight.fetcher_id, &before.rearm);
+        let parameters = (key, delivery.fetcher_id, &before.rearm);
         let runs = rearmed.query_map(parameters, |row| row.get(0))?;
         for run in runs.collect::<rusqlite::Result<Vec<i64>>>()? {
-            self.count(flight.fetcher_id, run, 0, 1)?;
+            self.count(delivery.fetcher_id, run, 0, 1)?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use shiftboss_protocol::model::UnixSeconds;
 #[cfg(test)]
 use super::dispatch::{HELD, READY};
 use super::file::beside;
-use super::own_fetchers;
+use super::managed_fetchers;
 use super::reader::ViewError;
 use super::schema;
 pub use attempts::{Ended, LOG_MAX, Log, Wanted, log};
@@ -26,11 +26,12 @@ use order::Order;
 pub use outcome::in_words;
 pub use queue::{Next, QUEUE_MAX, Queue, queue};
 pub use report::{
-    Aside, Done, FetcherStatus, NotStopped, OwnFetcher, OwnRun, QueueStatus, Rows, Waiting,
+    Done, FetcherStatus, ManagedFetcher, ManagedRun, NotStopped, QueueStatus, RejectedFile, Rows,
+    Waiting,
 };
 pub use tasks::{Asked, Task, TaskStatus, Tasks, tasks};
 pub use turns::turns;
-pub use why::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why, why};
+pub use why::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why, why};
 
 mod attempts;
 mod holders;
@@ -70,17 +71,17 @@ fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueSt
         lease_seconds,
         paused: look::is_paused(look)?,
         rows: rows(look)?,
-        parked: parked(look)?,
+        dead_letters: dead_letters(look)?,
         single_tasks: look.query_row(SINGLE_TASKS, ["single_tasks"], |row| row.get(0))?,
         single_tasks_ended: look
             .query_row(SINGLE_TASKS, ["single_tasks_ended"], |row| row.get(0))?,
         max_single_tasks: state(look, "max_single_tasks")?.and_then(|text| text.parse().ok()),
         holders: holders::holders(look, expired)?,
         fetchers: fetchers(look, FETCHERS, now)?,
-        own_fetchers: own_fetchers(look, directory_lost_since)?,
+        managed_fetchers: managed_fetchers(look, directory_lost_since)?,
         oldest_waiting: oldest_waiting(look, now)?,
         done_last_hour: done_since(look, now / 60 - HOUR_MINUTES)?,
-        set_aside: set_aside(look)?,
+        rejected_files: rejected_files(look)?,
         directory_lost_since,
         directory_lost_reason: state(look, "directory_lost_reason")?,
         not_stopped: not_stopped(look)?,
@@ -118,7 +119,7 @@ fn rows(look: &Connection) -> rusqlite::Result<Rows> {
             pending: row.get(0)?,
             dispatched: row.get(1)?,
             in_flight: row.get(2)?,
-            in_flight_again: row.get(3)?,
+            redelivered: row.get(3)?,
         })
     })
 }
@@ -155,27 +156,27 @@ fn fetchers(
 }
 
 /// Those that the daemon runs itself. A run that was begun since the input directory is lost waits for it.
-fn own_fetchers(
+fn managed_fetchers(
     look: &Connection,
     lost_since: Option<UnixSeconds>,
-) -> rusqlite::Result<Vec<OwnFetcher>> {
+) -> rusqlite::Result<Vec<ManagedFetcher>> {
     let read = |row: &Row<'_>| {
-        let mut fetcher = OwnFetcher::from(own_fetchers::read(row)?);
+        let mut fetcher = ManagedFetcher::from(managed_fetchers::read(row)?);
         if lost_since.is_some_and(|lost| fetcher.run_started.is_some_and(|began| began >= lost)) {
             fetcher.run_started = None;
             fetcher.state = fetcher.state.replacen("running", "waiting", 1);
         }
         Ok(fetcher)
     };
-    look.prepare(own_fetchers::ALL)?.query_map([], read)?.collect()
+    look.prepare(managed_fetchers::ALL)?.query_map([], read)?.collect()
 }
 
 /// Rows that lost too many leases. Few have lost any.
-fn parked(look: &Connection) -> rusqlite::Result<i64> {
-    look.query_row(PARKED, [], |row| row.get(0))
+fn dead_letters(look: &Connection) -> rusqlite::Result<i64> {
+    look.query_row(DEAD_LETTERS, [], |row| row.get(0))
 }
 
-const PARKED: &str = "SELECT count(*) FROM shiftboss_tries WHERE dead <> 0";
+const DEAD_LETTERS: &str = "SELECT count(*) FROM shiftboss_tries WHERE dead <> 0";
 
 /// A kept count of single tasks, by its name: of all, or of those that ended.
 const SINGLE_TASKS: &str = "SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = ?1";
@@ -199,10 +200,11 @@ fn done_since(look: &Connection, minute: i64) -> rusqlite::Result<Vec<Done>> {
     look.prepare(DONE)?.query_map([minute], read)?.collect()
 }
 
-fn set_aside(look: &Connection) -> rusqlite::Result<Vec<Aside>> {
+fn rejected_files(look: &Connection) -> rusqlite::Result<Vec<RejectedFile>> {
     let sql = "SELECT name, reason, since FROM shiftboss_aside ORDER BY name";
-    let read =
-        |row: &Row<'_>| Ok(Aside { name: row.get(0)?, reason: row.get(1)?, since: row.get(2)? });
+    let read = |row: &Row<'_>| {
+        Ok(RejectedFile { name: row.get(0)?, reason: row.get(1)?, since: row.get(2)? })
+    };
     look.prepare(sql)?.query_map([], read)?.collect()
 }
 
@@ -211,8 +213,8 @@ fn set_aside(look: &Connection) -> rusqlite::Result<Vec<Aside>> {
 pub(super) const LOOKING: [&str; 10] = [
     ROWS,
     FETCHERS,
-    own_fetchers::ALL,
-    PARKED,
+    managed_fetchers::ALL,
+    DEAD_LETTERS,
     SINGLE_TASKS,
     holders::LEASED,
     holders::UNFINISHED,
@@ -235,7 +237,7 @@ fn look_at_reference(
             pending: row.get(0)?,
             dispatched: row.get(1)?,
             in_flight: row.get(2)?,
-            in_flight_again: 0,
+            redelivered: 0,
         })
     })?;
     let sql = "SELECT name, max(run_started), is_complete,
@@ -251,16 +253,16 @@ fn look_at_reference(
         lease_seconds: None,
         paused: false,
         rows,
-        parked: 0,
+        dead_letters: 0,
         single_tasks: 0,
         single_tasks_ended: 0,
         max_single_tasks: None,
         holders: Vec::new(),
         fetchers: fetchers(look, sql, now)?,
-        own_fetchers: Vec::new(),
+        managed_fetchers: Vec::new(),
         oldest_waiting: None,
         done_last_hour: Vec::new(),
-        set_aside: Vec::new(),
+        rejected_files: Vec::new(),
         directory_lost_since: None,
         directory_lost_reason: None,
         not_stopped: None,

@@ -12,7 +12,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{WRITE_TIMEOUT, WorkLinks};
-use crate::file_watcher::{Look, Looked};
+use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{Finish, HandOut, TakeJob, Work};
 use crate::store::LeaseHolder;
 use shiftboss_protocol::wire::{Answer, Request};
@@ -55,7 +55,7 @@ pub(super) async fn serve(
 
 /// What was looked into for a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Looks {
+enum Barriers {
     /// Nothing yet.
     None,
     /// Each file, one batch; some have more.
@@ -64,12 +64,12 @@ enum Looks {
     All,
 }
 
-impl Looks {
-    fn and(self, found: Looked) -> Self {
+impl Barriers {
+    fn and(self, found: CaughtUp) -> Self {
         match found {
-            Looked { more: false, .. } => Self::All,
-            Looked { missed: false, .. } => Self::Some,
-            Looked { missed: true, .. } => self,
+            CaughtUp { more: false, .. } => Self::All,
+            CaughtUp { missed: false, .. } => Self::Some,
+            CaughtUp { missed: true, .. } => self,
         }
     }
 }
@@ -83,7 +83,7 @@ pub(super) async fn next_work(
 ) -> Result<Option<HandOut>, String> {
     let began = Instant::now();
     let deadline = began + REQUEST_TIMEOUT;
-    let mut looks = Looks::None;
+    let mut looks = Barriers::None;
     let dispatch = || links.dispatch.send(TakeJob { holder: holder.clone() });
     let mut work = match finished {
         None => ask(dispatch(), deadline).await?,
@@ -92,10 +92,10 @@ pub(super) async fn next_work(
     loop {
         match work {
             Work::Job(handed_out) => return Ok(Some(handed_out)),
-            Work::Nothing if looks == Looks::All => return Ok(None),
+            Work::Nothing if looks == Barriers::All => return Ok(None),
             Work::Nothing => {
-                let until = if looks == Looks::Some { began + LOOKING_TIME } else { deadline };
-                match timeout_at(until, links.look.send(Look)).await {
+                let until = if looks == Barriers::Some { began + LOOKING_TIME } else { deadline };
+                match timeout_at(until, links.barrier.send(CatchUpBarrier)).await {
                     Ok(found) => {
                         let found = found.map_err(|_| STOPPING.to_owned())?;
                         looks = looks.and(found);
@@ -104,7 +104,7 @@ pub(super) async fn next_work(
                         }
                     }
                     // A long list without a job in it: a batch of each file is all that is owed.
-                    Err(_) if looks == Looks::Some => return Ok(None),
+                    Err(_) if looks == Barriers::Some => return Ok(None),
                     Err(_) => return Err("no look in time".to_owned()),
                 }
             }

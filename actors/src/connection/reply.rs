@@ -14,9 +14,9 @@ use super::WorkLinks;
 use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
 use super::session::SessionLinks;
 use crate::file_watcher::{AcceptInput, Accepted};
-use crate::guest::RunFetcher;
 use crate::live::{Health, Live};
 use crate::reports::{ReportError, Reports, Turn};
+use crate::service::RunFetcher;
 use crate::storage::messages::{
     Change, Controlled, HandOut, HowAreYou, Next, Perform, Stepped, Tell, Work,
 };

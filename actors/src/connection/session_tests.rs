@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 use crate::clock::ManualClock;
 use crate::connection::{CloseConnection, ConnectionActor, SessionLinks, WorkLinks};
-use crate::file_watcher::{AcceptInput, Accepted, Look, Looked};
+use crate::exit_notifier::ExitNotifier;
+use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Live;
 use crate::reports::{ReportError, Reports, Turn};
 use crate::storage::StorageActor;
 use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
-use crate::vital::Vital;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::wire::session::Question;
 
@@ -29,11 +29,11 @@ impl Actor for Nothing {
     type Context = Context<Self>;
 }
 
-impl Handler<Look> for Nothing {
-    type Result = MessageResult<Look>;
+impl Handler<CatchUpBarrier> for Nothing {
+    type Result = MessageResult<CatchUpBarrier>;
 
-    fn handle(&mut self, _: Look, _: &mut Self::Context) -> Self::Result {
-        MessageResult(Looked { more: false, missed: false })
+    fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
+        MessageResult(CaughtUp { more: false, missed: false })
     }
 }
 
@@ -83,10 +83,11 @@ struct Site {
 impl Site {
     fn new(jobs: &[&str]) -> Self {
         let mock = MockStore::with_jobs(jobs);
-        let (vital, _end) = Vital::new();
+        let (exit_notifier, _end) = ExitNotifier::new();
         let (drained, _) = oneshot::channel();
         let clock = Box::new(ManualClock::at(100));
-        let storage = StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start();
+        let storage =
+            StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start();
         let to = || storage.clone();
         let reports = Arc::new(OneKey);
         let links = WorkLinks {

@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT, WorkLinks};
-use crate::file_watcher::{Look, Looked};
+use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{Finish, HandOut, TakeJob, UndoHandOut, Work};
 use crate::store::{StoreError, StoreResult};
 use crate::testing::until;
@@ -34,7 +34,7 @@ struct Fake {
     more: Rc<RefCell<VecDeque<bool>>>,
     /// Every look takes so long, and finds more, when it is set.
     endless: Rc<Cell<Option<Duration>>>,
-    /// Looks do not get at all files.
+    /// Barriers do not get at all files.
     missed: Rc<Cell<bool>>,
     asked: Rc<RefCell<Vec<String>>>,
 }
@@ -96,17 +96,19 @@ impl Handler<UndoHandOut> for Fake {
     }
 }
 
-impl Handler<Look> for Fake {
-    type Result = ResponseFuture<Looked>;
+impl Handler<CatchUpBarrier> for Fake {
+    type Result = ResponseFuture<CaughtUp>;
 
-    fn handle(&mut self, _: Look, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
         self.asked.borrow_mut().push("look".to_owned());
         if let Some(time) = self.endless.get() {
             let missed = self.missed.get();
-            return Box::pin(tokio::time::sleep(time).map(move |()| Looked { more: true, missed }));
+            return Box::pin(
+                tokio::time::sleep(time).map(move |()| CaughtUp { more: true, missed }),
+            );
         }
         let more = self.more.borrow_mut().pop_front().unwrap_or(false);
-        Box::pin(std::future::ready(Looked { more, missed: false }))
+        Box::pin(std::future::ready(CaughtUp { more, missed: false }))
     }
 }
 

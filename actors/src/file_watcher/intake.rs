@@ -125,7 +125,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Looks at the runs and acts on what is there. The new ones are made known by the future.
+    /// Barriers at the runs and acts on what is there. The new ones are made known by the future.
     pub(super) fn advance(
         &mut self,
         runs: BTreeSet<Run>,
@@ -181,7 +181,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Looks at both names of a run. `None` when that could not be done: it stays as it is.
+    /// Barriers at both names of a run. `None` when that could not be done: it stays as it is.
     fn look_at(&mut self, run: &Run) -> Option<Found> {
         let (open, entry) = (self.open.as_ref()?, self.runs.get(run)?);
         let (growing, whole) = (entry.name.spelled(true), entry.name.spelled(false));
@@ -243,7 +243,7 @@ impl FileWatcherActor {
     }
 }
 
-/// Looks at both names. A rename from the growing to the complete name in between is never missed
+/// Barriers at both names. A rename from the growing to the complete name in between is never missed
 /// in this order; the third look finds one the other way.
 fn both_names(directory: &Directory, growing: &str, whole: &str) -> io::Result<(Seen, Seen)> {
     let first = directory.look(growing.as_ref())?;

@@ -13,10 +13,10 @@ use super::FileWatcherActor;
 use super::entry::{Entry, Phase, TailLink};
 use super::reconcile::is_verified;
 use crate::directory::FileState;
+use crate::exit_notifier::ExitNotifier;
 use crate::file_tail::{FileTailActor, TailEnd, TailSeed};
 use crate::run_reader::RunReader;
 use crate::store::StoredRun;
-use crate::vital::Vital;
 use shiftboss_protocol::model::Run;
 
 /// Tails at once; each holds a descriptor and up to a batch of rows.
@@ -75,7 +75,7 @@ impl FileWatcherActor {
             entry.phase = Phase::New;
             return;
         };
-        let (vital, end) = Vital::new();
+        let (exit_notifier, end) = ExitNotifier::new();
         self.generation += 1;
         self.tails += 1;
         let generation = self.generation;
@@ -99,7 +99,7 @@ impl FileWatcherActor {
             storage,
             crowded,
             sound,
-            vital,
+            exit_notifier,
         }));
         let run = run.clone();
         ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {

@@ -10,12 +10,12 @@ use std::time::Duration;
 use actix::prelude::*;
 use tempfile::TempDir;
 
-use super::{FileWatcherActor, Input, Look, Start, StartTail, start_tail};
+use super::{CatchUpBarrier, FileWatcherActor, Input, Start, StartTail, start_tail};
 use crate::clock::ManualClock;
+use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
 use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
-use crate::vital::Vital;
 use shiftboss_protocol::model::Run;
 
 /// A watcher of a new directory, over a mock store.
@@ -38,13 +38,14 @@ impl Site {
 
     /// A watcher that is told of `input`.
     fn over(home: TempDir, input: Input, mock: MockStore, start: StartTail) -> Self {
-        let (vital, _end) = Vital::new();
+        let (exit_notifier, _end) = ExitNotifier::new();
         let clock = Box::new(ManualClock::at(100));
         let (drained, _) = tokio::sync::oneshot::channel();
-        let storage = StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start();
-        let (vital, _end) = Vital::new();
+        let storage =
+            StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start();
+        let (exit_notifier, _end) = ExitNotifier::new();
         let path = input.path.clone();
-        let watcher = FileWatcherActor::new(input, storage, start, vital).start();
+        let watcher = FileWatcherActor::new(input, storage, start, exit_notifier).start();
         Self { home, path, mock, watcher }
     }
 
@@ -118,7 +119,7 @@ async fn a_look_finds_what_was_written_before() {
     let site = Site::started(MockStore::default(), real()).await;
     for round in 0..100 {
         site.write(&format!("f{round}.1.txt.part"), &format!("key{round} 1\n"));
-        site.watcher.send(Look).await.unwrap();
+        site.watcher.send(CatchUpBarrier).await.unwrap();
         assert!(site.keys().contains(&format!("key{round}")), "round {round}");
     }
 }

@@ -1,4 +1,4 @@
-//! The ListenerActor on real sockets, with a door that does as it is told and a storage that takes its
+//! The ListenerActor on real sockets, with a binder that does as it is told and a storage that takes its
 //! time, under a paused clock.
 
 use std::cell::{Cell, RefCell};
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::*;
-use crate::file_watcher::{Look, Looked};
+use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{Finish, TakeJob, Work};
 use crate::store::StoreResult;
 use crate::testing::until;
@@ -47,11 +47,11 @@ impl Handler<Finish> for Slow {
     }
 }
 
-impl Handler<Look> for Slow {
-    type Result = MessageResult<Look>;
+impl Handler<CatchUpBarrier> for Slow {
+    type Result = MessageResult<CatchUpBarrier>;
 
-    fn handle(&mut self, _: Look, _: &mut Self::Context) -> Self::Result {
-        MessageResult(Looked { more: false, missed: false })
+    fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
+        MessageResult(CaughtUp { more: false, missed: false })
     }
 }
 
@@ -62,7 +62,7 @@ struct Fake {
     asked: Rc<RefCell<u32>>,
 }
 
-impl Door for Fake {
+impl SocketBinder for Fake {
     fn open(&mut self) -> io::Result<UnixListener> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -88,7 +88,7 @@ impl Handler<Counts> for ListenerActor {
 
 struct Site {
     directory: tempfile::TempDir,
-    door: Fake,
+    binder: Fake,
     asked: Rc<Cell<u32>>,
     actor: Addr<ListenerActor>,
 }
@@ -110,11 +110,11 @@ impl Site {
             look: storage.recipient(),
             session: None,
         };
-        let (door, (vital, _)) = (Fake::default(), Vital::new());
+        let (binder, (exit_notifier, _)) = (Fake::default(), ExitNotifier::new());
         let listener = bind(&directory.path().join("a"));
-        let boxed = Box::new(door.clone());
-        let actor = ListenerActor::start(listener, boxed, links, connections_max, vital);
-        Self { directory, door, asked, actor }
+        let boxed = Box::new(binder.clone());
+        let actor = ListenerActor::start(listener, boxed, links, connections_max, exit_notifier);
+        Self { directory, binder, asked, actor }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -178,8 +178,8 @@ async fn so_many_connections_and_no_more() {
     assert_eq!(site.counts().await.1, 3);
 }
 
-/// Accepts that fail are tried again ten times a second, not as fast as can be; once the door has a
-/// listener that works, workers are served over it. A door that fails is asked again.
+/// Accepts that fail are tried again ten times a second, not as fast as can be; once the binder has a
+/// listener that works, workers are served over it. A binder that fails is asked again.
 #[actix::test]
 async fn failing_accepts_are_outlived() {
     let site = Site::on(8, broken);
@@ -188,12 +188,12 @@ async fn failing_accepts_are_outlived() {
     assert!((10..=11).contains(&failed), "{failed}");
     let new = bind(&site.path("b"));
     let next = [Ok(None), Err(io::ErrorKind::AddrInUse.into()), Ok(Some(new))];
-    site.door.rebinds.borrow_mut().extend(next);
+    site.binder.rebinds.borrow_mut().extend(next);
     tokio::time::sleep(REBIND_EVERY * 2).await;
-    assert_eq!(*site.door.asked.borrow(), 2);
+    assert_eq!(*site.binder.asked.borrow(), 2);
     assert!(site.counts().await.2 > failed);
     tokio::time::sleep(REBIND_EVERY).await;
-    assert_eq!(*site.door.asked.borrow(), 3);
+    assert_eq!(*site.binder.asked.borrow(), 3);
     let failed = site.counts().await.2;
     assert_eq!(answer(site.connect("b").await).await, "NOJOBS\n");
     assert_eq!(site.counts().await.2, failed, "the old listener is not asked any longer");
@@ -206,7 +206,7 @@ async fn a_new_listener_keeps_connections() {
     let old = site.connect("a").await;
     site.wait_open(1).await;
     let new = bind(&site.path("b"));
-    site.door.rebinds.borrow_mut().push_back(Ok(Some(new)));
+    site.binder.rebinds.borrow_mut().push_back(Ok(Some(new)));
     tokio::time::sleep(REBIND_EVERY).await;
     assert_eq!(answer(site.connect("b").await).await, "NOJOBS\n");
     assert_eq!(answer(old).await, "NOJOBS\n");
@@ -214,7 +214,7 @@ async fn a_new_listener_keeps_connections() {
 }
 
 /// A close waits for the request under way, which is answered, and for no connection that rests; each who
-/// asks for it is told. Nobody is admitted meanwhile, and the door is left alone.
+/// asks for it is told. Nobody is admitted meanwhile, and the binder is left alone.
 #[actix::test]
 async fn a_close_waits_for_what_is_under_way() {
     let site = Site::new(8);
@@ -237,9 +237,9 @@ async fn a_close_waits_for_what_is_under_way() {
     assert_eq!(told, "NOJOBS\n");
     assert_eq!(site.counts().await, (0, 0, 0));
     drop(late);
-    let rebinds = *site.door.asked.borrow();
+    let rebinds = *site.binder.asked.borrow();
     tokio::time::sleep(REBIND_EVERY * 3).await;
-    assert_eq!(*site.door.asked.borrow(), rebinds);
+    assert_eq!(*site.binder.asked.borrow(), rebinds);
 }
 
 /// Where nobody is connected, a close is answered at once.

@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 
 use super::StorageActor;
 use crate::live::Outage;
-use crate::spell::{Extent, Spell, Word};
+use crate::outage_tracker::{Extent, OutageTracker, Word};
 use crate::store::StoreError;
 use crate::throttle::{Throttle, Verdict};
 use shiftboss_protocol::model::UnixSeconds;
@@ -21,7 +21,7 @@ const REFUSALS_PERIOD_SECONDS: u32 = 60;
 
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Outages {
-    spell: Spell,
+    tracker: OutageTracker,
     /// What failed last.
     last: Option<StoreError>,
     refusals: Throttle,
@@ -30,7 +30,7 @@ pub(super) struct Outages {
 impl Default for Outages {
     fn default() -> Self {
         let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
-        Self { spell: Spell::new(REPEAT), last: None, refusals }
+        Self { tracker: OutageTracker::new(REPEAT), last: None, refusals }
     }
 }
 
@@ -40,7 +40,7 @@ impl StorageActor {
         match error {
             StoreError::Fatal(_) | StoreError::Corrupt(_) => {
                 error!(%error, "Storage cannot go on.");
-                self.vital.ended(error.clone());
+                self.exit_notifier.ended(error.clone());
             }
             StoreError::Rejected(_) => self.outages.refused(error),
             StoreError::Full(_) | StoreError::Busy(_) => self.outages.failed(error),
@@ -61,7 +61,7 @@ impl Outages {
 
     fn failed(&mut self, error: &StoreError) {
         self.last = Some(error.clone());
-        match self.spell.failed(Instant::now()) {
+        match self.tracker.failed(Instant::now()) {
             Some(Word::Began) => {
                 warn!(%error, "Not everything can be written: requests fail and lists wait until it can.");
             }
@@ -75,19 +75,19 @@ impl Outages {
 
     /// What cannot be written, if nothing was since it failed.
     pub(super) fn outage(&self, now: UnixSeconds) -> Option<Outage> {
-        let lasts = self.spell.lasts_since()?.elapsed().as_secs();
+        let lasts = self.tracker.lasts_since()?.elapsed().as_secs();
         let since = now.saturating_sub(i64::try_from(lasts).unwrap_or(0));
         Some(Outage { since, error: self.last.as_ref()?.to_string() })
     }
 
     /// Something was written.
     pub(super) fn succeeded(&mut self) {
-        self.spell.succeeded();
+        self.tracker.succeeded();
     }
 
     /// Says that it is over, once it is.
     pub(super) fn look(&mut self) {
-        if let Some(Word::Over(Extent { failed, lasted })) = self.spell.look(Instant::now()) {
+        if let Some(Word::Over(Extent { failed, lasted })) = self.tracker.poll(Instant::now()) {
             let seconds = lasted.as_secs();
             info!(failed, seconds, "Everything can be written again.");
         }

@@ -6,20 +6,20 @@ use tokio::sync::oneshot;
 use super::StorageActor;
 use super::messages::{Perform, TakeJob, Wait, Work};
 use crate::clock::ManualClock;
+use crate::exit_notifier::ExitNotifier;
 use crate::store::{
     AcceptEntries, AcceptedEntries, AddTask, Added, Each, EndedRun, EntryId, FetcherRecord,
     FetcherRecords, ForgetAccepted, ForgetFetcher, LeaseHolder, NoteFetcher, SpoolEntry,
     StoreError, StoreResult,
 };
 use crate::testing::{MockStore, Trouble};
-use crate::vital::Vital;
 use shiftboss_protocol::model::{Key, Row};
 
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
-    let (vital, end) = Vital::new();
+    let (exit_notifier, end) = ExitNotifier::new();
     let (drained, _) = oneshot::channel();
     let clock = Box::new(ManualClock::at(100));
-    (StorageActor::new(Box::new(mock.clone()), clock, vital, drained).start(), end)
+    (StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start(), end)
 }
 
 fn add(keys: &[&str]) -> Perform<Each<AddTask>> {

@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, advance, pause, timeout};
 
 use crate::clock::ManualClock;
+use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
 use crate::store::{Ack, AddRows, LeaseHolder, Reading, RowBatch, StoreError, StoreResult};
 use crate::testing::{MockStore, Trouble, position};
-use crate::vital::Vital;
 use shiftboss_protocol::model::{Attempt, Key, Run};
 use shiftboss_protocol::wire::session::{Control, Word};
 
@@ -21,10 +21,10 @@ fn holder(worker: &str) -> LeaseHolder {
 }
 
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<()>) {
-    let (vital, _end) = Vital::new();
+    let (exit_notifier, _end) = ExitNotifier::new();
     let (tell, drained) = oneshot::channel();
     let clock = Box::new(ManualClock::at(100));
-    let actor = StorageActor::new(Box::new(mock.clone()), clock, vital, tell);
+    let actor = StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, tell);
     (actor.start(), drained)
 }
 

@@ -9,19 +9,19 @@ use tokio::sync::oneshot;
 use super::StorageActor;
 use super::messages::*;
 use crate::clock::ManualClock;
+use crate::exit_notifier::ExitNotifier;
 use crate::store::{AddRows, Reading, RowBatch, StoreError};
 use crate::testing::{MockStore, Trouble, position, until};
-use crate::vital::Vital;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 /// A classic worker's request.
 const CLASSIC: TakeJob = TakeJob { holder: None };
 
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
-    let (vital, end) = Vital::new();
+    let (exit_notifier, end) = ExitNotifier::new();
     let store = Box::new(mock.clone());
     let (drained, _) = tokio::sync::oneshot::channel();
-    let actor = StorageActor::new(store, Box::new(ManualClock::at(100)), vital, drained);
+    let actor = StorageActor::new(store, Box::new(ManualClock::at(100)), exit_notifier, drained);
     (actor.start(), end)
 }
 

@@ -75,7 +75,7 @@ pub struct Retry {
 pub struct Requeue(pub Key);
 
 /// From now on, and after a restart, nothing is handed out; or the end of that. Says how many jobs are in
-/// flight.
+/// delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetPaused(pub bool);
 

@@ -55,7 +55,7 @@ type Log = (i64, Option<i64>, Option<i64>);
 
 /// A dispatch whose end is not known.
 #[derive(Debug, Clone)]
-struct Flight {
+struct Delivery {
     key: String,
     attempt: i64,
     fetcher: i64,
@@ -82,7 +82,7 @@ pub struct Model {
     runs: Vec<(i64, i64, bool)>,
     queue: Vec<Row>,
     log: BTreeMap<String, Log>,
-    flights: Vec<Flight>,
+    deliveries: Vec<Delivery>,
     turns: BTreeMap<(String, String), i64>,
     attempts: i64,
     leases: Leases,
@@ -100,7 +100,7 @@ impl Model {
             runs: Vec::new(),
             queue: Vec::new(),
             log: BTreeMap::new(),
-            flights: Vec::new(),
+            deliveries: Vec::new(),
             turns: BTreeMap::new(),
             attempts: 0,
             leases: Leases::default(),
@@ -154,16 +154,16 @@ impl Model {
             return;
         };
         let (log, queue) = (&self.log, &self.queue);
-        // A flight whose row went before, with a run of the same name, is left alone.
+        // A delivery whose row went before, with a run of the same name, is left alone.
         let listed = |key: &str| {
             queue.iter().any(|row| (row.fetcher, row.run, row.key.as_str()) == (fetcher, run, key))
         };
-        self.flights.retain(|flight| {
-            let flying = log.get(&flight.key).filter(|log| log.1.is_none());
-            (flight.fetcher, flight.run) != (fetcher, run)
-                || flight.leased
-                || !listed(&flight.key)
-                || flying.is_some_and(|log| log.0 == flight.started)
+        self.deliveries.retain(|delivery| {
+            let flying = log.get(&delivery.key).filter(|log| log.1.is_none());
+            (delivery.fetcher, delivery.run) != (fetcher, run)
+                || delivery.leased
+                || !listed(&delivery.key)
+                || flying.is_some_and(|log| log.0 == delivery.started)
         });
         self.leases.lost.retain(|row, _| (row.0, row.1) != (fetcher, run));
         self.queue.retain(|row| (row.fetcher, row.run) != (fetcher, run));
@@ -181,8 +181,8 @@ impl Model {
             })
         };
         let leased = |row: &Row| {
-            self.flights.iter().any(|flight| {
-                (flight.fetcher, flight.run, &flight.key) == (row.fetcher, row.run, &row.key)
+            self.deliveries.iter().any(|delivery| {
+                (delivery.fetcher, delivery.run, &delivery.key) == (row.fetcher, row.run, &row.key)
             })
         };
         self.queue.iter().filter(newest).filter(|row| !row.dispatched || leased(row)).collect()
@@ -198,7 +198,9 @@ impl Model {
         if self.leases.paused {
             return None;
         }
-        let held = |key: &str| self.flights.iter().any(|flight| flight.leased && flight.key == key);
+        let held = |key: &str| {
+            self.deliveries.iter().any(|delivery| delivery.leased && delivery.key == key)
+        };
         let free = |key: &str| match self.log.get(key) {
             None | Some((_, Some(_), _)) => true,
             Some((started, None, _)) => started + self.rules.lease_seconds < now,
@@ -231,15 +233,16 @@ impl Model {
         let tries = 1 + self.lost_before(row);
         self.overtake(row);
         let queue = &self.queue;
-        self.flights.retain(|flight| {
-            flight.key != row.key
+        self.deliveries.retain(|delivery| {
+            delivery.key != row.key
                 || queue.iter().any(|row| {
-                    (row.fetcher, row.run, &row.key) == (flight.fetcher, flight.run, &flight.key)
+                    (row.fetcher, row.run, &row.key)
+                        == (delivery.fetcher, delivery.run, &delivery.key)
                 })
         });
         let of_row = |other: &&Row| (other.fetcher, &other.key) == (row.fetcher, &row.key);
         let rearm = queue.iter().filter(of_row).filter(|other| !other.dispatched);
-        self.flights.push(Flight {
+        self.deliveries.push(Delivery {
             key: row.key.clone(),
             attempt: self.attempts,
             fetcher: row.fetcher,
@@ -255,13 +258,13 @@ impl Model {
         self.turns.insert((row.key.clone(), self.name(row.fetcher)), self.attempts);
     }
 
-    /// The flights of a key's last dispatch's fetcher are over.
+    /// The deliveries of a key's last dispatch's fetcher are over.
     fn land(&mut self, key: &str, outcome: Outcome) {
-        let last = self.flights.iter().filter(|flight| flight.key == key);
-        if let Some(last) = last.max_by_key(|flight| flight.attempt).cloned() {
+        let last = self.deliveries.iter().filter(|delivery| delivery.key == key);
+        if let Some(last) = last.max_by_key(|delivery| delivery.attempt).cloned() {
             self.leases.end(&last, outcome);
             let fetcher = last.fetcher;
-            self.flights.retain(|flight| flight.key != key || flight.fetcher != fetcher);
+            self.deliveries.retain(|delivery| delivery.key != key || delivery.fetcher != fetcher);
         }
     }
 
@@ -271,8 +274,8 @@ impl Model {
             (log.1, log.2) = (Some(now), Some(code));
             if flying {
                 self.forget_lost(key);
-                let flights = self.flights.iter().filter(|flight| flight.key == key);
-                let last = flights.max_by_key(|flight| flight.attempt);
+                let deliveries = self.deliveries.iter().filter(|delivery| delivery.key == key);
+                let last = deliveries.max_by_key(|delivery| delivery.attempt);
                 let row = last.map(|last| (last.fetcher, last.run));
                 self.land(key, Outcome::Done);
                 if let Some(row) = row {
@@ -285,51 +288,53 @@ impl Model {
     }
 
     pub fn undo(&mut self, attempt: i64) -> bool {
-        let Some(flight) = self.flights.iter().find(|flight| flight.attempt == attempt).cloned()
+        let Some(delivery) =
+            self.deliveries.iter().find(|delivery| delivery.attempt == attempt).cloned()
         else {
             return false;
         };
         let last = self
-            .flights
+            .deliveries
             .iter()
-            .filter(|other| other.key == flight.key)
+            .filter(|other| other.key == delivery.key)
             .map(|other| other.attempt)
             .max();
-        let log = self.log.get(&flight.key);
-        if last != Some(attempt) || log.is_none_or(|log| log.1.is_some() || log.0 != flight.started)
+        let log = self.log.get(&delivery.key);
+        if last != Some(attempt)
+            || log.is_none_or(|log| log.1.is_some() || log.0 != delivery.started)
         {
             return false;
         }
-        self.take_back(&flight, true);
-        self.leases.end(&flight, Outcome::Undone);
+        self.take_back(&delivery, true);
+        self.leases.end(&delivery, Outcome::Undone);
         true
     }
 
     /// All that a dispatch changed is as it was before it; but for rows that are to stay out.
-    fn take_back(&mut self, flight: &Flight, rearm: bool) {
+    fn take_back(&mut self, delivery: &Delivery, rearm: bool) {
         for row in &mut self.queue {
-            if (row.fetcher, &row.key) == (flight.fetcher, &flight.key)
+            if (row.fetcher, &row.key) == (delivery.fetcher, &delivery.key)
                 && rearm
-                && flight.rearm.contains(&row.run)
+                && delivery.rearm.contains(&row.run)
             {
                 row.dispatched = false;
             }
         }
         // Also of a fetcher that is gone: turns are by its name.
-        let mut turns = self.turns.iter().filter(|(_, attempt)| **attempt == flight.attempt);
+        let mut turns = self.turns.iter().filter(|(_, attempt)| **attempt == delivery.attempt);
         if let Some(name) = turns.next().map(|(name, _)| name.clone()) {
-            match flight.turn {
+            match delivery.turn {
                 Some(turn) => self.turns.insert(name, turn),
                 None => self.turns.remove(&name),
             };
         }
-        let log = self.log.get(&flight.key);
-        if log.is_some_and(|log| log.1.is_none() && log.0 == flight.started) {
-            match flight.before {
-                Some(before) => self.log.insert(flight.key.clone(), before),
-                None => self.log.remove(&flight.key),
+        let log = self.log.get(&delivery.key);
+        if log.is_some_and(|log| log.1.is_none() && log.0 == delivery.started) {
+            match delivery.before {
+                Some(before) => self.log.insert(delivery.key.clone(), before),
+                None => self.log.remove(&delivery.key),
             };
         }
-        self.flights.retain(|other| other.attempt != flight.attempt);
+        self.deliveries.retain(|other| other.attempt != delivery.attempt);
     }
 }

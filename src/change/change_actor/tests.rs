@@ -80,7 +80,7 @@ struct Scene {
     script: Arc<Mutex<VecDeque<Next>>>,
     bell: OwnedFd,
     opened: Arc<AtomicUsize>,
-    vital: oneshot::Receiver<ChangeError>,
+    exit_notifier: oneshot::Receiver<ChangeError>,
 }
 
 /// A scene in which the openings of these numbers fail.
@@ -103,9 +103,9 @@ fn scene(failing: std::ops::Range<usize>) -> Scene {
         Ok(Box::new(Fake { pipe: Arc::new(again.unwrap()), script: Arc::clone(&for_opener) }))
     });
     let told = Told::default().start();
-    let (vital, ended) = Vital::new();
-    let actor = ChangeActor::new(opener, told.clone().recipient(), vital).start();
-    Scene { actor, told, script, bell, opened, vital: ended }
+    let (exit_notifier, ended) = ExitNotifier::new();
+    let actor = ChangeActor::new(opener, told.clone().recipient(), exit_notifier).start();
+    Scene { actor, told, script, bell, opened, exit_notifier: ended }
 }
 
 impl Scene {
@@ -176,9 +176,9 @@ async fn a_failed_watch_is_opened_anew() {
 /// What cannot be watched at the start is an error; so is a panic, at any time.
 #[actix::test]
 async fn the_owner_hears_of_the_end() {
-    assert!(matches!(scene(0..1).vital.await, Ok(ChangeError::Watch(_))));
+    assert!(matches!(scene(0..1).exit_notifier.await, Ok(ChangeError::Watch(_))));
     let scene = scene(0..0);
     scene.told(1).await;
     scene.happens(Next::Panics);
-    assert!(matches!(scene.vital.await, Ok(ChangeError::Panicked)));
+    assert!(matches!(scene.exit_notifier.await, Ok(ChangeError::Panicked)));
 }

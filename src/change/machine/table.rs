@@ -11,11 +11,11 @@ pub enum State {
     /// A run is on.
     Running,
     /// A run is on, and something has changed since it began.
-    RunningStoked,
+    RunningPending,
     /// A run has ended a short while ago.
     Cooldown,
     /// A run has ended a short while ago, and something has changed since it began.
-    CooldownStoked,
+    CooldownPending,
     /// A run has failed, and is tried again when its time has come.
     Backoff,
 }
@@ -26,9 +26,9 @@ impl State {
         Self::Idle,
         Self::Waiting,
         Self::Running,
-        Self::RunningStoked,
+        Self::RunningPending,
         Self::Cooldown,
-        Self::CooldownStoked,
+        Self::CooldownPending,
         Self::Backoff,
     ];
 
@@ -39,9 +39,9 @@ impl State {
             Self::Idle => "idle",
             Self::Waiting => "waiting",
             Self::Running => "running",
-            Self::RunningStoked => "running, stoked",
+            Self::RunningPending => "running, pending",
             Self::Cooldown => "cooldown",
-            Self::CooldownStoked => "cooldown, stoked",
+            Self::CooldownPending => "cooldown, pending",
             Self::Backoff => "backoff",
         }
     }
@@ -107,31 +107,31 @@ const fn start(from: State, event: Event) -> Row {
 /// All that can happen. What is not here is an error of the program.
 pub const TABLE: [Row; 22] = {
     use Event::{Done, Due, Failed, Ready, Start, Touch};
-    use State::{Backoff, Cooldown, CooldownStoked, Idle, Running, RunningStoked, Waiting};
+    use State::{Backoff, Cooldown, CooldownPending, Idle, Running, RunningPending, Waiting};
     [
         row(Idle, Touch, Waiting),
         start(Idle, Due),
         row(Waiting, Touch, Waiting),
         start(Waiting, Due),
         start(Waiting, Start),
-        row(Running, Touch, RunningStoked),
+        row(Running, Touch, RunningPending),
         // A run that takes longer than the time between two costs turns; they do not pile up.
         row(Running, Due, Running),
         row(Running, Done, Cooldown),
         row(Running, Failed, Backoff),
-        row(RunningStoked, Touch, RunningStoked),
-        row(RunningStoked, Due, RunningStoked),
-        row(RunningStoked, Done, CooldownStoked),
+        row(RunningPending, Touch, RunningPending),
+        row(RunningPending, Due, RunningPending),
+        row(RunningPending, Done, CooldownPending),
         // What changed may be what was wrong: the next run waits for the cooldown alone.
-        row(RunningStoked, Failed, CooldownStoked),
-        row(Cooldown, Touch, CooldownStoked),
-        row(Cooldown, Due, CooldownStoked),
+        row(RunningPending, Failed, CooldownPending),
+        row(Cooldown, Touch, CooldownPending),
+        row(Cooldown, Due, CooldownPending),
         row(Cooldown, Ready, Idle),
-        row(CooldownStoked, Touch, CooldownStoked),
-        row(CooldownStoked, Due, CooldownStoked),
-        row(CooldownStoked, Ready, Waiting),
-        row(Backoff, Touch, CooldownStoked),
-        row(Backoff, Due, CooldownStoked),
+        row(CooldownPending, Touch, CooldownPending),
+        row(CooldownPending, Due, CooldownPending),
+        row(CooldownPending, Ready, Waiting),
+        row(Backoff, Touch, CooldownPending),
+        row(Backoff, Due, CooldownPending),
         start(Backoff, Ready),
     ]
 };

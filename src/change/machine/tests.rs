@@ -18,9 +18,9 @@ fn brought_to(state: State) -> Machine {
         State::Idle => &[],
         State::Waiting => &[Touch],
         State::Running => &[Due],
-        State::RunningStoked => &[Due, Touch],
+        State::RunningPending => &[Due, Touch],
         State::Cooldown => &[Due, Done],
-        State::CooldownStoked => &[Due, Touch, Done],
+        State::CooldownPending => &[Due, Touch, Done],
         State::Backoff => &[Due, Failed],
     };
     let step = |machine: Machine, event: &Event| machine.on(*event, SECOND).unwrap().0;
@@ -53,7 +53,7 @@ fn every_event_in_every_state() {
                     assert_eq!(actions.wake, next.wake());
                     // Whoever waits for time alone is woken, and whoever does not is not.
                     let waits =
-                        !matches!(row.to, State::Idle | State::Running | State::RunningStoked);
+                        !matches!(row.to, State::Idle | State::Running | State::RunningPending);
                     assert_eq!(next.wake().is_some(), waits, "{state:?} {event:?}");
                 }
                 _ => panic!("{state:?} {event:?} stands twice in the table"),
@@ -66,7 +66,7 @@ fn every_event_in_every_state() {
 /// A run starts in no other way than into the state of a run that is on; and from none that has one.
 #[test]
 fn no_row_starts_a_second_run() {
-    let is_on = |state| matches!(state, State::Running | State::RunningStoked);
+    let is_on = |state| matches!(state, State::Running | State::RunningPending);
     for row in &TABLE {
         assert_eq!(row.starts, !is_on(row.from) && is_on(row.to), "{row:?}");
         let ends = matches!(row.event, Event::Done | Event::Failed);
@@ -159,10 +159,10 @@ impl World {
         if matches!(
             was,
             State::Cooldown
-                | State::CooldownStoked
+                | State::CooldownPending
                 | State::Backoff
                 | State::Running
-                | State::RunningStoked
+                | State::RunningPending
         ) {
             self.busy_until = self.now;
         }

@@ -2,7 +2,7 @@
 
 use actix::prelude::*;
 use shiftboss_actors::clock::Clock;
-use shiftboss_actors::vital::Vital;
+use shiftboss_actors::exit_notifier::ExitNotifier;
 
 use super::super::machine::{Refusal, Timing};
 use super::super::messages::Drain;
@@ -41,5 +41,5 @@ pub struct RunParts {
     /// The wall clock; for the observer alone.
     pub clock: Box<dyn Clock>,
     /// Tells the owner of an error of the program, or by its silence of a panic.
-    pub vital: Vital<Refusal>,
+    pub exit_notifier: ExitNotifier<Refusal>,
 }

@@ -171,7 +171,7 @@ async fn a_panic_is_heard() {
     tokio::time::pause();
     let scene = Plan { codes: vec![], ..plan() }.start();
     scene.actor.do_send(Due);
-    assert!(scene.vital.await.is_err());
+    assert!(scene.exit_notifier.await.is_err());
 }
 
 /// A timer that is replaced at the very moment at which it fires does not count as well as the new one.
@@ -188,7 +188,10 @@ async fn a_replaced_timer_is_not_heard() {
         }
     }
     assert!(
-        scene.vital.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
+        scene
+            .exit_notifier
+            .try_recv()
+            .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
     );
     assert!(scene.actor.connected() && scene.began().len() > 100);
 }

@@ -78,11 +78,11 @@ fn awaited(status: &Status, timing: &Timing, now: i64) -> Option<String> {
             long(timing.debounce),
             long(timing.max_wait)
         ),
-        "running, stoked" => "Something changed meanwhile: another run follows.".to_owned(),
+        "running, pending" => "Something changed meanwhile: another run follows.".to_owned(),
         "cooldown" => {
             format!("Resting for {} (--cooldown): changes are kept in mind.", long(timing.cooldown))
         }
-        "cooldown, stoked" => format!("Something changed: running in {left}, after --cooldown."),
+        "cooldown, pending" => format!("Something changed: running in {left}, after --cooldown."),
         "backoff" => format!("Trying again in {left}."),
         _ => return None,
     })
@@ -112,7 +112,8 @@ fn text(report: &Report, now: i64) -> String {
         Some(run) => {
             let took = span(run.ended.saturating_sub(run.started));
             line("Last run", &format!("ended {}, took {took}", since(run.ended)));
-            let told = if run.told.is_empty() { String::new() } else { format!(" ({})", run.told) };
+            let told =
+                if run.message.is_empty() { String::new() } else { format!(" ({})", run.message) };
             line("Exit code", &format!("{}{told}", run.exit_code));
         }
     }
@@ -157,14 +158,14 @@ mod tests {
         assert_eq!(said("idle", 1).as_deref(), Some("Waiting for a change."));
         assert!(said("waiting", 1).unwrap().starts_with("Something changed: "));
         assert!(said("cooldown", 1).unwrap().starts_with("Resting for 3m (--cooldown)"));
-        assert!(said("cooldown, stoked", 1).unwrap().contains("running in 3m 5s, "));
+        assert!(said("cooldown, pending", 1).unwrap().contains("running in 3m 5s, "));
         assert_eq!(said("running", 1), None);
     }
 
     /// Times have two units; a name from outside moves no cursor.
     #[test]
     fn a_status_is_short_and_harmless() {
-        let last = LastRun { started: 0, ended: 93_784, exit_code: 0, told: String::new() };
+        let last = LastRun { started: 0, ended: 93_784, exit_code: 0, message: String::new() };
         let status = Status { last_run: Some(last), ..Status::default() };
         let (name, command) = ("a\u{202e}".to_owned(), vec!["x\n".to_owned()]);
         let report = Report { name, pid: Some(1), paths: Vec::new(), command, status };

@@ -11,7 +11,7 @@ use serde_json::Value;
 use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::Session;
-use crate::cli::{FailedOnes, Told};
+use crate::cli::{DaemonArguments, FailedOnes};
 use crate::client::{self, Deadline};
 use crate::commands::text::{counted, shown};
 use crate::commands::{seconds, target, view_failure};
@@ -25,8 +25,8 @@ const TASKS_MAX: usize = 100_000;
 const BATCH: usize = 200;
 
 /// Puts the failed tasks back that are meant.
-pub(super) fn run(told: Told, failed: &FailedOnes) -> Result<(), Failure> {
-    let socket = socket(told.socket.clone(), "retry")?;
+pub(super) fn run(arguments: DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
+    let socket = socket(arguments.socket.clone(), "retry")?;
     client::check_path(&socket)?;
     let (tasks, count) = tasks_of(&socket, failed)?;
     if !tasks.is_empty() && !failed.yes {
@@ -34,9 +34,9 @@ pub(super) fn run(told: Told, failed: &FailedOnes) -> Result<(), Failure> {
     }
     let mut rows = 0;
     for batch in tasks.chunks(BATCH) {
-        rows += put_back(&socket, batch, &told)?;
+        rows += put_back(&socket, batch, &arguments)?;
     }
-    let text = if told.json {
+    let text = if arguments.json {
         let keys: BTreeSet<&str> = tasks.iter().map(|(key, _)| key.as_str()).collect();
         serde_json::json!({"keys": keys.len(), "rows": rows}).to_string()
     } else {
@@ -81,13 +81,17 @@ fn confirm(count: &str) -> Result<(), Failure> {
 }
 
 /// Puts the rows of some keys back, each of its fetcher alone; how many there were.
-fn put_back(socket: &Path, tasks: &[(String, String)], told: &Told) -> Result<i64, Failure> {
-    let deadline = Deadline::after(told.timeout)?;
-    let failed = |error: io::Error| client::no_answer(socket, told.timeout, &error);
+fn put_back(
+    socket: &Path,
+    tasks: &[(String, String)],
+    arguments: &DaemonArguments,
+) -> Result<i64, Failure> {
+    let deadline = Deadline::after(arguments.timeout)?;
+    let failed = |error: io::Error| client::no_answer(socket, arguments.timeout, &error);
     let retries: String =
         tasks.iter().map(|(key, fetcher)| format!("\nRETRY-OF {key} {fetcher}")).collect();
     let requests = format!("HEALTH{retries}");
-    let (mut session, _) = Session::begin(socket, "retry", &requests, told.timeout, deadline)?;
+    let (mut session, _) = Session::begin(socket, "retry", &requests, arguments.timeout, deadline)?;
     let mut rows = 0;
     for (key, _) in tasks {
         let line = session.line(deadline).map_err(failed)?.ok_or_else(|| {

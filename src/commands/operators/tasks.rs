@@ -15,7 +15,7 @@ use shiftboss_protocol::task_line::single_task;
 
 use super::session::Session;
 use super::{Answer, print};
-use crate::cli::{Add, Told};
+use crate::cli::{Add, DaemonArguments};
 use crate::client::{self, Deadline};
 use crate::commands::text::{counted, shown};
 use crate::exit::{ExitCode, Failure};
@@ -33,33 +33,33 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// # Errors
 /// `BadData` for a task that is none; `Denied` to other users; `Unavailable` when nobody answers.
 pub(super) fn add(add: Add) -> Result<(), Failure> {
-    let Add { mut told, key, payload, file, lines } = add;
+    let Add { mut arguments, key, payload, file, lines } = add;
     if lines {
         if key.is_some() {
             return Err(usage("with --lines the lines name the keys: give the socket alone"));
         }
         let input = file.unwrap_or_else(|| PathBuf::from("-"));
         let (input, name) = open(&input)?;
-        return add_lines(&told, input, &name);
+        return add_lines(&arguments, input, &name);
     }
     let task = match file {
         None => {
             let (target, [key, payload]) =
-                move_up(told.socket.take(), [key, payload], ["KEY", "PAYLOAD"])?;
-            told.socket = target;
+                move_up(arguments.socket.take(), [key, payload], ["KEY", "PAYLOAD"])?;
+            arguments.socket = target;
             task_of(&key, payload.as_bytes(), ExitCode::Usage)?
         }
         Some(_) if payload.is_some() => {
             return Err(usage("give PAYLOAD or --file, not both"));
         }
         Some(file) => {
-            let (target, [key]) = move_up(told.socket.take(), [key], ["KEY"])?;
-            told.socket = target;
+            let (target, [key]) = move_up(arguments.socket.take(), [key], ["KEY"])?;
+            arguments.socket = target;
             task_of(&key, &payload_in(&file)?, ExitCode::BadData)?
         }
     };
     let line = request(&task);
-    super::tell(&told, "add", line.trim_end(), added)
+    super::tell(&arguments, "add", line.trim_end(), added)
 }
 
 fn usage(text: &str) -> Failure {
@@ -146,8 +146,12 @@ struct Sums {
 }
 
 /// Adds the tasks of lines as they are read.
-fn add_lines(told: &Told, mut input: Box<dyn Read>, name: &str) -> Result<(), Failure> {
-    let mut sender = Sender::connect(told)?;
+fn add_lines(
+    arguments: &DaemonArguments,
+    mut input: Box<dyn Read>,
+    name: &str,
+) -> Result<(), Failure> {
+    let mut sender = Sender::connect(arguments)?;
     let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -172,7 +176,7 @@ fn add_lines(told: &Told, mut input: Box<dyn Read>, name: &str) -> Result<(), Fa
 
 /// Sends tasks in batches.
 struct Sender<'a> {
-    told: &'a Told,
+    arguments: &'a DaemonArguments,
     session: Session,
     /// The lines of a batch, and their numbers.
     batch: String,
@@ -183,13 +187,13 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn connect(told: &'a Told) -> Result<Self, Failure> {
-        let socket = socket(told.socket.clone(), "add")?;
+    fn connect(arguments: &'a DaemonArguments) -> Result<Self, Failure> {
+        let socket = socket(arguments.socket.clone(), "add")?;
         client::check_path(&socket)?;
-        let deadline = Deadline::after(told.timeout)?;
-        let session = Session::greet(&socket, "add", "", told.timeout, deadline)?;
+        let deadline = Deadline::after(arguments.timeout)?;
+        let session = Session::greet(&socket, "add", "", arguments.timeout, deadline)?;
         let (batch, numbers) = (String::new(), Vec::new());
-        Ok(Self { told, session, batch, numbers, lines: 0, sums: Sums::default() })
+        Ok(Self { arguments, session, batch, numbers, lines: 0, sums: Sums::default() })
     }
 
     fn take(&mut self, line: Line, name: &str) -> Result<(), Failure> {
@@ -213,18 +217,18 @@ impl<'a> Sender<'a> {
 
     /// Sends the batch, and reads all its answers.
     fn send(&mut self) -> Result<(), Failure> {
-        let deadline = Deadline::after(self.told.timeout)?;
+        let deadline = Deadline::after(self.arguments.timeout)?;
         let lines = std::mem::take(&mut self.batch);
-        self.session.send(&lines, self.told.timeout, deadline)?;
+        self.session.send(&lines, self.arguments.timeout, deadline)?;
         for number in std::mem::take(&mut self.numbers) {
-            let answer = self.session.answer(self.told.timeout, deadline);
+            let answer = self.session.answer(self.arguments.timeout, deadline);
             let answer = answer.map_err(|failure| {
                 let text = format!("line {number}: {failure}; it and those behind it may not have been added, and adding them again is harmless");
                 Failure::new(failure.exit_code(), text)
             })?;
             let is_new = answer.object["added"] == true;
             *(if is_new { &mut self.sums.added } else { &mut self.sums.known }) += 1;
-            if self.told.json {
+            if self.arguments.json {
                 print(&answer, true, |_| String::new())?;
             }
         }
@@ -233,7 +237,7 @@ impl<'a> Sender<'a> {
 
     fn end(self) -> Result<(), Failure> {
         let Sums { added, known, faulty } = self.sums;
-        if !self.told.json {
+        if !self.arguments.json {
             let known = match known {
                 0 => String::new(),
                 known => format!("; {} waited already", counted(known, "task")),
@@ -252,21 +256,21 @@ impl<'a> Sender<'a> {
 ///
 /// # Errors
 /// `BadData` for a key without any; `AlreadyRunning` when one is in flight.
-pub(super) fn cancel(mut told: Told, key: Option<String>) -> Result<(), Failure> {
-    let (target, [key]) = move_up(told.socket.take(), [key], ["KEY"])?;
+pub(super) fn cancel(mut arguments: DaemonArguments, key: Option<String>) -> Result<(), Failure> {
+    let (target, [key]) = move_up(arguments.socket.take(), [key], ["KEY"])?;
     let key =
         Key::new(&key).map_err(|error| usage(&format!("{} is no key: {error}", shown(&key))))?;
     let socket = socket(target, "cancel")?;
     client::check_path(&socket)?;
     let request = format!("CANCEL {key}");
-    let deadline = Deadline::after(told.timeout)?;
+    let deadline = Deadline::after(arguments.timeout)?;
     let (mut session, mut answer) =
-        Session::begin(&socket, "cancel", &request, told.timeout, deadline)?;
+        Session::begin(&socket, "cancel", &request, arguments.timeout, deadline)?;
     let mut deleted = answer.object["deleted"].as_i64().unwrap_or(0);
     while answer.object["more"] == true {
-        let deadline = Deadline::after(told.timeout)?;
-        session.send(&format!("{request}\n"), told.timeout, deadline)?;
-        let Ok(next) = session.answer(told.timeout, deadline) else {
+        let deadline = Deadline::after(arguments.timeout)?;
+        session.send(&format!("{request}\n"), arguments.timeout, deadline)?;
+        let Ok(next) = session.answer(arguments.timeout, deadline) else {
             // All were gone.
             break;
         };
@@ -278,7 +282,7 @@ pub(super) fn cancel(mut told: Told, key: Option<String>) -> Result<(), Failure>
         serde_json::json!({"key": key.as_str(), "deleted": deleted, "in_flight": is_in_flight});
     let answer = Answer { line: object.to_string(), object };
     let key = shown(key.as_str());
-    print(&answer, told.json, |_| {
+    print(&answer, arguments.json, |_| {
         format!("Deleted {} of {key}.", counted(deleted, "single task"))
     })?;
     if is_in_flight {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shiftboss_actors::live::{Health, Live};
 
 use super::live::Unknown;
-use super::{own_fetchers, trouble};
+use super::{managed_fetchers, trouble};
 use crate::commands::text::{
     CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span,
 };
@@ -38,9 +38,9 @@ pub(super) fn render(
             if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
         out.push_str(&line("Failed", &format!("{count} failed or {are}: {how}")));
     }
-    if queue.parked > 0 {
+    if queue.dead_letters > 0 {
         let how = format!("`shiftboss tasks --status dead_letter {database}` lists them");
-        out.push_str(&line("Dead letters", &format!("{}: {how}", queue.parked)));
+        out.push_str(&line("Dead letters", &format!("{}: {how}", queue.dead_letters)));
     }
     if let Some(full) = trouble::no_room(queue) {
         out.push_str(&line("Single tasks", &full));
@@ -62,11 +62,11 @@ pub(super) fn render(
         out.push_str(&line("Input", &format!("LOST since {}: {reason}", ago(now - since))));
     }
     out.push_str(&fetchers(&queue.fetchers));
-    out.push_str(&own_fetchers::render(&queue.own_fetchers, target.daemon.is_some(), now));
+    out.push_str(&managed_fetchers::render(&queue.managed_fetchers, target.daemon.is_some(), now));
     out.push_str(&workers(&queue.holders, live.as_ref(), now));
-    for aside in &queue.set_aside {
-        let (name, reason) = (shown(&aside.name), shown(&aside.reason));
-        let text = format!("{name}: {reason} ({})", ago(now - aside.since));
+    for rejected in &queue.rejected_files {
+        let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
+        let text = format!("{name}: {reason} ({})", ago(now - rejected.since));
         out.push_str(&line("Set aside", &text));
     }
     out
@@ -125,16 +125,16 @@ fn rules(queue: &QueueStatus) -> String {
 
 fn rows(queue: &QueueStatus) -> String {
     let rows = &queue.rows;
-    let again = match rows.in_flight_again {
+    let again = match rows.redelivered {
         0 => String::new(),
         again => format!(" ({again} of them again, after a lease that expired)"),
     };
-    let parked = match queue.parked {
+    let parked = match queue.dead_letters {
         0 => String::new(),
         parked => format!(", {parked} dead-lettered"),
     };
     // Every row that was handed out is counted as dispatched.
-    let ended = (rows.dispatched - rows.in_flight - queue.parked).max(0);
+    let ended = (rows.dispatched - rows.in_flight - queue.dead_letters).max(0);
     format!("{} waiting, {} running{again}, {ended} ended{parked}", rows.pending, rows.in_flight)
 }
 
@@ -230,7 +230,9 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{Aside, Done, NotStopped, OwnFetcher, OwnRun, Rows, Waiting};
+    use crate::sqlite::{
+        Done, ManagedFetcher, ManagedRun, NotStopped, RejectedFile, Rows, Waiting,
+    };
     use shiftboss_actors::live::{ConnectedWorker, Outage, SpoolLive};
 
     fn connected(name: &str, connections: u64, silent_seconds: u64) -> ConnectedWorker {
@@ -250,7 +252,7 @@ mod tests {
             policy: Some("fair".to_owned()),
             lease_seconds: Some(43_200),
             paused: true,
-            parked: 1,
+            dead_letters: 1,
             single_tasks: 5,
             single_tasks_ended: 3,
             max_single_tasks: Some(1_000_000),
@@ -259,7 +261,7 @@ mod tests {
                 held(Some("builder-3"), 1_000_003_400),
                 held(Some("builder-3"), 1_000_003_500),
             ],
-            rows: Rows { pending: 3, dispatched: 4, in_flight: 2, in_flight_again: 1 },
+            rows: Rows { pending: 3, dispatched: 4, in_flight: 2, redelivered: 1 },
             fetchers: vec![FetcherStatus {
                 name: "repology".to_owned(),
                 run: 1_000_000_000,
@@ -270,11 +272,11 @@ mod tests {
                 older_runs: 0,
                 age_seconds: Some(3_700),
             }],
-            own_fetchers: vec![OwnFetcher {
+            managed_fetchers: vec![ManagedFetcher {
                 name: "repology".to_owned(),
                 state: "idle".to_owned(),
                 run_started: None,
-                last_run: Some(OwnRun {
+                last_run: Some(ManagedRun {
                     started: 1_000_003_000,
                     ended: 1_000_003_100,
                     exit_code: 0,
@@ -287,7 +289,7 @@ mod tests {
                 last_started: Some(1_000_003_640),
             }),
             done_last_hour: vec![Done { exit_code: 0, jobs: 5 }, Done { exit_code: 1, jobs: 2 }],
-            set_aside: vec![Aside {
+            rejected_files: vec![RejectedFile {
                 name: "a.b.txt".to_owned(),
                 reason: "no number".to_owned(),
                 since: 1_000_003_699,

@@ -54,8 +54,11 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
     if queue.paused {
         found.push("paused: nothing is handed out until `shiftboss resume`".to_owned());
     }
-    if queue.parked > 0 {
-        found.push(format!("dead letters: {} lost too many leases", counted(queue.parked, "task")));
+    if queue.dead_letters > 0 {
+        found.push(format!(
+            "dead letters: {} lost too many leases",
+            counted(queue.dead_letters, "task")
+        ));
     }
     if let Some(full) = no_room(queue) {
         found.push(format!("single tasks: {full}"));
@@ -63,14 +66,18 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
     if let Some(dead) = live.as_ref().and_then(dead_entries) {
         found.push(format!("spool: {dead}"));
     }
-    for fetcher in &queue.own_fetchers {
+    for fetcher in &queue.managed_fetchers {
         if let Some(run) = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0) {
-            let (name, told) = (shown(&fetcher.name), shown(&run.told));
+            let (name, told) = (shown(&fetcher.name), shown(&run.message));
             found.push(format!("fetcher {name}: {told} ({})", ago(now - run.ended)));
         }
     }
-    for aside in &queue.set_aside {
-        found.push(format!("input: {} is left out: {}", shown(&aside.name), shown(&aside.reason)));
+    for rejected in &queue.rejected_files {
+        found.push(format!(
+            "input: {} is left out: {}",
+            shown(&rejected.name),
+            shown(&rejected.reason)
+        ));
     }
     found
 }

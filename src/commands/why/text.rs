@@ -3,7 +3,7 @@
 use shiftboss_protocol::model::TASKS_FETCHER;
 
 use crate::commands::text::{ago, columns, counted, cut, line, shown, span};
-use crate::sqlite::views::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why};
+use crate::sqlite::views::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 50;
@@ -17,7 +17,7 @@ const AGAIN: &str = "`shiftboss retry` runs it again, `shiftboss cancel` deletes
 /// Renders the whole text; `now` makes times relative.
 pub(super) fn render(why: &Why, now: i64) -> String {
     let mut out = line("Key", &cut(&why.key, KEY_WIDTH));
-    out.push_str(&line("Standing", &standing(why)));
+    out.push_str(&line("KeyState", &state(why)));
     if why.paused {
         out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
     }
@@ -25,10 +25,10 @@ pub(super) fn render(why: &Why, now: i64) -> String {
         out.push_str(&line("Before it", &before(place)));
         out.push_str(&line("Its turn", &turn(why)));
     }
-    if let Some(flight) = &why.in_flight {
-        out.push_str(&line("In flight", &in_flight(flight, now)));
+    if let Some(delivery) = &why.in_flight {
+        out.push_str(&line("In flight", &in_flight(delivery, now)));
     }
-    if why.failed_single_tasks > 0 && !(why.standing == Standing::Dispatched && is_single(why)) {
+    if why.failed_single_tasks > 0 && !(why.state == KeyState::Dispatched && is_single(why)) {
         let text = format!("{} failed: {AGAIN}", why.failed_single_tasks);
         out.push_str(&line("Single tasks", &text));
     }
@@ -37,32 +37,32 @@ pub(super) fn render(why: &Why, now: i64) -> String {
     out
 }
 
-fn standing(why: &Why) -> String {
+fn state(why: &Why) -> String {
     let tries = why.rows.iter().map(|row| row.tries).max().unwrap_or(0);
-    match why.standing {
-        Standing::Waiting if why.place.as_ref().is_some_and(|place| place.keys_before == 0) => {
+    match why.state {
+        KeyState::Waiting if why.place.as_ref().is_some_and(|place| place.keys_before == 0) => {
             "waiting, and the next one".to_owned()
         }
-        Standing::Waiting => "waiting".to_owned(),
-        Standing::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
-        Standing::Parked if is_single(why) => {
+        KeyState::Waiting => "waiting".to_owned(),
+        KeyState::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
+        KeyState::DeadLetter if is_single(why) => {
             format!("a dead letter after {}: {AGAIN}", counted(tries, "lost lease"))
         }
-        Standing::Dispatched if is_single(why) => format!("failed: {AGAIN}"),
-        Standing::Parked => format!(
+        KeyState::Dispatched if is_single(why) => format!("failed: {AGAIN}"),
+        KeyState::DeadLetter => format!(
             "dead-lettered after {}: it runs again when its fetcher's next list names it, or by `shiftboss retry`",
             counted(tries, "lost lease")
         ),
-        Standing::Dispatched if failure(why).is_some() => format!(
+        KeyState::Dispatched if failure(why).is_some() => format!(
             "failed with exit code {}; due again with its fetcher's next list, or now by `shiftboss retry`",
             failure(why).unwrap_or_default()
         ),
-        Standing::Dispatched => {
+        KeyState::Dispatched => {
             "already ran for this list; due again with the next one, or by `shiftboss retry`"
                 .to_owned()
         }
-        Standing::Leaving => "leaving: its run is being deleted".to_owned(),
-        Standing::Unlisted => "not queued: no fetcher lists it".to_owned(),
+        KeyState::Leaving => "leaving: its run is being deleted".to_owned(),
+        KeyState::Unlisted => "not queued: no fetcher lists it".to_owned(),
     }
 }
 
@@ -99,20 +99,20 @@ fn turn(why: &Why) -> String {
     }
 }
 
-fn in_flight(flight: &Flight, now: i64) -> String {
-    let worker = flight.worker.as_deref().map_or("a classic worker".to_owned(), shown);
-    let attempt = flight.attempt.map_or(String::new(), |attempt| format!(", attempt {attempt}"));
-    let tries = match flight.tries {
+fn in_flight(delivery: &Delivery, now: i64) -> String {
+    let worker = delivery.worker.as_deref().map_or("a classic worker".to_owned(), shown);
+    let attempt = delivery.attempt.map_or(String::new(), |attempt| format!(", attempt {attempt}"));
+    let tries = match delivery.tries {
         Some(tries) if tries > 1 => format!(", try {tries}"),
         _ => String::new(),
     };
-    let lease = match (flight.lease_seconds, flight.held_until) {
+    let lease = match (delivery.lease_seconds, delivery.held_until) {
         (Some(lease), _) => format!("; its lease is {} from each beat on", span(lease)),
         (None, Some(until)) if until > now => format!("; held for another {}", span(until - now)),
         (None, Some(_)) => "; its lease ran out".to_owned(),
         (None, None) => String::new(),
     };
-    format!("with {worker}{attempt}{tries}, handed out {}{lease}", ago(now - flight.since))
+    format!("with {worker}{attempt}{tries}, handed out {}{lease}", ago(now - delivery.since))
 }
 
 fn last_result(why: &Why, now: i64) -> String {
@@ -148,7 +148,7 @@ fn row(row: &KeyRow) -> [String; 5] {
         RowState::Waiting => "waiting",
         RowState::InFlight => "in flight",
         RowState::Dispatched => "dispatched",
-        RowState::Parked => "dead-lettered",
+        RowState::DeadLetter => "dead-lettered",
         RowState::Hidden => "hidden by a newer run",
         RowState::Leaving => "leaving",
     };
@@ -178,7 +178,7 @@ mod tests {
         let first = ["b", "c", "d", "e", "f"].map(str::to_owned).to_vec();
         Why {
             key: "alpha".to_owned(),
-            standing: Standing::Waiting,
+            state: KeyState::Waiting,
             paused: false,
             place: Some(Place { keys_before: 7, exact: true, first }),
             expected_in_seconds: Some(240),
@@ -225,11 +225,13 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
     fn single_tasks_that_ended() {
         let row =
             KeyRow { fetcher: TASKS_FETCHER.to_owned(), tries: 2, ..waiting().rows.remove(0) };
-        let told =
-            |standing| super::standing(&Why { standing, rows: vec![row.clone()], ..waiting() });
+        let told = |state| super::state(&Why { state, rows: vec![row.clone()], ..waiting() });
         let then = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
-        assert_eq!(told(Standing::Dispatched), format!("failed: {then}"));
-        assert_eq!(told(Standing::Parked), format!("a dead letter after 2 lost leases: {then}"));
+        assert_eq!(told(KeyState::Dispatched), format!("failed: {then}"));
+        assert_eq!(
+            told(KeyState::DeadLetter),
+            format!("a dead letter after 2 lost leases: {then}")
+        );
     }
 
     /// A list's row that failed says so and how it runs sooner; a failed single task beside it is told, too.
@@ -237,8 +239,8 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
     fn rows_that_failed() {
         let mut row = waiting().rows.remove(0);
         (row.state, row.exit_code) = (RowState::Dispatched, Some(3));
-        let (standing, rows) = (Standing::Dispatched, vec![row]);
-        let failed = Why { standing, rows, place: None, failed_single_tasks: 1, ..waiting() };
+        let (state, rows) = (KeyState::Dispatched, vec![row]);
+        let failed = Why { state, rows, place: None, failed_single_tasks: 1, ..waiting() };
         let text = render(&failed, 5_100);
         let expected = "Standing        failed with exit code 3; due again with its fetcher's next list, or now by `shiftboss retry`\n\
             Single tasks    1 failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it\n";
@@ -259,7 +261,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
     /// A job that is out is told with whom and since when; an unlisted key has next to nothing.
     #[test]
     fn other_standings() {
-        let leased = Flight {
+        let leased = Delivery {
             worker: Some("builder-3".to_owned()),
             attempt: Some(4711),
             since: 5_000,
@@ -267,7 +269,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
             held_until: None,
             tries: Some(2),
         };
-        let classic = Flight {
+        let classic = Delivery {
             worker: None,
             attempt: None,
             lease_seconds: None,
@@ -282,7 +284,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let far = Place { keys_before: 100_000, exact: false, first: vec!["b".to_owned()] };
         assert_eq!(before(&far), "more than 100000 keys: b, ...");
         let gone = Why {
-            standing: Standing::Unlisted,
+            state: KeyState::Unlisted,
             place: None,
             last_result: None,
             rows: Vec::new(),

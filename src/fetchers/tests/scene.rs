@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     EndedRun, FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, StoreError,
 };
-use shiftboss_actors::vital::Vital;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 
@@ -98,8 +98,8 @@ impl Runs for Fake {
             let exit_code = inner.codes.borrow_mut().pop_front().unwrap_or(0);
             let told = "told".to_owned();
             tokio::select! {
-                () = sleep(inner.takes.get()) => Outcome { exit_code, told },
-                _ = stop, if !inner.ignores_stop.get() => Outcome { exit_code: 143, told },
+                () = sleep(inner.takes.get()) => Outcome { exit_code, message },
+                _ = stop, if !inner.ignores_stop.get() => Outcome { exit_code: 143, message },
             }
         })
     }
@@ -198,7 +198,7 @@ impl Scene {
             why_lost: book.recipient(),
         };
         let (want, wanted) = watch::channel(tables);
-        let (vital, end) = Vital::new();
+        let (exit_notifier, end) = ExitNotifier::new();
         let (origin, shared) = (Instant::now(), seen.clone());
         let runs = move |table: &FetcherTable| -> Box<dyn Runs> {
             let name = table.name.as_str().to_owned();
@@ -206,7 +206,13 @@ impl Scene {
         };
         let step = Arc::clone(&seen.0.clock_step);
         let clock = Box::new(Wall { begin: SystemClock.now(), origin, step });
-        let parts = SupervisorParts { runs: Box::new(runs), wanted, memory, clock, _vital: vital };
+        let parts = SupervisorParts {
+            runs: Box::new(runs),
+            wanted,
+            memory,
+            clock,
+            _exit_notifier: exit_notifier,
+        };
         Self { seen, want, actor: FetchersActor::new(parts).start(), _end: end }
     }
 
@@ -230,7 +236,7 @@ pub fn ran(name: &str, seconds_ago: i64, broken_off: bool) -> FetcherRecord {
         name: name.into(),
         state: "idle".to_owned(),
         run_started: broken_off.then_some(started),
-        last_run: Some(EndedRun { started, ended: started, exit_code: 0, told }),
+        last_run: Some(EndedRun { started, ended: started, exit_code: 0, message }),
         next_run: None,
     }
 }

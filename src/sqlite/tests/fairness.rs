@@ -110,7 +110,7 @@ fn undoing_never_overwrites() {
 
 /// Classic writes nothing beside the public tables, and undoes nothing.
 #[test]
-fn classic_keeps_no_flights() {
+fn classic_keeps_no_deliveries() {
     let mut site = Site::new(Policy::Classic);
     site.list(&run("f", 1), &["alpha"]);
     let (attempt, _) = site.attempt(100).unwrap();

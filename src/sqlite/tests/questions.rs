@@ -8,7 +8,7 @@ use shiftboss_protocol::model::Attempt;
 
 use super::support::{FAIR, Site, key, run};
 use crate::sqlite::views::{
-    Ended, HOLDERS_MAX, Holding, KeyRow, LastResult, Place, QUEUE_MAX, RowState, Standing, Wanted,
+    Ended, HOLDERS_MAX, Holding, KeyRow, KeyState, LastResult, Place, QUEUE_MAX, RowState, Wanted,
     Why, log, queue, why,
 };
 use crate::sqlite::{Policy, QueueStatus, ViewError, queue_status};
@@ -41,7 +41,7 @@ fn leased(site: &mut Site, worker: &str, lease_seconds: u32, now: i64) -> (Attem
     }
 }
 
-/// A key's standing at each step of its life, and what is told with it.
+/// A key's state at each step of its life, and what is told with it.
 #[test]
 fn where_a_key_is() {
     let mut site = Site::new(FAIR);
@@ -49,13 +49,13 @@ fn where_a_key_is() {
     site.edit("INSERT INTO log VALUES ('alpha', 4, 6, 3)");
     let found = ask(&site, "alpha", 10).unwrap();
     let last = Some(LastResult { started: 4, finished: 6, exit_code: Some(3) });
-    assert_eq!((found.standing, found.last_result, found.place), (Standing::Unlisted, last, None));
+    assert_eq!((found.state, found.last_result, found.place), (KeyState::Unlisted, last, None));
     site.list(&run("f", 1), &["alpha", "bravo"]);
     site.list(&run("f", 2), &["alpha"]);
     site.list(&run("g", 1), &["alpha"]);
     let found = ask(&site, "alpha", 10).unwrap();
     let place = Place { keys_before: 1, exact: true, first: vec!["bravo".to_owned()] };
-    assert_eq!((found.standing, &found.place), (Standing::Waiting, &Some(place)));
+    assert_eq!((found.state, &found.place), (KeyState::Waiting, &Some(place)));
     let rows = |found: &Why| -> Vec<_> {
         let row = |row: &KeyRow| (row.payload.clone(), row.state);
         found.rows.iter().map(row).collect()
@@ -67,24 +67,21 @@ fn where_a_key_is() {
     let (attempt, held) = leased(&mut site, "w", 60, 12);
     assert_eq!(held, "alpha");
     let found = ask(&site, "alpha", 13).unwrap();
-    assert_eq!(
-        (found.standing, found.last_result, &found.place),
-        (Standing::InFlight, last, &None)
-    );
-    let flight = found.in_flight.clone().unwrap();
-    assert_eq!((flight.worker.as_deref(), flight.attempt), (Some("w"), Some(attempt.0)));
-    assert_eq!((flight.since, flight.lease_seconds, flight.held_until), (12, Some(60), None));
+    assert_eq!((found.state, found.last_result, &found.place), (KeyState::InFlight, last, &None));
+    let delivery = found.in_flight.clone().unwrap();
+    assert_eq!((delivery.worker.as_deref(), delivery.attempt), (Some("w"), Some(attempt.0)));
+    assert_eq!((delivery.since, delivery.lease_seconds, delivery.held_until), (12, Some(60), None));
     assert_eq!(rows(&found)[0], at("f.2", RowState::InFlight));
     assert_eq!(rows(&found)[2], at("g.1", waiting));
     let told = site.commit(|store| store.finish_attempt(attempt, 7, 14)).unwrap();
     assert_eq!(told, Ack::Recorded);
     let found = ask(&site, "alpha", 20).unwrap();
-    assert_eq!((found.standing, rows(&found)[0].1), (Standing::Waiting, RowState::Dispatched));
+    assert_eq!((found.state, rows(&found)[0].1), (KeyState::Waiting, RowState::Dispatched));
     assert_eq!(found.last_result.and_then(|last| last.exit_code), Some(7));
     assert_eq!((found.jobs_last_hour, found.expected_in_seconds), (1, None));
     assert_eq!(site.next(21).as_deref(), Some("alpha g.1"));
     site.finish("alpha", 22);
-    assert_eq!(ask(&site, "alpha", 23).unwrap().standing, Standing::Dispatched);
+    assert_eq!(ask(&site, "alpha", 23).unwrap().state, KeyState::Dispatched);
     site.commit(|store| store.begin_deletion(&run("g", 1))).unwrap();
     let found = ask(&site, "alpha", 23).unwrap();
     assert_eq!(rows(&found)[2], at("g.1", RowState::Leaving));
@@ -99,8 +96,8 @@ fn a_classic_job_is_held() {
         site.list(&run("g", 1), &["alpha"]);
         assert!(site.next(100).is_some());
         let until = ask(&site, "alpha", 101).unwrap().in_flight.unwrap().held_until.unwrap();
-        let standing = |now| ask(&site, "alpha", now).unwrap().standing;
-        assert_eq!((standing(until - 1), standing(until)), (Standing::InFlight, Standing::Waiting));
+        let state = |now| ask(&site, "alpha", now).unwrap().state;
+        assert_eq!((state(until - 1), state(until)), (KeyState::InFlight, KeyState::Waiting));
         assert!(ask(&site, "alpha", until).unwrap().in_flight.is_some(), "it may come back");
         assert_eq!(site.next(until - 1), None);
         assert!(site.next(until).is_some());
@@ -117,12 +114,12 @@ fn a_parked_job() {
         site.commit(|store| store.expire(attempt, now + 1)).unwrap();
     }
     let found = ask(&site, "alpha", 10).unwrap();
-    assert_eq!((found.standing, found.rows[0].state), (Standing::Parked, RowState::Parked));
-    assert_eq!((found.rows[0].tries, status(&site, 10).parked), (5, 1));
+    assert_eq!((found.state, found.rows[0].state), (KeyState::DeadLetter, RowState::DeadLetter));
+    assert_eq!((found.rows[0].tries, status(&site, 10).dead_letters), (5, 1));
     assert_eq!(listed(&site, 5, 10), [""; 0]);
     site.commit(|store| store.retry(&key("alpha"), None)).unwrap();
-    assert_eq!(ask(&site, "alpha", 10).unwrap().standing, Standing::Waiting);
-    assert_eq!((listed(&site, 5, 10).len(), status(&site, 10).parked), (1, 0));
+    assert_eq!(ask(&site, "alpha", 10).unwrap().state, KeyState::Waiting);
+    assert_eq!((listed(&site, 5, 10).len(), status(&site, 10).dead_letters), (1, 0));
 }
 
 /// While handing out is paused, the order is told all the same, and no time.
@@ -141,7 +138,7 @@ fn while_paused() {
     assert_eq!(ask(&site, &first, 3_600).and_then(|next| next.expected_in_seconds), None);
     site.commit(|store| store.set_paused(true)).unwrap();
     let found = ask(&site, &second, 3_600).unwrap();
-    assert_eq!((found.standing, found.paused), (Standing::Waiting, true));
+    assert_eq!((found.state, found.paused), (KeyState::Waiting, true));
     assert_eq!(found.expected_in_seconds, None);
     let next = queue(&path(&site), 5, 3_600).unwrap();
     assert_eq!((next.paused, next.keys.len()), (true, 2));

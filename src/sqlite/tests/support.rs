@@ -187,7 +187,7 @@ impl Site {
         self.commit(|store| store.undo(&key, attempt)).unwrap()
     }
 
-    /// The public tables, and flights and turns, as lines.
+    /// The public tables, and deliveries and turns, as lines.
     pub fn tables(&self) -> Vec<String> {
         let mut tables = self.rows(
             "SELECT 'fetcher|' || fetcher_id || '|' || name FROM fetchers
@@ -196,7 +196,7 @@ impl Site {
                 || payload || '|' || is_dequeued || '|' || coalesce(last_started, '-') FROM queue
              UNION ALL SELECT 'log|' || attr_path || '|' || started || '|' || coalesce(finished, '-') || '|'
                 || coalesce(exit_code, '-') FROM log
-             UNION ALL SELECT 'flight|' || attr_path || '|' || attempt FROM shiftboss_flights
+             UNION ALL SELECT 'delivery|' || attr_path || '|' || attempt FROM shiftboss_flights
              UNION ALL SELECT 'single|' || task || '|' || attr_path || '|' || payload || '|' || status
                 FROM shiftboss_single_tasks
              UNION ALL SELECT 'turn|' || attr_path || '|' || name || '|' || attempt FROM shiftboss_turns",

@@ -148,8 +148,8 @@ fn jobs_in_flight_are_handed_out_again() {
     let mut site = site.restart(&options(FAIR), false);
     assert_eq!(site.rows("SELECT * FROM shiftboss_attempts"), [""; 0]);
     for clean in [false, true] {
-        let flights = "SELECT attr_path, run_started, started, tries FROM shiftboss_flights";
-        assert_eq!(site.rows(flights), ["bravo|1|200|1"], "once");
+        let deliveries = "SELECT attr_path, run_started, started, tries FROM shiftboss_flights";
+        assert_eq!(site.rows(deliveries), ["bravo|1|200|1"], "once");
         site = site.restart(&options(FAIR), clean);
     }
     assert_eq!(site.next(201 + lease).as_deref(), Some("charlie old"));

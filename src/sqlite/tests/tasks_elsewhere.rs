@@ -112,8 +112,8 @@ fn what_is_out_still_keeps_its_lease() {
         let site = Other::Classic.begin(site);
         let site = site.restart(&options(Policy::Classic), clean);
         let mut site = site.restart(&options(FAIR), clean).restart(&options(FAIR), clean);
-        let flights = "SELECT attr_path, started, lease FROM shiftboss_flights";
-        assert_eq!(site.rows(flights), ["alpha|10|-", "bravo|10|-"]);
+        let deliveries = "SELECT attr_path, started, lease FROM shiftboss_flights";
+        assert_eq!(site.rows(deliveries), ["alpha|10|-", "bravo|10|-"]);
         assert_eq!(site.derived(), ["1 1", "1 1"]);
         assert_eq!(site.next(10 + FAIR.lease()), None, "held");
         assert_eq!(site.end_task(jobs[0].0, 0), Ack::Recorded, "its worker lived on");

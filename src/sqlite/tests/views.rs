@@ -8,7 +8,7 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 use super::support::{FAIR, Site, batch, run};
 use crate::sqlite::views::LOOKING;
 use crate::sqlite::{
-    Aside, Done, Policy, QueueStatus, Rows, VERSION, ViewError, Waiting, queue_status,
+    Done, Policy, QueueStatus, RejectedFile, Rows, VERSION, ViewError, Waiting, queue_status,
 };
 
 fn look(site: &Site, now: i64) -> QueueStatus {
@@ -40,7 +40,7 @@ fn counts_of_runs_and_rows() {
          FROM queue",
     );
     assert_eq!(counted, [format!("{}|{}", status.rows.pending, status.rows.dispatched)]);
-    assert_eq!((status.rows.in_flight, status.rows.in_flight_again), (1, 0));
+    assert_eq!((status.rows.in_flight, status.rows.redelivered), (1, 0));
     assert_eq!((status.schema_version, status.policy.as_deref()), (VERSION, Some("fair")));
     assert_eq!(
         (status.lease_seconds, status.durability.as_deref()),
@@ -98,18 +98,19 @@ fn jobs_and_trouble() {
     let begin = 1_000_000;
     assert!(site.next(begin).is_some());
     assert!(site.next(begin).is_some());
-    assert_eq!(look(&site, begin).rows.in_flight_again, 0);
+    assert_eq!(look(&site, begin).rows.redelivered, 0);
     let again = site.next(begin + 61).unwrap();
     assert_eq!(
         look(&site, begin + 61).rows,
-        Rows { pending: 0, dispatched: 2, in_flight: 2, in_flight_again: 1 }
+        Rows { pending: 0, dispatched: 2, in_flight: 2, redelivered: 1 }
     );
     site.finish(again.split(' ').next().unwrap(), begin + 120);
     assert_eq!(look(&site, begin + 120).done_last_hour, [Done { exit_code: 0, jobs: 1 }]);
     assert_eq!(look(&site, begin + 120 + 3_660).done_last_hour, []);
     site.commit(|store| store.reject_file("a.b.txt", "two dots", 5)).unwrap();
-    let aside = Aside { name: "a.b.txt".to_owned(), reason: "two dots".to_owned(), since: 5 };
-    assert_eq!(look(&site, begin).set_aside, [aside]);
+    let aside =
+        RejectedFile { name: "a.b.txt".to_owned(), reason: "two dots".to_owned(), since: 5 };
+    assert_eq!(look(&site, begin).rejected_files, [aside]);
 }
 
 /// A lost directory keeps the time of its loss, and is known when it is there again.

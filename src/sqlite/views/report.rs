@@ -23,7 +23,7 @@ pub struct QueueStatus {
     /// Rows.
     pub rows: Rows,
     /// Rows that lost too many leases, and wait for their fetcher's next run or for `retry`.
-    pub parked: i64,
+    pub dead_letters: i64,
     /// Single tasks that are kept, whatever their status.
     pub single_tasks: i64,
     /// Of those, the ones that failed or are dead letters.
@@ -37,13 +37,13 @@ pub struct QueueStatus {
     /// made them.
     pub fetchers: Vec<FetcherStatus>,
     /// The fetchers that the daemon runs itself, by name, as the last daemon that ran any noted them.
-    pub own_fetchers: Vec<OwnFetcher>,
+    pub managed_fetchers: Vec<ManagedFetcher>,
     /// The key that has waited longest of those that could be handed out now.
     pub oldest_waiting: Option<Waiting>,
     /// Jobs that ended in the last hour, by exit code.
     pub done_last_hour: Vec<Done>,
     /// Input files that are left out.
-    pub set_aside: Vec<Aside>,
+    pub rejected_files: Vec<RejectedFile>,
     /// Since when the input directory is lost, in seconds since 1970.
     pub directory_lost_since: Option<UnixSeconds>,
     /// Why it is.
@@ -73,7 +73,7 @@ pub struct Rows {
     /// Keys whose job has not ended yet.
     pub in_flight: i64,
     /// Of those, keys handed out again since their lease ran out.
-    pub in_flight_again: i64,
+    pub redelivered: i64,
 }
 
 /// A fetcher and its newest run.
@@ -99,7 +99,7 @@ pub struct FetcherStatus {
 
 /// A fetcher that the daemon runs itself. Times are in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct OwnFetcher {
+pub struct ManagedFetcher {
     /// Its name, and its list's.
     pub name: String,
     /// What it is doing, in a word or two.
@@ -107,14 +107,14 @@ pub struct OwnFetcher {
     /// When the run began that is on; without a daemon, the one that was broken off.
     pub run_started: Option<UnixSeconds>,
     /// The run that ended last.
-    pub last_run: Option<OwnRun>,
+    pub last_run: Option<ManagedRun>,
     /// When it runs next if nothing changes; `None`: when something does.
     pub next_run: Option<UnixSeconds>,
 }
 
 /// A run that has ended, of a fetcher that the daemon runs itself. Times are in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct OwnRun {
+pub struct ManagedRun {
     /// When it began.
     pub started: UnixSeconds,
     /// When it ended.
@@ -122,23 +122,23 @@ pub struct OwnRun {
     /// As a shell would report it; 0: its list is in place.
     pub exit_code: u8,
     /// What came of it, for people.
-    pub told: String,
+    pub message: String,
 }
 
-impl From<FetcherRecord> for OwnFetcher {
+impl From<FetcherRecord> for ManagedFetcher {
     fn from(record: FetcherRecord) -> Self {
         let FetcherRecord { name, state, run_started, last_run, next_run } = record;
-        let last_run = last_run.map(OwnRun::from);
+        let last_run = last_run.map(ManagedRun::from);
         // One that was broken off and is still to be done is not on.
         let run_started = run_started.filter(|_| state.starts_with("running"));
         Self { name: name.to_string(), state, run_started, last_run, next_run }
     }
 }
 
-impl From<EndedRun> for OwnRun {
+impl From<EndedRun> for ManagedRun {
     fn from(run: EndedRun) -> Self {
-        let EndedRun { started, ended, exit_code, told } = run;
-        Self { started, ended, exit_code, told }
+        let EndedRun { started, ended, exit_code, message } = run;
+        Self { started, ended, exit_code, message }
     }
 }
 
@@ -162,7 +162,7 @@ pub struct Done {
 
 /// An input file that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Aside {
+pub struct RejectedFile {
     /// Its name, escaped.
     pub name: String,
     /// Why.

@@ -16,7 +16,7 @@ use super::queue::PAYLOADS_MAX_BYTES;
 use super::{HOUR_MINUTES, done_since};
 use crate::sqlite::dispatch::{Candidate, candidates};
 use crate::sqlite::reader::ViewError;
-pub use report::{Flight, KeyRow, LastResult, Place, RowState, Standing, Why};
+pub use report::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why};
 
 mod report;
 
@@ -120,7 +120,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn answer(&self, rows: Vec<Candidate>, now: UnixSeconds) -> rusqlite::Result<Why> {
-        let (in_flight, is_held) = (self.flight(), self.is_held());
+        let (in_flight, is_held) = (self.delivery(), self.is_held());
         let is_free = !is_held && self.order.rule().choose(&rows).is_some();
         let place = if is_free { self.place()? } else { None };
         let done = done_since(self.look, now / 60 - HOUR_MINUTES)?;
@@ -132,7 +132,7 @@ impl Asked<'_> {
         let failed_single_tasks = self.look.query_row(sql, [self.key], |row| row.get(0))?;
         Ok(Why {
             key: self.key.to_owned(),
-            standing: standing(&rows, is_held, is_free),
+            state: state(&rows, is_held, is_free),
             paused,
             expected_in_seconds: place
                 .as_ref()
@@ -185,9 +185,9 @@ impl Asked<'_> {
         self.leased().is_some() || self.unfinished().is_some_and(|log| log.started >= expired)
     }
 
-    fn flight(&self) -> Option<Flight> {
+    fn delivery(&self) -> Option<Delivery> {
         if let Some(out) = self.leased() {
-            return Some(Flight {
+            return Some(Delivery {
                 worker: out.worker.clone(),
                 attempt: Some(out.attempt),
                 since: out.started,
@@ -196,7 +196,7 @@ impl Asked<'_> {
                 tries: Some(out.tries),
             });
         }
-        self.unfinished().map(|log| Flight {
+        self.unfinished().map(|log| Delivery {
             worker: None,
             attempt: self.outs.first().map(|out| out.attempt),
             since: log.started,
@@ -281,7 +281,7 @@ impl Asked<'_> {
         } else if is_hidden {
             RowState::Hidden
         } else if dead {
-            RowState::Parked
+            RowState::DeadLetter
         } else if is_held && self.outs.first().is_some_and(|out| is_of(&out)) {
             RowState::InFlight
         } else if row.again && !self.outs.iter().any(|out| is_of(&out)) {
@@ -301,15 +301,15 @@ impl Asked<'_> {
     }
 }
 
-fn standing(rows: &[KeyRow], is_held: bool, is_free: bool) -> Standing {
+fn state(rows: &[KeyRow], is_held: bool, is_free: bool) -> KeyState {
     let has = |state| rows.iter().any(|row| row.state == state);
     match (is_held, is_free) {
-        (true, _) => Standing::InFlight,
-        (_, true) => Standing::Waiting,
-        _ if has(RowState::Parked) => Standing::Parked,
-        _ if has(RowState::Dispatched) => Standing::Dispatched,
-        _ if !rows.is_empty() => Standing::Leaving,
-        _ => Standing::Unlisted,
+        (true, _) => KeyState::InFlight,
+        (_, true) => KeyState::Waiting,
+        _ if has(RowState::DeadLetter) => KeyState::DeadLetter,
+        _ if has(RowState::Dispatched) => KeyState::Dispatched,
+        _ if !rows.is_empty() => KeyState::Leaving,
+        _ => KeyState::Unlisted,
     }
 }
 

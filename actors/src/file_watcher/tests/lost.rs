@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::{Site, filetime_back, real};
 use crate::directory::Directory;
 use crate::file_watcher::stranger::Stranger;
-use crate::file_watcher::{AcceptInput, Accepted, Input, Look, Start};
+use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, Input, Start};
 use crate::testing::{MockStore, until};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ async fn replaced() -> Site {
 async fn another_directory_is_taken_after_a_minute_with_lists() {
     let site = replaced().await;
     sleep(10 * MINUTE).await;
-    site.watcher.send(Look).await.unwrap();
+    site.watcher.send(CatchUpBarrier).await.unwrap();
     site.write("g.1.txt", "bravo 1\n");
     let began = Instant::now();
     until("it is read", || site.keys() == ["alpha", "bravo"]).await;

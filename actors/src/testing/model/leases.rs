@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::store::{Ack, Requeued};
 use shiftboss_protocol::model::Attempt;
 
-use super::{Flight, Model, Row};
+use super::{Delivery, Model, Row};
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,25 +23,25 @@ pub struct Leases {
     /// By (fetcher, run, key): leases of that row that ran out.
     pub lost: BTreeMap<(i64, i64, String), i64>,
     /// Leased attempts that ended.
-    ended: Vec<(Flight, Outcome)>,
+    ended: Vec<(Delivery, Outcome)>,
     /// All dispatches in order, as (key, attempt), but for those that were undone.
     handed: Vec<(String, i64)>,
 }
 
 impl Leases {
     /// An attempt ended.
-    pub fn end(&mut self, flight: &Flight, outcome: Outcome) {
+    pub fn end(&mut self, delivery: &Delivery, outcome: Outcome) {
         if outcome == Outcome::Undone {
-            self.handed.retain(|(_, attempt)| *attempt != flight.attempt);
+            self.handed.retain(|(_, attempt)| *attempt != delivery.attempt);
         }
-        if flight.leased {
-            self.ended.push((flight.clone(), outcome));
+        if delivery.leased {
+            self.ended.push((delivery.clone(), outcome));
         }
     }
 }
 
-fn row_of(flight: &Flight) -> (i64, i64, String) {
-    (flight.fetcher, flight.run, flight.key.clone())
+fn row_of(delivery: &Delivery) -> (i64, i64, String) {
+    (delivery.fetcher, delivery.run, delivery.key.clone())
 }
 
 impl Model {
@@ -55,8 +55,11 @@ impl Model {
         self.attempts = attempt - 1;
     }
 
-    fn leased(&self, attempt: i64) -> Option<Flight> {
-        self.flights.iter().find(|flight| flight.leased && flight.attempt == attempt).cloned()
+    fn leased(&self, attempt: i64) -> Option<Delivery> {
+        self.deliveries
+            .iter()
+            .find(|delivery| delivery.leased && delivery.attempt == attempt)
+            .cloned()
     }
 
     pub fn is_held(&self, attempt: i64) -> bool {
@@ -64,15 +67,16 @@ impl Model {
     }
 
     pub fn held(&self) -> Vec<i64> {
-        let leased = self.flights.iter().filter(|flight| flight.leased);
-        leased.map(|flight| flight.attempt).collect()
+        let leased = self.deliveries.iter().filter(|delivery| delivery.leased);
+        leased.map(|delivery| delivery.attempt).collect()
     }
 
     /// Leases of a row that ran out since it was last done.
     pub(super) fn lost_before(&self, row: &Row) -> i64 {
         let at = (row.fetcher, row.run, row.key.clone());
-        let same = self.flights.iter().filter(|flight| row.dispatched && row_of(flight) == at);
-        let classic = same.map(|flight| flight.tries).max().unwrap_or(0);
+        let same =
+            self.deliveries.iter().filter(|delivery| row.dispatched && row_of(delivery) == at);
+        let classic = same.map(|delivery| delivery.tries).max().unwrap_or(0);
         classic.max(self.leases.lost.get(&at).copied().unwrap_or(0))
     }
 
@@ -86,30 +90,31 @@ impl Model {
 
     /// The last dispatch of a key is done: its row lost no lease.
     pub(super) fn forget_lost(&mut self, key: &str) {
-        let flights = self.flights.iter().filter(|flight| flight.key == key);
-        if let Some(last) = flights.max_by_key(|flight| flight.attempt) {
+        let deliveries = self.deliveries.iter().filter(|delivery| delivery.key == key);
+        if let Some(last) = deliveries.max_by_key(|delivery| delivery.attempt) {
             self.leases.lost.remove(&row_of(last));
         }
     }
 
     pub fn finish_attempt(&mut self, attempt: i64, code: i64, now: i64) -> Ack {
-        if let Some(flight) = self.leased(attempt) {
-            self.log.entry(flight.key.clone()).or_insert((flight.started, None, None));
-            self.finish(&flight.key, code, now);
+        if let Some(delivery) = self.leased(attempt) {
+            self.log.entry(delivery.key.clone()).or_insert((delivery.started, None, None));
+            self.finish(&delivery.key, code, now);
             return Ack::Recorded;
         }
-        let Some(at) = self.leases.ended.iter().position(|(flight, _)| flight.attempt == attempt)
+        let Some(at) =
+            self.leases.ended.iter().position(|(delivery, _)| delivery.attempt == attempt)
         else {
             return Ack::Unknown;
         };
-        let (flight, outcome) = self.leases.ended[at].clone();
+        let (delivery, outcome) = self.leases.ended[at].clone();
         let mut handed = self.leases.handed.iter();
-        let since = handed.any(|(key, later)| *key == flight.key && *later > attempt);
+        let since = handed.any(|(key, later)| *key == delivery.key && *later > attempt);
         match outcome {
             Outcome::Done => Ack::Recorded,
             Outcome::Expired if !since => {
                 self.leases.ended[at].1 = Outcome::Done;
-                self.end_late(&flight, code, now);
+                self.end_late(&delivery, code, now);
                 Ack::Recorded
             }
             _ => Ack::Stale,
@@ -117,31 +122,32 @@ impl Model {
     }
 
     /// As if it had been handed out till now.
-    fn end_late(&mut self, flight: &Flight, code: i64, now: i64) {
+    fn end_late(&mut self, delivery: &Delivery, code: i64, now: i64) {
         for row in &mut self.queue {
-            if (row.fetcher, &row.key) == (flight.fetcher, &flight.key)
-                && row.run <= flight.run
-                && (row.fetcher != 0 || row.run == flight.run)
+            if (row.fetcher, &row.key) == (delivery.fetcher, &delivery.key)
+                && row.run <= delivery.run
+                && (row.fetcher != 0 || row.run == delivery.run)
             {
                 row.dispatched = true;
             }
         }
-        let name = self.fetchers.iter().find(|(id, _)| *id == flight.fetcher);
+        let name = self.fetchers.iter().find(|(id, _)| *id == delivery.fetcher);
         let name = name.map_or(String::new(), |(_, name)| name.clone());
-        self.turns.insert((flight.key.clone(), name), flight.attempt);
-        self.flights.retain(|other| (other.fetcher, &other.key) != (flight.fetcher, &flight.key));
-        self.leases.lost.remove(&row_of(flight));
-        self.log.insert(flight.key.clone(), (flight.started, Some(now), Some(code)));
-        self.end_task(&flight.key, (flight.fetcher, flight.run), code);
+        self.turns.insert((delivery.key.clone(), name), delivery.attempt);
+        self.deliveries
+            .retain(|other| (other.fetcher, &other.key) != (delivery.fetcher, &delivery.key));
+        self.leases.lost.remove(&row_of(delivery));
+        self.log.insert(delivery.key.clone(), (delivery.started, Some(now), Some(code)));
+        self.end_task(&delivery.key, (delivery.fetcher, delivery.run), code);
     }
 
     pub fn release(&mut self, attempt: i64) -> Ack {
-        if let Some(flight) = self.leased(attempt) {
-            self.take_back(&flight, true);
-            self.leases.end(&flight, Outcome::Released);
+        if let Some(delivery) = self.leased(attempt) {
+            self.take_back(&delivery, true);
+            self.leases.end(&delivery, Outcome::Released);
             return Ack::Recorded;
         }
-        match self.leases.ended.iter().find(|(flight, _)| flight.attempt == attempt) {
+        match self.leases.ended.iter().find(|(delivery, _)| delivery.attempt == attempt) {
             Some((_, Outcome::Released)) => Ack::Recorded,
             Some(_) => Ack::Stale,
             None => Ack::Unknown,
@@ -151,12 +157,12 @@ impl Model {
     /// An operator puts a key's job back: as a release, for classic jobs whose lease lives, too.
     pub fn requeue(&mut self, key: &str, now: i64) -> Requeued {
         let since = now - self.rules.lease_seconds;
-        let last = self.flights.iter().filter(|flight| flight.key == key);
-        match last.max_by_key(|flight| flight.attempt).cloned() {
-            Some(flight) if flight.leased || flight.started >= since => {
-                self.take_back(&flight, true);
-                self.leases.end(&flight, Outcome::Released);
-                Requeued::Back(Attempt(flight.attempt))
+        let last = self.deliveries.iter().filter(|delivery| delivery.key == key);
+        match last.max_by_key(|delivery| delivery.attempt).cloned() {
+            Some(delivery) if delivery.leased || delivery.started >= since => {
+                self.take_back(&delivery, true);
+                self.leases.end(&delivery, Outcome::Released);
+                Requeued::Back(Attempt(delivery.attempt))
             }
             _ if self.queue.iter().any(|row| row.key == key) => Requeued::NotInFlight,
             _ => Requeued::Unknown,
@@ -165,20 +171,21 @@ impl Model {
 
     /// Its key, and whether it is parked.
     pub fn expire(&mut self, attempt: i64) -> Option<(String, bool)> {
-        let flight = self.leased(attempt)?;
-        let parked = flight.tries >= self.rules.max_expired_leases;
-        self.take_back(&flight, !parked);
+        let delivery = self.leased(attempt)?;
+        let parked = delivery.tries >= self.rules.max_expired_leases;
+        self.take_back(&delivery, !parked);
         if parked {
-            self.flights.retain(|other| row_of(other) != row_of(&flight));
+            self.deliveries.retain(|other| row_of(other) != row_of(&delivery));
         }
-        if self.queue.iter().any(|row| (row.fetcher, row.run, row.key.clone()) == row_of(&flight)) {
-            self.leases.lost.insert(row_of(&flight), flight.tries);
+        if self.queue.iter().any(|row| (row.fetcher, row.run, row.key.clone()) == row_of(&delivery))
+        {
+            self.leases.lost.insert(row_of(&delivery), delivery.tries);
         }
-        self.leases.end(&flight, Outcome::Expired);
+        self.leases.end(&delivery, Outcome::Expired);
         if parked {
-            self.dead_letter(&flight.key, (flight.fetcher, flight.run));
+            self.dead_letter(&delivery.key, (delivery.fetcher, delivery.run));
         }
-        Some((flight.key, parked))
+        Some((delivery.key, parked))
     }
 
     pub fn retry(&mut self, key: &str) -> Option<u64> {
@@ -189,9 +196,9 @@ impl Model {
             row.dispatched
                 && !rows.iter().any(|other| other.fetcher == row.fetcher && other.run > row.run)
                 && !self
-                    .flights
+                    .deliveries
                     .iter()
-                    .any(|flight| (flight.fetcher, flight.key.as_str()) == (row.fetcher, key))
+                    .any(|delivery| (delivery.fetcher, delivery.key.as_str()) == (row.fetcher, key))
         };
         let back: Vec<_> = rows.iter().filter(waits).map(|row| (row.fetcher, row.run)).collect();
         for row in &mut self.queue {
@@ -205,13 +212,16 @@ impl Model {
 
     pub fn in_flight(&self, now: i64) -> u64 {
         let since = now - self.rules.lease_seconds;
-        self.flights.iter().filter(|flight| flight.leased || flight.started >= since).count() as u64
+        self.deliveries
+            .iter()
+            .filter(|delivery| delivery.leased || delivery.started >= since)
+            .count() as u64
     }
 
     /// Leased attempts that ended, and lost leases of rows, as lines.
     pub fn ended(&self) -> Vec<String> {
-        let ended = self.leases.ended.iter().map(|(flight, outcome)| {
-            format!("{}|{}|{outcome:?}", flight.attempt, flight.key).to_lowercase()
+        let ended = self.leases.ended.iter().map(|(delivery, outcome)| {
+            format!("{}|{}|{outcome:?}", delivery.attempt, delivery.key).to_lowercase()
         });
         let row = |((fetcher, run, key), tries): (&(i64, i64, String), &i64)| {
             format!("tries|{fetcher}|{run}|{key}|{tries}")

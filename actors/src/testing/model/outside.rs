@@ -14,14 +14,15 @@ impl Model {
 
     /// Somebody ended a job in the log: if that row is its attempt's, it is done.
     fn land_by_hand(&mut self, key: &str) {
-        let attempts = self.flights.iter().filter(|flight| flight.key == key);
-        let last = attempts.max_by_key(|flight| flight.attempt).map(|flight| flight.started);
+        let attempts = self.deliveries.iter().filter(|delivery| delivery.key == key);
+        let last =
+            attempts.max_by_key(|delivery| delivery.attempt).map(|delivery| delivery.started);
         let is_its = self.log.get(key).map(|log| log.0) == last;
-        let before = self.flights.clone();
+        let before = self.deliveries.clone();
         self.land(key, if is_its { Outcome::Done } else { Outcome::Expired });
-        for flight in before.iter().filter(|flight| flight.fetcher == 0) {
-            if !self.flights.iter().any(|left| left.attempt == flight.attempt) {
-                self.note_attempt(flight.run, flight.started);
+        for delivery in before.iter().filter(|delivery| delivery.fetcher == 0) {
+            if !self.deliveries.iter().any(|left| left.attempt == delivery.attempt) {
+                self.note_attempt(delivery.run, delivery.started);
             }
         }
         self.note_end(key);
@@ -58,7 +59,7 @@ impl Model {
             row.dispatched = dispatched;
         }
     }
-    /// The public tables, and flights and turns, as lines.
+    /// The public tables, and deliveries and turns, as lines.
     pub fn tables(&self) -> Vec<String> {
         let text = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
         let mut lines = Vec::new();
@@ -77,8 +78,8 @@ impl Model {
         for (key, (started, finished, code)) in &self.log {
             lines.push(format!("log|{key}|{started}|{}|{}", text(*finished), text(*code)));
         }
-        for flight in &self.flights {
-            lines.push(format!("flight|{}|{}", flight.key, flight.attempt));
+        for delivery in &self.deliveries {
+            lines.push(format!("delivery|{}|{}", delivery.key, delivery.attempt));
         }
         for ((key, name), attempt) in &self.turns {
             lines.push(format!("turn|{key}|{name}|{attempt}"));

@@ -18,7 +18,7 @@ impl Model {
             Op::Dispatch(it) => {
                 let job = self.dispatch_to(now, it.holder.is_some());
                 if let (Some(holder), Some(_), Some(last)) =
-                    (&it.holder, &job, self.flights.last_mut())
+                    (&it.holder, &job, self.deliveries.last_mut())
                 {
                     last.worker = holder.worker.clone();
                 }
@@ -77,9 +77,10 @@ impl Model {
     }
 
     fn expire_lease(&mut self, attempt: i64) -> Option<ExpiredLease> {
-        let flight = self.flights.iter().find(|flight| flight.attempt == attempt).cloned()?;
+        let delivery =
+            self.deliveries.iter().find(|delivery| delivery.attempt == attempt).cloned()?;
         let (key, dead_letter) = self.expire(attempt)?;
-        let (worker, single) = (flight.worker, flight.fetcher == 0);
+        let (worker, single) = (delivery.worker, delivery.fetcher == 0);
         Some(ExpiredLease { key: Key::stored(&key), worker, dead_letter, single })
     }
 
@@ -111,7 +112,7 @@ impl Model {
 
     /// The key of an attempt that is in flight.
     pub fn key_of(&self, attempt: i64) -> Option<Key> {
-        let flight = self.flights.iter().find(|flight| flight.attempt == attempt)?;
-        Some(Key::stored(&flight.key))
+        let delivery = self.deliveries.iter().find(|delivery| delivery.attempt == attempt)?;
+        Some(Key::stored(&delivery.key))
     }
 }

@@ -48,16 +48,16 @@ impl Model {
     pub fn cancel_tasks(&mut self, key: &str, now: i64) -> Cancelled {
         let since = now - self.rules.lease_seconds;
         let out = |task: i64| {
-            self.flights.iter().any(|flight| {
-                (flight.fetcher, flight.run, flight.key.as_str()) == (TASKS.0, task, key)
-                    && (flight.leased || flight.started >= since)
+            self.deliveries.iter().any(|delivery| {
+                (delivery.fetcher, delivery.run, delivery.key.as_str()) == (TASKS.0, task, key)
+                    && (delivery.leased || delivery.started >= since)
             })
         };
         let spared: Vec<bool> =
             self.singles.iter().map(|single| single.key != key || out(single.task)).collect();
-        let flying = self.flights.iter().any(|flight| {
-            (flight.fetcher, flight.key.as_str()) == (TASKS.0, key)
-                && (flight.leased || flight.started >= since)
+        let flying = self.deliveries.iter().any(|delivery| {
+            (delivery.fetcher, delivery.key.as_str()) == (TASKS.0, key)
+                && (delivery.leased || delivery.started >= since)
         });
         let (before, mut at) = (self.singles.len(), 0);
         self.singles.retain(|_| {
@@ -136,8 +136,8 @@ impl Model {
 
     /// Whether a dispatch of it is known.
     fn flies(&self, single: &Single) -> bool {
-        self.flights.iter().any(|flight| {
-            (flight.fetcher, flight.run, &flight.key) == (TASKS.0, single.task, &single.key)
+        self.deliveries.iter().any(|delivery| {
+            (delivery.fetcher, delivery.run, &delivery.key) == (TASKS.0, single.task, &single.key)
         })
     }
 
@@ -167,9 +167,9 @@ impl Model {
 
     fn derive_row(&mut self, key: &str) {
         let leased = |task: i64| {
-            self.flights.iter().any(|flight| {
-                (flight.fetcher, flight.run, flight.key.as_str()) == (TASKS.0, task, key)
-                    && flight.leased
+            self.deliveries.iter().any(|delivery| {
+                (delivery.fetcher, delivery.run, delivery.key.as_str()) == (TASKS.0, task, key)
+                    && delivery.leased
             })
         };
         let current = self.current(key);

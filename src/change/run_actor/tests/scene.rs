@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use shiftboss_actors::clock::ManualClock;
-use shiftboss_actors::vital::Vital;
+use shiftboss_actors::exit_notifier::ExitNotifier;
 
 use crate::change::machine::{Refusal, Timing};
 use crate::change::run_actor::*;
@@ -59,10 +59,10 @@ impl Runs for Fake {
             let _guard = guard;
             let told = String::new();
             tokio::select! {
-                () = tokio::time::sleep(takes) => Outcome { exit_code, told },
+                () = tokio::time::sleep(takes) => Outcome { exit_code, message },
                 _ = stop, if !ignores => {
                     inner.stopped.set(inner.stopped.get() + 1);
-                    Outcome { exit_code: 143, told }
+                    Outcome { exit_code: 143, message }
                 }
             }
         })
@@ -98,7 +98,7 @@ pub struct Scene {
     pub seen: Seen,
     /// The wall clock.
     pub wall: ManualClock,
-    pub vital: oneshot::Receiver<Refusal>,
+    pub exit_notifier: oneshot::Receiver<Refusal>,
 }
 
 /// How runs are to go, and how they are to be made.
@@ -122,7 +122,7 @@ impl Plan {
     /// Starts an actor. The test has paused the clock.
     pub fn start(self) -> Scene {
         let seen = Seen::default();
-        let (vital, ended) = Vital::new();
+        let (exit_notifier, ended) = ExitNotifier::new();
         let wall = ManualClock::at(1_000);
         let timing = Timing {
             debounce: 5 * SECOND,
@@ -144,9 +144,9 @@ impl Plan {
             watch: self.rewrites.map(|paths| Watch(paths).start().recipient()),
             observer: Box::new(Note(seen.clone())),
             clock: Box::new(wall.clone()),
-            vital,
+            exit_notifier,
         });
-        Scene { actor: actor.start(), seen, wall, vital: ended }
+        Scene { actor: actor.start(), seen, wall, exit_notifier: ended }
     }
 }
 

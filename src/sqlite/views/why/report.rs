@@ -9,8 +9,8 @@ pub struct Why {
     /// The key.
     pub key: String,
     /// In one word.
-    pub standing: Standing,
-    /// Nothing is handed out at present, whatever the standing.
+    pub state: KeyState,
+    /// Nothing is handed out at present, whatever the state.
     pub paused: bool,
     /// Its place in the order; `None` unless it is waiting.
     pub place: Option<Place>,
@@ -20,7 +20,7 @@ pub struct Why {
     /// Jobs that ended in the last hour.
     pub jobs_last_hour: i64,
     /// Its job that is out, also beyond its lease.
-    pub in_flight: Option<Flight>,
+    pub in_flight: Option<Delivery>,
     /// How its job ended the last time.
     pub last_result: Option<LastResult>,
     /// Single tasks of it that failed, and are not due by themselves.
@@ -34,13 +34,13 @@ pub struct Why {
 /// What stands between a key and its next dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum KeyState {
     /// Only the keys before it.
     Waiting,
     /// Its job is out.
     InFlight,
     /// Too many leases of it ran out: a newer run of its fetcher, or `retry`, brings it back.
-    Parked,
+    DeadLetter,
     /// It was handed out: a newer run of its fetcher brings it back.
     Dispatched,
     /// Its runs are being deleted.
@@ -62,7 +62,7 @@ pub struct Place {
 
 /// A job that is out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Flight {
+pub struct Delivery {
     /// The worker's name; `None`: a classic worker, which has none.
     pub worker: Option<String>,
     /// The attempt; `None`: a daemon under `--classic` keeps none.
@@ -119,7 +119,7 @@ pub enum RowState {
     /// It was handed out.
     Dispatched,
     /// Too many leases of it ran out.
-    Parked,
+    DeadLetter,
     /// A newer run of its fetcher lists the key.
     Hidden,
     /// Its run is being deleted.

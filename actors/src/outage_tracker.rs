@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A spell is over when nothing has failed for so long, and something succeeded meanwhile: what fails
+/// A outage is over when nothing has failed for so long, and something succeeded meanwhile: what fails
 /// in a bad time is tried again sooner.
 const REST: Duration = Duration::from_secs(10);
 
@@ -19,7 +19,7 @@ pub enum Word {
     Over(Extent),
 }
 
-/// How far a spell has come.
+/// How far a outage has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Failures so far.
@@ -30,11 +30,11 @@ pub struct Extent {
 
 /// A time in which things fail, though not all of them need to.
 #[derive(Debug)]
-pub struct Spell {
+pub struct OutageTracker {
     /// Between two words, unless the second one is that it is over.
     period: Duration,
     now: Option<Current>,
-    /// The last word that was not the last of its spell.
+    /// The last word that was not the last of its outage.
     said: Option<Instant>,
 }
 
@@ -56,7 +56,7 @@ impl Current {
     }
 }
 
-impl Spell {
+impl OutageTracker {
     /// None yet; of one that lasts something is said once in `period`.
     #[must_use]
     pub const fn new(period: Duration) -> Self {
@@ -93,7 +93,7 @@ impl Spell {
     }
 
     /// Whether it is over by now. To be asked now and then.
-    pub fn look(&mut self, at: Instant) -> Option<Word> {
+    pub fn poll(&mut self, at: Instant) -> Option<Word> {
         let rests = |current: &mut Current| {
             current.succeeded && at.saturating_duration_since(current.last) >= REST
         };
@@ -114,49 +114,49 @@ mod tests {
 
     /// Ten failures a second for three minutes: four words in all.
     #[test]
-    fn a_long_spell_is_told_sparsely() {
-        let (mut spell, start) = (Spell::new(PERIOD), Instant::now());
+    fn a_long_outage_is_told_sparsely() {
+        let (mut tracker, start) = (OutageTracker::new(PERIOD), Instant::now());
         let at = |tenths: u64| start + Duration::from_millis(100 * tenths);
-        let told: Vec<_> = (0..1_800).filter_map(|tenths| spell.failed(at(tenths))).collect();
+        let told: Vec<_> = (0..1_800).filter_map(|tenths| tracker.failed(at(tenths))).collect();
         assert_eq!(
             told,
             [Word::Began, Word::Lasts(extent(601, 60)), Word::Lasts(extent(1_201, 120))]
         );
-        assert_eq!(spell.look(at(3_000)), None, "nobody has tried since");
-        spell.succeeded();
+        assert_eq!(tracker.poll(at(3_000)), None, "nobody has tried since");
+        tracker.succeeded();
         let lasted = Duration::from_millis(179_900);
-        assert_eq!(spell.look(at(3_000)), Some(Word::Over(Extent { failed: 1_800, lasted })));
-        assert_eq!(spell.look(at(4_000)), None);
+        assert_eq!(tracker.poll(at(3_000)), Some(Word::Over(Extent { failed: 1_800, lasted })));
+        assert_eq!(tracker.poll(at(4_000)), None);
     }
 
     /// What succeeds among failures ends nothing.
     #[test]
     fn it_is_over_after_a_rest() {
-        let (mut spell, start) = (Spell::new(PERIOD), Instant::now());
+        let (mut tracker, start) = (OutageTracker::new(PERIOD), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(spell.failed(at(0)), Some(Word::Began));
-        assert_eq!(spell.lasts_since(), Some(start));
-        spell.succeeded();
-        assert_eq!(spell.lasts_since(), None);
-        assert_eq!(spell.look(at(9)), None);
-        assert_eq!(spell.failed(at(9)), None);
-        assert_eq!(spell.look(at(19)), None, "nothing succeeded after the last failure");
-        spell.succeeded();
-        assert_eq!(spell.look(at(18)), None);
-        assert_eq!(spell.look(at(19)), Some(Word::Over(extent(2, 9))));
+        assert_eq!(tracker.failed(at(0)), Some(Word::Began));
+        assert_eq!(tracker.lasts_since(), Some(start));
+        tracker.succeeded();
+        assert_eq!(tracker.lasts_since(), None);
+        assert_eq!(tracker.poll(at(9)), None);
+        assert_eq!(tracker.failed(at(9)), None);
+        assert_eq!(tracker.poll(at(19)), None, "nothing succeeded after the last failure");
+        tracker.succeeded();
+        assert_eq!(tracker.poll(at(18)), None);
+        assert_eq!(tracker.poll(at(19)), Some(Word::Over(extent(2, 9))));
     }
 
-    /// Spells that follow each other are not told more often than one that lasts, and of one that was
+    /// Outages that follow each other are not told more often than one that lasts, and of one that was
     /// not told the end is not either.
     #[test]
-    fn short_spells_are_told_as_one() {
-        let (mut spell, start) = (Spell::new(PERIOD), Instant::now());
+    fn short_outages_are_reported_as_one() {
+        let (mut tracker, start) = (OutageTracker::new(PERIOD), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut told = Vec::new();
         for round in 0..10 {
-            told.extend(spell.failed(at(20 * round)));
-            spell.succeeded();
-            told.extend(spell.look(at(20 * round + 10)));
+            told.extend(tracker.failed(at(20 * round)));
+            tracker.succeeded();
+            told.extend(tracker.poll(at(20 * round + 10)));
         }
         let each = [Word::Began, Word::Over(extent(1, 0))];
         assert_eq!(told, [each; 4].concat());

@@ -16,12 +16,12 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Asks for a look that begins now or later; answered when it is over.
 #[derive(Debug, Message)]
-#[rtype(result = "Looked")]
-pub struct Look;
+#[rtype(result = "CaughtUp")]
+pub struct CatchUpBarrier;
 
-/// The answer to [`Look`].
+/// The answer to [`CatchUpBarrier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
-pub struct Looked {
+pub struct CaughtUp {
     /// Some file has more than was stored now: look again if there is still no work.
     pub more: bool,
     /// Some file has not had its turn: nobody knows what is in it.
@@ -30,8 +30,8 @@ pub struct Looked {
 
 /// Who waits for a look.
 #[derive(Default)]
-pub(super) struct Looks {
-    waiting: Vec<oneshot::Sender<Looked>>,
+pub(super) struct Barriers {
+    waiting: Vec<oneshot::Sender<CaughtUp>>,
     running: bool,
 }
 
@@ -40,16 +40,16 @@ pub(super) struct Looks {
 #[rtype(result = "()")]
 struct CatchUpAll;
 
-impl Handler<Look> for FileWatcherActor {
-    type Result = ResponseFuture<Looked>;
+impl Handler<CatchUpBarrier> for FileWatcherActor {
+    type Result = ResponseFuture<CaughtUp>;
 
-    fn handle(&mut self, _: Look, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: CatchUpBarrier, ctx: &mut Self::Context) -> Self::Result {
         let (waiter, answer) = oneshot::channel();
-        self.looks.waiting.push(waiter);
-        if !self.looks.running {
-            self.begin_look(ctx);
+        self.barriers.waiting.push(waiter);
+        if !self.barriers.running {
+            self.begin_catch_up(ctx);
         }
-        Box::pin(async move { answer.await.unwrap_or(Looked { more: false, missed: false }) })
+        Box::pin(async move { answer.await.unwrap_or(CaughtUp { more: false, missed: false }) })
     }
 }
 
@@ -58,7 +58,7 @@ impl Handler<CatchUpAll> for FileWatcherActor {
 
     fn handle(&mut self, _: CatchUpAll, ctx: &mut Self::Context) {
         // Whoever asks from here on may have written since: the next look is theirs.
-        let waiting = std::mem::take(&mut self.looks.waiting);
+        let waiting = std::mem::take(&mut self.barriers.waiting);
         let tails = self.runs.values().filter_map(|entry| match &entry.phase {
             Phase::Tailing(tail) => Some(tail.catch_up.send(CatchUp).timeout(CATCH_UP_TIMEOUT)),
             _ => None,
@@ -71,19 +71,19 @@ impl Handler<CatchUpAll> for FileWatcherActor {
             let more = missed || answers.iter().flatten().any(|tail| tail.more);
             for waiter in waiting {
                 // A connection that gave up needs no answer.
-                let _ = waiter.send(Looked { more, missed });
+                let _ = waiter.send(CaughtUp { more, missed });
             }
-            watcher.looks.running = false;
-            if !watcher.looks.waiting.is_empty() {
-                watcher.begin_look(ctx);
+            watcher.barriers.running = false;
+            if !watcher.barriers.waiting.is_empty() {
+                watcher.begin_catch_up(ctx);
             }
         }));
     }
 }
 
 impl FileWatcherActor {
-    fn begin_look(&mut self, ctx: &mut Context<Self>) {
-        self.looks.running = true;
+    fn begin_catch_up(&mut self, ctx: &mut Context<Self>) {
+        self.barriers.running = true;
         self.find_directory(ctx);
         self.drain(ctx);
         ctx.notify(CatchUpAll);

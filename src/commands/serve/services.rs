@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use shiftboss_actors::guest::Guest;
+use shiftboss_actors::service::Service;
 use tokio::sync::watch;
 
 use super::configuration::Configuration;
@@ -14,23 +14,23 @@ use crate::fetchers::Fetchers;
 use crate::intake::SpoolIntake;
 use shiftboss_spool::{Options, Spool, SpoolError};
 
-/// The guests that the configuration asks for; `wanted` are its fetchers, now and later.
+/// The services that the configuration asks for; `wanted` are its fetchers, now and later.
 ///
 /// # Errors
 /// When the spool cannot be made or opened, or is another daemon's.
 pub(super) fn of(
     configuration: &Configuration,
     wanted: watch::Receiver<Vec<FetcherTable>>,
-) -> Result<Vec<Box<dyn Guest>>, Failure> {
+) -> Result<Vec<Box<dyn Service>>, Failure> {
     let settings = configuration.in_force();
-    let mut guests: Vec<Box<dyn Guest>> = Vec::new();
+    let mut services: Vec<Box<dyn Service>> = Vec::new();
     if let Some(path) = &settings.spool {
-        guests.push(Box::new(intake(path)?));
+        services.push(Box::new(intake(path)?));
     }
     // Without a file there are none; those that a former daemon ran are forgotten then.
     let (input, database) = (settings.input.clone(), settings.database.clone());
-    guests.push(Box::new(Fetchers::new(input, database, wanted)));
-    Ok(guests)
+    services.push(Box::new(Fetchers::new(input, database, wanted)));
+    Ok(services)
 }
 
 fn intake(path: &Path) -> Result<SpoolIntake, Failure> {

@@ -54,7 +54,7 @@ impl SqliteStore {
             last.map(|last| last.started),
             last.map(|last| last.ended),
             last.map(|last| last.exit_code),
-            last.map(|last| &last.told),
+            last.map(|last| &last.message),
         );
         self.execute(sql, values)
     }

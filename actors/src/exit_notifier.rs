@@ -1,6 +1,6 @@
 //! How a parent learns that a child ended, whichever way: by word, or by a panic.
 //!
-//! The child holds a [`Vital`], the parent the other end. A child that drops its `Vital` without
+//! The child holds a [`ExitNotifier`], the parent the other end. A child that drops its `ExitNotifier` without
 //! a word has panicked (or was dropped, which is the same to its parent). actix itself tells
 //! nobody: a panic only closes the mailbox.
 
@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 
 /// Held by a child for its whole life.
 #[derive(Debug)]
-pub struct Vital<E>(Option<oneshot::Sender<E>>);
+pub struct ExitNotifier<E>(Option<oneshot::Sender<E>>);
 
-impl<E> Vital<E> {
-    /// A `Vital` for the child, and what its parent waits on: `Err` there means a panic.
+impl<E> ExitNotifier<E> {
+    /// A `ExitNotifier` for the child, and what its parent waits on: `Err` there means a panic.
     #[must_use]
     pub fn new() -> (Self, oneshot::Receiver<E>) {
         let (sender, receiver) = oneshot::channel();
@@ -33,13 +33,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_parent_hears_the_word_or_the_silence() {
-        let (mut vital, end) = Vital::new();
-        vital.ended("done");
-        vital.ended("again");
+        let (mut exit_notifier, end) = ExitNotifier::new();
+        exit_notifier.ended("done");
+        exit_notifier.ended("again");
         assert_eq!(end.await, Ok("done"));
 
-        let (vital, end) = Vital::<()>::new();
-        drop(vital);
+        let (exit_notifier, end) = ExitNotifier::<()>::new();
+        drop(exit_notifier);
         assert!(end.await.is_err());
     }
 }

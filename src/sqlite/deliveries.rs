@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::store::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, UnixSeconds, jitter};
 
-use super::attempts::{Flight, Outcome};
+use super::attempts::{Delivery, Outcome};
 use super::dispatch::{Candidate, History, LogRow};
 use super::memory::Lone;
 use super::tasks::TASKS_ID;
@@ -40,11 +40,11 @@ impl SqliteStore {
         self.overtake(key, rows, row)?;
         self.start_log(key, now, history.log.is_some())?;
         if fair {
-            let flight = self.note_flight(key, rows, row, departure, history)?;
+            let delivery = self.record_delivery(key, rows, row, departure, history)?;
             self.set_turn(key, &row.fetcher, departure.attempt)?;
             let is_lone = rows.len() == 1 && row.fetcher_id != TASKS_ID;
-            if is_lone && !history.has_flights && row.tries.is_none() {
-                self.memory.remember(key, Lone { rowid: row.rowid, flight });
+            if is_lone && !history.has_deliveries && row.tries.is_none() {
+                self.memory.remember(key, Lone { rowid: row.rowid, delivery });
             }
         }
         let held = if fair && departure.holder.is_none() { 2 } else { 0 };
@@ -98,23 +98,25 @@ impl SqliteStore {
     }
 
     /// Keeps what undoing this dispatch must restore.
-    fn note_flight(
+    fn record_delivery(
         &self,
         key: &str,
         rows: &[Candidate],
         row: &Candidate,
         departure: &Departure<'_>,
         history: &History,
-    ) -> rusqlite::Result<Flight> {
-        let earlier = if history.has_flights { self.live_flights(key, rows)? } else { Vec::new() };
+    ) -> rusqlite::Result<Delivery> {
+        let earlier =
+            if history.has_deliveries { self.live_deliveries(key, rows)? } else { Vec::new() };
         let before = history.log.unwrap_or_default();
-        let same = earlier.iter().filter(|flight| flight.is_of(row.fetcher_id, row.run_started));
+        let same =
+            earlier.iter().filter(|delivery| delivery.is_of(row.fetcher_id, row.run_started));
         // Of a classic attempt that is out still the row is dispatched; it may have lost leases since.
-        let classic = same.filter(|_| row.again).map(|flight| flight.tries).max();
+        let classic = same.filter(|_| row.again).map(|delivery| delivery.tries).max();
         let tries = classic.max(row.tries);
         let rearm = rows.iter().filter(|other| other.fetcher_id == row.fetcher_id && !other.again);
         let rearm: Vec<String> = rearm.map(|other| other.run_started.to_string()).collect();
-        let flight = Flight {
+        let delivery = Delivery {
             attempt: departure.attempt.0,
             fetcher_id: row.fetcher_id,
             run_started: row.run_started,
@@ -129,12 +131,12 @@ impl SqliteStore {
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         self.prepared(sql)?.execute((
             key,
-            flight.attempt,
-            flight.fetcher_id,
-            flight.run_started,
-            flight.started,
-            flight.tries,
-            &flight.worker,
+            delivery.attempt,
+            delivery.fetcher_id,
+            delivery.run_started,
+            delivery.started,
+            delivery.tries,
+            &delivery.worker,
             departure.holder.map(|holder| holder.lease_seconds),
             before.0,
             before.1,
@@ -142,18 +144,19 @@ impl SqliteStore {
             row.turn,
             format!("[{}]", rearm.join(",")),
         ))?;
-        Ok(flight)
+        Ok(delivery)
     }
 
     /// The earlier dispatches of a key; those whose row is gone have nothing left to lose.
-    fn live_flights(&self, key: &str, rows: &[Candidate]) -> rusqlite::Result<Vec<Flight>> {
-        let mut flights = self.flights(key)?;
-        let is_live =
-            |flight: &Flight| rows.iter().any(|row| flight.is_of(row.fetcher_id, row.run_started));
-        for stale in flights.extract_if(.., |flight| !is_live(flight)) {
+    fn live_deliveries(&self, key: &str, rows: &[Candidate]) -> rusqlite::Result<Vec<Delivery>> {
+        let mut deliveries = self.deliveries(key)?;
+        let is_live = |delivery: &Delivery| {
+            rows.iter().any(|row| delivery.is_of(row.fetcher_id, row.run_started))
+        };
+        for stale in flights.extract_if(.., |delivery| !is_live(delivery)) {
             self.retire_expired(key, &stale)?;
         }
-        Ok(flights)
+        Ok(deliveries)
     }
 
     pub(super) fn set_turn(
@@ -199,7 +202,7 @@ impl SqliteStore {
         Ok(true)
     }
 
-    /// The usual end: the key has one row, which is dispatched, and one flight.
+    /// The usual end: the key has one row, which is dispatched, and one delivery.
     fn land_lone(
         &self,
         key: &str,
@@ -207,8 +210,8 @@ impl SqliteStore {
         exit_code: i64,
         now: UnixSeconds,
     ) -> rusqlite::Result<()> {
-        self.retire(key, &lone.flight, Outcome::Done(exit_code), now)?;
-        if lone.flight.worker.is_some() {
+        self.retire(key, &lone.delivery, Outcome::Done(exit_code), now)?;
+        if lone.delivery.worker.is_some() {
             // A leased row was out of the order all the time.
             return Ok(());
         }
@@ -224,10 +227,10 @@ impl SqliteStore {
         exit_code: i64,
         now: UnixSeconds,
     ) -> rusqlite::Result<()> {
-        let mut flights = self.flights(key)?;
-        if let Some(last) = flights.pop() {
+        let mut deliveries = self.deliveries(key)?;
+        if let Some(last) = deliveries.pop() {
             self.retire(key, &last, Outcome::Done(exit_code), now)?;
-            for lost in flights.extract_if(.., |flight| flight.fetcher_id == last.fetcher_id) {
+            for lost in flights.extract_if(.., |delivery| delivery.fetcher_id == last.fetcher_id) {
                 self.retire_expired(key, &lost)?;
             }
             // A classic attempt before the leases that ran out may be the one that ended.
@@ -240,6 +243,6 @@ impl SqliteStore {
         }
         // Other rows of the key may come before those that are known to be next.
         self.memory.forget_order();
-        if flights.is_empty() { self.settle_one(key) } else { self.recompute(key) }
+        if deliveries.is_empty() { self.settle_one(key) } else { self.recompute(key) }
     }
 }

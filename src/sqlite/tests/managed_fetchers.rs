@@ -22,7 +22,7 @@ const STEPS: [&str; 3] = [
 ];
 
 fn ended(exit_code: u8, told: &str) -> Option<EndedRun> {
-    Some(EndedRun { started: 100, ended: 112, exit_code, told: told.to_owned() })
+    Some(EndedRun { started: 100, ended: 112, exit_code, message: told.to_owned() })
 }
 
 /// One that is idle after a good run, and runs again at 200.
@@ -60,7 +60,7 @@ impl Site {
     /// What `status --json` has of them, and the version that it tells.
     fn shown(&self) -> (Value, i64) {
         let status = queue_status(&self.directory.path().join("state.db"), 150).unwrap();
-        (serde_json::to_value(&status.own_fetchers).unwrap(), status.schema_version)
+        (serde_json::to_value(&status.managed_fetchers).unwrap(), status.schema_version)
     }
 
     fn names(&self) -> Vec<String> {
@@ -157,7 +157,7 @@ fn rows_edited_into_nonsense_stop_nobody() {
     let mut site = site.restart(&options(FAIR), false);
     let records = site.records();
     let of = |name: &str| records.iter().find(|record| &*record.name == name).unwrap();
-    let code = |name: &str| of(name).last_run.as_ref().map(|last| (last.exit_code, &*last.told));
+    let code = |name: &str| of(name).last_run.as_ref().map(|last| (last.exit_code, &*last.message));
     assert_eq!(code("a"), Some((255, "7 lines, 0 faulty: f.100.txt")));
     assert_eq!((of("a").run_started, of("a").next_run), (Some(i64::MAX), Some(i64::MIN)));
     assert_eq!(code("b"), Some((255, "")));
@@ -191,11 +191,11 @@ fn version_4_becomes_the_present_one() {
     assert_eq!(site.rows("PRAGMA user_version"), [VERSION.to_string()]);
     site.note(&idle("f"));
     assert_eq!(site.records(), [idle("f")]);
-    assert!(site.undo(attempt), "the flight is still known");
+    assert!(site.undo(attempt), "the delivery is still known");
     assert_eq!(site.next(20).unwrap().split(' ').next(), Some(&*key));
 }
 
-/// A database of version 3, with a trigger and a flight of that time.
+/// A database of version 3, with a trigger and a delivery of that time.
 fn version_3(path: &Path) {
     let connection = Connection::open(path).unwrap();
     STEPS.iter().for_each(|step| connection.execute_batch(step).unwrap());
@@ -218,8 +218,8 @@ fn version_3_becomes_the_present_one() {
     version_3(&directory.path().join("state.db"));
     let mut site = Site::in_directory(directory, FAIR);
     assert_eq!(site.rows("PRAGMA user_version"), [VERSION.to_string()]);
-    let flights = "SELECT attr_path, attempt, worker, lease FROM shiftboss_flights";
-    assert_eq!(site.rows(flights), ["alpha|1|-|-"]);
+    let deliveries = "SELECT attr_path, attempt, worker, lease FROM shiftboss_flights";
+    assert_eq!(site.rows(deliveries), ["alpha|1|-|-"]);
     assert_eq!(site.rows("SELECT rows, pending FROM shiftboss_runs"), ["2|1"]);
     site.check_kept();
     site.note(&running("f"));

@@ -1,7 +1,7 @@
-//! Guests: actors of the program that the tree starts and stops beside its own, without knowing what
+//! Services: actors of the program that the tree starts and stops beside its own, without knowing what
 //! they do. Called by [`tree`](crate::tree); a spool's intake is one, the daemon's own fetchers are another.
 //!
-//! A guest is started once every run is registered and stopped before storage. Its end by itself ends
+//! A service is started once every run is registered and stopped before storage. Its end by itself ends
 //! the process, as that of a central actor does.
 
 use std::future::Future;
@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
 use crate::reports::ReportError;
 use crate::storage::StorageActor;
@@ -23,9 +24,8 @@ use crate::store::{
     AcceptEntries, AcceptedEntries, Each, FetcherRecords, ForgetAccepted, ForgetFetcher,
     NoteFetcher,
 };
-use crate::vital::Vital;
 
-/// A guest gets this long to give back what it holds.
+/// A service gets this long to give back what it holds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Has a fetcher that the daemon runs itself run now; answered with one line of JSON.
@@ -36,9 +36,9 @@ pub struct RunFetcher(
     pub Arc<str>,
 );
 
-/// What a guest may say to storage and to the watcher.
+/// What a service may say to storage and to the watcher.
 #[derive(Clone)]
-pub struct GuestLinks {
+pub struct ServiceLinks {
     /// Entries that are to become single tasks.
     pub accept: Recipient<Perform<AcceptEntries>>,
     /// Asks which accepted entries are remembered.
@@ -55,7 +55,7 @@ pub struct GuestLinks {
     pub why_lost: Recipient<WhyLost>,
 }
 
-impl GuestLinks {
+impl ServiceLinks {
     /// All links to a StorageActor and a FileWatcherActor.
     #[must_use]
     pub fn to(storage: &Addr<StorageActor>, watcher: &Addr<FileWatcherActor>) -> Self {
@@ -72,12 +72,12 @@ impl GuestLinks {
 }
 
 /// An actor of the program's that lives in the tree.
-pub trait Guest {
+pub trait Service {
     /// As it is called when it panicked.
     fn name(&self) -> &'static str;
 
-    /// Starts it, on the caller's actix system. It keeps `vital` for its whole life.
-    fn start(&mut self, links: GuestLinks, vital: Vital<String>);
+    /// Starts it, on the caller's actix system. It keeps `exit_notifier` for its whole life.
+    fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>);
 
     /// Who has fetchers run for operators, if it does; asked once it is started.
     fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
@@ -88,32 +88,32 @@ pub trait Guest {
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
-/// The guests of a tree.
+/// The services of a tree.
 #[derive(Default)]
-pub(crate) struct Guests {
-    all: Vec<Box<dyn Guest>>,
+pub(crate) struct Services {
+    all: Vec<Box<dyn Service>>,
     /// Of those that were started, in the same order.
     ends: Vec<oneshot::Receiver<String>>,
 }
 
-impl Guests {
-    /// Guests that are to be started.
-    pub(crate) fn new(all: Vec<Box<dyn Guest>>) -> Self {
+impl Services {
+    /// Services that are to be started.
+    pub(crate) fn new(all: Vec<Box<dyn Service>>) -> Self {
         Self { all, ends: Vec::new() }
     }
 
     /// Starts them all.
     pub(crate) fn start(&mut self, storage: &Addr<StorageActor>, watcher: &Addr<FileWatcherActor>) {
-        for guest in &mut self.all {
-            let (vital, end) = Vital::new();
-            guest.start(GuestLinks::to(storage, watcher), vital);
+        for service in &mut self.all {
+            let (exit_notifier, end) = ExitNotifier::new();
+            service.start(ServiceLinks::to(storage, watcher), exit_notifier);
             self.ends.push(end);
         }
     }
 
     /// Who has fetchers run for operators.
     pub(crate) fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
-        self.all.iter().find_map(|guest| guest.run_fetcher())
+        self.all.iter().find_map(|service| service.run_fetcher())
     }
 
     /// Resolves with the name of the first one that ends by itself; never, if there are none.
@@ -127,9 +127,9 @@ impl Guests {
 
     /// Stops those that were started.
     pub(crate) async fn stop(&mut self) {
-        for guest in self.all.iter_mut().take(self.ends.len()) {
-            if timeout(STOP_TIMEOUT, guest.stop()).await.is_err() {
-                warn!(guest = guest.name(), "It did not stop in time.");
+        for service in self.all.iter_mut().take(self.ends.len()) {
+            if timeout(STOP_TIMEOUT, service.stop()).await.is_err() {
+                warn!(service = service.name(), "It did not stop in time.");
             }
         }
     }

@@ -3,13 +3,13 @@
 //! Not the lists that are in the input directory, which are told of whoever made them.
 
 use crate::commands::text::{ago, columns, cut, shown, span};
-use crate::sqlite::{OwnFetcher, OwnRun};
+use crate::sqlite::{ManagedFetcher, ManagedRun};
 
 /// What came of a run is shown in so many characters at the most.
 const RESULT_WIDTH: usize = 60;
 
 /// One line a fetcher, or nothing if there are none; `is_running`: whether the daemon does.
-pub(super) fn render(fetchers: &[OwnFetcher], is_running: bool, now: i64) -> String {
+pub(super) fn render(fetchers: &[ManagedFetcher], is_running: bool, now: i64) -> String {
     if fetchers.is_empty() {
         return String::new();
     }
@@ -30,8 +30,8 @@ pub(super) fn render(fetchers: &[OwnFetcher], is_running: bool, now: i64) -> Str
     columns(&cells)
 }
 
-/// `idle`, `running for 5m`; `running for 5m, stoked` if another run is to follow.
-fn state(fetcher: &OwnFetcher, now: i64) -> String {
+/// `idle`, `running for 5m`; `running for 5m, pending` if another run is to follow.
+fn state(fetcher: &ManagedFetcher, now: i64) -> String {
     let state = shown(&fetcher.state);
     let Some(started) = fetcher.run_started else {
         return state;
@@ -40,17 +40,17 @@ fn state(fetcher: &OwnFetcher, now: i64) -> String {
     format!("{doing} for {}{more}", span(now.saturating_sub(started)))
 }
 
-fn last_run(run: &OwnRun, now: i64) -> String {
+fn last_run(run: &ManagedRun, now: i64) -> String {
     let took = span(run.ended.saturating_sub(run.started));
     format!("{}, took {took}", ago(now.saturating_sub(run.ended)))
 }
 
-fn result(run: &OwnRun) -> String {
+fn result(run: &ManagedRun) -> String {
     let end = match run.exit_code {
         0 => "ok".to_owned(),
         code => format!("exit code {code}"),
     };
-    if run.told.is_empty() { end } else { cut(&format!("{end}: {}", run.told), RESULT_WIDTH) }
+    if run.message.is_empty() { end } else { cut(&format!("{end}: {}", run.message), RESULT_WIDTH) }
 }
 
 fn next_run(at: Option<i64>, now: i64) -> String {
@@ -67,30 +67,30 @@ mod tests {
 
     const NOW: i64 = 1_000_000;
 
-    fn fetcher(name: &str, state: &str) -> OwnFetcher {
+    fn fetcher(name: &str, state: &str) -> ManagedFetcher {
         let (name, state) = (name.to_owned(), state.to_owned());
-        OwnFetcher { name, state, run_started: None, last_run: None, next_run: None }
+        ManagedFetcher { name, state, run_started: None, last_run: None, next_run: None }
     }
 
-    fn ended(ago: i64, took: i64, exit_code: u8, told: &str) -> Option<OwnRun> {
+    fn ended(ago: i64, took: i64, exit_code: u8, told: &str) -> Option<ManagedRun> {
         let ended = NOW - ago;
-        Some(OwnRun { started: ended - took, ended, exit_code, told: told.to_owned() })
+        Some(ManagedRun { started: ended - took, ended, exit_code, message: told.to_owned() })
     }
 
-    fn all() -> Vec<OwnFetcher> {
+    fn all() -> Vec<ManagedFetcher> {
         let failed = "the command ended with exit code 7: the former list stays as it was";
         vec![
-            OwnFetcher {
+            ManagedFetcher {
                 last_run: ended(180, 12, 0, "7 lines, 0 faulty: f.170.txt"),
                 next_run: Some(NOW + 7_200),
                 ..fetcher("links", "idle")
             },
-            OwnFetcher {
+            ManagedFetcher {
                 run_started: Some(NOW - 300),
                 last_run: ended(3_600, 0, 7, failed),
-                ..fetcher("notes", "running, stoked")
+                ..fetcher("notes", "running, pending")
             },
-            OwnFetcher {
+            ManagedFetcher {
                 run_started: Some(NOW - 2),
                 next_run: Some(NOW),
                 ..fetcher("new", "running")
@@ -104,7 +104,7 @@ mod tests {
         let expected = "\
 Run by the daemon  state                   last run          result                                                        next run
 links              idle                    3m ago, took 12s  ok: 7 lines, 0 faulty: f.170.txt                              in 2h
-notes              running for 5m, stoked  1h ago, took 0s   exit code 7: the command ended with exit code 7: the form...  on change
+notes              running for 5m, pending  1h ago, took 0s   exit code 7: the command ended with exit code 7: the form...  on change
 new                running for 2s          none yet          -                                                             now
 ";
         assert_eq!(render(&all(), true, NOW), expected);
@@ -124,9 +124,9 @@ new                running for 2s          none yet          -                  
     /// Whatever somebody wrote into the table is shown as something, and moves no cursor.
     #[test]
     fn nonsense_is_shown_as_something() {
-        let odd = |time| OwnFetcher {
+        let odd = |time| ManagedFetcher {
             run_started: Some(time),
-            last_run: Some(OwnRun {
+            last_run: Some(ManagedRun {
                 started: i64::MIN,
                 ended: time,
                 exit_code: 255,
