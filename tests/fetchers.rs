@@ -163,7 +163,7 @@ fn a_failed_run_keeps_the_old_list() {
     fs::write(scene.site.path("broken"), "").unwrap();
     wait_until("the bad run is noted", || scene.status()[0]["last_run"]["exit_code"] == 7);
     let status = scene.status();
-    assert!(status[0]["last_run"]["told"].as_str().unwrap().contains("exit code 7"), "{status}");
+    assert!(status[0]["last_run"]["message"].as_str().unwrap().contains("exit code 7"), "{status}");
     assert!(status[0]["next_run"].is_i64() && status[0]["name"] == "links", "{status}");
     assert_eq!(scene.site.sql("SELECT attr_path FROM queue"), ["alpha"]);
     let table = scene.site.run(&["status", "state.db"]);

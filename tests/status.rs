@@ -103,7 +103,7 @@ fn the_json_object() {
         "policy": "fair",
         "lease_seconds": 43_200,
         "paused": false,
-        "parked": 0,
+        "dead_letters": 0,
         "single_tasks": 0,
         "single_tasks_ended": 0,
         "max_single_tasks": 1_000_000,
@@ -329,7 +329,7 @@ fn what_comes_from_outside_is_escaped() {
     site.write("b\u{1b}[0m\n.x.txt", "");
     let _daemon = site.start();
     site.wait_count(1);
-    wait_until("the bad name is noted", || table(&site).contains("Set aside"));
+    wait_until("the bad name is noted", || table(&site).contains("Rejected"));
     let shown = table(&site);
     assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
     for escaped in ["evil\\u{1b}[2J\\u{7}key (never run)", "f\\u{1b}[31m", "[0m"] {
@@ -366,7 +366,7 @@ fn fetchers_that_the_daemon_runs() {
     );
     let links = json!({
         "name": "links", "state": "running", "run_started": null, "next_run": 1,
-        "last_run": {"started": 100, "ended": 112, "exit_code": 7, "told": "no\u{1b}[2J"},
+        "last_run": {"started": 100, "ended": 112, "exit_code": 7, "message": "no\u{1b}[2J"},
     });
     let notes = json!({
         "name": "notes", "state": "idle", "run_started": null, "next_run": null, "last_run": null,

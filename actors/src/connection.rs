@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use crate::file_watcher::CatchUpBarrier;
-use crate::peer::{self, Delivery, Peer};
+use crate::peer::{self, Peer, Receipt};
 use crate::storage::messages::{Finish, HandOut, TakeJob};
 use answer::NoAnswer;
 pub use answer::REQUEST_TIMEOUT;
@@ -120,7 +120,7 @@ impl ConnectionActor {
             return;
         }
         if let Some(writer) = &self.writer
-            && matches!(peer::delivery(writer.as_ref()), Ok(Delivery::Read))
+            && matches!(peer::receipt(writer.as_ref()), Ok(Receipt::Read))
         {
             self.unread.drain(..).for_each(HandOut::settle);
         }

@@ -217,7 +217,7 @@ impl Tree {
         WorkLinks {
             dispatch: self.storage.clone().recipient(),
             finish: self.storage.clone().recipient(),
-            look: self.watcher.clone().recipient(),
+            barrier: self.watcher.clone().recipient(),
             session: self.reports.clone().map(|reports| {
                 let watcher = self.watcher.clone().recipient();
                 let mut links = SessionLinks::new(&self.storage, watcher, run_fetcher, reports);

@@ -81,15 +81,15 @@ async fn run(
             running.wait().await
         }
     };
-    Outcome { exit_code: end.shell_code(), message: told(end, limit) }
+    Outcome { exit_code: end.shell_code(), message: message(end, limit) }
 }
 
 /// A shell's code for what cannot be executed.
-fn not_started(told: String) -> Outcome {
+fn not_started(message: String) -> Outcome {
     Outcome { exit_code: 126, message }
 }
 
-fn told(end: End, limit: Option<Duration>) -> String {
+fn message(end: End, limit: Option<Duration>) -> String {
     match end {
         End::Code(0) => String::new(),
         End::Code(code) => format!("the command ended with exit code {code}"),

@@ -95,7 +95,7 @@ impl RunActor {
         let (machine, actions) = match self.machine.on(event, self.now()) {
             Ok(next) => next,
             Err(refusal) => {
-                error!(name = self.parts.name, %refusal, "A bug: the machine was told what cannot be.");
+                error!(name = self.parts.name, %refusal, "A bug: the machine was message what cannot be.");
                 self.parts.exit_notifier.ended(refusal);
                 return ctx.stop();
             }
@@ -180,10 +180,10 @@ impl RunActor {
     fn log_end(&self, Outcome { exit_code, message }: &Outcome) {
         let name = &self.parts.name;
         match exit_code {
-            0 if told.is_empty() => info!(name, "The run ended well."),
-            0 => info!(name, told, "The run ended well."),
+            0 if message.is_empty() => info!(name, "The run ended well."),
+            0 => info!(name, message, "The run ended well."),
             _ if self.is_stopping => info!(name, exit_code, "The run was ended."),
-            _ => warn!(name, exit_code, reason = told, "The run failed."),
+            _ => warn!(name, exit_code, reason = message, "The run failed."),
         }
     }
 

@@ -37,8 +37,8 @@ pub(super) struct NotedRuns {
 
 impl Runs for NotedRuns {
     fn start(&mut self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
-        let (tell, told) = oneshot::channel();
-        let mut run = self.runs.start(changed, told);
+        let (tell, message) = oneshot::channel();
+        let mut run = self.runs.start(changed, message);
         let (begin, name) = (self.begin.clone(), self.name.clone());
         let (places, why_lost) = (Arc::clone(&self.places), self.why_lost.clone());
         Box::pin(async move {
@@ -81,6 +81,6 @@ async fn input_is_there(why_lost: &Recipient<WhyLost>, name: &ListName) {
 }
 
 fn stopped() -> Outcome {
-    let told = "stopped while it waited for its turn".to_owned();
+    let message = "stopped while it waited for its turn".to_owned();
     Outcome { exit_code: ExitCode::Unavailable as u8, message }
 }

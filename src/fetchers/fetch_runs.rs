@@ -73,7 +73,7 @@ impl Runs for FetchRuns {
         Box::pin(async move {
             let given = match given(changes, changed).await {
                 Ok(given) => given,
-                Err(told) => return Outcome { exit_code: NOT_EXECUTABLE, message },
+                Err(message) => return Outcome { exit_code: NOT_EXECUTABLE, message },
             };
             let stopped = async {
                 let _ = stop.await;

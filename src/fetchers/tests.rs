@@ -26,7 +26,7 @@ async fn fetchers_run_by_the_clock() {
     assert_eq!(scene.began(), runs(&[("a", 0), ("a", 100), ("a", 200)]));
     let record = scene.record("a");
     let last = record.last_run.unwrap();
-    assert_eq!((&*record.state, last.exit_code, &*last.message), ("idle", 0, "told"));
+    assert_eq!((&*record.state, last.exit_code, &*last.message), ("idle", 0, "message"));
 }
 
 /// A run that takes longer than the time between two costs turns; it has no company.
@@ -55,7 +55,7 @@ async fn what_ran_before_counts() {
     }
     let scene = Scene::new(seen, ["recent", "broken", "old"].map(every).to_vec());
     sleep(SECOND).await;
-    assert_eq!(scene.record("recent").last_run.unwrap().told, "before");
+    assert_eq!(scene.record("recent").last_run.unwrap().message, "before");
     assert!(!scene.seen.0.records.borrow().contains_key("gone"));
     sleep(50 * SECOND).await;
     let mut began = scene.began();

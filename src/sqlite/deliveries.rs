@@ -153,7 +153,7 @@ impl SqliteStore {
         let is_live = |delivery: &Delivery| {
             rows.iter().any(|row| delivery.is_of(row.fetcher_id, row.run_started))
         };
-        for stale in flights.extract_if(.., |delivery| !is_live(delivery)) {
+        for stale in deliveries.extract_if(.., |delivery| !is_live(delivery)) {
             self.retire_expired(key, &stale)?;
         }
         Ok(deliveries)
@@ -230,7 +230,8 @@ impl SqliteStore {
         let mut deliveries = self.deliveries(key)?;
         if let Some(last) = deliveries.pop() {
             self.retire(key, &last, Outcome::Done(exit_code), now)?;
-            for lost in flights.extract_if(.., |delivery| delivery.fetcher_id == last.fetcher_id) {
+            for lost in deliveries.extract_if(.., |delivery| delivery.fetcher_id == last.fetcher_id)
+            {
                 self.retire_expired(key, &lost)?;
             }
             // A classic attempt before the leases that ran out may be the one that ended.

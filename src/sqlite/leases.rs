@@ -110,7 +110,7 @@ impl SqliteStore {
         self.prepared(sql)?.execute((attempt.0, now, exit_code))?;
         // Earlier classic attempts would bring the row back.
         let deliveries = self.deliveries(key)?;
-        for earlier in flights.iter().filter(|delivery| delivery.fetcher_id == fetcher_id) {
+        for earlier in deliveries.iter().filter(|delivery| delivery.fetcher_id == fetcher_id) {
             self.retire_expired(key, earlier)?;
         }
         self.forget_tries(key, fetcher_id, ended.run_started)?;

@@ -17,12 +17,12 @@ pub(super) const ALL: &str =
 /// Reads a row of [`ALL`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<FetcherRecord> {
     let (started, ended): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
-    let (code, told): (Option<i64>, String) = (row.get(6)?, text(row, 7)?);
+    let (code, message): (Option<i64>, String) = (row.get(6)?, text(row, 7)?);
     let last_run = started.zip(ended).zip(code).map(|((started, ended), code)| EndedRun {
         started,
         ended,
         exit_code: u8::try_from(code).unwrap_or(u8::MAX),
-        told,
+        message,
     });
     Ok(FetcherRecord {
         name: text(row, 0)?.into(),

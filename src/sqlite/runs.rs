@@ -322,7 +322,7 @@ impl SqliteStore {
         let is_classic = |delivery: &&Delivery| delivery.worker.is_none();
         let deliveries = self.deliveries(key)?;
         let deliveries = deliveries.iter().filter(is_classic);
-        for delivery in flights.filter(|delivery| delivery.is_of(fetcher_id, run)) {
+        for delivery in deliveries.filter(|delivery| delivery.is_of(fetcher_id, run)) {
             let sql = "SELECT EXISTS (SELECT 1 FROM log
                 WHERE attr_path = ?1 AND started = ?2 AND finished IS NULL)";
             if !self.prepared(sql)?.query_row((key, delivery.started), |row| row.get(0))? {

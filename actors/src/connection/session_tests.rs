@@ -93,7 +93,7 @@ impl Site {
         let links = WorkLinks {
             dispatch: to().recipient(),
             finish: to().recipient(),
-            look: Nothing.start().recipient(),
+            barrier: Nothing.start().recipient(),
             session: Some(SessionLinks::new(&storage, Nothing.start().recipient(), None, reports)),
         };
         let (ours, theirs) = UnixStream::pair().unwrap();

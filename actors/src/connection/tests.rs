@@ -132,7 +132,7 @@ fn connect(fake: &Fake) -> (UnixStream, Addr<ConnectionActor>, JoinHandle<()>) {
     let links = WorkLinks {
         dispatch: fake.clone().recipient(),
         finish: fake.clone().recipient(),
-        look: fake.recipient(),
+        barrier: fake.recipient(),
         session: None,
     };
     let mut context = Context::new();

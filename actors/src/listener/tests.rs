@@ -107,7 +107,7 @@ impl Site {
         let links = WorkLinks {
             dispatch: storage.clone().recipient(),
             finish: storage.clone().recipient(),
-            look: storage.recipient(),
+            barrier: storage.recipient(),
             session: None,
         };
         let (binder, (exit_notifier, _)) = (Fake::default(), ExitNotifier::new());

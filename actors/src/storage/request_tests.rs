@@ -82,12 +82,12 @@ async fn entries_are_accepted_once() {
 }
 
 fn record() -> FetcherRecord {
-    let told = "7 lines".to_owned();
+    let message = "7 lines".to_owned();
     FetcherRecord {
         name: "links".into(),
         state: "idle".to_owned(),
         run_started: None,
-        last_run: Some(EndedRun { started: 90, ended: 95, exit_code: 0, told }),
+        last_run: Some(EndedRun { started: 90, ended: 95, exit_code: 0, message }),
         next_run: Some(190),
     }
 }

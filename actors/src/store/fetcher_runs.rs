@@ -18,7 +18,7 @@ pub struct EndedRun {
     /// As a shell would report it; 0: its list is in place.
     pub exit_code: u8,
     /// What came of it, for people.
-    pub told: String,
+    pub message: String,
 }
 
 /// How a fetcher is.

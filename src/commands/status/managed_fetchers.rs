@@ -72,9 +72,9 @@ mod tests {
         ManagedFetcher { name, state, run_started: None, last_run: None, next_run: None }
     }
 
-    fn ended(ago: i64, took: i64, exit_code: u8, told: &str) -> Option<ManagedRun> {
+    fn ended(ago: i64, took: i64, exit_code: u8, message: &str) -> Option<ManagedRun> {
         let ended = NOW - ago;
-        Some(ManagedRun { started: ended - took, ended, exit_code, message: told.to_owned() })
+        Some(ManagedRun { started: ended - took, ended, exit_code, message: message.to_owned() })
     }
 
     fn all() -> Vec<ManagedFetcher> {
@@ -102,10 +102,10 @@ mod tests {
     #[test]
     fn the_lines_are_as_documented() {
         let expected = "\
-Run by the daemon  state                   last run          result                                                        next run
-links              idle                    3m ago, took 12s  ok: 7 lines, 0 faulty: f.170.txt                              in 2h
+Run by the daemon  state                    last run          result                                                        next run
+links              idle                     3m ago, took 12s  ok: 7 lines, 0 faulty: f.170.txt                              in 2h
 notes              running for 5m, pending  1h ago, took 0s   exit code 7: the command ended with exit code 7: the form...  on change
-new                running for 2s          none yet          -                                                             now
+new                running for 2s           none yet          -                                                             now
 ";
         assert_eq!(render(&all(), true, NOW), expected);
         assert_eq!(render(&[], true, NOW), "");
@@ -130,7 +130,7 @@ new                running for 2s          none yet          -                  
                 started: i64::MIN,
                 ended: time,
                 exit_code: 255,
-                told: "\u{1b}[2J\n".repeat(1_000),
+                message: "\u{1b}[2J\n".repeat(1_000),
             }),
             next_run: Some(time),
             ..fetcher("evil\u{1b}\n", "\u{7}")

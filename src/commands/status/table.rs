@@ -67,7 +67,7 @@ pub(super) fn render(
     for rejected in &queue.rejected_files {
         let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
         let text = format!("{name}: {reason} ({})", ago(now - rejected.since));
-        out.push_str(&line("Set aside", &text));
+        out.push_str(&line("Rejected", &text));
     }
     out
 }
@@ -280,7 +280,7 @@ mod tests {
                     started: 1_000_003_000,
                     ended: 1_000_003_100,
                     exit_code: 0,
-                    told: "7 lines".to_owned(),
+                    message: "7 lines".to_owned(),
                 }),
                 next_run: Some(1_000_010_000),
             }],
@@ -342,7 +342,7 @@ Worker     jobs  oldest     connections  last sign of life
 (classic)  1     1h 1m ago  -            -
 builder-3  2     5m ago     2            7s ago
 idle       0     -          1            1h 1m ago
-Set aside       a.b.txt: no number (1s ago)
+Rejected        a.b.txt: no number (1s ago)
 ";
         let mut status = Status { queue: queue(), live: Some(live()) };
         assert_eq!(render(&target, &status, None, 1_000_003_700), expected);
@@ -359,10 +359,12 @@ Set aside       a.b.txt: no number (1s ago)
             ]
         );
         status.live = None;
-        let unknown = Unknown::NotTold("only the daemon's user and root may ask".to_owned());
+        let unknown = Unknown::Unknown("only the daemon's user and root may ask".to_owned());
         let text = render(&target, &status, Some(&unknown), 1_000_003_700);
         assert!(
-            text.contains("\nLive            not told: only the daemon's user and root may ask\n")
+            text.contains(
+                "\nLive            unknown: only the daemon's user and root may ask\n"
+            )
         );
     }
 }

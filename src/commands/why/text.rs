@@ -17,7 +17,7 @@ const AGAIN: &str = "`shiftboss retry` runs it again, `shiftboss cancel` deletes
 /// Renders the whole text; `now` makes times relative.
 pub(super) fn render(why: &Why, now: i64) -> String {
     let mut out = line("Key", &cut(&why.key, KEY_WIDTH));
-    out.push_str(&line("KeyState", &state(why)));
+    out.push_str(&line("State", &state(why)));
     if why.paused {
         out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
     }
@@ -196,7 +196,7 @@ mod tests {
     fn the_text_is_as_documented() {
         let expected = "\
 Key             alpha
-Standing        waiting
+State           waiting
 Before it       7 keys: b, c, d, e, f, ...
 Its turn        in about 4m (120 jobs ended in the last hour)
 Last result     exit code 1, ended 10s ago, took 1m 30s
@@ -214,7 +214,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let place = Place { keys_before: 1, exact: true, first: vec![long.clone()] };
         let text = render(&Why { key: long, place: Some(place), ..waiting() }, 5_100);
         assert!(
-            text.starts_with(&format!("Key             {}...\nStanding", "k".repeat(77))),
+            text.starts_with(&format!("Key             {}...\nState", "k".repeat(77))),
             "{text}"
         );
         assert!(text.contains(&format!("1 key: {}...\n", "k".repeat(27))), "{text}");
@@ -242,7 +242,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let (state, rows) = (KeyState::Dispatched, vec![row]);
         let failed = Why { state, rows, place: None, failed_single_tasks: 1, ..waiting() };
         let text = render(&failed, 5_100);
-        let expected = "Standing        failed with exit code 3; due again with its fetcher's next list, or now by `shiftboss retry`\n\
+        let expected = "State           failed with exit code 3; due again with its fetcher's next list, or now by `shiftboss retry`\n\
             Single tasks    1 failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it\n";
         assert!(text.contains(expected), "{text}");
     }
@@ -292,7 +292,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         };
         let expected = "\
 Key             alpha
-Standing        not queued: no fetcher lists it
+State           not queued: no fetcher lists it
 Last result     none is known
 ";
         assert_eq!(render(&gone, 5_100), expected);

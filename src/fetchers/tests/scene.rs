@@ -58,7 +58,7 @@ impl Inner {
             0 => Ok(value),
             left => {
                 self.refused.set(left - 1);
-                Err(StoreError::Full("told to".to_owned()))
+                Err(StoreError::Full("message to".to_owned()))
             }
         }
     }
@@ -83,7 +83,7 @@ impl Runs for Fake {
         let inner = Rc::clone(&self.seen.0);
         if inner.panics.get() > 0 {
             inner.panics.set(inner.panics.get() - 1);
-            panic!("told to");
+            panic!("message to");
         }
         let (name, origin) = (self.name.clone(), self.origin);
         Box::pin(async move {
@@ -96,7 +96,7 @@ impl Runs for Fake {
                 inner.noted.borrow_mut().push(noted);
             }
             let exit_code = inner.codes.borrow_mut().pop_front().unwrap_or(0);
-            let told = "told".to_owned();
+            let message = "message".to_owned();
             tokio::select! {
                 () = sleep(inner.takes.get()) => Outcome { exit_code, message },
                 _ = stop, if !inner.ignores_stop.get() => Outcome { exit_code: 143, message },
@@ -151,7 +151,7 @@ impl Handler<WhyLost> for Book {
     type Result = Option<String>;
 
     fn handle(&mut self, _: WhyLost, _: &mut Self::Context) -> Self::Result {
-        self.0.lost.get().then(|| "told to".to_owned())
+        self.0.lost.get().then(|| "message to".to_owned())
     }
 }
 
@@ -231,7 +231,7 @@ pub fn runs(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 
 pub fn ran(name: &str, seconds_ago: i64, broken_off: bool) -> FetcherRecord {
     let started = SystemClock.now() - seconds_ago;
-    let told = "before".to_owned();
+    let message = "before".to_owned();
     FetcherRecord {
         name: name.into(),
         state: "idle".to_owned(),

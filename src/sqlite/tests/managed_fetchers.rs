@@ -127,7 +127,7 @@ fn status_tells_what_is_noted() {
     site.note(&idle("links"));
     let links = json!({
         "name": "links", "state": "idle", "run_started": null,
-        "last_run": {"started": 100, "ended": 112, "exit_code": 0, "told": "7 lines, 0 faulty: f.100.txt"},
+        "last_run": {"started": 100, "ended": 112, "exit_code": 0, "message": "7 lines, 0 faulty: f.100.txt"},
         "next_run": 200,
     });
     let notes = json!({

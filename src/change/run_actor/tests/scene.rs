@@ -57,7 +57,7 @@ impl Runs for Fake {
         let (takes, ignores) = (self.takes, self.ignores_stop);
         Box::pin(async move {
             let _guard = guard;
-            let told = String::new();
+            let message = String::new();
             tokio::select! {
                 () = tokio::time::sleep(takes) => Outcome { exit_code, message },
                 _ = stop, if !ignores => {
