@@ -205,10 +205,12 @@ impl Handler<HowAreYou> for StorageActor {
     type Result = Deferred<StoreResult<Health>>;
 
     fn handle(&mut self, HowAreYou { lock }: HowAreYou, ctx: &mut Self::Context) -> Self::Result {
-        // While it is known that nothing can be written there is nothing to try.
-        let probes = if lock && self.outages.outage(0).is_none() { vec![Probe] } else { vec![] };
-        self.ask(ctx, (CountInFlight, Each(probes)), |actor, _, answers| {
+        let probes = if lock { vec![Probe] } else { vec![] };
+        self.ask(ctx, (CountInFlight, Each(probes)), move |actor, _, answers| {
             let (in_flight, _) = answers?;
+            if lock {
+                actor.outages.unlocked();
+            }
             let outage = actor.outages.outage(actor.clock.now());
             Ok(Health { in_flight: in_flight?, draining: actor.drain.is_on, outage })
         })

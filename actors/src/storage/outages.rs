@@ -85,6 +85,13 @@ impl Outages {
         self.tracker.succeeded();
     }
 
+    /// Nobody else holds the database, so that a lock is no reason any more.
+    pub(super) fn unlocked(&mut self) {
+        if matches!(self.last, Some(StoreError::Busy(_))) {
+            self.tracker.succeeded();
+        }
+    }
+
     /// Says that it is over, once it is.
     pub(super) fn look(&mut self) {
         if let Some(Word::Over(Extent { failed, lasted })) = self.tracker.poll(Instant::now()) {

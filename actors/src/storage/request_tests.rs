@@ -4,7 +4,7 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 
 use super::StorageActor;
-use super::messages::{Perform, TakeJob, Wait, Work};
+use super::messages::{HowAreYou, Perform, TakeJob, Wait, Work};
 use crate::clock::ManualClock;
 use crate::exit_notifier::ExitNotifier;
 use crate::store::{
@@ -38,6 +38,23 @@ fn task(key: &str) -> Row {
 fn entry(name: &str) -> SpoolEntry {
     let id = EntryId { spool: "s".into(), name: name.into(), inode: 7, born: 8, checksum: 9 };
     SpoolEntry { id, task: task(name) }
+}
+
+/// A lock that a request found is over once nobody has it, though nothing was written since; a full disk is not.
+#[actix::test]
+async fn a_lock_that_is_over_is_no_outage() {
+    for (error, lasts) in
+        [(StoreError::Busy("x".into()), false), (StoreError::Full("x".into()), true)]
+    {
+        let mock = MockStore::default();
+        let (storage, _end) = start(&mock);
+        mock.trouble("commit", Trouble::Error(error.clone()));
+        assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(error));
+        let outage =
+            async |lock| storage.send(HowAreYou { lock }).await.unwrap().unwrap().outage.is_some();
+        assert!(outage(false).await, "known");
+        assert_eq!(outage(true).await, lasts);
+    }
 }
 
 /// Tasks that are added share a commit, after which each is told, and whoever waits for work gets it.
