@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) enum Unknown {
     /// It is not for this user, or the daemon has no such request.
-    Unknown(String),
+    Withheld(String),
     /// This user may not connect: nobody knows whether the daemon answers.
     Closed(String),
     /// The daemon runs and does not answer.
@@ -28,8 +28,8 @@ pub(super) enum Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(why) => write!(f, "unknown: {why}"),
-            Self::Closed(why) => write!(f, "not known: {why}"),
+            Self::Withheld(why) => write!(f, "unknown: {why}"),
+            Self::Closed(why) => write!(f, "unknown: {why}"),
             Self::Silent(why) => write!(f, "no answer: {why}"),
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, 
         return Ok(None);
     };
     if queue.policy.as_deref() == Some("classic") {
-        return Err(Unknown::Unknown("the daemon runs with --classic".to_owned()));
+        return Err(Unknown::Withheld("the daemon runs with --classic".to_owned()));
     }
     let deadline = Deadline::after(PATIENCE).map_err(silent)?;
     let greeted = Session::greet(&daemon.socket, "status", "STATUS\n", PATIENCE, deadline);
@@ -51,7 +51,7 @@ pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, 
     })?;
     let answer =
         session.answer(PATIENCE, deadline).map_err(|failure| match is_denied(&failure) {
-            true => Unknown::Unknown("only the daemon's user and root may ask".to_owned()),
+            true => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
             false => silent(failure),
         })?;
     // An older daemon tells nothing of it.

@@ -359,7 +359,7 @@ Rejected        a.b.txt: no number (1s ago)
             ]
         );
         status.live = None;
-        let unknown = Unknown::Unknown("only the daemon's user and root may ask".to_owned());
+        let unknown = Unknown::Withheld("only the daemon's user and root may ask".to_owned());
         let text = render(&target, &status, Some(&unknown), 1_000_003_700);
         assert!(
             text.contains("\nLive            unknown: only the daemon's user and root may ask\n")
