@@ -1,179 +1,25 @@
-//! A blocking conversation with the daemon over its socket, with an end in time.
-//!
-//! Used by `ask` and by the operators' commands. It knows lines, not what they say.
+//! What the commands that talk to the daemon say when it does not answer. The connection itself is
+//! [`shiftboss_protocol::client`]'s.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use shiftboss_protocol::client::{Deadline, is_timeout};
 
 use crate::exit::{ExitCode, Failure};
 use crate::socket::{PATH_MAX_BYTES, SocketError};
 
-/// How much is read at a time.
-const CHUNK_BYTES: usize = 16 * 1024;
-/// Longest line that is read: a status with 1,000 holders of keys of 4 KiB fits, escaped.
-const LINE_MAX_BYTES: usize = 64 * 1024 * 1024;
-
-/// The end of the time for something; copies end at the same moment.
-#[derive(Debug, Clone, Copy)]
-pub struct Deadline {
-    /// `None`: never.
-    end: Option<Instant>,
-}
-
-impl Deadline {
-    /// Never.
-    pub const NEVER: Self = Self { end: None };
-
-    /// So long from now on.
-    ///
-    /// # Errors
-    /// `Usage` when that is no time at all, or more than the clock can count.
-    pub fn after(timeout: Duration) -> Result<Self, Failure> {
-        let end = Instant::now().checked_add(timeout).filter(|_| !timeout.is_zero());
-        end.map(|end| Self { end: Some(end) }).ok_or_else(|| {
-            let timeout = humantime::format_duration(timeout);
-            let message = format!("--timeout {timeout} cannot be used: give a time such as 5s");
-            Failure::new(ExitCode::Usage, message)
-        })
-    }
-
-    /// The earlier of this and so long from now on.
-    #[must_use]
-    pub fn or_after(self, timeout: Duration) -> Self {
-        let soon = Instant::now().checked_add(timeout);
-        Self { end: [self.end, soon].into_iter().flatten().min() }
-    }
-
-    /// What is left of it, `None` for ever; an error when that is nothing.
-    fn left(self) -> io::Result<Option<Duration>> {
-        let Some(end) = self.end else {
-            return Ok(None);
-        };
-        match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => Ok(Some(left)),
-            _ => Err(ErrorKind::TimedOut.into()),
-        }
-    }
-
-    /// Whether it has come.
-    #[must_use]
-    pub fn is_over(self) -> bool {
-        self.left().is_err()
-    }
-
-    /// The moment, unless that is never.
-    #[must_use]
-    pub fn end(self) -> Option<Instant> {
-        self.end
-    }
-}
-
-/// A connection to the daemon.
-pub struct Client {
-    stream: UnixStream,
-    /// Bytes that were read and belong to no line yet.
-    unread: Vec<u8>,
-}
-
-impl Client {
-    /// Connects. A full backlog makes it wait, which the socket's send timeout bounds.
-    ///
-    /// # Errors
-    /// What the system says; `TimedOut` when nobody accepted in time.
-    pub fn connect(socket: &Path, deadline: Deadline) -> io::Result<Self> {
-        let address = SocketAddrUnix::new(socket)?;
-        let stream =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        set_socket_timeout(&stream, Timeout::Send, deadline.left()?)?;
-        connect(&stream, &address)?;
-        Ok(Self { stream: stream.into(), unread: Vec::new() })
-    }
-
-    /// Sends everything, in one write if the socket takes it. A daemon that has closed is found when
-    /// its answers are read.
-    ///
-    /// # Errors
-    /// What the system says, or `TimedOut`.
-    pub fn send(&mut self, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
-        while !bytes.is_empty() {
-            self.stream.set_write_timeout(deadline.left()?)?;
-            match self.stream.write(bytes) {
-                Ok(written) => bytes = &bytes[written..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_close(&error) => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Says that nothing more will be sent.
-    pub fn end_sending(&self) {
-        // Fails only when the daemon has closed, which the next read tells.
-        let _ = self.stream.shutdown(Shutdown::Write);
-    }
-
-    /// Reads what has come; nothing: the daemon has closed.
-    ///
-    /// # Errors
-    /// What the system says, or `TimedOut`.
-    pub fn read(&mut self, deadline: Deadline) -> io::Result<Vec<u8>> {
-        let mut chunk = vec![0; CHUNK_BYTES];
-        loop {
-            self.stream.set_read_timeout(deadline.left()?)?;
-            match self.stream.read(&mut chunk) {
-                Ok(read) => {
-                    chunk.truncate(read);
-                    return Ok(chunk);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_close(&error) => return Ok(Vec::new()),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Reads a line, and returns it without its end; `None`: the daemon has closed.
-    ///
-    /// # Errors
-    /// What the system says, `TimedOut`, or `InvalidData` when it is too long or no UTF-8.
-    pub fn line(&mut self, deadline: Deadline) -> io::Result<Option<String>> {
-        let mut searched = 0;
-        loop {
-            if let Some(end) = self.unread[searched..].iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.unread.drain(..=searched + end).collect();
-                line.pop();
-                let text = String::from_utf8(line);
-                return text.map(Some).map_err(|_| ErrorKind::InvalidData.into());
-            }
-            searched = self.unread.len();
-            if searched > LINE_MAX_BYTES {
-                return Err(ErrorKind::InvalidData.into());
-            }
-            let read = self.read(deadline)?;
-            if read.is_empty() {
-                return Ok(None);
-            }
-            self.unread.extend_from_slice(&read);
-        }
-    }
-}
-
-/// Whether the peer's close shows as an error: it does when it left bytes of ours unread.
-fn is_close(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
-}
-
-/// Whether a time was over.
-#[must_use]
-pub fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
+/// The end of the time that `--timeout` gives, from now on.
+///
+/// # Errors
+/// `Usage` when that is no time at all, or more than the clock can count.
+pub fn deadline(timeout: Duration) -> Result<Deadline, Failure> {
+    Deadline::after(timeout).ok_or_else(|| {
+        let timeout = humantime::format_duration(timeout);
+        let message = format!("--timeout {timeout} cannot be used: give a time such as 5s");
+        Failure::new(ExitCode::Usage, message)
+    })
 }
 
 /// Refuses a path that no socket can have.

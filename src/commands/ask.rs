@@ -9,7 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::text::{quoted, shown};
-use crate::client::{self, Client, Deadline};
+use shiftboss_protocol::client::{Connection, Deadline};
+
+use crate::client;
 use crate::exit::{self, ExitCode, Failure};
 
 /// Asks on `socket`, and prints the answers.
@@ -19,7 +21,7 @@ use crate::exit::{self, ExitCode, Failure};
 /// timeout cannot be used at all.
 pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {
     client::check_path(socket)?;
-    let deadline = Deadline::after(timeout)?;
+    let deadline = client::deadline(timeout)?;
     let mut heard = Vec::new();
     let held = hold(socket, lines, deadline, &mut heard);
     let speaks_2 = lines.first().is_some_and(|line| line.starts_with("HELLO "));
@@ -83,7 +85,7 @@ fn hold(
     deadline: Deadline,
     heard: &mut Vec<u8>,
 ) -> Result<(), Trouble> {
-    let mut client = Client::connect(socket, deadline)?;
+    let mut client = Connection::connect(socket, deadline)?;
     let request: Vec<u8> =
         lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
     client.send(&request, deadline)?;
@@ -101,7 +103,7 @@ fn hold(
 }
 
 /// Copies answers to standard output, and keeps them, until the daemon closes.
-fn copy(client: &mut Client, deadline: Deadline, heard: &mut Vec<u8>) -> Result<(), Trouble> {
+fn copy(client: &mut Connection, deadline: Deadline, heard: &mut Vec<u8>) -> Result<(), Trouble> {
     let mut out = io::stdout().lock();
     loop {
         let read = client.read(deadline)?;

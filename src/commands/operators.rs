@@ -16,7 +16,8 @@ use shiftboss_protocol::model::Key;
 
 use super::text::{counted, shown};
 use crate::cli::{DaemonArguments, Operate};
-use crate::client::{self, Deadline};
+
+use crate::client;
 use crate::exit::{self, ExitCode, Failure};
 use crate::target::{move_up, socket};
 pub(super) use session::Session;
@@ -89,7 +90,7 @@ fn tell(
 ) -> Result<(), Failure> {
     let socket = socket(arguments.socket.clone(), name)?;
     client::check_path(&socket)?;
-    let deadline = Deadline::after(arguments.timeout)?;
+    let deadline = client::deadline(arguments.timeout)?;
     let (_, answer) = Session::begin(&socket, name, request, arguments.timeout, deadline)?;
     print(&answer, arguments.json, render)
 }

@@ -3,6 +3,7 @@
 
 mod attempts;
 mod both;
+mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod operators;

@@ -12,7 +12,9 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::session::Session;
 use super::{Answer, print};
-use crate::client::{self, Deadline};
+use shiftboss_protocol::client::Deadline;
+
+use crate::client;
 use crate::commands::text::{counted, cut, shown};
 use crate::commands::view_failure;
 use crate::exit::{ExitCode, Failure};
@@ -38,7 +40,7 @@ const SHOWN_WIDTH: usize = 78;
 /// `Unavailable` when nobody answers, or the time is over; `Denied` to other users.
 pub(super) fn run(socket: &Path, timeout: Option<Duration>, json: bool) -> Result<(), Failure> {
     client::check_path(socket)?;
-    let whole = timeout.map_or(Ok(Deadline::NEVER), Deadline::after)?;
+    let whole = timeout.map_or(Ok(Deadline::NEVER), client::deadline)?;
     let holder = lock::holder_of(socket);
     let soon = whole.or_after(ANSWER_TIMEOUT);
     let patience = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout.min(ANSWER_TIMEOUT));
@@ -116,8 +118,10 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> io::Resul
                 // It does not say; too many errors would end the connection.
                 Err(_) => asks = false,
             },
-            Err(error) if client::is_timeout(&error) && whole.is_over() => break Waited::Over,
-            Err(error) if client::is_timeout(&error) => {
+            Err(error) if shiftboss_protocol::client::is_timeout(&error) && whole.is_over() => {
+                break Waited::Over;
+            }
+            Err(error) if shiftboss_protocol::client::is_timeout(&error) => {
                 session.ask("STATUS", whole.or_after(ANSWER_TIMEOUT))?;
             }
             Err(error) => return Err(error),

@@ -12,7 +12,8 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::Session;
 use crate::cli::{DaemonArguments, FailedOnes};
-use crate::client::{self, Deadline};
+
+use crate::client;
 use crate::commands::text::{counted, shown};
 use crate::commands::{seconds, target, view_failure};
 use crate::exit::{self, ExitCode, Failure};
@@ -86,7 +87,7 @@ fn put_back(
     tasks: &[(String, String)],
     arguments: &DaemonArguments,
 ) -> Result<i64, Failure> {
-    let deadline = Deadline::after(arguments.timeout)?;
+    let deadline = client::deadline(arguments.timeout)?;
     let failed = |error: io::Error| client::no_answer(socket, arguments.timeout, &error);
     let retries: String =
         tasks.iter().map(|(key, fetcher)| format!("\nRETRY-OF {key} {fetcher}")).collect();

@@ -8,14 +8,16 @@ use shiftboss_protocol::wire::answers::Answer as Answers;
 use shiftboss_protocol::wire::session::VERSION;
 
 use super::Answer;
-use crate::client::{self, Client, Deadline};
+use shiftboss_protocol::client::{Connection, Deadline};
+
+use crate::client;
 use crate::commands::text::shown;
 use crate::exit::{ExitCode, Failure};
 
 /// A connection that was greeted.
 pub struct Session {
     socket: PathBuf,
-    client: Client,
+    client: Connection,
 }
 
 impl Session {
@@ -41,7 +43,7 @@ impl Session {
         deadline: Deadline,
     ) -> Result<Self, Failure> {
         let failed = |error: io::Error| client::no_answer(socket, timeout, &error);
-        let client = Client::connect(socket, deadline).map_err(failed)?;
+        let client = Connection::connect(socket, deadline).map_err(failed)?;
         let mut session = Self { socket: socket.to_owned(), client };
         let lines = format!("HELLO {VERSION} shiftboss-{name}\n{lines}");
         session.client.send(lines.as_bytes(), deadline).map_err(failed)?;

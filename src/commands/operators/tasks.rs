@@ -16,7 +16,8 @@ use shiftboss_protocol::task_line::single_task;
 use super::session::Session;
 use super::{Answer, print};
 use crate::cli::{Add, DaemonArguments};
-use crate::client::{self, Deadline};
+
+use crate::client;
 use crate::commands::text::{counted, shown};
 use crate::exit::{ExitCode, Failure};
 use crate::target::{move_up, socket};
@@ -190,7 +191,7 @@ impl<'a> Sender<'a> {
     fn connect(arguments: &'a DaemonArguments) -> Result<Self, Failure> {
         let socket = socket(arguments.socket.clone(), "add")?;
         client::check_path(&socket)?;
-        let deadline = Deadline::after(arguments.timeout)?;
+        let deadline = client::deadline(arguments.timeout)?;
         let session = Session::greet(&socket, "add", "", arguments.timeout, deadline)?;
         let (batch, numbers) = (String::new(), Vec::new());
         Ok(Self { arguments, session, batch, numbers, lines: 0, sums: Sums::default() })
@@ -217,7 +218,7 @@ impl<'a> Sender<'a> {
 
     /// Sends the batch, and reads all its answers.
     fn send(&mut self) -> Result<(), Failure> {
-        let deadline = Deadline::after(self.arguments.timeout)?;
+        let deadline = client::deadline(self.arguments.timeout)?;
         let lines = std::mem::take(&mut self.batch);
         self.session.send(&lines, self.arguments.timeout, deadline)?;
         for number in std::mem::take(&mut self.numbers) {
@@ -263,12 +264,12 @@ pub(super) fn cancel(mut arguments: DaemonArguments, key: Option<String>) -> Res
     let socket = socket(target, "cancel")?;
     client::check_path(&socket)?;
     let request = format!("CANCEL {key}");
-    let deadline = Deadline::after(arguments.timeout)?;
+    let deadline = client::deadline(arguments.timeout)?;
     let (mut session, mut answer) =
         Session::begin(&socket, "cancel", &request, arguments.timeout, deadline)?;
     let mut deleted = answer.object["deleted"].as_i64().unwrap_or(0);
     while answer.object["more"] == true {
-        let deadline = Deadline::after(arguments.timeout)?;
+        let deadline = client::deadline(arguments.timeout)?;
         session.send(&format!("{request}\n"), arguments.timeout, deadline)?;
         let Ok(next) = session.answer(arguments.timeout, deadline) else {
             // All were gone.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shiftboss_actors::live::Live;
 
-use crate::client::Deadline;
+use crate::client;
 use crate::commands::operators::Session;
 use crate::exit::{ExitCode, Failure};
 use crate::reports::Target;
@@ -43,7 +43,7 @@ pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, 
     if queue.policy.as_deref() == Some("classic") {
         return Err(Unknown::Withheld("the daemon runs with --classic".to_owned()));
     }
-    let deadline = Deadline::after(PATIENCE).map_err(silent)?;
+    let deadline = client::deadline(PATIENCE).map_err(silent)?;
     let greeted = Session::greet(&daemon.socket, "status", "STATUS\n", PATIENCE, deadline);
     let mut session = greeted.map_err(|failure| match is_denied(&failure) {
         true => Unknown::Closed(failure.to_string()),

@@ -1,0 +1,31 @@
+//! A fetcher: puts a list of keys into a daemon's input directory, whole or not at all.
+//!
+//!     cargo run -p shiftboss-protocol --example producer -- INPUT_DIR NAME KEY...
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::SystemTime;
+
+use shiftboss_protocol::fetcher_file::FileName;
+use shiftboss_protocol::model::{Key, Run};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(input), Some(name)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: producer INPUT_DIR NAME KEY...".into());
+    };
+    // A later run replaces the earlier ones of its fetcher: their keys are due again.
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    let file = FileName::of(Run { fetcher: name.into(), started: started.try_into()? });
+    // The daemon reads no file whose name begins with a dot.
+    let hidden = Path::new(&input).join(format!(".{}.new", file.spelled(false)));
+    let mut list = File::create(&hidden)?;
+    for key in arguments {
+        writeln!(list, "{} listed at {started}", Key::new(&key)?)?;
+    }
+    list.sync_all()?;
+    std::fs::rename(hidden, Path::new(&input).join(file.spelled(false)))?;
+    Ok(())
+}
