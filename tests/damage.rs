@@ -353,7 +353,7 @@ fn emptied_private_tables() {
         ("DELETE FROM shiftboss_counters WHERE name = 'row'", "'row'"),
         ("DELETE FROM shiftboss_state", "shiftboss_state"),
         ("DELETE FROM shiftboss_runs", "shiftboss_runs"),
-        ("DROP TABLE shiftboss_turns", "shiftboss_turns"),
+        ("DROP TABLE shiftboss_last_served", "shiftboss_last_served"),
     ] {
         let site = Site::new();
         fs::copy(sound.database(), site.database()).unwrap();

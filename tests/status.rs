@@ -359,8 +359,8 @@ fn fetchers_that_the_daemon_runs() {
     let daemon = site.start();
     assert!(!table(&site).contains("Run by the daemon"));
     site.edit(
-        "INSERT INTO shiftboss_own_fetchers
-            (name, state, run_started, last_started, last_ended, last_code, last_told, next_run)
+        "INSERT INTO shiftboss_managed_fetchers
+            (name, state, run_started, last_started, last_ended, last_code, last_message, next_run)
          VALUES ('links', 'running', unixepoch() - 7500, 100, 112, 7, 'no' || char(27) || '[2J', 1),
             ('notes', 'idle', NULL, NULL, NULL, NULL, NULL, NULL)",
     );

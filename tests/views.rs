@@ -67,7 +67,7 @@ fn the_json_objects() {
     });
     assert_eq!(object(&site, &["queue", "socket"]), queue);
     let row = |fetcher: &str, state: &str, payload: &str| {
-        json!({"fetcher": fetcher, "run": 1, "complete": true, "state": state, "tries": 0,
+        json!({"fetcher": fetcher, "run": 1, "complete": true, "state": state, "expired_leases": 0,
             "exit_code": null, "payload": payload})
     };
     let charlie = json!({
@@ -82,7 +82,7 @@ fn the_json_objects() {
     let mut alpha = object(&site, &["why", "state.db", "alpha"]);
     assert!(alpha["in_flight"]["since"].take().is_i64());
     let flight = json!({"worker": "builder", "attempt": attempt, "since": null,
-        "lease_seconds": 600, "held_until": null, "tries": 1});
+        "lease_seconds": 600, "held_until": null, "delivery_count": 1});
     assert_eq!((&alpha["state"], &alpha["in_flight"]), (&json!("in_flight"), &flight));
     let rows = json!([row("f", "in_flight", "0 1"), row("g", "waiting", "other")]);
     assert_eq!(alpha["rows"], rows);

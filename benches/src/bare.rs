@@ -162,7 +162,7 @@ fn open(path: &Path) -> io::Result<SqliteStore> {
             policy,
             durability: Durability::Power,
             busy_timeout,
-            max_attempts: 5,
+            max_expired_leases: 5,
             max_single_tasks: 1_000_000,
         },
     )

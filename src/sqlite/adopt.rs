@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension};
 use tracing::info;
 
 /// The log does not say which fetcher's row was handed out. The Python supervisor takes the fetcher with
-/// the smallest id first, so the last one is taken for it. A row that is parked stays parked.
-const RECORD: &str = "INSERT INTO shiftboss_flights
-        (attr_path, attempt, fetcher_id, run_started, started, tries, rearm)
+/// the smallest id first, so the last one is taken for it. A dead letter stays one.
+const RECORD: &str = "INSERT INTO shiftboss_deliveries
+        (attr_path, attempt, fetcher_id, run_started, started, delivery_count, marked_runs)
     SELECT attr_path, counter.value + row_number() OVER (ORDER BY started, attr_path),
         fetcher_id, run_started, started, 1, json_array(run_started)
     FROM (
@@ -19,20 +19,20 @@ const RECORD: &str = "INSERT INTO shiftboss_flights
         FROM log INDEXED BY shiftboss_unfinished
         JOIN queue ON queue.attr_path = log.attr_path AND queue.is_dequeued <> 0
         WHERE log.finished IS NULL
-            AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS known
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS known
                 WHERE known.attr_path = log.attr_path)
             AND NOT EXISTS (SELECT 1 FROM queue AS newer
                 WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id
                     AND +newer.fetcher_run_started > queue.fetcher_run_started)
-            AND NOT EXISTS (SELECT 1 FROM shiftboss_tries AS lost
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_expired_leases AS lost
                 WHERE lost.fetcher_id = queue.fetcher_id AND lost.attr_path = queue.attr_path
-                    AND lost.run_started = queue.fetcher_run_started AND lost.dead <> 0)
+                    AND lost.run_started = queue.fetcher_run_started AND lost.dead_letter <> 0)
         GROUP BY log.attr_path
     ) JOIN shiftboss_counters AS counter ON counter.name = 'attempt'";
 
 /// Of a single task it is known.
-const RECORD_TASKS: &str = "INSERT INTO shiftboss_flights
-        (attr_path, attempt, fetcher_id, run_started, started, tries, rearm)
+const RECORD_TASKS: &str = "INSERT INTO shiftboss_deliveries
+        (attr_path, attempt, fetcher_id, run_started, started, delivery_count, marked_runs)
     SELECT single.attr_path, counter.value + row_number() OVER (ORDER BY task),
         0, task, single.started, 1, json_array(task)
     FROM shiftboss_single_tasks AS single INDEXED BY shiftboss_unrecorded_tasks
@@ -40,9 +40,9 @@ const RECORD_TASKS: &str = "INSERT INTO shiftboss_flights
     JOIN shiftboss_counters AS counter ON counter.name = 'attempt'
     WHERE single.started IS NOT NULL AND single.exit_code IS NULL AND status = 'waiting'
         AND log.finished IS NULL
-        AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS known
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS known
             WHERE known.attr_path = single.attr_path)";
-/// Whatever is not out and did not end lost its lease.
+/// Whatever is not out and did not end has no lease.
 const FORGET_TASKS: &str = "UPDATE shiftboss_single_tasks SET started = NULL
     WHERE started IS NOT NULL AND exit_code IS NULL";
 
@@ -63,7 +63,8 @@ fn record(connection: &Connection, dispatches: &str) -> rusqlite::Result<()> {
     if jobs == 0 {
         return Ok(());
     }
-    let sql = "UPDATE shiftboss_counters SET value = (SELECT max(attempt) FROM shiftboss_flights)
+    let sql =
+        "UPDATE shiftboss_counters SET value = (SELECT max(attempt) FROM shiftboss_deliveries)
         WHERE name = 'attempt'";
     connection.execute(sql, [])?;
     info!(

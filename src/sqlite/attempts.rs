@@ -1,6 +1,6 @@
 //! Attempts: what is known of one in flight, and what is kept of one that ended.
 //!
-//! An attempt is a row of `shiftboss_flights` until it ends, and of `shiftboss_attempts` from then on
+//! An attempt is a row of `shiftboss_deliveries` until it ends, and of `shiftboss_attempts` from then on
 //! ([`retire`](SqliteStore::retire) moves it). Called by the modules that begin and end jobs; it
 //! changes nothing in the queue.
 
@@ -23,7 +23,7 @@ pub(super) enum Outcome {
     Released,
     /// The answer did not arrive.
     Undone,
-    /// The lease ran out.
+    /// The lease expired.
     Expired,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Delivery {
     pub(super) run_started: i64,
     pub(super) started: i64,
     /// Which try of its row this is.
-    pub(super) tries: i64,
+    pub(super) delivery_count: i64,
     /// `None`: a classic worker.
     pub(super) worker: Option<Arc<str>>,
     /// When it was handed out, if that is still in memory: wall clocks have whole seconds here, and step.
@@ -56,7 +56,7 @@ pub(super) struct Delivery {
 
 impl Delivery {
     /// The columns that [`Delivery::read`] reads.
-    const COLUMNS: &str = "attempt, fetcher_id, run_started, started, tries, worker";
+    const COLUMNS: &str = "attempt, fetcher_id, run_started, started, delivery_count, worker";
 
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -64,7 +64,7 @@ impl Delivery {
             fetcher_id: row.get(1)?,
             run_started: row.get(2)?,
             started: row.get(3)?,
-            tries: row.get(4)?,
+            delivery_count: row.get(4)?,
             worker: row.get(5)?,
             handed_out: None,
         })
@@ -94,7 +94,7 @@ impl SqliteStore {
     /// A key's attempts in flight, the last one last.
     pub(super) fn deliveries(&self, key: &str) -> rusqlite::Result<Vec<Delivery>> {
         let sql = format!(
-            "SELECT {} FROM shiftboss_flights WHERE attr_path = ?1 ORDER BY attempt",
+            "SELECT {} FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt",
             Delivery::COLUMNS
         );
         self.prepared(&sql)?.query_map([key], Delivery::read)?.collect()
@@ -103,7 +103,7 @@ impl SqliteStore {
     /// A leased attempt, with its key.
     pub(super) fn leased(&self, attempt: i64) -> rusqlite::Result<Option<(String, Delivery)>> {
         let sql = format!(
-            "SELECT {}, attr_path FROM shiftboss_flights INDEXED BY shiftboss_leased
+            "SELECT {}, attr_path FROM shiftboss_deliveries INDEXED BY shiftboss_leased
                 WHERE attempt = ?1 AND lease IS NOT NULL",
             Delivery::COLUMNS
         );
@@ -119,7 +119,7 @@ impl SqliteStore {
         outcome: Outcome,
         finished: i64,
     ) -> rusqlite::Result<()> {
-        let sql = "DELETE FROM shiftboss_flights WHERE attr_path = ?1 AND attempt = ?2";
+        let sql = "DELETE FROM shiftboss_deliveries WHERE attr_path = ?1 AND attempt = ?2";
         self.prepared(sql)?.execute((key, delivery.attempt))?;
         let (outcome, exit_code) = outcome.columns();
         let sql = "INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started,
@@ -140,7 +140,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// A classic attempt whose lease ran out at some time is in flight no longer.
+    /// A classic attempt whose lease expired at some time is in flight no longer.
     pub(super) fn retire_expired(&self, key: &str, delivery: &Delivery) -> rusqlite::Result<()> {
         let finished = delivery.started.saturating_add(self.policy.lease());
         self.retire(key, delivery, Outcome::Expired, finished)

@@ -4,7 +4,7 @@
 //! counts pages of the log alone. What a checkpoint costs is the pages that it writes: few after
 //! thousands of jobs, which share pages in the order of dispatch, and two or three for each row
 //! that came or went, for those are scattered. Everybody in that commit waits for it, and who comes
-//! meanwhile, so it must stay short. When nothing happens at all [`upkeep`](super::upkeep) makes one.
+//! meanwhile, so it must stay short. When nothing happens at all [`maintenance`](super::maintenance) makes one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,7 +1,7 @@
 //! Dispatches: what one writes, and what its end writes (spec 2 and 5).
 //!
 //! Called by the store's operations; [`dispatch`](super::dispatch) has chosen before. Most keys have
-//! one row: they take the short way. All others are left to the one rule ([`keep`](super::keep)).
+//! one row: they take the short way. All others are left to the one rule ([`derived_state`](super::derived_state)).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,12 +12,12 @@ use shiftboss_protocol::model::{Attempt, UnixSeconds, jitter};
 
 use super::attempts::{Delivery, Outcome};
 use super::dispatch::{Candidate, History, LogRow};
-use super::memory::Lone;
+use super::dispatch_cache::PlainDelivery;
 use super::tasks::TASKS_ID;
 use super::{Policy, SqliteStore};
 
 /// A dispatch about to be written.
-pub(super) struct Departure<'a> {
+pub(super) struct DispatchRecord<'a> {
     pub(super) attempt: Attempt,
     pub(super) now: UnixSeconds,
     /// To whom it is leased; `None`: to a classic worker, by the policy's lease.
@@ -26,28 +26,28 @@ pub(super) struct Departure<'a> {
 
 impl SqliteStore {
     /// Writes that the chosen one of a key's rows is dispatched.
-    pub(super) fn take_off(
+    pub(super) fn record_dispatch(
         &mut self,
         key: &str,
         rows: &[Candidate],
         chosen: usize,
         history: &History,
-        departure: &Departure<'_>,
+        record: &DispatchRecord<'_>,
     ) -> rusqlite::Result<()> {
-        let (row, now) = (&rows[chosen], departure.now);
+        let (row, now) = (&rows[chosen], record.now);
         let fair = matches!(self.policy, Policy::Fair { .. });
-        self.memory.take_lone(key);
+        self.cache.take_plain(key);
         self.overtake(key, rows, row)?;
         self.start_log(key, now, history.log.is_some())?;
         if fair {
-            let delivery = self.record_delivery(key, rows, row, departure, history)?;
-            self.set_turn(key, &row.fetcher, departure.attempt)?;
-            let is_lone = rows.len() == 1 && row.fetcher_id != TASKS_ID;
-            if is_lone && !history.has_deliveries && row.tries.is_none() {
-                self.memory.remember(key, Lone { rowid: row.rowid, delivery });
+            let delivery = self.record_delivery(key, rows, row, record, history)?;
+            self.set_last_served(key, &row.fetcher, record.attempt)?;
+            let is_plain = rows.len() == 1 && row.fetcher_id != TASKS_ID;
+            if is_plain && !history.has_deliveries && row.expired_leases.is_none() {
+                self.cache.remember(key, PlainDelivery { rowid: row.rowid, delivery });
             }
         }
-        let held = if fair && departure.holder.is_none() { 2 } else { 0 };
+        let held = if fair && record.holder.is_none() { 2 } else { 0 };
         self.mark(key, rows, row, now, held)?;
         self.count_dispatched(rows, row.fetcher_id);
         Ok(())
@@ -93,7 +93,7 @@ impl SqliteStore {
     /// All undispatched rows of (fetcher, key), in every run, are dispatched now.
     fn count_dispatched(&mut self, rows: &[Candidate], fetcher_id: i64) {
         for row in rows.iter().filter(|row| row.fetcher_id == fetcher_id && !row.again) {
-            self.tally.count_pending(fetcher_id, row.run_started, -1);
+            self.counters.count_pending(fetcher_id, row.run_started, -1);
         }
     }
 
@@ -103,7 +103,7 @@ impl SqliteStore {
         key: &str,
         rows: &[Candidate],
         row: &Candidate,
-        departure: &Departure<'_>,
+        record: &DispatchRecord<'_>,
         history: &History,
     ) -> rusqlite::Result<Delivery> {
         let earlier =
@@ -111,23 +111,23 @@ impl SqliteStore {
         let before = history.log.unwrap_or_default();
         let same =
             earlier.iter().filter(|delivery| delivery.is_of(row.fetcher_id, row.run_started));
-        // Of a classic attempt that is out still the row is dispatched; it may have lost leases since.
-        let classic = same.filter(|_| row.again).map(|delivery| delivery.tries).max();
-        let tries = classic.max(row.tries);
-        let rearm = rows.iter().filter(|other| other.fetcher_id == row.fetcher_id && !other.again);
-        let rearm: Vec<String> = rearm.map(|other| other.run_started.to_string()).collect();
+        // Of a classic attempt that is out still the row is dispatched; its lease may have expired since.
+        let classic = same.filter(|_| row.again).map(|delivery| delivery.delivery_count).max();
+        let expired_leases = classic.max(row.expired_leases);
+        let marked = rows.iter().filter(|other| other.fetcher_id == row.fetcher_id && !other.again);
+        let marked: Vec<String> = marked.map(|other| other.run_started.to_string()).collect();
         let delivery = Delivery {
-            attempt: departure.attempt.0,
+            attempt: record.attempt.0,
             fetcher_id: row.fetcher_id,
             run_started: row.run_started,
-            started: departure.now,
-            tries: 1 + tries.unwrap_or(0),
-            worker: departure.holder.map(|holder| Arc::clone(&holder.worker)),
+            started: record.now,
+            delivery_count: 1 + expired_leases.unwrap_or(0),
+            worker: record.holder.map(|holder| Arc::clone(&holder.worker)),
             handed_out: Some(Instant::now()),
         };
-        let sql = "INSERT INTO shiftboss_flights (attr_path, attempt, fetcher_id, run_started,
-                started, tries, worker, lease, prev_started, prev_finished, prev_exit_code,
-                prev_turn, rearm)
+        let sql = "INSERT INTO shiftboss_deliveries (attr_path, attempt, fetcher_id, run_started,
+                started, delivery_count, worker, lease, prev_started, prev_finished, prev_exit_code,
+                prev_last_served, marked_runs)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         self.prepared(sql)?.execute((
             key,
@@ -135,14 +135,14 @@ impl SqliteStore {
             delivery.fetcher_id,
             delivery.run_started,
             delivery.started,
-            delivery.tries,
+            delivery.delivery_count,
             &delivery.worker,
-            departure.holder.map(|holder| holder.lease_seconds),
+            record.holder.map(|holder| holder.lease_seconds),
             before.0,
             before.1,
             before.2,
-            row.turn,
-            format!("[{}]", rearm.join(",")),
+            row.last_served,
+            format!("[{}]", marked.join(",")),
         ))?;
         Ok(delivery)
     }
@@ -159,13 +159,13 @@ impl SqliteStore {
         Ok(deliveries)
     }
 
-    pub(super) fn set_turn(
+    pub(super) fn set_last_served(
         &self,
         key: &str,
         fetcher: &str,
         attempt: Attempt,
     ) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO shiftboss_turns (order_jitter, attr_path, name, attempt)
+        let sql = "INSERT INTO shiftboss_last_served (order_jitter, attr_path, name, attempt)
             VALUES (?1, ?2, ?3, ?4)
             ON CONFLICT (order_jitter, attr_path, name) DO UPDATE SET attempt = excluded.attempt";
         self.prepared(sql)?.execute((jitter(key), key, fetcher, attempt.0)).map(|_| ())
@@ -178,8 +178,8 @@ impl SqliteStore {
         exit_code: i64,
         now: UnixSeconds,
     ) -> rusqlite::Result<bool> {
-        let lone = self.memory.take_lone(key);
-        let known = match lone {
+        let plain = self.cache.take_plain(key);
+        let known = match plain {
             Some(_) => Some((None, None)),
             None => self.log_row(key)?.map(|(_, finished, exit_code)| (finished, exit_code)),
         };
@@ -188,40 +188,40 @@ impl SqliteStore {
         };
         let sql = "UPDATE log SET finished = ?2, exit_code = ?3 WHERE attr_path = ?1";
         self.prepared(sql)?.execute((key, now, exit_code))?;
-        match (lone, finished) {
-            (Some(lone), _) => self.land_lone(key, &lone, exit_code, now)?,
+        match (plain, finished) {
+            (Some(plain), _) => self.complete_plain(key, &plain, exit_code, now)?,
             // Said again: the last one stands, and is not counted twice.
             (None, Some(finished)) => {
                 self.uncount_done(finished, code_before.unwrap_or(0))?;
                 self.note_task_end(key, exit_code)?;
             }
-            (None, None) => self.land(key, exit_code, now)?,
+            (None, None) => self.complete_delivery(key, exit_code, now)?,
         }
-        self.tally.count_done(now / 60, exit_code);
+        self.counters.count_done(now / 60, exit_code);
         self.forget_old_counts(now)?;
         Ok(true)
     }
 
     /// The usual end: the key has one row, which is dispatched, and one delivery.
-    fn land_lone(
+    fn complete_plain(
         &self,
         key: &str,
-        lone: &Lone,
+        plain: &PlainDelivery,
         exit_code: i64,
         now: UnixSeconds,
     ) -> rusqlite::Result<()> {
-        self.retire(key, &lone.delivery, Outcome::Done(exit_code), now)?;
-        if lone.delivery.worker.is_some() {
+        self.retire(key, &plain.delivery, Outcome::Done(exit_code), now)?;
+        if plain.delivery.worker.is_some() {
             // A leased row was out of the order all the time.
             return Ok(());
         }
         let sql = "UPDATE queue SET state = 0 WHERE rowid = ?1";
-        self.prepared(sql)?.execute([lone.rowid]).map(|_| ())
+        self.prepared(sql)?.execute([plain.rowid]).map(|_| ())
     }
 
-    /// The attempt in flight ended, and with it earlier ones of its fetcher that had lost their
-    /// lease.
-    pub(super) fn land(
+    /// The attempt in flight ended, and with it earlier ones of its fetcher whose
+    /// leases expired.
+    pub(super) fn complete_delivery(
         &mut self,
         key: &str,
         exit_code: i64,
@@ -230,12 +230,13 @@ impl SqliteStore {
         let mut deliveries = self.deliveries(key)?;
         if let Some(last) = deliveries.pop() {
             self.retire(key, &last, Outcome::Done(exit_code), now)?;
-            for lost in deliveries.extract_if(.., |delivery| delivery.fetcher_id == last.fetcher_id)
+            for earlier in
+                deliveries.extract_if(.., |delivery| delivery.fetcher_id == last.fetcher_id)
             {
-                self.retire_expired(key, &lost)?;
+                self.retire_expired(key, &earlier)?;
             }
-            // A classic attempt before the leases that ran out may be the one that ended.
-            self.forget_tries(key, last.fetcher_id, last.run_started)?;
+            // A classic attempt before the expired leases may be the one that ended.
+            self.forget_expired_leases(key, last.fetcher_id, last.run_started)?;
             if last.fetcher_id == TASKS_ID {
                 self.end_task(key, last.run_started, exit_code)?;
             }
@@ -243,7 +244,7 @@ impl SqliteStore {
             self.note_task_end(key, exit_code)?;
         }
         // Other rows of the key may come before those that are known to be next.
-        self.memory.forget_order();
-        if deliveries.is_empty() { self.settle_one(key) } else { self.recompute(key) }
+        self.cache.forget_order();
+        if deliveries.is_empty() { self.recompute_idle(key) } else { self.recompute(key) }
     }
 }

@@ -11,35 +11,35 @@ use rusqlite::{CachedStatement, Connection, Row};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{Job, Key, UnixSeconds, jitter};
 
-use super::deliveries::Departure;
-use super::slots::Slots;
+use super::deliveries::DispatchRecord;
+use super::partitions::Partitions;
 use super::{Policy, SqliteStore};
 
 /// started, finished and exit_code of a key's log row.
 pub(super) type LogRow = (Option<i64>, Option<i64>, Option<i64>);
 
-/// Rows of a slot whose key is not in flight, in order.
+/// Rows of a partition whose key is not in flight, in order.
 pub(super) const READY: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-    FROM queue INDEXED BY shiftboss_ready WHERE slot = ?1 AND state = 1 AND state > 0
+    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 1 AND state > 0
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
-/// Rows of a slot whose key's lease ran out, in order.
+/// Rows of a partition whose key's lease expired, in order.
 pub(super) const HELD: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
     FROM queue INDEXED BY shiftboss_ready
-    WHERE slot = ?1 AND state = 2 AND state > 0 AND last_started < ?2
+    WHERE partition = ?1 AND state = 2 AND state > 0 AND last_started < ?2
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
 /// All rows of a key; the columns of [`Candidate::read`], then those of [`History::read`].
 const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
         queue.payload, queue.is_dequeued, queue.state, queue.last_started,
-        coalesce(fetchers.name, ''), turn.attempt, lost.tries,
+        coalesce(fetchers.name, ''), served.attempt, lost.expired_leases,
         log.attr_path IS NOT NULL, log.started, log.finished, log.exit_code,
-        EXISTS (SELECT 1 FROM shiftboss_flights WHERE attr_path = ?1)
+        EXISTS (SELECT 1 FROM shiftboss_deliveries WHERE attr_path = ?1)
     FROM queue INDEXED BY queue_attr_path_index
     LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
-    LEFT JOIN shiftboss_turns AS turn
-        ON turn.order_jitter = ?2 AND turn.attr_path = ?1 AND turn.name = fetchers.name
-    LEFT JOIN shiftboss_tries AS lost ON lost.fetcher_id = queue.fetcher_id
+    LEFT JOIN shiftboss_last_served AS served
+        ON served.order_jitter = ?2 AND served.attr_path = ?1 AND served.name = fetchers.name
+    LEFT JOIN shiftboss_expired_leases AS lost ON lost.fetcher_id = queue.fetcher_id
         AND lost.run_started = queue.fetcher_run_started AND lost.attr_path = ?1
     LEFT JOIN log ON log.attr_path = ?1
     WHERE queue.attr_path = ?1";
@@ -56,15 +56,15 @@ pub(super) struct Candidate {
     pub(super) fetcher_id: i64,
     pub(super) run_started: i64,
     pub(super) payload: String,
-    /// It was dispatched before; a candidate was, and lost its lease.
+    /// It was dispatched before; a candidate was, and its lease expired.
     pub(super) again: bool,
     state: i64,
     pub(super) last_started: Option<i64>,
     pub(super) fetcher: String,
     /// The attempt in which this fetcher's row of the key was last dispatched.
-    pub(super) turn: Option<i64>,
-    /// How often its lease ran out.
-    pub(super) tries: Option<i64>,
+    pub(super) last_served: Option<i64>,
+    /// How often its lease expired.
+    pub(super) expired_leases: Option<i64>,
 }
 
 impl Candidate {
@@ -78,14 +78,14 @@ impl Candidate {
             state: row.get(5)?,
             last_started: row.get(6)?,
             fetcher: row.get(7)?,
-            turn: row.get(8)?,
-            tries: row.get(9)?,
+            last_served: row.get(8)?,
+            expired_leases: row.get(9)?,
         })
     }
 
     /// Undispatched rows first, then the fetcher whose turn is longest ago, then the older id.
     fn fair_order(&self, other: &Self) -> Ordering {
-        let rank = |row: &Self| (row.again, row.turn, row.fetcher_id);
+        let rank = |row: &Self| (row.again, row.last_served, row.fetcher_id);
         rank(self).cmp(&rank(other))
     }
 }
@@ -120,7 +120,7 @@ impl SqliteStore {
                 return Ok(job);
             }
             // A key that came up twice may be in flight by now; the first one of a look cannot.
-            if self.memory.is_first() {
+            if self.cache.is_first() {
                 return Err(indexes_disagree(&key));
             }
         }
@@ -134,12 +134,12 @@ impl SqliteStore {
 
     /// The key of the first eligible row.
     fn next_key(&mut self, now: UnixSeconds) -> rusqlite::Result<Option<String>> {
-        if let Some(key) = self.memory.next_key(now) {
+        if let Some(key) = self.cache.next_key(now) {
             return Ok(Some(key));
         }
-        let places = self.first_places(now, self.memory.wanted())?;
-        self.memory.expect(places.into_iter().map(|place| place.2), now);
-        Ok(self.memory.next_key(now))
+        let places = self.first_places(now, self.cache.wanted())?;
+        self.cache.expect(places.into_iter().map(|place| place.2), now);
+        Ok(self.cache.next_key(now))
     }
 
     /// The first eligible rows, at most `limit`, in order.
@@ -150,9 +150,9 @@ impl SqliteStore {
     ) -> rusqlite::Result<Vec<Place>> {
         let expired = self.policy.expired(now);
         let mut places = Vec::new();
-        for slot in &self.slots.open {
-            self.first_of(READY, [slot], limit, &mut places)?;
-            self.first_of(HELD, [slot, &expired], limit, &mut places)?;
+        for partition in &self.partitions.open {
+            self.first_of(READY, [partition], limit, &mut places)?;
+            self.first_of(HELD, [partition, &expired], limit, &mut places)?;
         }
         Ok(places)
     }
@@ -176,7 +176,7 @@ impl SqliteStore {
             if last.as_ref().is_some_and(|last| place > *last) {
                 break;
             }
-            if self.slots.allow(place.3, row.get(4)?) {
+            if self.partitions.allow(place.3, row.get(4)?) {
                 places.push(place);
             }
         }
@@ -187,10 +187,10 @@ impl SqliteStore {
 
     /// A row of an older run may be eligible once a newer run's deletion got to its key.
     fn may_be_shadowed(&mut self) -> rusqlite::Result<bool> {
-        if self.slots.deleting.is_empty() {
+        if self.partitions.deleting.is_empty() {
             return Ok(false);
         }
-        self.tally.flush(&self.connection)?;
+        self.counters.flush(&self.connection)?;
         // One look at all runs: there may be very many, and all of one fetcher.
         let sql = "SELECT EXISTS (
             SELECT 1 FROM shiftboss_runs AS older JOIN (
@@ -212,14 +212,17 @@ impl SqliteStore {
         let Some((history, mut rows)) = candidates(&self.connection, key)? else {
             return Ok(None);
         };
-        let rule =
-            Rule { policy: self.policy, slots: &self.slots, expired: self.policy.expired(now) };
+        let rule = Rule {
+            policy: self.policy,
+            partitions: &self.partitions,
+            expired: self.policy.expired(now),
+        };
         let Some(chosen) = rule.choose(&rows) else {
             return Ok(None);
         };
-        let attempt = self.tally.next_attempt();
-        let departure = Departure { attempt, now, holder };
-        self.take_off(key, &rows, chosen, &history, &departure)?;
+        let attempt = self.counters.next_attempt();
+        let record = DispatchRecord { attempt, now, holder };
+        self.record_dispatch(key, &rows, chosen, &history, &record)?;
         let payload = rows.swap_remove(chosen).payload;
         Ok(Some(Dispatched::Job(attempt, Job { key: Key::stored(key), payload })))
     }
@@ -251,8 +254,8 @@ pub(super) fn candidates(
 /// What decides which of a key's rows is dispatched.
 pub(super) struct Rule<'a> {
     pub(super) policy: Policy,
-    pub(super) slots: &'a Slots,
-    /// A key whose dispatch is older than this has lost its lease.
+    pub(super) partitions: &'a Partitions,
+    /// A key whose dispatch is older than this has no lease.
     pub(super) expired: UnixSeconds,
 }
 
@@ -268,7 +271,7 @@ impl Rule<'_> {
 
     fn is_free(&self, row: &Candidate) -> bool {
         let held = row.state == 2 && row.last_started >= Some(self.expired);
-        row.state > 0 && !held && self.slots.allow(row.fetcher_id, row.run_started)
+        row.state > 0 && !held && self.partitions.allow(row.fetcher_id, row.run_started)
     }
 }
 

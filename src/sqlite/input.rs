@@ -15,7 +15,7 @@ impl SqliteStore {
     /// As any read.
     pub fn input_directory(&self) -> StoreResult<Option<DirectoryIdentity>> {
         let noted =
-            super::views::look::state(&self.connection, "input_directory").map_err(sorted)?;
+            super::views::snapshot::state(&self.connection, "input_directory").map_err(sorted)?;
         Ok(noted.as_deref().and_then(DirectoryIdentity::parse))
     }
 

@@ -1,8 +1,8 @@
 //! Leased attempts: what protocol 2 says about them, and what happens when a lease runs out.
 //!
 //! Called by the store's operations of those names. Time is the actor's: here a lease is a row of
-//! `shiftboss_flights` that excludes its key until somebody says that it ended. `shiftboss_tries`
-//! counts, by queue row, the leases that ran out.
+//! `shiftboss_deliveries` that excludes its key until somebody says that it ended. `shiftboss_expired_leases`
+//! counts, by queue row, the expired leases.
 
 use rusqlite::{OptionalExtension, Row};
 use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
@@ -18,12 +18,12 @@ use super::tasks::TASKS_ID;
 /// Jobs in flight, up to ?2 leased ones and up to ?2 classic ones that were started from ?1 on.
 pub(super) const IN_FLIGHT: &str = "SELECT
     (SELECT count(*) FROM (
-        SELECT 1 FROM shiftboss_flights INDEXED BY shiftboss_leased
+        SELECT 1 FROM shiftboss_deliveries INDEXED BY shiftboss_leased
         WHERE lease IS NOT NULL LIMIT ?2))
     + (SELECT count(*) FROM (
         SELECT 1 FROM log INDEXED BY shiftboss_unfinished
         WHERE finished IS NULL AND started >= ?1 AND NOT EXISTS (
-            SELECT 1 FROM shiftboss_flights AS held
+            SELECT 1 FROM shiftboss_deliveries AS held
             WHERE held.attr_path = log.attr_path AND held.lease IS NOT NULL)
         LIMIT ?2))";
 
@@ -40,7 +40,7 @@ impl SqliteStore {
         if !self.end_job(&key, exit_code, now)? {
             // Somebody removed the log row meanwhile. The job was done all the same.
             self.log_end(&key, delivery.started, now, exit_code)?;
-            self.land(&key, exit_code, now)?;
+            self.complete_delivery(&key, exit_code, now)?;
         }
         if self.leased(attempt.0)?.is_some() {
             // Somebody ended it in the log, without triggers.
@@ -72,11 +72,11 @@ impl SqliteStore {
         }
     }
 
-    /// Whether the job of an attempt whose lease ran out was handed to nobody since.
+    /// Whether the job of an attempt whose lease expired was handed to nobody since.
     fn waits_since(&self, ended: &Ended, attempt: Attempt) -> rusqlite::Result<bool> {
-        let sql = "SELECT NOT EXISTS (SELECT 1 FROM shiftboss_turns
+        let sql = "SELECT NOT EXISTS (SELECT 1 FROM shiftboss_last_served
                 WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt > ?3)
-            AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned_attempts
                 WHERE attr_path = ?2 AND attempt > ?3 AND outcome IN ('released', 'expired'))";
         let key = ended.key.as_str();
         self.prepared(sql)?.query_row((jitter(key), key, attempt.0), |row| row.get(0))
@@ -104,7 +104,7 @@ impl SqliteStore {
         let name: Option<String> =
             self.prepared(sql)?.query_row([fetcher_id], |row| row.get(0)).optional()?;
         // A fetcher that is gone has no name any more; its key was handed out all the same.
-        self.set_turn(key, &name.unwrap_or_default(), attempt)?;
+        self.set_last_served(key, &name.unwrap_or_default(), attempt)?;
         let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
             WHERE attempt = ?1";
         self.prepared(sql)?.execute((attempt.0, now, exit_code))?;
@@ -113,10 +113,10 @@ impl SqliteStore {
         for earlier in deliveries.iter().filter(|delivery| delivery.fetcher_id == fetcher_id) {
             self.retire_expired(key, earlier)?;
         }
-        self.forget_tries(key, fetcher_id, ended.run_started)?;
+        self.forget_expired_leases(key, fetcher_id, ended.run_started)?;
         self.log_end(key, ended.started, now, exit_code)?;
-        self.memory.take_lone(key);
-        self.memory.forget_order();
+        self.cache.take_plain(key);
+        self.cache.forget_order();
         if fetcher_id == TASKS_ID {
             self.end_task(key, ended.run_started, exit_code)?;
         }
@@ -136,7 +136,7 @@ impl SqliteStore {
             SET started = excluded.started, finished = excluded.finished,
                 exit_code = excluded.exit_code";
         self.prepared(sql)?.execute((key, started, finished, exit_code))?;
-        self.tally.count_done(finished / 60, exit_code);
+        self.counters.count_done(finished / 60, exit_code);
         self.set_last_started(key, Some(started))
     }
 
@@ -195,13 +195,13 @@ impl SqliteStore {
         let Some((key, delivery)) = self.leased(attempt.0)? else {
             return Ok(None);
         };
-        let dead_letter = delivery.tries >= self.max_attempts;
+        let dead_letter = delivery.delivery_count >= self.max_expired_leases;
         let single = delivery.fetcher_id == TASKS_ID;
         if dead_letter {
             self.drop_earlier(&key, &delivery)?;
         }
         self.take_back(&key, delivery.clone(), Outcome::Expired, now, !dead_letter)?;
-        self.count_try(&key, &delivery, dead_letter)?;
+        self.record_expired_lease(&key, &delivery, dead_letter)?;
         if dead_letter && single {
             self.dead_letter_task(&key, delivery.run_started)?;
         }
@@ -218,15 +218,20 @@ impl SqliteStore {
         deliveries.iter().filter(earlier).try_for_each(|earlier| self.retire_expired(key, earlier))
     }
 
-    fn count_try(&self, key: &str, delivery: &Delivery, dead_letter: bool) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO shiftboss_tries
-                (fetcher_id, run_started, attr_path, tries, dead)
+    fn record_expired_lease(
+        &self,
+        key: &str,
+        delivery: &Delivery,
+        dead_letter: bool,
+    ) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO shiftboss_expired_leases
+                (fetcher_id, run_started, attr_path, expired_leases, dead_letter)
             SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM queue
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3)
             ON CONFLICT (fetcher_id, run_started, attr_path) DO UPDATE
-            SET tries = excluded.tries, dead = excluded.dead";
-        let Delivery { fetcher_id, run_started, tries, .. } = delivery;
-        self.prepared(sql)?.execute((fetcher_id, run_started, key, tries, dead_letter))?;
+            SET expired_leases = excluded.expired_leases, dead_letter = excluded.dead_letter";
+        let Delivery { fetcher_id, run_started, delivery_count, .. } = delivery;
+        self.prepared(sql)?.execute((fetcher_id, run_started, key, delivery_count, dead_letter))?;
         Ok(())
     }
 
@@ -238,29 +243,29 @@ impl SqliteStore {
         chosen: &Candidate,
     ) -> rusqlite::Result<()> {
         let older = |row: &&Candidate| {
-            row.tries.is_some()
+            row.expired_leases.is_some()
                 && row.fetcher_id == chosen.fetcher_id
                 && row.run_started != chosen.run_started
         };
         rows.iter()
             .filter(older)
-            .try_for_each(|row| self.forget_tries(key, row.fetcher_id, row.run_started))
+            .try_for_each(|row| self.forget_expired_leases(key, row.fetcher_id, row.run_started))
     }
 
-    pub(super) fn forget_tries(
+    pub(super) fn forget_expired_leases(
         &self,
         key: &str,
         fetcher_id: i64,
         run_started: i64,
     ) -> rusqlite::Result<()> {
-        let sql = "DELETE FROM shiftboss_tries
+        let sql = "DELETE FROM shiftboss_expired_leases
             WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
         self.prepared(sql)?.execute((fetcher_id, run_started, key)).map(|_| ())
     }
 
     /// All leased attempts.
     pub(super) fn all_leases(&self) -> rusqlite::Result<Vec<(Attempt, u32)>> {
-        let sql = "SELECT attempt, lease FROM shiftboss_flights INDEXED BY shiftboss_leased
+        let sql = "SELECT attempt, lease FROM shiftboss_deliveries INDEXED BY shiftboss_leased
             WHERE lease IS NOT NULL";
         let read = |row: &Row<'_>| Ok((Attempt(row.get(0)?), row.get(1)?));
         self.prepared(sql)?.query_map([], read)?.collect()
@@ -268,7 +273,8 @@ impl SqliteStore {
 
     /// Jobs that are out: leased ones, and classic ones whose lease has not run out.
     pub(super) fn count_in_flight(&self, now: UnixSeconds) -> rusqlite::Result<u64> {
-        let sql = "SELECT count(*) FROM shiftboss_flights WHERE lease IS NOT NULL OR started >= ?1";
+        let sql =
+            "SELECT count(*) FROM shiftboss_deliveries WHERE lease IS NOT NULL OR started >= ?1";
         let since = now.saturating_sub(self.policy.lease());
         self.prepared(sql)?.query_row([since], |row| row.get(0)).map(i64::cast_unsigned)
     }
@@ -299,7 +305,7 @@ impl SqliteStore {
         let tasks = if is_meant { self.retry_tasks(key)? } else { 0 };
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND is_dequeued <> 0
             AND (?2 IS NULL OR fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?2))
-            AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                 WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = queue.fetcher_id)
             AND NOT EXISTS (SELECT 1 FROM queue AS newer
                 WHERE newer.attr_path = ?1 AND +newer.fetcher_id = queue.fetcher_id
@@ -312,7 +318,7 @@ impl SqliteStore {
         drop(statement);
         for (fetcher_id, run_started) in &rows {
             self.count(*fetcher_id, *run_started, 0, 1)?;
-            self.forget_tries(key, *fetcher_id, *run_started)?;
+            self.forget_expired_leases(key, *fetcher_id, *run_started)?;
         }
         self.recompute(key)?;
         Ok(Some(rows.len() as u64 + tasks))

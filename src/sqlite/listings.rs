@@ -66,7 +66,7 @@ impl SqliteStore {
         let Some(fetcher_id) = self.fetcher_id(run)? else {
             return Ok(false);
         };
-        self.tally.flush(&self.connection)?;
+        self.counters.flush(&self.connection)?;
         self.prune_rows(fetcher_id, run.started, limit)
     }
 

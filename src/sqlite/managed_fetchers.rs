@@ -1,4 +1,4 @@
-//! The fetchers that the daemon runs itself, over its restarts (`shiftboss_own_fetchers`).
+//! The fetchers that the daemon runs itself, over its restarts (`shiftboss_managed_fetchers`).
 //!
 //! Called by the store's operations, and by the views. The table is nobody's but the daemon's; what
 //! is not understood in a row, since somebody edited it, counts as unknown, and keeps no daemon from
@@ -11,8 +11,8 @@ use super::SqliteStore;
 
 /// All of them, by name.
 pub(super) const ALL: &str =
-    "SELECT name, state, run_started, next_run, last_started, last_ended, last_code, last_told
-    FROM shiftboss_own_fetchers ORDER BY name";
+    "SELECT name, state, run_started, next_run, last_started, last_ended, last_code, last_message
+    FROM shiftboss_managed_fetchers ORDER BY name";
 
 /// Reads a row of [`ALL`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<FetcherRecord> {
@@ -42,8 +42,8 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
 impl SqliteStore {
     /// Notes how a fetcher is, in place of what was noted of it before.
     pub(super) fn save_record(&self, record: &FetcherRecord) -> rusqlite::Result<()> {
-        let sql = "INSERT OR REPLACE INTO shiftboss_own_fetchers
-                (name, state, run_started, next_run, last_started, last_ended, last_code, last_told)
+        let sql = "INSERT OR REPLACE INTO shiftboss_managed_fetchers
+                (name, state, run_started, next_run, last_started, last_ended, last_code, last_message)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let last = record.last_run.as_ref();
         let values = (
@@ -65,6 +65,6 @@ impl SqliteStore {
 
     /// Forgets a fetcher that is not managed any more.
     pub(super) fn forget_record(&self, name: &str) -> rusqlite::Result<()> {
-        self.execute("DELETE FROM shiftboss_own_fetchers WHERE name = ?1", [name])
+        self.execute("DELETE FROM shiftboss_managed_fetchers WHERE name = ?1", [name])
     }
 }

@@ -2,49 +2,49 @@
 //!
 //! A plain struct around one connection, called by the StorageActor through the trait ([`store`]). It
 //! knows no actor, no socket and no clock. The schema is in `migrations/`, `triggers.sql` and [`schema`];
-//! opening and refusing in [`open`], damage in [`damage`] and [`recover`]; the queue's order in [`dispatch`], under [`slots`]; dispatches
-//! and their ends in [`deliveries`], [`attempts`], [`leases`] and [`undo`], those of programs without leases in
-//! [`adopt`]; what is remembered between jobs in [`memory`] and
-//! [`tally`]; runs and rows in [`runs`]; single tasks in [`tasks`], their
-//! rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what is remembered
-//! of the daemon's own fetchers in [`managed_fetchers`], and of the input directory in [`input`]; what must be kept beside them in [`keep`]; the log under
-//! load in [`checkpoints`]; who else wants the lock in [`courtesy`]; checks, idle times and the end
-//! in [`upkeep`]. Readers have [`reader`] and [`views`].
+//! opening and refusing in [`open`], damage in [`damage`] and [`recover`]; the queue's order in [`dispatch`], under
+//! [`partitions`]; dispatches and their ends in [`deliveries`], [`attempts`], [`leases`] and [`undo`], those of
+//! programs without leases in [`adopt`]; what is kept in memory between jobs in [`dispatch_cache`] and
+//! [`write_behind`]; runs and rows in [`runs`]; single tasks in [`tasks`], their rows in [`task_rows`]; rows that a
+//! changed file lists no longer in [`listings`]; the daemon's own fetchers in [`managed_fetchers`], and the input
+//! directory in [`input`]; what triggers do for others in [`derived_state`]; the log under load in [`checkpoints`];
+//! who else wants the lock in [`lock_yielding`]; checks, idle times and the end in [`maintenance`]. Readers have
+//! [`reader`] and [`views`].
 
 mod adopt;
 mod attempts;
 mod checkpoints;
-mod courtesy;
 pub mod damage;
 mod deliveries;
+mod derived_state;
 mod dispatch;
+mod dispatch_cache;
 mod error;
 mod file;
 mod input;
-mod keep;
 mod leases;
 mod leaves;
 mod listings;
+mod lock_yielding;
+mod maintenance;
 mod managed_fetchers;
-mod memory;
 mod open;
-mod places;
+mod partitions;
 mod reader;
 pub mod recover;
 mod refusal;
+mod rowids;
 mod runs;
 mod schema;
-mod slots;
 mod store;
-mod tally;
-mod task_restore;
+mod task_resolution;
 mod task_rows;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod undo;
-mod upkeep;
 pub mod views;
+mod write_behind;
 
 use std::path::PathBuf;
 
@@ -53,20 +53,20 @@ use shiftboss_protocol::model::UnixSeconds;
 use tracing::debug;
 
 use checkpoints::Checkpoints;
-use courtesy::Courtesy;
+use dispatch_cache::DispatchCache;
 pub use file::{look, make_new};
-use memory::Memory;
+use lock_yielding::LockYielding;
+pub use maintenance::{quick_check, quick_check_of};
 pub use open::{Durability, Options, Policy};
+use partitions::Partitions;
 pub use reader::{ViewError, open_to_read};
 pub use refusal::OpenError;
 pub use schema::{APPLICATION_ID, VERSION};
-use slots::Slots;
-use tally::Tally;
-pub use upkeep::{quick_check, quick_check_of};
 pub use views::{
     Done, FetcherStatus, ManagedFetcher, ManagedRun, NotStopped, QueueStatus, RejectedFile, Rows,
     Waiting, queue_status,
 };
+use write_behind::WriteBehindCounters;
 
 /// The queue in one SQLite file.
 pub struct SqliteStore {
@@ -74,18 +74,18 @@ pub struct SqliteStore {
     policy: Policy,
     /// The files that were opened: the database, its log, and the log's index.
     files: Vec<(PathBuf, file::Identity)>,
-    slots: Slots,
+    partitions: Partitions,
     checkpoints: Checkpoints,
-    courtesy: Courtesy,
-    memory: Memory,
-    tally: Tally,
+    lock_yielding: LockYielding,
+    cache: DispatchCache,
+    counters: WriteBehindCounters,
     /// Nothing is handed out.
     paused: bool,
     durability: Durability,
     /// So many single tasks may be kept.
     max_single_tasks: i64,
-    /// A job is parked after so many leases that ran out.
-    max_attempts: i64,
+    /// A job is a dead letter after so many expired leases.
+    max_expired_leases: i64,
     /// Minute of the last look at old counts of ended jobs.
     minute: i64,
     was_clean: bool,
@@ -94,13 +94,13 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Ends the transaction, and forgets what was remembered in it: that first, for the rest may fail.
     fn roll_back(&mut self) -> rusqlite::Result<()> {
-        self.memory.forget();
-        self.tally.roll_back();
-        self.courtesy.released();
+        self.cache.forget();
+        self.counters.roll_back();
+        self.lock_yielding.released();
         if self.in_transaction() {
             self.statement("ROLLBACK")?;
         }
-        self.slots = Slots::load(&self.connection)?;
+        self.partitions = Partitions::load(&self.connection)?;
         self.load_paused()
     }
 
@@ -113,8 +113,8 @@ impl SqliteStore {
 
     /// Lets others at the lock, if it is time.
     #[allow(clippy::disallowed_methods)] // The thread is the store's own, and would wait as well.
-    fn leave_room(&mut self) {
-        if let Some(pause) = self.courtesy.pause() {
+    fn yield_lock(&mut self) {
+        if let Some(pause) = self.lock_yielding.pause() {
             debug!(?pause, "The lock is left free for others.");
             std::thread::sleep(pause);
         }
@@ -125,7 +125,7 @@ impl SqliteStore {
         let version = self
             .prepared("PRAGMA data_version")
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))?;
-        self.memory.hold_against(version);
+        self.cache.hold_against(version);
         Ok(())
     }
 

@@ -14,13 +14,13 @@ use tracing::warn;
 
 use super::adopt::record_dispatches;
 use super::checkpoints::Checkpoints;
-use super::courtesy::Courtesy;
-use super::memory::Memory;
+use super::dispatch_cache::DispatchCache;
+use super::lock_yielding::LockYielding;
+use super::maintenance::set_journal_mode;
+use super::partitions::Partitions;
 use super::refusal::{OpenError, access, failed, foreign};
-use super::slots::Slots;
-use super::tally::Tally;
 use super::tasks::TASKS_ID;
-use super::upkeep::set_journal_mode;
+use super::write_behind::WriteBehindCounters;
 use super::{SqliteStore, damage, file, listings, schema};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
@@ -63,7 +63,7 @@ impl Policy {
         }
     }
 
-    /// A key whose dispatch is older than this has lost its lease at the time `now`.
+    /// A key whose dispatch is older than this has no lease at the time `now`.
     pub(super) fn expired(self, now: UnixSeconds) -> UnixSeconds {
         now.saturating_sub(self.lease())
     }
@@ -106,8 +106,8 @@ pub struct Options {
     pub durability: Durability,
     /// How long to wait for another process's write.
     pub busy_timeout: Duration,
-    /// Leases of one job that may run out before it is parked.
-    pub max_attempts: u32,
+    /// Leases of one job that may expire before it is a dead letter.
+    pub max_expired_leases: u32,
     /// Single tasks that may be kept at once.
     pub max_single_tasks: u32,
 }
@@ -148,20 +148,20 @@ impl SqliteStore {
             policy: options.policy,
             files: Vec::new(),
             checkpoints,
-            courtesy: Courtesy::new(&file::beside(path, "-shm"))
+            lock_yielding: LockYielding::new(&file::beside(path, "-shm"))
                 .map_err(|source| access("open", path, source))?,
-            slots: Slots::default(),
-            memory: Memory::default(),
-            tally: Tally::default(),
+            partitions: Partitions::default(),
+            cache: DispatchCache::default(),
+            counters: WriteBehindCounters::default(),
             paused: false,
             durability: options.durability,
             max_single_tasks: options.max_single_tasks.into(),
-            max_attempts: options.max_attempts.into(),
+            max_expired_leases: options.max_expired_leases.into(),
             minute: 0,
             was_clean: true,
         };
         store.take_over(options).map_err(failed("begin to use", path))?;
-        // What triggers do for others is done by `keep` from here on.
+        // What triggers do for others is done by `derived_state` from here on.
         store
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
@@ -179,9 +179,9 @@ impl SqliteStore {
             "SELECT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = 'clean' AND value = '0')";
         let was_unclean: bool = self.connection.query_row(unclean, [], |row| row.get(0))?;
         self.was_clean = !was_unclean;
-        self.slots = Slots::load(&self.connection)?;
+        self.partitions = Partitions::load(&self.connection)?;
         let noted = self.note_start(options);
-        self.tally = Tally::load(&self.connection)?;
+        self.counters = WriteBehindCounters::load(&self.connection)?;
         self.load_paused()?;
         match noted {
             // An earlier daemon's notes stand as well. Requests fail until there is space again.
@@ -218,11 +218,11 @@ impl SqliteStore {
         let started = "INSERT OR REPLACE INTO shiftboss_state VALUES ('started', unixepoch())";
         transaction.execute(started, [])?;
         // What an earlier daemon left out, this one finds out for itself.
-        transaction.execute("DELETE FROM shiftboss_aside", [])?;
+        transaction.execute("DELETE FROM shiftboss_rejected_files", [])?;
         // No list may have that name; one that the Python supervisor took in goes.
         transaction.execute(LISTS_OF_THE_NAME, (TASKS_FETCHER, TASKS_ID))?;
         if options.policy == Policy::Classic {
-            transaction.execute("DELETE FROM shiftboss_flights", [])?;
+            transaction.execute("DELETE FROM shiftboss_deliveries", [])?;
             // It knows no single tasks; they come back with the other policy.
             transaction.execute("DELETE FROM fetcher_runs WHERE fetcher_id = ?1", [TASKS_ID])?;
             // The Python supervisor knows no pause, and nobody could end it.
@@ -256,6 +256,9 @@ fn look_inside(connection: &Connection, path: &Path) -> Result<(), OpenError> {
         .map_err(failed("read", path))?;
     let version = schema::version(connection).map_err(failed("read", path))?;
     file::check_application(path, application, version)?;
+    if schema::is_too_old(connection).map_err(failed("read", path))? {
+        return Err(OpenError::TooOld { path: path.to_owned(), version });
+    }
     for table in schema::PUBLIC_TABLES {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
         let found: i64 =

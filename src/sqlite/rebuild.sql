@@ -12,11 +12,11 @@ WHERE NOT EXISTS (
     SELECT 1 FROM shiftboss_runs AS known
     WHERE known.fetcher_id = run.fetcher_id AND known.run_started = run.run_started
 );
-DELETE FROM shiftboss_tries
+DELETE FROM shiftboss_expired_leases
 WHERE NOT EXISTS (
     SELECT 1 FROM fetcher_runs AS run
-    WHERE run.fetcher_id = shiftboss_tries.fetcher_id
-      AND run.run_started = shiftboss_tries.run_started
+    WHERE run.fetcher_id = shiftboss_expired_leases.fetcher_id
+      AND run.run_started = shiftboss_expired_leases.run_started
 );
 UPDATE shiftboss_runs SET rows = 0, pending = 0;
 UPDATE shiftboss_runs SET rows = counted.rows, pending = counted.pending
@@ -26,8 +26,8 @@ FROM (
 ) AS counted
 WHERE counted.fetcher_id = shiftboss_runs.fetcher_id
   AND counted.fetcher_run_started = shiftboss_runs.run_started;
--- Large runs get slots of their own, the largest first (src/sqlite/slots.rs).
-UPDATE shiftboss_runs SET slot = coalesce((
+-- Large runs get partitions of their own, the largest first (src/sqlite/partitions.rs).
+UPDATE shiftboss_runs SET partition = coalesce((
     SELECT place FROM (
         SELECT fetcher_id, run_started, row_number() OVER (ORDER BY rows DESC) AS place
         FROM shiftboss_runs WHERE rows > 500
@@ -35,16 +35,16 @@ UPDATE shiftboss_runs SET slot = coalesce((
     WHERE large.fetcher_id = shiftboss_runs.fetcher_id
       AND large.run_started = shiftboss_runs.run_started AND place < 64
 ), 0);
-UPDATE queue SET slot = (
-    SELECT slot FROM shiftboss_runs AS run
+UPDATE queue SET partition = (
+    SELECT partition FROM shiftboss_runs AS run
     WHERE run.fetcher_id = queue.fetcher_id AND run.run_started = queue.fetcher_run_started
 );
 -- Dispatches that somebody else ended or repeated meanwhile.
-DELETE FROM shiftboss_flights
+DELETE FROM shiftboss_deliveries
 WHERE NOT EXISTS (
     SELECT 1 FROM log
-    WHERE log.attr_path = shiftboss_flights.attr_path
-      AND log.started = shiftboss_flights.started AND log.finished IS NULL
+    WHERE log.attr_path = shiftboss_deliveries.attr_path
+      AND log.started = shiftboss_deliveries.started AND log.finished IS NULL
 );
 UPDATE queue SET last_started = (SELECT started FROM log WHERE log.attr_path = queue.attr_path)
 WHERE last_started IS NOT (SELECT started FROM log WHERE log.attr_path = queue.attr_path);

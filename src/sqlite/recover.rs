@@ -30,8 +30,8 @@ const ORPHANS: &str = "
         WHERE run.fetcher_id = queue.fetcher_id AND run.run_started = queue.fetcher_run_started);
     UPDATE shiftboss_counters SET value = max(value,
         (SELECT coalesce(max(attempt), 0) FROM shiftboss_attempts),
-        (SELECT coalesce(max(attempt), 0) FROM shiftboss_flights),
-        (SELECT coalesce(max(attempt), 0) FROM shiftboss_turns)) WHERE name = 'attempt';
+        (SELECT coalesce(max(attempt), 0) FROM shiftboss_deliveries),
+        (SELECT coalesce(max(attempt), 0) FROM shiftboss_last_served)) WHERE name = 'attempt';
     UPDATE shiftboss_counters SET value = max(value,
         (SELECT coalesce(max(task), 0) FROM shiftboss_single_tasks)) WHERE name = 'task';
     UPDATE shiftboss_counters SET value = max(value, (SELECT count(*) FROM queue))
@@ -42,12 +42,12 @@ const SINGLE_TASKS: &str = "shiftboss_single_tasks";
 /// without being out has ended.
 const TASKS_OF_QUEUE: &str = "SELECT fetcher_run_started, queue.attr_path,
         CASE WHEN is_dequeued = 0 OR log.started IS NOT NULL OR EXISTS (
-                SELECT 1 FROM shiftboss_flights AS delivery
+                SELECT 1 FROM shiftboss_deliveries AS delivery
                 WHERE delivery.attr_path = queue.attr_path AND delivery.fetcher_id = 0
                     AND delivery.run_started = fetcher_run_started) THEN 'waiting'
-            WHEN EXISTS (SELECT 1 FROM shiftboss_tries AS lost
+            WHEN EXISTS (SELECT 1 FROM shiftboss_expired_leases AS lost
                 WHERE lost.fetcher_id = 0 AND lost.attr_path = queue.attr_path
-                    AND lost.run_started = fetcher_run_started AND dead <> 0) THEN 'dead_letter'
+                    AND lost.run_started = fetcher_run_started AND dead_letter <> 0) THEN 'dead_letter'
             ELSE 'failed' END,
         iif(is_dequeued = 0, NULL, log.started), payload
     FROM queue LEFT JOIN log ON log.attr_path = queue.attr_path AND log.finished IS NULL
@@ -66,7 +66,7 @@ pub struct Saved {
     pub table: String,
     /// Rows that are in the new database.
     pub rows: u64,
-    /// Places at which something could not be read.
+    /// RowidAllocator at which something could not be read.
     pub lost_ranges: u64,
     /// It has no rowids: it was read from both ends only.
     pub from_ends: bool,
@@ -86,6 +86,9 @@ impl Saved {
 /// When not even the schema of `old` can be read, or `new` cannot be made; in words.
 pub fn recover(old: &Path, new: &Path) -> Result<Vec<Saved>, String> {
     let source = open_source(old).map_err(|error| format!("its schema cannot be read: {error}"))?;
+    if schema::is_unreleased(&source).unwrap_or(false) {
+        return Err("it is of an unreleased build: recover it with that build".to_owned());
+    }
     let page_size = source.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0));
     let page_size = page_size.map_err(|error| format!("its page size is unknown: {error}"))?;
     let rowids = leaves::rowids(old, page_size as usize).map_err(|error| error.to_string())?;

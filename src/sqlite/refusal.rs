@@ -63,6 +63,16 @@ pub enum OpenError {
         /// Its version.
         version: i64,
     },
+    /// A version of builds before the first release.
+    #[error(
+        "the database {path} has version {version} with the tables of an unreleased build before version 5, which this program does not upgrade: start a build of version 5 or 6 on it first; or move the file away, and all lists are read again into a new one; nothing was changed"
+    )]
+    TooOld {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        version: i64,
+    },
     /// Pages or rows are missing or wrong.
     #[error(
         "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `shiftboss recover {path} NEW`; nothing was changed"

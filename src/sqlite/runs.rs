@@ -8,8 +8,8 @@ use shiftboss_protocol::model::{Row as Line, Run};
 use super::SqliteStore;
 use super::attempts::Delivery;
 use super::error::{SqliteError, SqliteResult};
-use super::places::Places;
-use super::slots::slot_for;
+use super::partitions::partition_for;
+use super::rowids::RowidAllocator;
 use super::tasks::TASKS_ID;
 
 /// A run with its counts and position; the columns of [`read_run`].
@@ -62,7 +62,7 @@ fn read_deleted(row: &Row<'_>) -> rusqlite::Result<(String, i64)> {
 pub(super) struct Part {
     pub(super) fetcher_id: i64,
     pub(super) run: i64,
-    pub(super) slot: i64,
+    pub(super) partition: i64,
 }
 
 impl SqliteStore {
@@ -101,15 +101,15 @@ impl SqliteStore {
 
     pub(super) fn add(&mut self, batch: &RowBatch) -> SqliteResult<()> {
         let fetcher_id =
-            self.fetcher_id(&batch.run)?.filter(|id| self.slots.allow(*id, batch.run.started));
+            self.fetcher_id(&batch.run)?.filter(|id| self.partitions.allow(*id, batch.run.started));
         let Some(fetcher_id) = fetcher_id else {
             return Err(SqliteError::Rejected(format!("run {} is not known", batch.run)));
         };
         self.add_position(fetcher_id, batch)?;
         let listing = self.note_reading(fetcher_id, batch)?;
-        let slot = slot_for(&self.connection, fetcher_id, batch.run.started)?;
-        let part = Part { fetcher_id, run: batch.run.started, slot };
-        let mut places = Places::load(&self.connection)?;
+        let partition = partition_for(&self.connection, fetcher_id, batch.run.started)?;
+        let part = Part { fetcher_id, run: batch.run.started, partition };
+        let mut places = RowidAllocator::load(&self.connection)?;
         let mut added = 0;
         for row in &batch.rows {
             added += i64::from(self.add_row(part, row, &mut places)?);
@@ -120,7 +120,7 @@ impl SqliteStore {
         places.store(&self.connection)?;
         self.checkpoints.count_rows(added);
         self.count(fetcher_id, batch.run.started, added, added)?;
-        self.slots.open(slot);
+        self.partitions.open(partition);
         Ok(())
     }
 
@@ -129,15 +129,15 @@ impl SqliteStore {
         &mut self,
         part: Part,
         row: &Line,
-        places: &mut Places,
+        places: &mut RowidAllocator,
     ) -> rusqlite::Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
-                    OR EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                    OR EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                         WHERE delivery.attr_path = ?1 AND delivery.lease IS NOT NULL)
             FROM (SELECT 1) LEFT JOIN log ON log.attr_path = ?1";
         let insert = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload,
-                order_jitter, slot, last_started, state, rowid)
+                order_jitter, partition, last_started, state, rowid)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
             ON CONFLICT (fetcher_run_started, fetcher_id, attr_path) DO NOTHING";
         let again = "UPDATE queue SET payload = ?4 WHERE payload <> ?4
@@ -146,11 +146,11 @@ impl SqliteStore {
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         let (started, in_flight, is_known): (Option<i64>, bool, bool) =
             self.prepared(known)?.query_row([key], read)?;
-        let Part { fetcher_id, run, slot } = part;
+        let Part { fetcher_id, run, partition } = part;
         let (state, jitter) = (if in_flight { 2 } else { 1 }, row.key.jitter());
         let mut insert = self.prepared(insert)?;
         let inserted = places.claim(jitter, |rowid| {
-            let order = (jitter, slot, started, state);
+            let order = (jitter, partition, started, state);
             insert.execute((
                 fetcher_id,
                 run,
@@ -211,21 +211,21 @@ impl SqliteStore {
         let mark = "UPDATE shiftboss_runs SET deleting = 1
             WHERE fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?1)
                 AND run_started = ?2
-            RETURNING fetcher_id, slot";
+            RETURNING fetcher_id, partition";
         let mut statement = self.prepared(mark)?;
         let marked = statement
             .query_row((&*run.fetcher, run.started), |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         drop(statement);
-        if let Some((fetcher_id, slot)) = marked {
-            self.slots.begin_deletion(fetcher_id, run.started, slot);
+        if let Some((fetcher_id, partition)) = marked {
+            self.partitions.begin_deletion(fetcher_id, run.started, partition);
         }
         Ok(())
     }
 
     /// Deletes up to `limit` rows and runs; returns how many of the first runs are gone.
     pub(super) fn delete_step(&mut self, runs: &[Run], limit: usize) -> rusqlite::Result<usize> {
-        self.tally.flush(&self.connection)?;
+        self.counters.flush(&self.connection)?;
         let mut left = i64::try_from(limit).unwrap_or(i64::MAX);
         for (gone, run) in runs.iter().enumerate() {
             if left <= 0 {
@@ -245,7 +245,7 @@ impl SqliteStore {
         let Some(fetcher_id) = self.fetcher_id(run)? else {
             return Ok(Some(0));
         };
-        if self.slots.allow(fetcher_id, run.started) {
+        if self.partitions.allow(fetcher_id, run.started) {
             self.mark_deleting(run)?;
         }
         let deleted = self.delete_rows(fetcher_id, run.started, limit)?;
@@ -254,7 +254,7 @@ impl SqliteStore {
         }
         self.end_listing(fetcher_id, run.started)?;
         self.delete_empty(fetcher_id, run.started)?;
-        self.slots.end_deletion(fetcher_id, run.started);
+        self.partitions.end_deletion(fetcher_id, run.started);
         Ok(Some(deleted))
     }
 
@@ -281,13 +281,13 @@ impl SqliteStore {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
             RETURNING attr_path, is_dequeued = 0";
-        let tries = "DELETE FROM shiftboss_tries
+        let expired = "DELETE FROM shiftboss_expired_leases
             WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
         let mut deleted = Vec::new();
         for key in keys {
             let row = self.prepared(sql)?.query_row((fetcher_id, run, key), read_deleted);
             deleted.extend(row.optional()?);
-            self.prepared(tries)?.execute((fetcher_id, run, key))?;
+            self.prepared(expired)?.execute((fetcher_id, run, key))?;
         }
         self.are_deleted(fetcher_id, run, &deleted).map(|_| ())
     }
@@ -311,7 +311,7 @@ impl SqliteStore {
         Ok(count)
     }
 
-    /// A dispatch that lost its lease has nothing left to be handed out; one in flight stays known, and
+    /// A dispatch whose lease expired has nothing left to be handed out; one in flight stays known, and
     /// one that is leased is its worker's.
     pub(super) fn drop_lost_deliveries(
         &self,
@@ -334,7 +334,7 @@ impl SqliteStore {
 
     /// Deletes a run without rows, and with its last run the fetcher.
     pub(super) fn delete_empty(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
-        for table in ["fetcher_runs", "shiftboss_runs", "shiftboss_tries"] {
+        for table in ["fetcher_runs", "shiftboss_runs", "shiftboss_expired_leases"] {
             let sql = format!("DELETE FROM {table} WHERE fetcher_id = ?1 AND run_started = ?2");
             self.prepared(&sql)?.execute((fetcher_id, run))?;
         }

@@ -2,7 +2,8 @@
 //!
 //! `user_version` says which migrations a file has had. The steps are in `migrations/`, the
 //! triggers in `triggers.sql`. A file that the Python supervisor took back in between says version
-//! 2 but has what later versions added: the last steps find what is there.
+//! 2 but has what a later version added: the last step finds what is there. Versions 3 to 6 were those of
+//! unreleased builds; 5 and 6 are upgraded, 3 and 4 are refused.
 
 use std::sync::LazyLock;
 
@@ -10,7 +11,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use shiftboss_protocol::model::jitter;
 
 /// The version that this program reads and writes.
-pub const VERSION: i64 = 6;
+pub const VERSION: i64 = 7;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub const APPLICATION_ID: i64 = 0x5348_4654;
 /// The tables that are a public interface.
@@ -18,18 +19,16 @@ pub const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue", "log"
 
 const REFERENCE: &str = include_str!("migrations/0001_reference.sql");
 const JITTER: &str = include_str!("migrations/0002_jitter.sql");
-const SHIFTBOSS: &str = include_str!("migrations/0003_shiftboss.sql");
-const ATTEMPTS: &str = include_str!("migrations/0004_attempts.sql");
-const OWN_FETCHERS: &str = include_str!("migrations/0005_own_fetchers.sql");
-const TASKS: &str = include_str!("migrations/0006_tasks.sql");
+const SHIFTBOSS: &str = include_str!("migrations/0007_shiftboss.sql");
+const FROM_5: &str = include_str!("migrations/0007_from_5.sql");
+const FROM_6: &str = include_str!("migrations/0007_from_6.sql");
 const TRIGGERS: &str = include_str!("triggers.sql");
 const REBUILD: &str = include_str!("rebuild.sql");
 
-/// What a row is to the dispatcher; see `0003_shiftboss.sql`, and `0004_attempts.sql` for leases. The
-/// `+` keeps SQLite on the key's index.
+/// What a row is to the dispatcher; see `0007_shiftboss.sql`. The `+` keeps SQLite on the key's index.
 pub(super) const STATE: &str = "CASE
     WHEN EXISTS (
-        SELECT 1 FROM shiftboss_flights AS held
+        SELECT 1 FROM shiftboss_deliveries AS held
         WHERE held.attr_path = queue.attr_path AND held.lease IS NOT NULL
     ) THEN 0
     WHEN EXISTS (
@@ -38,7 +37,7 @@ pub(super) const STATE: &str = "CASE
           AND +newer.fetcher_run_started > queue.fetcher_run_started
     ) THEN 0
     WHEN queue.is_dequeued <> 0 AND NOT EXISTS (
-        SELECT 1 FROM shiftboss_flights AS delivery
+        SELECT 1 FROM shiftboss_deliveries AS delivery
         WHERE delivery.attr_path = queue.attr_path AND delivery.fetcher_id = queue.fetcher_id
           AND delivery.run_started = queue.fetcher_run_started
     ) THEN 0
@@ -94,20 +93,8 @@ fn add_jitter(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// From version 3 on. On a file that had it before, only what is kept by triggers is made anew.
+/// What is ours. On a file that had it before, only what is kept by triggers is made anew.
 fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
-    if !has_column(connection, "queue", "state")? {
-        connection.execute_batch(SHIFTBOSS)?;
-    }
-    if !has_column(connection, "shiftboss_flights", "lease")? {
-        connection.execute_batch(ATTEMPTS)?;
-    }
-    if !has_column(connection, "shiftboss_own_fetchers", "name")? {
-        connection.execute_batch(OWN_FETCHERS)?;
-    }
-    if !has_column(connection, "shiftboss_attempts", "took_ms")? {
-        connection.execute_batch(TASKS)?;
-    }
     let names = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'shiftboss!_%' ESCAPE '!'";
     let mut triggers = connection.prepare(names)?;
     for name in
@@ -115,8 +102,26 @@ fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
     {
         connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
     }
+    if is_unreleased(connection)? {
+        if !has_column(connection, "shiftboss_attempts", "took_ms")? {
+            connection.execute_batch(FROM_5)?;
+        }
+        connection.execute_batch(FROM_6)?;
+    } else if !has_column(connection, "queue", "state")? {
+        connection.execute_batch(SHIFTBOSS)?;
+    }
     connection.execute_batch(&recomputing(REBUILD))?;
     connection.execute_batch(&recomputing(TRIGGERS))
+}
+
+/// It has the tables of a version from 3 to 6, whatever its number says.
+pub(super) fn is_unreleased(connection: &Connection) -> rusqlite::Result<bool> {
+    has_column(connection, "queue", "slot")
+}
+
+/// It has those of version 3 or 4, which are not upgraded.
+pub(super) fn is_too_old(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(is_unreleased(connection)? && !has_column(connection, "shiftboss_own_fetchers", "name")?)
 }
 
 /// The tables of a whole database, in the order in which they were made.

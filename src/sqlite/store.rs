@@ -25,7 +25,7 @@ impl Store for SqliteStore {
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
-        Box::pin(ready(self.look_after()))
+        Box::pin(ready(self.run_maintenance()))
     }
 
     fn close(&mut self) -> StoreFuture<'_, ()> {
@@ -115,7 +115,7 @@ impl SqliteStore {
     }
 
     fn begin(&mut self) -> rusqlite::Result<()> {
-        self.leave_room();
+        self.yield_lock();
         self.statement("BEGIN IMMEDIATE")?;
         let noticed = self.notice_others();
         if noticed.is_err() {
@@ -125,13 +125,13 @@ impl SqliteStore {
     }
 
     fn commit(&mut self) -> rusqlite::Result<()> {
-        let flushed = self.tally.flush(&self.connection);
+        let flushed = self.counters.flush(&self.connection);
         let result = flushed.and_then(|()| self.statement("COMMIT"));
         match result {
             Ok(()) => self.checkpoints.after_commit(&self.connection),
             Err(_) => self.roll_back()?,
         }
-        self.courtesy.released();
+        self.lock_yielding.released();
         result
     }
 
@@ -148,7 +148,7 @@ impl SqliteStore {
         let says_itself =
             matches!(operation, Op::Dispatch(_) | Op::Complete(_) | Op::CompleteAttempt(_));
         if outcome.is_err() || !(says_itself || operation.only_reads()) {
-            self.memory.forget();
+            self.cache.forget();
         }
         outcome.map_err(StoreError::from)
     }
@@ -197,12 +197,12 @@ impl SqliteStore {
     }
 
     fn note_rejected(&self, file: &RejectFile, now: UnixSeconds) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO shiftboss_aside (name, reason, since) VALUES (?1, ?2, ?3)
+        let sql = "INSERT INTO shiftboss_rejected_files (name, reason, since) VALUES (?1, ?2, ?3)
             ON CONFLICT (name) DO UPDATE SET reason = excluded.reason";
         self.execute(sql, (&file.name, &file.reason, now))
     }
 
     fn forget_rejected(&self, name: &str) -> rusqlite::Result<()> {
-        self.execute("DELETE FROM shiftboss_aside WHERE name = ?1", [name])
+        self.execute("DELETE FROM shiftboss_rejected_files WHERE name = ?1", [name])
     }
 }

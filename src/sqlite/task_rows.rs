@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Row};
 use shiftboss_protocol::model::{Key, Row as Task, TASKS_FETCHER};
 
 use super::SqliteStore;
-use super::places::Places;
+use super::rowids::RowidAllocator;
 use super::runs::Part;
 use super::tasks::TASKS_ID;
 
@@ -70,7 +70,7 @@ impl SqliteStore {
 
     fn current_row(&self, key: &str) -> rusqlite::Result<Option<Current>> {
         let sql = "SELECT fetcher_run_started,
-                EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                     WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
                         AND delivery.run_started = queue.fetcher_run_started
                         AND lease IS NOT NULL),
@@ -105,12 +105,12 @@ impl SqliteStore {
         let counts = "INSERT INTO shiftboss_runs (fetcher_id, run_started, rows, pending)
             VALUES (?1, ?2, 1, 1) ON CONFLICT DO UPDATE SET rows = 1, pending = 1";
         self.prepared(counts)?.execute((TASKS_ID, single.task))?;
-        let mut places = Places::load(&self.connection)?;
-        let part = Part { fetcher_id: TASKS_ID, run: single.task, slot: 0 };
+        let mut places = RowidAllocator::load(&self.connection)?;
+        let part = Part { fetcher_id: TASKS_ID, run: single.task, partition: 0 };
         let row = Task { key: Key::stored(key), payload: single.payload.clone() };
         self.add_row(part, &row, &mut places)?;
         places.store(&self.connection)?;
-        self.memory.forget_order();
+        self.cache.forget_order();
         self.checkpoints.count_rows(1);
         self.mark_dispatched(key, single)
     }
@@ -119,7 +119,7 @@ impl SqliteStore {
     fn mark_dispatched(&self, key: &str, single: &Single) -> rusqlite::Result<()> {
         let mark = "UPDATE queue SET is_dequeued = 1
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
-                AND (?4 OR EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                AND (?4 OR EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                     WHERE delivery.attr_path = ?3 AND delivery.fetcher_id = ?1
                         AND delivery.run_started = ?2))";
         let has_ended = single.status != "waiting";
@@ -129,22 +129,22 @@ impl SqliteStore {
         self.count(TASKS_ID, single.task, 0, -1)?;
         if single.status == "dead_letter" {
             let sql =
-                "INSERT INTO shiftboss_tries (fetcher_id, run_started, attr_path, tries, dead)
+                "INSERT INTO shiftboss_expired_leases (fetcher_id, run_started, attr_path, expired_leases, dead_letter)
                 VALUES (?1, ?2, ?3, ?4, 1)";
-            self.prepared(sql)?.execute((TASKS_ID, single.task, key, self.max_attempts))?;
+            self.prepared(sql)?.execute((TASKS_ID, single.task, key, self.max_expired_leases))?;
         }
         self.recompute(key)
     }
 
-    /// Deletes a row and its run, with what is known of its lost leases.
+    /// Deletes a row and its run, with what is known of its expired leases.
     fn drop_row(&mut self, key: &str, task: i64) -> rusqlite::Result<()> {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3";
         self.prepared(sql)?.execute((TASKS_ID, task, key))?;
         self.drop_lost_deliveries(key, TASKS_ID, task)?;
         self.delete_empty(TASKS_ID, task)?;
-        self.memory.take_lone(key);
-        self.memory.forget_order();
+        self.cache.take_plain(key);
+        self.cache.forget_order();
         self.checkpoints.count_rows(1);
         self.recompute(key)
     }

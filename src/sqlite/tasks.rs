@@ -81,7 +81,7 @@ impl SqliteStore {
 
     pub(super) fn add_single(&mut self, task: &Task, now: UnixSeconds) -> rusqlite::Result<Added> {
         let key = task.key.as_str();
-        self.settle_tasks(key)?;
+        self.resolve_tasks(key)?;
         let content = checksum(task.payload.as_bytes()).cast_signed();
         if self.is_waiting(key, content, &task.payload)? {
             return Ok(Added::Known);
@@ -92,7 +92,7 @@ impl SqliteStore {
         let sql = "INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, payload)
             VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(sql, (number, key, content, now, &task.payload))?;
-        self.settle_tasks(key)?;
+        self.resolve_tasks(key)?;
         Ok(Added::Added)
     }
 
@@ -100,7 +100,7 @@ impl SqliteStore {
     fn is_waiting(&self, key: &str, content: i64, payload: &str) -> rusqlite::Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM shiftboss_single_tasks AS single
             WHERE attr_path = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3
-                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                     WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
                         AND delivery.run_started = single.task))";
         self.prepared(sql)?.query_row((key, content, payload), |row| row.get(0))
@@ -133,7 +133,7 @@ impl SqliteStore {
         let deleted = i64::try_from(ended.len()).unwrap_or(i64::MAX);
         let were_ended = i64::try_from(ended.iter().filter(|ended| **ended).count());
         self.count_tasks(-deleted, -were_ended.unwrap_or(0))?;
-        self.settle_tasks(key)?;
+        self.resolve_tasks(key)?;
         Ok(Cancelled {
             deleted: deleted.cast_unsigned(),
             more: deleted == AT_ONCE_MAX,
@@ -144,7 +144,7 @@ impl SqliteStore {
     /// The single task of a key that a worker has.
     fn task_in_flight(&self, key: &str, now: UnixSeconds) -> rusqlite::Result<Option<i64>> {
         let sql =
-            "SELECT run_started FROM shiftboss_flights WHERE attr_path = ?1 AND fetcher_id = 0
+            "SELECT run_started FROM shiftboss_deliveries WHERE attr_path = ?1 AND fetcher_id = 0
             AND (lease IS NOT NULL OR started >= ?2) ORDER BY attempt DESC LIMIT 1";
         let expired = self.policy.expired(now);
         self.prepared(sql)?.query_row((key, expired), |row| row.get(0)).optional()
@@ -172,7 +172,7 @@ impl SqliteStore {
         self.derive_row(key)
     }
 
-    /// Too many leases of a single task ran out.
+    /// Too many leases of a single task expired.
     pub(super) fn dead_letter_task(&mut self, key: &str, task: i64) -> rusqlite::Result<()> {
         self.set_task_ended(task, "dead_letter")?;
         self.derive_row(key)

@@ -14,4 +14,5 @@ mod support;
 mod take_over;
 mod tasks;
 mod tasks_elsewhere;
+mod upgrades;
 mod views;

@@ -1,9 +1,9 @@
 -- The triggers, in plain SQL that every SQLite from 3.40 on can run. They are dropped and made
 -- again by every migration. They serve everybody but the daemon, which has
--- them switched off and does their work itself (src/sqlite/keep.rs).
+-- them switched off and does their work itself (src/sqlite/derived_state.rs).
 --
 -- RECOMPUTE(key) stands for one UPDATE that sets queue.state of all rows of the key by the rule in
--- 0003_shiftboss.sql and 0004_attempts.sql; src/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
+-- 0007_shiftboss.sql; src/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
 
 CREATE TRIGGER shiftboss_run_insert AFTER INSERT ON fetcher_runs
 BEGIN
@@ -22,7 +22,7 @@ BEGIN
     WHERE fetcher_id = OLD.fetcher_id AND fetcher_run_started = OLD.run_started;
     DELETE FROM shiftboss_runs
     WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.run_started;
-    DELETE FROM shiftboss_tries
+    DELETE FROM shiftboss_expired_leases
     WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.run_started;
 END;
 
@@ -37,9 +37,9 @@ CREATE TRIGGER shiftboss_queue_delete AFTER DELETE ON queue
 BEGIN
     UPDATE shiftboss_runs SET rows = rows - 1, pending = pending - (OLD.is_dequeued = 0)
     WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.fetcher_run_started;
-    -- A dispatch that lost its lease has nothing left to be handed out; one in flight stays known, and
+    -- A dispatch whose lease expired has nothing left to be handed out; one in flight stays known, and
     -- one that is leased is its worker's.
-    DELETE FROM shiftboss_flights
+    DELETE FROM shiftboss_deliveries
     WHERE attr_path = OLD.attr_path
       AND lease IS NULL
       AND fetcher_id = OLD.fetcher_id
@@ -63,11 +63,11 @@ END;
 -- INSERT OR REPLACE of an ended job ends it as an UPDATE does.
 CREATE TRIGGER shiftboss_log_insert AFTER INSERT ON log
 BEGIN
-    DELETE FROM shiftboss_flights
+    DELETE FROM shiftboss_deliveries
     WHERE NEW.finished IS NOT NULL
       AND attr_path = NEW.attr_path
       AND fetcher_id = (
-          SELECT fetcher_id FROM shiftboss_flights
+          SELECT fetcher_id FROM shiftboss_deliveries
           WHERE attr_path = NEW.attr_path ORDER BY attempt DESC LIMIT 1
       );
     UPDATE shiftboss_single_tasks SET exit_code = coalesce(NEW.exit_code, 0)
@@ -82,25 +82,25 @@ BEGIN
 END;
 
 -- A job ended: the dispatch that was in flight is known no longer, and neither are earlier ones of
--- its fetcher that had lost their lease.
+-- its fetcher whose leases expired.
 CREATE TRIGGER shiftboss_log_finish AFTER UPDATE OF finished ON log
 WHEN OLD.finished IS NULL AND NEW.finished IS NOT NULL
 BEGIN
-    DELETE FROM shiftboss_flights
+    DELETE FROM shiftboss_deliveries
     WHERE attr_path = NEW.attr_path
       AND fetcher_id = (
-          SELECT fetcher_id FROM shiftboss_flights
+          SELECT fetcher_id FROM shiftboss_deliveries
           WHERE attr_path = NEW.attr_path ORDER BY attempt DESC LIMIT 1
       );
     UPDATE shiftboss_single_tasks SET exit_code = coalesce(NEW.exit_code, 0)
     WHERE attr_path = NEW.attr_path AND started = NEW.started AND status = 'waiting';
-    INSERT INTO shiftboss_done (minute, exit_code, jobs)
+    INSERT INTO shiftboss_completions (minute, exit_code, jobs)
     SELECT NEW.finished / 60, coalesce(NEW.exit_code, 0), 0
     WHERE NOT EXISTS (
-        SELECT 1 FROM shiftboss_done
+        SELECT 1 FROM shiftboss_completions
         WHERE minute = NEW.finished / 60 AND exit_code = coalesce(NEW.exit_code, 0)
     );
-    UPDATE shiftboss_done SET jobs = jobs + 1
+    UPDATE shiftboss_completions SET jobs = jobs + 1
     WHERE minute = NEW.finished / 60 AND exit_code = coalesce(NEW.exit_code, 0);
     RECOMPUTE(NEW.attr_path);
 END;
@@ -111,15 +111,15 @@ WHEN OLD.finished IS NOT NULL AND NEW.finished IS NOT NULL
 BEGIN
     UPDATE shiftboss_single_tasks SET exit_code = coalesce(NEW.exit_code, 0)
     WHERE attr_path = NEW.attr_path AND started = NEW.started AND status = 'waiting';
-    UPDATE shiftboss_done SET jobs = jobs - 1
+    UPDATE shiftboss_completions SET jobs = jobs - 1
     WHERE minute = OLD.finished / 60 AND exit_code = coalesce(OLD.exit_code, 0) AND jobs > 0;
-    INSERT INTO shiftboss_done (minute, exit_code, jobs)
+    INSERT INTO shiftboss_completions (minute, exit_code, jobs)
     SELECT NEW.finished / 60, coalesce(NEW.exit_code, 0), 0
     WHERE NOT EXISTS (
-        SELECT 1 FROM shiftboss_done
+        SELECT 1 FROM shiftboss_completions
         WHERE minute = NEW.finished / 60 AND exit_code = coalesce(NEW.exit_code, 0)
     );
-    UPDATE shiftboss_done SET jobs = jobs + 1
+    UPDATE shiftboss_completions SET jobs = jobs + 1
     WHERE minute = NEW.finished / 60 AND exit_code = coalesce(NEW.exit_code, 0);
 END;
 
@@ -137,13 +137,13 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
-CREATE TRIGGER shiftboss_flight_insert AFTER INSERT ON shiftboss_flights
+CREATE TRIGGER shiftboss_flight_insert AFTER INSERT ON shiftboss_deliveries
 BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
 -- What became of the attempt: the log tells, if somebody ended the job there.
-CREATE TRIGGER shiftboss_flight_delete AFTER DELETE ON shiftboss_flights
+CREATE TRIGGER shiftboss_flight_delete AFTER DELETE ON shiftboss_deliveries
 BEGIN
     INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started, worker, started,
         finished, outcome, exit_code)

@@ -1,5 +1,5 @@
 //! Taking a dispatch back, so that its job is at its old place in the order: one whose answer did
-//! not arrive (spec 5), that was released, or whose lease ran out.
+//! not arrive (spec 5), that was released, or whose lease expired.
 //!
 //! Called by the store's operation `undo` and by [`leases`](super::leases); what must be restored was
 //! noted by [`deliveries`](super::deliveries).
@@ -13,9 +13,9 @@ use super::dispatch::LogRow;
 
 /// What a dispatch changed, as it was before.
 struct Before {
-    turn: Option<i64>,
+    last_served: Option<i64>,
     /// The runs whose rows it marked, as a JSON array.
-    rearm: String,
+    marked_runs: String,
     log: LogRow,
     /// The key's log row is still that dispatch's.
     log_is_its: bool,
@@ -24,8 +24,8 @@ struct Before {
 impl Before {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            turn: row.get(0)?,
-            rearm: row.get(1)?,
+            last_served: row.get(0)?,
+            marked_runs: row.get(1)?,
             log: (row.get(2)?, row.get(3)?, row.get(4)?),
             log_is_its: row.get(5)?,
         })
@@ -67,10 +67,11 @@ impl SqliteStore {
     }
 
     fn before(&self, key: &str, delivery: Delivery) -> rusqlite::Result<(Delivery, Before)> {
-        let sql = "SELECT prev_turn, rearm, prev_started, prev_finished, prev_exit_code,
+        let sql =
+            "SELECT prev_last_served, marked_runs, prev_started, prev_finished, prev_exit_code,
                 EXISTS (SELECT 1 FROM log WHERE log.attr_path = ?1
                     AND log.started = delivery.started AND log.finished IS NULL)
-            FROM shiftboss_flights AS delivery
+            FROM shiftboss_deliveries AS delivery
             WHERE delivery.attr_path = ?1 AND delivery.attempt = ?2";
         let before = self.prepared(sql)?.query_row((key, delivery.attempt), Before::read)?;
         Ok((delivery, before))
@@ -83,12 +84,12 @@ impl SqliteStore {
         before: &Before,
         rearm: bool,
     ) -> rusqlite::Result<()> {
-        self.memory.take_lone(key);
-        self.memory.forget_order();
+        self.cache.take_plain(key);
+        self.cache.forget_order();
         if rearm {
             self.rearm(key, delivery, before)?;
         }
-        self.restore_turn(key, delivery.attempt, before.turn)?;
+        self.restore_last_served(key, delivery.attempt, before.last_served)?;
         if before.log_is_its { self.restore_log(key, before) } else { Ok(()) }
     }
 
@@ -98,7 +99,7 @@ impl SqliteStore {
             AND is_dequeued <> 0 AND fetcher_run_started IN (SELECT value FROM json_each(?3))
             RETURNING fetcher_run_started";
         let mut rearmed = self.prepared(sql)?;
-        let parameters = (key, delivery.fetcher_id, &before.rearm);
+        let parameters = (key, delivery.fetcher_id, &before.marked_runs);
         let runs = rearmed.query_map(parameters, |row| row.get(0))?;
         for run in runs.collect::<rusqlite::Result<Vec<i64>>>()? {
             self.count(delivery.fetcher_id, run, 0, 1)?;
@@ -107,12 +108,17 @@ impl SqliteStore {
     }
 
     /// Turns are kept by a fetcher's name: the fetcher itself may be gone by now.
-    fn restore_turn(&self, key: &str, attempt: i64, before: Option<i64>) -> rusqlite::Result<()> {
+    fn restore_last_served(
+        &self,
+        key: &str,
+        attempt: i64,
+        before: Option<i64>,
+    ) -> rusqlite::Result<()> {
         let sql = if before.is_some() {
-            "UPDATE shiftboss_turns SET attempt = ?4
+            "UPDATE shiftboss_last_served SET attempt = ?4
                 WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt = ?3"
         } else {
-            "DELETE FROM shiftboss_turns
+            "DELETE FROM shiftboss_last_served
                 WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt = ?3 AND ?4 IS NULL"
         };
         self.prepared(sql)?.execute((jitter(key), key, attempt, before)).map(|_| ())

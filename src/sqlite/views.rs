@@ -1,9 +1,9 @@
 //! Looks at a queue, each in one read transaction: how it stands ([`queue_status`], here), what is
 //! next ([`queue()`]), where a key is ([`why()`]), what ended ([`log`]), which tasks have a status ([`tasks()`]).
 //!
-//! Called by the commands that look. Opening is [`reader`](super::reader)'s. All counts of a status
+//! Called by the commands that show it. Opening is [`reader`](super::reader)'s. All counts of a status
 //! are kept ones; the only rows gone through are runs, fetchers of either kind, keys in flight and rows
-//! that lost a lease. A database that no shiftboss has taken over keeps no counts: there, and only there, rows
+//! with an expired lease. A database that no shiftboss has taken over keeps no counts: there, and only there, rows
 //! are counted.
 
 use std::ops::ControlFlow;
@@ -21,7 +21,6 @@ use super::reader::ViewError;
 use super::schema;
 pub use attempts::{Ended, LOG_MAX, Log, Wanted, log};
 pub use holders::{HOLDERS_MAX, Holding};
-use look::{age, look, state};
 use order::Order;
 pub use outcome::in_words;
 pub use queue::{Next, QUEUE_MAX, Queue, queue};
@@ -29,17 +28,18 @@ pub use report::{
     Done, FetcherStatus, ManagedFetcher, ManagedRun, NotStopped, QueueStatus, RejectedFile, Rows,
     Waiting,
 };
+use snapshot::{age, read, state};
 pub use tasks::{Asked, Task, TaskStatus, Tasks, tasks};
 pub use turns::turns;
 pub use why::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why, why};
 
 mod attempts;
 mod holders;
-pub(super) mod look;
 mod order;
 mod outcome;
 mod queue;
 mod report;
+pub(super) mod snapshot;
 mod tasks;
 mod turns;
 mod why;
@@ -52,50 +52,50 @@ const HOUR_MINUTES: i64 = 60;
 /// # Errors
 /// When the database is missing, somebody else's, newer than this program, or cannot be read.
 pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewError> {
-    look(path, |look, version| match version {
-        schema::VERSION => look_at_ours(look, now),
-        version => look_at_reference(look, version, now),
+    read(path, |snapshot, version| match version {
+        schema::VERSION => status_of_current(snapshot, now),
+        version => status_of_reference(snapshot, version, now),
     })
 }
 
 /// From what the daemon and its triggers keep.
-fn look_at_ours(look: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
-    let lease_seconds = look::lease(look)?;
-    let expired = look::policy(look)?.expired(now);
+fn status_of_current(snapshot: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
+    let lease_seconds = snapshot::lease(snapshot)?;
+    let expired = snapshot::policy(snapshot)?.expired(now);
     let directory_lost_since =
-        state(look, "directory_lost_since")?.and_then(|text| text.parse().ok());
+        state(snapshot, "directory_lost_since")?.and_then(|text| text.parse().ok());
     Ok(QueueStatus {
         schema_version: schema::VERSION,
-        durability: state(look, "durability")?,
-        policy: state(look, "policy")?,
+        durability: state(snapshot, "durability")?,
+        policy: state(snapshot, "policy")?,
         lease_seconds,
-        paused: look::is_paused(look)?,
-        rows: rows(look)?,
-        dead_letters: dead_letters(look)?,
-        single_tasks: look.query_row(SINGLE_TASKS, ["single_tasks"], |row| row.get(0))?,
-        single_tasks_ended: look
+        paused: snapshot::is_paused(snapshot)?,
+        rows: rows(snapshot)?,
+        dead_letters: dead_letters(snapshot)?,
+        single_tasks: snapshot.query_row(SINGLE_TASKS, ["single_tasks"], |row| row.get(0))?,
+        single_tasks_ended: snapshot
             .query_row(SINGLE_TASKS, ["single_tasks_ended"], |row| row.get(0))?,
-        max_single_tasks: state(look, "max_single_tasks")?.and_then(|text| text.parse().ok()),
-        holders: holders::holders(look, expired)?,
-        fetchers: fetchers(look, FETCHERS, now)?,
-        managed_fetchers: managed_fetchers(look, directory_lost_since)?,
-        oldest_waiting: oldest_waiting(look, now)?,
-        done_last_hour: done_since(look, now / 60 - HOUR_MINUTES)?,
-        rejected_files: rejected_files(look)?,
+        max_single_tasks: state(snapshot, "max_single_tasks")?.and_then(|text| text.parse().ok()),
+        holders: holders::holders(snapshot, expired)?,
+        fetchers: fetchers(snapshot, FETCHERS, now)?,
+        managed_fetchers: managed_fetchers(snapshot, directory_lost_since)?,
+        oldest_waiting: oldest_waiting(snapshot, now)?,
+        done_last_hour: done_since(snapshot, now / 60 - HOUR_MINUTES)?,
+        rejected_files: rejected_files(snapshot)?,
         directory_lost_since,
-        directory_lost_reason: state(look, "directory_lost_reason")?,
-        not_stopped: not_stopped(look)?,
+        directory_lost_reason: state(snapshot, "directory_lost_reason")?,
+        not_stopped: not_stopped(snapshot)?,
     })
 }
 
 /// A daemon that noted its start, and no clean stop.
-fn not_stopped(look: &Connection) -> rusqlite::Result<Option<NotStopped>> {
-    let pid = state(look, "pid")?.and_then(|text| text.parse().ok());
-    let started = state(look, "started")?.and_then(|text| text.parse().ok());
+fn not_stopped(snapshot: &Connection) -> rusqlite::Result<Option<NotStopped>> {
+    let pid = state(snapshot, "pid")?.and_then(|text| text.parse().ok());
+    let started = state(snapshot, "started")?.and_then(|text| text.parse().ok());
     Ok(pid.zip(started).map(|(pid, started)| NotStopped {
         pid,
         started,
-        last_write: look.path().and_then(|path| last_write(Path::new(path))),
+        last_write: snapshot.path().and_then(|path| last_write(Path::new(path))),
     }))
 }
 
@@ -110,11 +110,11 @@ fn last_write(path: &Path) -> Option<UnixSeconds> {
 /// The kept counts of all runs, and the keys in flight.
 const ROWS: &str = "SELECT coalesce(sum(pending), 0), coalesce(sum(rows - pending), 0),
         (SELECT count(*) FROM log INDEXED BY shiftboss_unfinished WHERE finished IS NULL),
-        (SELECT count(DISTINCT attr_path) FROM shiftboss_flights WHERE tries > 1)
+        (SELECT count(DISTINCT attr_path) FROM shiftboss_deliveries WHERE delivery_count > 1)
     FROM shiftboss_runs WHERE deleting = 0";
 
-fn rows(look: &Connection) -> rusqlite::Result<Rows> {
-    look.query_row(ROWS, [], |row| {
+fn rows(snapshot: &Connection) -> rusqlite::Result<Rows> {
+    snapshot.query_row(ROWS, [], |row| {
         Ok(Rows {
             pending: row.get(0)?,
             dispatched: row.get(1)?,
@@ -135,7 +135,7 @@ const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
     WHERE deleting = 0 GROUP BY fetchers.fetcher_id ORDER BY name";
 
 fn fetchers(
-    look: &Connection,
+    snapshot: &Connection,
     sql: &str,
     now: UnixSeconds,
 ) -> rusqlite::Result<Vec<FetcherStatus>> {
@@ -152,12 +152,12 @@ fn fetchers(
             age_seconds: age(run, now),
         })
     };
-    look.prepare(sql)?.query_map([], read)?.collect()
+    snapshot.prepare(sql)?.query_map([], read)?.collect()
 }
 
 /// Those that the daemon runs itself. A run that was begun since the input directory is lost waits for it.
 fn managed_fetchers(
-    look: &Connection,
+    snapshot: &Connection,
     lost_since: Option<UnixSeconds>,
 ) -> rusqlite::Result<Vec<ManagedFetcher>> {
     let read = |row: &Row<'_>| {
@@ -168,23 +168,23 @@ fn managed_fetchers(
         }
         Ok(fetcher)
     };
-    look.prepare(managed_fetchers::ALL)?.query_map([], read)?.collect()
+    snapshot.prepare(managed_fetchers::ALL)?.query_map([], read)?.collect()
 }
 
-/// Rows that lost too many leases. Few have lost any.
-fn dead_letters(look: &Connection) -> rusqlite::Result<i64> {
-    look.query_row(DEAD_LETTERS, [], |row| row.get(0))
+/// Dead letters. Few rows have any expired lease.
+fn dead_letters(snapshot: &Connection) -> rusqlite::Result<i64> {
+    snapshot.query_row(DEAD_LETTERS, [], |row| row.get(0))
 }
 
-const DEAD_LETTERS: &str = "SELECT count(*) FROM shiftboss_tries WHERE dead <> 0";
+const DEAD_LETTERS: &str = "SELECT count(*) FROM shiftboss_expired_leases WHERE dead_letter <> 0";
 
 /// A kept count of single tasks, by its name: of all, or of those that ended.
 const SINGLE_TASKS: &str = "SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = ?1";
 
 /// The key that the next request would get.
-fn oldest_waiting(look: &Connection, now: UnixSeconds) -> rusqlite::Result<Option<Waiting>> {
+fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> rusqlite::Result<Option<Waiting>> {
     let mut first = None;
-    Order::load(look, now)?.walk(look, |place| {
+    Order::load(snapshot, now)?.walk(snapshot, |place| {
         first = Some(Waiting { last_started: place.0, key: place.2 });
         Ok(ControlFlow::Break(()))
     })?;
@@ -192,20 +192,20 @@ fn oldest_waiting(look: &Connection, now: UnixSeconds) -> rusqlite::Result<Optio
 }
 
 /// Jobs by exit code, from the counts by minute.
-const DONE: &str = "SELECT exit_code, sum(jobs) FROM shiftboss_done WHERE minute > ?1
+const DONE: &str = "SELECT exit_code, sum(jobs) FROM shiftboss_completions WHERE minute > ?1
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
 
-fn done_since(look: &Connection, minute: i64) -> rusqlite::Result<Vec<Done>> {
+fn done_since(snapshot: &Connection, minute: i64) -> rusqlite::Result<Vec<Done>> {
     let read = |row: &Row<'_>| Ok(Done { exit_code: row.get(0)?, jobs: row.get(1)? });
-    look.prepare(DONE)?.query_map([minute], read)?.collect()
+    snapshot.prepare(DONE)?.query_map([minute], read)?.collect()
 }
 
-fn rejected_files(look: &Connection) -> rusqlite::Result<Vec<RejectedFile>> {
-    let sql = "SELECT name, reason, since FROM shiftboss_aside ORDER BY name";
+fn rejected_files(snapshot: &Connection) -> rusqlite::Result<Vec<RejectedFile>> {
+    let sql = "SELECT name, reason, since FROM shiftboss_rejected_files ORDER BY name";
     let read = |row: &Row<'_>| {
         Ok(RejectedFile { name: row.get(0)?, reason: row.get(1)?, since: row.get(2)? })
     };
-    look.prepare(sql)?.query_map([], read)?.collect()
+    snapshot.prepare(sql)?.query_map([], read)?.collect()
 }
 
 /// The statements whose cost must not grow with the queue.
@@ -224,15 +224,15 @@ pub(super) const LOOKING: [&str; 10] = [
 ];
 
 /// A database that the Python supervisor used last: what is kept may be old, so all is counted.
-fn look_at_reference(
-    look: &Connection,
+fn status_of_reference(
+    snapshot: &Connection,
     schema_version: i64,
     now: UnixSeconds,
 ) -> rusqlite::Result<QueueStatus> {
     let sql =
         "SELECT count(*) FILTER (WHERE is_dequeued = 0), count(*) FILTER (WHERE is_dequeued <> 0),
         (SELECT count(*) FROM log WHERE finished IS NULL) FROM queue";
-    let rows = look.query_row(sql, [], |row| {
+    let rows = snapshot.query_row(sql, [], |row| {
         Ok(Rows {
             pending: row.get(0)?,
             dispatched: row.get(1)?,
@@ -258,7 +258,7 @@ fn look_at_reference(
         single_tasks_ended: 0,
         max_single_tasks: None,
         holders: Vec::new(),
-        fetchers: fetchers(look, sql, now)?,
+        fetchers: fetchers(snapshot, sql, now)?,
         managed_fetchers: Vec::new(),
         oldest_waiting: None,
         done_last_hour: Vec::new(),

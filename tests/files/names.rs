@@ -161,9 +161,9 @@ fn a_file_set_aside_is_taken_when_it_may_be_read() {
     let secret = site.file("secret.1.txt");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
     let _daemon = site.spawn(site.serve_unprivileged(&[])).ready();
-    site.wait_sql("SELECT name FROM shiftboss_aside", &["secret.1.txt"]);
+    site.wait_sql("SELECT name FROM shiftboss_rejected_files", &["secret.1.txt"]);
     // Tried by the clock after a minute only, which is longer than this test waits.
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
     site.wait_queue(&["secret|1|alpha|0 1|0"]);
-    site.wait_sql("SELECT name FROM shiftboss_aside", &[]);
+    site.wait_sql("SELECT name FROM shiftboss_rejected_files", &[]);
 }

@@ -53,7 +53,7 @@ fn check(site: &Site) {
         GROUP BY attr_path HAVING count(*) > 1";
     assert_eq!(site.sql(twice), [""; 0], "recorded twice");
     assert_eq!(site.sql("SELECT count(*) FROM log WHERE exit_code = 0"), [JOBS.to_string()]);
-    assert_eq!(site.sql("SELECT count(*) FROM shiftboss_flights"), ["0"]);
+    assert_eq!(site.sql("SELECT count(*) FROM shiftboss_deliveries"), ["0"]);
     // Every recorded end is of a command that ended.
     let mut ended = HashMap::new();
     lines(site, "ended").into_iter().for_each(|key| *ended.entry(key).or_insert(0) += 1);

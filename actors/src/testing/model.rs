@@ -62,10 +62,10 @@ struct Delivery {
     run: i64,
     started: i64,
     before: Option<Log>,
-    turn: Option<i64>,
-    rearm: Vec<i64>,
+    last_served: Option<i64>,
+    marked_runs: Vec<i64>,
     /// Which try of its row it is.
-    tries: i64,
+    delivery_count: i64,
     /// It is leased to a worker that speaks protocol 2.
     leased: bool,
     /// That worker.
@@ -83,7 +83,7 @@ pub struct Model {
     queue: Vec<Row>,
     log: BTreeMap<String, Log>,
     deliveries: Vec<Delivery>,
-    turns: BTreeMap<(String, String), i64>,
+    last_served: BTreeMap<(String, String), i64>,
     attempts: i64,
     leases: Leases,
     singles: Vec<Single>,
@@ -101,7 +101,7 @@ impl Model {
             queue: Vec::new(),
             log: BTreeMap::new(),
             deliveries: Vec::new(),
-            turns: BTreeMap::new(),
+            last_served: BTreeMap::new(),
             attempts: 0,
             leases: Leases::default(),
             singles: Vec::new(),
@@ -159,13 +159,13 @@ impl Model {
             queue.iter().any(|row| (row.fetcher, row.run, row.key.as_str()) == (fetcher, run, key))
         };
         self.deliveries.retain(|delivery| {
-            let flying = log.get(&delivery.key).filter(|log| log.1.is_none());
+            let in_flight = log.get(&delivery.key).filter(|log| log.1.is_none());
             (delivery.fetcher, delivery.run) != (fetcher, run)
                 || delivery.leased
                 || !listed(&delivery.key)
-                || flying.is_some_and(|log| log.0 == delivery.started)
+                || in_flight.is_some_and(|log| log.0 == delivery.started)
         });
-        self.leases.lost.retain(|row, _| (row.0, row.1) != (fetcher, run));
+        self.leases.expired.retain(|row, _| (row.0, row.1) != (fetcher, run));
         self.queue.retain(|row| (row.fetcher, row.run) != (fetcher, run));
         self.runs.retain(|(f, r, _)| (*f, *r) != (fetcher, run));
         if !self.runs.iter().any(|(f, ..)| *f == fetcher) {
@@ -206,19 +206,20 @@ impl Model {
             Some((started, None, _)) => started + self.rules.lease_seconds < now,
         };
         let started = |row: &Row| self.log.get(&row.key).map(|log| log.0);
-        let turn = |row: &Row| self.turns.get(&(row.key.clone(), self.name(row.fetcher))).copied();
+        let served =
+            |row: &Row| self.last_served.get(&(row.key.clone(), self.name(row.fetcher))).copied();
         let fair = self.rules.is_fair;
         let rank = |row: &Row| {
-            let turn = if fair { (row.dispatched, turn(row)) } else { (false, None) };
+            let turn = if fair { (row.dispatched, served(row)) } else { (false, None) };
             (started(row), (self.rules.jitter)(&row.key), row.key.clone(), turn, row.fetcher)
         };
         let eligible =
             self.candidates().into_iter().filter(|row| free(&row.key) && !held(&row.key));
         let row = eligible.min_by_key(|row| rank(row))?.clone();
-        let turn = turn(&row);
+        let last_served = served(&row);
         self.attempts += 1;
         if fair {
-            self.take_off(&row, now, turn, leased);
+            self.record_dispatch(&row, now, last_served, leased);
         }
         for other in &mut self.queue {
             if (other.fetcher, &other.key) == (row.fetcher, &row.key) {
@@ -229,8 +230,8 @@ impl Model {
         Some((self.attempts, format!("{} {}", row.key, row.payload)))
     }
 
-    fn take_off(&mut self, row: &Row, now: i64, turn: Option<i64>, leased: bool) {
-        let tries = 1 + self.lost_before(row);
+    fn record_dispatch(&mut self, row: &Row, now: i64, last_served: Option<i64>, leased: bool) {
+        let delivery_count = 1 + self.expired_before(row);
         self.overtake(row);
         let queue = &self.queue;
         self.deliveries.retain(|delivery| {
@@ -241,7 +242,7 @@ impl Model {
                 })
         });
         let of_row = |other: &&Row| (other.fetcher, &other.key) == (row.fetcher, &row.key);
-        let rearm = queue.iter().filter(of_row).filter(|other| !other.dispatched);
+        let marked = queue.iter().filter(of_row).filter(|other| !other.dispatched);
         self.deliveries.push(Delivery {
             key: row.key.clone(),
             attempt: self.attempts,
@@ -249,17 +250,17 @@ impl Model {
             run: row.run,
             started: now,
             before: self.log.get(&row.key).copied(),
-            turn,
-            rearm: rearm.map(|other| other.run).collect(),
-            tries,
+            last_served,
+            marked_runs: marked.map(|other| other.run).collect(),
+            delivery_count,
             leased,
             worker: "".into(),
         });
-        self.turns.insert((row.key.clone(), self.name(row.fetcher)), self.attempts);
+        self.last_served.insert((row.key.clone(), self.name(row.fetcher)), self.attempts);
     }
 
     /// The deliveries of a key's last dispatch's fetcher are over.
-    fn land(&mut self, key: &str, outcome: Outcome) {
+    fn complete_delivery(&mut self, key: &str, outcome: Outcome) {
         let last = self.deliveries.iter().filter(|delivery| delivery.key == key);
         if let Some(last) = last.max_by_key(|delivery| delivery.attempt).cloned() {
             self.leases.end(&last, outcome);
@@ -270,14 +271,14 @@ impl Model {
 
     pub fn finish(&mut self, key: &str, code: i64, now: i64) {
         if let Some(log) = self.log.get_mut(key) {
-            let flying = log.1.is_none();
+            let in_flight = log.1.is_none();
             (log.1, log.2) = (Some(now), Some(code));
-            if flying {
-                self.forget_lost(key);
+            if in_flight {
+                self.forget_expired_leases(key);
                 let deliveries = self.deliveries.iter().filter(|delivery| delivery.key == key);
                 let last = deliveries.max_by_key(|delivery| delivery.attempt);
                 let row = last.map(|last| (last.fetcher, last.run));
-                self.land(key, Outcome::Done);
+                self.complete_delivery(key, Outcome::Done);
                 if let Some(row) = row {
                     return self.end_task(key, row, code);
                 }
@@ -315,17 +316,18 @@ impl Model {
         for row in &mut self.queue {
             if (row.fetcher, &row.key) == (delivery.fetcher, &delivery.key)
                 && rearm
-                && delivery.rearm.contains(&row.run)
+                && delivery.marked_runs.contains(&row.run)
             {
                 row.dispatched = false;
             }
         }
-        // Also of a fetcher that is gone: turns are by its name.
-        let mut turns = self.turns.iter().filter(|(_, attempt)| **attempt == delivery.attempt);
-        if let Some(name) = turns.next().map(|(name, _)| name.clone()) {
-            match delivery.turn {
-                Some(turn) => self.turns.insert(name, turn),
-                None => self.turns.remove(&name),
+        // Also of a fetcher that is gone: they are kept by its name.
+        let mut served =
+            self.last_served.iter().filter(|(_, attempt)| **attempt == delivery.attempt);
+        if let Some(name) = served.next().map(|(name, _)| name.clone()) {
+            match delivery.last_served {
+                Some(before) => self.last_served.insert(name, before),
+                None => self.last_served.remove(&name),
             };
         }
         let log = self.log.get(&delivery.key);

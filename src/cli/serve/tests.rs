@@ -53,10 +53,10 @@ fn flags_win_over_the_file() {
     assert_eq!(found.database, Path::new("/etc/boss/state.db"));
     assert_eq!((found.input.as_path(), found.socket.mode), (Path::new("/in"), 0o660));
     assert_eq!(found.store.policy, Policy::Fair { lease_seconds: 7200 });
-    assert_eq!(found.store.max_attempts, 7);
+    assert_eq!(found.store.max_expired_leases, 7);
     let flagged = settings(&["/other.db", "--max-attempts", "9"], Some(file)).unwrap();
     assert_eq!(
-        (flagged.database.as_path(), flagged.store.max_attempts),
+        (flagged.database.as_path(), flagged.store.max_expired_leases),
         (Path::new("/other.db"), 9)
     );
     let classic = settings(&["--classic"], Some(file)).unwrap();

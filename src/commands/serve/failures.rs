@@ -36,9 +36,10 @@ pub(super) fn open_failure(error: OpenError) -> Failure {
         }
         OpenError::Access { .. } | OpenError::LinkToNowhere { .. } => ExitCode::CannotCreate,
         OpenError::Sqlite { .. } => ExitCode::StoreIo,
-        OpenError::NotADatabase(_) | OpenError::Foreign { .. } | OpenError::Newer { .. } => {
-            ExitCode::Configuration
-        }
+        OpenError::NotADatabase(_)
+        | OpenError::Foreign { .. }
+        | OpenError::Newer { .. }
+        | OpenError::TooOld { .. } => ExitCode::Configuration,
         OpenError::OldLibrary(_) => ExitCode::Internal,
     };
     Failure::new(code, error.to_string())

@@ -38,7 +38,7 @@ pub(super) fn render(why: &Why, now: i64) -> String {
 }
 
 fn state(why: &Why) -> String {
-    let tries = why.rows.iter().map(|row| row.tries).max().unwrap_or(0);
+    let expired = why.rows.iter().map(|row| row.expired_leases).max().unwrap_or(0);
     match why.state {
         KeyState::Waiting if why.place.as_ref().is_some_and(|place| place.keys_before == 0) => {
             "waiting, and the next one".to_owned()
@@ -46,12 +46,12 @@ fn state(why: &Why) -> String {
         KeyState::Waiting => "waiting".to_owned(),
         KeyState::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
         KeyState::DeadLetter if is_single(why) => {
-            format!("a dead letter after {}: {AGAIN}", counted(tries, "lost lease"))
+            format!("a dead letter after {}: {AGAIN}", counted(expired, "expired lease"))
         }
         KeyState::Dispatched if is_single(why) => format!("failed: {AGAIN}"),
         KeyState::DeadLetter => format!(
             "dead-lettered after {}: it runs again when its fetcher's next list names it, or by `shiftboss retry`",
-            counted(tries, "lost lease")
+            counted(expired, "expired lease")
         ),
         KeyState::Dispatched if failure(why).is_some() => format!(
             "failed with exit code {}; due again with its fetcher's next list, or now by `shiftboss retry`",
@@ -102,8 +102,8 @@ fn turn(why: &Why) -> String {
 fn in_flight(delivery: &Delivery, now: i64) -> String {
     let worker = delivery.worker.as_deref().map_or("a classic worker".to_owned(), shown);
     let attempt = delivery.attempt.map_or(String::new(), |attempt| format!(", attempt {attempt}"));
-    let tries = match delivery.tries {
-        Some(tries) if tries > 1 => format!(", try {tries}"),
+    let count = match delivery.delivery_count {
+        Some(count) if count > 1 => format!(", delivery {count}"),
         _ => String::new(),
     };
     let lease = match (delivery.lease_seconds, delivery.held_until) {
@@ -112,15 +112,15 @@ fn in_flight(delivery: &Delivery, now: i64) -> String {
         (None, Some(_)) => "; its lease ran out".to_owned(),
         (None, None) => String::new(),
     };
-    format!("with {worker}{attempt}{tries}, handed out {}{lease}", ago(now - delivery.since))
+    format!("with {worker}{attempt}{count}, handed out {}{lease}", ago(now - delivery.since))
 }
 
 fn last_result(why: &Why, now: i64) -> String {
     let Some(LastResult { started, finished, exit_code }) = why.last_result else {
-        let tries = why.rows.iter().map(|row| row.tries).max().unwrap_or(0);
-        return match tries {
+        let expired = why.rows.iter().map(|row| row.expired_leases).max().unwrap_or(0);
+        return match expired {
             0 => "none is known".to_owned(),
-            _ => format!("none: {} expired", counted(tries, "lease")),
+            _ => format!("none: {} expired", counted(expired, "lease")),
         };
     };
     let code = exit_code.map_or("no exit code".to_owned(), |code| format!("exit code {code}"));
@@ -171,7 +171,7 @@ mod tests {
             run,
             complete: true,
             state,
-            tries: 0,
+            expired_leases: 0,
             exit_code: None,
             payload: "1.0 1.1".to_owned(),
         };
@@ -223,14 +223,17 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
     /// No list brings a single task back: what can be done is told instead.
     #[test]
     fn single_tasks_that_ended() {
-        let row =
-            KeyRow { fetcher: TASKS_FETCHER.to_owned(), tries: 2, ..waiting().rows.remove(0) };
+        let row = KeyRow {
+            fetcher: TASKS_FETCHER.to_owned(),
+            expired_leases: 2,
+            ..waiting().rows.remove(0)
+        };
         let told = |state| super::state(&Why { state, rows: vec![row.clone()], ..waiting() });
         let then = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
         assert_eq!(told(KeyState::Dispatched), format!("failed: {then}"));
         assert_eq!(
             told(KeyState::DeadLetter),
-            format!("a dead letter after 2 lost leases: {then}")
+            format!("a dead letter after 2 expired leases: {then}")
         );
     }
 
@@ -252,7 +255,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
     fn what_is_not_known() {
         let place = Some(Place { keys_before: 0, exact: true, first: Vec::new() });
         let mut lost = Why { place, expected_in_seconds: None, last_result: None, ..waiting() };
-        lost.rows[0].tries = 2;
+        lost.rows[0].expired_leases = 2;
         let text = render(&lost, 5_100);
         assert!(text.contains("Its turn        when a worker asks for a job\n"), "{text}");
         assert!(text.contains("Last result     none: 2 leases expired\n"), "{text}");
@@ -267,17 +270,17 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
             since: 5_000,
             lease_seconds: Some(60),
             held_until: None,
-            tries: Some(2),
+            delivery_count: Some(2),
         };
         let classic = Delivery {
             worker: None,
             attempt: None,
             lease_seconds: None,
             held_until: Some(5_200),
-            tries: None,
+            delivery_count: None,
             ..leased.clone()
         };
-        let told = "with builder-3, attempt 4711, try 2, handed out 1m 40s ago; its lease is 1m from each beat on";
+        let told = "with builder-3, attempt 4711, delivery 2, handed out 1m 40s ago; its lease is 1m from each beat on";
         assert_eq!(in_flight(&leased, 5_100), told);
         let told = "with a classic worker, handed out 1m 40s ago; held for another 1m 40s";
         assert_eq!(in_flight(&classic, 5_100), told);

@@ -23,8 +23,8 @@ struct Restarted {
 
 impl Restarted {
     fn new(rules: Rules) -> Self {
-        let max_attempts = u32::try_from(rules.max_expired_leases).unwrap();
-        let options = Options { max_attempts, ..options(FAIR) };
+        let max_expired_leases = u32::try_from(rules.max_expired_leases).unwrap();
+        let options = Options { max_expired_leases, ..options(FAIR) };
         let site = Site::opened(tempfile::tempdir().unwrap(), &options);
         Self { site: Some(site), options }
     }
@@ -71,7 +71,7 @@ impl Pair {
                 let batch = history.batch(words);
                 let store = &mut subject.site().store;
                 let outcomes = store.apply_at_once(history.now, batch.clone()).unwrap();
-                subject.site().check_slots();
+                subject.site().check_partitions();
                 history.follow(&batch, outcomes)?;
             }
             Event::Step(Step::Restart { clean }) => self.restart(*clean),
@@ -133,19 +133,19 @@ impl Pair {
         let (given, ended) = (self.history.given.clone(), self.history.model.ended());
         let site = self.subject.site();
         let known = site.rows(
-            "SELECT attempt FROM shiftboss_flights UNION ALL
+            "SELECT attempt FROM shiftboss_deliveries UNION ALL
              SELECT attempt FROM shiftboss_attempts ORDER BY attempt",
         );
         prop_assert_eq!(known, given.iter().map(i64::to_string).collect::<Vec<_>>());
-        let twice = "SELECT attr_path FROM shiftboss_flights WHERE lease IS NOT NULL
+        let twice = "SELECT attr_path FROM shiftboss_deliveries WHERE lease IS NOT NULL
             GROUP BY attr_path HAVING count(*) > 1";
         prop_assert_eq!(site.rows(twice), Vec::<String>::new());
         let stored = site.rows(
             "SELECT line FROM (
                 SELECT attempt || '|' || attr_path || '|' || outcome AS line
                     FROM shiftboss_attempts WHERE worker IS NOT NULL
-                UNION ALL SELECT 'tries|' || fetcher_id || '|' || run_started || '|' || attr_path
-                    || '|' || tries FROM shiftboss_tries
+                UNION ALL SELECT 'expired_leases|' || fetcher_id || '|' || run_started || '|' || attr_path
+                    || '|' || expired_leases FROM shiftboss_expired_leases
             ) ORDER BY line",
         );
         prop_assert_eq!(stored, ended);

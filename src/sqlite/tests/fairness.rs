@@ -41,7 +41,7 @@ fn the_newcomer_goes_first() {
     assert_eq!(site.next(5).as_deref(), Some("alpha old.2"));
 }
 
-/// A job whose lease ran out is handed out again, behind the undispatched row of its key, and its
+/// A job whose lease expired is handed out again, behind the undispatched row of its key, and its
 /// tries are counted; its end ends that.
 #[test]
 fn a_lost_job_comes_again() {
@@ -54,12 +54,12 @@ fn a_lost_job_comes_again() {
     site.finish("alpha", 162);
     assert_eq!(site.next(162).as_deref(), Some("alpha f.1"));
     assert_eq!(
-        site.rows("SELECT fetcher_id, tries FROM shiftboss_flights ORDER BY attempt"),
+        site.rows("SELECT fetcher_id, delivery_count FROM shiftboss_deliveries ORDER BY attempt"),
         ["1|1", "1|2"]
     );
     site.finish("alpha", 163);
     assert_eq!(site.next(1_000), None);
-    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_flights"), ["0"]);
+    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_deliveries"), ["0"]);
 }
 
 /// Undoing restores everything: log, flags, order, turns. Only the attempt number is gone.
@@ -67,14 +67,14 @@ fn a_lost_job_comes_again() {
 fn undoing_leaves_no_trace() {
     let everything = "SELECT 'q', fetcher_id, fetcher_run_started, attr_path, is_dequeued, last_started, state FROM queue
         UNION ALL SELECT 'l', attr_path, started, finished, exit_code, '', '' FROM log
-        UNION ALL SELECT 't', attr_path, name, attempt, '', '', '' FROM shiftboss_turns
-        UNION ALL SELECT 'f', attr_path, attempt, tries, '', '', '' FROM shiftboss_flights
-        UNION ALL SELECT 'd', minute, exit_code, jobs, '', '', '' FROM shiftboss_done ORDER BY 1, 2, 3, 4";
+        UNION ALL SELECT 't', attr_path, name, attempt, '', '', '' FROM shiftboss_last_served
+        UNION ALL SELECT 'f', attr_path, attempt, delivery_count, '', '', '' FROM shiftboss_deliveries
+        UNION ALL SELECT 'd', minute, exit_code, jobs, '', '', '' FROM shiftboss_completions ORDER BY 1, 2, 3, 4";
     let mut site = Site::new(Policy::Fair { lease_seconds: 60 });
     site.list(&run("f", 1), &["alpha"]);
     site.list(&run("f", 2), &["alpha"]);
     site.list(&run("g", 1), &["alpha"]);
-    // First start; after a finish in the same second; of a row that lost its lease.
+    // First start; after a finish in the same second; of a row whose lease expired.
     for (now, finished) in [(100, true), (100, false), (161, false), (222, true)] {
         let before = site.rows(everything);
         let (attempt, job) = site.attempt(now).unwrap();
@@ -115,7 +115,7 @@ fn classic_keeps_no_deliveries() {
     site.list(&run("f", 1), &["alpha"]);
     let (attempt, _) = site.attempt(100).unwrap();
     assert!(!site.undo(attempt));
-    for table in ["shiftboss_flights", "shiftboss_turns"] {
+    for table in ["shiftboss_deliveries", "shiftboss_last_served"] {
         assert_eq!(site.rows(&format!("SELECT count(*) FROM {table}")), ["0"]);
     }
     assert_eq!(site.next(100 + 43_201), None);

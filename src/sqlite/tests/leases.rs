@@ -12,8 +12,8 @@ use crate::sqlite::{Options, Policy};
 const NOW: i64 = 1_000_000;
 const HALF_DAY: i64 = 43_200;
 
-fn options_with(max_attempts: u32) -> Options {
-    Options { max_attempts, ..options(FAIR) }
+fn options_with(max_expired_leases: u32) -> Options {
+    Options { max_expired_leases, ..options(FAIR) }
 }
 
 /// A store in which fetcher f's run 1 lists these keys.
@@ -51,7 +51,7 @@ impl Site {
         self.commit(|store| store.expire(attempt, NOW + 60)).unwrap()
     }
 
-    /// Lets the lease run out; whether the job is parked.
+    /// Lets the lease expire; whether the job is a dead letter.
     fn lose(&mut self, attempt: Attempt) -> bool {
         self.expire(attempt).unwrap().dead_letter
     }
@@ -126,7 +126,7 @@ fn a_job_that_comes_back_is_at_its_old_place() {
     }
 }
 
-/// "After so many attempts that ended so it is parked, until its fetcher's next run lists it."
+/// "After so many attempts that ended so it is a dead letter, until its fetcher's next run lists it."
 #[test]
 fn a_job_is_parked_until_the_next_run() {
     let mut site = site(&["alpha"]);
@@ -138,9 +138,9 @@ fn a_job_is_parked_until_the_next_run() {
     site.list(&run("f", 2), &["bravo"]);
     assert_eq!(site.lease(NOW + HALF_DAY + 1).map(|job| job.1), Some("bravo".to_owned()));
     site.list(&run("f", 2), &["alpha"]);
-    for parked in [false, true] {
+    for is_dead_letter in [false, true] {
         let attempt = site.leased(NOW + HALF_DAY + 2);
-        assert_eq!(site.lose(attempt), parked, "counted anew");
+        assert_eq!(site.lose(attempt), is_dead_letter, "counted anew");
     }
 }
 
@@ -148,12 +148,12 @@ fn a_job_is_parked_until_the_next_run() {
 #[test]
 fn a_parked_job_is_retried() {
     let mut site = site(&["alpha"]);
-    for parked in [false, true, false, true] {
+    for is_dead_letter in [false, true, false, true] {
         let attempt = site.leased(NOW);
         site.release(attempt);
         let attempt = site.leased(NOW);
-        assert_eq!(site.lose(attempt), parked);
-        if parked {
+        assert_eq!(site.lose(attempt), is_dead_letter);
+        if is_dead_letter {
             assert_eq!((site.lease(NOW), site.retry("alpha")), (None, Some(1)));
         }
     }
@@ -166,15 +166,15 @@ fn a_parked_job_is_retried() {
     assert!(!site.lose(attempt), "the end was one");
 }
 
-/// Leases that ran out are counted beside a classic attempt that did not end.
+/// Expired leases are counted beside a classic attempt that did not end.
 #[test]
 fn a_job_with_a_classic_attempt_is_parked() {
     let mut site = Site::opened(tempfile::tempdir().unwrap(), &options_with(3));
     site.list(&run("f", 1), &["alpha"]);
     site.attempt(NOW).unwrap();
-    for parked in [false, true] {
+    for is_dead_letter in [false, true] {
         let attempt = site.leased(NOW + HALF_DAY + 1);
-        assert_eq!(site.lose(attempt), parked);
+        assert_eq!(site.lose(attempt), is_dead_letter);
     }
     assert_eq!(site.next(NOW + 9 * HALF_DAY), None, "the classic attempt brings nothing back");
 }
@@ -208,7 +208,7 @@ fn classic_after_fair() {
     site.attempt(NOW).unwrap();
     site = site.restart(&options(Policy::Classic), true);
     assert_eq!(site.store.leases().unwrap(), []);
-    assert_eq!(site.rows("SELECT attempt FROM shiftboss_flights"), Vec::<String>::new());
+    assert_eq!(site.rows("SELECT attempt FROM shiftboss_deliveries"), Vec::<String>::new());
     assert_eq!(site.outcomes(), ["1|expired|-", "2|expired|-"]);
     assert_eq!(site.next(NOW + HALF_DAY + 1), None);
     site.list(&run("f", 2), &["alpha"]);
@@ -309,7 +309,7 @@ fn a_requeue() {
         assert_eq!(requeue(&mut site, &job.key), Requeued::Back(attempt));
         assert_eq!(site.tables(), before, "at its old place, not counted");
         assert_eq!(site.outcomes(), [format!("{}|released|-", attempt.0)]);
-        assert_eq!(site.rows("SELECT * FROM shiftboss_tries"), [""; 0]);
+        assert_eq!(site.rows("SELECT * FROM shiftboss_expired_leases"), [""; 0]);
         assert_eq!(requeue(&mut site, &job.key), Requeued::NotInFlight);
         assert_eq!(requeue(&mut site, &key("nobody")), Requeued::Unknown);
         if is_leased {

@@ -1,9 +1,6 @@
 //! What is remembered of the fetchers that the daemon runs itself: over restarts, take-overs and edits by
 //! hand, and what `status` makes of it.
 
-use std::path::Path;
-
-use rusqlite::Connection;
 use serde_json::{Value, json};
 use shiftboss_actors::store::{
     Each, EndedRun, FetcherRecord, ForgetFetcher, NoteFetcher, RegisterRun,
@@ -12,17 +9,10 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, options, run};
 use crate::sqlite::views::queue_status;
-use crate::sqlite::{APPLICATION_ID, Policy, VERSION};
+use crate::sqlite::{Policy, VERSION};
 
-/// The first three versions' steps, as they were.
-const STEPS: [&str; 3] = [
-    include_str!("../migrations/0001_reference.sql"),
-    include_str!("../migrations/0002_jitter.sql"),
-    include_str!("../migrations/0003_shiftboss.sql"),
-];
-
-fn ended(exit_code: u8, told: &str) -> Option<EndedRun> {
-    Some(EndedRun { started: 100, ended: 112, exit_code, message: told.to_owned() })
+fn ended(exit_code: u8, message: &str) -> Option<EndedRun> {
+    Some(EndedRun { started: 100, ended: 112, exit_code, message: message.to_owned() })
 }
 
 /// One that is idle after a good run, and runs again at 200.
@@ -64,7 +54,7 @@ impl Site {
     }
 
     fn names(&self) -> Vec<String> {
-        self.rows("SELECT name FROM shiftboss_own_fetchers ORDER BY name")
+        self.rows("SELECT name FROM shiftboss_managed_fetchers ORDER BY name")
     }
 }
 
@@ -145,13 +135,13 @@ fn rows_edited_into_nonsense_stop_nobody() {
         site.note(&idle(name));
     }
     site.edit(
-        "UPDATE shiftboss_own_fetchers SET last_code = 256, next_run = -9223372036854775808,
+        "UPDATE shiftboss_managed_fetchers SET last_code = 256, next_run = -9223372036854775808,
             run_started = 9223372036854775807 WHERE name = 'a';
-         UPDATE shiftboss_own_fetchers SET last_code = -1, last_told = NULL WHERE name = 'b';
-         UPDATE shiftboss_own_fetchers SET last_ended = NULL WHERE name = 'c';
-         UPDATE shiftboss_own_fetchers SET state = CAST(x'ff0041' AS TEXT), last_started = NULL,
-            last_told = CAST(x'c328' AS TEXT) WHERE name = 'd';
-         INSERT INTO shiftboss_own_fetchers (name, state) VALUES ('', ''), (CAST(x'fe' AS TEXT), ''),
+         UPDATE shiftboss_managed_fetchers SET last_code = -1, last_message = NULL WHERE name = 'b';
+         UPDATE shiftboss_managed_fetchers SET last_ended = NULL WHERE name = 'c';
+         UPDATE shiftboss_managed_fetchers SET state = CAST(x'ff0041' AS TEXT), last_started = NULL,
+            last_message = CAST(x'c328' AS TEXT) WHERE name = 'd';
+         INSERT INTO shiftboss_managed_fetchers (name, state) VALUES ('', ''), (CAST(x'fe' AS TEXT), ''),
             ('../x.y', 'no such state')",
     );
     let mut site = site.restart(&options(FAIR), false);
@@ -172,64 +162,6 @@ fn rows_edited_into_nonsense_stop_nobody() {
     site.forget_fetcher("");
     site.forget_fetcher("../x.y");
     assert_eq!(site.names(), ["a", "b", "c", "d", "\u{fffd}"]);
-}
-
-/// A database of version 4, in full use, becomes one of the present version with all that is in it.
-#[test]
-fn version_4_becomes_the_present_one() {
-    let mut site = Site::new(FAIR);
-    site.list(&run("f", 1), &["alpha", "bravo", "charlie"]);
-    let (attempt, job) = site.attempt(10).unwrap();
-    let key = job.split(' ').next().unwrap().to_owned();
-    // It is what version 5 has, without the table.
-    site.edit("DROP TABLE shiftboss_own_fetchers; PRAGMA user_version = 4");
-    assert_eq!(site.shown(), (json!([]), 4));
-    let before = site.tables();
-    let mut site = site.restart(&options(FAIR), false);
-    assert_eq!((site.tables(), site.shown()), (before, (json!([]), VERSION)));
-    site.check_kept();
-    assert_eq!(site.rows("PRAGMA user_version"), [VERSION.to_string()]);
-    site.note(&idle("f"));
-    assert_eq!(site.records(), [idle("f")]);
-    assert!(site.undo(attempt), "the delivery is still known");
-    assert_eq!(site.next(20).unwrap().split(' ').next(), Some(&*key));
-}
-
-/// A database of version 3, with a trigger and a delivery of that time.
-fn version_3(path: &Path) {
-    let connection = Connection::open(path).unwrap();
-    STEPS.iter().for_each(|step| connection.execute_batch(step).unwrap());
-    let rows = "INSERT INTO fetchers VALUES (7, 'f'); INSERT INTO fetcher_runs VALUES (7, 1, 1);
-        INSERT INTO log VALUES ('alpha', 5, NULL, NULL);
-        INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, is_dequeued, order_jitter)
-            VALUES (7, 1, 'alpha', 'p', 1, 1), (7, 1, 'bravo', 'p', 0, 2);
-        INSERT INTO shiftboss_flights VALUES ('alpha', 1, 7, 1, 5, 1, NULL, NULL, NULL, NULL, '[]');
-        UPDATE shiftboss_counters SET value = 1 WHERE name = 'attempt';
-        CREATE TRIGGER shiftboss_former AFTER INSERT ON queue BEGIN SELECT RAISE(FAIL, 'former'); END;";
-    connection.execute_batch(rows).unwrap();
-    connection.pragma_update(None, "user_version", 3).unwrap();
-    connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
-}
-
-/// So does one of version 3, by way of version 4; its triggers are made anew.
-#[test]
-fn version_3_becomes_the_present_one() {
-    let directory = tempfile::tempdir().unwrap();
-    version_3(&directory.path().join("state.db"));
-    let mut site = Site::in_directory(directory, FAIR);
-    assert_eq!(site.rows("PRAGMA user_version"), [VERSION.to_string()]);
-    let deliveries = "SELECT attr_path, attempt, worker, lease FROM shiftboss_flights";
-    assert_eq!(site.rows(deliveries), ["alpha|1|-|-"]);
-    assert_eq!(site.rows("SELECT rows, pending FROM shiftboss_runs"), ["2|1"]);
-    site.check_kept();
-    site.note(&running("f"));
-    assert_eq!(site.records(), [running("f")]);
-    site.edit(
-        "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
-            VALUES (7, 1, 'new', 'p', 3)",
-    );
-    site.check_kept();
-    assert_eq!(site.next(20).as_deref(), Some("bravo p"));
 }
 
 /// The Python supervisor took the database back in between: what was noted is there still, and while it

@@ -73,8 +73,8 @@ fn where_a_key_is() {
     assert_eq!((delivery.since, delivery.lease_seconds, delivery.held_until), (12, Some(60), None));
     assert_eq!(rows(&found)[0], at("f.2", RowState::InFlight));
     assert_eq!(rows(&found)[2], at("g.1", waiting));
-    let told = site.commit(|store| store.finish_attempt(attempt, 7, 14)).unwrap();
-    assert_eq!(told, Ack::Recorded);
+    let ack = site.commit(|store| store.finish_attempt(attempt, 7, 14)).unwrap();
+    assert_eq!(ack, Ack::Recorded);
     let found = ask(&site, "alpha", 20).unwrap();
     assert_eq!((found.state, rows(&found)[0].1), (KeyState::Waiting, RowState::Dispatched));
     assert_eq!(found.last_result.and_then(|last| last.exit_code), Some(7));
@@ -104,7 +104,7 @@ fn a_classic_job_is_held() {
     }
 }
 
-/// A job that lost too many leases is parked until it is listed again; it is counted by `status`.
+/// A job that whose leases expired too often is a dead letter until it is listed again; it is counted by `status`.
 #[test]
 fn a_parked_job() {
     let mut site = Site::new(FAIR);
@@ -115,7 +115,7 @@ fn a_parked_job() {
     }
     let found = ask(&site, "alpha", 10).unwrap();
     assert_eq!((found.state, found.rows[0].state), (KeyState::DeadLetter, RowState::DeadLetter));
-    assert_eq!((found.rows[0].tries, status(&site, 10).dead_letters), (5, 1));
+    assert_eq!((found.rows[0].expired_leases, status(&site, 10).dead_letters), (5, 1));
     assert_eq!(listed(&site, 5, 10), [""; 0]);
     site.commit(|store| store.retry(&key("alpha"), None)).unwrap();
     assert_eq!(ask(&site, "alpha", 10).unwrap().state, KeyState::Waiting);
@@ -133,7 +133,7 @@ fn while_paused() {
     let (first, second) = (next[0].key.clone(), next[1].key.clone());
     let expected = |site: &Site| ask(site, &second, 3_600).unwrap().expected_in_seconds;
     assert_eq!(expected(&site), None, "one end tells nothing");
-    site.edit("UPDATE shiftboss_done SET jobs = 10");
+    site.edit("UPDATE shiftboss_completions SET jobs = 10");
     assert_eq!(expected(&site), Some(720));
     assert_eq!(ask(&site, &first, 3_600).and_then(|next| next.expected_in_seconds), None);
     site.commit(|store| store.set_paused(true)).unwrap();
@@ -155,8 +155,8 @@ fn a_place_far_behind() {
          DROP TRIGGER shiftboss_queue_insert; DROP TRIGGER queue_insert_started;
          WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 100003)
          INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter,
-             state, slot) SELECT 1, 1, 'key' || n, '', n, 1, n % 2 FROM number;
-         UPDATE shiftboss_runs SET slot = 1",
+             state, partition) SELECT 1, 1, 'key' || n, '', n, 1, n % 2 FROM number;
+         UPDATE shiftboss_runs SET partition = 1",
     );
     let place = |key: &str| ask(&site, key, 1).unwrap().place.unwrap();
     let (last, beyond) = (place("key100001"), place("key100002"));
@@ -199,7 +199,7 @@ fn attempts_that_ended() {
     site.commit(|store| store.finish_attempt(last, 9, 113)).unwrap();
     let ended = |wanted: &Wanted| log(&path(&site), wanted).unwrap().attempts;
     let all = Wanted { count: 10, ..Wanted::default() };
-    let told = |found: Vec<Ended>| -> Vec<_> {
+    let summary = |found: Vec<Ended>| -> Vec<_> {
         found.into_iter().map(|ended| (ended.key, ended.outcome, ended.exit_code)).collect()
     };
     let row = |key: &str, outcome: &str, code| (key.to_owned(), outcome.to_owned(), code);
@@ -209,14 +209,14 @@ fn attempts_that_ended() {
         row("bravo", "released", None),
         row("alpha", "success", Some(0)),
     ];
-    assert_eq!(told(ended(&all)), expected);
+    assert_eq!(summary(ended(&all)), expected);
     let delta = ended(&Wanted { count: 1, ..Wanted::default() }).remove(0);
     assert_eq!((delta.worker.as_deref(), delta.fetcher.as_deref()), (Some("v"), Some("f")));
     assert_eq!((delta.started, delta.finished, delta.duration_seconds), (103, 113, 10));
     let failed = Wanted { failed: true, ..all.clone() };
-    assert_eq!(told(ended(&failed)), [expected[0].clone()]);
+    assert_eq!(summary(ended(&failed)), [expected[0].clone()]);
     let of_key = Wanted { key: Some("charlie".to_owned()), ..all.clone() };
-    assert_eq!(told(ended(&of_key)), [expected[1].clone()]);
+    assert_eq!(summary(ended(&of_key)), [expected[1].clone()]);
     site.delete(&run("f", 1));
     assert_eq!(log(&path(&site), &all).unwrap().attempts[0].fetcher, None);
 }
@@ -237,7 +237,7 @@ fn who_holds_what() {
     let old = leased(&mut site, "w", 60, 100).0;
     assert!(site.next(110).is_some());
     let young = leased(&mut site, "v", 30, 250).0;
-    assert!(site.next(260).is_some_and(|job| job.starts_with('d')), "b lost its lease");
+    assert!(site.next(260).is_some_and(|job| job.starts_with('d')), "the lease of b expired");
     let found = status(&site, 260);
     let (leased, classic) = (holding(Some("w"), "a", Some(old.0), 100, Some(60)), young.0 + 1);
     let young = holding(Some("v"), "c", Some(young.0), 250, Some(30));

@@ -51,7 +51,7 @@ const SHAPES: [(&str, Shape); 5] = [
     }),
 ];
 
-/// In every shape a dispatch takes as many steps at 12,000 rows as at 3,000 (large enough for slots).
+/// In every shape a dispatch takes as many steps at 12,000 rows as at 3,000 (large enough for partitions).
 #[test]
 fn a_dispatch_does_not_feel_the_size() {
     for (name, shape) in SHAPES {
@@ -158,7 +158,7 @@ fn an_end_without_its_dispatch_is_none() {
     site.list(&run("f", 1), &["a", "b"]);
     assert!(site.next(5).is_some());
     let in_flight = site.rows("SELECT attr_path FROM log WHERE finished IS NULL");
-    site.edit("ALTER TABLE shiftboss_turns RENAME TO away");
+    site.edit("ALTER TABLE shiftboss_last_served RENAME TO away");
     for alone in [true, false] {
         site.commit(|store| {
             if !alone {
@@ -169,15 +169,15 @@ fn an_end_without_its_dispatch_is_none() {
         });
         assert_eq!(site.rows("SELECT attr_path FROM log WHERE finished IS NULL"), in_flight);
     }
-    site.edit("ALTER TABLE away RENAME TO shiftboss_turns");
+    site.edit("ALTER TABLE away RENAME TO shiftboss_last_served");
     let next = site.commit(|store| store.finish_and_dispatch(&key(&in_flight[0]), 3, 9)).unwrap();
     assert!(matches!(next, Dispatched::Job(..)));
     assert_eq!(site.rows("SELECT exit_code FROM log WHERE finished = 9"), ["3"]);
 }
 
-/// The order is one, however the rows lie in slots, and whatever is remembered of it.
+/// The order is one, however the rows lie in partitions, and whatever is remembered of it.
 #[test]
-fn slots_share_one_order() {
+fn partitions_share_one_order() {
     let mut site = Site::new(FAIR);
     for fetcher in ["f", "g", "h"] {
         let keys: Vec<String> = (0..1_200).map(|i| format!("{fetcher}{i}")).collect();
@@ -185,7 +185,7 @@ fn slots_share_one_order() {
             site.list(&run(fetcher, 1), &keys.iter().map(String::as_str).collect::<Vec<_>>());
         }
     }
-    assert_eq!(site.rows("SELECT count(DISTINCT slot) FROM queue"), ["4"]);
+    assert_eq!(site.rows("SELECT count(DISTINCT partition) FROM queue"), ["4"]);
     let order = site.rows("SELECT attr_path FROM queue ORDER BY order_jitter, attr_path");
     let taken: Vec<String> = site.commit(|store| {
         let mut next = || match store.dispatch(10, None).unwrap() {

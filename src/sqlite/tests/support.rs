@@ -10,8 +10,8 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use tempfile::TempDir;
 
+use crate::sqlite::partitions::Partitions;
 use crate::sqlite::schema;
-use crate::sqlite::slots::Slots;
 use crate::sqlite::{Durability, Options, Policy, SqliteStore};
 
 /// The default policy of spec 5.
@@ -23,7 +23,7 @@ pub fn options(policy: Policy) -> Options {
         policy,
         durability: Durability::Process,
         busy_timeout: Duration::from_secs(5),
-        max_attempts: 5,
+        max_expired_leases: 5,
         max_single_tasks: 1_000,
     }
 }
@@ -105,7 +105,7 @@ impl Site {
     /// Runs mutations, each in a transaction of its own.
     pub fn commit<T>(&mut self, mutation: impl FnOnce(&mut SqliteStore) -> T) -> T {
         let result = mutation(&mut self.store);
-        self.check_slots();
+        self.check_partitions();
         result
     }
 
@@ -121,17 +121,17 @@ impl Site {
         self.store.connection.commit_hook(Some(|| true)).unwrap();
         assert!(self.store.apply_at_once(now, batch).is_err());
         self.store.connection.commit_hook(None::<fn() -> bool>).unwrap();
-        self.check_slots();
+        self.check_partitions();
     }
 
-    /// What is known of slots and deletions in memory is what is on disk.
-    pub fn check_slots(&self) {
-        let sorted = |mut slots: Slots| {
-            slots.open.sort_unstable();
-            slots
+    /// What is known of partitions and deletions in memory is what is on disk.
+    pub fn check_partitions(&self) {
+        let sorted = |mut partitions: Partitions| {
+            partitions.open.sort_unstable();
+            partitions
         };
-        let on_disk = Slots::load(&self.store.connection).unwrap();
-        assert_eq!(sorted(self.store.slots.clone()), sorted(on_disk));
+        let on_disk = Partitions::load(&self.store.connection).unwrap();
+        assert_eq!(sorted(self.store.partitions.clone()), sorted(on_disk));
     }
 
     /// Registers a run and adds rows of (key, payload).
@@ -182,7 +182,8 @@ impl Site {
 
     /// Makes a dispatch undone.
     pub fn undo(&mut self, attempt: Attempt) -> bool {
-        let sql = format!("SELECT attr_path FROM shiftboss_flights WHERE attempt = {}", attempt.0);
+        let sql =
+            format!("SELECT attr_path FROM shiftboss_deliveries WHERE attempt = {}", attempt.0);
         let key = key(self.rows(&sql).first().map_or("unknown", String::as_str));
         self.commit(|store| store.undo(&key, attempt)).unwrap()
     }
@@ -196,10 +197,10 @@ impl Site {
                 || payload || '|' || is_dequeued || '|' || coalesce(last_started, '-') FROM queue
              UNION ALL SELECT 'log|' || attr_path || '|' || started || '|' || coalesce(finished, '-') || '|'
                 || coalesce(exit_code, '-') FROM log
-             UNION ALL SELECT 'delivery|' || attr_path || '|' || attempt FROM shiftboss_flights
+             UNION ALL SELECT 'delivery|' || attr_path || '|' || attempt FROM shiftboss_deliveries
              UNION ALL SELECT 'single|' || task || '|' || attr_path || '|' || payload || '|' || status
                 FROM shiftboss_single_tasks
-             UNION ALL SELECT 'turn|' || attr_path || '|' || name || '|' || attempt FROM shiftboss_turns",
+             UNION ALL SELECT 'last_served|' || attr_path || '|' || name || '|' || attempt FROM shiftboss_last_served",
         );
         tables.sort();
         tables

@@ -137,18 +137,19 @@ fn version_2_is_taken_over() {
 }
 
 /// A job that was in flight has the lease of classic jobs, from its start, in whichever row it may be; but
-/// not with `--classic`, and not if it is parked.
+/// not with `--classic`, and not if it is a dead letter.
 #[test]
 fn jobs_in_flight_are_handed_out_again() {
     let lease = FAIR.lease();
     let directory = tempfile::tempdir().unwrap();
     in_use(&directory);
     let site = Site::in_directory(directory, Policy::Classic);
-    assert_eq!(site.rows("SELECT * FROM shiftboss_flights"), [""; 0]);
+    assert_eq!(site.rows("SELECT * FROM shiftboss_deliveries"), [""; 0]);
     let mut site = site.restart(&options(FAIR), false);
     assert_eq!(site.rows("SELECT * FROM shiftboss_attempts"), [""; 0]);
     for clean in [false, true] {
-        let deliveries = "SELECT attr_path, run_started, started, tries FROM shiftboss_flights";
+        let deliveries =
+            "SELECT attr_path, run_started, started, delivery_count FROM shiftboss_deliveries";
         assert_eq!(site.rows(deliveries), ["bravo|1|200|1"], "once");
         site = site.restart(&options(FAIR), clean);
     }
@@ -157,9 +158,9 @@ fn jobs_in_flight_are_handed_out_again() {
     site.delete(&run("g", 1));
     assert_eq!(site.next(200 + lease), None, "held");
     assert_eq!(site.next(201 + lease).as_deref(), Some("bravo old"));
-    site.edit("INSERT INTO shiftboss_tries VALUES (1, 1, 'charlie', 5, 1)");
+    site.edit("INSERT INTO shiftboss_expired_leases VALUES (1, 1, 'charlie', 5, 1)");
     site = site.restart(&options(Policy::Classic), true).restart(&options(FAIR), true);
-    assert_eq!(site.rows("SELECT attr_path FROM shiftboss_flights"), ["alpha", "bravo"]);
+    assert_eq!(site.rows("SELECT attr_path FROM shiftboss_deliveries"), ["alpha", "bravo"]);
     site.check_kept();
 }
 
@@ -267,35 +268,4 @@ fn a_clean_close_leaves_one_file() {
     let header = std::fs::read(directory.path().join("state.db")).unwrap();
     assert_eq!(&header[18..20], [1, 1], "not in WAL mode");
     assert!(Site::in_directory(directory, FAIR).store.was_clean());
-}
-
-/// A database of version 5 with entries of a spool in its queue: they are in their spool still, and accepted
-/// from there, so nothing of them stays; lists do.
-#[test]
-fn entries_of_version_5_leave_the_queue() {
-    let directory = TempDir::new().unwrap();
-    let connection = Connection::open(directory.path().join("state.db")).unwrap();
-    for migration in [
-        include_str!("../migrations/0001_reference.sql"),
-        include_str!("../migrations/0002_jitter.sql"),
-        include_str!("../migrations/0003_shiftboss.sql"),
-        include_str!("../migrations/0004_attempts.sql"),
-        include_str!("../migrations/0005_own_fetchers.sql"),
-        "INSERT INTO fetchers (name) VALUES ('@spool'), ('f');
-         INSERT INTO fetcher_runs VALUES (1, 5, 1), (1, 6, 1), (2, 7, 1);
-         INSERT INTO shiftboss_runs (fetcher_id, run_started, rows, pending)
-         VALUES (1, 5, 1, 1), (1, 6, 1, 1), (2, 7, 1, 1);
-         INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
-         VALUES (1, 5, 'a', '1', 1), (1, 6, 'b', '2', 1), (2, 7, 'c', '3', 1);
-         INSERT INTO shiftboss_spool VALUES ('x', 5, 'a', 1), ('y', 6, 'b', 2);
-         PRAGMA user_version = 5;",
-    ] {
-        connection.execute_batch(migration).unwrap();
-    }
-    drop(connection);
-    let site = Site::in_directory(directory, FAIR);
-    assert_eq!(site.rows("SELECT attr_path FROM queue"), ["c"]);
-    assert_eq!(site.rows("SELECT name FROM fetchers"), ["f"]);
-    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_runs"), ["1"]);
-    site.check_kept();
 }

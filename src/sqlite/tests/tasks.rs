@@ -31,9 +31,9 @@ impl Site {
     }
 
     pub fn end_task(&mut self, attempt: Attempt, code: i64) -> Ack {
-        let told = self.commit(|store| store.finish_attempt(attempt, code, 1_000)).unwrap();
+        let ack = self.commit(|store| store.finish_attempt(attempt, code, 1_000)).unwrap();
         self.check_kept();
-        told
+        ack
     }
 
     /// The table, as `payload status`; oldest first.
@@ -130,11 +130,13 @@ fn lists_and_tasks_take_turns() {
     site.check_kept();
 }
 
-/// Too many lost leases make a dead letter, which holds up nobody either; its late success still counts.
+/// Too many expired leases make a dead letter, which holds up nobody either; its late success still counts.
 #[test]
 fn a_dead_letter_is_kept() {
-    let mut site =
-        Site::opened(tempfile::tempdir().unwrap(), &Options { max_attempts: 1, ..options(FAIR) });
+    let mut site = Site::opened(
+        tempfile::tempdir().unwrap(),
+        &Options { max_expired_leases: 1, ..options(FAIR) },
+    );
     site.add_task("alpha", "1");
     let (attempt, _) = site.take_task(10);
     let lost = site.commit(|store| store.expire(attempt, 20)).unwrap().unwrap();
@@ -143,7 +145,7 @@ fn a_dead_letter_is_kept() {
         (site.singles(), site.derived()),
         (vec!["1 dead_letter".into()], vec!["1 1".into()])
     );
-    assert_eq!(site.rows("SELECT dead FROM shiftboss_tries"), ["1"]);
+    assert_eq!(site.rows("SELECT dead_letter FROM shiftboss_expired_leases"), ["1"]);
     assert_eq!(site.add_task("alpha", "2"), Added::Added);
     assert_eq!(site.derived(), ["2 0"]);
     assert_eq!(site.end_task(attempt, 0), Ack::Recorded);
@@ -152,7 +154,7 @@ fn a_dead_letter_is_kept() {
     assert_eq!(job, "alpha 2");
     site.commit(|store| store.expire(attempt, 40)).unwrap();
     assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
-    assert_eq!(site.rows("SELECT dead FROM shiftboss_tries"), [""; 0]);
+    assert_eq!(site.rows("SELECT dead_letter FROM shiftboss_expired_leases"), [""; 0]);
     assert_eq!(site.end_task(attempt, 3), Ack::Recorded, "late, and it waits still");
     assert_eq!(site.singles(), ["2 failed"]);
     site.check_kept();
@@ -278,7 +280,7 @@ fn what_fails_accepts_nothing() {
 /// The reference deletes runs without files. Back here, the rows are made again, each as it stood.
 #[test]
 fn a_database_that_the_reference_had_keeps_its_tasks() {
-    let once = Options { max_attempts: 1, ..options(FAIR) };
+    let once = Options { max_expired_leases: 1, ..options(FAIR) };
     let mut site = Site::opened(tempfile::tempdir().unwrap(), &once);
     for (key, payload) in [("alpha", "1"), ("alpha", "2"), ("bravo", "3"), ("charlie", "4")] {
         site.add_task(key, payload);
@@ -300,7 +302,10 @@ fn a_database_that_the_reference_had_keeps_its_tasks() {
     let mut site = site.restart(&once, false);
     assert_eq!((site.singles(), site.derived()), before);
     assert_eq!(site.rows("SELECT fetcher_id FROM fetchers"), ["0"]);
-    assert_eq!(site.rows("SELECT attr_path FROM shiftboss_tries WHERE dead"), ["charlie"]);
+    assert_eq!(
+        site.rows("SELECT attr_path FROM shiftboss_expired_leases WHERE dead_letter"),
+        ["charlie"]
+    );
     site.check_kept();
     assert_eq!(site.commit(|store| store.retry(&key("charlie"), None)), Ok(Some(1)));
     assert_eq!(site.store.runs().unwrap(), []);

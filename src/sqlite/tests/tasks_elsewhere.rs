@@ -112,7 +112,7 @@ fn what_is_out_still_keeps_its_lease() {
         let site = Other::Classic.begin(site);
         let site = site.restart(&options(Policy::Classic), clean);
         let mut site = site.restart(&options(FAIR), clean).restart(&options(FAIR), clean);
-        let deliveries = "SELECT attr_path, started, lease FROM shiftboss_flights";
+        let deliveries = "SELECT attr_path, started, lease FROM shiftboss_deliveries";
         assert_eq!(site.rows(deliveries), ["alpha|10|-", "bravo|10|-"]);
         assert_eq!(site.derived(), ["1 1", "1 1"]);
         assert_eq!(site.next(10 + FAIR.lease()), None, "held");
@@ -140,7 +140,7 @@ fn what_waits_again_has_not_ended() {
     }
 }
 
-/// Its lease ran out there, and a list's job of its key was handed out: it waits again.
+/// Its lease expired there, and a list's job of its key was handed out: it waits again.
 #[test]
 fn what_lost_its_lease_elsewhere_waits_again() {
     for other in Other::ALL {

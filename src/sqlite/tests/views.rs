@@ -65,7 +65,7 @@ fn the_longest_waiting_key() {
     assert_eq!(look(&site, 12).oldest_waiting, None);
 }
 
-/// It is the one that the next request would get: also when its lease ran out, and never one of a
+/// It is the one that the next request would get: also when its lease expired, and never one of a
 /// run under deletion.
 #[test]
 fn the_longest_waiting_key_is_the_next_one() {

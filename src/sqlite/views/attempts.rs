@@ -9,8 +9,8 @@ use rusqlite::{Connection, Row};
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::look::look_at_ours;
 use super::outcome::outcome;
+use super::snapshot::read_current;
 use crate::sqlite::reader::ViewError;
 
 /// Attempts that can be asked for at once.
@@ -79,12 +79,12 @@ const ENDED: &str = "SELECT ended.attempt, attr_path,
 /// # Errors
 /// When the database is missing, not ours or cannot be read.
 pub fn log(path: &Path, wanted: &Wanted) -> Result<Log, ViewError> {
-    look_at_ours(path, |look| list(look, wanted))
+    read_current(path, |snapshot| list(snapshot, wanted))
 }
 
-fn list(look: &Connection, wanted: &Wanted) -> rusqlite::Result<Log> {
+fn list(snapshot: &Connection, wanted: &Wanted) -> rusqlite::Result<Log> {
     let count = i64::try_from(wanted.count.min(LOG_MAX)).unwrap_or(i64::MAX);
-    let mut statement = look.prepare(ENDED)?;
+    let mut statement = snapshot.prepare(ENDED)?;
     let found = statement.query_map((&wanted.key, wanted.failed, wanted.since, count), read)?;
     Ok(Log { attempts: found.collect::<rusqlite::Result<_>>()? })
 }

@@ -27,23 +27,26 @@ pub struct Holding {
 
 /// Leased attempts, the first one first, at most ?1.
 pub(super) const LEASED: &str = "SELECT worker, attr_path, attempt, started, lease
-    FROM shiftboss_flights INDEXED BY shiftboss_leased
+    FROM shiftboss_deliveries INDEXED BY shiftboss_leased
     WHERE lease IS NOT NULL ORDER BY attempt LIMIT ?1";
 /// Keys in flight that were started since ?2, the first one first, at most ?1; leased ones as well.
 pub(super) const UNFINISHED: &str = "SELECT held.worker, log.attr_path, held.attempt,
         iif(held.lease IS NULL, log.started, held.started), held.lease
     FROM log INDEXED BY shiftboss_unfinished
-    LEFT JOIN shiftboss_flights AS held ON held.attr_path = log.attr_path AND held.attempt = (
-        SELECT max(attempt) FROM shiftboss_flights AS last WHERE last.attr_path = log.attr_path)
+    LEFT JOIN shiftboss_deliveries AS held ON held.attr_path = log.attr_path AND held.attempt = (
+        SELECT max(attempt) FROM shiftboss_deliveries AS last WHERE last.attr_path = log.attr_path)
     WHERE finished IS NULL AND log.started >= ?2 ORDER BY log.started LIMIT ?1";
 
 /// The jobs that are held, the one that is out for longest first, at most [`HOLDERS_MAX`]. A classic
 /// job that was handed out before `expired` is held no longer.
-pub(super) fn holders(look: &Connection, expired: UnixSeconds) -> rusqlite::Result<Vec<Holding>> {
+pub(super) fn holders(
+    snapshot: &Connection,
+    expired: UnixSeconds,
+) -> rusqlite::Result<Vec<Holding>> {
     let limit = i64::try_from(HOLDERS_MAX).unwrap_or(i64::MAX);
     let mut found: Vec<Holding> =
-        look.prepare(LEASED)?.query_map([limit], read)?.collect::<rusqlite::Result<_>>()?;
-    let mut statement = look.prepare(UNFINISHED)?;
+        snapshot.prepare(LEASED)?.query_map([limit], read)?.collect::<rusqlite::Result<_>>()?;
+    let mut statement = snapshot.prepare(UNFINISHED)?;
     for holding in statement.query_map([limit, expired], read)? {
         found.push(holding?);
     }

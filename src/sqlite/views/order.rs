@@ -1,7 +1,7 @@
 //! The order in which keys would be handed out now, walked from its beginning.
 //!
 //! For the views of the queue. It reads the same rows by the same statements as the dispatcher,
-//! in each slot the ready rows and those whose lease ran out, and merges them. Rows of one key have
+//! in each partition the ready rows and those whose lease expired, and merges them. Rows of one key have
 //! one place, so they come one after the other. What a key's dispatch would change is nothing
 //! to the other keys: the walk tells what as many requests would get.
 
@@ -12,10 +12,10 @@ use std::ops::ControlFlow;
 use rusqlite::{Connection, Rows, Statement};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::look;
+use super::snapshot;
 use crate::sqlite::dispatch::{HELD, Place, READY, Rule};
 use crate::sqlite::open::Policy;
-use crate::sqlite::slots::Slots;
+use crate::sqlite::partitions::Partitions;
 
 /// Rows that a walk goes over at the most: a key has one for each fetcher that lists it.
 const ROWS_MAX: usize = 1_000_000;
@@ -31,37 +31,37 @@ pub(super) enum Walked {
     TooFar,
 }
 
-/// The rules by which the daemon hands out, as of one look.
+/// The rules by which the daemon hands out, as of one snapshot.
 pub(super) struct Order {
     policy: Policy,
-    slots: Slots,
+    partitions: Partitions,
     expired: UnixSeconds,
 }
 
 impl Order {
-    /// Reads the rules; `now` tells whose lease ran out.
-    pub(super) fn load(look: &Connection, now: UnixSeconds) -> rusqlite::Result<Self> {
-        let policy = look::policy(look)?;
-        Ok(Self { policy, slots: Slots::load(look)?, expired: policy.expired(now) })
+    /// Reads the rules; `now` tells whose lease expired.
+    pub(super) fn load(snapshot: &Connection, now: UnixSeconds) -> rusqlite::Result<Self> {
+        let policy = snapshot::policy(snapshot)?;
+        Ok(Self { policy, partitions: Partitions::load(snapshot)?, expired: policy.expired(now) })
     }
 
     /// What decides which of a key's rows is handed out.
     pub(super) fn rule(&self) -> Rule<'_> {
-        Rule { policy: self.policy, slots: &self.slots, expired: self.expired }
+        Rule { policy: self.policy, partitions: &self.partitions, expired: self.expired }
     }
 
     /// Shows each key once, the next one first, until `show` has enough.
     pub(super) fn walk(
         &self,
-        look: &Connection,
+        snapshot: &Connection,
         mut show: impl FnMut(Place) -> rusqlite::Result<ControlFlow<()>>,
     ) -> rusqlite::Result<Walked> {
         let mut statements = Vec::new();
-        for slot in &self.slots.open {
-            statements.push((look.prepare(READY)?, vec![*slot]));
-            statements.push((look.prepare(HELD)?, vec![*slot, self.expired]));
+        for partition in &self.partitions.open {
+            statements.push((snapshot.prepare(READY)?, vec![*partition]));
+            statements.push((snapshot.prepare(HELD)?, vec![*partition, self.expired]));
         }
-        let mut merge = Merge::begin(&mut statements, &self.slots)?;
+        let mut merge = Merge::begin(&mut statements, &self.partitions)?;
         let mut last: Option<String> = None;
         for _ in 0..ROWS_MAX {
             let Some(place) = merge.next()? else {
@@ -84,15 +84,15 @@ struct Merge<'a> {
     lists: Vec<Rows<'a>>,
     /// The first place of each list that has one.
     heads: BinaryHeap<Reverse<(Place, usize)>>,
-    slots: &'a Slots,
+    partitions: &'a Partitions,
 }
 
 impl<'a> Merge<'a> {
     fn begin(
         statements: &'a mut [(Statement<'_>, Vec<i64>)],
-        slots: &'a Slots,
+        partitions: &'a Partitions,
     ) -> rusqlite::Result<Self> {
-        let mut merge = Self { lists: Vec::new(), heads: BinaryHeap::new(), slots };
+        let mut merge = Self { lists: Vec::new(), heads: BinaryHeap::new(), partitions };
         for (list, (statement, parameters)) in statements.iter_mut().enumerate() {
             let parameters = rusqlite::params_from_iter(parameters.iter());
             merge.lists.push(statement.query(parameters)?);
@@ -113,7 +113,7 @@ impl<'a> Merge<'a> {
     fn refill(&mut self, list: usize) -> rusqlite::Result<()> {
         while let Some(row) = self.lists[list].next()? {
             let place = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            if self.slots.allow(place.3, row.get(4)?) {
+            if self.partitions.allow(place.3, row.get(4)?) {
                 self.heads.push(Reverse((place, list)));
                 return Ok(());
             }

@@ -9,8 +9,8 @@ use rusqlite::Connection;
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::look::{is_paused, look_at_ours};
 use super::order::{Order, Walked};
+use super::snapshot::{is_paused, read_current};
 use crate::sqlite::dispatch::candidates;
 use crate::sqlite::reader::ViewError;
 
@@ -41,7 +41,7 @@ pub struct Next {
     pub run: i64,
     /// When the key was last started, in seconds since 1970; `None`: never.
     pub last_started: Option<UnixSeconds>,
-    /// The row was handed out before, and its lease ran out.
+    /// The row was handed out before, and its lease expired.
     pub again: bool,
     /// What the worker is told.
     pub payload: String,
@@ -53,14 +53,18 @@ pub struct Next {
 /// # Errors
 /// When the database is missing, not ours or cannot be read.
 pub fn queue(path: &Path, count: usize, now: UnixSeconds) -> Result<Queue, ViewError> {
-    look_at_ours(path, |look| list(look, count.clamp(1, QUEUE_MAX), now))
+    read_current(path, |snapshot| list(snapshot, count.clamp(1, QUEUE_MAX), now))
 }
 
-pub(super) fn list(look: &Connection, count: usize, now: UnixSeconds) -> rusqlite::Result<Queue> {
-    let order = Order::load(look, now)?;
+pub(super) fn list(
+    snapshot: &Connection,
+    count: usize,
+    now: UnixSeconds,
+) -> rusqlite::Result<Queue> {
+    let order = Order::load(snapshot, now)?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
-    let walked = order.walk(look, |place| {
-        if let Some(next) = job(look, &order, place.2)? {
+    let walked = order.walk(snapshot, |place| {
+        if let Some(next) = job(snapshot, &order, place.2)? {
             bytes += next.payload.len();
             keys.push(next);
         }
@@ -68,12 +72,12 @@ pub(super) fn list(look: &Connection, count: usize, now: UnixSeconds) -> rusqlit
         Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     let truncated = walked != Walked::ToTheEnd && keys.len() < count;
-    Ok(Queue { paused: is_paused(look)?, keys, truncated })
+    Ok(Queue { paused: is_paused(snapshot)?, keys, truncated })
 }
 
 /// The job that a key would be handed out as.
-fn job(look: &Connection, order: &Order, key: String) -> rusqlite::Result<Option<Next>> {
-    let Some((_, mut rows)) = candidates(look, &key)? else {
+fn job(snapshot: &Connection, order: &Order, key: String) -> rusqlite::Result<Option<Next>> {
+    let Some((_, mut rows)) = candidates(snapshot, &key)? else {
         return Ok(None);
     };
     Ok(order.rule().choose(&rows).map(|chosen| {

@@ -1,4 +1,4 @@
-//! What a look at a queue tells; the JSON object of `status` is made of it (docs/json.md).
+//! How a queue stands; the JSON object of `status` is made of it (docs/json.md).
 
 use serde::Serialize;
 use shiftboss_actors::store::{EndedRun, FetcherRecord};
@@ -22,7 +22,7 @@ pub struct QueueStatus {
     pub paused: bool,
     /// Rows.
     pub rows: Rows,
-    /// Rows that lost too many leases, and wait for their fetcher's next run or for `retry`.
+    /// Dead letters: they wait for their fetcher's next run or for `retry`.
     pub dead_letters: i64,
     /// Single tasks that are kept, whatever their status.
     pub single_tasks: i64,
@@ -72,7 +72,7 @@ pub struct Rows {
     pub dispatched: i64,
     /// Keys whose job has not ended yet.
     pub in_flight: i64,
-    /// Of those, keys handed out again since their lease ran out.
+    /// Of those, keys handed out again since their lease expired.
     pub redelivered: i64,
 }
 

@@ -10,9 +10,9 @@ use rusqlite::{Connection, Row};
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::look::{look_at_ours, policy};
 use super::outcome::{in_words, outcome};
 use super::queue::{QUEUE_MAX, list};
+use super::snapshot::{policy, read_current};
 use crate::sqlite::reader::ViewError;
 
 /// What a task is to the queue (the names are those of the life of a task).
@@ -99,11 +99,11 @@ const FAILED: &str = "WITH
         AND fetcher_run_started = run_started AND is_dequeued <> 0 AND queue.fetcher_id <> 0
     JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
     WHERE exit_code <> 0 AND finished >= ?3 AND (?2 IS NULL OR name = ?2)
-        AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
             WHERE delivery.attr_path = own.attr_path AND delivery.fetcher_id = own.fetcher_id)
-        AND NOT EXISTS (SELECT 1 FROM shiftboss_tries AS lost
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_expired_leases AS lost
             WHERE lost.fetcher_id = own.fetcher_id AND lost.attr_path = own.attr_path
-                AND lost.run_started = own.run_started AND lost.dead <> 0)
+                AND lost.run_started = own.run_started AND lost.dead_letter <> 0)
         AND NOT EXISTS (SELECT 1 FROM queue AS newer
             WHERE newer.attr_path = own.attr_path AND +newer.fetcher_id = own.fetcher_id
                 AND +newer.fetcher_run_started > own.run_started)
@@ -117,14 +117,15 @@ const FAILED: &str = "WITH
     WHERE single.status = 'failed' AND coalesce(own.finished, log.finished, 0) >= ?3
         AND (?2 IS NULL OR ?2 = '@tasks')
     LIMIT ?1";
-const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL, lost.tries
-    FROM shiftboss_tries AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id
-    WHERE dead <> 0 AND lost.fetcher_id <> 0 AND (?2 IS NULL OR name = ?2)
+const DEAD_LETTERS: &str =
+    "SELECT lost.attr_path, name, lost.run_started, NULL, lost.expired_leases
+    FROM shiftboss_expired_leases AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id
+    WHERE dead_letter <> 0 AND lost.fetcher_id <> 0 AND (?2 IS NULL OR name = ?2)
     UNION ALL SELECT attr_path, '@tasks', task, NULL, NULL FROM shiftboss_single_tasks
     WHERE status = 'dead_letter' AND (?2 IS NULL OR ?2 = '@tasks') LIMIT ?1";
 const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, started,
         coalesce(worker, 'a classic worker') || ', attempt ' || attempt
-    FROM shiftboss_flights AS delivery
+    FROM shiftboss_deliveries AS delivery
     LEFT JOIN fetchers ON fetchers.fetcher_id = delivery.fetcher_id
     WHERE (lease IS NOT NULL OR started >= ?4) AND (?2 IS NULL OR name = ?2) AND started >= ?3
     ORDER BY started LIMIT ?1";
@@ -135,8 +136,8 @@ const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, sta
 /// # Errors
 /// When the database is missing, not ours or cannot be read.
 pub fn tasks(path: &Path, asked: &Asked, now: UnixSeconds) -> Result<Tasks, ViewError> {
-    look_at_ours(path, |look| {
-        let mut tasks = found(look, asked, now)?;
+    read_current(path, |snapshot| {
+        let mut tasks = found(snapshot, asked, now)?;
         let truncated = tasks.len() > asked.count;
         tasks.truncate(asked.count);
         Ok(Tasks { status: asked.status, tasks, truncated })
@@ -144,24 +145,24 @@ pub fn tasks(path: &Path, asked: &Asked, now: UnixSeconds) -> Result<Tasks, View
 }
 
 /// One more than asked for, if there is one.
-fn found(look: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Result<Vec<Task>> {
+fn found(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Result<Vec<Task>> {
     let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
     let since = asked.since.unwrap_or(i64::MIN);
     match asked.status {
         TaskStatus::Delayed => Ok(Vec::new()),
-        TaskStatus::Waiting => waiting(look, asked, now),
+        TaskStatus::Waiting => waiting(snapshot, asked, now),
         TaskStatus::Failed => {
             let given = (limit, &asked.fetcher, since);
-            look.prepare(FAILED)?.query_map(given, failed)?.collect()
+            snapshot.prepare(FAILED)?.query_map(given, failed)?.collect()
         }
         TaskStatus::DeadLetter => {
             let given = (limit, &asked.fetcher);
-            look.prepare(DEAD_LETTERS)?.query_map(given, dead_letter)?.collect()
+            snapshot.prepare(DEAD_LETTERS)?.query_map(given, dead_letter)?.collect()
         }
         TaskStatus::InFlight => {
-            let expired = policy(look)?.expired(now);
+            let expired = policy(snapshot)?.expired(now);
             let given = (limit, &asked.fetcher, since, expired);
-            look.prepare(IN_FLIGHT)?.query_map(given, |row| task(row, row.get(4)?))?.collect()
+            snapshot.prepare(IN_FLIGHT)?.query_map(given, |row| task(row, row.get(4)?))?.collect()
         }
     }
 }
@@ -179,15 +180,15 @@ fn failed(row: &Row<'_>) -> rusqlite::Result<Task> {
 }
 
 fn dead_letter(row: &Row<'_>) -> rusqlite::Result<Task> {
-    let tries: Option<i64> = row.get(4)?;
-    let leases = tries.map_or("too many".to_owned(), |tries| tries.to_string());
+    let expired: Option<i64> = row.get(4)?;
+    let leases = expired.map_or("too many".to_owned(), |leases| leases.to_string());
     task(row, format!("{leases} leases expired"))
 }
 
 /// The next [`QUEUE_MAX`] jobs at the most, those of one fetcher among them.
-fn waiting(look: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Result<Vec<Task>> {
+fn waiting(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Result<Vec<Task>> {
     let count = if asked.fetcher.is_some() { QUEUE_MAX } else { (asked.count + 1).min(QUEUE_MAX) };
-    let keys = list(look, count, now)?.keys.into_iter();
+    let keys = list(snapshot, count, now)?.keys.into_iter();
     let wanted =
         keys.filter(|next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name));
     Ok(wanted

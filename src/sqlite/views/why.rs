@@ -10,9 +10,9 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, Row};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::look::{is_paused, look_at_ours};
 use super::order::{Order, Walked};
 use super::queue::PAYLOADS_MAX_BYTES;
+use super::snapshot::{is_paused, read_current};
 use super::{HOUR_MINUTES, done_since};
 use crate::sqlite::dispatch::{Candidate, candidates};
 use crate::sqlite::reader::ViewError;
@@ -34,10 +34,16 @@ const ROWS_MAX: usize = 1_000;
 /// # Errors
 /// When the database is missing, not ours or cannot be read.
 pub fn why(path: &Path, key: &str, now: UnixSeconds) -> Result<Option<Why>, ViewError> {
-    look_at_ours(path, |look| {
-        let order = Order::load(look, now)?;
-        let rows = candidates(look, key)?.map_or_else(Vec::new, |(_, rows)| rows);
-        let asked = Asked { look, order, key, log: log_row(look, key)?, outs: outs(look, key)? };
+    read_current(path, |snapshot| {
+        let order = Order::load(snapshot, now)?;
+        let rows = candidates(snapshot, key)?.map_or_else(Vec::new, |(_, rows)| rows);
+        let asked = Asked {
+            snapshot,
+            order,
+            key,
+            log: log_row(snapshot, key)?,
+            outs: outs(snapshot, key)?,
+        };
         if rows.is_empty() && asked.log.is_none() && asked.outs.is_empty() {
             return Ok(None);
         }
@@ -66,26 +72,26 @@ struct Out {
     attempt: i64,
     started: UnixSeconds,
     lease: Option<i64>,
-    tries: i64,
+    delivery_count: i64,
     fetcher_id: i64,
     run: i64,
     /// The key's log row before it.
     before: Option<LogRow>,
 }
 
-fn log_row(look: &Connection, key: &str) -> rusqlite::Result<Option<LogRow>> {
+fn log_row(snapshot: &Connection, key: &str) -> rusqlite::Result<Option<LogRow>> {
     let sql = "SELECT started, finished, exit_code FROM log WHERE attr_path = ?1";
     let read = |row: &Row<'_>| {
         Ok(LogRow { started: row.get(0)?, finished: row.get(1)?, exit_code: row.get(2)? })
     };
-    look.query_row(sql, [key], read).optional()
+    snapshot.query_row(sql, [key], read).optional()
 }
 
 /// A key's attempts whose end is not known, the last one first.
-fn outs(look: &Connection, key: &str) -> rusqlite::Result<Vec<Out>> {
-    let sql = "SELECT worker, attempt, started, lease, tries, fetcher_id, run_started,
+fn outs(snapshot: &Connection, key: &str) -> rusqlite::Result<Vec<Out>> {
+    let sql = "SELECT worker, attempt, started, lease, delivery_count, fetcher_id, run_started,
             prev_started, prev_finished, prev_exit_code
-        FROM shiftboss_flights WHERE attr_path = ?1 ORDER BY attempt DESC";
+        FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt DESC";
     let read = |row: &Row<'_>| {
         let (finished, exit_code) = (row.get(8)?, row.get(9)?);
         let before: Option<i64> = row.get(7)?;
@@ -94,13 +100,13 @@ fn outs(look: &Connection, key: &str) -> rusqlite::Result<Vec<Out>> {
             attempt: row.get(1)?,
             started: row.get(2)?,
             lease: row.get(3)?,
-            tries: row.get(4)?,
+            delivery_count: row.get(4)?,
             fetcher_id: row.get(5)?,
             run: row.get(6)?,
             before: before.map(|started| LogRow { started, finished, exit_code }),
         })
     };
-    look.prepare(sql)?.query_map([key], read)?.collect()
+    snapshot.prepare(sql)?.query_map([key], read)?.collect()
 }
 
 /// With which exit codes rows ended, by fetcher and run; and those that are not there.
@@ -111,7 +117,7 @@ struct Ends {
 
 /// A question about a key, and what is known of it.
 struct Asked<'a> {
-    look: &'a Connection,
+    snapshot: &'a Connection,
     order: Order,
     key: &'a str,
     log: Option<LogRow>,
@@ -123,13 +129,13 @@ impl Asked<'_> {
         let (in_flight, is_held) = (self.delivery(), self.is_held());
         let is_free = !is_held && self.order.rule().choose(&rows).is_some();
         let place = if is_free { self.place()? } else { None };
-        let done = done_since(self.look, now / 60 - HOUR_MINUTES)?;
+        let done = done_since(self.snapshot, now / 60 - HOUR_MINUTES)?;
         let jobs_last_hour = done.iter().map(|done| done.jobs).sum();
-        let paused = is_paused(self.look)?;
+        let paused = is_paused(self.snapshot)?;
         let (rows, truncated) = self.rows(rows, is_held)?;
         let sql = "SELECT count(*) FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status = 'failed'";
-        let failed_single_tasks = self.look.query_row(sql, [self.key], |row| row.get(0))?;
+        let failed_single_tasks = self.snapshot.query_row(sql, [self.key], |row| row.get(0))?;
         Ok(Why {
             key: self.key.to_owned(),
             state: state(&rows, is_held, is_free),
@@ -156,7 +162,7 @@ impl Asked<'_> {
             ORDER BY max(attempt)";
         let read = |row: &Row<'_>| Ok(((row.get(0)?, row.get(1)?), row.get(2)?));
         let mut ends: Vec<_> = self
-            .look
+            .snapshot
             .prepare(sql)?
             .query_map([self.key], read)?
             .collect::<rusqlite::Result<_>>()?;
@@ -193,7 +199,7 @@ impl Asked<'_> {
                 since: out.started,
                 lease_seconds: out.lease,
                 held_until: None,
-                tries: Some(out.tries),
+                delivery_count: Some(out.delivery_count),
             });
         }
         self.unfinished().map(|log| Delivery {
@@ -202,7 +208,7 @@ impl Asked<'_> {
             since: log.started,
             lease_seconds: None,
             held_until: Some(log.started.saturating_add(self.order.rule().policy.lease() + 1)),
-            tries: self.outs.first().map(|out| out.tries),
+            delivery_count: self.outs.first().map(|out| out.delivery_count),
         })
     }
 
@@ -218,7 +224,7 @@ impl Asked<'_> {
     fn place(&self) -> rusqlite::Result<Option<Place>> {
         let mut place = Place { keys_before: 0, exact: true, first: Vec::new() };
         let mut found = false;
-        let walked = self.order.walk(self.look, |(.., key, _)| {
+        let walked = self.order.walk(self.snapshot, |(.., key, _)| {
             found = key == self.key;
             if found || place.keys_before == KEYS_BEFORE_MAX {
                 return Ok(ControlFlow::Break(()));
@@ -266,21 +272,21 @@ impl Asked<'_> {
     }
 
     fn row(&self, row: Candidate, is_hidden: bool, is_held: bool) -> rusqlite::Result<KeyRow> {
-        let sql = "SELECT is_complete, coalesce(lost.dead, 0)
-            FROM fetcher_runs AS run LEFT JOIN shiftboss_tries AS lost
+        let sql = "SELECT is_complete, coalesce(lost.dead_letter, 0)
+            FROM fetcher_runs AS run LEFT JOIN shiftboss_expired_leases AS lost
                 ON lost.fetcher_id = run.fetcher_id AND lost.run_started = run.run_started
                 AND lost.attr_path = ?3
             WHERE run.fetcher_id = ?1 AND run.run_started = ?2";
         let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? != 0, row.get::<_, i64>(1)? != 0));
         let run = (row.fetcher_id, row.run_started, self.key);
-        let found = self.look.prepare_cached(sql)?.query_row(run, read).optional()?;
-        let (complete, dead) = found.unwrap_or_default();
+        let found = self.snapshot.prepare_cached(sql)?.query_row(run, read).optional()?;
+        let (complete, dead_letter) = found.unwrap_or_default();
         let is_of = |out: &&Out| (out.fetcher_id, out.run) == (row.fetcher_id, row.run_started);
-        let state = if !self.order.rule().slots.allow(row.fetcher_id, row.run_started) {
+        let state = if !self.order.rule().partitions.allow(row.fetcher_id, row.run_started) {
             RowState::Leaving
         } else if is_hidden {
             RowState::Hidden
-        } else if dead {
+        } else if dead_letter {
             RowState::DeadLetter
         } else if is_held && self.outs.first().is_some_and(|out| is_of(&out)) {
             RowState::InFlight
@@ -294,7 +300,7 @@ impl Asked<'_> {
             run: row.run_started,
             complete,
             state,
-            tries: row.tries.unwrap_or(0),
+            expired_leases: row.expired_leases.unwrap_or(0),
             exit_code: None,
             payload: row.payload,
         })

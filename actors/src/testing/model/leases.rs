@@ -20,19 +20,19 @@ pub enum Outcome {
 #[derive(Debug, Clone, Default)]
 pub struct Leases {
     pub paused: bool,
-    /// By (fetcher, run, key): leases of that row that ran out.
-    pub lost: BTreeMap<(i64, i64, String), i64>,
+    /// By (fetcher, run, key): expired leases of that row.
+    pub expired: BTreeMap<(i64, i64, String), i64>,
     /// Leased attempts that ended.
     ended: Vec<(Delivery, Outcome)>,
     /// All dispatches in order, as (key, attempt), but for those that were undone.
-    handed: Vec<(String, i64)>,
+    dispatched: Vec<(String, i64)>,
 }
 
 impl Leases {
     /// An attempt ended.
     pub fn end(&mut self, delivery: &Delivery, outcome: Outcome) {
         if outcome == Outcome::Undone {
-            self.handed.retain(|(_, attempt)| *attempt != delivery.attempt);
+            self.dispatched.retain(|(_, attempt)| *attempt != delivery.attempt);
         }
         if delivery.leased {
             self.ended.push((delivery.clone(), outcome));
@@ -71,28 +71,28 @@ impl Model {
         leased.map(|delivery| delivery.attempt).collect()
     }
 
-    /// Leases of a row that ran out since it was last done.
-    pub(super) fn lost_before(&self, row: &Row) -> i64 {
+    /// Expired leases of a row since it was last done.
+    pub(super) fn expired_before(&self, row: &Row) -> i64 {
         let at = (row.fetcher, row.run, row.key.clone());
         let same =
             self.deliveries.iter().filter(|delivery| row.dispatched && row_of(delivery) == at);
-        let classic = same.map(|delivery| delivery.tries).max().unwrap_or(0);
-        classic.max(self.leases.lost.get(&at).copied().unwrap_or(0))
+        let classic = same.map(|delivery| delivery.delivery_count).max().unwrap_or(0);
+        classic.max(self.leases.expired.get(&at).copied().unwrap_or(0))
     }
 
-    /// A row is about to be handed out: those of older runs are nobody's any more.
+    /// A row is about to be dispatched out: those of older runs are nobody's any more.
     pub(super) fn overtake(&mut self, row: &Row) {
-        self.leases.handed.push((row.key.clone(), self.attempts));
+        self.leases.dispatched.push((row.key.clone(), self.attempts));
         let older =
             |at: &(i64, i64, String)| (at.0, &at.2) == (row.fetcher, &row.key) && at.1 != row.run;
-        self.leases.lost.retain(|at, _| !older(at));
+        self.leases.expired.retain(|at, _| !older(at));
     }
 
-    /// The last dispatch of a key is done: its row lost no lease.
-    pub(super) fn forget_lost(&mut self, key: &str) {
+    /// The last dispatch of a key is done: no lease of its row expired.
+    pub(super) fn forget_expired_leases(&mut self, key: &str) {
         let deliveries = self.deliveries.iter().filter(|delivery| delivery.key == key);
         if let Some(last) = deliveries.max_by_key(|delivery| delivery.attempt) {
-            self.leases.lost.remove(&row_of(last));
+            self.leases.expired.remove(&row_of(last));
         }
     }
 
@@ -108,8 +108,8 @@ impl Model {
             return Ack::Unknown;
         };
         let (delivery, outcome) = self.leases.ended[at].clone();
-        let mut handed = self.leases.handed.iter();
-        let since = handed.any(|(key, later)| *key == delivery.key && *later > attempt);
+        let mut dispatched = self.leases.dispatched.iter();
+        let since = dispatched.any(|(key, later)| *key == delivery.key && *later > attempt);
         match outcome {
             Outcome::Done => Ack::Recorded,
             Outcome::Expired if !since => {
@@ -121,7 +121,7 @@ impl Model {
         }
     }
 
-    /// As if it had been handed out till now.
+    /// As if it had been dispatched out till now.
     fn end_late(&mut self, delivery: &Delivery, code: i64, now: i64) {
         for row in &mut self.queue {
             if (row.fetcher, &row.key) == (delivery.fetcher, &delivery.key)
@@ -133,10 +133,10 @@ impl Model {
         }
         let name = self.fetchers.iter().find(|(id, _)| *id == delivery.fetcher);
         let name = name.map_or(String::new(), |(_, name)| name.clone());
-        self.turns.insert((delivery.key.clone(), name), delivery.attempt);
+        self.last_served.insert((delivery.key.clone(), name), delivery.attempt);
         self.deliveries
             .retain(|other| (other.fetcher, &other.key) != (delivery.fetcher, &delivery.key));
-        self.leases.lost.remove(&row_of(delivery));
+        self.leases.expired.remove(&row_of(delivery));
         self.log.insert(delivery.key.clone(), (delivery.started, Some(now), Some(code)));
         self.end_task(&delivery.key, (delivery.fetcher, delivery.run), code);
     }
@@ -169,23 +169,23 @@ impl Model {
         }
     }
 
-    /// Its key, and whether it is parked.
+    /// Its key, and whether it is a dead letter now.
     pub fn expire(&mut self, attempt: i64) -> Option<(String, bool)> {
         let delivery = self.leased(attempt)?;
-        let parked = delivery.tries >= self.rules.max_expired_leases;
-        self.take_back(&delivery, !parked);
-        if parked {
+        let dead_letter = delivery.delivery_count >= self.rules.max_expired_leases;
+        self.take_back(&delivery, !dead_letter);
+        if dead_letter {
             self.deliveries.retain(|other| row_of(other) != row_of(&delivery));
         }
         if self.queue.iter().any(|row| (row.fetcher, row.run, row.key.clone()) == row_of(&delivery))
         {
-            self.leases.lost.insert(row_of(&delivery), delivery.tries);
+            self.leases.expired.insert(row_of(&delivery), delivery.delivery_count);
         }
         self.leases.end(&delivery, Outcome::Expired);
-        if parked {
+        if dead_letter {
             self.dead_letter(&delivery.key, (delivery.fetcher, delivery.run));
         }
-        Some((delivery.key, parked))
+        Some((delivery.key, dead_letter))
     }
 
     pub fn retry(&mut self, key: &str) -> Option<u64> {
@@ -204,7 +204,7 @@ impl Model {
         for row in &mut self.queue {
             if row.key == key && back.contains(&(row.fetcher, row.run)) {
                 row.dispatched = false;
-                self.leases.lost.remove(&(row.fetcher, row.run, row.key.clone()));
+                self.leases.expired.remove(&(row.fetcher, row.run, row.key.clone()));
             }
         }
         Some(back.len() as u64 + tasks)
@@ -218,15 +218,15 @@ impl Model {
             .count() as u64
     }
 
-    /// Leased attempts that ended, and lost leases of rows, as lines.
+    /// Leased attempts that ended, and expired leases of rows, as lines.
     pub fn ended(&self) -> Vec<String> {
         let ended = self.leases.ended.iter().map(|(delivery, outcome)| {
             format!("{}|{}|{outcome:?}", delivery.attempt, delivery.key).to_lowercase()
         });
-        let row = |((fetcher, run, key), tries): (&(i64, i64, String), &i64)| {
-            format!("tries|{fetcher}|{run}|{key}|{tries}")
+        let row = |((fetcher, run, key), count): (&(i64, i64, String), &i64)| {
+            format!("expired_leases|{fetcher}|{run}|{key}|{count}")
         };
-        let mut lines: Vec<_> = ended.chain(self.leases.lost.iter().map(row)).collect();
+        let mut lines: Vec<_> = ended.chain(self.leases.expired.iter().map(row)).collect();
         lines.sort();
         lines
     }

@@ -8,18 +8,18 @@ impl Model {
     pub fn replace_log(&mut self, key: &str, row: Log) {
         self.log.insert(key.to_owned(), row);
         if row.1.is_some() {
-            self.land_by_hand(key);
+            self.complete_by_hand(key);
         }
     }
 
     /// Somebody ended a job in the log: if that row is its attempt's, it is done.
-    fn land_by_hand(&mut self, key: &str) {
+    fn complete_by_hand(&mut self, key: &str) {
         let attempts = self.deliveries.iter().filter(|delivery| delivery.key == key);
         let last =
             attempts.max_by_key(|delivery| delivery.attempt).map(|delivery| delivery.started);
         let is_its = self.log.get(key).map(|log| log.0) == last;
         let before = self.deliveries.clone();
-        self.land(key, if is_its { Outcome::Done } else { Outcome::Expired });
+        self.complete_delivery(key, if is_its { Outcome::Done } else { Outcome::Expired });
         for delivery in before.iter().filter(|delivery| delivery.fetcher == 0) {
             if !self.deliveries.iter().any(|left| left.attempt == delivery.attempt) {
                 self.note_attempt(delivery.run, delivery.started);
@@ -46,7 +46,7 @@ impl Model {
             let ends = log.1.is_none() && finished.is_some();
             log.1 = finished;
             if ends {
-                self.land_by_hand(key);
+                self.complete_by_hand(key);
             } else {
                 self.note_end(key);
             }
@@ -59,7 +59,7 @@ impl Model {
             row.dispatched = dispatched;
         }
     }
-    /// The public tables, and deliveries and turns, as lines.
+    /// The public tables, deliveries, and when fetchers were last served, as lines.
     pub fn tables(&self) -> Vec<String> {
         let text = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
         let mut lines = Vec::new();
@@ -81,8 +81,8 @@ impl Model {
         for delivery in &self.deliveries {
             lines.push(format!("delivery|{}|{}", delivery.key, delivery.attempt));
         }
-        for ((key, name), attempt) in &self.turns {
-            lines.push(format!("turn|{key}|{name}|{attempt}"));
+        for ((key, name), attempt) in &self.last_served {
+            lines.push(format!("last_served|{key}|{name}|{attempt}"));
         }
         lines.extend(self.single_lines());
         lines.sort();

@@ -99,7 +99,7 @@ impl Model {
         }
     }
 
-    /// So many jobs would be handed out one after the other.
+    /// So many jobs would be dispatched out one after the other.
     fn waiting(&self, now: i64) -> u32 {
         let mut model = self.clone();
         model.pause(false);

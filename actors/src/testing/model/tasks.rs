@@ -21,10 +21,10 @@ pub struct Single {
 
 impl Model {
     pub fn add_task(&mut self, key: &str, payload: &str, now: i64) -> Added {
-        self.settle_tasks(key);
+        self.resolve_tasks(key);
         let waits = |single: &Single| {
             (single.key.as_str(), &*single.payload, single.status) == (key, payload, "waiting")
-                && !self.flies(single)
+                && !self.is_out(single)
         };
         if self.singles.iter().any(waits) {
             return Added::Known;
@@ -41,7 +41,7 @@ impl Model {
             started: None,
             code: None,
         });
-        self.settle_tasks(key);
+        self.resolve_tasks(key);
         Added::Added
     }
 
@@ -55,7 +55,7 @@ impl Model {
         };
         let spared: Vec<bool> =
             self.singles.iter().map(|single| single.key != key || out(single.task)).collect();
-        let flying = self.deliveries.iter().any(|delivery| {
+        let in_flight = self.deliveries.iter().any(|delivery| {
             (delivery.fetcher, delivery.key.as_str()) == (TASKS.0, key)
                 && (delivery.leased || delivery.started >= since)
         });
@@ -65,8 +65,8 @@ impl Model {
             spared[at - 1]
         });
         let deleted = (before - self.singles.len()) as u64;
-        self.settle_tasks(key);
-        Cancelled { deleted, more: false, in_flight: flying }
+        self.resolve_tasks(key);
+        Cancelled { deleted, more: false, in_flight: in_flight }
     }
 
     /// Failed ones and dead letters wait again; how many.
@@ -135,7 +135,7 @@ impl Model {
     }
 
     /// Whether a dispatch of it is known.
-    fn flies(&self, single: &Single) -> bool {
+    fn is_out(&self, single: &Single) -> bool {
         self.deliveries.iter().any(|delivery| {
             (delivery.fetcher, delivery.run, &delivery.key) == (TASKS.0, single.task, &single.key)
         })
@@ -149,7 +149,7 @@ impl Model {
         Some((row.run, single.map(|single| single.status), row.dispatched))
     }
 
-    fn settle_tasks(&mut self, key: &str) {
+    fn resolve_tasks(&mut self, key: &str) {
         let has_ended = |single: &&Single| single.key == key && single.code.is_some();
         if let Some((task, code)) =
             self.singles.iter().find(has_ended).and_then(|single| Some((single.task, single.code?)))
@@ -158,7 +158,7 @@ impl Model {
         }
         let ended = self.log.get(key).filter(|log| log.1.is_some()).map(|log| log.2.unwrap_or(0));
         if let (Some((task, Some("waiting"), true)), Some(code)) = (self.current(key), ended)
-            && !self.singles.iter().any(|single| single.task == task && self.flies(single))
+            && !self.singles.iter().any(|single| single.task == task && self.is_out(single))
         {
             self.end_task(key, (TASKS.0, task), code);
         }
@@ -203,11 +203,11 @@ impl Model {
         if self.id(TASKS.1).is_none() {
             self.fetchers.push((TASKS.0, TASKS.1.to_owned()));
         }
-        let dispatched = single.status != "waiting" || self.flies(&single);
+        let dispatched = single.status != "waiting" || self.is_out(&single);
         let Single { task, key, payload, status, .. } = single;
         self.runs.push((TASKS.0, task, true));
         if status == "dead_letter" {
-            self.leases.lost.insert((TASKS.0, task, key.clone()), self.rules.max_expired_leases);
+            self.leases.expired.insert((TASKS.0, task, key.clone()), self.rules.max_expired_leases);
         }
         self.queue.push(Row { fetcher: TASKS.0, run: task, key, payload, dispatched });
     }
@@ -225,7 +225,7 @@ impl Model {
         for single in self.singles.iter_mut().filter(|single| single.code.is_none()) {
             single.started = None;
         }
-        keys.iter().for_each(|key| self.settle_tasks(key));
+        keys.iter().for_each(|key| self.resolve_tasks(key));
     }
 
     /// The single tasks, as lines.

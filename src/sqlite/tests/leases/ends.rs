@@ -18,7 +18,7 @@ fn the_first_end_stands() {
     assert_eq!((site.release(attempt), site.expire(attempt)), (Ack::Stale, None));
 }
 
-/// "For an attempt whose lease ran out it still counts": also parked, retried, and without its run.
+/// "For an attempt whose lease expired it still counts": also as a dead letter, retried, and without its run.
 #[test]
 fn a_late_end_counts() {
     type Case = (bool, fn(&mut Site));
@@ -40,14 +40,14 @@ fn a_late_end_counts() {
             assert!(site.undo(undone), "it was never handed out, and its fetcher is gone");
         }),
     ];
-    for (parked, after) in cases {
+    for (is_dead_letter, after) in cases {
         let mut site = site(&["alpha"]);
-        if parked {
+        if is_dead_letter {
             let attempt = site.leased(NOW);
             assert!(!site.lose(attempt));
         }
         let attempt = site.leased(NOW);
-        assert_eq!(site.lose(attempt), parked);
+        assert_eq!(site.lose(attempt), is_dead_letter);
         after(&mut site);
         assert_eq!(site.done(attempt, 7, NOW + 99), Ack::Recorded);
         assert_eq!(site.log(), [format!("alpha|{NOW}|{}|7", NOW + 99)]);

@@ -63,8 +63,8 @@ proptest! {
 proptest! {
     #![proptest_config(cases(24))]
 
-    /// With large runs, which have slots of their own, one of them under deletion; and with leased
-    /// jobs, of which some have lost their lease.
+    /// With large runs, which have partitions of their own, one of them under deletion; and with leased
+    /// jobs, of which some leases have expired.
     #[test]
     fn large_queues_are_foretold(
         started in prop::collection::vec((0..900_usize, 1..50_000_i64, any::<bool>()), 0..60),

@@ -39,7 +39,7 @@ pub enum KeyState {
     Waiting,
     /// Its job is out.
     InFlight,
-    /// Too many leases of it ran out: a newer run of its fetcher, or `retry`, brings it back.
+    /// Too many leases of it expired: a newer run of its fetcher, or `retry`, brings it back.
     DeadLetter,
     /// It was handed out: a newer run of its fetcher brings it back.
     Dispatched,
@@ -74,8 +74,8 @@ pub struct Delivery {
     /// From when on a classic job may be handed out again; `None`: when a leased one may is known
     /// to the daemon alone.
     pub held_until: Option<UnixSeconds>,
-    /// Which try of its row it is.
-    pub tries: Option<i64>,
+    /// Which delivery of its row it is.
+    pub delivery_count: Option<i64>,
 }
 
 /// How a job ended.
@@ -100,8 +100,8 @@ pub struct KeyRow {
     pub complete: bool,
     /// What the row is to the dispatcher.
     pub state: RowState,
-    /// Leases of it that ran out.
-    pub tries: i64,
+    /// Expired leases of it.
+    pub expired_leases: i64,
     /// Of a dispatched row: how its own last attempt ended, if that is known.
     pub exit_code: Option<i64>,
     /// What the worker is told.
@@ -118,7 +118,7 @@ pub enum RowState {
     InFlight,
     /// It was handed out.
     Dispatched,
-    /// Too many leases of it ran out.
+    /// Too many leases of it expired.
     DeadLetter,
     /// A newer run of its fetcher lists the key.
     Hidden,

@@ -26,7 +26,7 @@ const WRONG_ROW: &str = "SELECT queue.attr_path, run.run_started
     LEFT JOIN shiftboss_single_tasks AS single ON single.task = run.run_started
     WHERE run.fetcher_id = 0 AND run.run_started > ?1 AND (single.task IS NULL
         OR status = 'waiting' AND is_dequeued <> 0 AND NOT EXISTS (
-            SELECT 1 FROM shiftboss_flights AS delivery
+            SELECT 1 FROM shiftboss_deliveries AS delivery
             WHERE delivery.attr_path = queue.attr_path AND delivery.fetcher_id = 0
                 AND delivery.run_started = single.task))
     ORDER BY run.run_started LIMIT ?2";
@@ -46,14 +46,14 @@ impl SqliteStore {
     /// Settles the keys that a question finds, in bounded steps.
     fn restore_each(&mut self, question: &str, mut behind: Value) -> rusqlite::Result<()> {
         loop {
-            let found = self.unsettled_keys(question, &behind)?;
+            let found = self.unresolved_keys(question, &behind)?;
             let Some((_, last)) = found.last() else {
                 return Ok(());
             };
             behind = last.clone();
             info!(keys = found.len(), "Single tasks enter the queue again.");
             self.connection.execute_batch("BEGIN IMMEDIATE")?;
-            let settled = found.iter().try_for_each(|(key, _)| self.settle_tasks(key));
+            let settled = found.iter().try_for_each(|(key, _)| self.resolve_tasks(key));
             let ended = settled.and_then(|()| self.connection.execute_batch("COMMIT"));
             if self.in_transaction() {
                 return self.connection.execute_batch("ROLLBACK").and(ended);
@@ -62,7 +62,7 @@ impl SqliteStore {
         }
     }
 
-    fn unsettled_keys(
+    fn unresolved_keys(
         &self,
         question: &str,
         behind: &Value,
@@ -82,7 +82,7 @@ impl SqliteStore {
     }
 
     /// The key's tasks are what its log says of them, and its row is the one that it has to be.
-    pub(super) fn settle_tasks(&mut self, key: &str) -> rusqlite::Result<()> {
+    pub(super) fn resolve_tasks(&mut self, key: &str) -> rusqlite::Result<()> {
         let sql = "SELECT task, exit_code FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND started IS NOT NULL AND exit_code IS NOT NULL";
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -99,7 +99,7 @@ impl SqliteStore {
                 ON single.task = queue.fetcher_run_started AND status = 'waiting'
             JOIN log ON log.attr_path = ?1 AND log.finished IS NOT NULL
             WHERE queue.attr_path = ?1 AND +queue.fetcher_id = 0 AND is_dequeued <> 0
-                AND NOT EXISTS (SELECT 1 FROM shiftboss_flights AS delivery
+                AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                     WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
                         AND delivery.run_started = single.task)";
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));

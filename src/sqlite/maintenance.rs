@@ -25,7 +25,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(super) fn look_after(&mut self) -> StoreResult<Checkpoint> {
+    pub(super) fn run_maintenance(&mut self) -> StoreResult<Checkpoint> {
         self.check_files()?;
         self.checkpoint()
     }
@@ -56,7 +56,7 @@ impl SqliteStore {
     /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
     /// cannot be opened read-only where its directory is not writable.
     pub(super) fn shut(&mut self) -> rusqlite::Result<()> {
-        self.tally.reserve(&self.connection, 0)?;
+        self.counters.reserve(&self.connection, 0)?;
         self.set_state("clean", "1")?;
         self.execute("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
         let (busy, _) =

@@ -14,12 +14,12 @@ const TRIES_MAX: u32 = 1000;
 
 /// Gives out rowids.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct RowidAllocator {
     /// Rows that were ever given a place.
     sequence: i64,
 }
 
-impl Places {
+impl RowidAllocator {
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let sql = "SELECT value FROM shiftboss_counters WHERE name = 'row'";
         let sequence = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
@@ -42,7 +42,7 @@ impl Places {
             tries += 1;
             match insert(self.next(jitter)) {
                 Err(error) if is_taken(&error) && tries < TRIES_MAX => {}
-                told => return told,
+                outcome => return outcome,
             }
         }
     }
@@ -65,10 +65,10 @@ fn is_taken(error: &rusqlite::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// Places follow the jitter, are positive, and fit.
+    /// RowidAllocator follow the jitter, are positive, and fit.
     #[test]
     fn places_are_in_the_order_of_jitter() {
-        let mut places = Places { sequence: (1 << SEQUENCE_BITS) - 2 };
+        let mut places = RowidAllocator { sequence: (1 << SEQUENCE_BITS) - 2 };
         let taken: Vec<i64> =
             [i32::MIN, -1, 0, 1, i32::MAX].map(|jitter| places.next(jitter)).to_vec();
         assert!(taken.is_sorted() && taken[0] >= 0, "{taken:?}");
@@ -81,7 +81,7 @@ mod tests {
         connection.execute_batch("CREATE TABLE t (name)").unwrap();
         let sql = "INSERT INTO t (rowid, name) VALUES (?1, 'x')";
         for _ in 0..3 {
-            let mut places = Places { sequence: 0 };
+            let mut places = RowidAllocator { sequence: 0 };
             let inserted = places.claim(7, |rowid| connection.execute(sql, [rowid]));
             assert_eq!(inserted.unwrap(), 1);
         }

@@ -14,11 +14,11 @@ use super::attempts::Delivery;
 /// Keys that are looked up together at the most.
 const KEYS_MAX: usize = 512;
 /// Jobs in flight that are remembered at the most.
-const LONE_MAX: usize = 16_384;
+const PLAIN_MAX: usize = 16_384;
 
 /// A job in flight whose key has one row, and was dispatched once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lone {
+pub(super) struct PlainDelivery {
     /// The row in `queue`.
     pub(super) rowid: i64,
     pub(super) delivery: Delivery,
@@ -26,7 +26,7 @@ pub(super) struct Lone {
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct DispatchCache {
     /// `PRAGMA data_version` when all this was true.
     version: i64,
     /// The keys that are next, in order.
@@ -35,10 +35,10 @@ pub(super) struct Memory {
     second: UnixSeconds,
     /// Keys that were taken since they were looked up.
     taken: usize,
-    lone: HashMap<String, Lone>,
+    plain: HashMap<String, PlainDelivery>,
 }
 
-impl Memory {
+impl DispatchCache {
     /// Forgets everything if somebody else wrote since.
     pub(super) fn hold_against(&mut self, version: i64) {
         if self.version != version {
@@ -50,7 +50,7 @@ impl Memory {
     /// Forgets everything.
     pub(super) fn forget(&mut self) {
         self.forget_order();
-        self.lone.clear();
+        self.plain.clear();
     }
 
     /// Forgets which keys are next: one that is none of them may be so now.
@@ -87,18 +87,18 @@ impl Memory {
     }
 
     /// A job is in flight.
-    pub(super) fn remember(&mut self, key: &str, lone: Lone) {
-        if self.lone.len() >= LONE_MAX {
+    pub(super) fn remember(&mut self, key: &str, plain: PlainDelivery) {
+        if self.plain.len() >= PLAIN_MAX {
             // Most are of workers that went away for good; the others cost a few lookups once.
-            self.lone.clear();
+            self.plain.clear();
         }
-        self.lone.insert(key.to_owned(), lone);
+        self.plain.insert(key.to_owned(), plain);
     }
 
     /// What is remembered of a key's job, and from now on not any more: it ends, or its key's rows
     /// change.
-    pub(super) fn take_lone(&mut self, key: &str) -> Option<Lone> {
-        self.lone.remove(key)
+    pub(super) fn take_plain(&mut self, key: &str) -> Option<PlainDelivery> {
+        self.plain.remove(key)
     }
 }
 
@@ -113,55 +113,55 @@ mod tests {
     /// Twice what was of use, within bounds.
     #[test]
     fn as_many_are_looked_up_as_are_of_use() {
-        let mut memory = Memory::default();
+        let mut cache = DispatchCache::default();
         let mut wanted = Vec::new();
         for _ in 0..12 {
-            wanted.push(memory.wanted());
-            memory.expect(keys(memory.wanted()), 7);
-            while memory.next_key(7).is_some() {}
+            wanted.push(cache.wanted());
+            cache.expect(keys(cache.wanted()), 7);
+            while cache.next_key(7).is_some() {}
         }
         assert_eq!(wanted, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 512, 512]);
-        memory.expect(keys(512), 7);
-        memory.next_key(7);
-        assert_eq!((memory.next_key(8), memory.wanted()), (None, 2));
+        cache.expect(keys(512), 7);
+        cache.next_key(7);
+        assert_eq!((cache.next_key(8), cache.wanted()), (None, 2));
     }
 
     /// The order holds for a second, until it is forgotten, and until somebody else wrote.
     #[test]
     fn the_order_is_forgotten() {
-        let mut memory = Memory::default();
-        let forget: [fn(&mut Memory); 3] =
-            [Memory::forget, Memory::forget_order, |memory| memory.hold_against(5)];
+        let mut cache = DispatchCache::default();
+        let forget: [fn(&mut DispatchCache); 3] =
+            [DispatchCache::forget, DispatchCache::forget_order, |cache| cache.hold_against(5)];
         for forget in forget {
-            memory.expect(keys(2), 7);
-            assert_eq!(memory.next_key(7).as_deref(), Some("0"));
-            forget(&mut memory);
-            assert_eq!(memory.next_key(7), None);
+            cache.expect(keys(2), 7);
+            assert_eq!(cache.next_key(7).as_deref(), Some("0"));
+            forget(&mut cache);
+            assert_eq!(cache.next_key(7), None);
         }
-        memory.expect(keys(2), 7);
-        memory.hold_against(5);
-        assert!(memory.next_key(7).is_some(), "nobody else wrote");
-        assert_eq!(memory.next_key(6), None, "a clock that was set back");
+        cache.expect(keys(2), 7);
+        cache.hold_against(5);
+        assert!(cache.next_key(7).is_some(), "nobody else wrote");
+        assert_eq!(cache.next_key(6), None, "a clock that was set back");
     }
 
     /// Jobs in flight are remembered up to a bound.
     #[test]
     fn jobs_are_remembered() {
-        let mut memory = Memory::default();
+        let mut cache = DispatchCache::default();
         let delivery = Delivery {
             attempt: 2,
             fetcher_id: 1,
             run_started: 5,
             started: 7,
-            tries: 1,
+            delivery_count: 1,
             worker: None,
             handed_out: None,
         };
-        let lone = Lone { rowid: 1, delivery };
-        keys(LONE_MAX).for_each(|key| memory.remember(&key, lone.clone()));
-        assert_eq!((memory.take_lone("5"), memory.take_lone("5")), (Some(lone.clone()), None));
-        memory.remember("one", lone.clone());
-        memory.remember("two", lone);
-        assert_eq!(memory.lone.len(), 1);
+        let plain = PlainDelivery { rowid: 1, delivery };
+        keys(PLAIN_MAX).for_each(|key| cache.remember(&key, plain.clone()));
+        assert_eq!((cache.take_plain("5"), cache.take_plain("5")), (Some(plain.clone()), None));
+        cache.remember("one", plain.clone());
+        cache.remember("two", plain);
+        assert_eq!(cache.plain.len(), 1);
     }
 }

@@ -16,7 +16,7 @@ const ATTEMPTS_RESERVED: i64 = 1_000;
 
 /// Counts that are not in the tables yet.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct WriteBehindCounters {
     /// The last attempt that was given out.
     attempt: i64,
     /// Up to here they may be given out: the last one that is stored as taken.
@@ -27,7 +27,7 @@ pub(super) struct Tally {
     done: HashMap<(i64, i64), i64>,
 }
 
-impl Tally {
+impl WriteBehindCounters {
     /// Nothing is counted yet; attempts go on behind the stored one.
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let sql = "SELECT value FROM shiftboss_counters WHERE name = 'attempt'";
@@ -68,7 +68,7 @@ impl Tally {
             connection.prepare_cached(sql)?.execute((fetcher_id, run_started, change))?;
         }
         self.pending.clear();
-        let sql = "INSERT INTO shiftboss_done (minute, exit_code, jobs) VALUES (?1, ?2, ?3)
+        let sql = "INSERT INTO shiftboss_completions (minute, exit_code, jobs) VALUES (?1, ?2, ?3)
             ON CONFLICT (minute, exit_code) DO UPDATE SET jobs = jobs + excluded.jobs";
         for ((minute, exit_code), jobs) in &self.done {
             connection.prepare_cached(sql)?.execute((minute, exit_code, jobs))?;

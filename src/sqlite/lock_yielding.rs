@@ -1,4 +1,4 @@
-//! Courtesy: under unbroken load the write lock is left free at times, for whoever edits by hand.
+//! LockYielding: under unbroken load the write lock is left free at times, for whoever edits by hand.
 //!
 //! SQLite has no queue for its lock. Who finds it taken tries again, in the end every 100 ms, and
 //! gives up after its timeout; a daemon that begins a transaction as soon as the last one ended
@@ -23,7 +23,7 @@ const REST_EVERY: Duration = Duration::from_secs(2);
 const OPENED_BYTE: u64 = 128;
 
 /// When the lock was left free.
-pub(super) struct Courtesy {
+pub(super) struct LockYielding {
     /// The log's index. Never closed: that would drop the locks of every connection to it that this
     /// process has, SQLite's own among them.
     index: Arc<File>,
@@ -33,7 +33,7 @@ pub(super) struct Courtesy {
     rested: Instant,
 }
 
-impl Courtesy {
+impl LockYielding {
     /// For a database whose log's index is at `index`.
     pub(super) fn new(index: &Path) -> std::io::Result<Self> {
         let (now, index) = (Instant::now(), Arc::new(File::open(index)?));
@@ -81,24 +81,24 @@ impl Courtesy {
 mod tests {
     use super::*;
 
-    fn courtesy() -> Courtesy {
+    fn new() -> LockYielding {
         let directory = tempfile::tempdir().unwrap();
         let index = directory.path().join("index");
         File::create(&index).unwrap();
-        Courtesy::new(&index).unwrap()
+        LockYielding::new(&index).unwrap()
     }
 
     /// Under unbroken load the lock is left free once in a while; a time without load is as good.
     #[test]
     fn the_lock_is_left_free_at_times() {
-        let mut courtesy = courtesy();
-        let start = courtesy.rested;
+        let mut yielding = new();
+        let start = yielding.rested;
         let mut pauses = Vec::new();
         for millis in (0..10_000).step_by(10) {
             let now = start + Duration::from_millis(millis);
             if !(5_000..5_500).contains(&millis) {
-                pauses.extend(courtesy.due(now).map(|pause| (millis, pause)));
-                courtesy.released = now;
+                pauses.extend(yielding.due(now).map(|pause| (millis, pause)));
+                yielding.released = now;
             }
         }
         let rest = REST - Duration::from_millis(10);
@@ -108,9 +108,9 @@ mod tests {
     /// This process is nobody else: there is nobody to wait for.
     #[test]
     fn alone_there_is_no_pause() {
-        let mut courtesy = courtesy();
-        courtesy.rested = courtesy.rested.checked_sub(REST_EVERY).unwrap();
-        courtesy.released();
-        assert_eq!(courtesy.pause(), None);
+        let mut yielding = new();
+        yielding.rested = yielding.rested.checked_sub(REST_EVERY).unwrap();
+        yielding.released();
+        assert_eq!(yielding.pause(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One consistent look at a queue: a read transaction over a database that this version keeps.
+//! A consistent snapshot of a queue: a read transaction over a database that this version keeps.
 //!
 //! Used by every view. It asks nothing itself but what the last daemon noted of its rules.
 
@@ -12,53 +12,56 @@ use crate::sqlite::reader::{ViewError, open_to_read};
 use crate::sqlite::schema;
 
 /// Asks a database of any version that is known: `ask` is told which it is.
-pub(super) fn look<T>(
+pub(super) fn read<T>(
     path: &Path,
     ask: impl FnOnce(&Connection, i64) -> rusqlite::Result<T>,
 ) -> Result<T, ViewError> {
     let connection = open_to_read(path)?;
     let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
-    let look = connection.unchecked_transaction().map_err(failed)?;
-    match schema::version(&look).map_err(failed)? {
+    let snapshot = connection.unchecked_transaction().map_err(failed)?;
+    match schema::version(&snapshot).map_err(failed)? {
         version if version > schema::VERSION => {
             Err(ViewError::Newer { path: path.to_owned(), version })
         }
-        version => ask(&look, version).map_err(failed),
+        version => ask(&snapshot, version).map_err(failed),
     }
 }
 
 /// Asks a database that a shiftboss of this version has taken over.
-pub(super) fn look_at_ours<T>(
+pub(super) fn read_current<T>(
     path: &Path,
     ask: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> Result<T, ViewError> {
     let older = |version| ViewError::NotTakenOver { path: path.to_owned(), version };
-    look(path, |look, version| match version {
-        schema::VERSION => ask(look).map(Ok),
+    read(path, |snapshot, version| match version {
+        schema::VERSION => ask(snapshot).map(Ok),
         version => Ok(Err(older(version))),
     })?
 }
 
 /// What the last daemon noted of itself.
-pub(in crate::sqlite) fn state(look: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+pub(in crate::sqlite) fn state(
+    snapshot: &Connection,
+    name: &str,
+) -> rusqlite::Result<Option<String>> {
     let sql = "SELECT value FROM shiftboss_state WHERE name = ?1";
-    look.query_row(sql, [name], |row| row.get(0)).optional()
+    snapshot.query_row(sql, [name], |row| row.get(0)).optional()
 }
 
 /// Whether handing out is paused.
-pub(super) fn is_paused(look: &Connection) -> rusqlite::Result<bool> {
-    Ok(state(look, "paused")?.as_deref() == Some("1"))
+pub(super) fn is_paused(snapshot: &Connection) -> rusqlite::Result<bool> {
+    Ok(state(snapshot, "paused")?.as_deref() == Some("1"))
 }
 
 /// How long a job may be out, in seconds; `None` where no daemon has noted it.
-pub(super) fn lease(look: &Connection) -> rusqlite::Result<Option<i64>> {
-    Ok(state(look, "lease")?.and_then(|text| text.parse().ok()))
+pub(super) fn lease(snapshot: &Connection) -> rusqlite::Result<Option<i64>> {
+    Ok(state(snapshot, "lease")?.and_then(|text| text.parse().ok()))
 }
 
 /// The policy of the daemon that runs, or ran last.
-pub(super) fn policy(look: &Connection) -> rusqlite::Result<Policy> {
-    let fair = state(look, "policy")?.as_deref() != Some("classic");
-    let lease_seconds = lease(look)?.unwrap_or_else(|| Policy::Classic.lease());
+pub(super) fn policy(snapshot: &Connection) -> rusqlite::Result<Policy> {
+    let fair = state(snapshot, "policy")?.as_deref() != Some("classic");
+    let lease_seconds = lease(snapshot)?.unwrap_or_else(|| Policy::Classic.lease());
     Ok(if fair { Policy::Fair { lease_seconds } } else { Policy::Classic })
 }
 

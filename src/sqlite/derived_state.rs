@@ -20,7 +20,7 @@ impl SqliteStore {
     }
 
     /// The same for a key that is not in flight and of which no dispatch is known.
-    pub(super) fn settle_one(&self, key: &str) -> rusqlite::Result<()> {
+    pub(super) fn recompute_idle(&self, key: &str) -> rusqlite::Result<()> {
         let sql = "SELECT rowid, is_dequeued FROM queue WHERE attr_path = ?1 LIMIT 2";
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let rows: Vec<(i64, i64)> =
@@ -64,8 +64,8 @@ impl SqliteStore {
         finished: UnixSeconds,
         exit_code: i64,
     ) -> rusqlite::Result<()> {
-        self.tally.flush(&self.connection)?;
-        let sql = "UPDATE shiftboss_done SET jobs = jobs - 1
+        self.counters.flush(&self.connection)?;
+        let sql = "UPDATE shiftboss_completions SET jobs = jobs - 1
             WHERE minute = ?1 AND exit_code = ?2 AND jobs > 0";
         self.prepared(sql)?.execute((finished / 60, exit_code)).map(|_| ())
     }
@@ -74,7 +74,7 @@ impl SqliteStore {
     pub(super) fn forget_old_counts(&mut self, now: UnixSeconds) -> rusqlite::Result<()> {
         if self.minute != now / 60 {
             self.minute = now / 60;
-            let sql = "DELETE FROM shiftboss_done WHERE minute < ?1";
+            let sql = "DELETE FROM shiftboss_completions WHERE minute < ?1";
             self.prepared(sql)?.execute([self.minute - COUNTED_MINUTES])?;
         }
         Ok(())

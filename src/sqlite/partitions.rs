@@ -1,0 +1,92 @@
+//! Partitions: the parts of the dispatch order that large runs have for themselves.
+//!
+//! The order of dispatch is one index that begins with a partition. A large run's rows lie under its
+//! own, so a run that is being deleted is passed over at once, however many rows it still has. All
+//! small runs share partition 0: there a dispatch steps over the few rows of runs under deletion.
+//! The next job is the first of the first rows of all partitions.
+
+use std::collections::HashSet;
+
+use rusqlite::Connection;
+
+/// A run with more rows than this gets a partition; `rebuild.sql` says so too.
+pub(super) const SMALL_RUN_ROWS: i64 = 500;
+/// Partitions at the most: each costs a dispatch two seeks. Further large runs share partition 0.
+const PARTITIONS_MAX: i64 = 64;
+
+/// Where rows are looked for, and which are passed over. In memory; the truth is `shiftboss_runs`.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Partitions {
+    /// Partitions with rows that may be handed out; 0 is always one of them.
+    pub(super) open: Vec<i64>,
+    /// Runs under deletion, as (fetcher_id, run_started): nothing of them is handed out.
+    pub(super) deleting: HashSet<(i64, i64)>,
+}
+
+impl Partitions {
+    /// Reads how the runs stand: all of them, so only at the start and after a rollback.
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        let sql = "SELECT fetcher_id, run_started, partition, deleting <> 0 FROM shiftboss_runs
+            WHERE partition > 0 OR deleting <> 0";
+        let mut partitions = Self { open: vec![0], deleting: HashSet::new() };
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let partition = row.get(2)?;
+            if row.get(3)? {
+                partitions.deleting.insert((row.get(0)?, row.get(1)?));
+            } else if partition > 0 {
+                partitions.open.push(partition);
+            }
+        }
+        Ok(partitions)
+    }
+
+    /// A run has this partition, new or not.
+    pub(super) fn open(&mut self, partition: i64) {
+        if !self.open.contains(&partition) {
+            self.open.push(partition);
+        }
+    }
+
+    /// A run was marked for its deletion.
+    pub(super) fn begin_deletion(&mut self, fetcher_id: i64, run_started: i64, partition: i64) {
+        self.deleting.insert((fetcher_id, run_started));
+        // The rows that it has in partition 0, as all runs may have, are passed over one by one.
+        self.open.retain(|known| *known == 0 || *known != partition);
+    }
+
+    /// A run under deletion is gone. Its partition was closed when that began.
+    pub(super) fn end_deletion(&mut self, fetcher_id: i64, run_started: i64) {
+        self.deleting.remove(&(fetcher_id, run_started));
+    }
+
+    /// Whether a row of that run may be handed out.
+    pub(super) fn allow(&self, fetcher_id: i64, run_started: i64) -> bool {
+        self.deleting.is_empty() || !self.deleting.contains(&(fetcher_id, run_started))
+    }
+}
+
+/// The partition for further rows of a run: its own once it is large, as long as there are any left.
+pub(super) fn partition_for(
+    connection: &Connection,
+    fetcher_id: i64,
+    run_started: i64,
+) -> rusqlite::Result<i64> {
+    let sql =
+        "SELECT partition, rows FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
+    let (partition, rows): (i64, i64) = connection
+        .prepare_cached(sql)?
+        .query_row((fetcher_id, run_started), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if partition > 0 || rows <= SMALL_RUN_ROWS {
+        return Ok(partition);
+    }
+    let mut taken =
+        connection.prepare_cached("SELECT partition FROM shiftboss_runs WHERE partition > 0")?;
+    let taken =
+        taken.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<HashSet<i64>>>()?;
+    let free = (1..PARTITIONS_MAX).find(|partition| !taken.contains(partition)).unwrap_or(0);
+    let sql = "UPDATE shiftboss_runs SET partition = ?3 WHERE fetcher_id = ?1 AND run_started = ?2";
+    connection.prepare_cached(sql)?.execute((fetcher_id, run_started, free))?;
+    Ok(free)
+}
