@@ -98,7 +98,7 @@ fn the_json_object() {
             "socket": site.socket(),
             "started": null,
         },
-        "schema_version": 6,
+        "schema_version": 7,
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,
