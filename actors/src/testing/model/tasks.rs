@@ -66,7 +66,7 @@ impl Model {
         });
         let deleted = (before - self.singles.len()) as u64;
         self.resolve_tasks(key);
-        Cancelled { deleted, more: false, in_flight: in_flight }
+        Cancelled { deleted, more: false, in_flight }
     }
 
     /// Failed ones and dead letters wait again; how many.
