@@ -135,7 +135,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("src/sqlite/open.rs", "Connection::open_with_flags", 1, "an existing file, without CREATE"),
     ("src/sqlite/reader.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
-    ("src/sqlite/upkeep.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/sqlite/maintenance.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/worker/client.rs", "Connection::open(", 2, "a connection to the daemon"),
     ("src/worker/question.rs", "Connection::open(", 1, "a connection to the daemon"),
 ];
