@@ -4,8 +4,11 @@
 //! again. At the first start with leases it gets a dispatch as if a classic worker held it: its lease
 //! counts from its start. Called by `open`, while the triggers are on.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use tracing::info;
+
+use super::query::Query;
+use super::records::state;
 
 /// The log does not say which fetcher's row was handed out. The Python supervisor takes the fetcher with
 /// the smallest id first, so the last one is taken for it. A dead letter stays one.
@@ -49,13 +52,11 @@ const FORGET_TASKS: &str = "UPDATE shiftboss_single_tasks SET started = NULL
 /// Records a dispatch for each job that is in flight without one, if the last program kept no leases. Call
 /// it before this one's policy is noted.
 pub(super) fn record_dispatches(connection: &Connection) -> rusqlite::Result<()> {
-    let sql = "SELECT value FROM shiftboss_state WHERE name = 'policy'";
-    let policy: Option<String> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
-    if policy.as_deref() != Some("fair") {
+    if state(connection, "policy")?.as_deref() != Some("fair") {
         record(connection, RECORD_TASKS)?;
         record(connection, RECORD)?;
     }
-    connection.execute(FORGET_TASKS, []).map(|_| ())
+    connection.run(FORGET_TASKS, [])
 }
 
 fn record(connection: &Connection, dispatches: &str) -> rusqlite::Result<()> {
@@ -66,7 +67,7 @@ fn record(connection: &Connection, dispatches: &str) -> rusqlite::Result<()> {
     let sql =
         "UPDATE shiftboss_counters SET value = (SELECT max(attempt) FROM shiftboss_deliveries)
         WHERE name = 'attempt'";
-    connection.execute(sql, [])?;
+    connection.run(sql, [])?;
     info!(
         jobs,
         "Jobs were in flight without a lease: they get the lease of classic jobs, counted from \

@@ -6,13 +6,14 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rusqlite::{Connection, OpenFlags};
 use tracing::error;
 
-use super::file::identity;
+use super::query::Query;
 use super::refusal::OpenError;
 use super::schema;
 use crate::safe_file;
@@ -48,7 +49,8 @@ fn note_of(database: &Path) -> PathBuf {
 
 /// Which file a note is about: another one in its place may be sound.
 fn file_line(database: &Path) -> io::Result<String> {
-    identity(database).map(|(device, inode)| format!("File: {device}:{inode}"))
+    let found = std::fs::metadata(database)?;
+    Ok(format!("File: {}:{}", found.dev(), found.ino()))
 }
 
 /// Leaves the note that a database is corrupt. No link is followed, and an earlier note stays.
@@ -111,26 +113,22 @@ pub fn unmark(database: &Path) -> io::Result<()> {
 
 /// What is missing in the tables that only shiftboss writes; cheap, for every start.
 pub(super) fn missing(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let there =
-        |sql: &str, name: &str| connection.query_row(sql, [name], |row| row.get::<_, bool>(0));
     for table in schema::tables()? {
-        let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
-        if !there(sql, &table)? {
+        if !schema::has_table(connection, &table)? {
             return Ok(Some(format!("the table {table} is missing")));
         }
     }
-    for counter in COUNTERS {
-        if !there("SELECT EXISTS (SELECT 1 FROM shiftboss_counters WHERE name = ?1)", counter)? {
-            return Ok(Some(format!("the table shiftboss_counters lacks the row '{counter}'")));
+    let rows = COUNTERS.map(|counter| ("shiftboss_counters", counter));
+    for (table, name) in rows.into_iter().chain([("shiftboss_state", "made")]) {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE name = ?1)");
+        if !connection.value::<bool>(&sql, [name])? {
+            return Ok(Some(format!("the table {table} lacks the row '{name}'")));
         }
-    }
-    if !there("SELECT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = ?1)", "made")? {
-        return Ok(Some("the table shiftboss_state lacks the row 'made'".to_owned()));
     }
     let runs = "SELECT count(*) FROM fetcher_runs AS run WHERE NOT EXISTS (
         SELECT 1 FROM shiftboss_runs AS ours
         WHERE ours.fetcher_id = run.fetcher_id AND ours.run_started = run.run_started)";
-    let unknown: i64 = connection.query_row(runs, [], |row| row.get(0))?;
+    let unknown: i64 = connection.value(runs, [])?;
     Ok((unknown > 0).then(|| format!("the table shiftboss_runs lacks {unknown} of the runs")))
 }
 
@@ -143,7 +141,7 @@ pub fn findings(database: &Path) -> Vec<String> {
         Err(error) => return vec![error.to_string()],
     };
     let mut found = Vec::new();
-    for check in [integrity, private_tables, invariants] {
+    for check in [integrity, private_tables] {
         let checked = check(&connection, &mut found);
         found.extend(checked.err().map(|error| error.to_string()));
         if !found.is_empty() {
@@ -159,32 +157,25 @@ fn integrity(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Resu
         found.extend(Some(line?).filter(|line| line != "ok"));
     }
     let mut check = connection.prepare("PRAGMA foreign_key_check")?;
-    let lines = check.query_map([], |row| {
-        Ok(format!(
-            "a row of {} without its {}",
-            row.get::<_, String>(0)?,
-            row.get::<_, String>(2)?
-        ))
-    })?;
-    for line in lines {
-        found.push(line?);
+    let mut rows = check.query([])?;
+    while let Some(row) = rows.next()? {
+        let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
+        found.push(format!("a row of {table} without its {parent}"));
     }
     Ok(())
 }
 
+/// What must be in our tables, and hold between them.
 fn private_tables(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Result<()> {
-    if schema::version(connection)? == schema::VERSION {
-        found.extend(missing(connection)?);
-    }
-    Ok(())
-}
-
-fn invariants(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Result<()> {
     if schema::version(connection)? != schema::VERSION {
         return Ok(());
     }
+    if let Some(missing) = missing(connection)? {
+        found.push(missing);
+        return Ok(());
+    }
     for (what, sql) in INVARIANTS {
-        let count: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+        let count: i64 = connection.value(sql, [])?;
         found.extend((count > 0).then(|| format!("{count} {what}")));
     }
     Ok(())

@@ -1,84 +1,116 @@
 //! Dispatches: what one writes, and what its end writes (spec 2 and 5).
 //!
-//! Called by the store's operations; [`dispatch`](super::dispatch) has chosen before. Most keys have
+//! [`dispatch`](super::dispatch) has chosen the key before. Most keys have
 //! one row: they take the short way. All others are left to the one rule ([`derived_state`](super::derived_state)).
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use rusqlite::{OptionalExtension, Row};
-use shiftboss_actors::store::LeaseHolder;
-use shiftboss_protocol::model::{Attempt, UnixSeconds, jitter};
+use rusqlite::OptionalExtension;
+use shiftboss_actors::store::{Dispatched, LeaseHolder};
+use shiftboss_protocol::model::{Attempt, Job, Key, UnixSeconds, jitter};
 
 use super::attempts::{Delivery, Outcome};
-use super::dispatch::{Candidate, History, LogRow};
+use super::dispatch::{Candidate, History, Rule, candidates};
 use super::dispatch_cache::PlainDelivery;
-use super::tasks::TASKS_ID;
+use super::query::Query;
+use super::schema::TASKS_ID;
 use super::{Policy, SqliteStore};
 
 /// A dispatch about to be written.
-pub(super) struct DispatchRecord<'a> {
-    pub(super) attempt: Attempt,
-    pub(super) now: UnixSeconds,
+struct DispatchRecord<'a> {
+    key: &'a str,
+    /// All rows of the key.
+    rows: &'a [Candidate],
+    /// The one that is dispatched.
+    row: &'a Candidate,
+    history: &'a History,
+    attempt: Attempt,
+    now: UnixSeconds,
     /// To whom it is leased; `None`: to a classic worker, by the policy's lease.
-    pub(super) holder: Option<&'a LeaseHolder>,
+    holder: Option<&'a LeaseHolder>,
+}
+
+impl DispatchRecord<'_> {
+    /// The undispatched rows of the fetcher, in every run: all of them are dispatched now.
+    fn marked(&self) -> impl Iterator<Item = &Candidate> {
+        self.rows.iter().filter(|row| row.fetcher_id == self.row.fetcher_id && !row.again)
+    }
 }
 
 impl SqliteStore {
-    /// Writes that the chosen one of a key's rows is dispatched.
-    pub(super) fn record_dispatch(
+    /// Dispatches the row of a key whose turn it is; `None` if none of them may be.
+    pub(super) fn hand_out(
         &mut self,
         key: &str,
-        rows: &[Candidate],
-        chosen: usize,
-        history: &History,
-        record: &DispatchRecord<'_>,
-    ) -> rusqlite::Result<()> {
-        let (row, now) = (&rows[chosen], record.now);
+        now: UnixSeconds,
+        holder: Option<&LeaseHolder>,
+    ) -> rusqlite::Result<Option<Dispatched>> {
+        let Some((history, mut rows)) = candidates(&self.connection, key)? else {
+            return Ok(None);
+        };
+        let expired = self.policy.expired(now);
+        let rule = Rule { policy: self.policy, partitions: &self.partitions, expired };
+        let Some(chosen) = rule.choose(&rows) else {
+            return Ok(None);
+        };
+        let (attempt, row) = (self.counters.next_attempt(), &rows[chosen]);
+        let (rows_of_key, history) = (&rows[..], &history);
+        self.record_dispatch(&DispatchRecord {
+            key,
+            rows: rows_of_key,
+            row,
+            history,
+            attempt,
+            now,
+            holder,
+        })?;
+        let payload = rows.swap_remove(chosen).payload;
+        Ok(Some(Dispatched::Job(attempt, Job { key: Key::stored(key), payload })))
+    }
+
+    fn record_dispatch(&mut self, record: &DispatchRecord<'_>) -> rusqlite::Result<()> {
+        let DispatchRecord { key, rows, row, history, .. } = *record;
         let fair = matches!(self.policy, Policy::Fair { .. });
         self.cache.take_plain(key);
-        self.overtake(key, rows, row)?;
-        self.start_log(key, now, history.log.is_some())?;
+        // Rows of older runs of the same fetcher are nobody's any more.
+        let is_older = |other: &&Candidate| {
+            other.expired_leases.is_some()
+                && other.fetcher_id == row.fetcher_id
+                && other.run_started != row.run_started
+        };
+        for older in rows.iter().filter(is_older) {
+            self.forget_expired_leases(key, older.fetcher_id, older.run_started)?;
+        }
+        self.start_log(key, record.now, history.log.is_some())?;
         if fair {
-            let delivery = self.record_delivery(key, rows, row, record, history)?;
+            let delivery = self.record_delivery(record)?;
             self.set_last_served(key, &row.fetcher, record.attempt)?;
             let is_plain = rows.len() == 1 && row.fetcher_id != TASKS_ID;
             if is_plain && !history.has_deliveries && row.expired_leases.is_none() {
                 self.cache.remember(key, PlainDelivery { rowid: row.rowid, delivery });
             }
         }
-        let held = if fair && record.holder.is_none() { 2 } else { 0 };
-        self.mark(key, rows, row, now, held)?;
-        self.count_dispatched(rows, row.fetcher_id);
+        let state = if fair && record.holder.is_none() { 2 } else { 0 };
+        self.mark(record, state)?;
+        for marked in record.marked() {
+            self.counters.count_pending(marked.fetcher_id, marked.run_started, -1);
+        }
         Ok(())
     }
 
-    /// Marks the undispatched rows of the chosen one's fetcher.
-    fn mark(
-        &self,
-        key: &str,
-        rows: &[Candidate],
-        row: &Candidate,
-        now: UnixSeconds,
-        state: i64,
-    ) -> rusqlite::Result<()> {
+    fn mark(&self, record: &DispatchRecord<'_>, state: i64) -> rusqlite::Result<()> {
+        let DispatchRecord { key, rows, row, now, .. } = *record;
         if rows.len() == 1 {
             let mark = "UPDATE queue SET is_dequeued = 1, last_started = ?2, state = ?3
                 WHERE rowid = ?1";
-            self.prepared(mark)?.execute((row.rowid, now, state))?;
-            return Ok(());
+            return self.run(mark, (row.rowid, now, state));
         }
         let mark = "UPDATE queue SET is_dequeued = 1
             WHERE attr_path = ?1 AND fetcher_id = ?2 AND is_dequeued = 0";
-        self.prepared(mark)?.execute((key, row.fetcher_id))?;
+        self.run(mark, (key, row.fetcher_id))?;
         self.set_last_started(key, Some(now))?;
         self.recompute(key)
-    }
-
-    fn log_row(&self, key: &str) -> rusqlite::Result<Option<LogRow>> {
-        let sql = "SELECT started, finished, exit_code FROM log WHERE attr_path = ?1";
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        self.prepared(sql)?.query_row([key], read).optional()
     }
 
     fn start_log(&self, key: &str, now: UnixSeconds, known: bool) -> rusqlite::Result<()> {
@@ -87,41 +119,24 @@ impl SqliteStore {
         } else {
             "INSERT INTO log (attr_path, started) VALUES (?1, ?2)"
         };
-        self.prepared(sql)?.execute((key, now)).map(|_| ())
-    }
-
-    /// All undispatched rows of (fetcher, key), in every run, are dispatched now.
-    fn count_dispatched(&mut self, rows: &[Candidate], fetcher_id: i64) {
-        for row in rows.iter().filter(|row| row.fetcher_id == fetcher_id && !row.again) {
-            self.counters.count_pending(fetcher_id, row.run_started, -1);
-        }
+        self.run(sql, (key, now))
     }
 
     /// Keeps what undoing this dispatch must restore.
-    fn record_delivery(
-        &self,
-        key: &str,
-        rows: &[Candidate],
-        row: &Candidate,
-        record: &DispatchRecord<'_>,
-        history: &History,
-    ) -> rusqlite::Result<Delivery> {
+    fn record_delivery(&self, record: &DispatchRecord<'_>) -> rusqlite::Result<Delivery> {
+        let DispatchRecord { key, rows, row, history, .. } = *record;
         let earlier =
             if history.has_deliveries { self.live_deliveries(key, rows)? } else { Vec::new() };
-        let before = history.log.unwrap_or_default();
         let same =
             earlier.iter().filter(|delivery| delivery.is_of(row.fetcher_id, row.run_started));
         // Of a classic attempt that is out still the row is dispatched; its lease may have expired since.
         let classic = same.filter(|_| row.again).map(|delivery| delivery.delivery_count).max();
-        let expired_leases = classic.max(row.expired_leases);
-        let marked = rows.iter().filter(|other| other.fetcher_id == row.fetcher_id && !other.again);
-        let marked: Vec<String> = marked.map(|other| other.run_started.to_string()).collect();
         let delivery = Delivery {
             attempt: record.attempt.0,
             fetcher_id: row.fetcher_id,
             run_started: row.run_started,
             started: record.now,
-            delivery_count: 1 + expired_leases.unwrap_or(0),
+            delivery_count: 1 + classic.max(row.expired_leases).unwrap_or(0),
             worker: record.holder.map(|holder| Arc::clone(&holder.worker)),
             handed_out: Some(Instant::now()),
         };
@@ -129,7 +144,9 @@ impl SqliteStore {
                 started, delivery_count, worker, lease, prev_started, prev_finished, prev_exit_code,
                 prev_last_served, marked_runs)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-        self.prepared(sql)?.execute((
+        let (started, finished, exit_code) = history.log.unwrap_or_default();
+        let marked: Vec<_> = record.marked().map(|row| row.run_started.to_string()).collect();
+        let values = (
             key,
             delivery.attempt,
             delivery.fetcher_id,
@@ -138,12 +155,13 @@ impl SqliteStore {
             delivery.delivery_count,
             &delivery.worker,
             record.holder.map(|holder| holder.lease_seconds),
-            before.0,
-            before.1,
-            before.2,
+            started,
+            finished,
+            exit_code,
             row.last_served,
             format!("[{}]", marked.join(",")),
-        ))?;
+        );
+        self.run(sql, values)?;
         Ok(delivery)
     }
 
@@ -168,7 +186,7 @@ impl SqliteStore {
         let sql = "INSERT INTO shiftboss_last_served (order_jitter, attr_path, name, attempt)
             VALUES (?1, ?2, ?3, ?4)
             ON CONFLICT (order_jitter, attr_path, name) DO UPDATE SET attempt = excluded.attempt";
-        self.prepared(sql)?.execute((jitter(key), key, fetcher, attempt.0)).map(|_| ())
+        self.run(sql, (jitter(key), key, fetcher, attempt.0))
     }
 
     /// Records the end of a key's job. False: the log does not know the key, and nothing changes.
@@ -179,26 +197,29 @@ impl SqliteStore {
         now: UnixSeconds,
     ) -> rusqlite::Result<bool> {
         let plain = self.cache.take_plain(key);
-        let known = match plain {
+        let known: Option<(Option<i64>, Option<i64>)> = match plain {
             Some(_) => Some((None, None)),
-            None => self.log_row(key)?.map(|(_, finished, exit_code)| (finished, exit_code)),
+            None => {
+                let sql = "SELECT finished, exit_code FROM log WHERE attr_path = ?1";
+                self.row(sql, [key]).optional()?
+            }
         };
         let Some((finished, code_before)) = known else {
             return Ok(false);
         };
         let sql = "UPDATE log SET finished = ?2, exit_code = ?3 WHERE attr_path = ?1";
-        self.prepared(sql)?.execute((key, now, exit_code))?;
+        self.run(sql, (key, now, exit_code))?;
         match (plain, finished) {
             (Some(plain), _) => self.complete_plain(key, &plain, exit_code, now)?,
             // Said again: the last one stands, and is not counted twice.
             (None, Some(finished)) => {
-                self.uncount_done(finished, code_before.unwrap_or(0))?;
+                let code = code_before.unwrap_or(0);
+                self.counters.uncount_done(&self.connection, finished / 60, code)?;
                 self.note_task_end(key, exit_code)?;
             }
             (None, None) => self.complete_delivery(key, exit_code, now)?,
         }
         self.counters.count_done(now / 60, exit_code);
-        self.forget_old_counts(now)?;
         Ok(true)
     }
 
@@ -216,7 +237,7 @@ impl SqliteStore {
             return Ok(());
         }
         let sql = "UPDATE queue SET state = 0 WHERE rowid = ?1";
-        self.prepared(sql)?.execute([plain.rowid]).map(|_| ())
+        self.run(sql, [plain.rowid])
     }
 
     /// The attempt in flight ended, and with it earlier ones of its fetcher whose

@@ -2,17 +2,17 @@
 //! [`deliveries`](super::deliveries).
 //!
 //! `queue.state` is always kept, so the next row is the first of an index in state 1, or in
-//! state 2 once the lease of its key's dispatch ran out. Nothing here depends on how many rows
+//! state 2 once the lease of its key's dispatch expired. Nothing here depends on how many rows
 //! there are.
 
 use std::cmp::Ordering;
 
-use rusqlite::{CachedStatement, Connection, Row};
+use rusqlite::{Connection, Row};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
-use shiftboss_protocol::model::{Job, Key, UnixSeconds, jitter};
+use shiftboss_protocol::model::{UnixSeconds, jitter};
 
-use super::deliveries::DispatchRecord;
 use super::partitions::Partitions;
+use super::query::{Query, columns};
 use super::{Policy, SqliteStore};
 
 /// started, finished and exit_code of a key's log row.
@@ -29,7 +29,7 @@ pub(super) const HELD: &str =
     FROM queue INDEXED BY shiftboss_ready
     WHERE partition = ?1 AND state = 2 AND state > 0 AND last_started < ?2
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
-/// All rows of a key; the columns of [`Candidate::read`], then those of [`History::read`].
+/// All rows of a key: the columns of a [`Candidate`], then those of [`History::read`].
 const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
         queue.payload, queue.is_dequeued, queue.state, queue.last_started,
         coalesce(fetchers.name, ''), served.attempt, lost.expired_leases,
@@ -47,8 +47,8 @@ const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_ru
 #[cfg(test)]
 pub(super) const CHOOSING: [&str; 3] = [READY, HELD, CANDIDATES];
 
-/// The place of a row in the order; `None` comes first, as NULL does.
-pub(super) type Place = (Option<i64>, Option<i64>, String, i64);
+/// Where a row is in the order; `None` comes first, as NULL does.
+pub(super) type QueuePosition = (Option<i64>, Option<i64>, String, i64);
 
 /// A row of a key that is about to be dispatched.
 pub(super) struct Candidate {
@@ -67,22 +67,20 @@ pub(super) struct Candidate {
     pub(super) expired_leases: Option<i64>,
 }
 
-impl Candidate {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            rowid: row.get(0)?,
-            fetcher_id: row.get(1)?,
-            run_started: row.get(2)?,
-            payload: row.get(3)?,
-            again: row.get::<_, i64>(4)? != 0,
-            state: row.get(5)?,
-            last_started: row.get(6)?,
-            fetcher: row.get(7)?,
-            last_served: row.get(8)?,
-            expired_leases: row.get(9)?,
-        })
-    }
+columns!(Candidate {
+    rowid,
+    fetcher_id,
+    run_started,
+    payload,
+    again,
+    state,
+    last_started,
+    fetcher,
+    last_served,
+    expired_leases
+});
 
+impl Candidate {
     /// Undispatched rows first, then the fetcher whose turn is longest ago, then the older id.
     fn fair_order(&self, other: &Self) -> Ordering {
         let rank = |row: &Self| (row.again, row.last_served, row.fetcher_id);
@@ -119,7 +117,7 @@ impl SqliteStore {
             if let Some(job) = self.hand_out(&key, now, holder)? {
                 return Ok(job);
             }
-            // A key that came up twice may be in flight by now; the first one of a look cannot.
+            // A key that came up twice may be in flight by now; the first one of a lookup cannot.
             if self.cache.is_first() {
                 return Err(indexes_disagree(&key));
             }
@@ -129,7 +127,7 @@ impl SqliteStore {
 
     /// Whether there is an eligible row, and nothing is paused.
     pub(super) fn is_any_eligible(&self, now: UnixSeconds) -> rusqlite::Result<bool> {
-        Ok(!self.paused && !self.first_places(now, 1)?.is_empty())
+        Ok(!self.paused && !self.first_positions(now, 1)?.is_empty())
     }
 
     /// The key of the first eligible row.
@@ -137,51 +135,51 @@ impl SqliteStore {
         if let Some(key) = self.cache.next_key(now) {
             return Ok(Some(key));
         }
-        let places = self.first_places(now, self.cache.wanted())?;
-        self.cache.expect(places.into_iter().map(|place| place.2), now);
+        let positions = self.first_positions(now, self.cache.wanted())?;
+        self.cache.expect(positions.into_iter().map(|position| position.2), now);
         Ok(self.cache.next_key(now))
     }
 
     /// The first eligible rows, at most `limit`, in order.
-    pub(super) fn first_places(
+    pub(super) fn first_positions(
         &self,
         now: UnixSeconds,
         limit: usize,
-    ) -> rusqlite::Result<Vec<Place>> {
+    ) -> rusqlite::Result<Vec<QueuePosition>> {
         let expired = self.policy.expired(now);
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         for partition in &self.partitions.open {
-            self.first_of(READY, [partition], limit, &mut places)?;
-            self.first_of(HELD, [partition, &expired], limit, &mut places)?;
+            self.first_of(READY, [partition], limit, &mut positions)?;
+            self.first_of(HELD, [partition, &expired], limit, &mut positions)?;
         }
-        Ok(places)
+        Ok(positions)
     }
 
-    /// Merges the first rows of a query into `places`, of which the first `limit` stay. Those of runs
+    /// Merges the first rows of a query into `positions`, of which the first `limit` stay. Those of runs
     /// under deletion are left out: they count as gone.
     fn first_of(
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
         limit: usize,
-        places: &mut Vec<Place>,
+        positions: &mut Vec<QueuePosition>,
     ) -> rusqlite::Result<()> {
-        let (full, last) = (places.len() + limit, places.get(limit - 1).cloned());
+        let (full, last) = (positions.len() + limit, positions.get(limit - 1).cloned());
         let mut statement = self.prepared(sql)?;
         let mut rows = statement.query(parameters)?;
-        while places.len() < full
+        while positions.len() < full
             && let Some(row) = rows.next()?
         {
-            let place = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            if last.as_ref().is_some_and(|last| place > *last) {
+            let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            if last.as_ref().is_some_and(|last| position > *last) {
                 break;
             }
-            if self.partitions.allow(place.3, row.get(4)?) {
-                places.push(place);
+            if self.partitions.allow(position.3, row.get(4)?) {
+                positions.push(position);
             }
         }
-        places.sort_unstable();
-        places.truncate(limit);
+        positions.sort_unstable();
+        positions.truncate(limit);
         Ok(())
     }
 
@@ -191,7 +189,7 @@ impl SqliteStore {
             return Ok(false);
         }
         self.counters.flush(&self.connection)?;
-        // One look at all runs: there may be very many, and all of one fetcher.
+        // One query over all runs: there may be very many, and all of one fetcher.
         let sql = "SELECT EXISTS (
             SELECT 1 FROM shiftboss_runs AS older JOIN (
                 SELECT fetcher_id, max(run_started) AS run_started
@@ -199,37 +197,7 @@ impl SqliteStore {
             ) AS gone USING (fetcher_id)
             WHERE older.run_started < gone.run_started
                 AND older.deleting = 0 AND older.pending > 0)";
-        self.prepared(sql)?.query_row([], |row| row.get(0))
-    }
-
-    /// Dispatches the row of a key whose turn it is; `None` if none of them may be.
-    fn hand_out(
-        &mut self,
-        key: &str,
-        now: UnixSeconds,
-        holder: Option<&LeaseHolder>,
-    ) -> rusqlite::Result<Option<Dispatched>> {
-        let Some((history, mut rows)) = candidates(&self.connection, key)? else {
-            return Ok(None);
-        };
-        let rule = Rule {
-            policy: self.policy,
-            partitions: &self.partitions,
-            expired: self.policy.expired(now),
-        };
-        let Some(chosen) = rule.choose(&rows) else {
-            return Ok(None);
-        };
-        let attempt = self.counters.next_attempt();
-        let record = DispatchRecord { attempt, now, holder };
-        self.record_dispatch(key, &rows, chosen, &history, &record)?;
-        let payload = rows.swap_remove(chosen).payload;
-        Ok(Some(Dispatched::Job(attempt, Job { key: Key::stored(key), payload })))
-    }
-
-    /// A statement from the cache.
-    pub(super) fn prepared(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
-        self.connection.prepare_cached(sql)
+        self.value(sql, [])
     }
 }
 
@@ -242,7 +210,7 @@ pub(super) fn candidates(
     let mut rows = statement.query((key, jitter(key)))?;
     let mut found: Option<(History, Vec<Candidate>)> = None;
     while let Some(row) = rows.next()? {
-        let candidate = Candidate::read(row)?;
+        let candidate = Candidate::try_from(row)?;
         match &mut found {
             Some((_, candidates)) => candidates.push(candidate),
             None => found = Some((History::read(row)?, vec![candidate])),

@@ -58,6 +58,12 @@ impl DispatchCache {
         self.next.clear();
     }
 
+    /// Forgets what a change of a key's rows may have changed.
+    pub(super) fn forget_key(&mut self, key: &str) {
+        self.take_plain(key);
+        self.forget_order();
+    }
+
     /// The key that is next, if that is known for this second.
     pub(super) fn next_key(&mut self, now: UnixSeconds) -> Option<String> {
         if self.second != now {

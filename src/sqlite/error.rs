@@ -1,4 +1,4 @@
-//! What SQLite says, sorted by consequence. Used by the store's operations.
+//! What SQLite says, classified by consequence. Used by the store's operations.
 
 use rusqlite::{Error, ErrorCode, ffi};
 use shiftboss_actors::store::StoreError;
@@ -24,14 +24,14 @@ impl From<Error> for SqliteError {
 impl From<SqliteError> for StoreError {
     fn from(error: SqliteError) -> Self {
         match error {
-            SqliteError::Sqlite(error) => sorted(error),
+            SqliteError::Sqlite(error) => classify(error),
             SqliteError::Rejected(why) => Self::Rejected(why),
         }
     }
 }
 
-/// Sorts an error: one request's, or the end of the store.
-pub fn sorted(error: Error) -> StoreError {
+/// Classifies an error: one request's, or the end of the store.
+pub fn classify(error: Error) -> StoreError {
     let text = error.to_string();
     if grows_shared_memory(&error) {
         return StoreError::Full(text);
@@ -64,7 +64,7 @@ mod tests {
     /// A full disk is outlived wherever it is met; a failing one is not.
     #[test]
     fn a_full_disk_is_told_from_a_failing_one() {
-        let sort = |code| sorted(Error::SqliteFailure(ffi::Error::new(code), None));
+        let sort = |code| classify(Error::SqliteFailure(ffi::Error::new(code), None));
         for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_SHMMAP] {
             assert!(matches!(sort(code), StoreError::Full(_)), "{code}");
         }

@@ -1,10 +1,10 @@
-//! Leased attempts: what protocol 2 says about them, and what happens when a lease runs out.
+//! Leased attempts: what protocol 2 says about them, and what happens when a lease expires.
 //!
 //! Called by the store's operations of those names. Time is the actor's: here a lease is a row of
 //! `shiftboss_deliveries` that excludes its key until somebody says that it ended. `shiftboss_expired_leases`
 //! counts, by queue row, the expired leases.
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::OptionalExtension;
 use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
 use shiftboss_protocol::model::{
     Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds, jitter,
@@ -12,8 +12,8 @@ use shiftboss_protocol::model::{
 
 use super::SqliteStore;
 use super::attempts::{Delivery, Ended, Outcome};
-use super::dispatch::Candidate;
-use super::tasks::TASKS_ID;
+use super::query::Query;
+use super::schema::TASKS_ID;
 
 /// Jobs in flight, up to ?2 leased ones and up to ?2 classic ones that were started from ?1 on.
 pub(super) const IN_FLIGHT: &str = "SELECT
@@ -44,7 +44,7 @@ impl SqliteStore {
         }
         if self.leased(attempt.0)?.is_some() {
             // Somebody ended it in the log, without triggers.
-            self.take_back(&key, delivery.clone(), Outcome::Done(exit_code), now, false)?;
+            self.take_back(&key, &delivery, Outcome::Done(exit_code), now, false)?;
             if delivery.fetcher_id == TASKS_ID {
                 self.end_task(&key, delivery.run_started, exit_code)?;
             }
@@ -79,7 +79,7 @@ impl SqliteStore {
             AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned_attempts
                 WHERE attr_path = ?2 AND attempt > ?3 AND outcome IN ('released', 'expired'))";
         let key = ended.key.as_str();
-        self.prepared(sql)?.query_row((jitter(key), key, attempt.0), |row| row.get(0))
+        self.value(sql, (jitter(key), key, attempt.0))
     }
 
     /// A job ended after its lease: its row is dispatched again, to nobody, and ended.
@@ -94,29 +94,21 @@ impl SqliteStore {
         let sql = "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND fetcher_run_started <= ?3 AND (fetcher_id <> 0 OR fetcher_run_started = ?3)
             AND is_dequeued = 0 RETURNING fetcher_run_started";
-        let mut statement = self.prepared(sql)?;
-        let marked = statement.query_map((key, fetcher_id, ended.run_started), |row| row.get(0))?;
-        for run in marked.collect::<rusqlite::Result<Vec<i64>>>()? {
+        for run in self.values(sql, (key, fetcher_id, ended.run_started))? {
             self.count(fetcher_id, run, 0, -1)?;
         }
-        drop(statement);
         let sql = "SELECT name FROM fetchers WHERE fetcher_id = ?1";
-        let name: Option<String> =
-            self.prepared(sql)?.query_row([fetcher_id], |row| row.get(0)).optional()?;
+        let name: Option<String> = self.value(sql, [fetcher_id]).optional()?;
         // A fetcher that is gone has no name any more; its key was handed out all the same.
         self.set_last_served(key, &name.unwrap_or_default(), attempt)?;
         let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
             WHERE attempt = ?1";
-        self.prepared(sql)?.execute((attempt.0, now, exit_code))?;
+        self.run(sql, (attempt.0, now, exit_code))?;
         // Earlier classic attempts would bring the row back.
-        let deliveries = self.deliveries(key)?;
-        for earlier in deliveries.iter().filter(|delivery| delivery.fetcher_id == fetcher_id) {
-            self.retire_expired(key, earlier)?;
-        }
+        self.retire_all_expired(key, |delivery| delivery.fetcher_id == fetcher_id)?;
         self.forget_expired_leases(key, fetcher_id, ended.run_started)?;
         self.log_end(key, ended.started, now, exit_code)?;
-        self.cache.take_plain(key);
-        self.cache.forget_order();
+        self.cache.forget_key(key);
         if fetcher_id == TASKS_ID {
             self.end_task(key, ended.run_started, exit_code)?;
         }
@@ -135,7 +127,7 @@ impl SqliteStore {
             VALUES (?1, ?2, ?3, ?4) ON CONFLICT (attr_path) DO UPDATE
             SET started = excluded.started, finished = excluded.finished,
                 exit_code = excluded.exit_code";
-        self.prepared(sql)?.execute((key, started, finished, exit_code))?;
+        self.run(sql, (key, started, finished, exit_code))?;
         self.counters.count_done(finished / 60, exit_code);
         self.set_last_started(key, Some(started))
     }
@@ -147,13 +139,13 @@ impl SqliteStore {
     }
 
     /// Gives a leased attempt's job back.
-    pub(super) fn give_back(
+    pub(super) fn release_attempt(
         &mut self,
         attempt: Attempt,
         now: UnixSeconds,
     ) -> rusqlite::Result<Ack> {
         if let Some((key, delivery)) = self.leased(attempt.0)? {
-            self.take_back(&key, delivery, Outcome::Released, now, true)?;
+            self.take_back(&key, &delivery, Outcome::Released, now, true)?;
             return Ok(Ack::Recorded);
         }
         Ok(match self.ended(attempt.0)? {
@@ -174,20 +166,19 @@ impl SqliteStore {
         let is_held =
             |delivery: &Delivery| delivery.worker.is_some() || delivery.started >= expired;
         if let Some(delivery) = self.deliveries(key)?.pop().filter(is_held) {
-            let attempt = Attempt(delivery.attempt);
-            self.take_back(key, delivery, Outcome::Released, now, true)?;
-            return Ok(Requeued::Back(attempt));
+            self.take_back(key, &delivery, Outcome::Released, now, true)?;
+            return Ok(Requeued::Back(Attempt(delivery.attempt)));
         }
         Ok(if self.is_listed(key)? { Requeued::NotInFlight } else { Requeued::Unknown })
     }
 
     fn is_listed(&self, key: &str) -> rusqlite::Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1)";
-        self.prepared(sql)?.query_row([key], |row| row.get(0))
+        self.value(sql, [key])
     }
 
-    /// The lease of an attempt ran out.
-    pub(super) fn lose(
+    /// The lease of an attempt expired.
+    pub(super) fn expire_lease(
         &mut self,
         attempt: Attempt,
         now: UnixSeconds,
@@ -198,24 +189,19 @@ impl SqliteStore {
         let dead_letter = delivery.delivery_count >= self.max_expired_leases;
         let single = delivery.fetcher_id == TASKS_ID;
         if dead_letter {
-            self.drop_earlier(&key, &delivery)?;
+            // Earlier classic attempts of the row would bring it back.
+            let of_row = |other: &Delivery| other.is_of(delivery.fetcher_id, delivery.run_started);
+            self.retire_all_expired(&key, |other| {
+                other.attempt < delivery.attempt && of_row(other)
+            })?;
         }
-        self.take_back(&key, delivery.clone(), Outcome::Expired, now, !dead_letter)?;
+        self.take_back(&key, &delivery, Outcome::Expired, now, !dead_letter)?;
         self.record_expired_lease(&key, &delivery, dead_letter)?;
         if dead_letter && single {
             self.dead_letter_task(&key, delivery.run_started)?;
         }
         let worker = delivery.worker.unwrap_or_default();
         Ok(Some(ExpiredLease { key: Key::stored(&key), worker, dead_letter, single }))
-    }
-
-    /// Earlier classic attempts of a row, which would bring it back.
-    fn drop_earlier(&self, key: &str, delivery: &Delivery) -> rusqlite::Result<()> {
-        let deliveries = self.deliveries(key)?;
-        let row = (delivery.fetcher_id, delivery.run_started);
-        let earlier =
-            |other: &&Delivery| other.attempt < delivery.attempt && other.is_of(row.0, row.1);
-        deliveries.iter().filter(earlier).try_for_each(|earlier| self.retire_expired(key, earlier))
     }
 
     fn record_expired_lease(
@@ -231,25 +217,7 @@ impl SqliteStore {
             ON CONFLICT (fetcher_id, run_started, attr_path) DO UPDATE
             SET expired_leases = excluded.expired_leases, dead_letter = excluded.dead_letter";
         let Delivery { fetcher_id, run_started, delivery_count, .. } = delivery;
-        self.prepared(sql)?.execute((fetcher_id, run_started, key, delivery_count, dead_letter))?;
-        Ok(())
-    }
-
-    /// A key is handed out: rows of older runs of the same fetcher are nobody's any more.
-    pub(super) fn overtake(
-        &self,
-        key: &str,
-        rows: &[Candidate],
-        chosen: &Candidate,
-    ) -> rusqlite::Result<()> {
-        let older = |row: &&Candidate| {
-            row.expired_leases.is_some()
-                && row.fetcher_id == chosen.fetcher_id
-                && row.run_started != chosen.run_started
-        };
-        rows.iter()
-            .filter(older)
-            .try_for_each(|row| self.forget_expired_leases(key, row.fetcher_id, row.run_started))
+        self.run(sql, (fetcher_id, run_started, key, delivery_count, dead_letter))
     }
 
     pub(super) fn forget_expired_leases(
@@ -260,34 +228,33 @@ impl SqliteStore {
     ) -> rusqlite::Result<()> {
         let sql = "DELETE FROM shiftboss_expired_leases
             WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
-        self.prepared(sql)?.execute((fetcher_id, run_started, key)).map(|_| ())
+        self.run(sql, (fetcher_id, run_started, key))
     }
 
     /// All leased attempts.
     pub(super) fn all_leases(&self) -> rusqlite::Result<Vec<(Attempt, u32)>> {
         let sql = "SELECT attempt, lease FROM shiftboss_deliveries INDEXED BY shiftboss_leased
             WHERE lease IS NOT NULL";
-        let read = |row: &Row<'_>| Ok((Attempt(row.get(0)?), row.get(1)?));
-        self.prepared(sql)?.query_map([], read)?.collect()
+        let leases = self.rows::<(i64, u32)>(sql, [])?;
+        Ok(leases.into_iter().map(|(attempt, seconds)| (Attempt(attempt), seconds)).collect())
     }
 
-    /// Jobs that are out: leased ones, and classic ones whose lease has not run out.
+    /// Jobs that are out: leased ones, and classic ones whose lease lives.
     pub(super) fn count_in_flight(&self, now: UnixSeconds) -> rusqlite::Result<u64> {
         let sql =
             "SELECT count(*) FROM shiftboss_deliveries WHERE lease IS NOT NULL OR started >= ?1";
-        let since = now.saturating_sub(self.policy.lease());
-        self.prepared(sql)?.query_row([since], |row| row.get(0)).map(i64::cast_unsigned)
+        let since = self.policy.expired(now);
+        self.value(sql, [since]).map(i64::cast_unsigned)
     }
 
     /// Why there may be nothing to hand out. Each part stops counting at the limit.
     pub(super) fn reason_for_idleness(&self, now: UnixSeconds) -> rusqlite::Result<Idle> {
         if self.paused {
-            let waiting = self.first_places(now, IDLE_COUNT_MAX as usize)?.len();
+            let waiting = self.first_positions(now, IDLE_COUNT_MAX as usize)?.len();
             return Ok(Idle::Paused(u32::try_from(waiting).unwrap_or(IDLE_COUNT_MAX)));
         }
         let since = self.policy.expired(now);
-        let read = |row: &Row<'_>| row.get::<_, u32>(0);
-        let jobs = self.prepared(IN_FLIGHT)?.query_row((since, IDLE_COUNT_MAX), read)?;
+        let jobs: u32 = self.value(IN_FLIGHT, (since, IDLE_COUNT_MAX))?;
         Ok(if jobs == 0 { Idle::Nothing } else { Idle::Busy(jobs.min(IDLE_COUNT_MAX)) })
     }
 
@@ -311,11 +278,7 @@ impl SqliteStore {
                 WHERE newer.attr_path = ?1 AND +newer.fetcher_id = queue.fetcher_id
                     AND +newer.fetcher_run_started > queue.fetcher_run_started)
             RETURNING fetcher_id, fetcher_run_started";
-        let mut statement = self.prepared(sql)?;
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let rows: Vec<(i64, i64)> =
-            statement.query_map((key, fetcher), read)?.collect::<rusqlite::Result<_>>()?;
-        drop(statement);
+        let rows: Vec<(i64, i64)> = self.rows(sql, (key, fetcher))?;
         for (fetcher_id, run_started) in &rows {
             self.count(*fetcher_id, *run_started, 0, 1)?;
             self.forget_expired_leases(key, *fetcher_id, *run_started)?;

@@ -5,11 +5,12 @@
 //! bounded. A daemon that dies forgets them; the run is still marked as stale, and is listed again.
 //! Called by [`runs`](super::runs) as batches come in, and by the store's operation `prune`.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension};
 use shiftboss_actors::store::{Reading, RowBatch};
 use shiftboss_protocol::model::Run;
 
 use super::SqliteStore;
+use super::query::Query;
 
 /// A listing's number is never used again, so what is left of one that was broken off does no harm.
 const TABLES: &str = "
@@ -43,12 +44,12 @@ impl SqliteStore {
             self.end_listing(fetcher_id, run)?;
             let stale = "UPDATE shiftboss_runs SET stale = 1
                 WHERE fetcher_id = ?1 AND run_started = ?2 AND stale = 0";
-            self.prepared(stale)?.execute((fetcher_id, run))?;
+            self.run(stale, (fetcher_id, run))?;
         }
         if batch.reading == Reading::Listing {
             let begin =
                 "INSERT INTO temp.shiftboss_listings (fetcher_id, run_started) VALUES (?1, ?2)";
-            self.prepared(begin)?.execute((fetcher_id, run))?;
+            self.run(begin, (fetcher_id, run))?;
         }
         Ok(self.listing(fetcher_id, run)?.map(|(listing, _)| listing))
     }
@@ -57,7 +58,7 @@ impl SqliteStore {
     pub(super) fn note_listed(&self, listing: i64, key: &str) -> rusqlite::Result<()> {
         let sql =
             "INSERT OR IGNORE INTO temp.shiftboss_listed (listing, attr_path) VALUES (?1, ?2)";
-        self.prepared(sql)?.execute((listing, key)).map(|_| ())
+        self.run(sql, (listing, key))
     }
 
     /// Looks at up to `limit` rows of a run, and deletes those that its listing lacks. Returns whether
@@ -67,10 +68,7 @@ impl SqliteStore {
             return Ok(false);
         };
         self.counters.flush(&self.connection)?;
-        self.prune_rows(fetcher_id, run.started, limit)
-    }
-
-    fn prune_rows(&mut self, fetcher_id: i64, run: i64, limit: usize) -> rusqlite::Result<bool> {
+        let run = run.started;
         let Some((listing, pruned_to)) = self.listing(fetcher_id, run)? else {
             return Ok(false);
         };
@@ -80,13 +78,13 @@ impl SqliteStore {
         self.delete_keys(fetcher_id, run, &gone)?;
         if let Some((last, _)) = keys.last().filter(|_| keys.len() >= limit) {
             let sql = "UPDATE temp.shiftboss_listings SET pruned_to = ?2 WHERE listing = ?1";
-            self.prepared(sql)?.execute((listing, last))?;
+            self.run(sql, (listing, last))?;
             return Ok(true);
         }
         self.end_listing(fetcher_id, run)?;
         let sound =
             "UPDATE shiftboss_runs SET stale = 0 WHERE fetcher_id = ?1 AND run_started = ?2";
-        self.prepared(sound)?.execute((fetcher_id, run))?;
+        self.run(sound, (fetcher_id, run))?;
         Ok(false)
     }
 
@@ -104,26 +102,23 @@ impl SqliteStore {
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path > ?4
             ORDER BY attr_path LIMIT ?5";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let mut statement = self.prepared(sql)?;
-        statement.query_map((fetcher_id, run, listing, pruned_to, limit), read)?.collect()
+        self.rows(sql, (fetcher_id, run, listing, pruned_to, limit))
     }
 
     /// A run's listing, if there is one, and the key up to which it was applied.
     fn listing(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<Option<(i64, String)>> {
         let sql = "SELECT listing, pruned_to FROM temp.shiftboss_listings
             WHERE fetcher_id = ?1 AND run_started = ?2";
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        self.prepared(sql)?.query_row((fetcher_id, run), read).optional()
+        self.row(sql, (fetcher_id, run)).optional()
     }
 
     /// Forgets a run's listing; the keys of all, at little cost, with the last one.
     pub(super) fn end_listing(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
         let sql = "DELETE FROM temp.shiftboss_listings WHERE fetcher_id = ?1 AND run_started = ?2";
-        let ended = self.prepared(sql)?.execute((fetcher_id, run))?;
+        let ended = self.change(sql, (fetcher_id, run))?;
         let any = "SELECT EXISTS (SELECT 1 FROM temp.shiftboss_listings)";
-        if ended > 0 && !self.prepared(any)?.query_row([], |row| row.get(0))? {
-            self.prepared("DELETE FROM temp.shiftboss_listed")?.execute([])?;
+        if ended > 0 && !self.value(any, [])? {
+            self.run("DELETE FROM temp.shiftboss_listed", [])?;
         }
         Ok(())
     }

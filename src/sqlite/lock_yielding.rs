@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
+use tracing::debug;
 
 /// Longer than SQLite's busy handler sleeps between two tries (where it is compiled without `usleep`
 /// it sleeps whole seconds; such a one is served by chance only).
@@ -49,8 +50,16 @@ impl LockYielding {
         self.released = Instant::now();
     }
 
-    /// How long the next transaction has to wait.
-    pub(super) fn pause(&mut self) -> Option<Duration> {
+    /// Before the next transaction: lets others at the lock, if it is time.
+    #[allow(clippy::disallowed_methods)] // The thread is the store's own, and would wait as well.
+    pub(super) fn wait(&mut self) {
+        if let Some(pause) = self.pause() {
+            debug!(?pause, "The lock is left free for others.");
+            std::thread::sleep(pause);
+        }
+    }
+
+    fn pause(&mut self) -> Option<Duration> {
         self.due(Instant::now()).filter(|_| self.others_have_it_open())
     }
 

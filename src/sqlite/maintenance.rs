@@ -9,7 +9,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
 
 use super::checkpoints::checkpoint;
-use super::error::sorted;
+use super::error::classify;
+use super::query::Query;
 use super::{SqliteStore, file};
 
 /// How long the end waits for readers to leave, so that the journal mode can be changed.
@@ -31,7 +32,7 @@ impl SqliteStore {
     }
 
     fn checkpoint(&self) -> StoreResult<Checkpoint> {
-        let is_all = checkpoint(&self.connection).map_err(sorted)?;
+        let is_all = checkpoint(&self.connection).map_err(classify)?;
         Ok(if is_all { Checkpoint::Complete } else { Checkpoint::Partial })
     }
 
@@ -55,15 +56,12 @@ impl SqliteStore {
 
     /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
     /// cannot be opened read-only where its directory is not writable.
-    pub(super) fn shut(&mut self) -> rusqlite::Result<()> {
+    pub(super) fn close_file(&mut self) -> rusqlite::Result<()> {
         self.counters.reserve(&self.connection, 0)?;
         self.set_state("clean", "1")?;
-        self.execute("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
-        let (busy, _) =
-            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
-            })?;
-        if busy == 0 && set_journal_mode(&self.connection, "delete", LEAVE_WAL_PATIENCE).is_ok() {
+        self.run("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
+        let is_busy: bool = self.value("PRAGMA wal_checkpoint(TRUNCATE)", [])?;
+        if !is_busy && set_journal_mode(&self.connection, "delete", LEAVE_WAL_PATIENCE).is_ok() {
             return Ok(());
         }
         // A reader is in. The log stays beside the file, and whoever opens it next reads both.
@@ -109,7 +107,7 @@ fn pause() {
 /// `Corrupt` with what is wrong, in SQLite's words; any other when it could not be read.
 pub fn quick_check(path: &Path) -> StoreResult<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let connection = Connection::open_with_flags(path, flags).map_err(sorted)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(classify)?;
     quick_check_of(&connection)
 }
 
@@ -119,7 +117,7 @@ pub fn quick_check(path: &Path) -> StoreResult<()> {
 /// As [`quick_check`].
 pub fn quick_check_of(connection: &Connection) -> StoreResult<()> {
     let said = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-    match said.map_err(sorted)?.as_str() {
+    match said.map_err(classify)?.as_str() {
         "ok" => Ok(()),
         fault => Err(StoreError::Corrupt(fault.to_owned())),
     }

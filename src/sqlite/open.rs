@@ -18,8 +18,10 @@ use super::dispatch_cache::DispatchCache;
 use super::lock_yielding::LockYielding;
 use super::maintenance::set_journal_mode;
 use super::partitions::Partitions;
+use super::query::Query;
+use super::records::{is_paused, state};
 use super::refusal::{OpenError, access, failed, foreign};
-use super::tasks::TASKS_ID;
+use super::schema::TASKS_ID;
 use super::write_behind::WriteBehindCounters;
 use super::{SqliteStore, damage, file, listings, schema};
 
@@ -157,7 +159,6 @@ impl SqliteStore {
             durability: options.durability,
             max_single_tasks: options.max_single_tasks.into(),
             max_expired_leases: options.max_expired_leases.into(),
-            minute: 0,
             was_clean: true,
         };
         store.take_over(options).map_err(failed("begin to use", path))?;
@@ -175,14 +176,11 @@ impl SqliteStore {
 
     /// Notes what status shows of this daemon, and that it has not been stopped yet.
     fn take_over(&mut self, options: &Options) -> rusqlite::Result<()> {
-        let unclean =
-            "SELECT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = 'clean' AND value = '0')";
-        let was_unclean: bool = self.connection.query_row(unclean, [], |row| row.get(0))?;
-        self.was_clean = !was_unclean;
+        self.was_clean = state(&self.connection, "clean")?.as_deref() != Some("0");
         self.partitions = Partitions::load(&self.connection)?;
         let noted = self.note_start(options);
         self.counters = WriteBehindCounters::load(&self.connection)?;
-        self.load_paused()?;
+        self.paused = is_paused(&self.connection)?;
         match noted {
             // An earlier daemon's notes stand as well. Requests fail until there is space again.
             Err(error)
@@ -204,7 +202,6 @@ impl SqliteStore {
         if options.policy != Policy::Classic {
             record_dispatches(&transaction)?;
         }
-        let set = "INSERT OR REPLACE INTO shiftboss_state (name, value) VALUES (?1, ?2)";
         for (name, value) in [
             ("clean", "0"),
             ("durability", options.durability.name()),
@@ -213,20 +210,19 @@ impl SqliteStore {
             ("max_single_tasks", max_single_tasks.as_str()),
             ("pid", std::process::id().to_string().as_str()),
         ] {
-            transaction.execute(set, (name, value))?;
+            self.set_state(name, value)?;
         }
-        let started = "INSERT OR REPLACE INTO shiftboss_state VALUES ('started', unixepoch())";
-        transaction.execute(started, [])?;
+        self.run("INSERT OR REPLACE INTO shiftboss_state VALUES ('started', unixepoch())", [])?;
         // What an earlier daemon left out, this one finds out for itself.
-        transaction.execute("DELETE FROM shiftboss_rejected_files", [])?;
+        self.run("DELETE FROM shiftboss_rejected_files", [])?;
         // No list may have that name; one that the Python supervisor took in goes.
-        transaction.execute(LISTS_OF_THE_NAME, (TASKS_FETCHER, TASKS_ID))?;
+        self.run(LISTS_OF_THE_NAME, (TASKS_FETCHER, TASKS_ID))?;
         if options.policy == Policy::Classic {
-            transaction.execute("DELETE FROM shiftboss_deliveries", [])?;
+            self.run("DELETE FROM shiftboss_deliveries", [])?;
             // It knows no single tasks; they come back with the other policy.
-            transaction.execute("DELETE FROM fetcher_runs WHERE fetcher_id = ?1", [TASKS_ID])?;
+            self.run("DELETE FROM fetcher_runs WHERE fetcher_id = ?1", [TASKS_ID])?;
             // The Python supervisor knows no pause, and nobody could end it.
-            transaction.execute("DELETE FROM shiftboss_state WHERE name = 'paused'", [])?;
+            self.run("DELETE FROM shiftboss_state WHERE name = 'paused'", [])?;
         }
         transaction.commit()
     }
@@ -260,11 +256,8 @@ fn look_inside(connection: &Connection, path: &Path) -> Result<(), OpenError> {
         return Err(OpenError::TooOld { path: path.to_owned(), version });
     }
     for table in schema::PUBLIC_TABLES {
-        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-        let found: i64 =
-            connection.query_row(sql, [table], |row| row.get(0)).map_err(failed("read", path))?;
-        if found == 0 {
-            return Err(foreign(path, format!("version {version}, table {table}: {found}")));
+        if !schema::has_table(connection, table).map_err(failed("read", path))? {
+            return Err(foreign(path, format!("version {version}, without the table {table}")));
         }
     }
     Ok(())

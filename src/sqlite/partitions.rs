@@ -9,6 +9,8 @@ use std::collections::HashSet;
 
 use rusqlite::Connection;
 
+use super::query::Query;
+
 /// A run with more rows than this gets a partition; `rebuild.sql` says so too.
 pub(super) const SMALL_RUN_ROWS: i64 = 500;
 /// Partitions at the most: each costs a dispatch two seeks. Further large runs share partition 0.
@@ -29,12 +31,9 @@ impl Partitions {
         let sql = "SELECT fetcher_id, run_started, partition, deleting <> 0 FROM shiftboss_runs
             WHERE partition > 0 OR deleting <> 0";
         let mut partitions = Self { open: vec![0], deleting: HashSet::new() };
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let partition = row.get(2)?;
-            if row.get(3)? {
-                partitions.deleting.insert((row.get(0)?, row.get(1)?));
+        for (fetcher_id, run_started, partition, is_deleting) in connection.rows(sql, [])? {
+            if is_deleting {
+                partitions.deleting.insert((fetcher_id, run_started));
             } else if partition > 0 {
                 partitions.open.push(partition);
             }
@@ -75,18 +74,14 @@ pub(super) fn partition_for(
 ) -> rusqlite::Result<i64> {
     let sql =
         "SELECT partition, rows FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
-    let (partition, rows): (i64, i64) = connection
-        .prepare_cached(sql)?
-        .query_row((fetcher_id, run_started), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (partition, rows): (i64, i64) = connection.row(sql, (fetcher_id, run_started))?;
     if partition > 0 || rows <= SMALL_RUN_ROWS {
         return Ok(partition);
     }
-    let mut taken =
-        connection.prepare_cached("SELECT partition FROM shiftboss_runs WHERE partition > 0")?;
-    let taken =
-        taken.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<HashSet<i64>>>()?;
+    let taken = "SELECT partition FROM shiftboss_runs WHERE partition > 0";
+    let taken: Vec<i64> = connection.values(taken, [])?;
     let free = (1..PARTITIONS_MAX).find(|partition| !taken.contains(partition)).unwrap_or(0);
     let sql = "UPDATE shiftboss_runs SET partition = ?3 WHERE fetcher_id = ?1 AND run_started = ?2";
-    connection.prepare_cached(sql)?.execute((fetcher_id, run_started, free))?;
+    connection.run(sql, (fetcher_id, run_started, free))?;
     Ok(free)
 }

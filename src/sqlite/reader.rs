@@ -1,7 +1,7 @@
-//! Opening a database to look at it, for `status`, `backup` and whoever else only reads.
+//! Reading a database, for `status`, `backup` and whoever else only reads: opening it, and consistent snapshots.
 //!
 //! A reader needs no write access to the file or its directory, makes no file, and disturbs no
-//! daemon. Of the tables it knows only which must be there.
+//! daemon.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,9 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::file::beside;
+use super::open::Policy;
+use super::records::state;
 use super::schema;
 
 /// How long a reader waits for a lock; in WAL mode it never has to.
@@ -20,7 +23,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Why a database cannot be looked at.
 #[derive(Debug, Error)]
 pub enum ViewError {
-    /// Not there.
     #[error(
         "there is no database {0}, and no daemon with such a socket: give the database that `shiftboss serve` was given"
     )]
@@ -35,62 +37,32 @@ pub enum ViewError {
         /// Its owner's number.
         owner: u32,
     },
-    /// Not a supervisor's.
     #[error(
         "{0} is not the database of a supervisor: give the path that `shiftboss serve` was given"
     )]
     Foreign(PathBuf),
-    /// A version we do not know.
     #[error(
         "the database {path} has version {version}, this program knows versions up to {}: use the newer shiftboss that wrote it",
         schema::VERSION
     )]
-    Newer {
-        /// The database.
-        path: PathBuf,
-        /// Its version.
-        version: i64,
-    },
+    Newer { path: PathBuf, version: i64 },
     /// Last used by the Python supervisor, or by an older shiftboss.
     #[error(
         "the database {path} has version {version}, and is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is"
     )]
-    NotTakenOver {
-        /// The database.
-        path: PathBuf,
-        /// Its version.
-        version: i64,
-    },
+    NotTakenOver { path: PathBuf, version: i64 },
     /// A log that must be replayed first, in a place where that cannot be done.
     #[error(
         "cannot read the database {path}: {source}. Its last writer did not finish, and what it left in {log} can only be read where the directory is writable: start `shiftboss serve`, or run this as the daemon's user"
     )]
-    Unrecovered {
-        /// The database.
-        path: PathBuf,
-        /// The log beside it.
-        log: PathBuf,
-        /// What SQLite says.
-        source: rusqlite::Error,
-    },
+    Unrecovered { path: PathBuf, log: PathBuf, source: rusqlite::Error },
     /// Not a database, or one with wrong pages.
     #[error(
         "{path} is no sound SQLite database ({source}): give another path, restore a backup, or save what can be read with `shiftboss recover {path} NEW`"
     )]
-    Unsound {
-        /// The file.
-        path: PathBuf,
-        /// What SQLite says.
-        source: rusqlite::Error,
-    },
-    /// Anything else that SQLite says.
+    Unsound { path: PathBuf, source: rusqlite::Error },
     #[error("cannot read the database {path}: {source}")]
-    Sqlite {
-        /// The database.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
+    Sqlite { path: PathBuf, source: rusqlite::Error },
 }
 
 /// Opens a supervisor's database for reading alone.
@@ -99,14 +71,50 @@ pub enum ViewError {
 /// When it is missing, somebody else's, or cannot be read.
 pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
     let connection = open(path)?;
-    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
     for table in schema::PUBLIC_TABLES {
-        let has_table = connection.query_row(sql, [table], |row| row.get(0));
+        let has_table = schema::has_table(&connection, table);
         if !has_table.map_err(|source| ViewError::Sqlite { path: path.to_owned(), source })? {
             return Err(ViewError::Foreign(path.to_owned()));
         }
     }
     Ok(connection)
+}
+
+/// Asks a database of any version that is known, in one read transaction: `ask` is given the version, too.
+pub(super) fn read<T>(
+    path: &Path,
+    ask: impl FnOnce(&Connection, i64) -> rusqlite::Result<T>,
+) -> Result<T, ViewError> {
+    let connection = open_to_read(path)?;
+    let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
+    let snapshot = connection.unchecked_transaction().map_err(failed)?;
+    match schema::version(&snapshot).map_err(failed)? {
+        version if version > schema::VERSION => {
+            Err(ViewError::Newer { path: path.to_owned(), version })
+        }
+        version => ask(&snapshot, version).map_err(failed),
+    }
+}
+
+/// Asks a database that a shiftboss of this version has taken over.
+pub(super) fn read_current<T>(
+    path: &Path,
+    ask: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> Result<T, ViewError> {
+    let older = |version| ViewError::NotTakenOver { path: path.to_owned(), version };
+    read(path, |snapshot, version| match version {
+        schema::VERSION => ask(snapshot).map(Ok),
+        version => Ok(Err(older(version))),
+    })?
+}
+
+/// The policy of the daemon that runs, or ran last.
+pub(super) fn policy(snapshot: &Connection) -> rusqlite::Result<Policy> {
+    if state(snapshot, "policy")?.as_deref() == Some("classic") {
+        return Ok(Policy::Classic);
+    }
+    let lease = state(snapshot, "lease")?.and_then(|text| text.parse().ok());
+    Ok(Policy::Fair { lease_seconds: lease.unwrap_or_else(|| Policy::Classic.lease()) })
 }
 
 fn open(path: &Path) -> Result<Connection, ViewError> {
@@ -155,12 +163,6 @@ fn denied(path: &Path) -> Option<ViewError> {
 /// A log that holds what the main file does not.
 fn log_beside(path: &Path) -> Option<PathBuf> {
     ["-wal", "-journal"].map(|end| beside(path, end)).into_iter().find(|log| log.exists())
-}
-
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
 }
 
 fn try_to_read(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {

@@ -11,99 +11,49 @@ use super::schema;
 
 /// Why a database cannot be used. Each says what to do.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum OpenError {
-    /// The file cannot be reached, read or written.
     #[error(
         "cannot {doing} the database {path}: {source}; the daemon's user needs to read and write the file and its directory"
     )]
-    Access {
-        /// What was tried.
-        doing: &'static str,
-        /// The database.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Access { doing: &'static str, path: PathBuf, source: io::Error },
     /// No bytes where a database was.
     #[error(
         "the database {0} is empty (0 bytes): it was cut off or emptied. Restore a backup; to begin anew, remove the file"
     )]
     Emptied(PathBuf),
-    /// A link that leads to nothing.
     #[error(
         "the database {path} is a link to {target}, where nothing is: mount or restore what it leads to, or remove the link; nothing was changed"
     )]
-    LinkToNowhere {
-        /// The database.
-        path: PathBuf,
-        /// What the link says.
-        target: PathBuf,
-    },
-    /// Some other file.
+    LinkToNowhere { path: PathBuf, target: PathBuf },
     #[error("{0} is not an SQLite database: give another path; nothing was changed")]
     NotADatabase(PathBuf),
-    /// Somebody else's database.
     #[error(
         "{path} is an SQLite database of another program ({what}): give another path; nothing was changed"
     )]
-    Foreign {
-        /// The database.
-        path: PathBuf,
-        /// How it was told.
-        what: String,
-    },
-    /// A version we do not know.
+    Foreign { path: PathBuf, what: String },
     #[error(
         "the database {path} has version {version}, this program knows versions up to {}: use the newer shiftboss that wrote it; nothing was changed",
         schema::VERSION
     )]
-    Newer {
-        /// The database.
-        path: PathBuf,
-        /// Its version.
-        version: i64,
-    },
+    Newer { path: PathBuf, version: i64 },
     /// A version of builds before the first release.
     #[error(
         "the database {path} has version {version} with the tables of an unreleased build before version 5, which this program does not upgrade: start a build of version 5 or 6 on it first; or move the file away, and all lists are read again into a new one; nothing was changed"
     )]
-    TooOld {
-        /// The database.
-        path: PathBuf,
-        /// Its version.
-        version: i64,
-    },
+    TooOld { path: PathBuf, version: i64 },
     /// Pages or rows are missing or wrong.
     #[error(
         "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `shiftboss recover {path} NEW`; nothing was changed"
     )]
-    Corrupt {
-        /// The database.
-        path: PathBuf,
-        /// How it was told.
-        what: String,
-    },
+    Corrupt { path: PathBuf, what: String },
     /// A daemon found it corrupt while it used it.
     #[error(
         "the database {path} was found to be corrupt ({note}), and is not used until it is known to be sound: `shiftboss check --database {path}` looks; `shiftboss recover {path} NEW` saves what can be read; or restore a backup"
     )]
-    Marked {
-        /// The database.
-        path: PathBuf,
-        /// What was found, and when.
-        note: String,
-    },
-    /// Anything else that SQLite says.
+    Marked { path: PathBuf, note: String },
     #[error("cannot {doing} the database {path}: {source}")]
-    Sqlite {
-        /// What was tried.
-        doing: &'static str,
-        /// The database.
-        path: PathBuf,
-        /// What SQLite said.
-        source: rusqlite::Error,
-    },
-    /// Built with the wrong library.
+    Sqlite { doing: &'static str, path: PathBuf, source: rusqlite::Error },
     #[error(
         "built with SQLite {0}, which can corrupt databases in WAL mode: build with 3.51.3 or newer"
     )]

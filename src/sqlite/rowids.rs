@@ -5,30 +5,32 @@
 //! only good, never needed: rows of an older database, or after a VACUUM, may lie anywhere.
 //! Used by [`runs`](super::runs).
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
+
+use super::query::Query;
 
 /// Bits of a rowid below the jitter, so that rows of equal jitter have room.
 const SEQUENCE_BITS: u32 = 31;
-/// Tries of a row whose place is taken, which takes the same jitter and 2^31 rows in between.
+/// Tries of a row whose rowid is taken, which takes the same jitter and 2^31 rows in between.
 const TRIES_MAX: u32 = 1000;
 
 /// Gives out rowids.
 #[derive(Debug)]
 pub(super) struct RowidAllocator {
-    /// Rows that were ever given a place.
+    /// Rows that were ever given a rowid.
     sequence: i64,
 }
 
 impl RowidAllocator {
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let sql = "SELECT value FROM shiftboss_counters WHERE name = 'row'";
-        let sequence = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        let sequence = connection.value(sql, [])?;
         Ok(Self { sequence })
     }
 
     pub(super) fn store(&self, connection: &Connection) -> rusqlite::Result<()> {
         let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'row'";
-        connection.prepare_cached(sql)?.execute([self.sequence]).map(|_| ())
+        connection.run(sql, [self.sequence])
     }
 
     /// Calls `insert` with a rowid for a key of that jitter, again if it is taken.
@@ -55,10 +57,8 @@ impl RowidAllocator {
 }
 
 fn is_taken(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
-        && error
-            .sqlite_error()
-            .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_ROWID)
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_CONSTRAINT_ROWID)
 }
 
 #[cfg(test)]
@@ -67,22 +67,22 @@ mod tests {
 
     /// RowidAllocator follow the jitter, are positive, and fit.
     #[test]
-    fn places_are_in_the_order_of_jitter() {
-        let mut places = RowidAllocator { sequence: (1 << SEQUENCE_BITS) - 2 };
+    fn rowids_are_in_the_order_of_jitter() {
+        let mut rowids = RowidAllocator { sequence: (1 << SEQUENCE_BITS) - 2 };
         let taken: Vec<i64> =
-            [i32::MIN, -1, 0, 1, i32::MAX].map(|jitter| places.next(jitter)).to_vec();
+            [i32::MIN, -1, 0, 1, i32::MAX].map(|jitter| rowids.next(jitter)).to_vec();
         assert!(taken.is_sorted() && taken[0] >= 0, "{taken:?}");
     }
 
-    /// A place that is taken is not the end of it.
+    /// A rowid that is taken is not the end of it.
     #[test]
-    fn a_taken_place_is_passed_over() {
+    fn a_taken_rowid_is_passed_over() {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE t (name)").unwrap();
         let sql = "INSERT INTO t (rowid, name) VALUES (?1, 'x')";
         for _ in 0..3 {
-            let mut places = RowidAllocator { sequence: 0 };
-            let inserted = places.claim(7, |rowid| connection.execute(sql, [rowid]));
+            let mut rowids = RowidAllocator { sequence: 0 };
+            let inserted = rowids.claim(7, |rowid| connection.execute(sql, [rowid]));
             assert_eq!(inserted.unwrap(), 1);
         }
     }

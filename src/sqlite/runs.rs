@@ -6,11 +6,11 @@ use shiftboss_actors::store::{RowBatch, StoredRun};
 use shiftboss_protocol::model::{Row as Line, Run};
 
 use super::SqliteStore;
-use super::attempts::Delivery;
 use super::error::{SqliteError, SqliteResult};
 use super::partitions::partition_for;
+use super::query::Query;
 use super::rowids::RowidAllocator;
-use super::tasks::TASKS_ID;
+use super::schema::TASKS_ID;
 
 /// A run with its counts and position; the columns of [`read_run`].
 const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
@@ -24,9 +24,9 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
     let name: String = row.get(0)?;
     Ok(StoredRun {
         run: Run { fetcher: name.into(), started: row.get(1)? },
-        complete: row.get::<_, i64>(2)? != 0,
+        complete: row.get(2)?,
         rows: row.get::<_, i64>(3)?.cast_unsigned(),
-        deleting: row.get::<_, i64>(4)? != 0,
+        deleting: row.get(4)?,
         position: read_position(row)?,
         stale: row.get(13)?,
     })
@@ -53,10 +53,6 @@ fn read_position(row: &Row<'_>) -> rusqlite::Result<Option<Position>> {
     }))
 }
 
-fn read_deleted(row: &Row<'_>) -> rusqlite::Result<(String, i64)> {
-    Ok((row.get(0)?, row.get(1)?))
-}
-
 /// What all rows of a batch have in common.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
@@ -74,22 +70,20 @@ impl SqliteStore {
 
     pub(super) fn fetcher_id(&self, run: &Run) -> rusqlite::Result<Option<i64>> {
         let sql = "SELECT fetcher_id FROM fetchers WHERE name = ?1";
-        let mut statement = self.prepared(sql)?;
-        statement.query_row([&*run.fetcher], |row| row.get(0)).optional()
+        self.value(sql, [&*run.fetcher]).optional()
     }
 
     pub(super) fn register(&mut self, run: &Run) -> SqliteResult<StoredRun> {
         let fetcher = "INSERT INTO fetchers (name) SELECT ?1
             WHERE NOT EXISTS (SELECT 1 FROM fetchers WHERE name = ?1)";
-        self.execute(fetcher, [&*run.fetcher])?;
-        let started = "INSERT INTO fetcher_runs (fetcher_id, run_started)
-            SELECT fetcher_id, ?2 FROM fetchers WHERE name = ?1
-            ON CONFLICT DO NOTHING";
-        self.execute(started, (&*run.fetcher, run.started))?;
-        let counts = "INSERT INTO shiftboss_runs (fetcher_id, run_started)
-            SELECT fetcher_id, ?2 FROM fetchers WHERE name = ?1
-            ON CONFLICT DO NOTHING";
-        self.execute(counts, (&*run.fetcher, run.started))?;
+        self.run(fetcher, [&*run.fetcher])?;
+        for table in ["fetcher_runs", "shiftboss_runs"] {
+            let started = format!(
+                "INSERT INTO {table} (fetcher_id, run_started)
+                SELECT fetcher_id, ?2 FROM fetchers WHERE name = ?1 ON CONFLICT DO NOTHING"
+            );
+            self.run(&started, (&*run.fetcher, run.started))?;
+        }
         let sql = format!("{RUNS} WHERE name = ?1 AND run.run_started = ?2");
         let mut statement = self.prepared(&sql)?;
         let stored = statement.query_row((&*run.fetcher, run.started), read_run)?;
@@ -109,15 +103,15 @@ impl SqliteStore {
         let listing = self.note_reading(fetcher_id, batch)?;
         let partition = partition_for(&self.connection, fetcher_id, batch.run.started)?;
         let part = Part { fetcher_id, run: batch.run.started, partition };
-        let mut places = RowidAllocator::load(&self.connection)?;
+        let mut rowids = RowidAllocator::load(&self.connection)?;
         let mut added = 0;
         for row in &batch.rows {
-            added += i64::from(self.add_row(part, row, &mut places)?);
+            added += i64::from(self.add_row(part, row, &mut rowids)?);
             if let Some(listing) = listing {
                 self.note_listed(listing, row.key.as_str())?;
             }
         }
-        places.store(&self.connection)?;
+        rowids.store(&self.connection)?;
         self.checkpoints.count_rows(added);
         self.count(fetcher_id, batch.run.started, added, added)?;
         self.partitions.open(partition);
@@ -129,7 +123,7 @@ impl SqliteStore {
         &mut self,
         part: Part,
         row: &Line,
-        places: &mut RowidAllocator,
+        rowids: &mut RowidAllocator,
     ) -> rusqlite::Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
@@ -143,28 +137,17 @@ impl SqliteStore {
         let again = "UPDATE queue SET payload = ?4 WHERE payload <> ?4
             AND fetcher_id = ?1 AND fetcher_run_started = ?2 AND attr_path = ?3";
         let key = row.key.as_str();
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let (started, in_flight, is_known): (Option<i64>, bool, bool) =
-            self.prepared(known)?.query_row([key], read)?;
+        let (started, in_flight, is_known): (Option<i64>, bool, bool) = self.row(known, [key])?;
         let Part { fetcher_id, run, partition } = part;
         let (state, jitter) = (if in_flight { 2 } else { 1 }, row.key.jitter());
         let mut insert = self.prepared(insert)?;
-        let inserted = places.claim(jitter, |rowid| {
-            let order = (jitter, partition, started, state);
-            insert.execute((
-                fetcher_id,
-                run,
-                key,
-                &row.payload,
-                order.0,
-                order.1,
-                order.2,
-                order.3,
-                rowid,
-            ))
+        let inserted = rowids.claim(jitter, |rowid| {
+            let payload = &row.payload;
+            insert
+                .execute((fetcher_id, run, key, payload, jitter, partition, started, state, rowid))
         })?;
         if inserted == 0 {
-            self.prepared(again)?.execute((fetcher_id, run, key, &row.payload))?;
+            self.run(again, (fetcher_id, run, key, &row.payload))?;
             return Ok(false);
         }
         drop(insert);
@@ -184,8 +167,7 @@ impl SqliteStore {
                 offset = ?4, lines = ?5, device = ?6, inode = ?7, checksum = ?8,
                 content = ?9, modified = ?10, changed = ?11
             WHERE fetcher_id = ?1 AND run_started = ?2";
-        let mut statement = self.prepared(position)?;
-        let updated = statement.execute((
+        let values = (
             fetcher_id,
             run,
             batch.skipped.cast_signed(),
@@ -197,13 +179,13 @@ impl SqliteStore {
             content.map(u64::cast_signed),
             verified.map(|times| times.modified),
             verified.map(|times| times.changed),
-        ));
-        if updated? == 0 {
+        );
+        if self.change(position, values)? == 0 {
             return Err(SqliteError::Rejected(format!("run {} is not known", batch.run)));
         }
         let complete = "UPDATE fetcher_runs SET is_complete = ?3
             WHERE fetcher_id = ?1 AND run_started = ?2 AND is_complete <> ?3";
-        Ok(self.execute(complete, (fetcher_id, run, batch.complete))?)
+        Ok(self.run(complete, (fetcher_id, run, batch.complete))?)
     }
 
     /// Marks a run for its deletion, on disk and in memory.
@@ -212,11 +194,7 @@ impl SqliteStore {
             WHERE fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?1)
                 AND run_started = ?2
             RETURNING fetcher_id, partition";
-        let mut statement = self.prepared(mark)?;
-        let marked = statement
-            .query_row((&*run.fetcher, run.started), |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        drop(statement);
+        let marked = self.row(mark, (&*run.fetcher, run.started)).optional()?;
         if let Some((fetcher_id, partition)) = marked {
             self.partitions.begin_deletion(fetcher_id, run.started, partition);
         }
@@ -241,7 +219,7 @@ impl SqliteStore {
 
     /// Deletes up to `limit` rows of a run, and the run with its last row: then it returns how
     /// many those were.
-    pub(super) fn delete_part(&mut self, run: &Run, limit: i64) -> rusqlite::Result<Option<i64>> {
+    fn delete_part(&mut self, run: &Run, limit: i64) -> rusqlite::Result<Option<i64>> {
         let Some(fetcher_id) = self.fetcher_id(run)? else {
             return Ok(Some(0));
         };
@@ -263,11 +241,7 @@ impl SqliteStore {
         let sql = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)
             RETURNING attr_path, is_dequeued = 0";
-        let mut statement = self.prepared(sql)?;
-        let deleted: Vec<(String, i64)> = statement
-            .query_map((fetcher_id, run, limit), read_deleted)?
-            .collect::<rusqlite::Result<_>>()?;
-        drop(statement);
+        let deleted: Vec<(String, i64)> = self.rows(sql, (fetcher_id, run, limit))?;
         self.are_deleted(fetcher_id, run, &deleted)
     }
 
@@ -281,13 +255,10 @@ impl SqliteStore {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
             RETURNING attr_path, is_dequeued = 0";
-        let expired = "DELETE FROM shiftboss_expired_leases
-            WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
         let mut deleted = Vec::new();
         for key in keys {
-            let row = self.prepared(sql)?.query_row((fetcher_id, run, key), read_deleted);
-            deleted.extend(row.optional()?);
-            self.prepared(expired)?.execute((fetcher_id, run, key))?;
+            deleted.extend(self.row(sql, (fetcher_id, run, key)).optional()?);
+            self.forget_expired_leases(key, fetcher_id, run)?;
         }
         self.are_deleted(fetcher_id, run, &deleted).map(|_| ())
     }
@@ -301,7 +272,7 @@ impl SqliteStore {
         deleted: &[(String, i64)],
     ) -> rusqlite::Result<i64> {
         for (key, _) in deleted {
-            self.drop_lost_deliveries(key, fetcher_id, run)?;
+            self.drop_expired_deliveries(key, fetcher_id, run)?;
             self.recompute(key)?;
         }
         let pending: i64 = deleted.iter().map(|(_, pending)| pending).sum();
@@ -313,20 +284,16 @@ impl SqliteStore {
 
     /// A dispatch whose lease expired has nothing left to be handed out; one in flight stays known, and
     /// one that is leased is its worker's.
-    pub(super) fn drop_lost_deliveries(
+    pub(super) fn drop_expired_deliveries(
         &self,
         key: &str,
         fetcher_id: i64,
         run: i64,
     ) -> rusqlite::Result<()> {
-        let is_classic = |delivery: &&Delivery| delivery.worker.is_none();
-        let deliveries = self.deliveries(key)?;
-        let deliveries = deliveries.iter().filter(is_classic);
-        for delivery in deliveries.filter(|delivery| delivery.is_of(fetcher_id, run)) {
-            let sql = "SELECT EXISTS (SELECT 1 FROM log
-                WHERE attr_path = ?1 AND started = ?2 AND finished IS NULL)";
-            if !self.prepared(sql)?.query_row((key, delivery.started), |row| row.get(0))? {
-                self.retire_expired(key, delivery)?;
+        for delivery in self.deliveries(key)? {
+            let is_meant = delivery.worker.is_none() && delivery.is_of(fetcher_id, run);
+            if is_meant && !self.is_in_log(key, delivery.started)? {
+                self.retire_expired(key, &delivery)?;
             }
         }
         Ok(())
@@ -336,10 +303,10 @@ impl SqliteStore {
     pub(super) fn delete_empty(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
         for table in ["fetcher_runs", "shiftboss_runs", "shiftboss_expired_leases"] {
             let sql = format!("DELETE FROM {table} WHERE fetcher_id = ?1 AND run_started = ?2");
-            self.prepared(&sql)?.execute((fetcher_id, run))?;
+            self.run(&sql, (fetcher_id, run))?;
         }
         let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
             AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";
-        self.prepared(sql)?.execute([fetcher_id]).map(|_| ())
+        self.run(sql, [fetcher_id])
     }
 }

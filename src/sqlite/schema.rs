@@ -10,10 +10,14 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, TransactionBehavior};
 use shiftboss_protocol::model::jitter;
 
+use super::query::Query;
+
 /// The version that this program reads and writes.
 pub const VERSION: i64 = 7;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub const APPLICATION_ID: i64 = 0x5348_4654;
+/// The id of the fetcher `@tasks`: no list has it, so a row of it is known by its number alone.
+pub(super) const TASKS_ID: i64 = 0;
 /// The tables that are a public interface.
 pub const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue", "log"];
 
@@ -83,12 +87,10 @@ fn add_jitter(connection: &Connection) -> rusqlite::Result<()> {
     if !has_column(connection, "queue", "order_jitter")? {
         connection.execute_batch(JITTER)?;
     }
-    let mut keys =
-        connection.prepare("SELECT rowid, attr_path FROM queue WHERE order_jitter IS NULL")?;
-    let mut update = connection.prepare("UPDATE queue SET order_jitter = ?2 WHERE rowid = ?1")?;
-    let keys = keys.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    for key in keys.collect::<rusqlite::Result<Vec<(i64, String)>>>()? {
-        update.execute((key.0, jitter(&key.1)))?;
+    let keys = "SELECT rowid, attr_path FROM queue WHERE order_jitter IS NULL";
+    for (rowid, key) in connection.rows::<(i64, String)>(keys, [])? {
+        let set = "UPDATE queue SET order_jitter = ?2 WHERE rowid = ?1";
+        connection.run(set, (rowid, jitter(&key)))?;
     }
     Ok(())
 }
@@ -96,10 +98,7 @@ fn add_jitter(connection: &Connection) -> rusqlite::Result<()> {
 /// What is ours. On a file that had it before, only what is kept by triggers is made anew.
 fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
     let names = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'shiftboss!_%' ESCAPE '!'";
-    let mut triggers = connection.prepare(names)?;
-    for name in
-        triggers.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?
-    {
+    for name in connection.values::<String>(names, [])? {
         connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
     }
     if is_unreleased(connection)? {
@@ -130,12 +129,17 @@ pub(super) fn tables() -> rusqlite::Result<Vec<String>> {
     migrate(&mut whole)?;
     let sql = "SELECT name FROM sqlite_schema
         WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY rowid";
-    whole.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    whole.values(sql, [])
+}
+
+pub(super) fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    connection.value(sql, [table])
 }
 
 fn has_column(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
-    let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
-    connection.query_row(sql, [table, column], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+    let sql = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2)";
+    connection.value(sql, [table, column])
 }
 
 /// Puts the one rule in for every `RECOMPUTE(key)`; without a key it is for all rows.

@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::future::ready;
 
 use shiftboss_actors::store::{
-    Checkpoint, Complete, Operation, Outcome, RejectFile, Rejected, Store, StoreError, StoreFuture,
-    StoreResult,
+    Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
 };
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::error::{SqliteResult, sorted};
+use super::error::{SqliteResult, classify};
 use super::open::Durability;
+use super::partitions::Partitions;
+use super::query::Query;
+use super::records::is_paused;
 use super::{SqliteStore, damage};
 
 /// What came of each operation of a batch.
@@ -29,7 +31,7 @@ impl Store for SqliteStore {
     }
 
     fn close(&mut self) -> StoreFuture<'_, ()> {
-        Box::pin(ready(self.shut().map_err(sorted)))
+        Box::pin(ready(self.close_file().map_err(classify)))
     }
 }
 
@@ -57,9 +59,9 @@ impl SqliteStore {
             return self.transact(now, batch);
         }
         // Who offered them removes them next.
-        self.sync_commits(Durability::Power).map_err(sorted)?;
+        self.sync_commits(Durability::Power).map_err(classify)?;
         let outcomes = self.transact(now, batch);
-        self.sync_commits(self.durability).map_err(sorted)?;
+        self.sync_commits(self.durability).map_err(classify)?;
         outcomes
     }
 
@@ -83,7 +85,7 @@ impl SqliteStore {
         batch: &[Operation],
         rejected: &BTreeMap<usize, Rejected>,
     ) -> StoreResult<Result<Outcomes, (usize, Rejected)>> {
-        self.begin().map_err(sorted)?;
+        self.begin().map_err(classify)?;
         let mut outcomes = Vec::with_capacity(batch.len());
         for (at, operation) in batch.iter().enumerate() {
             if let Some(rejected) = rejected.get(&at) {
@@ -98,7 +100,7 @@ impl SqliteStore {
                     outcomes.push(Err(Rejected(why)));
                 }
                 Err(error) => {
-                    self.roll_back().map_err(sorted)?;
+                    self.roll_back().map_err(classify)?;
                     let StoreError::Rejected(why) = error else {
                         return Err(error);
                     };
@@ -106,7 +108,7 @@ impl SqliteStore {
                 }
             }
         }
-        self.commit().map_err(sorted)?;
+        self.commit().map_err(classify)?;
         Ok(Ok(outcomes))
     }
 
@@ -115,18 +117,20 @@ impl SqliteStore {
     }
 
     fn begin(&mut self) -> rusqlite::Result<()> {
-        self.yield_lock();
-        self.statement("BEGIN IMMEDIATE")?;
-        let noticed = self.notice_others();
-        if noticed.is_err() {
+        self.lock_yielding.wait();
+        self.run("BEGIN IMMEDIATE", [])?;
+        // What is cached holds only as long as nobody else writes.
+        let version = self.value("PRAGMA data_version", []);
+        if version.is_err() {
             self.roll_back()?;
         }
-        noticed
+        self.cache.hold_against(version?);
+        Ok(())
     }
 
     fn commit(&mut self) -> rusqlite::Result<()> {
         let flushed = self.counters.flush(&self.connection);
-        let result = flushed.and_then(|()| self.statement("COMMIT"));
+        let result = flushed.and_then(|()| self.run("COMMIT", []));
         match result {
             Ok(()) => self.checkpoints.after_commit(&self.connection),
             Err(_) => self.roll_back()?,
@@ -135,12 +139,33 @@ impl SqliteStore {
         result
     }
 
+    /// Ends the transaction, and forgets what was cached in it: that first, for the rest may fail.
+    fn roll_back(&mut self) -> rusqlite::Result<()> {
+        self.cache.forget();
+        self.counters.roll_back();
+        self.lock_yielding.released();
+        if self.in_transaction() {
+            self.run("ROLLBACK", [])?;
+        }
+        self.partitions = Partitions::load(&self.connection)?;
+        self.paused = is_paused(&self.connection)?;
+        Ok(())
+    }
+
     /// Whether a transaction is open.
     pub(super) fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
     }
 
-    /// What is remembered of the queue is forgotten with every operation, but for those that say
+    /// Which commits from now on are synced. Not inside a transaction.
+    fn sync_commits(&self, durability: Durability) -> rusqlite::Result<()> {
+        if self.durability == Durability::Power {
+            return Ok(());
+        }
+        self.connection.pragma_update(None, "synchronous", durability.synchronous())
+    }
+
+    /// What is cached of the queue is forgotten with every operation, but for those that say
     /// themselves what they changed of it.
     fn perform(&mut self, operation: &Operation, now: UnixSeconds) -> StoreResult<Outcome> {
         use Operation as Op;
@@ -158,11 +183,14 @@ impl SqliteStore {
         use {Operation as Op, Outcome as Out};
         Ok(match operation {
             Op::Dispatch(it) => Out::Dispatch(self.next_job(now, it.holder.as_ref())?),
-            Op::Complete(it) => Out::Complete(self.complete(it, now)?),
+            Op::Complete(it) => {
+                self.end_job(it.key.as_str(), it.exit_code, now)?;
+                Out::Complete(())
+            }
             Op::CompleteAttempt(it) => Out::CompleteAttempt(self.complete_attempt(it, now)?),
-            Op::Release(it) => Out::Release(self.give_back(it.0, now)?),
+            Op::Release(it) => Out::Release(self.release_attempt(it.0, now)?),
             Op::Heartbeat(it) => Out::Heartbeat(self.heartbeat(it.0)?),
-            Op::Expire(it) => Out::Expire(self.lose(it.0, now)?),
+            Op::Expire(it) => Out::Expire(self.expire_lease(it.0, now)?),
             Op::Undo(it) => Out::Undo(self.undo_dispatch(&it.key, it.attempt)?),
             Op::Retry(it) => Out::Retry(self.rearm_key(&it.key, it.fetcher.as_deref())?),
             Op::Requeue(it) => Out::Requeue(self.requeue_key(&it.0, now)?),
@@ -177,7 +205,10 @@ impl SqliteStore {
             Op::NoteInput(it) => Out::NoteInput(self.set_input(&it.0, now)?),
             Op::AddTask(it) => Out::AddTask(self.add_single(&it.0, now)?),
             Op::CancelTasks(it) => Out::CancelTasks(self.cancel(it.0.as_str(), now)?),
-            Op::AcceptEntries(it) => Out::AcceptEntries(self.accept_all(&it.0, now)?),
+            Op::AcceptEntries(it) => {
+                let accept = |entry| self.accept_entry(entry, now);
+                Out::AcceptEntries(it.0.iter().map(accept).collect::<rusqlite::Result<_>>()?)
+            }
             Op::ForgetAccepted(it) => Out::ForgetAccepted(self.forget_entry(&it.0)?),
             Op::NoteFetcher(it) => Out::NoteFetcher(self.save_record(&it.0)?),
             Op::ForgetFetcher(it) => Out::ForgetFetcher(self.forget_record(&it.0)?),
@@ -190,19 +221,5 @@ impl SqliteStore {
             Op::AcceptedEntries(_) => Out::AcceptedEntries(self.all_accepted()?),
             Op::FetcherRecords(_) => Out::FetcherRecords(self.records()?),
         })
-    }
-
-    fn complete(&mut self, complete: &Complete, now: UnixSeconds) -> rusqlite::Result<()> {
-        self.end_job(complete.key.as_str(), complete.exit_code, now).map(|_| ())
-    }
-
-    fn note_rejected(&self, file: &RejectFile, now: UnixSeconds) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO shiftboss_rejected_files (name, reason, since) VALUES (?1, ?2, ?3)
-            ON CONFLICT (name) DO UPDATE SET reason = excluded.reason";
-        self.execute(sql, (&file.name, &file.reason, now))
-    }
-
-    fn forget_rejected(&self, name: &str) -> rusqlite::Result<()> {
-        self.execute("DELETE FROM shiftboss_rejected_files WHERE name = ?1", [name])
     }
 }

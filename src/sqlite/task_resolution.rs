@@ -4,10 +4,11 @@
 //! Called by `open`, and by [`tasks`](super::tasks) for one key. The triggers noted in
 //! `shiftboss_single_tasks` which tasks were out when their dispatches were removed, and how those ended.
 
+use rusqlite::OptionalExtension;
 use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, Row};
 use tracing::info;
 
+use super::query::Query;
 use super::{Policy, SqliteStore};
 
 /// Keys whose rows are made in one transaction.
@@ -43,32 +44,23 @@ impl SqliteStore {
         self.restore_each(WRONG_ROW, Value::Integer(i64::MIN))
     }
 
-    /// Settles the keys that a question finds, in bounded steps.
+    /// Resolves the keys that a question finds, in bounded steps.
     fn restore_each(&mut self, question: &str, mut behind: Value) -> rusqlite::Result<()> {
         loop {
-            let found = self.unresolved_keys(question, &behind)?;
+            let found: Vec<(String, Value)> = self.rows(question, (&behind, KEYS_AT_ONCE))?;
             let Some((_, last)) = found.last() else {
                 return Ok(());
             };
             behind = last.clone();
             info!(keys = found.len(), "Single tasks enter the queue again.");
             self.connection.execute_batch("BEGIN IMMEDIATE")?;
-            let settled = found.iter().try_for_each(|(key, _)| self.resolve_tasks(key));
-            let ended = settled.and_then(|()| self.connection.execute_batch("COMMIT"));
+            let resolved = found.iter().try_for_each(|(key, _)| self.resolve_tasks(key));
+            let ended = resolved.and_then(|()| self.connection.execute_batch("COMMIT"));
             if self.in_transaction() {
                 return self.connection.execute_batch("ROLLBACK").and(ended);
             }
             ended?;
         }
-    }
-
-    fn unresolved_keys(
-        &self,
-        question: &str,
-        behind: &Value,
-    ) -> rusqlite::Result<Vec<(String, Value)>> {
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        self.prepared(question)?.query_map((behind, KEYS_AT_ONCE), read)?.collect()
     }
 
     fn recount_tasks(&self) -> rusqlite::Result<()> {
@@ -78,22 +70,16 @@ impl SqliteStore {
                     WHERE status <> 'waiting') AS counted
             WHERE counted.name = shiftboss_counters.name
                 AND counted.value <> shiftboss_counters.value";
-        self.prepared(sql)?.execute([]).map(|_| ())
+        self.run(sql, [])
     }
 
     /// The key's tasks are what its log says of them, and its row is the one that it has to be.
     pub(super) fn resolve_tasks(&mut self, key: &str) -> rusqlite::Result<()> {
         let sql = "SELECT task, exit_code FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND started IS NOT NULL AND exit_code IS NOT NULL";
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let ended: Option<(i64, i64)> = self.prepared(sql)?.query_row([key], read).optional()?;
+        let ended: Option<(i64, i64)> = self.row(sql, [key]).optional()?;
         ended.map_or(Ok(()), |(task, exit_code)| self.end_task(key, task, exit_code))?;
-        self.end_by_hand(key)?;
-        self.derive_row(key)
-    }
-
-    /// A job that somebody ended in the log by hand ended all the same.
-    fn end_by_hand(&mut self, key: &str) -> rusqlite::Result<()> {
+        // A job that somebody ended in the log by hand ended all the same.
         let sql = "SELECT single.task, coalesce(log.exit_code, 0)
             FROM queue JOIN shiftboss_single_tasks AS single
                 ON single.task = queue.fetcher_run_started AND status = 'waiting'
@@ -102,9 +88,9 @@ impl SqliteStore {
                 AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                     WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
                         AND delivery.run_started = single.task)";
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let ended: Option<(i64, i64)> = self.prepared(sql)?.query_row([key], read).optional()?;
-        ended.map_or(Ok(()), |(task, exit_code)| self.end_task(key, task, exit_code))
+        let ended: Option<(i64, i64)> = self.row(sql, [key]).optional()?;
+        ended.map_or(Ok(()), |(task, exit_code)| self.end_task(key, task, exit_code))?;
+        self.derive_row(key)
     }
 
     /// A job ended whose dispatch is recorded no longer: it may have been a single task's.
@@ -112,6 +98,6 @@ impl SqliteStore {
         let sql = "UPDATE shiftboss_single_tasks SET exit_code = ?2
             WHERE attr_path = ?1 AND status = 'waiting'
                 AND started = (SELECT started FROM log WHERE log.attr_path = ?1)";
-        self.prepared(sql)?.execute((key, exit_code)).map(|_| ())
+        self.run(sql, (key, exit_code))
     }
 }

@@ -4,13 +4,14 @@
 //! can be taken for it. More than one row of a key would cost every job of that key a look at all of
 //! them, so the others wait in the table. Called by [`tasks`](super::tasks).
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::OptionalExtension;
 use shiftboss_protocol::model::{Key, Row as Task, TASKS_FETCHER};
 
 use super::SqliteStore;
+use super::query::{Query, columns};
 use super::rowids::RowidAllocator;
 use super::runs::Part;
-use super::tasks::TASKS_ID;
+use super::schema::TASKS_ID;
 
 /// The oldest task of a key that waits, and the newest one that does not: in the order of the index.
 const WAITING: &str = "status = 'waiting' ORDER BY task";
@@ -25,12 +26,16 @@ struct Current {
     status: Option<String>,
 }
 
+columns!(Current { task, is_leased, status });
+
 /// A task of the table.
 struct Single {
     task: i64,
     payload: String,
     status: String,
 }
+
+columns!(Single { task, payload, status });
 
 impl SqliteStore {
     /// Sees to it that the key's row is the one that it has to be: one that is in flight or waits
@@ -76,10 +81,7 @@ impl SqliteStore {
                         AND lease IS NOT NULL),
                 (SELECT status FROM shiftboss_single_tasks WHERE task = fetcher_run_started)
             FROM queue WHERE attr_path = ?1 AND +fetcher_id = 0 ORDER BY fetcher_run_started";
-        let read = |row: &Row<'_>| {
-            Ok(Current { task: row.get(0)?, is_leased: row.get(1)?, status: row.get(2)? })
-        };
-        self.prepared(sql)?.query_row([key], read).optional()
+        self.row(sql, [key]).optional()
     }
 
     fn first_task(&self, key: &str, which: &str) -> rusqlite::Result<Option<Single>> {
@@ -87,29 +89,26 @@ impl SqliteStore {
             "SELECT task, payload, status FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND {which} LIMIT 1"
         );
-        let read = |row: &Row<'_>| {
-            Ok(Single { task: row.get(0)?, payload: row.get(1)?, status: row.get(2)? })
-        };
-        self.prepared(&sql)?.query_row([key], read).optional()
+        self.row(&sql, [key]).optional()
     }
 
     /// Makes a task's row and run, as adding a list's would.
     fn put_row(&mut self, key: &str, single: &Single) -> rusqlite::Result<()> {
         let fetcher =
             "INSERT INTO fetchers (fetcher_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        self.prepared(fetcher)?.execute((TASKS_ID, TASKS_FETCHER))?;
+        self.run(fetcher, (TASKS_ID, TASKS_FETCHER))?;
         // Somebody may have deleted the row alone.
         let run = "INSERT INTO fetcher_runs (fetcher_id, run_started, is_complete)
             VALUES (?1, ?2, 1) ON CONFLICT DO NOTHING";
-        self.prepared(run)?.execute((TASKS_ID, single.task))?;
+        self.run(run, (TASKS_ID, single.task))?;
         let counts = "INSERT INTO shiftboss_runs (fetcher_id, run_started, rows, pending)
             VALUES (?1, ?2, 1, 1) ON CONFLICT DO UPDATE SET rows = 1, pending = 1";
-        self.prepared(counts)?.execute((TASKS_ID, single.task))?;
-        let mut places = RowidAllocator::load(&self.connection)?;
+        self.run(counts, (TASKS_ID, single.task))?;
+        let mut rowids = RowidAllocator::load(&self.connection)?;
         let part = Part { fetcher_id: TASKS_ID, run: single.task, partition: 0 };
         let row = Task { key: Key::stored(key), payload: single.payload.clone() };
-        self.add_row(part, &row, &mut places)?;
-        places.store(&self.connection)?;
+        self.add_row(part, &row, &mut rowids)?;
+        rowids.store(&self.connection)?;
         self.cache.forget_order();
         self.checkpoints.count_rows(1);
         self.mark_dispatched(key, single)
@@ -123,15 +122,15 @@ impl SqliteStore {
                     WHERE delivery.attr_path = ?3 AND delivery.fetcher_id = ?1
                         AND delivery.run_started = ?2))";
         let has_ended = single.status != "waiting";
-        if self.prepared(mark)?.execute((TASKS_ID, single.task, key, has_ended))? == 0 {
+        if self.change(mark, (TASKS_ID, single.task, key, has_ended))? == 0 {
             return Ok(());
         }
         self.count(TASKS_ID, single.task, 0, -1)?;
         if single.status == "dead_letter" {
-            let sql =
-                "INSERT INTO shiftboss_expired_leases (fetcher_id, run_started, attr_path, expired_leases, dead_letter)
+            let sql = "INSERT INTO shiftboss_expired_leases
+                    (fetcher_id, run_started, attr_path, expired_leases, dead_letter)
                 VALUES (?1, ?2, ?3, ?4, 1)";
-            self.prepared(sql)?.execute((TASKS_ID, single.task, key, self.max_expired_leases))?;
+            self.run(sql, (TASKS_ID, single.task, key, self.max_expired_leases))?;
         }
         self.recompute(key)
     }
@@ -140,11 +139,10 @@ impl SqliteStore {
     fn drop_row(&mut self, key: &str, task: i64) -> rusqlite::Result<()> {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3";
-        self.prepared(sql)?.execute((TASKS_ID, task, key))?;
-        self.drop_lost_deliveries(key, TASKS_ID, task)?;
+        self.run(sql, (TASKS_ID, task, key))?;
+        self.drop_expired_deliveries(key, TASKS_ID, task)?;
         self.delete_empty(TASKS_ID, task)?;
-        self.cache.take_plain(key);
-        self.cache.forget_order();
+        self.cache.forget_key(key);
         self.checkpoints.count_rows(1);
         self.recompute(key)
     }

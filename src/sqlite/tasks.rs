@@ -10,10 +10,8 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Row as Task, UnixSeconds};
 
 use super::SqliteStore;
-use super::open::Durability;
+use super::query::Query;
 
-/// The id of the fetcher `@tasks`: no list has it, so a row of it is told by its number alone.
-pub(super) const TASKS_ID: i64 = 0;
 /// Single tasks that one call deletes, or puts back.
 const AT_ONCE_MAX: i64 = 10_000;
 
@@ -33,42 +31,28 @@ fn read_id(row: &Row<'_>) -> rusqlite::Result<EntryId> {
 }
 
 impl SqliteStore {
-    /// Which commits from now on are synced. Not inside a transaction.
-    pub(super) fn sync_commits(&self, durability: Durability) -> rusqlite::Result<()> {
-        if self.durability == Durability::Power {
-            return Ok(());
-        }
-        self.connection.pragma_update(None, "synchronous", durability.synchronous())
-    }
-
-    pub(super) fn accept_all(
-        &mut self,
-        entries: &[SpoolEntry],
-        now: UnixSeconds,
-    ) -> rusqlite::Result<Vec<Added>> {
-        entries.iter().map(|entry| self.accept_one(entry, now)).collect()
-    }
-
     /// Its removal from the spool is durable.
     pub(super) fn forget_entry(&self, id: &EntryId) -> rusqlite::Result<()> {
         let sql = "DELETE FROM shiftboss_accepted
             WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5";
-        self.execute(sql, columns(id))
+        self.run(sql, columns(id))
     }
 
-    fn accept_one(&mut self, entry: &SpoolEntry, now: UnixSeconds) -> rusqlite::Result<Added> {
+    pub(super) fn accept_entry(
+        &mut self,
+        entry: &SpoolEntry,
+        now: UnixSeconds,
+    ) -> rusqlite::Result<Added> {
         let remember = "INSERT INTO shiftboss_accepted (spool, name, inode, born, checksum)
             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
         let known = "SELECT EXISTS (SELECT 1 FROM shiftboss_accepted
             WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5)";
-        let mut statement = self.prepared(known)?;
-        if statement.query_row(columns(&entry.id), |row| row.get(0))? {
+        if self.value(known, columns(&entry.id))? {
             return Ok(Added::Known);
         }
-        drop(statement);
         let added = self.add_single(&entry.task, now)?;
         if added != Added::Full {
-            self.execute(remember, columns(&entry.id))?;
+            self.run(remember, columns(&entry.id))?;
         }
         Ok(added)
     }
@@ -91,7 +75,7 @@ impl SqliteStore {
         };
         let sql = "INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, payload)
             VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.execute(sql, (number, key, content, now, &task.payload))?;
+        self.run(sql, (number, key, content, now, &task.payload))?;
         self.resolve_tasks(key)?;
         Ok(Added::Added)
     }
@@ -103,7 +87,7 @@ impl SqliteStore {
                 AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                     WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
                         AND delivery.run_started = single.task))";
-        self.prepared(sql)?.query_row((key, content, payload), |row| row.get(0))
+        self.value(sql, (key, content, payload))
     }
 
     /// A number that no task had: the time, as runs of fetchers mostly have it, or the next one that is
@@ -111,12 +95,12 @@ impl SqliteStore {
     fn next_task(&self, now: UnixSeconds) -> rusqlite::Result<Option<i64>> {
         let count = "UPDATE shiftboss_counters SET value = value + 1
             WHERE name = 'single_tasks' AND value < ?1";
-        if self.prepared(count)?.execute([self.max_single_tasks])? == 0 {
+        if self.change(count, [self.max_single_tasks])? == 0 {
             return Ok(None);
         }
         let sql = "UPDATE shiftboss_counters SET value = max(value + 1, ?1)
             WHERE name = 'task' RETURNING value";
-        self.prepared(sql)?.query_row([now], |row| row.get(0)).map(Some)
+        self.value(sql, [now]).map(Some)
     }
 
     pub(super) fn cancel(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Cancelled> {
@@ -125,14 +109,9 @@ impl SqliteStore {
                 SELECT task FROM shiftboss_single_tasks WHERE attr_path = ?1 AND task IS NOT ?2
                 ORDER BY task DESC LIMIT ?3)
             RETURNING status <> 'waiting'";
-        let mut statement = self.prepared(sql)?;
-        let ended = statement
-            .query_map((key, in_flight, AT_ONCE_MAX), |row| row.get::<_, bool>(0))
-            .and_then(Iterator::collect::<rusqlite::Result<Vec<bool>>>)?;
-        drop(statement);
+        let ended: Vec<i64> = self.values(sql, (key, in_flight, AT_ONCE_MAX))?;
         let deleted = i64::try_from(ended.len()).unwrap_or(i64::MAX);
-        let were_ended = i64::try_from(ended.iter().filter(|ended| **ended).count());
-        self.count_tasks(-deleted, -were_ended.unwrap_or(0))?;
+        self.count_tasks(-deleted, -ended.iter().sum::<i64>())?;
         self.resolve_tasks(key)?;
         Ok(Cancelled {
             deleted: deleted.cast_unsigned(),
@@ -147,7 +126,7 @@ impl SqliteStore {
             "SELECT run_started FROM shiftboss_deliveries WHERE attr_path = ?1 AND fetcher_id = 0
             AND (lease IS NOT NULL OR started >= ?2) ORDER BY attempt DESC LIMIT 1";
         let expired = self.policy.expired(now);
-        self.prepared(sql)?.query_row((key, expired), |row| row.get(0)).optional()
+        self.value(sql, (key, expired)).optional()
     }
 
     /// The job of a single task ended: with code 0 it is done and gone, with another one it failed. One
@@ -161,8 +140,7 @@ impl SqliteStore {
         if exit_code == 0 {
             let sql = "DELETE FROM shiftboss_single_tasks WHERE task = ?1
                 RETURNING status <> 'waiting'";
-            let was_ended: Option<i64> =
-                self.prepared(sql)?.query_row([task], |row| row.get(0)).optional()?;
+            let was_ended: Option<i64> = self.value(sql, [task]).optional()?;
             if let Some(was_ended) = was_ended {
                 self.count_tasks(-1, -was_ended)?;
             }
@@ -181,11 +159,11 @@ impl SqliteStore {
     fn set_task_ended(&self, task: i64, status: &str) -> rusqlite::Result<()> {
         let sql = "UPDATE shiftboss_single_tasks SET status = ?2, started = NULL, exit_code = NULL
             WHERE task = ?1 AND status = 'waiting'";
-        let ended = self.prepared(sql)?.execute((task, status))?;
+        let ended = self.change(sql, (task, status))?;
         if ended == 0 {
             // A dead letter's late result.
             let sql = "UPDATE shiftboss_single_tasks SET status = ?2 WHERE task = ?1";
-            return self.prepared(sql)?.execute((task, status)).map(|_| ());
+            return self.run(sql, (task, status));
         }
         self.count_tasks(0, 1)
     }
@@ -194,19 +172,19 @@ impl SqliteStore {
     pub(super) fn retry_tasks(&mut self, key: &str) -> rusqlite::Result<u64> {
         let forget = "UPDATE shiftboss_single_tasks SET started = NULL, exit_code = NULL
             WHERE attr_path = ?1 AND started IS NOT NULL";
-        self.prepared(forget)?.execute([key])?;
+        self.run(forget, [key])?;
         let sql = "UPDATE shiftboss_single_tasks SET status = 'waiting' WHERE task IN (
             SELECT task FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status IN ('failed', 'dead_letter')
             ORDER BY task LIMIT ?2)";
         let ended = "SELECT EXISTS (SELECT 1 FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status IN ('failed', 'dead_letter'))";
-        if !self.prepared(ended)?.query_row([key], |row| row.get::<_, bool>(0))? {
+        if !self.value(ended, [key])? {
             return Ok(0);
         }
         // Its row, too, begins anew, and the oldest one comes first.
         self.drop_ended_row(key)?;
-        let back = self.prepared(sql)?.execute((key, AT_ONCE_MAX))?;
+        let back = self.change(sql, (key, AT_ONCE_MAX))?;
         self.count_tasks(0, -i64::try_from(back).unwrap_or(i64::MAX))?;
         self.derive_row(key)?;
         Ok(back as u64)
@@ -216,6 +194,6 @@ impl SqliteStore {
     fn count_tasks(&self, all: i64, ended: i64) -> rusqlite::Result<()> {
         let sql = "UPDATE shiftboss_counters SET value = value + iif(name = 'single_tasks', ?1, ?2)
             WHERE name IN ('single_tasks', 'single_tasks_ended')";
-        self.prepared(sql)?.execute((all, ended)).map(|_| ())
+        self.run(sql, (all, ended))
     }
 }

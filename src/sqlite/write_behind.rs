@@ -10,9 +10,12 @@ use rusqlite::Connection;
 use shiftboss_protocol::model::Attempt;
 
 use super::attempts::forget_old;
+use super::query::Query;
 
 /// Attempts that are reserved in one write. A daemon that is killed skips those it had left.
 const ATTEMPTS_RESERVED: i64 = 1_000;
+/// Minutes for which ended jobs are counted.
+const COUNTED_MINUTES: i64 = 24 * 60;
 
 /// Counts that are not in the tables yet.
 #[derive(Debug, Default)]
@@ -25,13 +28,15 @@ pub(super) struct WriteBehindCounters {
     pending: HashMap<(i64, i64), i64>,
     /// Jobs that ended, by (minute, exit_code).
     done: HashMap<(i64, i64), i64>,
+    /// The last minute in which a job ended.
+    minute: i64,
 }
 
 impl WriteBehindCounters {
     /// Nothing is counted yet; attempts go on behind the stored one.
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let sql = "SELECT value FROM shiftboss_counters WHERE name = 'attempt'";
-        let attempt = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        let attempt = connection.value(sql, [])?;
         Ok(Self { attempt, reserved: attempt, ..Self::default() })
     }
 
@@ -65,15 +70,20 @@ impl WriteBehindCounters {
         let sql = "UPDATE shiftboss_runs SET pending = pending + ?3
             WHERE fetcher_id = ?1 AND run_started = ?2";
         for ((fetcher_id, run_started), change) in &self.pending {
-            connection.prepare_cached(sql)?.execute((fetcher_id, run_started, change))?;
+            connection.run(sql, (fetcher_id, run_started, change))?;
         }
         self.pending.clear();
         let sql = "INSERT INTO shiftboss_completions (minute, exit_code, jobs) VALUES (?1, ?2, ?3)
             ON CONFLICT (minute, exit_code) DO UPDATE SET jobs = jobs + excluded.jobs";
         for ((minute, exit_code), jobs) in &self.done {
-            connection.prepare_cached(sql)?.execute((minute, exit_code, jobs))?;
+            connection.run(sql, (minute, exit_code, jobs))?;
         }
-        self.done.clear();
+        let last = self.done.drain().map(|((minute, _), _)| minute).max().unwrap_or(self.minute);
+        if self.minute != last {
+            self.minute = last;
+            let old = "DELETE FROM shiftboss_completions WHERE minute < ?1";
+            connection.run(old, [last - COUNTED_MINUTES])?;
+        }
         if self.attempt > self.reserved {
             self.reserve(connection, ATTEMPTS_RESERVED)?;
             forget_old(connection, self.attempt)?;
@@ -81,11 +91,24 @@ impl WriteBehindCounters {
         Ok(())
     }
 
+    /// Takes the end of a job back that was counted, if it still is.
+    pub(super) fn uncount_done(
+        &mut self,
+        connection: &Connection,
+        minute: i64,
+        exit_code: i64,
+    ) -> rusqlite::Result<()> {
+        self.flush(connection)?;
+        let sql = "UPDATE shiftboss_completions SET jobs = jobs - 1
+            WHERE minute = ?1 AND exit_code = ?2 AND jobs > 0";
+        connection.run(sql, (minute, exit_code))
+    }
+
     /// Stores that attempts up to `more` behind the last one are taken; with none, that all others
     /// are free: the end of a daemon's life.
     pub(super) fn reserve(&mut self, connection: &Connection, more: i64) -> rusqlite::Result<()> {
         let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'attempt'";
-        connection.prepare_cached(sql)?.execute([self.attempt + more])?;
+        connection.run(sql, [self.attempt + more])?;
         self.reserved = self.attempt + more;
         Ok(())
     }

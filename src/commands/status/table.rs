@@ -230,7 +230,7 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{
+    use crate::sqlite::views::status::{
         Done, ManagedFetcher, ManagedRun, NotStopped, RejectedFile, Rows, Waiting,
     };
     use shiftboss_actors::live::{ConnectedWorker, Outage, SpoolLive};

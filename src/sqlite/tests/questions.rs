@@ -7,9 +7,10 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Attempt;
 
 use super::support::{FAIR, Site, key, run};
+use crate::sqlite::views::queue::QUEUE_MAX;
 use crate::sqlite::views::{
-    Ended, HOLDERS_MAX, Holding, KeyRow, KeyState, LastResult, Place, QUEUE_MAX, RowState, Wanted,
-    Why, log, queue, why,
+    Ended, HOLDERS_MAX, Holding, KeyRow, KeyState, LastResult, Place, RowState, Wanted, Why, log,
+    queue, why,
 };
 use crate::sqlite::{Policy, QueueStatus, ViewError, queue_status};
 

@@ -6,10 +6,10 @@ use shiftboss_actors::store::InputDirectory;
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, batch, run};
-use crate::sqlite::views::LOOKING;
-use crate::sqlite::{
-    Done, Policy, QueueStatus, RejectedFile, Rows, VERSION, ViewError, Waiting, queue_status,
-};
+use crate::sqlite::dispatch::{HELD, READY};
+use crate::sqlite::views::status::LOOKING;
+use crate::sqlite::views::status::{Done, RejectedFile, Rows, Waiting};
+use crate::sqlite::{Policy, QueueStatus, VERSION, ViewError, queue_status};
 
 fn look(site: &Site, now: i64) -> QueueStatus {
     queue_status(&site.directory.path().join("state.db"), now).unwrap()
@@ -140,7 +140,7 @@ fn the_input_directory_is_remembered() {
 #[test]
 fn looking_is_independent_of_the_number_of_rows() {
     let site = Site::new(FAIR);
-    for sql in LOOKING {
+    for sql in LOOKING.iter().chain(&[READY, HELD]) {
         let mut statement = site.outside.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = vec![1; statement.parameter_count()];
         let plan: Vec<String> = statement

@@ -1,20 +1,24 @@
-//! Attempts that ended: the question of `shiftboss log`.
+//! Attempts that ended: the question of `shiftboss log`; and how they ended, in the words of the life of a task.
 //!
 //! In the order of their attempts, the one that was handed out last first: for jobs of like length
 //! that is the order of their ends. At most the 100,000 that the daemon keeps are gone through.
 
 use std::path::Path;
 
-use rusqlite::{Connection, Row};
+use nix::sys::signal::Signal;
+use rusqlite::Row;
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::outcome::outcome;
-use super::snapshot::read_current;
-use crate::sqlite::reader::ViewError;
+use crate::sqlite::query::Query;
+use crate::sqlite::reader::{ViewError, read_current};
 
 /// Attempts that can be asked for at once.
 pub const LOG_MAX: usize = 10_000;
+/// Exit code of a job that took too long.
+const TIMEOUT: i64 = 124;
+/// A shell's code of a command that a signal ended is so much more than the signal's number.
+const SIGNALS: i64 = 128;
 
 /// Which attempts are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,46 +27,59 @@ pub struct Wanted {
     pub failed: bool,
     /// Those only that ended at that time or later, in seconds since 1970.
     pub since: Option<UnixSeconds>,
-    /// Those of this key only.
     pub key: Option<String>,
     /// At most so many, and at most [`LOG_MAX`].
     pub count: usize,
 }
 
-/// Attempts that ended; the JSON object of `log` (docs/json.md).
+/// The JSON object of `log` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Log {
-    /// The attempts, the one that was handed out last first.
+    /// The one that was handed out last first.
     pub attempts: Vec<Ended>,
 }
 
-/// An attempt that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ended {
-    /// Its number.
     pub attempt: i64,
-    /// The key.
     pub key: String,
-    /// The fetcher whose row it was; `None`: the fetcher has no run any more.
+    /// `None`: the fetcher has no run any more.
     pub fetcher: Option<String>,
-    /// That fetcher's run.
     pub run: i64,
-    /// The worker's name; `None`: a classic worker.
+    /// `None`: a classic worker.
     pub worker: Option<String>,
-    /// When it was handed out, in seconds since 1970.
     pub started: UnixSeconds,
-    /// When it ended, in seconds since 1970.
     pub finished: UnixSeconds,
-    /// Seconds between the two; not below 0, whatever the clock did.
+    /// Not below 0, whatever the clock did.
     pub duration_seconds: i64,
-    /// How long it was out, in milliseconds, if that is known.
     pub took_ms: Option<i64>,
     /// `success`, `failure`, `timeout`, `released`, `undone` or `expired`.
     pub outcome: String,
-    /// Of `success`, `failure` and `timeout`.
     pub exit_code: Option<i64>,
     /// The file of its output, if its directory is known and it is there.
     pub output: Option<String>,
+}
+
+impl<'r> TryFrom<&'r Row<'r>> for Ended {
+    type Error = rusqlite::Error;
+
+    fn try_from(row: &'r Row<'r>) -> rusqlite::Result<Self> {
+        let (started, finished): (i64, i64) = (row.get(5)?, row.get(6)?);
+        Ok(Self {
+            attempt: row.get(0)?,
+            key: row.get(1)?,
+            fetcher: row.get(2)?,
+            run: row.get(3)?,
+            worker: row.get(4)?,
+            started,
+            finished,
+            duration_seconds: finished.saturating_sub(started).max(0),
+            took_ms: row.get(9)?,
+            outcome: outcome(row.get(7)?, row.get(8)?),
+            exit_code: row.get(8)?,
+            output: None,
+        })
+    }
 }
 
 const ENDED: &str = "SELECT ended.attempt, attr_path,
@@ -79,30 +96,62 @@ const ENDED: &str = "SELECT ended.attempt, attr_path,
 /// # Errors
 /// When the database is missing, not ours or cannot be read.
 pub fn log(path: &Path, wanted: &Wanted) -> Result<Log, ViewError> {
-    read_current(path, |snapshot| list(snapshot, wanted))
-}
-
-fn list(snapshot: &Connection, wanted: &Wanted) -> rusqlite::Result<Log> {
     let count = i64::try_from(wanted.count.min(LOG_MAX)).unwrap_or(i64::MAX);
-    let mut statement = snapshot.prepare(ENDED)?;
-    let found = statement.query_map((&wanted.key, wanted.failed, wanted.since, count), read)?;
-    Ok(Log { attempts: found.collect::<rusqlite::Result<_>>()? })
+    let asked = (&wanted.key, wanted.failed, wanted.since, count);
+    read_current(path, |snapshot| snapshot.rows(ENDED, asked)).map(|attempts| Log { attempts })
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Ended> {
-    let (started, finished): (i64, i64) = (row.get(5)?, row.get(6)?);
-    Ok(Ended {
-        attempt: row.get(0)?,
-        key: row.get(1)?,
-        fetcher: row.get(2)?,
-        run: row.get(3)?,
-        worker: row.get(4)?,
-        started,
-        finished,
-        duration_seconds: finished.saturating_sub(started).max(0),
-        took_ms: row.get(9)?,
-        outcome: outcome(row.get(7)?, row.get(8)?),
-        exit_code: row.get(8)?,
-        output: None,
-    })
+/// What the outcome is that the database calls `done`; all others have the same name there.
+pub(super) fn outcome(stored: String, exit_code: Option<i64>) -> String {
+    match (stored.as_str(), exit_code.unwrap_or(0)) {
+        ("done", 0) => "success".to_owned(),
+        ("done", TIMEOUT) => "timeout".to_owned(),
+        ("done", _) => "failure".to_owned(),
+        _ => stored,
+    }
+}
+
+/// The signal that an exit code tells, without `SIG`.
+fn signal(exit_code: i64) -> Option<&'static str> {
+    let number = i32::try_from(exit_code.checked_sub(SIGNALS)?).ok()?;
+    Signal::try_from(number).ok().map(|signal| signal.as_str().trim_start_matches("SIG"))
+}
+
+/// An end in words: `success`, `timeout`, `failure 1`, `failure SEGV`.
+#[must_use]
+pub fn in_words(outcome: &str, exit_code: Option<i64>) -> String {
+    match exit_code {
+        Some(code) if outcome == "failure" => match signal(code) {
+            Some(signal) => format!("failure {signal}"),
+            None => format!("failure {code}"),
+        },
+        _ => outcome.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each code as people read it.
+    #[test]
+    fn ends_are_words() {
+        let words_of = |code| in_words(&outcome("done".to_owned(), Some(code)), Some(code));
+        let codes = [0, 1, 124, 127, 128, 137, 139, 143, 255, -1, i64::MIN];
+        let words = [
+            "success",
+            "failure 1",
+            "timeout",
+            "failure 127",
+            "failure 128",
+            "failure KILL",
+            "failure SEGV",
+            "failure TERM",
+            "failure 255",
+            "failure -1",
+            "failure -9223372036854775808",
+        ];
+        assert_eq!(codes.map(words_of), words);
+        assert_eq!(in_words(&outcome("expired".to_owned(), None), None), "expired");
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! For the views of the queue. It reads the same rows by the same statements as the dispatcher,
 //! in each partition the ready rows and those whose lease expired, and merges them. Rows of one key have
-//! one place, so they come one after the other. What a key's dispatch would change is nothing
+//! one position, so they come one after the other. What a key's dispatch would change is nothing
 //! to the other keys: the walk tells what as many requests would get.
 
 use std::cmp::Reverse;
@@ -12,10 +12,10 @@ use std::ops::ControlFlow;
 use rusqlite::{Connection, Rows, Statement};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::snapshot;
-use crate::sqlite::dispatch::{HELD, Place, READY, Rule};
+use crate::sqlite::dispatch::{HELD, QueuePosition, READY, Rule};
 use crate::sqlite::open::Policy;
 use crate::sqlite::partitions::Partitions;
+use crate::sqlite::reader::policy;
 
 /// Rows that a walk goes over at the most: a key has one for each fetcher that lists it.
 const ROWS_MAX: usize = 1_000_000;
@@ -41,7 +41,7 @@ pub(super) struct Order {
 impl Order {
     /// Reads the rules; `now` tells whose lease expired.
     pub(super) fn load(snapshot: &Connection, now: UnixSeconds) -> rusqlite::Result<Self> {
-        let policy = snapshot::policy(snapshot)?;
+        let policy = policy(snapshot)?;
         Ok(Self { policy, partitions: Partitions::load(snapshot)?, expired: policy.expired(now) })
     }
 
@@ -54,7 +54,7 @@ impl Order {
     pub(super) fn walk(
         &self,
         snapshot: &Connection,
-        mut show: impl FnMut(Place) -> rusqlite::Result<ControlFlow<()>>,
+        mut show: impl FnMut(QueuePosition) -> rusqlite::Result<ControlFlow<()>>,
     ) -> rusqlite::Result<Walked> {
         let mut statements = Vec::new();
         for partition in &self.partitions.open {
@@ -64,14 +64,14 @@ impl Order {
         let mut merge = Merge::begin(&mut statements, &self.partitions)?;
         let mut last: Option<String> = None;
         for _ in 0..ROWS_MAX {
-            let Some(place) = merge.next()? else {
+            let Some(position) = merge.next()? else {
                 return Ok(Walked::ToTheEnd);
             };
-            if last.as_ref() == Some(&place.2) {
+            if last.as_ref() == Some(&position.2) {
                 continue;
             }
-            last = Some(place.2.clone());
-            if show(place)?.is_break() {
+            last = Some(position.2.clone());
+            if show(position)?.is_break() {
                 return Ok(Walked::Stopped);
             }
         }
@@ -79,11 +79,11 @@ impl Order {
     }
 }
 
-/// Several ordered lists of places as one.
+/// Several ordered lists of positions as one.
 struct Merge<'a> {
     lists: Vec<Rows<'a>>,
-    /// The first place of each list that has one.
-    heads: BinaryHeap<Reverse<(Place, usize)>>,
+    /// The first position of each list that has one.
+    heads: BinaryHeap<Reverse<(QueuePosition, usize)>>,
     partitions: &'a Partitions,
 }
 
@@ -101,20 +101,20 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    fn next(&mut self) -> rusqlite::Result<Option<Place>> {
-        let Some(Reverse((place, list))) = self.heads.pop() else {
+    fn next(&mut self) -> rusqlite::Result<Option<QueuePosition>> {
+        let Some(Reverse((position, list))) = self.heads.pop() else {
             return Ok(None);
         };
         self.refill(list)?;
-        Ok(Some(place))
+        Ok(Some(position))
     }
 
     /// Reads on in a list, past rows of runs under deletion: they count as gone.
     fn refill(&mut self, list: usize) -> rusqlite::Result<()> {
         while let Some(row) = self.lists[list].next()? {
-            let place = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            if self.partitions.allow(place.3, row.get(4)?) {
-                self.heads.push(Reverse((place, list)));
+            let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            if self.partitions.allow(position.3, row.get(4)?) {
+                self.heads.push(Reverse((position, list)));
                 return Ok(());
             }
         }

@@ -10,10 +10,10 @@ use rusqlite::{Connection, Row};
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::outcome::{in_words, outcome};
+use super::attempts::{in_words, outcome};
 use super::queue::{QUEUE_MAX, list};
-use super::snapshot::{policy, read_current};
-use crate::sqlite::reader::ViewError;
+use crate::sqlite::query::{Query, columns};
+use crate::sqlite::reader::{ViewError, policy, read_current};
 
 /// What a task is to the queue (the names are those of the life of a task).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -21,22 +21,18 @@ use crate::sqlite::reader::ViewError;
 pub enum TaskStatus {
     /// It is eligible when its turn comes.
     Waiting,
-    /// It is handed out, and its attempt has not ended.
     InFlight,
     /// It failed, and is due again by itself.
     Delayed,
     /// Its last attempt failed, and it is not due by itself.
     Failed,
-    /// Too many of its leases expired.
     DeadLetter,
 }
 
 /// Which tasks are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// Those of this status.
     pub status: TaskStatus,
-    /// Those of this fetcher only.
     pub fetcher: Option<String>,
     /// Those only that came into their status at that time or later; failed ones and those in flight.
     pub since: Option<UnixSeconds>,
@@ -44,31 +40,29 @@ pub struct Asked {
     pub count: usize,
 }
 
-/// Tasks of one status; the JSON object of `tasks` (docs/json.md).
+/// The JSON object of `tasks` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tasks {
-    /// Their status.
     pub status: TaskStatus,
-    /// The tasks.
     pub tasks: Vec<Task>,
     /// There are more than were asked for.
     pub truncated: bool,
 }
 
-/// A task, and why it has its status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Task {
-    /// Its key.
     pub key: String,
-    /// The fetcher that lists it; `@tasks`: it is a single task.
+    /// `@tasks`: it is a single task.
     pub fetcher: String,
-    /// That fetcher's run; a single task's number.
+    /// The fetcher's run; a single task's number.
     pub run: i64,
-    /// Since when, in seconds since 1970: the end of the attempt, its hand-out, or its last start.
+    /// In seconds since 1970: the end of the attempt, its hand-out, or its last start.
     pub since: Option<UnixSeconds>,
-    /// Why, in words.
+    /// Why it has its status, in words.
     pub reason: String,
 }
+
+columns!(Task { key, fetcher, run, since, reason });
 
 /// Rows whose own last attempt failed, and that wait for their fetcher's next list; then single tasks. The
 /// key's log row tells of its last attempt, and of rows of which none is kept.
@@ -121,7 +115,8 @@ const DEAD_LETTERS: &str =
     "SELECT lost.attr_path, name, lost.run_started, NULL, lost.expired_leases
     FROM shiftboss_expired_leases AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id
     WHERE dead_letter <> 0 AND lost.fetcher_id <> 0 AND (?2 IS NULL OR name = ?2)
-    UNION ALL SELECT attr_path, '@tasks', task, NULL, NULL FROM shiftboss_single_tasks
+    UNION ALL SELECT attr_path, '@tasks', task, NULL, 'too many leases expired'
+    FROM shiftboss_single_tasks
     WHERE status = 'dead_letter' AND (?2 IS NULL OR ?2 = '@tasks') LIMIT ?1";
 const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, started,
         coalesce(worker, 'a classic worker') || ', attempt ' || attempt
@@ -152,37 +147,24 @@ fn found(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Re
         TaskStatus::Delayed => Ok(Vec::new()),
         TaskStatus::Waiting => waiting(snapshot, asked, now),
         TaskStatus::Failed => {
-            let given = (limit, &asked.fetcher, since);
-            snapshot.prepare(FAILED)?.query_map(given, failed)?.collect()
+            let mut statement = snapshot.prepared(FAILED)?;
+            statement.query_map((limit, &asked.fetcher, since), failed)?.collect()
         }
-        TaskStatus::DeadLetter => {
-            let given = (limit, &asked.fetcher);
-            snapshot.prepare(DEAD_LETTERS)?.query_map(given, dead_letter)?.collect()
-        }
+        TaskStatus::DeadLetter => snapshot.rows(DEAD_LETTERS, (limit, &asked.fetcher)),
         TaskStatus::InFlight => {
             let expired = policy(snapshot)?.expired(now);
-            let given = (limit, &asked.fetcher, since, expired);
-            snapshot.prepare(IN_FLIGHT)?.query_map(given, |row| task(row, row.get(4)?))?.collect()
+            snapshot.rows(IN_FLIGHT, (limit, &asked.fetcher, since, expired))
         }
     }
 }
 
-fn task(row: &Row<'_>, reason: String) -> rusqlite::Result<Task> {
-    let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-    Ok(Task { key, fetcher, run, since, reason })
-}
-
 fn failed(row: &Row<'_>) -> rusqlite::Result<Task> {
+    let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     let code: Option<i64> = row.get(4)?;
     // Of a single task another one of its key may have run since.
     let end = outcome("done".to_owned(), code);
-    task(row, if end == "success" { "failure".to_owned() } else { in_words(&end, code) })
-}
-
-fn dead_letter(row: &Row<'_>) -> rusqlite::Result<Task> {
-    let expired: Option<i64> = row.get(4)?;
-    let leases = expired.map_or("too many".to_owned(), |leases| leases.to_string());
-    task(row, format!("{leases} leases expired"))
+    let reason = if end == "success" { "failure".to_owned() } else { in_words(&end, code) };
+    Ok(Task { key, fetcher, run, since, reason })
 }
 
 /// The next [`QUEUE_MAX`] jobs at the most, those of one fetcher among them.

@@ -3,19 +3,21 @@
 //! What may be handed out is decided by the dispatcher's own rule, over the same rows. The place in
 //! the order is counted, up to a bound; all else costs the same however long the queue is.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::{Order, Walked};
 use super::queue::PAYLOADS_MAX_BYTES;
-use super::snapshot::{is_paused, read_current};
-use super::{HOUR_MINUTES, done_since};
+use super::status::{HOUR_MINUTES, done_since};
 use crate::sqlite::dispatch::{Candidate, candidates};
-use crate::sqlite::reader::ViewError;
+use crate::sqlite::query::{Query, columns};
+use crate::sqlite::reader::{ViewError, read_current};
+use crate::sqlite::records::is_paused;
 pub use report::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why};
 
 mod report;
@@ -58,15 +60,9 @@ struct LogRow {
     exit_code: Option<i64>,
 }
 
-impl LogRow {
-    /// As a result, if it is one.
-    fn result(&self) -> Option<LastResult> {
-        let LogRow { started, finished, exit_code } = *self;
-        finished.map(|finished| LastResult { started, finished, exit_code })
-    }
-}
+columns!(LogRow { started, finished, exit_code });
 
-/// An attempt whose end is not known.
+/// An attempt whose end is not known, and the key's log row before it.
 struct Out {
     worker: Option<String>,
     attempt: i64,
@@ -75,16 +71,27 @@ struct Out {
     delivery_count: i64,
     fetcher_id: i64,
     run: i64,
-    /// The key's log row before it.
-    before: Option<LogRow>,
+    prev_started: Option<UnixSeconds>,
+    prev_finished: Option<UnixSeconds>,
+    prev_exit_code: Option<i64>,
 }
+
+columns!(Out {
+    worker,
+    attempt,
+    started,
+    lease,
+    delivery_count,
+    fetcher_id,
+    run,
+    prev_started,
+    prev_finished,
+    prev_exit_code
+});
 
 fn log_row(snapshot: &Connection, key: &str) -> rusqlite::Result<Option<LogRow>> {
     let sql = "SELECT started, finished, exit_code FROM log WHERE attr_path = ?1";
-    let read = |row: &Row<'_>| {
-        Ok(LogRow { started: row.get(0)?, finished: row.get(1)?, exit_code: row.get(2)? })
-    };
-    snapshot.query_row(sql, [key], read).optional()
+    snapshot.row(sql, [key]).optional()
 }
 
 /// A key's attempts whose end is not known, the last one first.
@@ -92,21 +99,7 @@ fn outs(snapshot: &Connection, key: &str) -> rusqlite::Result<Vec<Out>> {
     let sql = "SELECT worker, attempt, started, lease, delivery_count, fetcher_id, run_started,
             prev_started, prev_finished, prev_exit_code
         FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt DESC";
-    let read = |row: &Row<'_>| {
-        let (finished, exit_code) = (row.get(8)?, row.get(9)?);
-        let before: Option<i64> = row.get(7)?;
-        Ok(Out {
-            worker: row.get(0)?,
-            attempt: row.get(1)?,
-            started: row.get(2)?,
-            lease: row.get(3)?,
-            delivery_count: row.get(4)?,
-            fetcher_id: row.get(5)?,
-            run: row.get(6)?,
-            before: before.map(|started| LogRow { started, finished, exit_code }),
-        })
-    };
-    snapshot.prepare(sql)?.query_map([key], read)?.collect()
+    snapshot.rows(sql, [key])
 }
 
 /// With which exit codes rows ended, by fetcher and run; and those that are not there.
@@ -135,7 +128,7 @@ impl Asked<'_> {
         let (rows, truncated) = self.rows(rows, is_held)?;
         let sql = "SELECT count(*) FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status = 'failed'";
-        let failed_single_tasks = self.snapshot.query_row(sql, [self.key], |row| row.get(0))?;
+        let failed_single_tasks = self.snapshot.value(sql, [self.key])?;
         Ok(Why {
             key: self.key.to_owned(),
             state: state(&rows, is_held, is_free),
@@ -160,12 +153,9 @@ impl Asked<'_> {
         let sql = "SELECT fetcher_id, run_started, exit_code, max(attempt) FROM shiftboss_attempts
             WHERE attr_path = ?1 AND outcome = 'done' GROUP BY fetcher_id, run_started
             ORDER BY max(attempt)";
-        let read = |row: &Row<'_>| Ok(((row.get(0)?, row.get(1)?), row.get(2)?));
-        let mut ends: Vec<_> = self
-            .snapshot
-            .prepare(sql)?
-            .query_map([self.key], read)?
-            .collect::<rusqlite::Result<_>>()?;
+        let ends: Vec<(i64, i64, Option<i64>)> = self.snapshot.rows(sql, [self.key])?;
+        let of_row = |(fetcher_id, run, code)| ((fetcher_id, run), code);
+        let mut ends: Vec<_> = ends.into_iter().map(of_row).collect();
         let logged = self.log.as_ref().filter(|log| log.finished.is_some());
         let logged = logged.and_then(|log| log.exit_code);
         if let (Some((_, code)), Some(logged)) = (ends.last_mut(), logged) {
@@ -214,10 +204,12 @@ impl Asked<'_> {
 
     /// What the log says, or said before the job that is out.
     fn last_result(&self, is_out: bool) -> Option<LastResult> {
-        match self.outs.first() {
-            Some(out) if is_out => out.before.as_ref().and_then(LogRow::result),
-            _ => self.log.as_ref().and_then(LogRow::result),
-        }
+        let (started, finished, exit_code) = match (self.outs.first(), &self.log) {
+            (Some(out), _) if is_out => (out.prev_started?, out.prev_finished, out.prev_exit_code),
+            (_, Some(log)) => (log.started, log.finished, log.exit_code),
+            _ => return None,
+        };
+        finished.map(|finished| LastResult { started, finished, exit_code })
     }
 
     /// Counts the keys before this one.
@@ -245,12 +237,8 @@ impl Asked<'_> {
         mut rows: Vec<Candidate>,
         is_held: bool,
     ) -> rusqlite::Result<(Vec<KeyRow>, bool)> {
-        rows.sort_by(|a, b| {
-            (&a.fetcher, a.fetcher_id, b.run_started).cmp(&(
-                &b.fetcher,
-                b.fetcher_id,
-                a.run_started,
-            ))
+        rows.sort_by_cached_key(|row| {
+            (row.fetcher.clone(), row.fetcher_id, Reverse(row.run_started))
         });
         let (mut shown, mut bytes, count) = (Vec::new(), 0, rows.len());
         let (mut newer, ends) = (None, self.ends()?);
@@ -277,9 +265,8 @@ impl Asked<'_> {
                 ON lost.fetcher_id = run.fetcher_id AND lost.run_started = run.run_started
                 AND lost.attr_path = ?3
             WHERE run.fetcher_id = ?1 AND run.run_started = ?2";
-        let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? != 0, row.get::<_, i64>(1)? != 0));
         let run = (row.fetcher_id, row.run_started, self.key);
-        let found = self.snapshot.prepare_cached(sql)?.query_row(run, read).optional()?;
+        let found: Option<(bool, bool)> = self.snapshot.row(sql, run).optional()?;
         let (complete, dead_letter) = found.unwrap_or_default();
         let is_of = |out: &&Out| (out.fetcher_id, out.run) == (row.fetcher_id, row.run_started);
         let state = if !self.order.rule().partitions.allow(row.fetcher_id, row.run_started) {
