@@ -9,14 +9,15 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::debug;
+use tracing::{debug, info};
+
+use crate::exit::{ExitCode, Failure};
 
 /// What a shell adds to the number of the signal that ended a program.
 pub const SIGNAL_BASE: i32 = 128;
 /// A second signal counts from so long after the first.
 const SECOND_AFTER: Duration = Duration::from_secs(1);
 
-/// The signals, listened for.
 #[derive(Debug)]
 pub struct Signals {
     listened: Vec<(i32, Signal)>,
@@ -24,18 +25,11 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// SIGTERM, SIGINT and SIGHUP.
-    ///
-    /// # Errors
-    /// When the system has no room for them.
     pub fn new() -> io::Result<Self> {
         Self::of(&[SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()])
     }
 
     /// SIGTERM and SIGINT, for whom SIGHUP has another meaning.
-    ///
-    /// # Errors
-    /// When the system has no room for them.
     pub fn without_hang_up() -> io::Result<Self> {
         Self::of(&[SignalKind::terminate(), SignalKind::interrupt()])
     }
@@ -57,6 +51,29 @@ impl Signals {
         }
     }
 
+    /// Waits for `run`. The first signal has it asked to stop, a second one drops it. Its outcome, and the first
+    /// signal.
+    pub async fn attend<T>(
+        &mut self,
+        run: impl Future<Output = T>,
+        stop: impl FnOnce(),
+    ) -> (Option<T>, Option<i32>) {
+        let mut run = std::pin::pin!(run);
+        let signal = tokio::select! {
+            outcome = &mut run => return (Some(outcome), None),
+            signal = self.next() => signal,
+        };
+        info!(
+            signal,
+            "Stopping. Another signal, a second after this one or later, kills what runs."
+        );
+        stop();
+        tokio::select! {
+            outcome = &mut run => (Some(outcome), Some(signal)),
+            _ = self.next() => (None, Some(signal)),
+        }
+    }
+
     async fn any(&mut self) -> i32 {
         poll_fn(|context| {
             let mut ready = self.listened.iter_mut().filter_map(|(number, signal)| {
@@ -66,6 +83,19 @@ impl Signals {
         })
         .await
     }
+}
+
+/// Runs something that ends by itself or by signals. What still runs then is killed.
+pub fn with_signals<T>(
+    work: impl AsyncFnOnce(Signals) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let cannot = |error: io::Error| {
+        let text = format!("cannot start the runtime: {error}; is there a limit on descriptors?");
+        Failure::new(ExitCode::StoreIo, text)
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    runtime.block_on(async { work(Signals::new().map_err(cannot)?).await })
 }
 
 /// Whether a signal counts that comes at `now`.

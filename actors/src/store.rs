@@ -3,6 +3,8 @@
 //! The StorageActor owns the one `Store`; SQLite implements it in the program, and the naive model does for
 //! tests. Every store passes `testing::conformance`. No SQL and no actor here.
 
+#![warn(missing_docs)]
+
 mod fetcher_runs;
 mod operations;
 mod tasks;

@@ -1,6 +1,6 @@
 //! Runs that are a command: the user's, with what changed in a file and in its arguments.
 //!
-//! [`super::runs::Runs`] over [`crate::child`]. Its standard output is ours, byte by byte; its standard
+//! [`Runs`] over [`crate::child`]. Its standard output is ours, byte by byte; its standard
 //! error goes to ours, a line at a time.
 
 use std::ffi::OsString;
@@ -12,14 +12,13 @@ use tokio::sync::oneshot;
 
 use super::handover::hand_over;
 use super::paths::Changed;
-use super::runs::{Outcome, Run, Runs};
-use crate::child::{End, Guardian, LinePrefixer, Order, Output, Stream};
+use super::schedule::{Outcome, Run, Runs};
+use crate::child::{Guardian, LinePrefixer, Order, Output, Stream};
 use crate::escape::shown;
 
 /// A longer line of the command's is passed on in pieces.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// What is run.
 #[derive(Debug, Clone)]
 pub struct CommandSettings {
     /// Put before each line of standard error, unless that goes to a terminal.
@@ -30,21 +29,17 @@ pub struct CommandSettings {
     pub arguments: Vec<OsString>,
     /// How long it may run.
     pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
     pub grace: Duration,
     /// The file that is written with the changed paths before each run.
     pub changed_file: PathBuf,
 }
 
-/// Starts commands.
 pub struct CommandRuns {
     settings: CommandSettings,
     guardian: Guardian,
 }
 
 impl CommandRuns {
-    /// Commands that `guardian` starts.
-    #[must_use]
     pub fn new(settings: CommandSettings, guardian: Guardian) -> Self {
         Self { settings, guardian }
     }
@@ -81,24 +76,12 @@ async fn run(
             running.wait().await
         }
     };
-    Outcome { exit_code: end.shell_code(), message: message(end, limit) }
+    Outcome { exit_code: end.shell_code(), message: end.failure(limit) }
 }
 
 /// A shell's code for what cannot be executed.
 fn not_started(message: String) -> Outcome {
     Outcome { exit_code: 126, message }
-}
-
-fn message(end: End, limit: Option<Duration>) -> String {
-    match end {
-        End::Code(0) => String::new(),
-        End::Code(code) => format!("the command ended with exit code {code}"),
-        End::Signal(number) => format!("the command was ended by signal {number}"),
-        End::TimedOut => {
-            let limit = humantime::format_duration(limit.unwrap_or_default());
-            format!("the command did not end within {limit} (--timeout)")
-        }
-    }
 }
 
 fn prepare(settings: &CommandSettings, changed: &Changed) -> Result<Order, Outcome> {
@@ -125,7 +108,6 @@ fn log_of(name: &str) -> Output {
 struct Log(LinePrefixer);
 
 impl Log {
-    /// Nobody may be reading.
     fn take(&mut self, stream: Stream, piece: &[u8]) {
         if stream == Stream::Out {
             let mut out = io::stdout().lock();

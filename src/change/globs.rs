@@ -30,7 +30,6 @@ pub struct GlobError {
 /// What is to be taken and what is to be left out.
 #[derive(Debug, Clone)]
 pub struct Globs {
-    /// Empty: everything.
     taken: Gitignore,
     left_out: Gitignore,
     /// By the directory they are in; `None`: they are not looked at.
@@ -43,9 +42,6 @@ impl Globs {
     /// Takes what matches one of `taken` (all, if there is none) and is not left out by `left_out`;
     /// of several that match the last one counts, and `!` turns it round. With `gitignore`, the
     /// trees' own `.gitignore` files count too, behind `left_out`.
-    ///
-    /// # Errors
-    /// When a glob cannot be understood.
     pub fn new(taken: &[String], left_out: &[String], gitignore: bool) -> Result<Self, GlobError> {
         let own = LEFT_OUT.iter().map(|glob| (*glob).to_owned());
         let left_out: Vec<String> = own.chain(left_out.iter().cloned()).collect();
@@ -96,13 +92,11 @@ impl Globs {
     }
 
     /// Whether a change of this file changes what counts.
-    #[must_use]
     pub fn is_changed_by(&self, path: &Path) -> bool {
         self.gitignores.is_some() && path.file_name().is_some_and(|name| name == GITIGNORE)
     }
 
     /// Whether this is left out, and all that is in it. What leads there is not.
-    #[must_use]
     pub fn leaves_out(&self, path: &Path, is_dir: bool) -> bool {
         match self.left_out.matched(path, is_dir) {
             Match::Ignore(_) => true,
@@ -112,7 +106,6 @@ impl Globs {
     }
 
     /// Whether a change of this counts, which is not left out.
-    #[must_use]
     pub fn takes(&self, path: &Path, is_dir: bool) -> bool {
         self.taken.is_empty() || self.taken.matched_path_or_any_parents(path, is_dir).is_ignore()
     }

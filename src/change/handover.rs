@@ -47,9 +47,6 @@ pub struct HandOverError {
 
 /// Writes `file`, and says what the command is to be given. `program` and `typed` are what it is called with,
 /// `environment` is what it has beyond ours.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn hand_over(
     program: &OsStr,
     typed: &[OsString],

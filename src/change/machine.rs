@@ -1,6 +1,6 @@
-//! When a run is due: a pure value, (state, event, now) → (state, actions).
+//! When a run is due: a pure value, (state, event, now) → (state, whether a run starts).
 //!
-//! [`super::run_actor`] holds one and does what it says. All that may follow what stands in one table
+//! [`super::schedule`] holds one and does what it says. All that may follow what stands in one table
 //! ([`table::TABLE`]), from which the transitions, the tests and the pictures ([`graph`]) come. No clock
 //! here: `now` is a time since any fixed moment that never runs backwards. Spec 1 and 2.
 
@@ -11,6 +11,7 @@ mod tests;
 
 use std::time::Duration;
 
+use shiftboss_protocol::backoff::Backoff;
 use thiserror::Error;
 
 pub use table::{Event, State};
@@ -31,8 +32,8 @@ pub const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The longest such time; it doubles with each failure in a row.
 pub const RETRY_MAX: Duration = Duration::from_secs(3600);
 
-/// How long what is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How long what is waited for. The default waits for nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timing {
     /// A run starts when nothing has changed for longer than this.
     pub debounce: Duration,
@@ -44,7 +45,6 @@ pub struct Timing {
     pub retry: bool,
 }
 
-/// The machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     timing: Timing,
@@ -53,17 +53,9 @@ pub struct Machine {
     touched: Option<(Moment, Moment)>,
     /// The end of the last run.
     last_run: Moment,
-    /// Failed runs in a row, of those that are to be tried again.
-    failures: u32,
-}
-
-/// What is to be done after an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Actions {
-    /// Start a run now.
-    pub start: bool,
-    /// Hand the machine this event at that moment, unless another event comes first.
-    pub wake: Option<(Event, Moment)>,
+    /// From a failed run to the next try, if there is one.
+    retries: Backoff,
+    retry_delay: Duration,
 }
 
 /// An event that cannot be: an error of the program.
@@ -71,37 +63,26 @@ pub struct Actions {
 pub enum Refusal {
     /// The table has no such row.
     #[error("the event {event:?} cannot be in the state {state:?}")]
-    Unforeseen {
-        /// The machine's state.
-        state: State,
-        /// What it was told.
-        event: Event,
-    },
+    Unforeseen { state: State, event: Event },
     /// Its time has not come.
     #[error("the event {event:?} came at {now:?}, before its time, {due:?}")]
     Early {
         /// What the machine was told.
         event: Event,
-        /// When it was told.
         now: Moment,
-        /// When it may be.
         due: Moment,
     },
 }
 
 impl Machine {
     /// A machine that has seen nothing yet.
-    #[must_use]
     pub fn new(timing: Timing) -> Self {
         let (state, last_run) = (State::Idle, Moment::ZERO);
-        Self { timing, state, touched: None, last_run, failures: 0 }
+        let (retries, retry_delay) = (Backoff::new(RETRY_FIRST, RETRY_MAX), Duration::ZERO);
+        Self { timing, state, touched: None, last_run, retries, retry_delay }
     }
 
-    /// What follows an event.
-    ///
-    /// # Errors
-    /// When the event cannot be in this state, or not yet.
-    pub fn on(&self, event: Event, now: Moment) -> Result<(Self, Actions), Refusal> {
+    pub fn on(&self, event: Event, now: Moment) -> Result<(Self, bool), Refusal> {
         let unforeseen = Refusal::Unforeseen { state: self.state, event };
         let row = table::row_of(self.state, event).ok_or(unforeseen)?;
         if let Some((awaited, due)) =
@@ -112,18 +93,14 @@ impl Machine {
         let mut next = self.clone();
         next.stamp(row, now);
         next.state = row.to;
-        let actions = Actions { start: row.starts, wake: next.wake() };
-        Ok((next, actions))
+        Ok((next, row.starts))
     }
 
-    /// Where it is.
-    #[must_use]
     pub fn state(&self) -> State {
         self.state
     }
 
     /// The event that time alone brings, and when.
-    #[must_use]
     pub fn wake(&self) -> Option<(Event, Moment)> {
         let cooled = self.last_run.saturating_add(self.timing.cooldown).saturating_add(TICK);
         match self.state {
@@ -135,14 +112,13 @@ impl Machine {
             }
             State::Cooldown | State::CooldownPending => Some((Event::Ready, cooled)),
             State::Backoff => {
-                let delayed = self.last_run.saturating_add(retry_delay(self.failures));
+                let delayed = self.last_run.saturating_add(self.retry_delay);
                 Some((Event::Ready, cooled.max(delayed)))
             }
         }
     }
 
     /// The earliest moment at which a run can start, if a change came now; `None` while one is on.
-    #[must_use]
     pub fn next_possible_run(&self, now: Moment) -> Option<Moment> {
         let debounced =
             |from: Moment| from.saturating_add(self.timing.debounce.min(self.timing.max_wait));
@@ -162,9 +138,12 @@ impl Machine {
             // Remembered as a change is; in the other states it starts a run, or costs its turn.
             Event::Due if row.to == State::CooldownPending => self.touch(now),
             Event::Ready if row.to == State::Waiting => self.touch(now),
-            Event::Done => (self.last_run, self.failures) = (now, 0),
+            Event::Done => {
+                self.last_run = now;
+                self.retries.reset();
+            }
             Event::Failed => {
-                (self.last_run, self.failures) = (now, self.failures.saturating_add(1));
+                (self.last_run, self.retry_delay) = (now, self.retries.next_delay());
             }
             Event::Due | Event::Start | Event::Ready => {}
         }
@@ -177,10 +156,4 @@ impl Machine {
         let first = self.touched.map_or(now, |(first, _)| first);
         self.touched = Some((first, now));
     }
-}
-
-/// From the end of a failed run to the next try, after so many failures in a row.
-fn retry_delay(failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    RETRY_FIRST.saturating_mul(doubled).min(RETRY_MAX)
 }

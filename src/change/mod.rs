@@ -1,20 +1,17 @@
 //! Runs on change: watches trees, waits for quiet, and has one run at a time (docs/spec/on-change.md).
 //!
-//! `shiftboss on-change` is the first user. Plain parts: [`machine`] decides when a run is due,
-//! [`paths`] keeps what changed, [`globs`] what counts, [`tree_watch`] watches. Two actors around them:
-//! [`change_actor`] reads the watch and tells [`run_actor`], which holds the machine and the run that is
-//! on. What a run does is behind [`runs::Runs`]; [`command_runs`] is the one that starts a command.
+//! Plain parts: [`machine`] decides when a run is due, [`paths`] keeps what changed, [`globs`] what counts,
+//! [`tree_watch`] and [`poll_watch`] watch. [`follower`] keeps a watch open; [`schedule`] starts runs.
+//! What a run does is behind [`schedule::Runs`]; [`command_runs`] is the one that starts a command.
 
-pub mod change_actor;
 pub mod command_runs;
+pub mod follower;
 pub mod globs;
 pub mod handover;
 pub mod machine;
-pub mod messages;
 pub mod paths;
 pub mod poll_watch;
-pub mod run_actor;
-pub mod runs;
+pub mod schedule;
 pub mod status;
 pub mod status_file;
 pub mod tree_watch;
@@ -44,9 +41,6 @@ const NETWORK: [u32; 10] = [
 
 /// Watches trees with inotify; where that cannot be, it is said why, and they are looked at every few
 /// seconds. May take long: to be called beside the runtime's thread.
-///
-/// # Errors
-/// When a root cannot be watched or read.
 pub fn open<A: AddWatch + 'static>(trees: &Trees, adder: A) -> Result<Box<dyn Watch>, WatchError> {
     match on_network(trees).map_or_else(|| TreeWatch::open(trees, adder), Err) {
         Ok(watch) => {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// Paths that are kept for one run; what is more is left out, and the list says that it is not whole.
 pub const PATHS_MAX: usize = 50_000;
-/// Bytes of those paths.
 pub const PATHS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Runs in a row that must have changed a path for it to count as their own.
 const RUNS_IN_A_ROW: u8 = 3;
@@ -29,20 +28,16 @@ impl Default for Changed {
 
 impl Changed {
     /// Something changed, and nobody knows what.
-    #[must_use]
     pub fn unknown() -> Self {
         Self { is_whole: false, ..Self::default() }
     }
 
-    /// These paths.
-    #[must_use]
     pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut changed = Self::default();
         paths.into_iter().for_each(|path| changed.add(path));
         changed
     }
 
-    /// Adds a path.
     pub fn add(&mut self, path: PathBuf) {
         if self.paths.contains(&path) {
             return;
@@ -56,7 +51,6 @@ impl Changed {
         self.paths.insert(path);
     }
 
-    /// Adds all of `other`.
     pub fn merge(&mut self, other: Self) {
         self.is_whole &= other.is_whole;
         other.paths.into_iter().for_each(|path| self.add(path));
@@ -73,19 +67,15 @@ impl Changed {
         self.bytes = self.paths.iter().map(|path| path.as_os_str().len()).sum();
     }
 
-    /// Whether nothing changed.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty() && self.is_whole
     }
 
     /// Whether all that changed is named.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// The paths, sorted.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.paths.iter().map(PathBuf::as_path)
     }

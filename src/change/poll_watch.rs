@@ -18,7 +18,6 @@ const PAUSE_MIN: Duration = Duration::from_secs(2);
 /// And so many times as long as a look takes.
 const PAUSE_SHARE: u32 = 10;
 
-/// Looks at trees.
 pub struct PollWatch {
     roots: Vec<PathBuf>,
     globs: Globs,
@@ -29,9 +28,6 @@ pub struct PollWatch {
 
 impl PollWatch {
     /// Looks for the first time.
-    ///
-    /// # Errors
-    /// When a root cannot be read.
     pub fn open(trees: &Trees) -> Result<Self, WatchError> {
         let (roots, globs) = (trees.roots.clone(), trees.globs.clone());
         let mut watch = Self { roots, globs, seen: HashMap::new(), took: Duration::ZERO };

@@ -1,4 +1,4 @@
-//! How an on-change is: what the RunActor tells, and what `--status` shows. Values only.
+//! How an on-change is: what a schedule notes, and what `--status` shows. Values only.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 pub struct Status {
     /// The machine's state, by name.
     pub state: String,
-    /// Runs that have ended.
     pub runs: u64,
     /// When the run began that is on.
     pub run_started: Option<i64>,
@@ -16,14 +15,15 @@ pub struct Status {
     /// The earliest start of the next run. `None`: when a run has ended, while one is on; else any time,
     /// as soon as something has changed and it is quiet.
     pub next_possible_run: Option<i64>,
+    /// The next run, as far as one is planned.
+    #[serde(skip)]
+    pub next_run: Option<i64>,
 }
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// When it began.
     pub started: i64,
-    /// When it ended.
     pub ended: i64,
     /// As a shell would report it.
     pub exit_code: u8,

@@ -35,7 +35,6 @@ const TURN_MAX: Duration = Duration::from_millis(500);
 
 /// Warnings in a period; what is more is counted.
 const WARNINGS_MAX: u32 = 10;
-/// That period, in seconds.
 const WARNINGS_SECONDS: u32 = 60;
 
 /// How often moved directories are listed anew in a turn. One that has two places (mounted at another)
@@ -45,13 +44,9 @@ const LIST_ROUNDS_MAX: u32 = 8;
 /// Puts a watch on a directory: the one system call that runs out, behind a trait for tests.
 pub trait AddWatch: Send {
     /// Watches `path`, and returns the watch's number; that of a watch that is on it already.
-    ///
-    /// # Errors
-    /// `ENOSPC` when the user's watches are used up.
     fn add(&self, inotify: &OwnedFd, path: &Path, flags: WatchFlags) -> Result<i32, Errno>;
 }
 
-/// The kernel's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel;
 
@@ -61,7 +56,6 @@ impl AddWatch for Kernel {
     }
 }
 
-/// Watches trees.
 pub struct TreeWatch<A> {
     inotify: Arc<OwnedFd>,
     adder: A,
@@ -86,9 +80,6 @@ pub struct TreeWatch<A> {
 
 impl<A: AddWatch> TreeWatch<A> {
     /// Watches all directories of the trees that are not left out.
-    ///
-    /// # Errors
-    /// When a root cannot be watched, or the user's watches or instances are used up.
     pub fn open(trees: &Trees, adder: A) -> Result<Self, WatchError> {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         let inotify = inotify::init(flags).map_err(|e| WatchError::NoInstances(e.into()))?;
@@ -115,7 +106,6 @@ impl<A: AddWatch> TreeWatch<A> {
     }
 
     /// How many directories are watched.
-    #[must_use]
     pub fn directories(&self) -> usize {
         self.table.len()
     }

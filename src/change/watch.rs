@@ -12,19 +12,16 @@ use thiserror::Error;
 use super::globs::{GlobError, Globs};
 use super::paths::Changed;
 
-/// What is watched.
 #[derive(Debug, Clone)]
 pub struct Trees {
     /// Directories, as the user named them; changed paths begin with one of them.
     pub roots: Vec<PathBuf>,
-    /// What counts in them.
     pub globs: Globs,
 }
 
 impl Trees {
     /// Trees of these roots. With one root, the rules of the repository that it is in count, if those of
     /// the trees do.
-    #[must_use]
     pub fn new(roots: Vec<PathBuf>, mut globs: Globs) -> Self {
         if let [root] = roots.as_slice() {
             globs.enter_repository(root);
@@ -34,9 +31,6 @@ impl Trees {
 
     /// The directory of some files, of which nothing counts but them: editors put a new file in place of
     /// the one that was watched. `None`: they are not all files of one directory.
-    ///
-    /// # Errors
-    /// When a name makes no glob.
     pub fn of_files(paths: &[PathBuf]) -> Option<Result<Self, GlobError>> {
         let parent = paths.first()?.parent()?;
         if !paths.iter().all(|path| path.is_file() && path.parent() == Some(parent)) {
@@ -62,19 +56,14 @@ fn escaped(name: &str) -> String {
 /// A watch on trees. Everything may take long: it is called beside the runtime's thread.
 pub trait Watch: Send {
     /// Takes all that happened until now.
-    ///
-    /// # Errors
-    /// When it cannot go on; another one must take its place.
     fn turn(&mut self) -> Result<Turn, WatchError>;
 
     /// When a turn is worth while.
     fn wake(&self) -> Wake;
 }
 
-/// What a turn found.
 #[derive(Debug, Default)]
 pub struct Turn {
-    /// What changed, and counts.
     pub changed: Changed,
     /// Whether there is more to be taken already.
     pub is_pressed: bool,
@@ -96,41 +85,25 @@ pub enum WatchError {
     #[error(
         "inotify has no watches left after {watched} directories: raise fs.inotify.max_user_watches (sysctl)"
     )]
-    NoWatches {
-        /// Directories that have one.
-        watched: usize,
-    },
+    NoWatches { watched: usize },
     /// The user's inotify instances or this process's descriptors are used up.
     #[error("cannot make an inotify instance: {0}; raise fs.inotify.max_user_instances (sysctl)")]
     NoInstances(#[source] io::Error),
     /// A file system that tells nothing of what other machines change.
     #[error("{} is on a network file system, which tells nothing of changes made elsewhere", path.display())]
-    Network {
-        /// The root.
-        path: PathBuf,
-    },
+    Network { path: PathBuf },
     /// A root is not there, or is no directory that can be read.
     #[error("cannot watch {}: {source}", path.display())]
-    Root {
-        /// The root.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Root { path: PathBuf, source: io::Error },
     /// A root was removed, moved or unmounted.
     #[error("{} is gone: it was removed, moved or unmounted", path.display())]
-    Lost {
-        /// The root.
-        path: PathBuf,
-    },
-    /// Events cannot be read.
+    Lost { path: PathBuf },
     #[error("cannot read from inotify: {0}")]
     Read(#[source] io::Error),
 }
 
 impl WatchError {
     /// Whether looking again and again still works.
-    #[must_use]
     pub fn can_poll(&self) -> bool {
         matches!(self, Self::NoWatches { .. } | Self::NoInstances(_) | Self::Network { .. })
     }

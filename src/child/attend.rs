@@ -53,7 +53,6 @@ impl Running {
     }
 
     /// The process id, and the process group's; somebody else's after the end.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }

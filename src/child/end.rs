@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::WaitIdStatus;
 use thiserror::Error;
@@ -17,12 +18,10 @@ const NOT_FOUND: u8 = 127;
 /// What a shell adds to a signal's number.
 const SIGNAL_BASE: u8 = 128;
 
-/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// It exited, with this code.
     Code(u8),
-    /// This signal ended it.
     Signal(u8),
     /// Its time was over and it was ended, whatever it said to that.
     TimedOut,
@@ -41,7 +40,6 @@ impl fmt::Display for End {
 
 impl End {
     /// The exit code as a shell and `timeout(1)` report it: 128 more than a signal's number.
-    #[must_use]
     pub fn shell_code(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -50,8 +48,20 @@ impl End {
         }
     }
 
+    /// Why it is a failure; empty: it is none. `limit` is how long it might run.
+    pub fn failure(self, limit: Option<Duration>) -> String {
+        match self {
+            Self::Code(0) => String::new(),
+            Self::Code(code) => format!("the command ended with exit code {code}"),
+            Self::Signal(number) => format!("the command was ended by signal {number}"),
+            Self::TimedOut => {
+                let limit = humantime::format_duration(limit.unwrap_or_default());
+                format!("the command did not end within {limit} (timeout)")
+            }
+        }
+    }
+
     /// Whether it exited with code 0.
-    #[must_use]
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
@@ -82,29 +92,18 @@ pub enum StartError {
     NotFound(OsString),
     /// The program is there, and cannot be executed.
     #[error("cannot run {}: {source}{}", program.display(), advice(source))]
-    NotExecutable {
-        /// Its name.
-        program: OsString,
-        /// What the system said.
-        source: io::Error,
-    },
+    NotExecutable { program: OsString, source: io::Error },
     /// Where it is to run is no directory.
     #[error("cannot run a command in {}: there is no such directory", .0.display())]
     Directory(PathBuf),
     /// The system has no room for it (processes, descriptors, memory), or what a command needs of us
     /// could not be made.
     #[error("cannot {doing} to run a command: {source}")]
-    System {
-        /// What was tried.
-        doing: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    System { doing: &'static str, source: io::Error },
 }
 
 impl StartError {
     /// The exit code that a shell would report: 127 for what is not there, else 126.
-    #[must_use]
     pub fn shell_code(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,

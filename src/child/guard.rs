@@ -29,9 +29,6 @@ pub enum GuardError {
 }
 
 /// Guards until `pipe` ends, and kills what is registered then.
-///
-/// # Errors
-/// When `pipe` is no pipe, or has anything but whole records in it; nothing is killed then.
 pub fn guard(pipe: impl Read + AsFd) -> Result<(), GuardError> {
     let stat = rustix::fs::fstat(&pipe).map_err(|error| GuardError::Pipe(error.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Fifo {

@@ -58,13 +58,11 @@ impl Default for Guardian {
 
 impl Guardian {
     /// A guardian that is our own program. Nothing is started yet.
-    #[must_use]
     pub fn new() -> Self {
         Self::of(OUR_PROGRAM)
     }
 
     /// A guardian that is the shiftboss at `program`: for those who are another program, as tests.
-    #[must_use]
     pub fn of(program: impl Into<OsString>) -> Self {
         let program = program.into();
         let (groups, next_token) = (HashMap::new(), 0);
@@ -73,10 +71,6 @@ impl Guardian {
 
     /// Starts a command. To be called in a tokio runtime with time and IO, and on a thread that
     /// lives as long as the process: the kernel kills the command when the thread ends.
-    ///
-    /// # Errors
-    /// When the program is missing or cannot be executed, or the system has no room for it. Nothing
-    /// of the command runs then.
     pub fn start(&self, order: Order) -> Result<Running, StartError> {
         let children = child_signals().map_err(StartError::system("listen for ended children"))?;
         let mut command = Command::new(&order.program);

@@ -16,15 +16,11 @@ pub struct LinePrefixer {
 
 impl LinePrefixer {
     /// Keeps at most `piece_bytes` (at least 4, the longest character) of an unfinished line.
-    #[must_use]
     pub fn new(prefix: impl Into<Vec<u8>>, piece_bytes: usize) -> Self {
         Self { prefix: prefix.into(), piece_bytes: piece_bytes.max(4), partial: Vec::new() }
     }
 
     /// Takes the next bytes, and writes the lines that are finished by them.
-    ///
-    /// # Errors
-    /// As `out`.
     pub fn feed(&mut self, mut bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         while let Some(first) = bytes.first() {
             if *first == b'\n' {
@@ -43,9 +39,6 @@ impl LinePrefixer {
     }
 
     /// Writes what is left of a last line without an end: the stream is over.
-    ///
-    /// # Errors
-    /// As `out`.
     pub fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         if self.partial.is_empty() {
             return Ok(());

@@ -42,18 +42,12 @@ pub struct CommandLog {
 impl LogDirectory {
     /// Makes the directory if there is none. Logs are removed when they are older than `keep`, by
     /// whole days.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn new(path: PathBuf, keep: Duration) -> io::Result<Self> {
         fs::create_dir_all(&path)?;
         Ok(Self { path, keep, swept: AtomicI64::new(i64::MIN) })
     }
 
     /// Opens the log of what is run for a key, and writes what is about to be run.
-    ///
-    /// # Errors
-    /// When the file cannot be made or written.
     pub fn open<'a>(
         &self,
         key: &[u8],
@@ -113,7 +107,6 @@ impl LogDirectory {
 }
 
 impl CommandLog {
-    /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -13,13 +13,11 @@ pub struct Day(pub i64);
 
 impl Day {
     /// The day of a time.
-    #[must_use]
     pub fn of(time: SystemTime) -> Self {
         Self(seconds(time).div_euclid(DAY_SECONDS))
     }
 
     /// Reads a day as it is shown; `None`: it is none.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '-').map(|part| part.parse::<i64>().ok());
         let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
@@ -58,8 +56,6 @@ impl fmt::Display for Day {
     }
 }
 
-/// A time as `2026-11-21T13:05:09Z`.
-#[must_use]
 pub fn time_of_day(time: SystemTime) -> String {
     let second = seconds(time).rem_euclid(DAY_SECONDS);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
@@ -73,7 +69,6 @@ fn seconds(time: SystemTime) -> i64 {
 
 /// The file name of a key's logs. Two keys have two names; one that is cut off ends with a hash of
 /// the whole.
-#[must_use]
 pub fn file_name(key: &[u8]) -> String {
     let mut name = String::new();
     for (index, byte) in key.iter().enumerate() {

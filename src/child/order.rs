@@ -12,9 +12,7 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// Which of its two outputs a command wrote to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Out,
-    /// Standard error.
     Err,
 }
 
@@ -51,17 +49,14 @@ pub struct Order {
     pub directory: Option<PathBuf>,
     /// Its standard input; `None`: it is empty.
     pub input: Option<File>,
-    /// Where its output goes.
     pub output: Output,
     /// How long it may run; then it is ended, and the end is [`super::End::TimedOut`].
     pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
     pub grace: Duration,
 }
 
 impl Order {
     /// `program` with nothing else said: no arguments, no limit, the usual grace.
-    #[must_use]
     pub fn new(program: impl Into<OsString>, output: Output) -> Self {
         Self {
             program: program.into(),

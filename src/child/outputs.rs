@@ -17,7 +17,6 @@ use super::{End, Fault, Output, Printer, Printing};
 /// Between two looks whether logs have become too old; they do once a day.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// Where output goes.
 pub enum Outputs {
     /// To a file for each key and day.
     Log(Arc<LogDirectory>),
@@ -28,9 +27,6 @@ pub enum Outputs {
 impl Outputs {
     /// To files in this directory, which are kept so long; or, without one, to `write`, with the thread
     /// that calls it, which ends when this is dropped and all is written.
-    ///
-    /// # Errors
-    /// When the directory cannot be made, or there is no room for a thread.
     pub fn new(
         logs: Option<(PathBuf, Duration)>,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
@@ -44,9 +40,6 @@ impl Outputs {
 
     /// An output for a command that is about to be run for this key. A log that cannot be made costs the
     /// log, not the run.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
     pub fn open(
         &self,
         key: &[u8],
@@ -93,7 +86,6 @@ impl Outputs {
 
 /// What is to be done about a command's output at its end.
 pub enum Kept {
-    /// It is printed.
     Printed(Printing),
     /// It is in a log.
     Logged(CommandLog),
@@ -112,7 +104,6 @@ impl Kept {
     }
 
     /// The log, if it is in one.
-    #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Logged(log) => Some(log.path().to_owned()),

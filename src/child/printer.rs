@@ -33,7 +33,6 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// What is read after that: no pipe holds more.
 const LATE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Prints what commands write.
 #[derive(Clone)]
 pub struct Printer {
     pieces: SyncSender<Vec<u8>>,
@@ -49,9 +48,6 @@ pub struct Printing {
 
 impl Printer {
     /// Starts the thread that calls `write`, with whole lines; it ends when the last printer is dropped and all is written.
-    ///
-    /// # Errors
-    /// When there is no room for a thread.
     pub fn start(
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
     ) -> io::Result<(Self, JoinHandle<()>)> {
@@ -65,9 +61,6 @@ impl Printer {
     }
 
     /// An output for the command of a job.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
     pub fn print(&self, key: &[u8]) -> io::Result<(Output, Printing)> {
         let (ours, theirs) = io::pipe()?;
         let pipe = Receiver::from_owned_fd(ours.into())?;

@@ -18,18 +18,12 @@ use super::end::StartError;
 const PATH_DEFAULT: &str = "/bin:/usr/bin";
 
 /// Looks for `program` as its execution does: in our PATH, unless it has a slash.
-///
-/// # Errors
-/// When there is none, or none that this user may execute.
 pub fn look_for(program: &OsStr) -> Result<(), StartError> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| PATH_DEFAULT.into());
     look_for_in(program, &path)
 }
 
 /// The same with another PATH: that of the program's own environment.
-///
-/// # Errors
-/// As [`look_for`].
 pub fn look_for_in(program: &OsStr, path: &OsStr) -> Result<(), StartError> {
     let found = if program.as_bytes().contains(&b'/') {
         can_execute(Path::new(program))

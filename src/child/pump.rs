@@ -23,15 +23,10 @@ const LATE_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub enum Outlet {
     /// Nothing: it has a file.
     Unattended,
-    /// Read it.
     Pump(Box<Pump>),
 }
 
 impl Outlet {
-    /// Gives `command` its output.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
     pub fn of(output: Output, command: &mut Command) -> io::Result<Self> {
         match output {
             Output::File(file) => {
@@ -104,7 +99,6 @@ impl Pump {
     }
 }
 
-/// One stream.
 struct Half {
     /// None once it has ended.
     pipe: Option<Receiver>,

@@ -15,19 +15,14 @@ pub enum Record {
     Add {
         /// The number by which it is taken off again. Never used twice.
         token: u64,
-        /// The process group.
         group: Pid,
     },
     /// Forget what was added under this number, if anything was.
-    Remove {
-        /// The number.
-        token: u64,
-    },
+    Remove { token: u64 },
 }
 
 impl Record {
     /// The record's bytes. Allocates nothing: it is also called between `fork` and `exec`.
-    #[must_use]
     pub fn encode(self) -> [u8; RECORD_BYTES] {
         let (word, group, token) = match self {
             Self::Add { token, group } => (WORDS[0], group.as_raw_pid(), token),
@@ -41,7 +36,6 @@ impl Record {
     }
 
     /// Reads a record; `None` if it is none. The groups of init and of the guardian itself are none.
-    #[must_use]
     pub fn decode(bytes: [u8; RECORD_BYTES]) -> Option<Self> {
         let [a, b, c, d, e, f, g, h, token @ ..] = bytes;
         let token = u64::from_le_bytes(token);

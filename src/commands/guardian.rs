@@ -5,9 +5,6 @@ use crate::child;
 use crate::exit::{ExitCode, Failure};
 
 /// Guards until the process that started it is gone.
-///
-/// # Errors
-/// `Usage` when standard input is not the pipe of a shiftboss.
 pub fn run() -> Result<(), Failure> {
     child::guard(std::io::stdin()).map_err(|error| Failure::new(ExitCode::Usage, error.to_string()))
 }

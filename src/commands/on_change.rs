@@ -1,35 +1,28 @@
-//! `shiftboss on-change`: wires the actors of [`crate::change`] to a command, a lock and signals, and
-//! waits for the end. When to run, and what to watch, is decided there.
+//! `shiftboss on-change`: wires a schedule of [`crate::change`] to a command, a lock and signals.
 
 mod show;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
-use shiftboss_actors::exit_notifier::ExitNotifier;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
-use crate::change::change_actor::{ChangeActor, ChangeError};
 use crate::change::command_runs::{CommandRuns, CommandSettings};
-use crate::change::machine::{Refusal, graph};
+use crate::change::follower::{FollowError, Follower};
+use crate::change::machine::graph;
 use crate::change::paths::Changed;
-use crate::change::run_actor::{RunActor, RunParts, Stop};
-use crate::change::runs::Runs;
+use crate::change::schedule::{Request, Runs, Schedule, ScheduleError};
 use crate::change::status::Status;
-use crate::change::status_file::{Place, PlaceError, Places, Report};
+use crate::change::status_file::{OwnFiles, Report, StatusFiles, StatusFilesError};
 use crate::change::tree_watch::Kernel;
 use crate::child::{Guardian, look_for};
 use crate::cli::{OnChange, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
-use crate::signals::{SIGNAL_BASE, Signals};
+use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 
 /// Does what is asked for.
-///
-/// # Errors
-/// Why it could not. A command's own exit code (`--once`), or that of a signal within a run, ends the
-/// process here.
 pub fn run(asked: OnChange) -> Result<(), Failure> {
     match asked {
         OnChange::Graph(Picture::Dot) => show::print(&graph::dot()),
@@ -42,115 +35,78 @@ pub fn run(asked: OnChange) -> Result<(), Failure> {
 fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     look_for(&settings.program)
         .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
-    let places = Places::of_user().map_err(|error| place_failure(&error))?;
-    let place = places.take(&settings.name).map_err(|error| place_failure(&error))?;
-    let ended = System::new().block_on(async {
-        let signals = Signals::new().map_err(|error| {
-            Failure::new(ExitCode::StoreIo, format!("cannot listen for signals: {error}"))
-        })?;
-        let runs = CommandRuns::new(command_settings(&settings, &place), Guardian::new());
+    let files = StatusFiles::of_user().and_then(|files| files.take(&settings.name));
+    let files = files.map_err(|error| files_failure(&error))?;
+    let ended = with_signals(async |mut signals| {
+        let runs = CommandRuns::new(command_settings(&settings, &files), Guardian::new());
         if settings.is_once {
-            once(runs, signals).await
+            Ok(once(runs, &mut signals).await)
         } else {
-            watch(settings, &place, runs, signals).await
+            watch(settings, &files, runs, &mut signals).await
         }
     });
-    // Whatever still runs was killed with the runtime.
-    drop(place);
+    drop(files);
     match ended? {
         0 => Ok(()),
         code => std::process::exit(code),
     }
 }
 
-fn command_settings(settings: &OnChangeSettings, place: &Place) -> CommandSettings {
+fn command_settings(settings: &OnChangeSettings, files: &OwnFiles) -> CommandSettings {
     CommandSettings {
         name: settings.name.clone(),
         program: settings.program.clone(),
         arguments: settings.arguments.clone(),
         time_limit: settings.time_limit,
         grace: settings.grace,
-        changed_file: place.changed().to_owned(),
+        changed_file: files.changed().to_owned(),
     }
 }
 
 /// Runs the command once, and returns the exit code.
-async fn once(mut runs: CommandRuns, mut signals: Signals) -> Result<i32, Failure> {
+async fn once(mut runs: CommandRuns, signals: &mut Signals) -> i32 {
     let (stop, stopped) = oneshot::channel();
-    let mut run = runs.start(Changed::unknown(), stopped);
-    let number = tokio::select! {
-        outcome = &mut run => {
+    let run = runs.start(Changed::unknown(), stopped);
+    match signals.attend(run, || _ = stop.send(())).await {
+        (Some(outcome), None) => {
             if outcome.exit_code != 0 {
                 warn!(reason = outcome.message, "The run failed.");
             }
-            return Ok(outcome.exit_code.into());
+            outcome.exit_code.into()
         }
-        number = signals.next() => number,
-    };
-    let _ = stop.send(());
-    tokio::select! {
-        _ = &mut run => {}
-        _ = signals.next() => {}
+        (_, signal) => SIGNAL_BASE + signal.unwrap_or_default(),
     }
-    Ok(SIGNAL_BASE + number)
 }
 
 /// Watches until a signal comes or something fails for good, and returns the exit code.
 async fn watch(
     settings: OnChangeSettings,
-    place: &Place,
+    files: &OwnFiles,
     runs: CommandRuns,
-    mut signals: Signals,
+    signals: &mut Signals,
 ) -> Result<i32, Failure> {
     let (name, roots) = (settings.name.clone(), settings.trees.roots.len());
     info!(name, roots, "Starting.");
-    let (run, watching, running) = start(settings, place, runs);
-    let number = tokio::select! {
-        ended = watching => return Err(watch_failure(ended.ok())),
-        ended = running => return Err(run_failure(ended.ok())),
-        number = signals.next() => number,
+    let (inner, timing) = (files.observer(report(&settings)), settings.timing);
+    let OnChangeSettings { trees, .. } = settings;
+    let schedule = Schedule {
+        name: settings.name,
+        timing,
+        every: None,
+        runs: Box::new(runs),
+        watch: Some(Follower::new(Arc::new(move || crate::change::open(&trees, Kernel)))),
+        observer: Box::new(show::Shown { inner, timing, state: String::new() }),
+        clock: Rc::new(SystemClock),
     };
-    info!(
-        signal = number,
-        "Stopping. Another signal, a second after this one or later, kills what runs."
-    );
-    let was_on = tokio::select! {
-        was_on = run.send(Stop) => was_on.unwrap_or(true),
-        _ = signals.next() => run.send(Stop).await.unwrap_or(true),
+    let (requests, received) = mpsc::unbounded_channel();
+    let stop = || _ = requests.send(Request::Stop);
+    let code = match signals.attend(schedule.run(received), stop).await {
+        (Some(Err(error)), _) => return Err(failure(&error)),
+        (Some(Ok(None)), _) => 0,
+        (_, signal) => SIGNAL_BASE + signal.unwrap_or_default(),
     };
     info!(name, "Stopped.");
-    Ok(if was_on { SIGNAL_BASE + number } else { 0 })
-}
-
-type Ended<E> = oneshot::Receiver<E>;
-
-/// Starts both actors, each with the other's address for the one message it sends there.
-fn start(
-    settings: OnChangeSettings,
-    place: &Place,
-    runs: CommandRuns,
-) -> (Addr<RunActor>, Ended<ChangeError>, Ended<Refusal>) {
-    let (watch_notifier, watching) = ExitNotifier::new();
-    let (exit_notifier, running) = ExitNotifier::new();
-    let (inner, timing) = (place.observer(report(&settings)), settings.timing);
-    let observer = Box::new(show::Shown { inner, timing, state: String::new() });
-    let OnChangeSettings { name, trees, timing, .. } = settings;
-    let opener = Arc::new(move || crate::change::open(&trees, Kernel));
-    let run = RunActor::create(|ctx| {
-        let changes = ctx.address().recipient();
-        let watch = ChangeActor::new(opener, changes, watch_notifier).start().recipient();
-        let (runs, watch) = (Box::new(runs), Some(watch));
-        RunActor::new(RunParts {
-            name,
-            timing,
-            runs,
-            watch,
-            observer,
-            clock: Box::new(SystemClock),
-            exit_notifier,
-        })
-    });
-    (run, watching, running)
+    Ok(code)
 }
 
 /// What a status says that does not change.
@@ -167,35 +123,24 @@ fn report(settings: &OnChangeSettings) -> Report {
     }
 }
 
-fn place_failure(error: &PlaceError) -> Failure {
+fn files_failure(error: &StatusFilesError) -> Failure {
     let code = match error {
-        PlaceError::Taken { .. } => ExitCode::AlreadyRunning,
-        PlaceError::Foreign { .. } => ExitCode::Configuration,
-        PlaceError::Directory { .. } | PlaceError::Lock(_) => ExitCode::CannotCreate,
+        StatusFilesError::Taken { .. } => ExitCode::AlreadyRunning,
+        StatusFilesError::Foreign { .. } => ExitCode::Configuration,
+        StatusFilesError::Directory { .. } | StatusFilesError::Lock(_) => ExitCode::CannotCreate,
     };
     Failure::new(code, error.to_string())
 }
 
-/// `None`: the actor ended without a word.
-fn watch_failure(ended: Option<ChangeError>) -> Failure {
-    match ended {
-        Some(error @ ChangeError::Watch(_)) => {
-            let message = format!("{error}; name directories that this user may read");
-            Failure::new(ExitCode::Configuration, message)
+fn failure(error: &ScheduleError) -> Failure {
+    let (code, hint) = match error {
+        ScheduleError::Watch(FollowError::Watch(_)) => {
+            (ExitCode::Configuration, "; name directories that this user may read")
         }
-        Some(error @ ChangeError::Wait(_)) => Failure::new(ExitCode::StoreIo, error.to_string()),
-        Some(ChangeError::Panicked) | None => bug("the watch"),
-    }
-}
-
-fn run_failure(ended: Option<Refusal>) -> Failure {
-    match ended {
-        Some(refusal) => bug(&format!("the machine of runs ({refusal})")),
-        None => bug("the keeper of runs"),
-    }
-}
-
-fn bug(what: &str) -> Failure {
-    let message = format!("a bug in shiftboss ended {what}; please report the message above");
-    Failure::new(ExitCode::Internal, message)
+        ScheduleError::Watch(FollowError::Wait(_)) => (ExitCode::StoreIo, ""),
+        ScheduleError::Watch(FollowError::Panicked) | ScheduleError::Machine(_) => {
+            (ExitCode::Internal, "; this is a bug in shiftboss: please report the message above")
+        }
+    };
+    Failure::new(code, format!("{error}{hint}"))
 }

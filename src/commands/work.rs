@@ -10,12 +10,6 @@ use crate::signals::{SIGNAL_BASE, Signals};
 use crate::socket::{PATH_MAX_BYTES, SocketError};
 use crate::worker::{self, Outcome, Settings};
 
-/// Works.
-///
-/// # Errors
-/// When jobs failed and that is asked for, no daemon answers, no job can be started, the command's program is
-/// missing at the start, or something it stands on cannot be made. After a second signal the
-/// process ends here, with 128 and the signal's number.
 pub fn run(settings: Settings) -> Result<(), Failure> {
     let length = settings.socket.as_os_str().len();
     if length > PATH_MAX_BYTES {

@@ -12,32 +12,19 @@ use crate::child::{End, StartError};
 /// Why a list was not fetched.
 #[derive(Debug, Error)]
 pub enum FetchError {
-    /// Another process fetches it.
     #[error("another fetch{} of {name:?} into {} is running: stop it first, or give each a name of its own", pid.map_or(String::new(), |pid| format!(" (pid {pid})")), input.display())]
     Claimed {
-        /// The list's name.
         name: String,
-        /// The input directory.
         input: PathBuf,
         /// The other's process id, where the kernel tells.
         pid: Option<u32>,
     },
     /// The input directory cannot be read.
     #[error("cannot read the input directory {}: {source}; name the directory that the daemon watches", path.display())]
-    Input {
-        /// The input directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Input { path: PathBuf, source: io::Error },
     /// The lock file cannot be used.
     #[error("cannot open or lock {}: {source}{}", path.display(), may_write(source))]
-    Lock {
-        /// The lock file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Lock { path: PathBuf, source: io::Error },
     /// There is no number above that of a list that is there.
     #[error("there is no larger number than that of {}: remove or rename it", path.display())]
     NoStamp {
@@ -48,9 +35,8 @@ pub enum FetchError {
     #[error(transparent)]
     Start(#[from] StartError),
     /// The command did not end well.
-    #[error("{}", told(*end, *time_limit))]
+    #[error("{}", end.failure(*time_limit))]
     Command {
-        /// How it ended.
         end: End,
         /// How long it might have run.
         time_limit: Option<Duration>,
@@ -78,35 +64,19 @@ pub enum FetchError {
         accepted: u64,
         /// Those of the last complete list.
         last: u64,
-        /// The last complete list.
         file: String,
         /// The share that was asked for.
         min_share: f64,
     },
     /// Something about a file of the list failed.
     #[error("cannot {doing} {}: {source}", path.display())]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
     /// The list was written into a directory that is not the input directory any more.
     #[error("{} is not the directory any more that it was when the command began (renamed, removed, or mounted over), and nobody reads that one: fetch again", path.display())]
-    Replaced {
-        /// The input directory.
-        path: PathBuf,
-    },
+    Replaced { path: PathBuf },
     /// The list is in place, and the directory could not be synced: a power cut may undo it.
     #[error("{} is in place but the directory could not be synced: {source}; older lists are kept beside it", path.display())]
-    Unsettled {
-        /// The list.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Unsettled { path: PathBuf, source: io::Error },
     /// The caller asked to stop.
     #[error("stopped while the command was running")]
     Stopped,
@@ -120,16 +90,5 @@ fn may_write(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied => "; may this user write to the input directory?",
         _ => "",
-    }
-}
-
-fn told(end: End, time_limit: Option<Duration>) -> String {
-    match end {
-        End::Code(code) => format!("the command ended with exit code {code}"),
-        End::Signal(number) => format!("the command was ended by signal {number}"),
-        End::TimedOut => {
-            let limit = humantime::format_duration(time_limit.unwrap_or_default());
-            format!("the command did not end within {limit} (timeout)")
-        }
     }
 }

@@ -16,7 +16,6 @@ const FAULTS_TOLD_MAX: u64 = 20;
 pub struct Tally {
     /// Lines that the daemon takes.
     pub accepted: u64,
-    /// Lines that it skips.
     pub faulty: u64,
 }
 
@@ -62,9 +61,6 @@ impl Intake {
     }
 
     /// Writes an unfinished last line, and gives the number of lines.
-    ///
-    /// # Errors
-    /// Why the list could not be written.
     pub fn finish(&mut self) -> io::Result<Tally> {
         if let Some(error) = self.error.take() {
             return Err(error);

@@ -9,6 +9,7 @@ mod error;
 mod intake;
 mod name;
 mod place;
+mod runs;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,11 +24,11 @@ pub use error::FetchError;
 use intake::{Intake, Tally};
 pub use name::{ListName, NameError};
 use place::{Part, Place};
+pub use runs::{Changes, FetchRuns};
 
 /// What is fetched, by what, into where, and what it has to look like.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The input directory.
     pub input: PathBuf,
     /// The list's name: the fetcher's, for the daemon.
     pub name: ListName,
@@ -41,7 +42,6 @@ pub struct Settings {
     pub directory: Option<PathBuf>,
     /// How long it may run.
     pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
     pub grace: Duration,
     /// A list has at least so many lines. One at least is always asked for.
     pub min_lines: u64,
@@ -73,11 +73,9 @@ pub trait Observer: Send {
 /// A list that is in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// Its file's name.
     pub file: String,
     /// Lines that the daemon takes.
     pub accepted: u64,
-    /// Lines that it skips.
     pub faulty: u64,
 }
 
@@ -91,16 +89,12 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// A fetcher whose commands `guardian` starts. Nothing is touched yet.
-    #[must_use]
     pub fn new(settings: Settings, guardian: Guardian) -> Self {
         Self { settings, guardian, place: None }
     }
 
     /// Claims the list for this process, until the fetcher is dropped; claims it anew when another
     /// directory has taken the place of the one it was claimed in.
-    ///
-    /// # Errors
-    /// When another process fetches it, or the directory cannot be used.
     pub async fn claim(&mut self) -> Result<(), FetchError> {
         self.claimed().await.map(|_| ())
     }
@@ -122,9 +116,6 @@ impl Fetcher {
 
     /// Runs the command once, to its end or until `stop` resolves. Whenever this is dropped, the
     /// command is killed and its list thrown away.
-    ///
-    /// # Errors
-    /// Why the former list stays as it was.
     pub async fn run(
         &mut self,
         given: Given,

@@ -38,10 +38,7 @@ pub enum NameError {
     Reserved,
     /// The files' names would be too long.
     #[error("a list's name has {max} bytes at most, and this one has {length}", max = FILE_NAME_BYTES_MAX - suffix_bytes())]
-    TooLong {
-        /// Its length in bytes.
-        length: usize,
-    },
+    TooLong { length: usize },
 }
 
 /// What the longest file name has beyond the list's.
@@ -50,10 +47,6 @@ fn suffix_bytes() -> usize {
 }
 
 impl ListName {
-    /// Checks a name.
-    ///
-    /// # Errors
-    /// When no fetcher can have it.
     pub fn new(text: &str) -> Result<Self, NameError> {
         if text == TASKS_FETCHER {
             return Err(NameError::Reserved);
@@ -69,27 +62,22 @@ impl ListName {
         Ok(Self(text.into()))
     }
 
-    /// The name itself.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The same, to be kept elsewhere.
-    #[must_use]
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
 
     /// The name of a list's file.
-    #[must_use]
     pub fn file(&self, stamp: i64, growing: bool) -> String {
         FileName { run: Run { fetcher: Arc::clone(&self.0), started: stamp }, growing }
             .spelled(growing)
     }
 
     /// Reads the name of a file of this list; `None` for any other.
-    #[must_use]
     pub fn parse(&self, file: &OsStr) -> Option<(i64, bool)> {
         match FileName::parse(file) {
             Named::Fetcher(file) if file.run.fetcher == self.0 => {
@@ -100,20 +88,17 @@ impl ListName {
     }
 
     /// The file that is locked while the list is fetched. The daemon passes such names over.
-    #[must_use]
     pub fn lock_file(&self) -> String {
         format!(".{}.fetch.lock", self.0)
     }
 
     /// The file that a list is written to until it is whole. The daemon passes it over.
-    #[must_use]
     pub fn draft_file(&self) -> String {
         format!(".{}.fetch.part", self.0)
     }
 
     /// The file that names what changed before a run of the daemon's, for its command: beside the
     /// database, where none but the daemon writes.
-    #[must_use]
     pub fn changed_file(&self, database: &Path) -> PathBuf {
         lock::hidden(database, &format!("{}.changed", self.0))
     }

@@ -30,9 +30,6 @@ pub struct Place {
 
 impl Place {
     /// Claims a list in the directory at `input`.
-    ///
-    /// # Errors
-    /// When another process has claimed it, or the directory cannot be used.
     pub fn claim(input: &Path, name: &ListName) -> Result<Self, FetchError> {
         let directory = Directory::open(input)
             .map_err(|source| FetchError::Input { path: input.to_owned(), source })?;
@@ -54,9 +51,6 @@ impl Place {
     }
 
     /// The newest complete list and its number of good lines, if there is one.
-    ///
-    /// # Errors
-    /// When it cannot be read: nothing can be compared with it then.
     pub fn last_complete(&self) -> Result<Option<(String, u64)>, FetchError> {
         let mut complete = self.files()?;
         complete.retain(|file| !file.growing);
@@ -82,7 +76,6 @@ impl Place {
         }
     }
 
-    /// This list's files.
     fn files(&self) -> Result<Vec<ListFile>, FetchError> {
         let names = self.directory.names().map_err(|source| {
             let path = self.directory.path().to_owned();
@@ -140,9 +133,6 @@ impl Part {
     /// Begins a list, with a number above those of all others, and removes what a fetch that was
     /// killed has left. The daemon reads it from now on if it is `live`, else once it is whole.
     /// Returns what is to be written to, too.
-    ///
-    /// # Errors
-    /// When there is no such number, or the file cannot be made.
     pub fn begin(place: Arc<Place>, live: bool) -> Result<(Self, File), FetchError> {
         let files = place.files()?;
         let stamp = stamp_above(&place, &files)?;
@@ -174,9 +164,6 @@ impl Part {
 
     /// Puts the list in place: on disk, then named, where the daemon looks, then the name on disk, and only
     /// then are older lists removed. Returns its file's name.
-    ///
-    /// # Errors
-    /// When one of the steps before the removal fails. What could not be removed is only warned of.
     pub fn publish(mut self) -> Result<String, FetchError> {
         let whole = self.place.name.file(self.stamp, false);
         let directory = &self.place.directory;

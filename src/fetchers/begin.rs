@@ -1,5 +1,5 @@
-//! Runs that begin when there is a place for them and for their list, and when it is on disk that they do: one that is broken
-//! off by a death is then known to be still to be done.
+//! Runs that begin when not too many others run, the input directory is there, and it is on disk that they begin: so
+//! one that a crash breaks off is known to be still to be done.
 //!
 //! [`super::supervisor`] puts it around each fetcher's runs, and answers [`Begin`].
 
@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tracing::warn;
 
 use crate::change::paths::Changed;
-use crate::change::runs::{Outcome, Run, Runs};
+use crate::change::schedule::{Outcome, Run, Runs};
 use crate::exit::ExitCode;
 use crate::fetch::ListName;
 
@@ -32,30 +32,30 @@ pub(super) struct NotedRuns {
     pub runs: Box<dyn Runs>,
     pub begin: Recipient<Begin>,
     pub why_lost: Recipient<WhyLost>,
-    pub places: Arc<Semaphore>,
+    pub running: Arc<Semaphore>,
 }
 
 impl Runs for NotedRuns {
     fn start(&mut self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
-        let (tell, message) = oneshot::channel();
-        let mut run = self.runs.start(changed, message);
+        let (inner_stop, stopped_inner) = oneshot::channel();
+        let mut run = self.runs.start(changed, stopped_inner);
         let (begin, name) = (self.begin.clone(), self.name.clone());
-        let (places, why_lost) = (Arc::clone(&self.places), self.why_lost.clone());
+        let (running, why_lost) = (Arc::clone(&self.running), self.why_lost.clone());
         Box::pin(async move {
             let ready = async {
                 input_is_there(&why_lost, &name).await;
-                places.acquire_owned().await
+                running.acquire_owned().await
             };
-            let _place = tokio::select! {
-                place = ready => place,
+            let _permit = tokio::select! {
+                permit = ready => permit,
                 _ = &mut stop => return stopped(),
             };
-            // The machine has told of the run by now. One that cannot be noted is done all the same.
+            // The schedule has noted the run by now. One that cannot be stored is done all the same.
             let _ = begin.send(Begin(name)).await;
             tokio::select! {
                 outcome = &mut run => outcome,
                 _ = &mut stop => {
-                    let _ = tell.send(());
+                    let _ = inner_stop.send(());
                     run.await
                 }
             }
@@ -66,15 +66,15 @@ impl Runs for NotedRuns {
 /// Waits while the input directory is lost: a list that is put into another one would be taken for what the
 /// input holds, and nobody else's list is there.
 async fn input_is_there(why_lost: &Recipient<WhyLost>, name: &ListName) {
-    let mut is_told = false;
+    let mut is_warned = false;
     // Who is not answered is stopped in a moment.
     while let Ok(Some(reason)) = why_lost.send(WhyLost).await {
-        if !is_told {
+        if !is_warned {
             warn!(
                 name = name.as_str(),
                 reason, "The run waits for the input directory, which is lost."
             );
-            is_told = true;
+            is_warned = true;
         }
         tokio::time::sleep(LOST_PAUSE).await;
     }

@@ -1,13 +1,11 @@
-//! Fetchers that the daemon runs itself, as its configuration file says: each is one RunActor, with a
-//! ChangeActor where it watches trees (docs/spec/on-change.md, docs/configuration.md).
+//! Fetchers that the daemon runs itself, as its configuration file says: each has a schedule of [`crate::change`]
+//! and fetches by [`crate::fetch`] (docs/spec/on-change.md, docs/configuration.md).
 //!
-//! [`Fetchers`] is a service of the supervision tree, started by `serve`. When a run is due is decided in
-//! [`crate::change`], what a run does in [`crate::fetch`]; here are their wiring ([`child`]), their
-//! supervision ([`supervisor`]) and their memory over restarts ([`record`]). No SQL, no socket.
+//! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here are the fetchers' wiring ([`child`]),
+//! their supervision ([`supervisor`]) and their memory over restarts ([`record`]). No SQL, no socket.
 
 mod begin;
 mod child;
-mod fetch_runs;
 mod output;
 mod record;
 mod supervisor;
@@ -15,8 +13,9 @@ mod supervisor;
 mod tests;
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::rc::Rc;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
@@ -26,8 +25,11 @@ use tokio::sync::watch;
 
 pub use begin::RUNS_MAX;
 
+use crate::change::schedule::Runs;
 use crate::child::Guardian;
 use crate::config::FetcherTable;
+use crate::fetch::{Changes, FetchRuns, Fetcher, Settings};
+use output::ToLog;
 use supervisor::{FetchersActor, StopAll, SupervisorParts};
 
 /// The service that runs fetchers.
@@ -41,7 +43,6 @@ pub struct Fetchers {
 impl Fetchers {
     /// Runs those that are wanted, whose lists go to `input`; what is sent later takes their place.
     /// What their commands are told stands beside the database.
-    #[must_use]
     pub fn new(
         input: PathBuf,
         database: PathBuf,
@@ -59,12 +60,12 @@ impl Service for Fetchers {
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
         let (input, database) = (self.input.clone(), self.database.clone());
         let guardian = Guardian::new();
-        let runs = move |table: &FetcherTable| fetch_runs::of(table, &input, &database, &guardian);
+        let runs = move |table: &FetcherTable| runs(table, &input, &database, &guardian);
         let parts = SupervisorParts {
             runs: Box::new(runs),
             wanted: self.wanted.clone(),
             memory: links.into(),
-            clock: Box::new(SystemClock),
+            clock: Rc::new(SystemClock),
             _exit_notifier: exit_notifier,
         };
         self.actor = Some(FetchersActor::new(parts).start());
@@ -82,5 +83,39 @@ impl Service for Fetchers {
                 let _ = actor.send(StopAll).await;
             }
         })
+    }
+}
+
+/// The runs of a fetcher whose lists go to `input`.
+fn runs(table: &FetcherTable, input: &Path, database: &Path, guardian: &Guardian) -> Box<dyn Runs> {
+    let settings = settings(table, input);
+    let changes = table.on_change.is_some().then(|| Changes {
+        program: settings.program.clone(),
+        arguments: settings.arguments.clone(),
+        environment: settings.environment.clone(),
+        file: table.name.changed_file(database),
+    });
+    let name = table.name.shared();
+    let observer = Box::new(move || Box::new(ToLog::new(name.clone())) as _);
+    let fetcher = Fetcher::new(settings, guardian.clone());
+    Box::new(FetchRuns::new(fetcher, observer).shared(changes))
+}
+
+fn settings(table: &FetcherTable, input: &Path) -> Settings {
+    let mut words = table.command.iter().cloned();
+    let variable = |(name, value): (&String, &String)| (name.into(), value.into());
+    Settings {
+        input: input.to_owned(),
+        name: table.name.clone(),
+        // A command has a program: the file was refused otherwise.
+        program: words.next().unwrap_or_default(),
+        arguments: words.collect(),
+        environment: table.environment.iter().map(variable).collect(),
+        directory: Some(table.directory.clone()),
+        time_limit: table.timeout,
+        grace: table.grace,
+        min_lines: table.min_lines,
+        min_share: table.min_share,
+        live: table.live,
     }
 }

@@ -16,10 +16,11 @@ pub(super) fn new(name: Arc<str>) -> FetcherRecord {
     FetcherRecord { name, state: String::new(), run_started: None, last_run: None, next_run: None }
 }
 
-/// Takes in how the machine is; `due` is when the clock wants the next run.
-pub(super) fn update(record: &mut FetcherRecord, status: &Status, due: Option<UnixSeconds>) {
+/// Takes in what a schedule notes.
+pub(super) fn update(record: &mut FetcherRecord, status: &Status) {
     record.state.clone_from(&status.state);
-    // One that was broken off by a death is still to be done until another one is on.
+    record.next_run = status.next_run;
+    // One that was broken off by a crash is still to be done until another one is on.
     if status.run_started.is_some() || status.runs > 0 {
         record.run_started = status.run_started;
     }
@@ -27,16 +28,6 @@ pub(super) fn update(record: &mut FetcherRecord, status: &Status, due: Option<Un
     if let Some(last) = &status.last_run {
         record.last_run = Some(ended(last));
     }
-    record.next_run = match status.next_possible_run.filter(|_| will_run(&status.state)) {
-        Some(planned) => Some(due.map_or(planned, |due| due.min(planned))),
-        None => due,
-    };
-}
-
-/// Whether the machine goes on to a run by itself from there.
-fn will_run(state: &str) -> bool {
-    use crate::change::machine::State;
-    [State::Waiting, State::CooldownPending, State::Backoff].map(State::name).contains(&state)
 }
 
 fn ended(last: &LastRun) -> EndedRun {
@@ -106,30 +97,5 @@ mod tests {
         assert_eq!(first_due(&watching, &new("a".into()), false, 1000), seconds(17));
         // The clock was set back.
         assert_eq!(due(false, ran(5000, 0, false)), seconds(100));
-    }
-
-    /// What runs next is what comes first; a state in which only a change brings a run has no time of
-    /// its own.
-    #[test]
-    fn the_next_run_is_the_first_of_those_planned() {
-        let mut record = ran(1, 0, false);
-        let status = |state: &str, next| Status {
-            state: state.to_owned(),
-            next_possible_run: next,
-            ..Status::default()
-        };
-        for (state, planned, due, expected) in [
-            ("idle", None, None, None),
-            ("idle", None, Some(9), Some(9)),
-            ("cooldown", Some(5), Some(9), Some(9)),
-            ("cooldown, pending", Some(5), Some(9), Some(5)),
-            ("waiting", Some(5), Some(3), Some(3)),
-            ("backoff", Some(5), None, Some(5)),
-            ("running", None, Some(9), Some(9)),
-        ] {
-            update(&mut record, &status(state, planned), due);
-            assert_eq!(record.next_run, expected, "{state}");
-            assert!(record.last_run.is_some(), "the last run is forgotten");
-        }
     }
 }

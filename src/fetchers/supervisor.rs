@@ -1,16 +1,16 @@
 //! The FetchersActor: keeps the fetchers that run equal to those that are wanted, and what is noted of
 //! them equal to how they are.
 //!
-//! [`super::Fetchers`] starts it. A fetcher has a *slot*: what is wanted and what runs. Whatever happens (a new
+//! [`super::Fetchers`] starts it. A [`Fetcher`] is what is wanted and what runs. Whatever happens (a new
 //! configuration, an end, a death) ends in [`FetchersActor::settle`], which makes the two agree. It knows
 //! no command and no machine.
 
+mod fetcher;
 mod notes;
-mod slot;
-mod steps;
 
 use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,17 +28,16 @@ use tracing::{error, info, warn};
 use super::begin::{NotedRuns, RUNS_MAX};
 use super::child;
 use super::record;
-use crate::change::runs::Runs;
+use crate::change::schedule::{Request, Runs};
 use crate::config::FetcherTable;
 use crate::fetch::ListName;
 use crate::near::did_you_mean;
+use fetcher::Fetcher;
 use notes::Noter;
-use slot::Slot;
-use steps::{LOOK_AT_CLOCK, Steps};
 
 /// How long storage may take for one request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Delay before storage is asked again.
+/// Before storage is asked again.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 /// At a stop of the daemon commands get this long from TERM to KILL, whatever their own grace.
 const STOP_GRACE: Duration = Duration::from_secs(3);
@@ -74,21 +73,20 @@ pub(super) struct SupervisorParts {
     pub wanted: watch::Receiver<Vec<FetcherTable>>,
     pub memory: Memory,
     /// The wall clock: what is planned is noted in its time.
-    pub clock: Box<dyn Clock>,
+    pub clock: Rc<dyn Clock>,
     /// Its silence ends the process.
     pub _exit_notifier: ExitNotifier<String>,
 }
 
-/// See the module.
 pub(super) struct FetchersActor {
     parts: SupervisorParts,
-    slots: BTreeMap<ListName, Slot>,
-    /// What is noted, or is to be.
+    fetchers: BTreeMap<ListName, Fetcher>,
+    /// What is stored, or is to be.
     records: BTreeMap<Arc<str>, FetcherRecord>,
-    /// For runs that are on at once.
-    places: Arc<Semaphore>,
-    /// Tells steps of the wall clock.
-    steps: Steps,
+    /// Bounds the runs that are on at once.
+    running: Arc<Semaphore>,
+    /// Those whose records could not be stored, and will be.
+    unsaved: HashSet<Arc<str>>,
     is_stopping: bool,
     /// Those who wait for the end; dropped then.
     waiters: Vec<oneshot::Sender<()>>,
@@ -97,10 +95,15 @@ pub(super) struct FetchersActor {
 impl FetchersActor {
     /// An actor that starts what is wanted once it knows what ran before.
     pub fn new(parts: SupervisorParts) -> Self {
-        let (slots, records) = (BTreeMap::new(), BTreeMap::new());
-        let places = Arc::new(Semaphore::new(RUNS_MAX));
-        let steps = Steps::from(&*parts.clock);
-        Self { parts, slots, records, places, steps, is_stopping: false, waiters: Vec::new() }
+        Self {
+            parts,
+            fetchers: BTreeMap::new(),
+            records: BTreeMap::new(),
+            running: Arc::new(Semaphore::new(RUNS_MAX)),
+            unsaved: HashSet::new(),
+            is_stopping: false,
+            waiters: Vec::new(),
+        }
     }
 
     /// Learns what ran before this process, then follows what is wanted.
@@ -137,38 +140,38 @@ impl FetchersActor {
 
     /// These are to run, and no others.
     fn want(&mut self, tables: Vec<FetcherTable>, ctx: &mut Context<Self>) {
-        self.slots.values_mut().for_each(|slot| slot.wanted = None);
+        self.fetchers.values_mut().for_each(|fetcher| fetcher.wanted = None);
         for table in tables {
-            let slot = self.slots.entry(table.name.clone()).or_default();
-            slot.wanted = Some(table);
+            let fetcher = self.fetchers.entry(table.name.clone()).or_default();
+            fetcher.wanted = Some(table);
         }
-        let wanted: HashSet<_> = self.slots.keys().map(ListName::shared).collect();
+        let wanted: HashSet<_> = self.fetchers.keys().map(ListName::shared).collect();
         let known = self.records.keys().filter(|name| !wanted.contains(*name));
         for name in known.cloned().collect::<Vec<_>>() {
             self.forget(name, ctx);
         }
-        for name in self.slots.keys().cloned().collect::<Vec<_>>() {
+        for name in self.fetchers.keys().cloned().collect::<Vec<_>>() {
             self.settle(&name, ctx);
         }
     }
 
     /// Makes what runs agree with what is wanted. What agrees goes on undisturbed.
     fn settle(&mut self, name: &ListName, ctx: &mut Context<Self>) {
-        let Some(slot) = self.slots.get_mut(name).filter(|_| !self.is_stopping) else {
+        let Some(fetcher) = self.fetchers.get_mut(name).filter(|_| !self.is_stopping) else {
             return;
         };
-        match (&slot.child, &slot.wanted) {
-            (Some(child), Some(table)) if child.table == *table => {}
+        match (&fetcher.child, &fetcher.wanted) {
+            (Some((child, _)), Some(table)) if child.table == *table => {}
             (Some(_), wanted) => {
-                slot.is_changed = wanted.is_some();
-                slot.end(ctx);
+                fetcher.is_changed = wanted.is_some();
+                fetcher.end();
             }
             (None, Some(table)) => {
                 let table = table.clone();
                 self.start(name, table, ctx);
             }
             (None, None) => {
-                self.slots.remove(name);
+                self.fetchers.remove(name);
                 self.forget(name.shared(), ctx);
             }
         }
@@ -177,86 +180,43 @@ impl FetchersActor {
     fn start(&mut self, name: &ListName, table: FetcherTable, ctx: &mut Context<Self>) {
         let unknown = || record::new(name.shared());
         let record = self.records.entry(name.shared()).or_insert_with(unknown);
-        let is_changed = self.slots.get_mut(name).is_some_and(|slot| take(&mut slot.is_changed));
-        let wait = record::first_due(&table, record, is_changed, self.parts.clock.now());
+        let runs = Box::new(NotedRuns {
+            name: name.clone(),
+            runs: (self.parts.runs)(&table),
+            begin: ctx.address().recipient(),
+            why_lost: self.parts.memory.why_lost.clone(),
+            running: Arc::clone(&self.running),
+        });
+        let Some(fetcher) = self.fetchers.get_mut(name) else {
+            return;
+        };
+        let is_changed = take(&mut fetcher.is_changed);
+        let first = record::first_due(&table, record, is_changed, self.parts.clock.now());
         let observer = Box::new(Noter::new(name, ctx.address().recipient()));
-        let runs = self.noted_runs(name, &table, ctx);
-        let (child, life) = match child::start(table, runs, observer) {
+        let clock = Rc::clone(&self.parts.clock);
+        let (child, life) = match child::start(table, first, runs, observer, clock) {
             Ok(started) => started,
             Err(error) => return error!(name = name.as_str(), %error, "It cannot run."),
         };
-        let due = wait.map_or("on change".to_owned(), |wait| {
-            format!("in {}", humantime::format_duration(Duration::from_secs(wait.as_secs())))
+        let due = first.map_or("on change".to_owned(), |first| {
+            format!("in {}", humantime::format_duration(Duration::from_secs(first.as_secs())))
         });
         info!(name = name.as_str(), due, "The daemon runs this fetcher.");
-        if let Some(slot) = self.slots.get_mut(name) {
-            (slot.child, slot.is_ending) = (Some(child), false);
-        }
+        (fetcher.child, fetcher.is_ending) = (Some((child, life.abort_handle())), false);
         let ended = name.clone();
-        ctx.spawn(life.into_actor(self).map(move |(), act, ctx| act.ended(&ended, ctx)));
-        if let Some(wait) = wait {
-            self.set_clock(name, wait, ctx);
-        }
-    }
-
-    fn noted_runs(
-        &self,
-        name: &ListName,
-        table: &FetcherTable,
-        ctx: &mut Context<Self>,
-    ) -> Box<dyn Runs> {
-        Box::new(NotedRuns {
-            name: name.clone(),
-            runs: (self.parts.runs)(table),
-            begin: ctx.address().recipient(),
-            why_lost: self.parts.memory.why_lost.clone(),
-            places: Arc::clone(&self.places),
-        })
-    }
-
-    /// Has the next run by the clock be due after `wait`, and not before.
-    fn set_clock(&mut self, name: &ListName, wait: Duration, ctx: &mut Context<Self>) {
-        let Some(slot) = self.slots.get_mut(name) else {
-            return;
-        };
-        let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
-        let (due, at) = (name.clone(), self.parts.clock.now().saturating_add(seconds));
-        let timer = ctx.run_later(wait, move |act, ctx| act.due(&due, ctx));
-        slot.stop_clock(ctx);
-        slot.clock = Some((timer, at));
-    }
-
-    /// Its time has come. While a run is on that costs it its turn.
-    fn due(&mut self, name: &ListName, ctx: &mut Context<Self>) {
-        self.wind_clock(name, ctx);
-        if let Some(child) = self.slots.get(name).and_then(|slot| slot.child.as_ref()) {
-            child.due();
-        }
-        let at = self.slots.get(name).and_then(Slot::due_at);
-        if let Some(record) = self.records.get_mut(name.as_str()) {
-            record.next_run = at;
-            self.save(name, ctx);
-        }
-    }
-
-    /// From now on it is `every` until the next run by the clock.
-    fn wind_clock(&mut self, name: &ListName, ctx: &mut Context<Self>) {
-        let child = self.slots.get(name).and_then(|slot| slot.child.as_ref());
-        if let Some(every) = child.and_then(|child| child.table.every) {
-            self.set_clock(name, every, ctx);
-        }
+        ctx.spawn(life.into_actor(self).map(move |_, act, ctx| act.ended(&ended, ctx)));
     }
 
     /// Nothing of a fetcher runs any more: it was ended, or it died.
     fn ended(&mut self, name: &ListName, ctx: &mut Context<Self>) {
-        if let Some(slot) = self.slots.get_mut(name) {
-            let was_ending = slot.is_ending;
-            slot.clear(ctx);
+        if let Some(fetcher) = self.fetchers.get_mut(name) {
+            let was_ending = fetcher.is_ending;
+            fetcher.clear();
             if was_ending {
                 self.settle(name, ctx);
             } else {
-                let delay = slot.restart_delay();
-                warn!(name = name.as_str(), restart_in = ?delay, "A fetcher's actor ended by itself; it is started anew.");
+                let delay = fetcher.restarts.next_delay();
+                warn!(name = name.as_str(), restart_in = ?delay, "A fetcher's schedule ended by itself; it is started again.");
                 let name = name.clone();
                 ctx.run_later(delay, move |act, ctx| act.settle(&name, ctx));
             }
@@ -266,7 +226,7 @@ impl FetchersActor {
 
     /// At a stop: all is over once nothing runs.
     fn finish(&mut self, ctx: &mut Context<Self>) {
-        if self.is_stopping && self.slots.values().all(|slot| slot.child.is_none()) {
+        if self.is_stopping && self.fetchers.values().all(|fetcher| fetcher.child.is_none()) {
             self.waiters.clear();
             ctx.stop();
         }
@@ -278,7 +238,6 @@ impl Actor for FetchersActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.recall(ctx);
-        ctx.run_interval(LOOK_AT_CLOCK, Self::follow_clock);
     }
 }
 
@@ -292,15 +251,17 @@ impl Handler<RunFetcher> for FetchersActor {
             let near = did_you_mean(&name, names());
             return Err(ReportError::Unknown(format!("the daemon runs no fetcher {name}{near}")));
         };
-        let slot = self.slots.get(&table.name).filter(|slot| !slot.is_ending && !self.is_stopping);
-        let Some((slot, child)) = slot.and_then(|slot| Some((slot, slot.child.as_ref()?))) else {
+        let fetcher = self.fetchers.get(&table.name);
+        let fetcher = fetcher.filter(|fetcher| !fetcher.is_ending && !self.is_stopping);
+        let child = fetcher.and_then(|fetcher| Some((fetcher.is_running, fetcher.child.as_ref()?)));
+        let Some((is_running, (child, _))) = child else {
             return Err(ReportError::Unavailable(format!("{name} is just being started or ended")));
         };
-        if slot.is_running {
+        if is_running {
             return Err(ReportError::Unavailable(format!("a run of {name} is on")));
         }
-        info!(name = &*name, "An operator's order: a run.");
-        child.due();
+        info!(name = &*name, "An operator asked for a run.");
+        let _ = child.requests.send(Request::Run);
         let state = self.records.get(&name).map_or("", |record| &record.state);
         Ok(serde_json::json!({"fetcher": &*name, "state": state}).to_string())
     }
@@ -312,9 +273,10 @@ impl Handler<StopAll> for FetchersActor {
     fn handle(&mut self, _: StopAll, ctx: &mut Self::Context) -> Self::Result {
         // What is noted from now on would say that a run ended which was broken off.
         self.is_stopping = true;
-        self.slots.values_mut().for_each(|slot| slot.end(ctx));
+        self.fetchers.values_mut().for_each(Fetcher::end);
         ctx.run_later(STOP_GRACE, |act, _| {
-            act.slots.values().filter_map(|slot| slot.child.as_ref()).for_each(child::Child::kill);
+            let children = act.fetchers.values().filter_map(|fetcher| fetcher.child.as_ref());
+            children.for_each(|(_, life)| life.abort());
         });
         let (waiter, over) = oneshot::channel();
         self.waiters.push(waiter);

@@ -4,7 +4,6 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// A growing, jittered delay.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,
@@ -14,12 +13,10 @@ pub struct Backoff {
 
 impl Backoff {
     /// Delays from `first` on, doubled each time up to `longest`, each shortened by up to a half.
-    #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first: first.min(longest), longest, tries: 0 }
     }
 
-    /// The next delay.
     pub fn next_delay(&mut self) -> Duration {
         let full = self.first.saturating_mul(1 << self.tries.min(20)).min(self.longest);
         self.tries = self.tries.saturating_add(1);

@@ -30,7 +30,6 @@ enum Dialect {
     Classic,
 }
 
-/// Speaks to the daemon.
 pub struct Client {
     socket: PathBuf,
     hello: Vec<u8>,
@@ -49,7 +48,6 @@ pub struct Client {
 
 impl Client {
     /// A client of the daemon on `socket`, by this name and for this lease. Connects when it has to.
-    #[must_use]
     pub fn new(socket: PathBuf, name: &str, lease_seconds: u32) -> Self {
         let hello = Hello { worker: name.into(), lease_seconds };
         let hello = format!("{hello}\n").into_bytes();
@@ -69,13 +67,11 @@ impl Client {
     }
 
     /// Why there was no job, as the daemon said last.
-    #[must_use]
     pub fn idle(&self) -> Idle {
         self.idle
     }
 
     /// Whether the daemon speaks nothing but the classic protocol.
-    #[must_use]
     pub fn is_classic(&self) -> bool {
         self.dialect == Dialect::Classic
     }
@@ -87,9 +83,6 @@ impl Client {
 
     /// Reports an end and asks for the next job, either or both, in one write. Returns what was said
     /// to the end. The job, if one was asked for, is taken by [`Client::next`].
-    ///
-    /// # Errors
-    /// When there is no answer. The same may be asked again.
     pub async fn ask(
         &mut self,
         end: Option<&Ended>,
@@ -128,9 +121,6 @@ impl Client {
     /// The job that was asked for, if there is one within `wait`. When `outdated` resolves, the
     /// request is taken back; a job may have come all the same. Must not be cancelled: the job would be
     /// lost to us until its lease ends.
-    ///
-    /// # Errors
-    /// When there is no answer; a job may be lost to us then.
     pub async fn next(
         &mut self,
         wait: Duration,
@@ -163,9 +153,6 @@ impl Client {
     }
 
     /// Keeps an attempt. False: it is ours no longer. May be cancelled.
-    ///
-    /// # Errors
-    /// When there is no answer.
     pub async fn beat(&mut self, attempt: Attempt) -> Result<bool, Silence> {
         self.greet().await?;
         if self.is_classic() {
@@ -179,9 +166,6 @@ impl Client {
     }
 
     /// Gives an attempt back. False: a classic daemon takes nothing back.
-    ///
-    /// # Errors
-    /// When there is no answer.
     pub async fn release(&mut self, attempt: Attempt) -> Result<bool, Silence> {
         self.greet().await?;
         if self.is_classic() {

@@ -22,12 +22,10 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum Silence {
-    /// Nobody accepts.
     #[error(
         "cannot connect to the socket: {0}; does a daemon run, and may this user write to its socket?"
     )]
     Unreachable(#[source] io::Error),
-    /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(#[source] io::Error),
     /// It was closed instead of an answer.
@@ -36,7 +34,6 @@ pub enum Silence {
     /// The same, after a `HELLO`: by a daemon that stops, or a classic one.
     #[error("the daemon closed the connection after HELLO")]
     ClosedHello,
-    /// Nothing came in time.
     #[error("the daemon does not answer")]
     Timeout,
     /// A line without an end.
@@ -58,7 +55,6 @@ impl Silence {
     }
 }
 
-/// An open connection.
 pub struct Connection {
     stream: UnixStream,
     /// What was read and is no whole line yet, or further lines.

@@ -38,7 +38,6 @@ use workshop::Workshop;
 /// What a worker does, and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The daemon's socket.
     pub socket: PathBuf,
     /// What is run for each job.
     pub command: Template,
@@ -56,7 +55,6 @@ pub struct Settings {
     pub jobs_max: Option<u64>,
     /// How long a job may run.
     pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
     pub grace: Duration,
     /// How long the daemon waits for a word of us before it gives a job to somebody else.
     pub lease_seconds: u32,
@@ -84,9 +82,6 @@ pub enum Outcome {
 
 /// Works. `signal` waits for the next signal that asks for the end; it is called again and again, and
 /// may be cancelled.
-///
-/// # Errors
-/// When the logs' directory cannot be made, or there is no room for a thread.
 pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Result<Outcome> {
     let progress = Progress::new(terminal::shows_progress());
     let (outputs, writer) = outputs(&settings, &progress)?;
@@ -171,7 +166,6 @@ fn host_and_process() -> String {
     format!("{host}-{}", std::process::id())
 }
 
-/// A signal has come.
 fn stop(pool: &watch::Sender<Pool>) {
     pool.send_modify(|pool| pool.stop(Instant::now()));
     let out = pool.borrow().counts().out;

@@ -25,9 +25,6 @@ pub struct NamedPayload {
 
 impl NamedPayload {
     /// Makes one in the directory for temporary files.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn new(payload: &[u8]) -> io::Result<Self> {
         loop {
             let made = tempfile::Builder::new().prefix(PREFIX).tempfile()?;
@@ -41,17 +38,12 @@ impl NamedPayload {
         }
     }
 
-    /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
 /// A file without a name, at its beginning.
-///
-/// # Errors
-/// What the system says.
 pub fn unnamed(payload: &[u8]) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     file.write_all(payload)?;

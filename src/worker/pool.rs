@@ -18,14 +18,11 @@ const HOLD_LONGEST: Duration = Duration::from_secs(60);
 /// So many starts in a row fail for want of room before a worker that is to leave does.
 const STARTS_MAX: u32 = 3;
 
-/// Whether to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
-    /// Go on.
     No,
     /// Take no more, finish what runs.
     Finish,
-    /// Kill what runs.
     Kill,
 }
 
@@ -36,7 +33,6 @@ pub enum Permit {
     Ask(Duration),
     /// Not before this time, if there is one, or before something changes.
     Later(Option<Instant>),
-    /// Never again.
     Leave,
 }
 
@@ -49,13 +45,11 @@ pub struct Counts {
     pub done: u64,
     /// Those of them with another exit code than 0.
     pub failed: u64,
-    /// Given back undone.
     pub given_back: u64,
     /// Somebody else's by now, or nobody's: their ends will never be known.
     pub lost: u64,
 }
 
-/// The common state.
 #[derive(Debug, Clone)]
 pub struct Pool {
     once: bool,
@@ -85,7 +79,6 @@ pub struct Pool {
 
 impl Pool {
     /// A pool that has done nothing; `once`: it leaves when there is nothing to do.
-    #[must_use]
     pub fn new(once: bool, jobs_max: Option<u64>) -> Self {
         Self {
             once,
@@ -107,7 +100,6 @@ impl Pool {
     }
 
     /// Whether a slot may ask. `reports`: it reports a job of its own in the same breath.
-    #[must_use]
     pub fn permit(&self, reports: bool, now: Instant) -> Permit {
         let is_taken = |taken: u64| self.jobs_max.is_some_and(|most| taken >= most);
         if self.stop > Stop::No || is_taken(self.taken) {
@@ -130,13 +122,11 @@ impl Pool {
     }
 
     /// Whether a request that waits so long for a job should not wait any longer.
-    #[must_use]
     pub fn is_outdated(&self, wait: Duration) -> bool {
         self.stop > Stop::No || (self.once && self.counts.out == 0 && !wait.is_zero())
     }
 
     /// Whether a slot that was told at once that there is no job has nothing more to do.
-    #[must_use]
     pub fn is_over(&self, wait: Duration) -> bool {
         self.once && self.counts.out == 0 && wait.is_zero()
     }
@@ -210,7 +200,6 @@ impl Pool {
     }
 
     /// Why no job can be started, if the worker leaves for it.
-    #[must_use]
     pub fn no_room(&self) -> Option<&str> {
         self.no_room.as_deref()
     }
@@ -221,14 +210,11 @@ impl Pool {
         self.stopped_at = Some(now);
     }
 
-    /// Whether to go on.
-    #[must_use]
     pub fn stopping(&self) -> Stop {
         self.stop
     }
 
     /// Until when to try for an answer, if there has been none since a time.
-    #[must_use]
     pub fn patience(&self, silent_since: Instant) -> Option<Instant> {
         let patience = match self.stop {
             Stop::Kill => LAST_PATIENCE,
@@ -266,20 +252,16 @@ impl Pool {
         self.left = idle;
     }
 
-    /// What was left undone.
-    #[must_use]
     pub fn left(&self) -> Idle {
         self.left
     }
 
     /// Whether a slot is asking for a job: the daemon may have handed one out that is not counted yet.
-    #[must_use]
     pub fn is_asking(&self) -> bool {
         self.asking > 0
     }
 
     /// What has become of jobs so far.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }

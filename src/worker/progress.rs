@@ -27,7 +27,6 @@ pub struct Progress(ProgressBar);
 
 impl Progress {
     /// The line, above which events are logged from now on. `is_terminal`: whether standard error is one.
-    #[must_use]
     pub fn new(is_terminal: bool) -> Self {
         if !is_terminal {
             return Self(ProgressBar::hidden());

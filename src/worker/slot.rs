@@ -29,13 +29,11 @@ pub const PAUSED: &str = "The queue is paused: nothing is handed out until `shif
 /// The daemon was silent for too long, and somebody waits for the worker's end.
 #[derive(Debug)]
 pub struct GaveUp {
-    /// What was tried last.
     pub silence: Silence,
     /// What could not be reported.
     pub unreported: Option<Ended>,
 }
 
-/// A slot.
 pub struct Slot {
     client: Client,
     pool: watch::Sender<Pool>,
@@ -46,7 +44,6 @@ pub struct Slot {
 
 impl Slot {
     /// A slot with a connection of its own.
-    #[must_use]
     pub fn new(
         client: Client,
         pool: watch::Sender<Pool>,
@@ -58,9 +55,6 @@ impl Slot {
     }
 
     /// Works until there is nothing more to do. Must not be cancelled.
-    ///
-    /// # Errors
-    /// When the daemon was silent for too long.
     pub async fn work(mut self) -> Result<(), GaveUp> {
         let mut end = None;
         loop {

@@ -6,7 +6,6 @@ pub use shiftboss_protocol::wire::answers::{Answer, Job};
 /// A job that ended here.
 #[derive(Debug, Clone)]
 pub struct Ended {
-    /// The job.
     pub job: Job,
     /// Its exit code, as a shell would report it.
     pub code: u8,
@@ -15,10 +14,8 @@ pub struct Ended {
 /// What the daemon said to a job's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reported {
-    /// It is recorded.
     Recorded,
     /// It never will be: the job is somebody else's by now, or forgotten.
     Refused(String),
-    /// Not now.
     Busy(String),
 }

@@ -18,19 +18,14 @@ const PAYLOAD_BYTES_MAX: usize = 120 * 1024;
 
 /// What commands are run, and how.
 pub struct Workshop {
-    /// Starts them.
     pub guardian: Guardian,
-    /// What is run.
     pub template: Template,
     /// The payload is the command's standard input.
     pub stdin: bool,
-    /// The worker's name.
     pub name: String,
     /// How long a command may run.
     pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
     pub grace: Duration,
-    /// Where output goes.
     pub outputs: Outputs,
 }
 
@@ -43,9 +38,6 @@ impl Workshop {
     }
 
     /// Starts the command of `job`. In a runtime, on a thread that stays.
-    ///
-    /// # Errors
-    /// When nothing was started.
     pub fn start(&self, job: &Job) -> Result<Execution, Fault> {
         let payload = self.payload(job).map_err(|source| {
             Fault::System(StartError::System { doing: "write a payload to a file", source })
@@ -110,9 +102,7 @@ impl Workshop {
     }
 }
 
-/// A payload in files.
 struct Payload {
-    /// That of `{payload_file}`.
     file: Option<NamedPayload>,
     /// The standard input, without a name.
     input: Option<File>,
@@ -130,7 +120,6 @@ pub struct Execution {
     kept: Kept,
     started: Instant,
     log: Option<PathBuf>,
-    /// Removed with this.
     _payload: Option<NamedPayload>,
 }
 

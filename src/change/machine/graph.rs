@@ -6,7 +6,6 @@ use std::fmt::Write;
 use super::table::{Row, State, TABLE};
 
 /// The picture as a Graphviz graph.
-#[must_use]
 pub fn dot() -> String {
     let mut text = String::from("digraph on_change {\n    node [shape=box, style=rounded];\n");
     for state in State::ALL {
@@ -20,7 +19,6 @@ pub fn dot() -> String {
 }
 
 /// The picture as a Mermaid state diagram.
-#[must_use]
 pub fn mermaid() -> String {
     let mut text = String::from("stateDiagram-v2\n    [*] --> Idle\n");
     for state in State::ALL {

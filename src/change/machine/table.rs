@@ -1,14 +1,12 @@
 //! The machine's one table: which event leads from which state to which. Data; [`super::Machine`]
 //! reads it, and so do the tests and the pictures.
 
-/// Where the machine is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
     /// Nothing has changed since the last run.
     Idle,
     /// Something has changed; quiet is waited for.
     Waiting,
-    /// A run is on.
     Running,
     /// A run is on, and something has changed since it began.
     RunningPending,
@@ -21,7 +19,6 @@ pub enum State {
 }
 
 impl State {
-    /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Idle,
         Self::Waiting,
@@ -33,7 +30,6 @@ impl State {
     ];
 
     /// Its name, as the picture and the status show it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -50,7 +46,6 @@ impl State {
 /// What may happen to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {
-    /// Something changed.
     Touch,
     /// A run is asked for by the clock (`every`), without a change.
     Due,
@@ -65,12 +60,9 @@ pub enum Event {
 }
 
 impl Event {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Touch, Self::Due, Self::Start, Self::Done, Self::Failed, Self::Ready];
 
-    /// Its name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Touch => "touch",
@@ -83,12 +75,9 @@ impl Event {
     }
 }
 
-/// One transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// In this state,
     pub from: State,
-    /// at this event,
     pub event: Event,
     /// it goes to this state;
     pub to: State,
@@ -137,7 +126,6 @@ pub const TABLE: [Row; 22] = {
 };
 
 /// What the table says of an event in a state.
-#[must_use]
 pub fn row_of(state: State, event: Event) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.from == state && row.event == event)
 }

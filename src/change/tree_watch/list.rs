@@ -18,11 +18,9 @@ const BUFFER_BYTES: usize = 32 * 1024;
 pub enum Kind {
     /// A directory, not a link to one.
     Directory,
-    /// Anything else.
     Other,
 }
 
-/// Lists directories.
 #[derive(Default)]
 pub struct Lister {
     buffer: Vec<MaybeUninit<u8>>,
@@ -31,9 +29,6 @@ pub struct Lister {
 impl Lister {
     /// Calls `found` for each name in the directory at `path`, to which a link leads only if it
     /// `may_be_link`. The inner error is the directory's.
-    ///
-    /// # Errors
-    /// As `found`; the listing ends there.
     pub fn list<E>(
         &mut self,
         path: &Path,

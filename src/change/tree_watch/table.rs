@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// A directory in the table.
 pub type Node = u32;
-/// No directory.
 const NONE: Node = Node::MAX;
 
 struct Entry {
@@ -21,7 +20,6 @@ struct Entry {
     name: Box<OsStr>,
 }
 
-/// The watched directories.
 #[derive(Default)]
 pub struct Table {
     entries: Vec<Entry>,
@@ -57,49 +55,41 @@ impl Table {
     }
 
     /// The directory that a watch is on.
-    #[must_use]
     pub fn of_watch(&self, watch: i32) -> Option<Node> {
         self.by_watch.get(&watch).copied()
     }
 
     /// The watch that is on a directory.
-    #[must_use]
     pub fn watch(&self, node: Node) -> i32 {
         self.entry(node).watch
     }
 
     /// Whether this is a directory of the table still.
-    #[must_use]
     pub fn is_there(&self, node: Node) -> bool {
         self.by_watch.get(&self.entry(node).watch) == Some(&node)
     }
 
     /// How many directories there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_watch.len()
     }
 
-    /// All watches.
     pub fn watches(&self) -> impl Iterator<Item = i32> {
         self.by_watch.keys().copied()
     }
 
     /// Whether it is a root.
-    #[must_use]
     pub fn is_root(&self, node: Node) -> bool {
         self.parent(node).is_none()
     }
 
     /// Whether it is at this place.
-    #[must_use]
     pub fn is_at(&self, node: Node, parent: Node, name: &OsStr) -> bool {
         let entry = self.entry(node);
         entry.parent == parent && &*entry.name == name
     }
 
     /// Whether `node` is `above` or below it.
-    #[must_use]
     pub fn is_within(&self, node: Node, above: Node) -> bool {
         self.way_up(node).any(|passed| passed == above)
     }
@@ -142,19 +132,16 @@ impl Table {
     }
 
     /// The directory that a directory is in; `None` for a root.
-    #[must_use]
     pub fn parent(&self, node: Node) -> Option<Node> {
         Some(self.entry(node).parent).filter(|parent| *parent != NONE)
     }
 
     /// The directory's path, as it begins with its root's.
-    #[must_use]
     pub fn path(&self, node: Node) -> PathBuf {
         self.joined(self.way_up(node))
     }
 
     /// The directory's path below its root; empty for the root itself.
-    #[must_use]
     pub fn relative(&self, node: Node) -> PathBuf {
         self.joined(self.way_up(node).filter(|node| !self.is_root(*node)))
     }

@@ -20,7 +20,6 @@ const TICK: Duration = Duration::from_millis(200);
 /// A longer line of the command's is shown in pieces.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Shows one run.
 pub struct Show {
     /// Hidden where there is no terminal.
     bar: ProgressBar,
@@ -51,7 +50,6 @@ impl Show {
     }
 }
 
-/// Lines, rate and time.
 fn bar(name: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_prefix(shown(name));
     let shape = "{prefix}: {lines}, {per_sec}, {elapsed}";

@@ -9,21 +9,20 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use tracing::info;
 
 use crate::change::machine::Timing;
-use crate::change::run_actor::Observer;
+use crate::change::schedule::Observer;
 use crate::change::status::Status;
-use crate::change::status_file::{Places, Report};
+use crate::change::status_file::{Report, StatusFiles};
 use crate::commands::text::{ago, shown, span};
 use crate::exit::{ExitCode, Failure, output_failed};
 
-/// Prints a text.
 pub fn print(text: &str) -> Result<(), Failure> {
     io::stdout().write_all(text.as_bytes()).or_else(|error| output_failed(&error))
 }
 
 /// Prints how the on-change of this name is, or all of them.
 pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
-    let places = Places::of_user().map_err(|error| super::place_failure(&error))?;
-    let reports = places.reports(name).map_err(|error| super::place_failure(&error))?;
+    let reports = StatusFiles::of_user().and_then(|files| files.reports(name));
+    let reports = reports.map_err(|error| super::files_failure(&error))?;
     if json {
         let text = serde_json::json!({ "on_change": &reports });
         print(&format!("{text}\n"))?;
@@ -41,9 +40,7 @@ pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
 /// On a terminal, somebody sits there and wonders why nothing happens: says what is waited for, and until
 /// when. Elsewhere it says nothing.
 pub struct Shown<O> {
-    /// Is told of everything.
     pub inner: O,
-    /// When runs are due.
     pub timing: Timing,
     /// The state that was told last.
     pub state: String,
@@ -92,8 +89,8 @@ fn text(report: &Report, now: i64) -> String {
     let status = &report.status;
     let since = |at: i64| ago(now.saturating_sub(at));
     let mut text = String::new();
-    let mut line = |what: &str, told: &str| {
-        let _ = writeln!(text, "{what:<16}{}", shown(told));
+    let mut line = |what: &str, value: &str| {
+        let _ = writeln!(text, "{what:<16}{}", shown(value));
     };
     line("Name", &report.name);
     match report.pid {
@@ -112,9 +109,9 @@ fn text(report: &Report, now: i64) -> String {
         Some(run) => {
             let took = span(run.ended.saturating_sub(run.started));
             line("Last run", &format!("ended {}, took {took}", since(run.ended)));
-            let told =
+            let reason =
                 if run.message.is_empty() { String::new() } else { format!(" ({})", run.message) };
-            line("Exit code", &format!("{}{told}", run.exit_code));
+            line("Exit code", &format!("{}{reason}", run.exit_code));
         }
     }
     let next = match status.next_possible_run {

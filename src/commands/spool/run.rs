@@ -35,10 +35,6 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs until there is nothing to do, or signals end it.
-///
-/// # Errors
-/// When the program cannot be run, or the spool refuses; with `--once`, when an entry failed. After a
-/// second signal the process ends here, with 128 and the signal's number.
 pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure> {
     let attempts = typed.attempts.unwrap_or(if typed.failed.is_some() { 1 } else { ATTEMPTS });
     let failed = match &typed.failed {
@@ -101,14 +97,11 @@ struct Run {
     /// Ends the waiting for entries.
     stop: Stop,
     signals: Signals,
-    /// Nothing more is taken.
     over: bool,
-    /// Entries that failed.
     failed: Failed,
     failure: Option<Failure>,
     /// Whether a signal has come.
     signalled: bool,
-    /// The second one.
     killed: Option<i32>,
 }
 

@@ -1,23 +1,26 @@
-//! What the RunActors tell of themselves, on its way into the database. Part of the FetchersActor.
+//! What the schedules note, on its way into the database. Part of the FetchersActor.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_actors::store::{ForgetFetcher, NoteFetcher};
+use shiftboss_actors::store::{ForgetFetcher, NoteFetcher, StoreError};
 use tracing::{info, warn};
 
 use super::super::begin::Begin;
 use super::super::record;
-use super::slot::Slot;
 use super::{FetchersActor, STORE_TIMEOUT};
-use crate::change::run_actor::Observer;
+use crate::change::schedule::Observer;
 use crate::change::status::Status;
 use crate::fetch::ListName;
 
-/// Delay before something is noted that could not be: a full disk stays full for a while.
+/// Before something is stored again: a full disk stays full for a while.
 const NOTE_RETRY: Duration = Duration::from_secs(5);
+
+/// The answer of storage, on its way.
+type Saved = Pin<Box<dyn Future<Output = Result<Result<(), StoreError>, MailboxError>>>>;
 
 /// How a fetcher's machine is now.
 #[derive(Debug, Message)]
@@ -49,24 +52,18 @@ impl Handler<Noted> for FetchersActor {
     type Result = ();
 
     fn handle(&mut self, Noted { name, status }: Noted, ctx: &mut Self::Context) {
-        let slot = self.slots.get_mut(&name).filter(|slot| !slot.is_ending);
-        let Some(slot) = slot.filter(|_| !self.is_stopping) else {
+        let fetcher = self.fetchers.get_mut(&name).filter(|fetcher| !fetcher.is_ending);
+        let Some(fetcher) = fetcher.filter(|_| !self.is_stopping) else {
             // A run that is broken off has not ended: it is still to be done.
             return;
         };
         if status.runs > 0 {
-            slot.deaths = 0;
+            fetcher.restarts.reset();
         }
-        let begins = status.run_started.is_some() && !slot.is_running;
-        slot.is_running = status.run_started.is_some();
-        if begins {
-            // Whoever caused it: the next one by the clock is `every` away.
-            self.wind_clock(&name, ctx);
-        }
-        let due = self.slots.get(&name).and_then(Slot::due_at);
+        fetcher.is_running = status.run_started.is_some();
         if let Some(record) = self.records.get_mut(name.as_str()) {
-            record::update(record, &status, due);
-            self.save(&name, ctx);
+            record::update(record, &status);
+            self.save(name.shared(), ctx);
         }
     }
 }
@@ -92,53 +89,39 @@ impl FetchersActor {
     pub(super) fn forget(&mut self, name: Arc<str>, ctx: &mut Context<Self>) {
         info!(name = &*name, "The daemon does not run this fetcher any more; its list stays.");
         self.records.remove(&name);
-        self.strike(name, ctx);
+        self.save(name, ctx);
     }
 
-    /// Has it forgotten; later, if that fails.
-    fn strike(&mut self, name: Arc<str>, ctx: &mut Context<Self>) {
-        let struck = self.parts.memory.forget.send(Perform(ForgetFetcher(Arc::clone(&name))));
-        ctx.spawn(struck.timeout(STORE_TIMEOUT).into_actor(self).map(move |struck, _, ctx| {
-            if matches!(struck, Ok(Ok(()))) {
-                return;
+    /// Stores how a fetcher is, or that it is none any more; later, if that fails.
+    fn save(&mut self, name: Arc<str>, ctx: &mut Context<Self>) {
+        let memory = &self.parts.memory;
+        let saved: Saved = match self.records.get(&name) {
+            Some(record) => {
+                let note = Perform(NoteFetcher(record.clone()));
+                Box::pin(memory.note.send(note).timeout(STORE_TIMEOUT))
             }
-            ctx.run_later(NOTE_RETRY, move |act, ctx| {
-                // It may be wanted again.
-                if !act.records.contains_key(&name) {
-                    act.strike(name, ctx);
-                }
-            });
-        }));
-    }
-
-    /// Notes how a fetcher is; later, if that fails.
-    pub(super) fn save(&mut self, name: &ListName, ctx: &mut Context<Self>) {
-        let Some(record) = self.records.get(name.as_str()) else {
-            return;
+            None => {
+                let forget = Perform(ForgetFetcher(Arc::clone(&name)));
+                Box::pin(memory.forget.send(forget).timeout(STORE_TIMEOUT))
+            }
         };
-        let noted = self.parts.memory.note.send(Perform(NoteFetcher(record.clone())));
-        let name = name.clone();
-        ctx.spawn(noted.timeout(STORE_TIMEOUT).into_actor(self).map(move |noted, act, ctx| {
-            let error = match noted {
+        ctx.spawn(saved.into_actor(self).map(move |saved, act, ctx| {
+            let error = match saved {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
             };
-            act.save_later(name, &error, ctx);
-        }));
-    }
-
-    fn save_later(&mut self, name: ListName, error: &str, ctx: &mut Context<Self>) {
-        let Some(slot) = self.slots.get_mut(&name).filter(|slot| !slot.is_unsaved) else {
-            return;
-        };
-        slot.is_unsaved = true;
-        warn!(name = name.as_str(), error, "How the fetcher is could not be noted; trying again.");
-        ctx.run_later(NOTE_RETRY, move |act, ctx| {
-            if let Some(slot) = act.slots.get_mut(&name) {
-                slot.is_unsaved = false;
-                act.save(&name, ctx);
+            if !act.unsaved.insert(Arc::clone(&name)) {
+                return;
             }
-        });
+            warn!(
+                name = &*name,
+                error, "The state of the fetcher could not be stored; trying again."
+            );
+            ctx.run_later(NOTE_RETRY, move |act, ctx| {
+                act.unsaved.remove(&name);
+                act.save(name, ctx);
+            });
+        }));
     }
 }

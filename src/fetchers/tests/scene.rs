@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::supervisor::{FetchersActor, Memory, SupervisorParts};
 use crate::change::paths::Changed;
-use crate::change::runs::{Outcome, Run, Runs};
+use crate::change::schedule::{Outcome, Run, Runs};
 use crate::config::FetcherTable;
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl Inner {
             0 => Ok(value),
             left => {
                 self.refused.set(left - 1);
-                Err(StoreError::Full("message to".to_owned()))
+                Err(StoreError::Full("told to".to_owned()))
             }
         }
     }
@@ -83,7 +83,7 @@ impl Runs for Fake {
         let inner = Rc::clone(&self.seen.0);
         if inner.panics.get() > 0 {
             inner.panics.set(inner.panics.get() - 1);
-            panic!("message to");
+            panic!("told to");
         }
         let (name, origin) = (self.name.clone(), self.origin);
         Box::pin(async move {
@@ -105,7 +105,6 @@ impl Runs for Fake {
     }
 }
 
-/// In place of storage.
 struct Book(Rc<Inner>);
 
 impl Actor for Book {
@@ -151,7 +150,7 @@ impl Handler<WhyLost> for Book {
     type Result = Option<String>;
 
     fn handle(&mut self, _: WhyLost, _: &mut Self::Context) -> Self::Result {
-        self.0.lost.get().then(|| "message to".to_owned())
+        self.0.lost.get().then(|| "told to".to_owned())
     }
 }
 
@@ -205,7 +204,7 @@ impl Scene {
             Box::new(Fake { name, origin, seen: shared.clone() })
         };
         let step = Arc::clone(&seen.0.clock_step);
-        let clock = Box::new(Wall { begin: SystemClock.now(), origin, step });
+        let clock = Rc::new(Wall { begin: SystemClock.now(), origin, step });
         let parts = SupervisorParts {
             runs: Box::new(runs),
             wanted,

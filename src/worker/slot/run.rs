@@ -19,7 +19,6 @@ enum Run {
     Ended(End),
     /// The job is somebody else's.
     Lost,
-    /// A second signal.
     Killed,
 }
 

@@ -13,7 +13,6 @@ use crate::worker::pool::Pool;
 
 /// The first delay of a new try.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
-/// The longest.
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
 /// A worker beats so often within a lease.
 pub(super) const BEATS_PER_LEASE: u32 = 3;

@@ -16,7 +16,6 @@ use shiftboss_spool::{Guard, Spool};
 /// Longer metadata is in no environment: the kernel takes 128 KiB a variable, name and all.
 const META_BYTES_MAX: usize = 120 * 1024;
 
-/// Standard output.
 fn print(text: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text)?;
@@ -45,7 +44,6 @@ pub struct CommandRunner {
     guardian: Guardian,
     template: Template,
     pub outputs: Outputs,
-    /// The spool's directory.
     dir: OsString,
     time_limit: Option<Duration>,
     grace: Duration,
@@ -54,10 +52,6 @@ pub struct CommandRunner {
 
 impl CommandRunner {
     /// One for what was typed, and the thread that prints, if one does, which ends with it.
-    ///
-    /// # Errors
-    /// When there is no command, its program is missing, no directory for logs can be made, or there is no
-    /// room for a thread.
     pub fn new(
         spool: &Spool,
         mut typed: SpoolRunArguments,
@@ -80,9 +74,6 @@ impl CommandRunner {
     }
 
     /// Starts the command for an entry. In a runtime, on a thread that stays.
-    ///
-    /// # Errors
-    /// When nothing was started.
     pub fn start(&self, guard: &Guard) -> Result<(Running, Kept), Fault> {
         let data = guard.data().path();
         let places = [

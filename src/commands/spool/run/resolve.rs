@@ -11,7 +11,6 @@ use shiftboss_spool::{EntryName, Guard, QueueName, SpoolError};
 /// How an entry's attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// With exit code 0.
     Done,
     /// In any other way of its own.
     Failed,
@@ -41,8 +40,6 @@ impl Failed {
         }
     }
 
-    /// How many there are.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.names.len() + self.more
     }
@@ -53,7 +50,6 @@ impl Failed {
 pub struct OutcomePolicy {
     /// How often an entry is tried.
     pub attempts: u32,
-    /// Where it goes then.
     pub failed: QueueName,
     /// How long it rests between two attempts.
     pub rest: Duration,
@@ -61,9 +57,6 @@ pub struct OutcomePolicy {
 
 impl OutcomePolicy {
     /// Resolves an entry. A lost claim is another's to resolve, and no error.
-    ///
-    /// # Errors
-    /// When the spool refuses; what becomes of the entry is then up to those who reclaim.
     pub fn resolve(&self, guard: Guard, ended: Ended) -> Result<(), SpoolError> {
         let (name, attempt) = (guard.name().clone(), guard.attempt());
         let resolved = match ended {

@@ -1,4 +1,4 @@
-//! The RunActor under a paused clock, with runs that are no commands.
+//! A schedule under a paused clock, with runs that are no commands.
 
 use super::*;
 use scene::{Plan, SECOND, plan};
@@ -85,7 +85,7 @@ async fn due_runs_need_no_change() {
     tokio::time::pause();
     let scene = Plan { takes: 15 * SECOND, cooldown: Duration::ZERO, ..plan() }.start();
     for _ in 0..6 {
-        scene.actor.send(Due).await.unwrap();
+        scene.ask(Request::Run).await;
         scene.pass(10 * SECOND).await;
     }
     assert_eq!(scene.began(), [0, 20, 40]);
@@ -139,59 +139,55 @@ async fn a_stop_ends_the_run() {
     scene.touch("p").await;
     scene.pass(10 * SECOND).await;
     scene.touch("q").await;
-    assert!(scene.actor.send(Stop).await.unwrap());
+    scene.ask(Request::Stop).await;
     assert_eq!((scene.seen.0.stopped.get(), scene.seen.0.on.get()), (1, 0));
     scene.pass(3600 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
-    assert!(!scene.actor.connected(), "it goes on");
+    assert_eq!(scene.end.await.unwrap().unwrap().unwrap().exit_code, 143);
     let idle = plan().start();
     idle.touch("p").await;
-    assert!(!idle.actor.send(Stop).await.unwrap());
+    idle.ask(Request::Stop).await;
     idle.pass(3600 * SECOND).await;
     assert_eq!(idle.began().len(), 0);
+    assert_eq!(idle.end.await.unwrap().unwrap(), None);
 }
 
-/// A second stop drops the run, which kills it.
+/// A schedule that is dropped kills its run.
 #[actix::test]
-async fn a_second_stop_kills() {
+async fn what_is_dropped_is_killed() {
     tokio::time::pause();
     let scene = Plan { takes: 1000 * SECOND, ignores_stop: true, ..plan() }.start();
     scene.touch("p").await;
     scene.pass(10 * SECOND).await;
-    let first = scene.actor.send(Stop);
-    assert!(scene.actor.send(Stop).await.unwrap());
-    assert!(first.await.unwrap());
+    scene.ask(Request::Stop).await;
+    scene.pass(SECOND).await;
+    assert_eq!(scene.seen.0.on.get(), 1);
+    scene.end.abort();
     scene.pass(SECOND).await;
     assert_eq!((scene.seen.0.stopped.get(), scene.seen.0.on.get()), (0, 0));
 }
 
-/// A panic of a run is the end of the actor, and its owner hears of it.
+/// A panic of a run is the end of its schedule.
 #[actix::test]
 async fn a_panic_is_heard() {
     tokio::time::pause();
     let scene = Plan { codes: vec![], ..plan() }.start();
-    scene.actor.do_send(Due);
-    assert!(scene.exit_notifier.await.is_err());
+    scene.ask(Request::Run).await;
+    assert!(scene.end.await.is_err());
 }
 
-/// A timer that is replaced at the very moment at which it fires does not count as well as the new one.
+/// Events that come at the very moment of a timer break no rule of the machine.
 #[actix::test]
-async fn a_replaced_timer_is_not_heard() {
+async fn events_at_the_moment_of_a_timer() {
     tokio::time::pause();
     let tick = Duration::from_millis(1);
-    let mut scene = Plan { takes: tick, cooldown: 2 * tick, ..plan() }.start();
+    let scene = Plan { takes: tick, cooldown: 2 * tick, ..plan() }.start();
     for round in 0..2_000_u32 {
-        scene.actor.do_send(Due);
+        scene.ask(Request::Run).await;
         for _ in 0..round % 7 {
-            scene.actor.do_send(Changes(Changed::of(["p".into()])));
+            scene.touch("p").await;
             scene.pass(tick).await;
         }
     }
-    assert!(
-        scene
-            .exit_notifier
-            .try_recv()
-            .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
-    );
-    assert!(scene.actor.connected() && scene.began().len() > 100);
+    assert!(!scene.end.is_finished() && scene.began().len() > 100);
 }

@@ -1,11 +1,9 @@
-//! The ChangeActor with watches that fail when they are told to, under a paused clock.
+//! Follows watches that fail when they are told to, under a paused clock.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-use tokio::time::Instant;
 
 use super::*;
 
@@ -46,41 +44,11 @@ impl Watch for Fake {
     }
 }
 
-/// Keeps what it is told, and when.
-#[derive(Default)]
-struct Told(Vec<(Changed, Instant)>);
-
-impl Actor for Told {
-    type Context = Context<Self>;
-}
-
-impl Handler<Changes> for Told {
-    type Result = ();
-
-    fn handle(&mut self, Changes(changed): Changes, _: &mut Self::Context) {
-        self.0.push((changed, Instant::now()));
-    }
-}
-
-#[derive(Message)]
-#[rtype(result = "Vec<(Changed, Instant)>")]
-struct Ask;
-
-impl Handler<Ask> for Told {
-    type Result = MessageResult<Ask>;
-
-    fn handle(&mut self, _: Ask, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.0.clone())
-    }
-}
-
 struct Scene {
-    actor: Addr<ChangeActor>,
-    told: Addr<Told>,
+    follower: Follower,
     script: Arc<Mutex<VecDeque<Next>>>,
     bell: OwnedFd,
     opened: Arc<AtomicUsize>,
-    exit_notifier: oneshot::Receiver<ChangeError>,
 }
 
 /// A scene in which the openings of these numbers fail.
@@ -102,10 +70,7 @@ fn scene(failing: std::ops::Range<usize>) -> Scene {
         );
         Ok(Box::new(Fake { pipe: Arc::new(again.unwrap()), script: Arc::clone(&for_opener) }))
     });
-    let told = Told::default().start();
-    let (exit_notifier, ended) = ExitNotifier::new();
-    let actor = ChangeActor::new(opener, told.clone().recipient(), exit_notifier).start();
-    Scene { actor, told, script, bell, opened, exit_notifier: ended }
+    Scene { follower: Follower::new(opener), script, bell, opened }
 }
 
 impl Scene {
@@ -114,16 +79,8 @@ impl Scene {
         rustix::io::write(&self.bell, b"x").unwrap();
     }
 
-    /// Waits until so many changes have been told.
-    async fn told(&self, count: usize) -> Vec<(Changed, Instant)> {
-        for _ in 0..100_000 {
-            let told = self.told.send(Ask).await.unwrap();
-            if told.len() >= count {
-                return told;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        panic!("{count} changes are not told");
+    async fn next(&mut self) -> Changed {
+        self.follower.next().await.unwrap()
     }
 }
 
@@ -131,54 +88,53 @@ fn path(name: &str) -> Changed {
     Changed::of([name.into()])
 }
 
-/// The first change is told when the watch is open, the others as they happen.
-#[actix::test]
-async fn changes_are_told() {
-    let scene = scene(0..0);
-    assert_eq!(scene.told(1).await[0].0, Changed::unknown());
+/// The first change comes when the watch is open, the others as they happen.
+#[tokio::test]
+async fn changes_are_found() {
+    let mut scene = scene(0..0);
+    assert_eq!(scene.next().await, Changed::unknown());
     scene.happens(Next::Finds("a"));
-    scene.told(2).await;
+    assert_eq!(scene.next().await, path("a"));
     scene.happens(Next::Finds("b"));
-    let told = scene.told(3).await;
-    assert_eq!((&told[1].0, &told[2].0), (&path("a"), &path("b")));
+    assert_eq!(scene.next().await, path("b"));
 }
 
-/// What is asked for is handed over once, and by a turn that began after the question.
-#[actix::test]
-async fn what_is_asked_for_is_told_once() {
-    let scene = scene(0..0);
-    scene.told(1).await;
+/// What was drained is not found again.
+#[tokio::test]
+async fn a_change_is_returned_once() {
+    let mut scene = scene(0..0);
+    scene.next().await;
     scene.script.lock().unwrap().push_back(Next::Finds("a"));
-    assert_eq!(scene.actor.send(Drain).await.unwrap(), path("a"));
-    assert_eq!(scene.actor.send(Drain).await.unwrap(), Changed::default());
+    assert_eq!(scene.follower.drain().await.unwrap(), path("a"));
+    assert_eq!(scene.follower.drain().await.unwrap(), Changed::default());
     scene.happens(Next::Finds("b"));
-    assert_eq!(scene.told(2).await[1].0, path("b"), "what was handed over is not told");
+    assert_eq!(scene.next().await, path("b"));
 }
 
 /// A watch that fails is opened anew, later and later, and then anything may have changed.
-#[actix::test]
+#[tokio::test]
 async fn a_failed_watch_is_opened_anew() {
-    let scene = scene(1..4);
-    scene.told(1).await;
+    let mut scene = scene(1..4);
+    scene.next().await;
     tokio::time::pause();
     let failed = Instant::now();
     scene.happens(Next::Fails);
-    let told = scene.told(2).await;
-    assert_eq!(told[1].0, Changed::unknown());
+    assert_eq!(scene.next().await, Changed::unknown());
     assert_eq!(scene.opened.load(Ordering::Relaxed), 5);
-    let took = told[1].1 - failed;
+    let took = failed.elapsed();
     // 0.2 + 0.4 + 0.8 + 1.6 seconds.
     assert!((2_900..3_500).contains(&took.as_millis()), "{took:?}");
     scene.happens(Next::Finds("a"));
-    assert_eq!(scene.told(3).await[2].0, path("a"));
+    assert_eq!(scene.next().await, path("a"));
 }
 
 /// What cannot be watched at the start is an error; so is a panic, at any time.
-#[actix::test]
-async fn the_owner_hears_of_the_end() {
-    assert!(matches!(scene(0..1).exit_notifier.await, Ok(ChangeError::Watch(_))));
-    let scene = scene(0..0);
-    scene.told(1).await;
+#[tokio::test]
+async fn some_failures_are_the_end() {
+    let mut unwatched = scene(0..1);
+    assert!(matches!(unwatched.follower.next().await, Err(FollowError::Watch(_))));
+    let mut scene = scene(0..0);
+    scene.next().await;
     scene.happens(Next::Panics);
-    assert!(matches!(scene.exit_notifier.await, Ok(ChangeError::Panicked)));
+    assert!(matches!(scene.follower.next().await, Err(FollowError::Panicked)));
 }

@@ -1,15 +1,14 @@
-//! An actor with runs that take a time and end as they are told, under a paused clock.
+//! A schedule with runs that take a time and end as they are told, under a paused clock.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use shiftboss_actors::clock::ManualClock;
-use shiftboss_actors::exit_notifier::ExitNotifier;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 
-use crate::change::machine::{Refusal, Timing};
-use crate::change::run_actor::*;
-use crate::change::runs::{Run, Runs};
+use crate::change::schedule::*;
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
@@ -77,28 +76,33 @@ impl Observer for Note {
     }
 }
 
-/// A watch that has this to hand over, each time.
-struct Watch(Vec<PathBuf>);
-
-impl Actor for Watch {
-    type Context = Context<Self>;
+/// A watch that finds what it is sent, and, when it is drained, the same paths each time.
+struct FakeWatch {
+    found: UnboundedReceiver<Changed>,
+    rewritten: Vec<PathBuf>,
 }
 
-impl Handler<Drain> for Watch {
-    type Result = MessageResult<Drain>;
+impl Watching for FakeWatch {
+    async fn next(&mut self) -> Result<Changed, FollowError> {
+        match self.found.recv().await {
+            Some(changed) => Ok(changed),
+            None => std::future::pending().await,
+        }
+    }
 
-    fn handle(&mut self, _: Drain, _: &mut Self::Context) -> Self::Result {
-        MessageResult(Changed::of(self.0.clone()))
+    async fn drain(&mut self) -> Result<Changed, FollowError> {
+        Ok(Changed::of(self.rewritten.clone()))
     }
 }
 
-/// An actor at work, and what is known of it.
+/// A schedule at work, and what is known of it.
 pub struct Scene {
-    pub actor: Addr<RunActor>,
+    requests: UnboundedSender<Request>,
+    changes: UnboundedSender<Changed>,
+    pub end: JoinHandle<Result<Option<Outcome>, ScheduleError>>,
     pub seen: Seen,
     /// The wall clock.
     pub wall: ManualClock,
-    pub exit_notifier: oneshot::Receiver<Refusal>,
 }
 
 /// How runs are to go, and how they are to be made.
@@ -119,10 +123,9 @@ pub fn plan() -> Plan {
 }
 
 impl Plan {
-    /// Starts an actor. The test has paused the clock.
+    /// Starts a schedule. The test has paused the clock.
     pub fn start(self) -> Scene {
         let seen = Seen::default();
-        let (exit_notifier, ended) = ExitNotifier::new();
         let wall = ManualClock::at(1_000);
         let timing = Timing {
             debounce: 5 * SECOND,
@@ -137,22 +140,38 @@ impl Plan {
             codes: self.codes,
             ignores_stop: self.ignores_stop,
         };
-        let actor = RunActor::new(RunParts {
+        let (requests, received) = unbounded_channel();
+        let (changes, found) = unbounded_channel();
+        let schedule = Schedule {
             name: "test".to_owned(),
             timing,
+            every: None,
             runs: Box::new(runs),
-            watch: self.rewrites.map(|paths| Watch(paths).start().recipient()),
+            watch: Some(FakeWatch { found, rewritten: self.rewrites.unwrap_or_default() }),
             observer: Box::new(Note(seen.clone())),
-            clock: Box::new(wall.clone()),
-            exit_notifier,
-        });
-        Scene { actor: actor.start(), seen, wall, exit_notifier: ended }
+            clock: Rc::new(wall.clone()),
+        };
+        let end = actix::spawn(schedule.run(received));
+        Scene { requests, changes, end, seen, wall }
     }
 }
 
 impl Scene {
     pub async fn touch(&self, path: &str) {
-        self.actor.send(Changes(Changed::of([path.into()]))).await.unwrap();
+        self.changes.send(Changed::of([path.into()])).unwrap();
+        self.heard().await;
+    }
+
+    pub async fn ask(&self, request: Request) {
+        let _ = self.requests.send(request);
+        self.heard().await;
+    }
+
+    /// What was sent has been taken in, and no time has passed.
+    async fn heard(&self) {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
     }
 
     pub async fn pass(&self, time: Duration) {

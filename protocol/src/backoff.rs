@@ -1,0 +1,49 @@
+//! Growing delays between tries. Pure.
+
+use std::time::Duration;
+
+/// Delays that double from the first to the longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    /// Begins with `first`; no delay is longer than `longest`.
+    #[must_use]
+    pub fn new(first: Duration, longest: Duration) -> Self {
+        let first = first.min(longest);
+        Self { first, longest, next: first }
+    }
+
+    /// The next delay.
+    pub fn next_delay(&mut self) -> Duration {
+        let delay = self.next;
+        self.next = delay.saturating_mul(2).min(self.longest);
+        delay
+    }
+
+    /// Begins anew, after a success.
+    pub fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Delays double up to the longest, and begin anew.
+    #[test]
+    fn delays_double() {
+        let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(5));
+        let mut next = || backoff.next_delay().as_secs();
+        assert_eq!([next(), next(), next(), next()], [2, 4, 5, 5]);
+        backoff.reset();
+        assert_eq!(backoff.next_delay().as_secs(), 2);
+        let mut short = Backoff::new(Duration::from_secs(2), Duration::from_secs(1));
+        assert_eq!(short.next_delay().as_secs(), 1);
+    }
+}

@@ -1,0 +1,351 @@
+//! Starts runs when they are due: after changes, by the clock, and when somebody asks. One run at a time.
+//!
+//! `on-change`, `fetch --every` and the daemon's fetchers use it. When a run is due is the [`Machine`]'s decision;
+//! what a run does is behind [`Runs`]; an [`Observer`] hears of each new state.
+
+#[cfg(test)]
+mod tests;
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use shiftboss_actors::clock::Clock;
+use thiserror::Error;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::{error, info, warn};
+
+use super::follower::{FollowError, Follower};
+use super::machine::{Event, Machine, Moment, Refusal, State, Timing};
+use super::paths::{Changed, Loops};
+use super::status::{LastRun, Status};
+
+/// How long the watch may take to say what changed when a run has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Paths that are named in one line of the log.
+const PATHS_LOGGED: usize = 10;
+/// How often the wall clock is compared with the monotonic one.
+const COMPARE_CLOCKS: Duration = Duration::from_secs(1);
+/// Both clocks are read in whole seconds: they differ by one now and then.
+const STEP_SECONDS: u64 = 2;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// As a shell would report it.
+    pub exit_code: u8,
+    /// The reason, if it failed.
+    pub message: String,
+}
+
+/// A run that goes on. Dropped, it is killed, and nothing of it is left.
+pub type Run = Pin<Box<dyn Future<Output = Outcome>>>;
+
+/// Starts runs, one at a time.
+pub trait Runs {
+    /// Starts a run for what changed. It is to end soon after `stop` resolves, of whichever kind.
+    fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run;
+}
+
+/// Hears of each new state.
+pub trait Observer {
+    fn note(&mut self, status: &Status);
+}
+
+impl<F: FnMut(&Status)> Observer for F {
+    fn note(&mut self, status: &Status) {
+        self(status);
+    }
+}
+
+/// What says that something changed.
+pub trait Watching {
+    /// What changed next. May be cancelled.
+    fn next(&mut self) -> impl Future<Output = Result<Changed, FollowError>>;
+    /// What changed until now. May be cancelled.
+    fn drain(&mut self) -> impl Future<Output = Result<Changed, FollowError>>;
+}
+
+/// Asks a schedule for something.
+#[derive(Debug, Clone, Copy)]
+pub enum Request {
+    /// A run, whether anything changed or not.
+    Run,
+    /// No more runs, and the end of the one that is on.
+    Stop,
+}
+
+/// Why a schedule ended by itself.
+#[derive(Debug, Error)]
+pub enum ScheduleError {
+    #[error(transparent)]
+    Watch(#[from] FollowError),
+    #[error("the machine of runs refused an event: {0}")]
+    Machine(#[from] Refusal),
+}
+
+/// Runs by the clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Every {
+    /// From the start of a run to that of the next.
+    pub period: Duration,
+    /// Until the first.
+    pub first: Duration,
+}
+
+/// What a schedule is made of.
+pub struct Schedule<W = Follower> {
+    /// Names it in the log.
+    pub name: String,
+    pub timing: Timing,
+    pub every: Option<Every>,
+    pub runs: Box<dyn Runs>,
+    pub watch: Option<W>,
+    pub observer: Box<dyn Observer>,
+    /// The wall clock, for the observer alone.
+    pub clock: Rc<dyn Clock>,
+}
+
+impl<W: Watching> Schedule<W> {
+    /// Runs until it is asked to stop; how the run ended that was on then. Dropped, it kills that one.
+    pub async fn run(
+        self,
+        requests: UnboundedReceiver<Request>,
+    ) -> Result<Option<Outcome>, ScheduleError> {
+        Scheduler::new(self).run(requests).await
+    }
+}
+
+/// A run that is on.
+struct On {
+    run: Run,
+    stop: oneshot::Sender<()>,
+    /// In seconds since 1970.
+    started: i64,
+}
+
+struct Scheduler<W> {
+    parts: Schedule<W>,
+    machine: Machine,
+    /// The moments of the machine count from here.
+    origin: Instant,
+    /// The next run by the clock.
+    due: Option<Moment>,
+    on: Option<On>,
+    changed: Changed,
+    /// What the run that is on was given: if it fails, the next one is given it, too.
+    given: Changed,
+    loops: Loops,
+    runs: u64,
+    last_run: Option<LastRun>,
+    /// What the wall clock showed at the origin, as far as is known now.
+    wall_origin: i64,
+    noted: Option<Status>,
+}
+
+impl<W: Watching> Scheduler<W> {
+    fn new(parts: Schedule<W>) -> Self {
+        Self {
+            machine: Machine::new(parts.timing),
+            origin: Instant::now(),
+            due: parts.every.map(|every| every.first),
+            on: None,
+            // As long as a watch has said nothing, anything may have changed.
+            changed: parts.watch.as_ref().map_or_else(Changed::default, |_| Changed::unknown()),
+            given: Changed::default(),
+            loops: Loops::default(),
+            runs: 0,
+            last_run: None,
+            wall_origin: parts.clock.now(),
+            noted: None,
+            parts,
+        }
+    }
+
+    async fn run(
+        mut self,
+        mut requests: UnboundedReceiver<Request>,
+    ) -> Result<Option<Outcome>, ScheduleError> {
+        loop {
+            self.note();
+            let wake = self.machine.wake();
+            let is_planned = self.due.is_some() || wake.is_some();
+            tokio::select! {
+                biased;
+                request = requests.recv() => match request {
+                    Some(Request::Run) => self.tell(Event::Due)?,
+                    Some(Request::Stop) | None => return Ok(self.stop().await),
+                },
+                outcome = ended(&mut self.on) => self.ended(outcome).await?,
+                changed = next(&mut self.parts.watch) => self.take(changed?)?,
+                () = at(self.origin, wake.map(|(_, moment)| moment)) => {
+                    wake.map_or(Ok(()), |(event, _)| self.tell(event))?;
+                }
+                () = at(self.origin, self.due) => {
+                    // While a run is on that costs it its turn.
+                    self.set_due();
+                    self.tell(Event::Due)?;
+                }
+                () = sleep(COMPARE_CLOCKS), if is_planned => self.compare_clocks(),
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.origin.elapsed()
+    }
+
+    fn set_due(&mut self) {
+        self.due = self.parts.every.map(|every| self.now().saturating_add(every.period));
+    }
+
+    /// Hands an event to the machine and does what it says.
+    fn tell(&mut self, event: Event) -> Result<(), ScheduleError> {
+        let (machine, starts) = self.machine.on(event, self.now()).inspect_err(|refusal| {
+            error!(name = self.parts.name, %refusal, "A bug: an event came that cannot be.");
+        })?;
+        self.machine = machine;
+        if starts {
+            self.start();
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) {
+        let changed = std::mem::take(&mut self.changed);
+        self.given = changed.clone();
+        let (name, paths) = (&self.parts.name, changed.paths().len());
+        info!(name, paths, "A run starts.");
+        let (stop, stopped) = oneshot::channel();
+        let run = self.parts.runs.start(changed, stopped);
+        self.on = Some(On { run, stop, started: self.parts.clock.now() });
+        // Whoever caused it: the next one by the clock is a whole period away.
+        self.set_due();
+    }
+
+    /// A run has ended. What it changed last may still be on its way from the kernel: it counts as
+    /// changed during the run, or a run that changes its own tree would never be found out.
+    async fn ended(&mut self, outcome: Outcome) -> Result<(), ScheduleError> {
+        if let Some(watch) = &mut self.parts.watch
+            && let Ok(changed) = timeout(DRAIN_TIMEOUT, watch.drain()).await
+        {
+            self.take(changed?)?;
+        }
+        let exit_code = outcome.exit_code;
+        self.log_end(&outcome);
+        if let Some(On { started, .. }) = self.on.take() {
+            let (ended, message) = (self.parts.clock.now(), outcome.message);
+            self.last_run = Some(LastRun { started, ended, exit_code, message });
+            self.runs += 1;
+        }
+        let given = std::mem::take(&mut self.given);
+        if exit_code != 0 {
+            self.changed.merge(given);
+        }
+        self.report_loops();
+        let is_again = exit_code != 0 && self.parts.timing.retry;
+        self.tell(if is_again { Event::Failed } else { Event::Done })
+    }
+
+    async fn stop(self) -> Option<Outcome> {
+        let On { run, stop, .. } = self.on?;
+        let _ = stop.send(());
+        let outcome = run.await;
+        info!(name = self.parts.name, exit_code = outcome.exit_code, "The run was ended.");
+        Some(outcome)
+    }
+
+    fn log_end(&self, Outcome { exit_code, message }: &Outcome) {
+        let name = &self.parts.name;
+        match exit_code {
+            0 if message.is_empty() => info!(name, "The run ended well."),
+            0 => info!(name, outcome = message, "The run ended well."),
+            _ => warn!(name, exit_code, reason = message, "The run failed."),
+        }
+    }
+
+    fn report_loops(&mut self) {
+        let own = self.loops.run_ended();
+        if own.is_empty() {
+            return;
+        }
+        let paths: Vec<_> =
+            own.iter().take(PATHS_LOGGED).map(|path| path.display().to_string()).collect();
+        warn!(
+            name = self.parts.name,
+            count = own.len(),
+            paths = paths.join(", "),
+            "Changed during three runs in a row: from now on a change of these is ignored while a run is on. Leave them out (--ignore, or the key ignore) to ignore them always."
+        );
+    }
+
+    /// Takes changes in; those of the run's own paths do not count.
+    fn take(&mut self, mut changed: Changed) -> Result<(), ScheduleError> {
+        if self.on.is_some() {
+            self.loops.during_run(&mut changed);
+        }
+        if changed.is_empty() {
+            return Ok(());
+        }
+        self.changed.merge(changed);
+        self.tell(Event::Touch)
+    }
+
+    /// Follows a wall clock that was set: what is planned is noted in the new time.
+    fn compare_clocks(&mut self) {
+        let since = i64::try_from(self.now().as_secs()).unwrap_or(i64::MAX);
+        let wall_origin = self.parts.clock.now().saturating_sub(since);
+        if wall_origin.abs_diff(self.wall_origin) >= STEP_SECONDS {
+            self.wall_origin = wall_origin;
+        }
+    }
+
+    /// Tells the observer, if there is anything new.
+    fn note(&mut self) {
+        // "Longer than" a time is no second more.
+        let wall = |at: Moment| {
+            let seconds = at.saturating_sub(super::machine::TICK).as_secs_f64().ceil() as i64;
+            self.wall_origin.saturating_add(seconds)
+        };
+        let state = self.machine.state();
+        // In idle any time, once something changes: a time would be out of date in a second.
+        let possible = self.machine.next_possible_run(self.now()).filter(|_| state != State::Idle);
+        let will_run = matches!(state, State::Waiting | State::CooldownPending | State::Backoff);
+        let next_run = possible.filter(|_| will_run).into_iter().chain(self.due).min();
+        let status = Status {
+            state: state.name().to_owned(),
+            runs: self.runs,
+            run_started: self.on.as_ref().map(|on| on.started),
+            last_run: self.last_run.clone(),
+            next_possible_run: possible.map(wall),
+            next_run: next_run.map(wall),
+        };
+        if self.noted.as_ref() != Some(&status) {
+            self.parts.observer.note(&status);
+            self.noted = Some(status);
+        }
+    }
+}
+
+async fn ended(on: &mut Option<On>) -> Outcome {
+    match on {
+        Some(on) => (&mut on.run).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next(watch: &mut Option<impl Watching>) -> Result<Changed, FollowError> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(origin: Instant, moment: Option<Moment>) {
+    match moment.and_then(|moment| origin.checked_add(moment)) {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
