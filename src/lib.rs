@@ -25,6 +25,7 @@ pub mod lock;
 pub mod logging;
 pub mod near;
 pub mod reports;
+pub mod runner;
 pub mod safe_file;
 pub mod signals;
 pub mod socket;

@@ -17,7 +17,7 @@ use common::child::{command, plays, wait_word};
 use common::left::{is_running, wait_ended};
 use common::{wait_equal, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use shiftboss::child::{End, Guardian, Order, Output, Running, StartError, Stream};
+use shiftboss::child::{CommandSpec, End, Guardian, Output, Running, StartError, Stream};
 
 /// A grandchild that would outlive its parent; it says its process id.
 const GRANDCHILD: &str = "sleep 1000 & echo $!";
@@ -58,10 +58,10 @@ impl Said {
     }
 }
 
-fn shell(script: &str, output: Output) -> Order {
-    let mut order = Order::new("sh", output);
-    order.arguments = vec!["-c".into(), script.into()];
-    order
+fn shell(script: &str, output: Output) -> CommandSpec {
+    let mut spec = CommandSpec::new("sh", output);
+    spec.arguments = vec!["-c".into(), script.into()];
+    spec
 }
 
 /// Runs a script to its end.
@@ -110,7 +110,9 @@ fn ends_are_told() {
     let file = directory.path().join("file");
     fs::write(&file, "#!/bin/sh\n").unwrap();
     let refused = |program: &std::path::Path| {
-        in_runtime(async { guardian().start(Order::new(program, Said::default().output())).err() })
+        in_runtime(async {
+            guardian().start(CommandSpec::new(program, Said::default().output())).err()
+        })
     };
     assert_eq!(refused(&file).unwrap().shell_code(), 126);
     assert_eq!(refused(directory.path()).unwrap().shell_code(), 126);
@@ -126,8 +128,8 @@ fn ends_are_told() {
 fn no_command_without_a_guardian() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
-    let order = shell(&format!("echo > {}", file.display()), Said::default().output());
-    let refused = in_runtime(async { Guardian::of("/nowhere").start(order).err().unwrap() });
+    let spec = shell(&format!("echo > {}", file.display()), Said::default().output());
+    let refused = in_runtime(async { Guardian::of("/nowhere").start(spec).err().unwrap() });
     assert!(refused.to_string().contains("cannot start the guardian"), "{refused}");
     assert!(!file.exists());
 }
@@ -152,13 +154,13 @@ fn many_run_at_once() {
 fn output_arrives() {
     in_runtime(async {
         let said = Said::default();
-        let mut order = shell("printf \"$WORD\"; echo bad >&2; exit 1", said.output());
-        order.environment.push(("WORD".into(), "no line end".into()));
-        assert_eq!(guardian().start(order).unwrap().wait().await, End::Code(1));
+        let mut spec = shell("printf \"$WORD\"; echo bad >&2; exit 1", said.output());
+        spec.environment.push(("WORD".into(), "no line end".into()));
+        assert_eq!(guardian().start(spec).unwrap().wait().await, End::Code(1));
         assert_eq!(*said.0.lock().unwrap(), ("no line end".to_owned(), "bad\n".to_owned()));
         let mut file = tempfile::tempfile().unwrap();
-        let order = shell("echo out; echo err >&2", Output::File(file.try_clone().unwrap()));
-        assert!(guardian().start(order).unwrap().wait().await.is_success());
+        let spec = shell("echo out; echo err >&2", Output::File(file.try_clone().unwrap()));
+        assert!(guardian().start(spec).unwrap().wait().await.is_success());
         let mut text = String::new();
         std::io::Seek::rewind(&mut file).unwrap();
         std::io::Read::read_to_string(&mut file, &mut text).unwrap();
@@ -238,14 +240,14 @@ fn the_time_limit_ends_a_group() {
         in_runtime(async {
             let said = Said::default();
             let script = format!("{ignore}{GRANDCHILD}; while :; do wait; done");
-            let mut order = shell(&script, said.output());
-            order.time_limit = Some(Duration::from_millis(300));
-            order.grace = if ignore.is_empty() {
+            let mut spec = shell(&script, said.output());
+            spec.time_limit = Some(Duration::from_millis(300));
+            spec.grace = if ignore.is_empty() {
                 Duration::from_secs(1000)
             } else {
                 Duration::from_millis(200)
             };
-            let mut running = guardian().start(order).unwrap();
+            let mut running = guardian().start(spec).unwrap();
             let grandchild = said.pid().await;
             assert!(is_running(grandchild));
             assert_eq!(running.wait().await, End::TimedOut);
@@ -259,10 +261,10 @@ fn the_time_limit_ends_a_group() {
 #[test]
 fn a_stopped_command_can_be_ended() {
     in_runtime(async {
-        let mut order = shell("kill -STOP $$", Said::default().output());
-        order.time_limit = Some(Duration::from_millis(200));
-        order.grace = Duration::from_secs(1000);
-        assert_eq!(guardian().start(order).unwrap().wait().await, End::TimedOut);
+        let mut spec = shell("kill -STOP $$", Said::default().output());
+        spec.time_limit = Some(Duration::from_millis(200));
+        spec.grace = Duration::from_secs(1000);
+        assert_eq!(guardian().start(spec).unwrap().wait().await, End::TimedOut);
     });
 }
 
@@ -313,7 +315,7 @@ fn usage_role() {
         let before = descriptors();
         for _ in 0..100 {
             run("exit 0", Said::default().output()).await;
-            let missing = guardian.start(Order::new("/nowhere", Said::default().output()));
+            let missing = guardian.start(CommandSpec::new("/nowhere", Said::default().output()));
             assert!(missing.is_err());
         }
         println!("\ndescriptors {}", descriptors() - before);
@@ -411,7 +413,7 @@ fn frozen_role() {
         let mut count = 0;
         while is_running(frozen) {
             // Registered, not executed, taken off again: the pipe fills fastest so.
-            let missing = guardian.start(Order::new("/nowhere", Said::default().output()));
+            let missing = guardian.start(CommandSpec::new("/nowhere", Said::default().output()));
             assert!(matches!(missing, Err(StartError::NotFound(_))));
             count += 1;
         }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::handover::hand_over;
 use super::paths::Changed;
 use super::schedule::{Outcome, Run, Runs};
-use crate::child::{Guardian, LinePrefixer, Order, Output, Stream};
+use crate::child::{CommandSpec, Guardian, LinePrefixer, Output, Stream};
 use crate::escape::shown;
 
 /// A longer line of the command's is passed on in pieces.
@@ -60,12 +60,12 @@ async fn run(
 ) -> Outcome {
     let limit = settings.time_limit;
     let prepared = tokio::task::spawn_blocking(move || prepare(&settings, &changed)).await;
-    let order = match prepared {
-        Ok(Ok(order)) => order,
+    let spec = match prepared {
+        Ok(Ok(spec)) => spec,
         Ok(Err(outcome)) => return outcome,
         Err(_) => return not_started("preparing it broke off".to_owned()),
     };
-    let mut running = match guardian.start(order) {
+    let mut running = match guardian.start(spec) {
         Ok(running) => running,
         Err(error) => return Outcome { exit_code: error.shell_code(), message: error.to_string() },
     };
@@ -84,16 +84,16 @@ fn not_started(message: String) -> Outcome {
     Outcome { exit_code: 126, message }
 }
 
-fn prepare(settings: &CommandSettings, changed: &Changed) -> Result<Order, Outcome> {
+fn prepare(settings: &CommandSettings, changed: &Changed) -> Result<CommandSpec, Outcome> {
     let CommandSettings { program, arguments, changed_file, .. } = settings;
     let given = hand_over(program, arguments, &[], changed_file, changed)
         .map_err(|error| not_started(error.to_string()))?;
-    Ok(Order {
+    Ok(CommandSpec {
         arguments: given.arguments,
         environment: given.environment,
         time_limit: settings.time_limit,
         grace: settings.grace,
-        ..Order::new(program, log_of(&settings.name))
+        ..CommandSpec::new(program, log_of(&settings.name))
     })
 }
 

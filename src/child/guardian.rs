@@ -25,10 +25,10 @@ use tracing::{debug, warn};
 
 use super::attend::{self, Running};
 use super::end::StartError;
-use super::order::Order;
 use super::process::{self, Process};
 use super::pump::Outlet;
 use super::record::Record;
+use super::spec::CommandSpec;
 
 /// Our own program, also after an upgrade has replaced its file.
 const OUR_PROGRAM: &str = "/proc/self/exe";
@@ -66,27 +66,33 @@ impl Guardian {
     pub fn of(program: impl Into<OsString>) -> Self {
         let program = program.into();
         let (groups, next_token) = (HashMap::new(), 0);
-        Self(Arc::new(Mutex::new(Shared { program, post: None, groups, next_token, watch: None })))
+        Self(Arc::new(Mutex::new(Shared {
+            program,
+            handle: None,
+            groups,
+            next_token,
+            watch: None,
+        })))
     }
 
     /// Starts a command. To be called in a tokio runtime with time and IO, and on a thread that
     /// lives as long as the process: the kernel kills the command when the thread ends.
-    pub fn start(&self, order: Order) -> Result<Running, StartError> {
+    pub fn start(&self, spec: CommandSpec) -> Result<Running, StartError> {
         let children = child_signals().map_err(StartError::system("listen for ended children"))?;
-        let mut command = Command::new(&order.program);
-        command.args(&order.arguments).envs(order.environment);
-        command.stdin(order.input.map_or_else(Stdio::null, Stdio::from));
+        let mut command = Command::new(&spec.program);
+        command.args(&spec.arguments).envs(spec.environment);
+        command.stdin(spec.input.map_or_else(Stdio::null, Stdio::from));
         INIT_SYSTEMS.iter().for_each(|name| _ = command.env_remove(name));
-        if let Some(directory) = &order.directory {
+        if let Some(directory) = &spec.directory {
             if !directory.is_dir() {
                 return Err(StartError::Directory(directory.clone()));
             }
             command.current_dir(directory);
         }
-        let outlet = Outlet::of(order.output, &mut command)
+        let outlet = Outlet::of(spec.output, &mut command)
             .map_err(StartError::system("make the pipes for its output"))?;
-        let process = self.spawn(command, &order.program)?;
-        Ok(attend::attend(process, outlet, children, order.time_limit, order.grace))
+        let process = self.spawn(command, &spec.program)?;
+        Ok(attend::attend(process, outlet, children, spec.time_limit, spec.grace))
     }
 
     fn spawn(&self, mut command: Command, program: &OsStr) -> Result<Process, StartError> {
@@ -158,7 +164,7 @@ async fn watch(shared: Weak<Mutex<Shared>>, mut children: Signal) {
 /// What the clones of a handle share.
 struct Shared {
     program: OsString,
-    post: Option<Post>,
+    handle: Option<GuardianHandle>,
     /// The process groups that run, by the number they are registered under.
     groups: HashMap<u64, Pid>,
     next_token: u64,
@@ -168,27 +174,27 @@ struct Shared {
 impl Shared {
     /// The pipe to a guardian that is there.
     fn pipe(&mut self) -> io::Result<Arc<OwnedFd>> {
-        match &self.post {
-            Some(post) if post.has_room() => Ok(Arc::clone(&post.pipe)),
+        match &self.handle {
+            Some(handle) if handle.has_room() => Ok(Arc::clone(&handle.pipe)),
             _ => self.renew(),
         }
     }
 
     /// Starts a guardian and tells it what runs. The former one, if any, is killed.
     fn renew(&mut self) -> io::Result<Arc<OwnedFd>> {
-        let post = Post::start(&self.program)?;
+        let handle = GuardianHandle::start(&self.program)?;
         for (token, group) in &self.groups {
-            post.tell(Record::Add { token: *token, group: *group })?;
+            handle.send(Record::Add { token: *token, group: *group })?;
         }
-        let pipe = Arc::clone(&post.pipe);
-        self.post = Some(post);
+        let pipe = Arc::clone(&handle.pipe);
+        self.handle = Some(handle);
         Ok(pipe)
     }
 
     fn forget(&mut self, token: u64) {
         self.groups.remove(&token);
-        let told = self.post.as_ref().map(|post| post.tell(Record::Remove { token }));
-        if let Some(Err(error)) = told {
+        let sent = self.handle.as_ref().map(|handle| handle.send(Record::Remove { token }));
+        if let Some(Err(error)) = sent {
             debug!(%error, "The guardian of running commands does not listen.");
             self.replace();
         }
@@ -196,7 +202,7 @@ impl Shared {
 
     /// Whether nothing had to be done: the guardian is there, or was never needed.
     fn mend(&mut self) -> bool {
-        let is_well = self.post.as_ref().is_none_or(Post::is_there);
+        let is_well = self.handle.as_ref().is_none_or(GuardianHandle::is_there);
         if !is_well {
             self.replace();
         }
@@ -213,13 +219,13 @@ impl Shared {
     }
 }
 
-/// A guardian at its post.
-struct Post {
+/// A guardian at its handle.
+struct GuardianHandle {
     process: Child,
     pipe: Arc<OwnedFd>,
 }
 
-impl Post {
+impl GuardianHandle {
     fn start(program: &OsStr) -> io::Result<Self> {
         let (theirs, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         // The two ends do not share this: the guardian waits, we never do.
@@ -247,7 +253,7 @@ impl Post {
         }
     }
 
-    fn tell(&self, record: Record) -> io::Result<()> {
+    fn send(&self, record: Record) -> io::Result<()> {
         if !self.has_room() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -256,7 +262,7 @@ impl Post {
     }
 }
 
-impl Drop for Post {
+impl Drop for GuardianHandle {
     /// It must be gone before the pipe is closed: it would take that for our end.
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -295,12 +301,13 @@ mod tests {
         std::fs::write(&script, format!("#!/bin/sh\nexec cat > {}\n", file.display())).unwrap();
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o700)).unwrap();
         let guardian = Guardian::of(script);
-        let order = |program: &str| Order::new(program, Output::Sink(Box::new(|_, _: &[u8]| {})));
-        let mut first = guardian.start(order("true")).unwrap();
+        let spec =
+            |program: &str| CommandSpec::new(program, Output::Sink(Box::new(|_, _: &[u8]| {})));
+        let mut first = guardian.start(spec("true")).unwrap();
         assert_eq!(first.wait().await, End::Code(0));
-        let missing = guardian.start(order("/nowhere/program"));
+        let missing = guardian.start(spec("/nowhere/program"));
         assert!(matches!(missing, Err(StartError::NotFound(_))));
-        let mut cat = order("sleep");
+        let mut cat = spec("sleep");
         cat.arguments.push("1000".into());
         let third = guardian.start(cat).unwrap();
         let records = heard(&file, 5).await;

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use tracing::{debug, warn};
 
 use super::log_name::{Day, file_name, time_of_day};
-use super::order::Output;
+use super::spec::Output;
 use crate::escape::shown_bytes;
 use crate::safe_file;
 

@@ -2,7 +2,7 @@
 //! sees to it that nothing of them is left, whatever becomes of them or of us.
 //!
 //! Used by whatever runs commands of the user: `work`, `fetch`, `spool run`. A command gets a
-//! process group of its own. [`Guardian::start`] starts an [`Order`] and gives a [`Running`], which
+//! process group of its own. [`Guardian::start`] starts an [`CommandSpec`] and gives a [`Running`], which
 //! tells the [`End`]. What outlives the command's own process in its group is killed; a process that
 //! made a session of its own is the exception, and its own master. [`Outputs`] is where the output of many
 //! commands goes.
@@ -19,13 +19,14 @@ mod guardian;
 mod lines;
 mod log_directory;
 mod log_name;
-mod order;
+
 mod outputs;
 mod printer;
 mod process;
 mod program;
 mod pump;
 mod record;
+mod spec;
 mod template;
 
 pub use attend::Running;
@@ -35,8 +36,8 @@ pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
 pub use lines::LinePrefixer;
 pub use log_name::{Day, file_name};
-pub use order::{GRACE, Order, Output, Sink, Stream};
 pub use outputs::{Kept, Outputs};
 pub use printer::{Printer, Printing};
 pub use program::{look_for, look_for_in};
+pub use spec::{CommandSpec, GRACE, Output, Sink, Stream};
 pub use template::{Place, Template};

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{Instant, timeout_at};
 
-use super::order::{Output, Sink, Stream};
+use super::spec::{Output, Sink, Stream};
 
 /// The longest piece that a sink is given.
 const PIECE_BYTES: usize = 64 * 1024;

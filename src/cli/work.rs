@@ -11,6 +11,7 @@ use super::absolute;
 use super::template;
 use crate::child::GRACE;
 use crate::exit::{ExitCode, Failure};
+use crate::runner::RunnerSettings;
 use crate::target;
 use crate::worker::Settings;
 
@@ -103,17 +104,19 @@ impl TryFrom<WorkArguments> for Settings {
         let logs = typed.log_dir.map(absolute).transpose()?;
         Ok(Self {
             socket: absolute(target::socket(typed.socket, "work")?)?,
-            command,
+            runner: RunnerSettings {
+                template: command,
+                time_limit: typed.timeout,
+                grace: typed.grace.into(),
+                logs: logs.map(|directory| (directory, typed.keep.into())),
+            },
             stdin: typed.stdin,
             name: typed.name,
             jobs: typed.jobs.into(),
             once: typed.once,
             fail: typed.fail,
             jobs_max: typed.max_jobs,
-            time_limit: typed.timeout,
-            grace: typed.grace.into(),
             lease_seconds,
-            logs: logs.map(|directory| (directory, typed.keep.into())),
         })
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::Notify;
 
-use crate::child::{Guardian, Order, Output, Stream};
+use crate::child::{CommandSpec, Guardian, Output, Stream};
 pub use error::FetchError;
 use intake::{Intake, Tally};
 pub use name::{ListName, NameError};
@@ -142,7 +142,7 @@ impl Fetcher {
         stop: impl Future<Output = ()>,
     ) -> Result<(), FetchError> {
         let broken = Arc::new(Notify::new());
-        let mut running = self.guardian.start(self.order(given, intake, &broken))?;
+        let mut running = self.guardian.start(self.spec(given, intake, &broken))?;
         let mut is_stopped = false;
         let end = tokio::select! {
             end = running.wait() => Some(end),
@@ -169,7 +169,7 @@ impl Fetcher {
         }
     }
 
-    fn order(&self, given: Given, intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> Order {
+    fn spec(&self, given: Given, intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> CommandSpec {
         let (intake, broken) = (Arc::clone(intake), Arc::clone(broken));
         let sink = move |stream, piece: &[u8]| {
             let mut intake = lock(&intake);
@@ -180,7 +180,7 @@ impl Fetcher {
             }
         };
         let settings = &self.settings;
-        Order {
+        CommandSpec {
             program: settings.program.clone(),
             arguments: given.arguments.unwrap_or_else(|| settings.arguments.clone()),
             environment: [settings.environment.as_slice(), &given.environment].concat(),

@@ -100,7 +100,7 @@ impl Client {
                 };
                 let count = 1 + usize::from(wait.is_some());
                 let answer = self.first_answer(&request, count).await?;
-                self.told(answer).map(Some)
+                self.reported(answer).map(Some)
             }
             Some(end) => {
                 let key = String::from_utf8_lossy(&end.job.key);
@@ -173,7 +173,7 @@ impl Client {
         }
         let request = SessionRequest::Attempt(attempt, Word::Release);
         let answer = self.first_answer(&request, 1).await?;
-        match self.told(answer)? {
+        match self.reported(answer)? {
             // Refused: it is not ours any more.
             Reported::Recorded | Reported::Refused(_) => Ok(true),
             Reported::Busy(text) => Err(Silence::Refused(text)),
@@ -215,7 +215,7 @@ impl Client {
         }
     }
 
-    fn told(&mut self, answer: Answer) -> Result<Reported, Silence> {
+    fn reported(&mut self, answer: Answer) -> Result<Reported, Silence> {
         match answer {
             Answer::Ok => Ok(Reported::Recorded),
             Answer::Error { code, text } => match code.as_str() {

@@ -1,46 +1,40 @@
-//! The ready-made worker: takes jobs from the daemon, runs a command for each, and reports how it
-//! ended. `shiftboss work` calls it.
+//! The source of `shiftboss work`: takes jobs from the daemon and reports how they ended.
 //!
-//! [`slot`] is a job's way through a worker, and [`pool`] what the slots decide together. [`client`]
-//! speaks to the daemon, over [`connection`] and by [`wire`]. [`workshop`] runs commands, with their
-//! [`payload`]s; their output goes to [`Outputs`].
+//! [`slot`] asks for jobs and reports them, one at a time; [`pool`] is what the slots decide together. [`client`]
+//! speaks to the daemon, over [`connection`] and by [`wire`]. [`crate::runner`] runs the commands.
 
-mod backoff;
 mod client;
 mod connection;
-mod payload;
 mod pool;
 mod progress;
 mod question;
 mod slot;
 mod wire;
-mod workshop;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
-use crate::child::{Guardian, Outputs, Template};
+use crate::exit::{ExitCode, Failure};
+use crate::runner::command::CommandRunner;
+use crate::runner::{self, Ended as RunEnded, RunnerSettings};
+use crate::signals::Signals;
 use crate::terminal;
 use client::Client;
-use pool::{Counts, Pool, Stop};
+use pool::{Counts, Pool};
 use progress::{Finish, Progress};
 use slot::{GaveUp, PAUSED, Slot};
 use wire::{Ended, Idle};
-use workshop::Workshop;
 
 /// What a worker does, and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub socket: PathBuf,
     /// What is run for each job.
-    pub command: Template,
+    pub runner: RunnerSettings,
     /// The payload is each command's standard input.
     pub stdin: bool,
     /// The worker's name, as in `HELLO`; `None`: it is named by host and process.
@@ -53,108 +47,83 @@ pub struct Settings {
     pub fail: bool,
     /// Leave after so many jobs.
     pub jobs_max: Option<u64>,
-    /// How long a job may run.
-    pub time_limit: Option<Duration>,
-    pub grace: Duration,
     /// How long the daemon waits for a word of us before it gives a job to somebody else.
     pub lease_seconds: u32,
-    /// The logs' directory, and how long logs are kept; `None`: output is printed.
-    pub logs: Option<(PathBuf, Duration)>,
 }
 
-/// How a worker came to its end.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All that was done is reported.
-    Done,
-    /// The same, and there were jobs that failed, were lost, or were left: what nobody is to miss who asked
-    /// for [`Settings::fail`].
-    Failed(String),
-    /// The system had no room for any job; they were given back.
-    NoRoom(String),
-    /// No daemon answered for too long. Results that it does not know were logged.
-    Unanswered(String),
-    /// A second signal ended it.
-    Killed,
-    /// A bug ended a part of it.
-    Broken,
-}
-
-/// Works. `signal` waits for the next signal that asks for the end; it is called again and again, and
-/// may be cancelled.
-pub async fn run(settings: Settings, mut signal: impl AsyncFnMut()) -> io::Result<Outcome> {
+/// Works until there is nothing more to do, or signals end it. Returns the signal that killed what ran.
+pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32>, Failure> {
     let progress = Progress::new(terminal::shows_progress());
-    let (outputs, writer) = outputs(&settings, &progress)?;
-    let (pool, _) = watch::channel(Pool::new(settings.once, settings.jobs_max));
-    let shown = Finish(progress.clone());
-    let mut follow = std::pin::pin!(progress.follow(pool.subscribe(), settings.socket.clone()));
-    let mut sweep = std::pin::pin!(outputs.sweep());
-    let mut slots = start(&settings, &pool, outputs);
-    let mut outcome = Outcome::Done;
-    loop {
-        tokio::select! {
-            ended = slots.join_next() => match ended {
-                None => break,
-                Some(ended) => outcome = worse(outcome, ended),
-            },
-            () = signal() => stop(&pool),
-            () = &mut follow => {}
-            () = &mut sweep => {}
-        }
-    }
-    drop(shown);
-    let (stopping, counts, left, no_room) = {
-        let pool = pool.borrow();
-        (pool.stopping(), pool.counts(), pool.left(), pool.no_room().map(str::to_owned))
+    let (runner, writer) = runner(settings.runner, progress.clone())?;
+    let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
+    let name = settings.name.unwrap_or_else(host_and_process);
+    let slot = |_| {
+        let client = Client::new(settings.socket.clone(), &name, settings.lease_seconds);
+        let lease = Duration::from_secs(settings.lease_seconds.into());
+        Slot::new(client, pool.clone(), name.clone(), settings.stdin, lease)
     };
-    tell_left(left);
-    tell_end(counts);
-    if stopping == Stop::Kill {
+    let sources = (0..settings.jobs).map(slot).collect();
+    let stop = || {
+        pool.send_modify(|pool| pool.stop(Instant::now()));
+        pool.borrow().stopping()
+    };
+    let shown = Finish(progress.clone());
+    let follow = progress.follow(pool.subscribe(), settings.socket.clone());
+    let ended = runner::run(sources, runner, signals, stop, follow).await;
+    drop(shown);
+    let pool = pool.borrow();
+    warn_left(pool.left());
+    log_end(pool.counts());
+    if ended.killed.is_some() {
         // Whoever reads our output may have stopped: the writer is left alone.
-        return Ok(Outcome::Killed);
+        return Ok(ended.killed);
     }
-    join(writer).await;
-    if let (Outcome::Done, Some(why)) = (&outcome, no_room) {
-        return Ok(Outcome::NoRoom(why));
-    }
-    Ok(if settings.fail { failed(outcome, counts, left) } else { outcome })
+    writer.join();
+    outcome(ended, &pool, settings.fail, &settings.socket.display().to_string()).map(|()| None)
 }
 
-fn outputs(
-    settings: &Settings,
-    progress: &Progress,
-) -> io::Result<(Outputs, Option<JoinHandle<()>>)> {
-    let progress = progress.clone();
-    Outputs::new(settings.logs.clone(), move |text| {
+fn runner(
+    settings: RunnerSettings,
+    progress: Progress,
+) -> Result<(CommandRunner, runner::Writer), Failure> {
+    let what = settings.logs.as_ref().map_or("start a thread".to_owned(), |(directory, _)| {
+        format!("make the directory {}", directory.display())
+    });
+    let write = move |text: &[u8]| {
         progress.suspend(|| io::stdout().lock().write_all(text))?;
         io::stdout().flush()
-    })
+    };
+    CommandRunner::new(settings, write)
+        .map_err(|error| Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}")))
 }
 
-/// Starts the slots, which share a workshop.
-fn start(
-    settings: &Settings,
-    pool: &watch::Sender<Pool>,
-    outputs: Outputs,
-) -> JoinSet<Result<(), GaveUp>> {
-    let name = settings.name.clone().unwrap_or_else(host_and_process);
-    let workshop = Arc::new(Workshop {
-        guardian: Guardian::new(),
-        template: settings.command.clone(),
-        stdin: settings.stdin,
-        name: name.clone(),
-        time_limit: settings.time_limit,
-        grace: settings.grace,
-        outputs,
-    });
-    workshop.clean();
-    let lease = Duration::from_secs(settings.lease_seconds.into());
-    let mut slots = JoinSet::new();
-    for _ in 0..settings.jobs {
-        let client = Client::new(settings.socket.clone(), &name, settings.lease_seconds);
-        slots.spawn(Slot::new(client, pool.clone(), Arc::clone(&workshop), lease).work());
+/// The first of these that is so says most.
+fn outcome(ended: RunEnded<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Result<(), Failure> {
+    for Ended { job, code } in ended.errors.iter().filter_map(|gave_up| gave_up.unreported.as_ref())
+    {
+        error!(
+            key = job.shown_key(),
+            attempt = job.number(),
+            code,
+            "The end of a job could not be reported; it will be handed out again."
+        );
     }
-    slots
+    let (code, message) = if ended.is_broken {
+        let bug = "a bug in shiftboss ended a job's task; please report the message above";
+        (ExitCode::Internal, bug.to_owned())
+    } else if let Some(GaveUp { silence, .. }) = ended.errors.last() {
+        let hint = "is `shiftboss serve` running with this socket, and may this user use it?";
+        let message = format!("no daemon answered on {socket} for 30 s: {silence}; {hint}");
+        (ExitCode::Unavailable, message)
+    } else if let Some(why) = pool.no_room() {
+        let hint = "is there room for it, and may this user write to TMPDIR?";
+        (ExitCode::CannotCreate, format!("no job can be started: {why}; {hint}"))
+    } else if let Some(why) = failures(pool.counts(), pool.left()).filter(|_| fail) {
+        (ExitCode::Found, format!("not all jobs were done well: {why}"))
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(code, message))
 }
 
 /// A name with nothing in it that `HELLO` does not take.
@@ -166,20 +135,8 @@ fn host_and_process() -> String {
     format!("{host}-{}", std::process::id())
 }
 
-fn stop(pool: &watch::Sender<Pool>) {
-    pool.send_modify(|pool| pool.stop(Instant::now()));
-    let out = pool.borrow().counts().out;
-    match pool.borrow().stopping() {
-        Stop::Kill => info!(jobs = out, "Stopping at once: killing what runs, and giving it back."),
-        _ => info!(
-            jobs = out,
-            "Stopping: finishing what runs. Another signal, a second after this one or later, kills it."
-        ),
-    }
-}
-
 /// What there was and could not be had: a queue that looks empty need not be.
-fn tell_left(left: Idle) {
+fn warn_left(left: Idle) {
     match left {
         Idle::Nothing => {}
         Idle::Paused(left) => warn!(left, "{PAUSED}"),
@@ -187,9 +144,8 @@ fn tell_left(left: Idle) {
     }
 }
 
-/// A good end that is none if some jobs failed or were lost, or others are not done. Any other end has an
-/// exit code of its own, which says more.
-fn failed(outcome: Outcome, counts: Counts, left: Idle) -> Outcome {
+/// Jobs that failed or were lost, or that others hold.
+fn failures(counts: Counts, left: Idle) -> Option<String> {
     let left = match left {
         Idle::Nothing => String::new(),
         Idle::Paused(left) => format!("the queue is paused ({left} waiting)"),
@@ -198,47 +154,13 @@ fn failed(outcome: Outcome, counts: Counts, left: Idle) -> Outcome {
     let count = |count, what| if count == 0 { String::new() } else { format!("{count} {what}") };
     let all = [count(counts.failed, "failed"), count(counts.lost, "lost"), left];
     let why: Vec<String> = all.into_iter().filter(|why| !why.is_empty()).collect();
-    if outcome == Outcome::Done && !why.is_empty() {
-        Outcome::Failed(why.join(", "))
-    } else {
-        outcome
-    }
+    (!why.is_empty()).then(|| why.join(", "))
 }
 
-/// The last word. What is still out could not be reported.
-fn tell_end(Counts { out, done, failed, given_back, lost }: Counts) {
+/// What is still out could not be reported.
+fn log_end(Counts { out, done, failed, given_back, lost }: Counts) {
     let lost = lost + out as u64;
     let lost = (lost > 0).then_some(lost);
     let succeeded = done.saturating_sub(failed);
     info!(succeeded, failed, given_back, lost, "The worker has ended.");
-}
-
-/// What is left to be said when one more slot has ended.
-fn worse(outcome: Outcome, ended: Result<Result<(), GaveUp>, tokio::task::JoinError>) -> Outcome {
-    match ended {
-        Ok(Ok(())) => outcome,
-        Ok(Err(GaveUp { silence, unreported })) => {
-            if let Some(Ended { job, code }) = unreported {
-                error!(
-                    key = job.shown_key(),
-                    attempt = job.number(),
-                    code,
-                    "The end of a job could not be reported; it will be handed out again."
-                );
-            }
-            if outcome == Outcome::Broken {
-                outcome
-            } else {
-                Outcome::Unanswered(silence.to_string())
-            }
-        }
-        Err(_) => Outcome::Broken,
-    }
-}
-
-/// Waits until all that commands printed is written.
-async fn join(writer: Option<JoinHandle<()>>) {
-    if let Some(writer) = writer {
-        let _ = tokio::task::spawn_blocking(|| writer.join()).await;
-    }
 }

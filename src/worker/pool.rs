@@ -4,7 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use shiftboss_protocol::backoff::Backoff;
+
 use super::wire::Idle;
+use crate::runner::Stop;
 
 /// How long a request waits at the daemon for a job.
 pub const LONG_WAIT: Duration = Duration::from_secs(30);
@@ -12,19 +15,10 @@ pub const LONG_WAIT: Duration = Duration::from_secs(30);
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The same, after a second signal.
 pub const LAST_PATIENCE: Duration = Duration::from_secs(5);
-/// The pause after a command that could not be started: doubled each time, up to the longest.
-const HOLD_FIRST: Duration = Duration::from_secs(1);
-const HOLD_LONGEST: Duration = Duration::from_secs(60);
+/// After a command that could not be started: at first, and at the longest.
+const HOLD: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// So many starts in a row fail for want of room before a worker that is to leave does.
 const STARTS_MAX: u32 = 3;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stop {
-    No,
-    /// Take no more, finish what runs.
-    Finish,
-    Kill,
-}
 
 /// Whether a slot may ask for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,14 +57,15 @@ pub struct Pool {
     stopped_at: Option<Instant>,
     /// Starts that failed one after the other, and until when nobody asks for that reason.
     failed_starts: u32,
+    holds: Backoff,
     held_until: Option<Instant>,
     /// Why no job can be started: the worker leaves for it.
     no_room: Option<String>,
-    /// The daemon was told to be silent, or to be a classic one.
-    told_silent: bool,
-    told_classic: bool,
-    /// It was told that the queue is paused.
-    told_paused: bool,
+    /// It was logged that the daemon is silent, or is a classic one.
+    is_silent: bool,
+    is_classic: bool,
+    /// It was logged that the queue is paused.
+    is_paused: bool,
     /// Somebody was answered whether there is a job.
     knows: bool,
     /// What was left undone by others when this worker had nothing more to do.
@@ -89,11 +84,12 @@ impl Pool {
             stop: Stop::No,
             stopped_at: None,
             failed_starts: 0,
+            holds: Backoff::new(HOLD[0], HOLD[1]),
             held_until: None,
             no_room: None,
-            told_silent: false,
-            told_classic: false,
-            told_paused: false,
+            is_silent: false,
+            is_classic: false,
+            is_paused: false,
             knows: false,
             left: Idle::Nothing,
         }
@@ -174,8 +170,8 @@ impl Pool {
 
     /// A command was started: whatever was wrong is not any longer.
     pub fn started(&mut self) {
-        self.failed_starts = 0;
-        self.held_until = None;
+        (self.failed_starts, self.held_until) = (0, None);
+        self.holds.reset();
     }
 
     /// A command could not be started, and the next may not be either. Returns the pause. Slots that
@@ -184,7 +180,7 @@ impl Pool {
         if let Some(until) = self.held_until.filter(|until| *until > now) {
             return until.saturating_duration_since(now);
         }
-        let pause = HOLD_FIRST.saturating_mul(1 << self.failed_starts.min(16)).min(HOLD_LONGEST);
+        let pause = self.holds.next_delay();
         self.failed_starts += 1;
         self.held_until = now.checked_add(pause);
         pause
@@ -227,23 +223,23 @@ impl Pool {
 
     /// Notes whether the daemon answers. True: that is news.
     pub fn hears(&mut self, answers: bool) -> bool {
-        let is_news = self.told_silent == answers;
-        self.told_silent = !answers;
+        let is_news = self.is_silent == answers;
+        self.is_silent = !answers;
         is_news
     }
 
     /// Notes whether the daemon is a classic one. True: that is news.
     pub fn meets_classic(&mut self, classic: bool) -> bool {
-        let is_news = self.told_classic != classic;
-        self.told_classic = classic;
+        let is_news = self.is_classic != classic;
+        self.is_classic = classic;
         is_news
     }
 
     /// Notes why there is no job, or that there is one. Who leaves at once says it at the end. True: that the
     /// queue is paused, or is not any more, is news.
     pub fn finds_paused(&mut self, paused: bool) -> bool {
-        let is_news = self.told_paused != paused && !self.once;
-        self.told_paused = paused;
+        let is_news = self.is_paused != paused && !self.once;
+        self.is_paused = paused;
         is_news
     }
 

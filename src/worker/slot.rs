@@ -1,11 +1,10 @@
-//! One of the jobs that a worker runs at a time: asks for a job, runs it, reports its end with the
-//! request for the next, and goes on whatever becomes of the daemon meanwhile. [`super::run`] starts as
-//! many as there are to be; what they have in common is in the [`Pool`].
+//! One of the jobs that a worker runs at a time: asks for a job, reports its end with the request for the
+//! next, and goes on whatever becomes of the daemon meanwhile. What slots have in common is in the [`Pool`].
 
-mod run;
+mod job;
 mod trouble;
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -13,9 +12,11 @@ use tracing::{info, warn};
 
 use super::client::Client;
 use super::connection::Silence;
-use super::pool::{LONG_WAIT, Permit, Pool, Stop};
+use super::pool::{LONG_WAIT, Permit, Pool};
 use super::wire::{Ended, Idle, Job, Reported};
-use super::workshop::Workshop;
+use crate::child::{Fault, Template};
+use crate::runner::command::JobCommand;
+use crate::runner::{NotStarted, Source, Stop};
 use trouble::Trouble;
 
 /// After a classic `NOJOBS`: it does not wait for work.
@@ -38,52 +39,23 @@ pub struct Slot {
     client: Client,
     pool: watch::Sender<Pool>,
     changes: watch::Receiver<Pool>,
-    workshop: Arc<Workshop>,
+    /// The worker's name.
+    name: String,
+    /// The payload is each command's standard input.
+    stdin: bool,
     lease: Duration,
 }
 
 impl Slot {
-    /// A slot with a connection of its own.
     pub fn new(
         client: Client,
         pool: watch::Sender<Pool>,
-        workshop: Arc<Workshop>,
+        name: String,
+        stdin: bool,
         lease: Duration,
     ) -> Self {
         let changes = pool.subscribe();
-        Self { client, pool, changes, workshop, lease }
-    }
-
-    /// Works until there is nothing more to do. Must not be cancelled.
-    pub async fn work(mut self) -> Result<(), GaveUp> {
-        let mut end = None;
-        loop {
-            let permit = self.changes.borrow_and_update().permit(end.is_some(), Instant::now());
-            let wait = match permit {
-                Permit::Ask(wait) => Some(wait),
-                _ if end.is_some() => None,
-                Permit::Later(until) => {
-                    self.change(until).await;
-                    continue;
-                }
-                Permit::Leave => return Ok(()),
-            };
-            let asked = Instant::now();
-            match self.turn(&mut end, wait).await? {
-                Some(job) if wait.is_some() && self.stopping() == Stop::No => {
-                    end = self.run(job).await;
-                }
-                Some(job) => self.give_back(job).await,
-                None => match wait {
-                    Some(wait) if self.pool.borrow().is_over(wait) => {
-                        self.pool.send_modify(|pool| pool.leaves(self.client.idle()));
-                        return Ok(());
-                    }
-                    Some(wait) => self.idle(asked, wait).await,
-                    None => {}
-                },
-            }
-        }
+        Self { client, pool, changes, name, stdin, lease }
     }
 
     /// Reports an end and asks for a job, either or both, until that is answered.
@@ -143,13 +115,13 @@ impl Slot {
         end: &mut Option<Ended>,
         wait: Option<Duration>,
     ) -> Result<(Option<Job>, Option<String>), Silence> {
-        let told = self.client.ask(end.as_ref(), wait).await?;
+        let reported = self.client.ask(end.as_ref(), wait).await?;
         if self.client.was_greeted()
-            || matches!(told, Some(Reported::Recorded | Reported::Refused(_)))
+            || matches!(reported, Some(Reported::Recorded | Reported::Refused(_)))
         {
             self.is_answered();
         }
-        let busy = told.and_then(|told| self.settle(end, told));
+        let busy = reported.and_then(|reported| self.settle(end, reported));
         let job = match wait {
             Some(wait) => {
                 let mut changes = self.changes.clone();
@@ -170,8 +142,8 @@ impl Slot {
     }
 
     /// An end that was answered is not kept any longer, unless it is to be said again.
-    fn settle(&mut self, end: &mut Option<Ended>, told: Reported) -> Option<String> {
-        match (told, end.take()) {
+    fn settle(&mut self, end: &mut Option<Ended>, reported: Reported) -> Option<String> {
+        match (reported, end.take()) {
             (Reported::Busy(text), kept) => {
                 *end = kept;
                 return Some(text);
@@ -237,5 +209,75 @@ impl Slot {
     async fn idle_for(&mut self, time: Duration) {
         let outdated = self.changes.wait_for(|pool| pool.is_outdated(LONG_WAIT));
         let _ = tokio::time::timeout(time, outdated).await;
+    }
+}
+
+impl Source for Slot {
+    type Job = Job;
+    type Error = GaveUp;
+
+    /// Must not be cancelled.
+    async fn take(&mut self, ended: Option<(Job, u8)>) -> Result<Option<Job>, GaveUp> {
+        let mut end = ended.map(|(job, code)| Ended { job, code });
+        loop {
+            let permit = self.changes.borrow_and_update().permit(end.is_some(), Instant::now());
+            let wait = match permit {
+                Permit::Ask(wait) => Some(wait),
+                _ if end.is_some() => None,
+                Permit::Later(until) => {
+                    self.change(until).await;
+                    continue;
+                }
+                Permit::Leave => return Ok(None),
+            };
+            let asked = Instant::now();
+            match self.turn(&mut end, wait).await? {
+                Some(job) if wait.is_some() && self.stopping() == Stop::No => return Ok(Some(job)),
+                Some(job) => self.give_back(job).await,
+                None => match wait {
+                    Some(wait) if self.pool.borrow().is_over(wait) => {
+                        self.pool.send_modify(|pool| pool.leaves(self.client.idle()));
+                        return Ok(None);
+                    }
+                    Some(wait) => self.idle(asked, wait).await,
+                    None => {}
+                },
+            }
+        }
+    }
+
+    fn command(&self, job: &Job, template: &Template) -> Result<JobCommand, Fault> {
+        job::command(job, template, self.stdin, &self.name)
+    }
+
+    fn started(&mut self) {
+        self.pool.send_modify(Pool::started);
+    }
+
+    async fn not_started(&mut self, job: Job, fault: Fault) -> Result<NotStarted<Job>, GaveUp> {
+        Ok(self.after_fault(job, fault).await)
+    }
+
+    async fn keep(&mut self, job: &Job) {
+        match job.attempt {
+            Some(attempt) => self.beat(attempt).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn killed(&self) -> Pin<Box<dyn Future<Output = ()>>> {
+        let mut changes = self.changes.clone();
+        Box::pin(async move {
+            let _ = changes.wait_for(|pool| pool.stopping() == Stop::Kill).await;
+        })
+    }
+
+    async fn release(&mut self, job: Job) -> Result<(), GaveUp> {
+        self.give_back(job).await;
+        Ok(())
+    }
+
+    fn lost(&mut self, _: Job) {
+        self.pool.send_modify(Pool::lost);
     }
 }

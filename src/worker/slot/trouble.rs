@@ -1,12 +1,13 @@
 //! A daemon that does not answer: what is told of it, how long until the next try, and whether there
 //! is to be one.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
+use shiftboss_protocol::backoff::Backoff;
 use tracing::{debug, info, warn};
 
 use super::Slot;
-use crate::worker::backoff::Backoff;
 use crate::worker::client::HELLO_PAUSE;
 use crate::worker::connection::Silence;
 use crate::worker::pool::Pool;
@@ -60,7 +61,8 @@ impl Slot {
         if self.note(|pool| pool.hears(false)) {
             warn!(error = %silence, "The daemon does not answer; trying again until it does.");
         }
-        let delay = trouble.backoff.next_delay();
+        // Shortened by up to a half: a daemon that was restarted does not meet all workers at once.
+        let delay = trouble.backoff.next_delay().mul_f64(0.5 + random_share() / 2.0);
         if matches!(silence, Silence::ClosedHello) { delay + HELLO_PAUSE } else { delay }
     }
 
@@ -85,4 +87,9 @@ impl Slot {
         });
         is_news
     }
+}
+
+/// From 0 to 1. The standard library seeds its hashes at random; nothing here has to be secret.
+fn random_share() -> f64 {
+    (RandomState::new().hash_one(0_u8) >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -38,7 +38,7 @@ pub enum Output {
 }
 
 /// A command to be run.
-pub struct Order {
+pub struct CommandSpec {
     /// The program; looked for in `PATH` unless it has a slash.
     pub program: OsString,
     /// What it is called with, itself apart.
@@ -55,7 +55,7 @@ pub struct Order {
     pub grace: Duration,
 }
 
-impl Order {
+impl CommandSpec {
     /// `program` with nothing else said: no arguments, no limit, the usual grace.
     pub fn new(program: impl Into<OsString>, output: Output) -> Self {
         Self {

@@ -1,0 +1,178 @@
+//! Starts the commands of jobs, and has their output go where it is wanted. Knows nothing of where jobs come from.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::payload::{self, NamedPayload};
+use crate::child::{
+    CommandSpec, End, Fault, Guardian, Kept, Outputs, Place, Running, StartError, Template,
+};
+
+/// Stands for the path of a file with the payload.
+const PAYLOAD_FILE: &str = "{payload_file}";
+/// A longer value is in no environment: the kernel takes 128 KiB a variable, name and all.
+pub const VARIABLE_BYTES_MAX: usize = 120 * 1024;
+
+/// What commands are run, and how.
+#[derive(Debug, Clone)]
+pub struct RunnerSettings {
+    pub template: Template,
+    /// How long a command may run.
+    pub time_limit: Option<Duration>,
+    /// From TERM to KILL.
+    pub grace: Duration,
+    /// The logs' directory, and how long logs are kept; `None`: output is printed.
+    pub logs: Option<(PathBuf, Duration)>,
+}
+
+/// Starts commands.
+pub struct CommandRunner {
+    guardian: Guardian,
+    pub template: Template,
+    time_limit: Option<Duration>,
+    grace: Duration,
+    pub outputs: Outputs,
+}
+
+/// The thread that prints, if one does. It ends with the runner, when all is written.
+pub struct Writer(Option<JoinHandle<()>>);
+
+impl Writer {
+    /// Waits for its end. It waits for whoever reads.
+    pub fn join(self) {
+        // A panic there was reported by its hook.
+        let _ = self.0.map(JoinHandle::join);
+    }
+}
+
+/// What is run for one job.
+pub struct JobCommand {
+    /// Names its log, or stands in front of its lines.
+    pub key: Vec<u8>,
+    /// The key for people.
+    pub shown: String,
+    pub attempt: Option<i64>,
+    pub arguments: Vec<OsString>,
+    /// What its environment has beyond ours.
+    pub environment: Vec<(OsString, OsString)>,
+    pub payload: Payload,
+}
+
+impl CommandRunner {
+    /// Without a directory for logs, `write` prints output, from a thread of its own. The error is about the
+    /// directory, or about the thread.
+    pub fn new(
+        settings: RunnerSettings,
+        write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<(Self, Writer)> {
+        let RunnerSettings { template, time_limit, grace, logs } = settings;
+        let (outputs, thread) = Outputs::new(logs, write)?;
+        if template.has_place(PAYLOAD_FILE) {
+            payload::sweep();
+        }
+        let guardian = Guardian::new();
+        Ok((Self { guardian, template, time_limit, grace, outputs }, Writer(thread)))
+    }
+
+    /// Starts a command. In a runtime, on a thread that stays.
+    pub(super) fn start(&self, command: JobCommand) -> Result<Execution, Fault> {
+        let JobCommand { key, shown, attempt, arguments, environment, payload } = command;
+        let program = &self.template.program;
+        let (output, mut kept) = self.outputs.open(&key, attempt, program, &arguments)?;
+        let spec = CommandSpec {
+            program: program.clone(),
+            arguments,
+            environment,
+            directory: None,
+            input: payload.input,
+            output,
+            time_limit: self.time_limit,
+            grace: self.grace,
+        };
+        match self.guardian.start(spec) {
+            Ok(running) => {
+                let (started, log, end) = (Instant::now(), kept.path(), None);
+                let _payload = payload.file;
+                Ok(Execution { running, kept, shown, attempt, started, log, end, _payload })
+            }
+            Err(error) => {
+                kept.close(&error.to_string());
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// A payload in files.
+#[derive(Default)]
+pub struct Payload {
+    /// That of `{payload_file}`.
+    file: Option<NamedPayload>,
+    /// The standard input, without a name.
+    input: Option<File>,
+}
+
+impl Payload {
+    /// Writes a payload to the files from which a command takes it.
+    pub fn of(payload: &[u8], template: &Template, is_input: bool) -> Result<Self, Fault> {
+        let write = || {
+            let file = template.has_place(PAYLOAD_FILE).then(|| NamedPayload::new(payload));
+            let input = is_input.then(|| payload::unnamed(payload));
+            Ok(Self { file: file.transpose()?, input: input.transpose()? })
+        };
+        write().map_err(|source: io::Error| {
+            Fault::System(StartError::System { doing: "write a payload to a file", source })
+        })
+    }
+
+    pub fn is_in_file(&self) -> bool {
+        self.file.is_some() || self.input.is_some()
+    }
+
+    /// Where the file is.
+    pub fn place(&self) -> Place<'_> {
+        let path = self.file.as_ref().map(|file| file.path().as_os_str().as_bytes());
+        (PAYLOAD_FILE, path.unwrap_or_default())
+    }
+}
+
+/// A command that runs. Dropped, it is killed.
+pub(super) struct Execution {
+    running: Running,
+    kept: Kept,
+    pub shown: String,
+    pub attempt: Option<i64>,
+    pub started: Instant,
+    /// Where its output is, unless it is printed.
+    pub log: Option<PathBuf>,
+    end: Option<End>,
+    /// Removed with this.
+    _payload: Option<NamedPayload>,
+}
+
+impl Execution {
+    /// Waits for the end of the command and of its output. May be cancelled and called again.
+    pub async fn wait(&mut self) -> End {
+        let end = self.running.wait().await;
+        self.end = Some(end);
+        self.kept.end(end).await;
+        end
+    }
+
+    /// Kills the command and waits until it is gone; how it had ended, if it had. Nobody waits for those who read
+    /// its output.
+    pub async fn kill(&mut self) -> Option<End> {
+        self.running.kill();
+        self.running.wait().await;
+        match self.end {
+            Some(end) => self.kept.close(&end.to_string()),
+            None => self.kept.close("killed by the worker"),
+        }
+        self.end
+    }
+}

@@ -1,0 +1,193 @@
+//! Runs a command for each of many jobs, some at a time: `shiftboss work` and `shiftboss spool run`.
+//!
+//! Where jobs come from, and what becomes of them, is a [`Source`]'s: that of `work` is [`crate::worker`], that of
+//! `spool run` is [`spool`]. [`command`] starts the commands.
+
+pub mod command;
+mod payload;
+pub mod spool;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::task::{JoinSet, LocalSet};
+use tracing::{info, warn};
+
+use crate::child::{Fault, Template};
+use crate::signals::Signals;
+use command::{CommandRunner, Execution, JobCommand};
+pub use command::{RunnerSettings, Writer};
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    No,
+    /// Take no more, finish what runs.
+    Finish,
+    /// Kill what runs.
+    Kill,
+}
+
+/// Gives jobs to one slot, one after the other.
+pub trait Source {
+    type Job;
+    type Error;
+
+    /// Records how the last job ended, by its exit code, and returns the next; `None`: there is no more to do.
+    fn take(
+        &mut self,
+        ended: Option<(Self::Job, u8)>,
+    ) -> impl Future<Output = Result<Option<Self::Job>, Self::Error>>;
+
+    /// What is run for a job.
+    fn command(&self, job: &Self::Job, template: &Template) -> Result<JobCommand, Fault>;
+
+    /// A command was started: whatever was wrong is not any longer.
+    fn started(&mut self) {}
+
+    /// Says what becomes of a job whose command did not start.
+    fn not_started(
+        &mut self,
+        job: Self::Job,
+        fault: Fault,
+    ) -> impl Future<Output = Result<NotStarted<Self::Job>, Self::Error>>;
+
+    /// Keeps a job while its command runs; resolves if it is lost.
+    fn keep(&mut self, _: &Self::Job) -> impl Future<Output = ()> {
+        std::future::pending()
+    }
+
+    /// Resolves when what runs is to be killed.
+    fn killed(&self) -> Pin<Box<dyn Future<Output = ()>>>;
+
+    /// Gives a job back that was killed.
+    fn release(&mut self, job: Self::Job) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// A job was lost, and its command killed.
+    fn lost(&mut self, _: Self::Job) {}
+}
+
+/// What becomes of a job whose command did not start.
+pub enum NotStarted<J> {
+    /// It has ended, with this exit code.
+    Ended(J, u8),
+    /// Its start is tried again.
+    Again(J),
+    Released,
+}
+
+/// How a run came to its end.
+pub struct Ended<E> {
+    /// Of slots that gave up, the first one first.
+    pub errors: Vec<E>,
+    /// A slot panicked.
+    pub is_broken: bool,
+    /// The signal that killed what ran.
+    pub killed: Option<i32>,
+}
+
+/// Works with a slot for each source until they have no more to do. `stop` is called for each signal: the first
+/// stops the sources, the second kills what runs.
+pub async fn run<S: Source + 'static>(
+    sources: Vec<S>,
+    runner: CommandRunner,
+    signals: &mut Signals,
+    mut stop: impl FnMut() -> Stop,
+    beside: impl Future<Output = ()>,
+) -> Ended<S::Error> {
+    let mut sweep = std::pin::pin!(runner.outputs.sweep());
+    let mut beside = std::pin::pin!(beside);
+    let runner = Arc::new(runner);
+    let local = LocalSet::new();
+    let mut slots = JoinSet::new();
+    for source in sources {
+        slots.spawn_local_on(slot(source, Arc::clone(&runner)), &local);
+    }
+    drop(runner);
+    let mut ended = Ended { errors: Vec::new(), is_broken: false, killed: None };
+    let work = async {
+        loop {
+            tokio::select! {
+                slot = slots.join_next() => match slot {
+                    None => return ended,
+                    Some(Ok(Ok(()))) => {}
+                    Some(Ok(Err(error))) => ended.errors.push(error),
+                    Some(Err(_)) => ended.is_broken = true,
+                },
+                signal = signals.next() => match stop() {
+                    Stop::Kill => {
+                        info!("Stopping at once: killing what runs, and giving it back.");
+                        ended.killed = Some(signal);
+                    }
+                    _ => info!(
+                        "Stopping: finishing what runs. Another signal, a second after this one or later, kills it."
+                    ),
+                },
+                () = &mut beside => {}
+                () = &mut sweep => {}
+            }
+        }
+    };
+    local.run_until(work).await
+}
+
+async fn slot<S: Source>(mut source: S, runner: Arc<CommandRunner>) -> Result<(), S::Error> {
+    let mut ended = None;
+    while let Some(job) = source.take(ended.take()).await? {
+        ended = run_job(&mut source, &runner, job).await?;
+    }
+    Ok(())
+}
+
+/// Runs a job to its end, and returns it with its exit code, if that is to be recorded.
+async fn run_job<S: Source>(
+    source: &mut S,
+    runner: &CommandRunner,
+    mut job: S::Job,
+) -> Result<Option<(S::Job, u8)>, S::Error> {
+    let mut execution = loop {
+        let command = source.command(&job, &runner.template);
+        match command.and_then(|command| runner.start(command)) {
+            Ok(execution) => break execution,
+            Err(fault) => match source.not_started(job, fault).await? {
+                NotStarted::Again(same) => job = same,
+                NotStarted::Ended(job, code) => return Ok(Some((job, code))),
+                NotStarted::Released => return Ok(None),
+            },
+        }
+    };
+    source.started();
+    let killed = source.killed();
+    let is_lost = tokio::select! {
+        biased;
+        end = execution.wait() => return Ok(Some((job, failed(&execution, end)))),
+        () = killed => false,
+        () = source.keep(&job) => true,
+    };
+    let end = execution.kill().await;
+    if is_lost {
+        warn!(
+            key = execution.shown,
+            attempt = execution.attempt,
+            "A running job was lost: its lease expired, or it was requeued. Its command was killed."
+        );
+        source.lost(job);
+        return Ok(None);
+    }
+    match end {
+        Some(end) => Ok(Some((job, failed(&execution, end)))),
+        None => source.release(job).await.map(|()| None),
+    }
+}
+
+/// Logs a failure; not everybody looks where it is recorded. Returns the exit code.
+fn failed(execution: &Execution, end: crate::child::End) -> u8 {
+    let code = end.shell_code();
+    if !end.is_success() {
+        let took = format_args!("{:.1}s", execution.started.elapsed().as_secs_f64());
+        let output = execution.log.as_ref().map(|path| path.display().to_string());
+        let (key, attempt, ended) = (&*execution.shown, execution.attempt, end.to_string());
+        warn!(key, attempt, code, ended, %took, output, "A job failed.");
+    }
+    code
+}

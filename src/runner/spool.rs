@@ -1,0 +1,305 @@
+//! The source of `spool run`: takes entries of a queue, and resolves them by how their commands ended.
+//!
+//! The spool blocks, so its calls are made beside the runtime's thread; one at a time waits for entries.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
+
+use shiftboss_spool::{EntryName, Guard, QueueName, Reader, SpoolError, Stop as SpoolStop, Taken};
+use thiserror::Error;
+use tokio::sync::{Mutex, watch};
+use tokio::task::spawn_blocking;
+use tracing::{error, warn};
+
+use super::command::{JobCommand, Payload, VARIABLE_BYTES_MAX};
+use super::{NotStarted, Source, Stop};
+use crate::child::{Fault, StartError, Template};
+
+/// Before the next command, when the system had no room for one.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Failed entries that are remembered by name, so that a later success is seen as theirs.
+const FAILED_MAX: usize = 100_000;
+
+/// Why no more entries are taken.
+#[derive(Debug, Error)]
+pub enum SpoolRunError {
+    #[error(transparent)]
+    Spool(SpoolError),
+    #[error(transparent)]
+    Program(StartError),
+    #[error("a bug in shiftboss ended a task; please report the message above")]
+    Panicked,
+}
+
+/// What is done with entries.
+#[derive(Debug)]
+pub struct SpoolSettings {
+    /// The spool's directory.
+    pub directory: OsString,
+    /// Exit when nothing can be taken.
+    pub once: bool,
+    /// Output goes to files.
+    pub is_logged: bool,
+    /// How often an entry is tried.
+    pub attempts: u32,
+    /// Where it goes then.
+    pub failed: QueueName,
+    /// How long it rests between two attempts.
+    pub rest: Duration,
+}
+
+/// The entries of a queue; clones share them.
+#[derive(Clone)]
+pub struct SpoolSource(Arc<Shared>);
+
+struct Shared {
+    settings: SpoolSettings,
+    reader: Arc<Mutex<Reader>>,
+    /// Ends the waiting for entries.
+    waiting: SpoolStop,
+    stop: watch::Sender<Stop>,
+    /// A signal has come.
+    signalled: AtomicBool,
+    failed: StdMutex<Failed>,
+}
+
+impl SpoolSource {
+    pub fn new(reader: Reader, waiting: SpoolStop, settings: SpoolSettings) -> Self {
+        let (reader, stop) = (Arc::new(Mutex::new(reader)), watch::Sender::new(Stop::No));
+        let (signalled, failed) = (AtomicBool::new(false), StdMutex::default());
+        Self(Arc::new(Shared { settings, reader, waiting, stop, signalled, failed }))
+    }
+
+    /// A signal has come: takes no more; the second time what runs is killed.
+    pub fn stop_by_signal(&self) -> Stop {
+        let stop =
+            if self.0.signalled.swap(true, Ordering::Relaxed) { Stop::Kill } else { Stop::Finish };
+        self.stop(stop);
+        stop
+    }
+
+    fn stop(&self, stop: Stop) {
+        self.0.stop.send_modify(|stopping| *stopping = stop.max(*stopping));
+        self.0.waiting.stop();
+    }
+
+    /// Entries whose last attempt failed.
+    pub fn failed(&self) -> usize {
+        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).count()
+    }
+
+    /// Nobody takes any more after a failure that others would meet, too.
+    fn give_up(&self, error: SpoolRunError) -> SpoolRunError {
+        self.stop(Stop::Finish);
+        error
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T, SpoolError> + Send + 'static,
+    ) -> Result<T, SpoolRunError> {
+        let called = match spawn_blocking(call).await {
+            Ok(called) => called.map_err(SpoolRunError::Spool),
+            Err(_) => Err(SpoolRunError::Panicked),
+        };
+        called.map_err(|error| self.give_up(error))
+    }
+
+    /// Resolves an entry. A lost claim is another's to resolve, and no error.
+    async fn resolve(&self, guard: Guard, end: End) -> Result<(), SpoolRunError> {
+        let shared = Arc::clone(&self.0);
+        let name = guard.name().clone();
+        self.blocking(move || shared.settings.resolve(guard, end)).await?;
+        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).note(name, end);
+        Ok(())
+    }
+}
+
+impl Source for SpoolSource {
+    type Job = Guard;
+    type Error = SpoolRunError;
+
+    async fn take(&mut self, ended: Option<(Guard, u8)>) -> Result<Option<Guard>, SpoolRunError> {
+        if let Some((guard, code)) = ended {
+            self.resolve(guard, if code == 0 { End::Done } else { End::Failed }).await?;
+        }
+        let mut reader = Arc::clone(&self.0.reader).lock_owned().await;
+        if *self.0.stop.borrow() > Stop::No {
+            return Ok(None);
+        }
+        let limit = self.0.settings.once.then_some(Duration::ZERO);
+        let waiting = self.0.waiting.clone();
+        Ok(match self.blocking(move || reader.dequeue(&waiting, limit)).await? {
+            Taken::Entry(guard) => Some(guard),
+            Taken::Stopped => None,
+            Taken::TimedOut => {
+                self.stop(Stop::Finish);
+                None
+            }
+        })
+    }
+
+    fn command(&self, guard: &Guard, template: &Template) -> Result<JobCommand, Fault> {
+        let (data, name) = (guard.data().path(), guard.name());
+        let places = [
+            ("{name}", name.as_bytes()),
+            ("{meta}", guard.metadata()),
+            ("{data}", data.as_os_str().as_bytes()),
+        ];
+        // What stands in front of printed lines is a name that can be typed; a file's name is made of the bytes.
+        let is_logged = self.0.settings.is_logged;
+        let key = if is_logged { name.as_bytes().to_vec() } else { name.to_string().into_bytes() };
+        Ok(JobCommand {
+            key,
+            shown: name.to_string(),
+            attempt: Some(guard.attempt().into()),
+            arguments: template.arguments_with(&places),
+            environment: environment(&self.0.settings.directory, guard, data.into()),
+            payload: Payload::default(),
+        })
+    }
+
+    async fn not_started(
+        &mut self,
+        guard: Guard,
+        fault: Fault,
+    ) -> Result<NotStarted<Guard>, SpoolRunError> {
+        let name = guard.name().clone();
+        match fault {
+            Fault::Job(error) => {
+                warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
+                return Ok(NotStarted::Ended(guard, error.shell_code()));
+            }
+            Fault::Program(error) => {
+                error!(%name, %error, "The command cannot be run, for any entry; this one is released.");
+                let error = self.give_up(SpoolRunError::Program(error));
+                self.release(guard).await?;
+                return Err(error);
+            }
+            Fault::System(error) => {
+                warn!(%name, %error, "A command was not started; the entry is released.");
+                let _ = tokio::time::timeout(PAUSE, self.killed()).await;
+                self.release(guard).await?;
+            }
+        }
+        Ok(NotStarted::Released)
+    }
+
+    fn killed(&self) -> Pin<Box<dyn Future<Output = ()>>> {
+        let mut stop = self.0.stop.subscribe();
+        Box::pin(async move {
+            // The sender stays as long as there are jobs.
+            let _ = stop.wait_for(|stop| *stop == Stop::Kill).await;
+        })
+    }
+
+    async fn release(&mut self, guard: Guard) -> Result<(), SpoolRunError> {
+        self.resolve(guard, End::Untried).await
+    }
+}
+
+fn environment(directory: &OsStr, guard: &Guard, data: OsString) -> Vec<(OsString, OsString)> {
+    let mut variables = vec![
+        ("DIR", directory.into()),
+        ("QUEUE", guard.queue().as_os_str().into()),
+        ("NAME", guard.name().as_os_str().into()),
+        ("META_FILE", guard.metadata_path().into()),
+        ("DATA", data),
+        ("ATTEMPT", guard.attempt().to_string().into()),
+    ];
+    let metadata = guard.metadata();
+    if metadata.len() <= VARIABLE_BYTES_MAX && !metadata.contains(&0) {
+        variables.push(("META", OsStr::from_bytes(metadata).into()));
+    }
+    let named = |(name, value)| (format!("SHIFTBOSS_SPOOL_{name}").into(), value);
+    variables.into_iter().map(named).collect()
+}
+
+/// How an entry's attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With exit code 0.
+    Done,
+    Failed,
+    /// It was not begun, or broken off by us.
+    Untried,
+}
+
+impl SpoolSettings {
+    fn resolve(&self, guard: Guard, end: End) -> Result<(), SpoolError> {
+        let (name, attempt) = (guard.name().clone(), guard.attempt());
+        let resolved = match end {
+            End::Done => guard.complete(),
+            End::Untried => guard.release(),
+            End::Failed if attempt < self.attempts => guard.retry_after(self.rest),
+            End::Failed => {
+                error!(%name, attempt, to = %self.failed, "An entry failed for good.");
+                guard.move_to(&self.failed)
+            }
+        };
+        match resolved {
+            Err(error @ SpoolError::Lost { .. }) => {
+                warn!(%name, %error, "An entry was not resolved.");
+                Ok(())
+            }
+            resolved => resolved,
+        }
+    }
+}
+
+/// The entries whose last attempt failed.
+#[derive(Debug, Default)]
+struct Failed {
+    names: BTreeSet<EntryName>,
+    /// Beyond [`FAILED_MAX`]; they count for good.
+    more: usize,
+}
+
+impl Failed {
+    fn note(&mut self, name: EntryName, end: End) {
+        match end {
+            End::Done => _ = self.names.remove(&name),
+            End::Failed if self.names.len() < FAILED_MAX => _ = self.names.insert(name),
+            End::Failed => self.more += usize::from(!self.names.contains(&name)),
+            End::Untried => {}
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.names.len() + self.more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry that succeeds at last has not failed; one that was not tried again has.
+    #[test]
+    fn the_last_attempt_counts() {
+        let name = |text: &str| EntryName::new(text).unwrap();
+        let mut failed = Failed::default();
+        for (entry, end) in [
+            ("a", End::Failed),
+            ("b", End::Failed),
+            ("b", End::Failed),
+            ("c", End::Done),
+            ("a", End::Done),
+            ("b", End::Untried),
+        ] {
+            failed.note(name(entry), end);
+        }
+        assert_eq!(failed.count(), 1);
+        for number in 0..=FAILED_MAX {
+            failed.note(name(&format!("e{number}")), End::Failed);
+        }
+        assert_eq!(failed.count(), FAILED_MAX + 2);
+        failed.note(name("b"), End::Done);
+        assert_eq!(failed.count(), FAILED_MAX + 1);
+    }
+}
