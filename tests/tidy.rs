@@ -42,11 +42,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/change/machine", &["actix", "tokio", "std::fs", "std::io", "Instant", "tracing"]),
     ("src/change/paths", &["actix", "tokio", "std::fs", "std::io", "tracing"]),
     ("src/change/tree_watch", &["actix", "tokio", "crate::child"]),
-    ("src/change", &["rusqlite", "clap", "crate::cli", "crate::commands", "crate::sqlite"]),
+    (
+        "src/change",
+        &["actix", "rusqlite", "clap", "crate::cli", "crate::commands", "crate::sqlite"],
+    ),
     ("src/fetch/", &["actix", "rusqlite", "clap", "crate::cli", "crate::commands"]),
     (
         "src/worker",
         &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli", "crate::sqlite"],
+    ),
+    (
+        "src/runner",
+        &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli", "crate::commands"],
     ),
     ("src/cli", &["std::fs", "rusqlite", "actix", "shiftboss_actors"]),
 ];
@@ -101,7 +108,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         "the operator's path; what is below it is distrusted",
     ),
     ("src/commands/serve.rs", "create_dir", 1, "the operator's path"),
-    ("src/fetch/place.rs", "renameat", 1, "replaces whatever has the name"),
+    ("src/fetch/claim.rs", "renameat", 1, "replaces whatever has the name"),
     (
         "src/safe_file.rs",
         "OFlags::CREATE",

@@ -4,7 +4,7 @@
 //! error goes to ours, a line at a time.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,10 +14,6 @@ use super::handover::hand_over;
 use super::paths::Changed;
 use super::schedule::{Outcome, Run, Runs};
 use crate::child::{CommandSpec, Guardian, LinePrefixer, Output, Stream};
-use crate::escape::shown;
-
-/// A longer line of the command's is passed on in pieces.
-const LINE_BYTES_MAX: usize = 8 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct CommandSettings {
@@ -27,7 +23,6 @@ pub struct CommandSettings {
     pub program: OsString,
     /// What it is called with; `{paths}` stands for the changed paths.
     pub arguments: Vec<OsString>,
-    /// How long it may run.
     pub time_limit: Option<Duration>,
     pub grace: Duration,
     /// The file that is written with the changed paths before each run.
@@ -99,31 +94,26 @@ fn prepare(settings: &CommandSettings, changed: &Changed) -> Result<CommandSpec,
 
 /// Standard output as it is, standard error as lines.
 fn log_of(name: &str) -> Output {
-    let prefix =
-        if io::stderr().is_terminal() { String::new() } else { format!("{}: ", shown(name)) };
-    let mut log = Log(LinePrefixer::new(prefix, LINE_BYTES_MAX));
+    let mut log = Log(LinePrefixer::for_stderr(name));
     Output::Sink(Box::new(move |stream, piece: &[u8]| log.take(stream, piece)))
 }
 
 struct Log(LinePrefixer);
 
 impl Log {
+    /// Nobody may be reading.
     fn take(&mut self, stream: Stream, piece: &[u8]) {
         if stream == Stream::Out {
             let mut out = io::stdout().lock();
             let _ = out.write_all(piece).and_then(|()| out.flush());
-            return;
+        } else {
+            let _ = io::stderr().lock().write_all(&self.0.feed(piece));
         }
-        let mut lines = Vec::new();
-        let _ = self.0.feed(piece, &mut lines);
-        let _ = io::stderr().lock().write_all(&lines);
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        let mut lines = Vec::new();
-        let _ = self.0.finish(&mut lines);
-        let _ = io::stderr().lock().write_all(&lines);
+        let _ = io::stderr().lock().write_all(&self.0.finish());
     }
 }

@@ -30,7 +30,6 @@ const REOPEN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1
 /// Opens a watch; may take long.
 pub type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sync>;
 
-/// Why watching ended for good.
 #[derive(Debug, Error)]
 pub enum FollowError {
     #[error(transparent)]
@@ -50,7 +49,6 @@ enum Stage {
     Turning(JoinHandle<(Box<dyn Watch>, Result<Turn, WatchError>)>),
 }
 
-/// See the module.
 pub struct Follower {
     opener: Opener,
     stage: Stage,

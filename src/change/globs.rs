@@ -19,7 +19,6 @@ const GITIGNORE: &str = ".gitignore";
 /// The same for a whole repository, below its root.
 const EXCLUDE: &str = ".git/info/exclude";
 
-/// A glob that cannot be understood.
 #[derive(Debug, Error)]
 #[error("the glob {glob:?} cannot be used: {source}")]
 pub struct GlobError {

@@ -1,4 +1,4 @@
-//! What changed, as a command is told of it: a file that names the paths, two variables that name the
+//! What changed, as a command is given it: a file that names the paths, two variables that name the
 //! file, and paths in place of arguments (spec 2.9).
 //!
 //! [`super::command_runs`] and the daemon's fetchers call it before each run, beside the runtime's thread.
@@ -37,7 +37,6 @@ pub struct HandedOver {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// The file cannot be written.
 #[derive(Debug, Error)]
 #[error("cannot write the changed paths to {}: {source}", path.display())]
 pub struct HandOverError {

@@ -51,7 +51,6 @@ pub struct Machine {
     state: State,
     /// The first and the last change that no run has served yet.
     touched: Option<(Moment, Moment)>,
-    /// The end of the last run.
     last_run: Moment,
     /// From a failed run to the next try, if there is one.
     retries: Backoff,
@@ -61,17 +60,10 @@ pub struct Machine {
 /// An event that cannot be: an error of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// The table has no such row.
     #[error("the event {event:?} cannot be in the state {state:?}")]
     Unforeseen { state: State, event: Event },
-    /// Its time has not come.
     #[error("the event {event:?} came at {now:?}, before its time, {due:?}")]
-    Early {
-        /// What the machine was told.
-        event: Event,
-        now: Moment,
-        due: Moment,
-    },
+    Early { event: Event, now: Moment, due: Moment },
 }
 
 impl Machine {

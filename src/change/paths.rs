@@ -1,6 +1,6 @@
 //! What changed: paths, each once and not too many; and paths that a run changes itself, over and over.
 //!
-//! Plain values. The watch fills a [`Changed`], the RunActor gathers them for the next run and asks
+//! Plain values. The watch fills a [`Changed`], a schedule gathers them for the next run and asks
 //! [`Loops`] which of them the run that is on made itself (spec 2.8, 2.9).
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -31,7 +31,6 @@ const COMPARE_CLOCKS: Duration = Duration::from_secs(1);
 /// Both clocks are read in whole seconds: they differ by one now and then.
 const STEP_SECONDS: u64 = 2;
 
-/// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// As a shell would report it.
@@ -49,7 +48,6 @@ pub trait Runs {
     fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run;
 }
 
-/// Hears of each new state.
 pub trait Observer {
     fn note(&mut self, status: &Status);
 }
@@ -77,7 +75,6 @@ pub enum Request {
     Stop,
 }
 
-/// Why a schedule ended by itself.
 #[derive(Debug, Error)]
 pub enum ScheduleError {
     #[error(transparent)]
@@ -118,7 +115,6 @@ impl<W: Watching> Schedule<W> {
     }
 }
 
-/// A run that is on.
 struct On {
     run: Run,
     stop: oneshot::Sender<()>,

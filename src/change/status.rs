@@ -8,9 +8,7 @@ pub struct Status {
     /// The machine's state, by name.
     pub state: String,
     pub runs: u64,
-    /// When the run began that is on.
     pub run_started: Option<i64>,
-    /// The run that ended last.
     pub last_run: Option<LastRun>,
     /// The earliest start of the next run. `None`: when a run has ended, while one is on; else any time,
     /// as soon as something has changed and it is quiet.
@@ -20,7 +18,6 @@ pub struct Status {
     pub next_run: Option<i64>,
 }
 
-/// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {
     pub started: i64,

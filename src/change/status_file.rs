@@ -23,19 +23,15 @@ const STATUS_BYTES_MAX: u64 = 1024 * 1024;
 /// The end of a status file's name.
 const STATUS: &str = ".status";
 
-/// Why the files cannot be used.
 #[derive(Debug, Error)]
 pub enum StatusFilesError {
-    /// The directory cannot be made or read.
     #[error("cannot use the directory {}: {source}; XDG_RUNTIME_DIR names another", path.display())]
     Directory { path: PathBuf, source: io::Error },
-    /// Somebody else could write there.
     #[error(
         "the directory {} is not this user's alone: remove it, or name another in XDG_RUNTIME_DIR",
         path.display()
     )]
     Foreign { path: PathBuf },
-    /// Another process runs under the name.
     #[error(
         "another on-change{} runs under the name {name:?}: stop it first, or give this one another --name",
         pid.map_or(String::new(), |pid| format!(" (pid {pid})"))
@@ -50,7 +46,6 @@ pub enum StatusFilesError {
     Lock(LockError),
 }
 
-/// What a status file says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub name: String,
@@ -154,7 +149,7 @@ impl OwnFiles {
         &self.changed
     }
 
-    /// Writes what it is told to the status file; `report` says what does not change.
+    /// Writes what is noted to the status file; `report` says what does not change.
     pub fn observer(&self, report: Report) -> StatusFile {
         StatusFile { path: self.status.clone(), report }
     }

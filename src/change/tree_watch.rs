@@ -1,7 +1,7 @@
 //! A recursive watch: one inotify watch for each directory of the trees (spec 1, 2.2 to 2.5).
 //!
-//! The ChangeActor opens it and takes turns with it, beside the runtime's thread. A directory is watched
-//! first and listed then, so that what is put into it at any moment is either listed or told. Events
+//! A follower opens it and takes turns with it, beside the runtime's thread. A directory is watched
+//! first and listed then, so that what is put into it at any moment is either listed or causes an event. Events
 //! are hints: where they cannot be trusted (an overflow, a moved directory) the trees are looked at.
 
 mod discover;
@@ -25,7 +25,6 @@ use shiftboss_actors::throttle::{Throttle, Verdict};
 use super::globs::Globs;
 use super::paths::Changed;
 use super::watch::{Trees, Turn, Wake, Watch, WatchError};
-use list::Lister;
 use table::{Node, Table};
 
 /// Room for the events of one read; each takes 16 bytes and its padded name.
@@ -62,7 +61,6 @@ pub struct TreeWatch<A> {
     roots: Vec<PathBuf>,
     globs: Globs,
     table: Table,
-    lister: Lister,
     /// Directories that are watched and were not listed yet, and whether what is in them is news.
     unlisted: Vec<(Node, bool)>,
     /// Directories that were moved, or that something was moved out of: as soon as all events are read
@@ -89,7 +87,6 @@ impl<A: AddWatch> TreeWatch<A> {
             roots: trees.roots.clone(),
             globs: trees.globs.clone(),
             table: Table::default(),
-            lister: Lister::default(),
             unlisted: Vec::new(),
             moved: Vec::new(),
             former: HashSet::new(),
@@ -105,7 +102,6 @@ impl<A: AddWatch> TreeWatch<A> {
         Ok(watch)
     }
 
-    /// How many directories are watched.
     pub fn directories(&self) -> usize {
         self.table.len()
     }

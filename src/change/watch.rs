@@ -1,4 +1,4 @@
-//! What the ChangeActor needs of a watch, and how one fails. [`super::tree_watch`] and
+//! What a follower needs of a watch, and how one fails. [`super::tree_watch`] and
 //! [`super::poll_watch`] are the two there are. No waiting here.
 
 use std::io;
@@ -81,21 +81,17 @@ pub enum Wake {
 /// Why a watch cannot be had, or cannot go on.
 #[derive(Debug, Error)]
 pub enum WatchError {
-    /// The user's watches are used up.
     #[error(
         "inotify has no watches left after {watched} directories: raise fs.inotify.max_user_watches (sysctl)"
     )]
     NoWatches { watched: usize },
-    /// The user's inotify instances or this process's descriptors are used up.
     #[error("cannot make an inotify instance: {0}; raise fs.inotify.max_user_instances (sysctl)")]
     NoInstances(#[source] io::Error),
-    /// A file system that tells nothing of what other machines change.
     #[error("{} is on a network file system, which tells nothing of changes made elsewhere", path.display())]
     Network { path: PathBuf },
     /// A root is not there, or is no directory that can be read.
     #[error("cannot watch {}: {source}", path.display())]
     Root { path: PathBuf, source: io::Error },
-    /// A root was removed, moved or unmounted.
     #[error("{} is gone: it was removed, moved or unmounted", path.display())]
     Lost { path: PathBuf },
     #[error("cannot read from inotify: {0}")]

@@ -15,7 +15,7 @@ use super::pump::Outlet;
 pub struct Running {
     pid: u32,
     wish: watch::Sender<Wish>,
-    told: oneshot::Receiver<End>,
+    ended: oneshot::Receiver<End>,
     end: Option<End>,
 }
 
@@ -36,7 +36,7 @@ impl Running {
         }
         // The task ends without a word only when the runtime goes, or a sink panics: it is killed.
         let killed = End::Signal(rustix::process::Signal::KILL.as_raw() as u8);
-        let end = (&mut self.told).await.unwrap_or(killed);
+        let end = (&mut self.ended).await.unwrap_or(killed);
         self.end = Some(end);
         end
     }
@@ -47,7 +47,6 @@ impl Running {
         self.ask(Wish::Terminate);
     }
 
-    /// Kills the command and its group.
     pub fn kill(&self) {
         self.ask(Wish::Kill);
     }
@@ -76,7 +75,7 @@ pub fn attend(
 ) -> Running {
     let pid = process.pid().as_raw_pid().unsigned_abs();
     let (wish, wishes) = watch::channel(Wish::Run);
-    let (tell, told) = oneshot::channel();
+    let (report, ended) = oneshot::channel();
     // A time beyond what the clock can say is no limit.
     let deadline = time_limit.and_then(|limit| Instant::now().checked_add(limit));
     let stage = Stage::Running;
@@ -84,9 +83,9 @@ pub fn attend(
         Attendant { process, wishes, children, grace, stage, deadline, timed_out: false };
     tokio::spawn(async move {
         // The owner may have gone: then nobody wants to know.
-        let _ = tell.send(attendant.attend(outlet).await);
+        let _ = report.send(attendant.attend(outlet).await);
     });
-    Running { pid, wish, told, end: None }
+    Running { pid, wish, ended, end: None }
 }
 
 /// How far the end of a command has been brought about.

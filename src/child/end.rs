@@ -61,7 +61,6 @@ impl End {
         }
     }
 
-    /// Whether it exited with code 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
@@ -84,16 +83,12 @@ fn advice(source: &io::Error) -> &'static str {
     }
 }
 
-/// A command that did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// There is no such program.
     #[error("cannot run {}: there is no such program, or its interpreter is missing", .0.display())]
     NotFound(OsString),
-    /// The program is there, and cannot be executed.
     #[error("cannot run {}: {source}{}", program.display(), advice(source))]
     NotExecutable { program: OsString, source: io::Error },
-    /// Where it is to run is no directory.
     #[error("cannot run a command in {}: there is no such directory", .0.display())]
     Directory(PathBuf),
     /// The system has no room for it (processes, descriptors, memory), or what a command needs of us
@@ -111,7 +106,7 @@ impl StartError {
         }
     }
 
-    /// Why `program` was not executed. What the program is to blame for is told apart from what the
+    /// Why `program` was not executed. The program's faults are distinguished from what the
     /// system has no room for.
     pub(super) fn of(program: &OsStr, source: io::Error) -> Self {
         use rustix::io::Errno;

@@ -6,7 +6,6 @@ use thiserror::Error;
 
 use super::end::StartError;
 
-/// Why a command was not started.
 #[derive(Debug, Error)]
 pub enum Fault {
     /// What it was to be given cannot be put on a command line, or into an environment.

@@ -14,16 +14,12 @@ use thiserror::Error;
 
 use super::record::{RECORD_BYTES, Record};
 
-/// Why the guardian killed nothing.
 #[derive(Debug, Error)]
 pub enum GuardError {
-    /// It was not started by a shiftboss.
     #[error("shiftboss starts its guardian itself: there is nothing to be had by starting one")]
     NotAPipe,
-    /// The pipe has something else in it.
     #[error("the guardian's pipe has something in it that no shiftboss wrote")]
     Garbled,
-    /// The pipe cannot be read.
     #[error("cannot read the guardian's pipe: {0}")]
     Pipe(#[source] io::Error),
 }

@@ -32,7 +32,7 @@ use super::spec::CommandSpec;
 
 /// Our own program, also after an upgrade has replaced its file.
 const OUR_PROGRAM: &str = "/proc/self/exe";
-/// What an init system told us, and us alone.
+/// What an init system says to us, and to us alone.
 const INIT_SYSTEMS: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",

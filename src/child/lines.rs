@@ -1,7 +1,12 @@
 //! Turns a command's output, in pieces at any boundary, into whole lines with a prefix, so that the
 //! lines of several commands can share one output. Pure: bytes in, lines out.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal};
+
+use crate::escape::shown;
+
+/// A longer line is passed on in pieces.
+const PIECE_BYTES: usize = 8 * 1024;
 
 /// Puts a prefix before each line of one stream. A longer line than it may keep is passed on in
 /// pieces, each a line of its own with the prefix.
@@ -15,19 +20,26 @@ pub struct LinePrefixer {
 }
 
 impl LinePrefixer {
-    /// Keeps at most `piece_bytes` (at least 4, the longest character) of an unfinished line.
-    pub fn new(prefix: impl Into<Vec<u8>>, piece_bytes: usize) -> Self {
-        Self { prefix: prefix.into(), piece_bytes: piece_bytes.max(4), partial: Vec::new() }
+    pub fn new(prefix: impl Into<Vec<u8>>) -> Self {
+        Self { prefix: prefix.into(), piece_bytes: PIECE_BYTES, partial: Vec::new() }
     }
 
-    /// Takes the next bytes, and writes the lines that are finished by them.
-    pub fn feed(&mut self, mut bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+    /// For a command's lines on our standard error: in a log the lines of several commands come together, on a
+    /// terminal they need no prefix.
+    pub fn for_stderr(name: &str) -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        Self::new(if is_terminal { String::new() } else { format!("{}: ", shown(name)) })
+    }
+
+    /// Takes the next bytes, and returns the lines that are finished by them.
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Vec<u8> {
+        let mut lines = Vec::new();
         while let Some(first) = bytes.first() {
             if *first == b'\n' {
-                self.write(self.partial.len(), out)?;
+                self.end_line(self.partial.len(), &mut lines);
                 bytes = &bytes[1..];
             } else if self.partial.len() == self.piece_bytes {
-                self.write(whole_characters(&self.partial), out)?;
+                self.end_line(whole_characters(&self.partial), &mut lines);
             } else {
                 let reach = &bytes[..bytes.len().min(self.piece_bytes - self.partial.len())];
                 let end = reach.iter().position(|byte| *byte == b'\n').unwrap_or(reach.len());
@@ -35,24 +47,23 @@ impl LinePrefixer {
                 bytes = &bytes[end..];
             }
         }
-        Ok(())
+        lines
     }
 
-    /// Writes what is left of a last line without an end: the stream is over.
-    pub fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if self.partial.is_empty() {
-            return Ok(());
+    /// What is left of a last line without an end: the stream is over.
+    pub fn finish(&mut self) -> Vec<u8> {
+        let mut line = Vec::new();
+        if !self.partial.is_empty() {
+            self.end_line(self.partial.len(), &mut line);
         }
-        self.write(self.partial.len(), out)
+        line
     }
 
-    /// Writes the first `length` bytes of what is kept as a line.
-    fn write(&mut self, length: usize, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&self.prefix)?;
-        out.write_all(&self.partial[..length])?;
-        out.write_all(b"\n")?;
-        self.partial.drain(..length);
-        Ok(())
+    /// Moves the first `length` bytes of what is kept to `lines`, as a line.
+    fn end_line(&mut self, length: usize, lines: &mut Vec<u8>) {
+        lines.extend_from_slice(&self.prefix);
+        lines.extend(self.partial.drain(..length));
+        lines.push(b'\n');
     }
 }
 
@@ -69,13 +80,13 @@ mod tests {
     use super::*;
 
     fn lines(piece_bytes: usize, pieces: &[&str]) -> String {
-        let mut lines = LinePrefixer::new("> ", piece_bytes);
+        let mut lines = LinePrefixer { piece_bytes, ..LinePrefixer::new("> ") };
         let mut out = Vec::new();
         for piece in pieces {
-            lines.feed(piece.as_bytes(), &mut out).unwrap();
+            out.extend(lines.feed(piece.as_bytes()));
             assert!(lines.partial.len() <= piece_bytes);
         }
-        lines.finish(&mut out).unwrap();
+        out.extend(lines.finish());
         String::from_utf8(out).unwrap()
     }
 

@@ -8,13 +8,13 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 use tracing::{debug, warn};
 
-use super::log_name::{Day, file_name, time_of_day};
+use super::log_name::{day, file_name, is_day, timestamp};
 use super::spec::Output;
 use crate::escape::shown_bytes;
 use crate::safe_file;
@@ -28,7 +28,7 @@ pub struct LogDirectory {
     path: PathBuf,
     keep: Duration,
     /// The day on which old logs were removed last.
-    swept: AtomicI64,
+    swept: Mutex<String>,
 }
 
 /// The log of a command that runs.
@@ -44,7 +44,7 @@ impl LogDirectory {
     /// whole days.
     pub fn new(path: PathBuf, keep: Duration) -> io::Result<Self> {
         fs::create_dir_all(&path)?;
-        Ok(Self { path, keep, swept: AtomicI64::new(i64::MIN) })
+        Ok(Self { path, keep, swept: Mutex::default() })
     }
 
     /// Opens the log of what is run for a key, and writes what is about to be run.
@@ -55,13 +55,13 @@ impl LogDirectory {
         command: impl Iterator<Item = &'a OsString>,
         now: SystemTime,
     ) -> io::Result<(Output, CommandLog)> {
-        let day = Day::of(now).to_string();
+        let day = day(now);
         let directory = self.directory()?;
         let directory = safe_file::subdirectory(&directory, day.as_ref())?;
         let name = file_name(key);
         let (mut file, _) = safe_file::open_own(&directory, name.as_ref(), OFlags::APPEND, 0o666)?;
         let attempt = attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
-        let (key, time) = (shown_bytes(key), time_of_day(now));
+        let (key, time) = (shown_bytes(key), timestamp(now));
         let head = format!("=== {time}{attempt} of {key}: {}\n", shown(command));
         file.write_all(head.as_bytes())?;
         let output = Output::File(file.try_clone()?);
@@ -82,22 +82,25 @@ impl LogDirectory {
 
     /// Removes what is too old, once a day. To be called where it may take its time.
     pub fn sweep(&self, now: SystemTime) {
-        let today = Day::of(now);
-        if self.swept.swap(today.0, Ordering::Relaxed) == today.0 {
+        let today = day(now);
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        if *swept == today {
             return;
         }
-        let oldest = Day::of(now.checked_sub(self.keep).unwrap_or(UNIX_EPOCH));
-        if let Err(error) = self.remove_before(oldest) {
+        *swept = today;
+        drop(swept);
+        let oldest = day(now.checked_sub(self.keep).unwrap_or(UNIX_EPOCH));
+        if let Err(error) = self.remove_before(&oldest) {
             warn!(directory = %self.path.display(), %error, "Old logs cannot be removed.");
         }
     }
 
-    fn remove_before(&self, oldest: Day) -> io::Result<()> {
+    fn remove_before(&self, oldest: &str) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let name = entry.file_name();
-            let day = name.to_str().and_then(Day::parse);
-            if day.is_some_and(|day| day < oldest) && entry.file_type()?.is_dir() {
+            let is_old = name.to_str().is_some_and(|name| is_day(name) && name < oldest);
+            if is_old && entry.file_type()?.is_dir() {
                 debug!(directory = %entry.path().display(), "Removing old logs.");
                 fs::remove_dir_all(entry.path())?;
             }
@@ -115,7 +118,7 @@ impl CommandLog {
     pub fn end(mut self, ending: &str, now: SystemTime) {
         let took = now.duration_since(self.started).unwrap_or_default();
         let line_end = if self.is_at_line_start() { "" } else { "\n" };
-        let (time, took) = (time_of_day(now), took.as_secs_f64());
+        let (time, took) = (timestamp(now), took.as_secs_f64());
         let tail = format!("{line_end}=== {time} {ending}, after {took:.1}s\n");
         if let Err(error) = self.file.write_all(tail.as_bytes()) {
             warn!(%error, "The end of a command's log cannot be written.");

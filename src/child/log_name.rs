@@ -1,70 +1,25 @@
 //! The names of commands' logs, and the days that they are sorted by. Pure.
 
-use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest name before the hash and the ending, in bytes.
 const NAME_BYTES_MAX: usize = 200;
-const DAY_SECONDS: i64 = 86_400;
+/// The last time that is shown: 9999-12-31T23:59:59Z.
+const SHOWN_MAX: Duration = Duration::from_secs(253_402_300_799);
 
-/// A day, in days since 1970, UTC. Shown as `2026-11-21`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Day(pub i64);
-
-impl Day {
-    /// The day of a time.
-    pub fn of(time: SystemTime) -> Self {
-        Self(seconds(time).div_euclid(DAY_SECONDS))
-    }
-
-    /// Reads a day as it is shown; `None`: it is none.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(3, '-').map(|part| part.parse::<i64>().ok());
-        let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-        let parsed = Self::from_date(year, month, day);
-        ((0..=9_999).contains(&year) && parsed.to_string() == text).then_some(parsed)
-    }
-
-    /// Days from 1970 to a date: years begin in March, so that a leap day is a year's last.
-    fn from_date(year: i64, month: i64, day: i64) -> Self {
-        let year = if month <= 2 { year - 1 } else { year };
-        let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-        let month_from_march = (month + 9).rem_euclid(12);
-        let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-        Self(era * 146_097 + day_of_era - 719_468)
-    }
-
-    /// Year, month and day: [`Day::from_date`] backwards.
-    fn date(self) -> (i64, i64, i64) {
-        let days = self.0 + 719_468;
-        let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let leap_days = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
-        let year_of_era = (day_of_era - leap_days) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = (month_from_march + 2) % 12 + 1;
-        (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-    }
+/// A time as `2026-11-21T13:05:09Z`.
+pub fn timestamp(time: SystemTime) -> String {
+    let time = time.clamp(UNIX_EPOCH, UNIX_EPOCH + SHOWN_MAX);
+    humantime::format_rfc3339_seconds(time).to_string()
 }
 
-impl fmt::Display for Day {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = self.date();
-        write!(f, "{year:04}-{month:02}-{day:02}")
-    }
+/// The day of a time as `2026-11-21`, in UTC. Days are sorted as texts are.
+pub fn day(time: SystemTime) -> String {
+    timestamp(time)[..10].to_owned()
 }
 
-pub fn time_of_day(time: SystemTime) -> String {
-    let second = seconds(time).rem_euclid(DAY_SECONDS);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{}T{hour:02}:{minute:02}:{second:02}Z", Day::of(time))
-}
-
-fn seconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    i64::try_from(since).unwrap_or(i64::MAX)
+pub fn is_day(text: &str) -> bool {
+    text.len() == 10 && humantime::parse_rfc3339(&format!("{text}T00:00:00Z")).is_ok()
 }
 
 /// The file name of a key's logs. Two keys have two names; one that is cut off ends with a hash of
@@ -101,21 +56,17 @@ fn hash(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
-    /// Days are shown as dates and read back, over leap years and centuries.
+    /// Days are shown as dates, and nothing else is one.
     #[test]
     fn days_are_dates() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        assert_eq!(time_of_day(at(0)), "1970-01-01T00:00:00Z");
-        assert_eq!(time_of_day(at(951_782_399)), "2000-02-28T23:59:59Z");
-        assert_eq!(time_of_day(at(951_782_400)), "2000-02-29T00:00:00Z");
-        assert_eq!(time_of_day(at(1_795_266_309)), "2026-11-21T13:05:09Z");
-        for day in (0..300_000).step_by(17) {
-            assert_eq!(Day::parse(&Day(day).to_string()), Some(Day(day)));
-        }
+        assert_eq!(timestamp(at(951_782_400)), "2000-02-29T00:00:00Z");
+        assert_eq!(day(at(1_795_266_309)), "2026-11-21");
+        assert_eq!(day(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01");
+        assert_eq!(day(at(1 << 60)), "9999-12-31");
+        assert!(is_day("2026-11-21") && is_day("2000-02-29"));
         for wrong in [
             "",
             "2026-02-30",
@@ -126,7 +77,7 @@ mod tests {
             "2026-13-01",
             "+026-01-01",
         ] {
-            assert_eq!(Day::parse(wrong), None, "{wrong}");
+            assert!(!is_day(wrong), "{wrong}");
         }
     }
 

@@ -35,7 +35,7 @@ pub use fault::Fault;
 pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
 pub use lines::LinePrefixer;
-pub use log_name::{Day, file_name};
+pub use log_name::{day, file_name};
 pub use outputs::{Kept, Outputs};
 pub use printer::{Printer, Printing};
 pub use program::{look_for, look_for_in};

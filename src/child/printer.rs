@@ -23,8 +23,6 @@ use crate::escape::shown_bytes;
 const PIECE_BYTES: usize = 32 * 1024;
 /// Pieces that wait to be written.
 const PIECES_MAX: usize = 8;
-/// A longer line is shown in pieces.
-const LINE_BYTES_MAX: usize = 8 * 1024;
 /// A longer key is cut off in front of its lines.
 const PREFIX_CHARACTERS_MAX: usize = 100;
 /// How long a pipe may be silent that stays open after its command's end: somebody who left its group
@@ -65,7 +63,7 @@ impl Printer {
         let (ours, theirs) = io::pipe()?;
         let pipe = Receiver::from_owned_fd(ours.into())?;
         let (tell, ended) = oneshot::channel();
-        let lines = LinePrefixer::new(prefix(key), LINE_BYTES_MAX);
+        let lines = LinePrefixer::new(prefix(key));
         let task = tokio::spawn(self.clone().pump(pipe, lines, ended));
         let output = Output::File(OwnedFd::from(theirs).into());
         Ok((output, Printing { task, ended: Some(tell) }))
@@ -90,14 +88,9 @@ impl Printer {
                 break;
             }
             late += if is_running { 0 } else { length };
-            let mut text = Vec::new();
-            // Writing to memory does not fail.
-            let _ = lines.feed(&piece[..length], &mut text);
-            self.put(text).await;
+            self.put(lines.feed(&piece[..length])).await;
         }
-        let mut text = Vec::new();
-        let _ = lines.finish(&mut text);
-        self.put(text).await;
+        self.put(lines.finish()).await;
     }
 
     async fn put(&self, text: Vec<u8>) {

@@ -23,7 +23,7 @@ use super::record::Record;
 pub fn prepare(command: &mut Command, pipe: Arc<OwnedFd>, token: u64) {
     let parent = rustix::process::getpid();
     let before_exec = move || {
-        // A guardian that is gone is told by an error, not by a signal to the new process.
+        // A guardian that is gone shows as an error, not by a signal to the new process.
         dispose(StandardSignal::SIGPIPE, SigHandler::SigIgn)?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         if rustix::process::getppid() != Some(parent) {
@@ -99,7 +99,6 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    /// Kills everything in its group.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }

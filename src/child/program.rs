@@ -33,7 +33,7 @@ pub fn look_for_in(program: &OsStr, path: &OsStr) -> Result<(), StartError> {
     found.map_err(|error| StartError::of(program, error))
 }
 
-/// What is there and cannot be executed is passed over, and told if there is nothing else.
+/// What is there and cannot be executed is passed over, and is the error if there is nothing else.
 fn in_directories(program: &OsStr, directories: impl Iterator<Item = PathBuf>) -> io::Result<()> {
     let mut denied = None;
     for directory in directories.filter(|_| !program.is_empty()) {

@@ -29,7 +29,6 @@ impl<F: FnMut(Stream, &[u8]) + Send> Sink for F {
     }
 }
 
-/// Where a command's output goes.
 pub enum Output {
     /// Both streams into an open file, which the command itself holds.
     File(File),
@@ -37,13 +36,11 @@ pub enum Output {
     Sink(Box<dyn Sink>),
 }
 
-/// A command to be run.
 pub struct CommandSpec {
     /// The program; looked for in `PATH` unless it has a slash.
     pub program: OsString,
     /// What it is called with, itself apart.
     pub arguments: Vec<OsString>,
-    /// What its environment has beyond ours.
     pub environment: Vec<(OsString, OsString)>,
     /// Where it runs; `None`: where we do.
     pub directory: Option<PathBuf>,

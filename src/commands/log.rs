@@ -1,17 +1,18 @@
 //! `shiftboss log`: attempts that ended, newest first, by start time.
 
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::text::{ago, columns, shown, span};
 use super::{target, view_failure};
-use crate::child::{Day, file_name};
+use crate::child::{day, file_name};
 use crate::cli::ViewArguments;
 use crate::exit::Failure;
 use crate::sqlite::views::{Ended, Log, Wanted, in_words, log};
 
-const DAY_SECONDS: i64 = 86_400;
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Shows the attempts that are wanted.
 ///
@@ -78,9 +79,11 @@ fn took(ended: &Ended) -> String {
 /// The file into which `work --log-dir` wrote what the key's attempts of that day said: by the day on which its worker began.
 /// Other attempts of the key may be in it, too, or alone.
 fn output(directory: &Path, ended: &Ended) -> Option<String> {
-    let day = Day(ended.started.div_euclid(DAY_SECONDS));
-    let file = |day: Day| directory.join(day.to_string()).join(file_name(ended.key.as_bytes()));
-    let found = [day, Day(day.0 + 1)].map(file).into_iter().find(|file| file.is_file())?;
+    let seconds = Duration::from_secs(ended.started.try_into().ok()?);
+    let days = [seconds, seconds.saturating_add(DAY)].into_iter();
+    let file = |time| directory.join(day(time)).join(file_name(ended.key.as_bytes()));
+    let mut files = days.filter_map(|time| UNIX_EPOCH.checked_add(time)).map(file);
+    let found = files.find(|file| file.is_file())?;
     Some(found.to_string_lossy().into_owned())
 }
 

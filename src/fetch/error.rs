@@ -19,13 +19,10 @@ pub enum FetchError {
         /// The other's process id, where the kernel tells.
         pid: Option<u32>,
     },
-    /// The input directory cannot be read.
     #[error("cannot read the input directory {}: {source}; name the directory that the daemon watches", path.display())]
     Input { path: PathBuf, source: io::Error },
-    /// The lock file cannot be used.
     #[error("cannot open or lock {}: {source}{}", path.display(), may_write(source))]
     Lock { path: PathBuf, source: io::Error },
-    /// There is no number above that of a list that is there.
     #[error("there is no larger number than that of {}: remove or rename it", path.display())]
     NoStamp {
         /// The file with the largest number.
@@ -34,41 +31,23 @@ pub enum FetchError {
     /// The command did not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The command did not end well.
     #[error("{}", end.failure(*time_limit))]
     Command {
         end: End,
         /// How long it might have run.
         time_limit: Option<Duration>,
     },
-    /// The list is empty, or made of faulty lines.
     #[error("the command wrote no good line ({faulty} faulty ones)")]
     NoLines {
         /// Lines that the daemon would skip.
         faulty: u64,
     },
-    /// The list is too short.
     #[error("the command wrote {accepted} good lines, and {min_lines} are asked for (min-lines)")]
-    TooFew {
-        /// Lines that the daemon would take.
-        accepted: u64,
-        /// How many were asked for.
-        min_lines: u64,
-    },
-    /// The list is much shorter than the last one.
+    TooFew { accepted: u64, min_lines: u64 },
     #[error(
         "the command wrote {accepted} good lines, less than the share {min_share} (min-share) of the {last} in {file}; if so few are right, fetch once by hand with --min-share 0"
     )]
-    Shrunk {
-        /// Lines that the daemon would take.
-        accepted: u64,
-        /// Those of the last complete list.
-        last: u64,
-        file: String,
-        /// The share that was asked for.
-        min_share: f64,
-    },
-    /// Something about a file of the list failed.
+    Shrunk { accepted: u64, last: u64, file: String, min_share: f64 },
     #[error("cannot {doing} {}: {source}", path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     /// The list was written into a directory that is not the input directory any more.
@@ -77,10 +56,8 @@ pub enum FetchError {
     /// The list is in place, and the directory could not be synced: a power cut may undo it.
     #[error("{} is in place but the directory could not be synced: {source}; older lists are kept beside it", path.display())]
     Unsettled { path: PathBuf, source: io::Error },
-    /// The caller asked to stop.
     #[error("stopped while the command was running")]
     Stopped,
-    /// The delivery broke off: a panic, or the end of the runtime.
     #[error("the delivery broke off")]
     Interrupted,
 }

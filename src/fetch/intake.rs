@@ -8,8 +8,8 @@ use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 
 use super::Observer;
 
-/// Faulty lines that are told of one by one.
-const FAULTS_TOLD_MAX: u64 = 20;
+/// Faulty lines that are reported one by one.
+const FAULTS_REPORTED_MAX: u64 = 20;
 
 /// The lines of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Intake {
                 Line::Row(_) => self.tally.accepted += 1,
                 Line::Skipped { number, reason } => {
                     self.tally.faulty += 1;
-                    if self.tally.faulty <= FAULTS_TOLD_MAX {
+                    if self.tally.faulty <= FAULTS_REPORTED_MAX {
                         self.observer.faulty(number, reason);
                     }
                 }
@@ -160,9 +160,9 @@ mod tests {
         assert_eq!(intake.finish().unwrap(), Tally { accepted: 0, faulty: 1 });
     }
 
-    /// A full disk is told once all is over, and nothing is counted after it.
+    /// A full disk is reported at the end, and nothing is counted after it.
     #[test]
-    fn a_full_disk_is_told() {
+    fn a_full_disk_is_reported() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut intake = Intake::new(full, Box::new(Deaf));
         assert!(!intake.take(b"a 1\n"));

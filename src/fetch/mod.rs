@@ -3,12 +3,12 @@
 //!
 //! `shiftboss fetch` and the daemon's own fetchers call it. Settings in, outcome out: when to run, what to show and what to exit with
 //! is the caller's. What waits for a lock or for a sync is done beside the runtime's thread; the growing
-//! file is written on it. [`place`] is the directory's side, [`intake`] the command's output.
+//! file is written on it. [`claim`] is the directory's side, [`intake`] the command's output.
 
+mod claim;
 mod error;
 mod intake;
 mod name;
-mod place;
 mod runs;
 
 use std::ffi::OsString;
@@ -20,10 +20,10 @@ use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::Notify;
 
 use crate::child::{CommandSpec, Guardian, Output, Stream};
+use claim::{Claim, Part};
 pub use error::FetchError;
 use intake::{Intake, Tally};
 pub use name::{ListName, NameError};
-use place::{Part, Place};
 pub use runs::{Changes, FetchRuns};
 
 /// What is fetched, by what, into where, and what it has to look like.
@@ -36,11 +36,9 @@ pub struct Settings {
     pub program: OsString,
     /// What it is called with.
     pub arguments: Vec<OsString>,
-    /// What its environment has beyond ours.
     pub environment: Vec<(OsString, OsString)>,
     /// Where it runs; `None`: where we do.
     pub directory: Option<PathBuf>,
-    /// How long it may run.
     pub time_limit: Option<Duration>,
     pub grace: Duration,
     /// A list has at least so many lines. One at least is always asked for.
@@ -60,17 +58,17 @@ pub struct Given {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// Is told of a run while it goes on.
+/// Shows a run while it goes on.
 pub trait Observer: Send {
     /// What the command writes on standard error, in pieces at any boundary.
     fn complaint(&mut self, piece: &[u8]);
-    /// A line that the daemon will skip. Only the first of a run are told.
+    /// A line that the daemon will skip. Only the first of a run are reported.
     fn faulty(&mut self, line: u64, reason: SkipReason);
     /// How many good lines there are so far.
     fn lines(&mut self, accepted: u64);
 }
 
-/// A list that is in place.
+/// A list that is in claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
     pub file: String,
@@ -79,18 +77,18 @@ pub struct Delivered {
     pub faulty: u64,
 }
 
-/// Fetches one list, as often as it is told to.
+/// Fetches one list, any number of times.
 pub struct Fetcher {
     settings: Settings,
     guardian: Guardian,
     /// The directory, and the right to deliver there. None until it was claimed.
-    place: Option<Arc<Place>>,
+    claim: Option<Arc<Claim>>,
 }
 
 impl Fetcher {
     /// A fetcher whose commands `guardian` starts. Nothing is touched yet.
     pub fn new(settings: Settings, guardian: Guardian) -> Self {
-        Self { settings, guardian, place: None }
+        Self { settings, guardian, claim: None }
     }
 
     /// Claims the list for this process, until the fetcher is dropped; claims it anew when another
@@ -101,17 +99,17 @@ impl Fetcher {
 
     /// Gives the list up, so that others may fetch it until this one runs again.
     pub fn release(&mut self) {
-        self.place = None;
+        self.claim = None;
     }
 
-    async fn claimed(&mut self) -> Result<Arc<Place>, FetchError> {
-        if let Some(place) = self.place.as_ref().filter(|place| place.is_current()) {
-            return Ok(Arc::clone(place));
+    async fn claimed(&mut self) -> Result<Arc<Claim>, FetchError> {
+        if let Some(claim) = self.claim.as_ref().filter(|claim| claim.is_current()) {
+            return Ok(Arc::clone(claim));
         }
-        self.place = None;
+        self.claim = None;
         let (input, name) = (self.settings.input.clone(), self.settings.name.clone());
-        let place = blocking(move || Place::claim(&input, &name)).await?;
-        Ok(Arc::clone(self.place.insert(Arc::new(place))))
+        let claim = blocking(move || Claim::new(&input, &name)).await?;
+        Ok(Arc::clone(self.claim.insert(Arc::new(claim))))
     }
 
     /// Runs the command once, to its end or until `stop` resolves. Whenever this is dropped, the
@@ -122,9 +120,9 @@ impl Fetcher {
         observer: Box<dyn Observer>,
         stop: impl Future<Output = ()>,
     ) -> Result<Delivered, FetchError> {
-        let place = self.claimed().await?;
+        let claim = self.claimed().await?;
         let live = self.settings.live;
-        let (part, file) = blocking(move || Part::begin(place, live)).await?;
+        let (part, file) = blocking(move || Part::begin(claim, live)).await?;
         let intake = Arc::new(Mutex::new(Intake::new(file, observer)));
         self.command(given, &intake, stop).await?;
         let tally = lock(&intake).finish().map_err(|source| part.unwritten(source))?;
@@ -162,7 +160,7 @@ impl Fetcher {
         let is_broken = lock(intake).is_broken();
         match end {
             _ if is_stopped => Err(FetchError::Stopped),
-            // What was wrong then is told when the intake is finished.
+            // The intake returns the error when it is finished.
             _ if is_broken => Ok(()),
             end if end.is_success() => Ok(()),
             end => Err(FetchError::Command { end, time_limit: self.settings.time_limit }),
@@ -205,7 +203,7 @@ fn lock(intake: &Mutex<Intake>) -> MutexGuard<'_, Intake> {
     intake.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Judges a whole list, and puts it in place.
+/// Judges a whole list, and puts it in claim.
 fn deliver(
     part: Part,
     tally: Tally,
@@ -219,7 +217,7 @@ fn deliver(
     if accepted < min_lines {
         return Err(FetchError::TooFew { accepted, min_lines });
     }
-    if let Some((file, last)) = part.place().last_complete()? {
+    if let Some((file, last)) = part.claim().last_complete()? {
         // Numbers of lines are far below 2^53: nothing is lost.
         if (accepted as f64) < min_share * last as f64 {
             return Err(FetchError::Shrunk { accepted, last, file, min_share });

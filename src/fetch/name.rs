@@ -30,13 +30,10 @@ impl TryFrom<String> for ListName {
 /// Why a name is none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// It is not of the fetcher grammar.
     #[error("a list's name is not empty, and has no dot, slash or NUL in it")]
     Grammar,
-    /// It is that of single tasks.
     #[error("a list cannot be called {TASKS_FETCHER}: that name is reserved for single tasks")]
     Reserved,
-    /// The files' names would be too long.
     #[error("a list's name has {max} bytes at most, and this one has {length}", max = FILE_NAME_BYTES_MAX - suffix_bytes())]
     TooLong { length: usize },
 }

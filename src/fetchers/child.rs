@@ -16,7 +16,6 @@ use crate::change::tree_watch::Kernel;
 use crate::change::watch::Trees;
 use crate::config::{FetcherTable, OnChangeTable};
 
-/// A fetcher that runs.
 pub(super) struct Child {
     /// What it was started for.
     pub table: FetcherTable,

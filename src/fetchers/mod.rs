@@ -32,7 +32,6 @@ use crate::fetch::{Changes, FetchRuns, Fetcher, Settings};
 use output::ToLog;
 use supervisor::{FetchersActor, StopAll, SupervisorParts};
 
-/// The service that runs fetchers.
 pub struct Fetchers {
     input: PathBuf,
     database: PathBuf,
@@ -42,7 +41,7 @@ pub struct Fetchers {
 
 impl Fetchers {
     /// Runs those that are wanted, whose lists go to `input`; what is sent later takes their place.
-    /// What their commands are told stands beside the database.
+    /// The files for their commands are beside the database.
     pub fn new(
         input: PathBuf,
         database: PathBuf,

@@ -1,7 +1,7 @@
 //! What a fetcher's command writes on standard error goes to the daemon's log, a line each, with the
 //! fetcher's name, behind `stderr: `.
 //!
-//! The observer of a run that [`super::fetch_runs`] hands to [`crate::fetch`].
+//! The observer of a run of [`crate::fetch`].
 
 use std::sync::Arc;
 
@@ -11,19 +11,14 @@ use tracing::{info, warn};
 use crate::child::LinePrefixer;
 use crate::fetch::Observer;
 
-/// A longer line of the command's is logged in pieces.
-const LINE_BYTES_MAX: usize = 8 * 1024;
-
-/// Logs what one run says.
 pub(super) struct ToLog {
     name: Arc<str>,
     lines: LinePrefixer,
 }
 
 impl ToLog {
-    /// The log of a fetcher's run.
     pub(super) fn new(name: Arc<str>) -> Self {
-        Self { name, lines: LinePrefixer::new("", LINE_BYTES_MAX) }
+        Self { name, lines: LinePrefixer::new("") }
     }
 
     fn log(&self, lines: &[u8]) {
@@ -35,9 +30,7 @@ impl ToLog {
 
 impl Observer for ToLog {
     fn complaint(&mut self, piece: &[u8]) {
-        let mut whole = Vec::new();
-        // Writing to memory does not fail.
-        let _ = self.lines.feed(piece, &mut whole);
+        let whole = self.lines.feed(piece);
         self.log(&whole);
     }
 
@@ -50,8 +43,7 @@ impl Observer for ToLog {
 
 impl Drop for ToLog {
     fn drop(&mut self) {
-        let mut rest = Vec::new();
-        let _ = self.lines.finish(&mut rest);
+        let rest = self.lines.finish();
         self.log(&rest);
     }
 }

@@ -18,19 +18,15 @@ const PAYLOAD_FILE: &str = "{payload_file}";
 /// A longer value is in no environment: the kernel takes 128 KiB a variable, name and all.
 pub const VARIABLE_BYTES_MAX: usize = 120 * 1024;
 
-/// What commands are run, and how.
 #[derive(Debug, Clone)]
 pub struct RunnerSettings {
     pub template: Template,
-    /// How long a command may run.
     pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
     pub grace: Duration,
     /// The logs' directory, and how long logs are kept; `None`: output is printed.
     pub logs: Option<(PathBuf, Duration)>,
 }
 
-/// Starts commands.
 pub struct CommandRunner {
     guardian: Guardian,
     pub template: Template,
@@ -58,7 +54,6 @@ pub struct JobCommand {
     pub shown: String,
     pub attempt: Option<i64>,
     pub arguments: Vec<OsString>,
-    /// What its environment has beyond ours.
     pub environment: Vec<(OsString, OsString)>,
     pub payload: Payload,
 }

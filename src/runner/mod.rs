@@ -18,13 +18,10 @@ use crate::signals::Signals;
 use command::{CommandRunner, Execution, JobCommand};
 pub use command::{RunnerSettings, Writer};
 
-/// Whether to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
     No,
-    /// Take no more, finish what runs.
     Finish,
-    /// Kill what runs.
     Kill,
 }
 
@@ -39,7 +36,6 @@ pub trait Source {
         ended: Option<(Self::Job, u8)>,
     ) -> impl Future<Output = Result<Option<Self::Job>, Self::Error>>;
 
-    /// What is run for a job.
     fn command(&self, job: &Self::Job, template: &Template) -> Result<JobCommand, Fault>;
 
     /// A command was started: whatever was wrong is not any longer.

@@ -25,7 +25,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Failed entries that are remembered by name, so that a later success is seen as theirs.
 const FAILED_MAX: usize = 100_000;
 
-/// Why no more entries are taken.
 #[derive(Debug, Error)]
 pub enum SpoolRunError {
     #[error(transparent)]
@@ -39,7 +38,6 @@ pub enum SpoolRunError {
 /// What is done with entries.
 #[derive(Debug)]
 pub struct SpoolSettings {
-    /// The spool's directory.
     pub directory: OsString,
     /// Exit when nothing can be taken.
     pub once: bool,
@@ -220,10 +218,8 @@ fn environment(directory: &OsStr, guard: &Guard, data: OsString) -> Vec<(OsStrin
     variables.into_iter().map(named).collect()
 }
 
-/// How an entry's attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// With exit code 0.
     Done,
     Failed,
     /// It was not begun, or broken off by us.

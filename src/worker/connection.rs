@@ -19,7 +19,6 @@ pub const LINE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// What is kept of the buffer between two answers.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum Silence {
     #[error(
@@ -28,7 +27,6 @@ pub enum Silence {
     Unreachable(#[source] io::Error),
     #[error("the connection broke: {0}")]
     Broken(#[source] io::Error),
-    /// It was closed instead of an answer.
     #[error("the daemon closed the connection without an answer")]
     Closed,
     /// The same, after a `HELLO`: by a daemon that stops, or a classic one.
@@ -36,13 +34,10 @@ pub enum Silence {
     ClosedHello,
     #[error("the daemon does not answer")]
     Timeout,
-    /// A line without an end.
     #[error("the daemon's answer is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
-    /// Something else than an answer.
     #[error("not an answer: {0:?}")]
     Garbled(String),
-    /// It was answered that it cannot be done now.
     #[error("the daemon says: {0}")]
     Refused(String),
 }
@@ -68,7 +63,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the socket at `path`.
     pub async fn open(path: &Path) -> Result<Self, Silence> {
         let connected = timeout(ANSWER_TIMEOUT, UnixStream::connect(path)).await;
         let stream = connected.map_err(|_| Silence::Timeout)?.map_err(Silence::Unreachable)?;

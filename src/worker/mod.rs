@@ -29,17 +29,14 @@ use progress::{Finish, Progress};
 use slot::{GaveUp, PAUSED, Slot};
 use wire::{Ended, Idle};
 
-/// What a worker does, and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub socket: PathBuf,
-    /// What is run for each job.
     pub runner: RunnerSettings,
     /// The payload is each command's standard input.
     pub stdin: bool,
     /// The worker's name, as in `HELLO`; `None`: it is named by host and process.
     pub name: Option<String>,
-    /// Jobs at a time, from 1.
     pub jobs: usize,
     /// Leave when there is nothing to do.
     pub once: bool,

@@ -30,7 +30,6 @@ pub enum Permit {
     Leave,
 }
 
-/// What has become of jobs so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Taken, and their end is not known to the daemon yet.
@@ -122,7 +121,7 @@ impl Pool {
         self.stop > Stop::No || (self.once && self.counts.out == 0 && !wait.is_zero())
     }
 
-    /// Whether a slot that was told at once that there is no job has nothing more to do.
+    /// Whether a slot that was answered at once that there is no job has nothing more to do.
     pub fn is_over(&self, wait: Duration) -> bool {
         self.once && self.counts.out == 0 && wait.is_zero()
     }
@@ -257,7 +256,6 @@ impl Pool {
         self.asking > 0
     }
 
-    /// What has become of jobs so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }

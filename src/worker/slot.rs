@@ -31,7 +31,6 @@ pub const PAUSED: &str = "The queue is paused: nothing is handed out until `shif
 #[derive(Debug)]
 pub struct GaveUp {
     pub silence: Silence,
-    /// What could not be reported.
     pub unreported: Option<Ended>,
 }
 
@@ -39,7 +38,6 @@ pub struct Slot {
     client: Client,
     pool: watch::Sender<Pool>,
     changes: watch::Receiver<Pool>,
-    /// The worker's name.
     name: String,
     /// The payload is each command's standard input.
     stdin: bool,

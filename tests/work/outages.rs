@@ -74,7 +74,7 @@ fn a_lost_job_is_killed() {
     wait_lines(&site, "pids", 1);
     lose_job(&site, &worker, || {});
     wait_gone(&site, "pids");
-    wait_until("it is told", || !worker.warnings(&["took a running job back", "k0"]).is_empty());
+    wait_until("it is told", || !worker.warnings(&["A running job was lost", "k0"]).is_empty());
     assert_eq!(site.ask("DONE k0 0"), "NOJOBS\n");
     worker.stop();
     assert_eq!(site.sql(ATTEMPTS), ["k0|expired|-", "k0|done|0"]);

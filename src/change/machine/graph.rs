@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use super::table::{Row, State, TABLE};
 
-/// The picture as a Graphviz graph.
 pub fn dot() -> String {
     let mut text = String::from("digraph on_change {\n    node [shape=box, style=rounded];\n");
     for state in State::ALL {
@@ -18,7 +17,6 @@ pub fn dot() -> String {
     text
 }
 
-/// The picture as a Mermaid state diagram.
 pub fn mermaid() -> String {
     let mut text = String::from("stateDiagram-v2\n    [*] --> Idle\n");
     for state in State::ALL {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use tracing::{debug, warn};
 
 use super::super::watch::WatchError;
-use super::list::Kind;
+use super::list::list;
 use super::table::Node;
 use super::{AddWatch, TreeWatch};
 
@@ -85,16 +85,14 @@ impl<A: AddWatch> TreeWatch<A> {
         let (directory, mut relative) = (self.table.path(node), self.table.relative(node));
         self.globs.enter(&directory, &relative);
         let mut path = directory.clone();
-        let mut lister = std::mem::take(&mut self.lister);
-        let listed = lister.list(&directory, self.table.is_root(node), |name, kind| {
+        let listed = list(&directory, self.table.is_root(node), |name, is_dir| {
             path.push(name);
             relative.push(name);
-            let found = self.found(node, name, &path, &relative, kind, is_news);
+            let found = self.found(node, name, &path, &relative, is_dir, is_news);
             path.pop();
             relative.pop();
             found
         });
-        self.lister = lister;
         match listed? {
             Err(error) if self.table.is_root(node) => {
                 Err(WatchError::Root { path: directory, source: error.into() })
@@ -114,10 +112,9 @@ impl<A: AddWatch> TreeWatch<A> {
         name: &OsStr,
         path: &Path,
         relative: &Path,
-        kind: Kind,
+        is_dir: bool,
         is_news: bool,
     ) -> Result<(), WatchError> {
-        let is_dir = kind == Kind::Directory;
         if self.globs.leaves_out(relative, is_dir) {
             return Ok(());
         }
@@ -130,7 +127,7 @@ impl<A: AddWatch> TreeWatch<A> {
 
     pub(super) fn remove(&mut self, node: Node) {
         for watch in self.table.remove(node) {
-            self.take_off(watch);
+            self.unwatch(watch);
         }
         let table = &self.table;
         // Nodes are used again: what is unlisted must be what it was when it was put there.
@@ -152,19 +149,19 @@ impl<A: AddWatch> TreeWatch<A> {
         let listed = self.list_all();
         self.is_listing_anew = false;
         for watch in std::mem::take(&mut self.former) {
-            self.take_off(watch);
+            self.unwatch(watch);
         }
         listed
     }
 
-    /// Takes a watch off whose directory is in no tree any more.
-    pub(super) fn take_off(&self, watch: i32) {
+    /// Removes a watch whose directory is in no tree any more.
+    pub(super) fn unwatch(&self, watch: i32) {
         if self.table.of_watch(watch).is_none() {
             let _ = inotify::remove_watch(&*self.inotify, watch);
         }
     }
 
-    /// Looks at all trees anew; watches that lead nowhere any more are taken off.
+    /// Looks at all trees anew; watches that lead nowhere any more are removed.
     pub(super) fn rescan(&mut self) -> Result<(), WatchError> {
         if let Some(left_out) = self.may_warn() {
             warn!(
@@ -180,7 +177,7 @@ impl<A: AddWatch> TreeWatch<A> {
         self.list_all()?;
         // What looks doubtful now is so: a directory that is mounted within itself.
         (self.is_unsure, self.moved) = (false, Vec::new());
-        former.watches().for_each(|watch| self.take_off(watch));
+        former.watches().for_each(|watch| self.unwatch(watch));
         Ok(())
     }
 }

@@ -117,7 +117,7 @@ impl<A: AddWatch> TreeWatch<A> {
             Err(Errno::NOSPC) => Err(self.used_up()),
             other => {
                 self.remove(node);
-                // What is there now came by a move that is told, or its watch is known elsewhere.
+                // What is there now came by a move that has an event, or its watch is known elsewhere.
                 self.is_unsure |= other.is_ok_and(|watch| self.table.of_watch(watch).is_none());
                 Ok(())
             }

@@ -1,7 +1,7 @@
 //! Which directory each inotify watch is on: a tree of names, each kept once. Plain data; a hundred
 //! thousand directories take some 10 MB.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,6 @@ const NONE: Node = Node::MAX;
 
 struct Entry {
     parent: Node,
-    child: Node,
-    next: Node,
-    previous: Node,
     watch: i32,
     /// A root's is its whole path.
     name: Box<OsStr>,
@@ -25,19 +22,14 @@ pub struct Table {
     entries: Vec<Entry>,
     free: Vec<Node>,
     by_watch: HashMap<i32, Node>,
+    /// Each directory behind its parent.
+    children: BTreeSet<(Node, Node)>,
 }
 
 impl Table {
     /// Adds a directory; a root, if it has no parent.
     pub fn insert(&mut self, parent: Option<Node>, name: &OsStr, watch: i32) -> Node {
-        let entry = Entry {
-            parent: NONE,
-            child: NONE,
-            next: NONE,
-            previous: NONE,
-            watch,
-            name: name.into(),
-        };
+        let entry = Entry { parent: NONE, watch, name: name.into() };
         let node = match self.free.pop() {
             Some(node) => {
                 self.entries[node as usize] = entry;
@@ -54,12 +46,10 @@ impl Table {
         node
     }
 
-    /// The directory that a watch is on.
     pub fn of_watch(&self, watch: i32) -> Option<Node> {
         self.by_watch.get(&watch).copied()
     }
 
-    /// The watch that is on a directory.
     pub fn watch(&self, node: Node) -> i32 {
         self.entry(node).watch
     }
@@ -69,7 +59,6 @@ impl Table {
         self.by_watch.get(&self.entry(node).watch) == Some(&node)
     }
 
-    /// How many directories there are.
     pub fn len(&self) -> usize {
         self.by_watch.len()
     }
@@ -78,12 +67,10 @@ impl Table {
         self.by_watch.keys().copied()
     }
 
-    /// Whether it is a root.
     pub fn is_root(&self, node: Node) -> bool {
         self.parent(node).is_none()
     }
 
-    /// Whether it is at this place.
     pub fn is_at(&self, node: Node, parent: Node, name: &OsStr) -> bool {
         let entry = self.entry(node);
         entry.parent == parent && &*entry.name == name
@@ -106,10 +93,9 @@ impl Table {
         self.unlink(node);
         let (mut watches, mut left) = (Vec::new(), vec![node]);
         while let Some(node) = left.pop() {
-            let mut child = self.entry(node).child;
-            while child != NONE {
+            for child in self.children(node) {
+                self.children.remove(&(node, child));
                 left.push(child);
-                child = self.entry(child).next;
             }
             let entry = self.entry_mut(node);
             entry.name = OsString::new().into();
@@ -125,8 +111,8 @@ impl Table {
     /// Removes all below a directory, and returns their watches.
     pub fn remove_below(&mut self, node: Node) -> Vec<i32> {
         let mut watches = Vec::new();
-        while self.entry(node).child != NONE {
-            watches.extend(self.remove(self.entry(node).child));
+        for child in self.children(node) {
+            watches.extend(self.remove(child));
         }
         watches
     }
@@ -158,31 +144,20 @@ impl Table {
         std::iter::successors(Some(node), |node| self.parent(*node))
     }
 
+    fn children(&self, node: Node) -> Vec<Node> {
+        self.children.range((node, 0)..=(node, NONE)).map(|(_, child)| *child).collect()
+    }
+
     fn link(&mut self, node: Node, parent: Node) {
         self.entry_mut(node).parent = parent;
-        if parent == NONE {
-            return;
+        if parent != NONE {
+            self.children.insert((parent, node));
         }
-        let first = std::mem::replace(&mut self.entry_mut(parent).child, node);
-        if first != NONE {
-            self.entry_mut(first).previous = node;
-        }
-        let entry = self.entry_mut(node);
-        (entry.next, entry.previous) = (first, NONE);
     }
 
     fn unlink(&mut self, node: Node) {
-        let Entry { parent, next, previous, .. } = *self.entry(node);
-        if previous != NONE {
-            self.entry_mut(previous).next = next;
-        } else if parent != NONE {
-            self.entry_mut(parent).child = next;
-        }
-        if next != NONE {
-            self.entry_mut(next).previous = previous;
-        }
-        let entry = self.entry_mut(node);
-        (entry.parent, entry.next, entry.previous) = (NONE, NONE, NONE);
+        let parent = std::mem::replace(&mut self.entry_mut(node).parent, NONE);
+        self.children.remove(&(parent, node));
     }
 
     fn entry(&self, node: Node) -> &Entry {

@@ -2,7 +2,7 @@
 //! command complains of and which lines are faulty. All on standard error.
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
@@ -17,9 +17,6 @@ use crate::terminal;
 
 /// Between two looks of the clock that is shown.
 const TICK: Duration = Duration::from_millis(200);
-/// A longer line of the command's is shown in pieces.
-const LINE_BYTES_MAX: usize = 8 * 1024;
-
 pub struct Show {
     /// Hidden where there is no terminal.
     bar: ProgressBar,
@@ -29,17 +26,12 @@ pub struct Show {
 impl Show {
     /// Begins to show the run of the list `name`.
     pub fn new(name: &str) -> Self {
-        let is_terminal = io::stderr().is_terminal();
-        // In a log the lines of several commands come together.
-        let prefix = if is_terminal { String::new() } else { format!("{}: ", shown(name)) };
         let bar = if terminal::shows_progress() { bar(name) } else { ProgressBar::hidden() };
-        Self { bar, complaints: LinePrefixer::new(prefix, LINE_BYTES_MAX) }
+        Self { bar, complaints: LinePrefixer::for_stderr(name) }
     }
 
-    /// Writes what the command said, in whole lines, escaped as the daemon does it. Nobody may be reading.
-    fn write(&mut self, prefixed: impl FnOnce(&mut LinePrefixer, &mut Vec<u8>) -> io::Result<()>) {
-        let mut lines = Vec::new();
-        let _ = prefixed(&mut self.complaints, &mut lines);
+    /// Writes whole lines, escaped as the daemon does it. Nobody may be reading.
+    fn write(&self, lines: &[u8]) {
         if !lines.is_empty() {
             let lines: Vec<_> =
                 lines.split_inclusive(|byte| *byte == b'\n').map(escaped_line).collect();
@@ -69,7 +61,8 @@ fn bar(name: &str) -> ProgressBar {
 
 impl Observer for Show {
     fn complaint(&mut self, piece: &[u8]) {
-        self.write(|complaints, lines| complaints.feed(piece, lines));
+        let lines = self.complaints.feed(piece);
+        self.write(&lines);
     }
 
     fn faulty(&mut self, line: u64, reason: SkipReason) {
@@ -83,7 +76,8 @@ impl Observer for Show {
 
 impl Drop for Show {
     fn drop(&mut self) {
-        self.write(LinePrefixer::finish);
+        let lines = self.complaints.finish();
+        self.write(&lines);
         self.bar.finish_and_clear();
     }
 }

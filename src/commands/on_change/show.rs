@@ -42,7 +42,7 @@ pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
 pub struct Shown<O> {
     pub inner: O,
     pub timing: Timing,
-    /// The state that was told last.
+    /// The state that was shown last.
     pub state: String,
 }
 

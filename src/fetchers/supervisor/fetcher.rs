@@ -12,7 +12,6 @@ use crate::config::FetcherTable;
 /// From a panic to the start of the next child: at first, and at the longest.
 const RESTART: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
-/// See the module.
 pub(super) struct Fetcher {
     /// What is to run; `None`: nothing any more.
     pub wanted: Option<FetcherTable>,
@@ -40,7 +39,6 @@ impl Default for Fetcher {
 }
 
 impl Fetcher {
-    /// Asks its child to end, once.
     pub fn end(&mut self) {
         if let Some((child, _)) = self.child.as_ref().filter(|_| !self.is_ending) {
             // One that has ended is heard of in a moment.
@@ -49,7 +47,6 @@ impl Fetcher {
         }
     }
 
-    /// Its child is gone.
     pub fn clear(&mut self) {
         (self.child, self.is_ending, self.is_running) = (None, false, false);
     }

@@ -77,7 +77,7 @@ impl Handler<Begin> for FetchersActor {
         let noted = record.map(|record| self.parts.memory.note.send(Perform(NoteFetcher(record))));
         Box::pin(async move {
             if let Some(noted) = noted {
-                // Should it fail, that is told of the other time it is noted.
+                // Should it fail, `save` warns of it.
                 let _ = noted.timeout(STORE_TIMEOUT).await;
             }
         })

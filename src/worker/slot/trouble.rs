@@ -1,4 +1,4 @@
-//! A daemon that does not answer: what is told of it, how long until the next try, and whether there
+//! A daemon that does not answer: what is logged, how long until the next try, and whether there
 //! is to be one.
 
 use std::hash::{BuildHasher, RandomState};

@@ -1,5 +1,5 @@
 //! The directory's side of fetching: who may deliver a list, which files of it there are, and how a
-//! new one takes its place. Every step leaves the directory in a state the daemon makes sense of.
+//! new one takes its claim. Every step leaves the directory in a state the daemon makes sense of.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,15 +22,15 @@ use crate::safe_file;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The right to deliver one list into one directory, held by one process at a time.
-pub struct Place {
+pub struct Claim {
     directory: Directory,
     name: ListName,
     _lock: File,
 }
 
-impl Place {
+impl Claim {
     /// Claims a list in the directory at `input`.
-    pub fn claim(input: &Path, name: &ListName) -> Result<Self, FetchError> {
+    pub fn new(input: &Path, name: &ListName) -> Result<Self, FetchError> {
         let directory = Directory::open(input)
             .map_err(|source| FetchError::Input { path: input.to_owned(), source })?;
         let path = input.join(name.lock_file());
@@ -120,7 +120,7 @@ struct ListFile {
 
 /// A list that is being written. Dropped, it is removed.
 pub struct Part {
-    place: Arc<Place>,
+    claim: Arc<Claim>,
     stamp: i64,
     /// Its file's name until it is whole: one that the daemon reads, or one that it does not.
     name: String,
@@ -133,57 +133,57 @@ impl Part {
     /// Begins a list, with a number above those of all others, and removes what a fetch that was
     /// killed has left. The daemon reads it from now on if it is `live`, else once it is whole.
     /// Returns what is to be written to, too.
-    pub fn begin(place: Arc<Place>, live: bool) -> Result<(Self, File), FetchError> {
-        let files = place.files()?;
-        let stamp = stamp_above(&place, &files)?;
+    pub fn begin(claim: Arc<Claim>, live: bool) -> Result<(Self, File), FetchError> {
+        let files = claim.files()?;
+        let stamp = stamp_above(&claim, &files)?;
         let growing = files.into_iter().filter(|file| file.growing).map(|file| file.name);
-        let draft = place.name.draft_file();
+        let draft = claim.name.draft_file();
         for left in growing.chain([draft.clone().into()]) {
-            let failed = place.failed("remove what an earlier fetch left,", &left);
-            if place.remove(&left).map_err(failed)? {
+            let failed = claim.failed("remove what an earlier fetch left,", &left);
+            if claim.remove(&left).map_err(failed)? {
                 warn!(file = %left.display(), "Removed what a fetch that was killed had left.");
             }
         }
-        let name = if live { place.name.file(stamp, true) } else { draft };
-        let made = safe_file::create_new(&place.directory, name.as_ref(), 0o666);
-        let file = made.map_err(place.failed("make", &name))?;
-        let part = Self { place, stamp, name, file, is_published: false };
-        let writer = part.file.try_clone().map_err(part.place.failed("open", &part.name))?;
+        let name = if live { claim.name.file(stamp, true) } else { draft };
+        let made = safe_file::create_new(&claim.directory, name.as_ref(), 0o666);
+        let file = made.map_err(claim.failed("make", &name))?;
+        let part = Self { claim, stamp, name, file, is_published: false };
+        let writer = part.file.try_clone().map_err(part.claim.failed("open", &part.name))?;
         Ok((part, writer))
     }
 
     /// The right by which it is delivered.
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn claim(&self) -> &Claim {
+        &self.claim
     }
 
     /// Why the list could not be written.
     pub fn unwritten(&self, source: io::Error) -> FetchError {
-        self.place.failed("write to", &self.name)(source)
+        self.claim.failed("write to", &self.name)(source)
     }
 
-    /// Puts the list in place: on disk, then named, where the daemon looks, then the name on disk, and only
+    /// Puts the list in claim: on disk, then named, where the daemon looks, then the name on disk, and only
     /// then are older lists removed. Returns its file's name.
     pub fn publish(mut self) -> Result<String, FetchError> {
-        let whole = self.place.name.file(self.stamp, false);
-        let directory = &self.place.directory;
-        self.file.sync_all().map_err(self.place.failed("sync", &self.name))?;
+        let whole = self.claim.name.file(self.stamp, false);
+        let directory = &self.claim.directory;
+        self.file.sync_all().map_err(self.claim.failed("sync", &self.name))?;
         rustix::fs::renameat(directory, &self.name, directory, &whole)
-            .map_err(self.place.failed("rename", &self.name))?;
+            .map_err(self.claim.failed("rename", &self.name))?;
         self.name.clone_from(&whole);
         // Only now: until then the directory could be replaced unseen.
-        if !self.place.is_current() {
-            return Err(FetchError::Replaced { path: self.place.directory.path().to_owned() });
+        if !self.claim.is_current() {
+            return Err(FetchError::Replaced { path: self.claim.directory.path().to_owned() });
         }
         self.is_published = true;
         if let Err(error) = rustix::fs::fsync(directory) {
             return Err(FetchError::Unsettled {
-                path: self.place.path(&whole),
+                path: self.claim.path(&whole),
                 source: error.into(),
             });
         }
-        for old in self.place.files()?.iter().filter(|file| file.stamp < self.stamp) {
-            if let Err(error) = self.place.remove(&old.name) {
+        for old in self.claim.files()?.iter().filter(|file| file.stamp < self.stamp) {
+            if let Err(error) = self.claim.remove(&old.name) {
                 warn!(file = %old.name.display(), %error, "An older list could not be removed.");
             }
         }
@@ -196,15 +196,15 @@ impl Drop for Part {
         if self.is_published {
             return;
         }
-        if let Err(error) = self.place.remove(&self.name) {
-            let file = self.place.path(&self.name);
+        if let Err(error) = self.claim.remove(&self.name) {
+            let file = self.claim.path(&self.name);
             warn!(file = %file.display(), %error, "A list that failed could not be removed; the next fetch removes it.");
         }
     }
 }
 
 /// The time, or what follows the largest number there is.
-fn stamp_above(place: &Place, files: &[ListFile]) -> Result<i64, FetchError> {
+fn stamp_above(claim: &Claim, files: &[ListFile]) -> Result<i64, FetchError> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let Some(largest) = files.iter().max_by_key(|file| file.stamp) else {
@@ -212,7 +212,7 @@ fn stamp_above(place: &Place, files: &[ListFile]) -> Result<i64, FetchError> {
     };
     match largest.stamp.checked_add(1) {
         Some(next) => Ok(next.max(now)),
-        None => Err(FetchError::NoStamp { path: place.path(&largest.name) }),
+        None => Err(FetchError::NoStamp { path: claim.path(&largest.name) }),
     }
 }
 
