@@ -164,7 +164,7 @@ impl ConnectionActor {
             return ctx.stop();
         }
         let departed = async move {
-            // A peer that is gone cannot be told; whether it had read everything, is asked next.
+            // A peer that is gone cannot be answered; whether it had read everything, is asked next.
             let _ = writer.shutdown().await;
             if let Ok(Ok(true)) = timeout(patience, peer::delivered(writer.as_ref())).await {
                 unread.into_iter().for_each(HandOut::settle);
@@ -233,7 +233,7 @@ impl Handler<CloseConnection> for ConnectionActor {
 }
 
 /// Reads and drops what the peer has sent already. False when the peer is gone with an answer
-/// unread: the error that says so is told only once.
+/// unread: the error that says so is sent only once.
 fn drop_input(stream: &UnixStream) -> bool {
     let mut scrap = [0; 4096];
     let mut dropped = 0;

@@ -21,7 +21,7 @@ use crate::file_identity::DirectoryIdentity;
 /// ticks of 1 to 10 ms; the rest is room for clocks of other machines.
 const FILE_CLOCK_TICK_NANOSECONDS: i128 = 100_000_000;
 
-/// What one look at a file told.
+/// What one look at a file found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileState {
     /// Device and inode: which file it is.
@@ -59,7 +59,7 @@ impl FileState {
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // A time that is to come was set by hand, or the clock was: no tick can be told from it.
+        // A time that is to come was set by hand, or the clock was: no tick can be derived from it.
         i128::try_from(now.as_nanos()).unwrap_or(0) - self.changed < FILE_CLOCK_TICK_NANOSECONDS
     }
 
@@ -165,7 +165,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// Barriers at a name without opening it; links are not followed.
+    /// Looks at a name without opening it; links are not followed.
     ///
     /// # Errors
     /// As `fstatat`, apart from a missing name, which is an answer.
@@ -207,7 +207,7 @@ fn may_read(directory: &File) -> Result<(), Errno> {
     rustix::fs::openat(directory, ".", flags, Mode::empty()).map(drop)
 }
 
-/// Barriers at an open file.
+/// Looks at an open file.
 ///
 /// # Errors
 /// As `fstat`.

@@ -2,7 +2,7 @@
 //!
 //! The FileWatcherActor starts it, tells it when its file changed, and restarts it when it fails.
 //! It stores one batch at a time and reads on only when that one is on disk. A store that is busy
-//! or full is waited for; a file that cannot be read is a failure, told to the parent. What the
+//! or full is waited for; a file that cannot be read is a failure, reported to the parent. What the
 //! bytes mean is `run_reader`'s and `fetcher_file`'s business. When the reader has listed a file anew, the
 //! tail has the store delete, step by step, what that list lacks.
 
@@ -34,7 +34,7 @@ pub enum TailEnd {
     /// All lines are in the queue, and the run is complete.
     Complete(LastRead),
     /// All that is there is read, and its place was wanted.
-    Parked(LastRead),
+    Idle(LastRead),
     /// The file could not be read, or its rows were refused.
     Failed {
         /// Why, for the log and for status.
@@ -60,7 +60,7 @@ pub struct LastRead {
 pub struct Changed {
     /// What to read from now on.
     pub target: Target,
-    /// Counts what the tail is told, from 1 on.
+    /// Counts the notifications of the tail, from 1 on.
     pub number: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct TailSeed {
     pub crowded: Rc<Cell<bool>>,
     /// Set when its file could be read and what was read of it stored.
     pub sound: Rc<Cell<bool>>,
-    /// Where its end is told.
+    /// Where its end is reported.
     pub exit_notifier: ExitNotifier<TailEnd>,
 }
 
@@ -109,7 +109,7 @@ pub struct FileTailActor {
     exit_notifier: ExitNotifier<TailEnd>,
     /// A batch, or a step of a deletion, is on its way to the store.
     storing: bool,
-    /// It is the last one of a complete file: what is told of the file now comes after its reading.
+    /// It is the last one of a complete file: a notification from now on comes after its reading.
     completing: bool,
     /// The store is busy or full; the batch is sent again later.
     stalled: bool,
@@ -196,7 +196,7 @@ impl FileTailActor {
         if self.target.complete {
             self.end(TailEnd::Complete(read), ctx);
         } else if self.crowded.get() {
-            self.end(TailEnd::Parked(read), ctx);
+            self.end(TailEnd::Idle(read), ctx);
         }
     }
 

@@ -12,12 +12,12 @@ mod intake;
 mod lost;
 mod notes;
 mod reconcile;
+mod rejected;
 mod runs;
 mod stranger;
 mod tails;
 #[cfg(test)]
 mod tests;
-mod unfit;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -50,7 +50,7 @@ const RESCAN_EVERY: Duration = Duration::from_secs(60);
 /// How often timers of the directory and of unclosed files are looked at.
 const TICK: Duration = Duration::from_secs(1);
 /// Between two warnings that a file cannot be looked at: it is tried every second.
-const COMPLAINTS_SECONDS: u32 = 60;
+const WARNINGS_SECONDS: u32 = 60;
 /// How long the store may take for a request before it is asked again.
 const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay before the store is asked again.
@@ -58,7 +58,7 @@ const STORE_RETRY: Duration = Duration::from_millis(200);
 /// Deleting a run of ten million rows takes minutes.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The input directory, as the watcher is told of it.
+/// The input directory, as the watcher is given it.
 #[derive(Debug, Clone)]
 pub struct Input {
     /// Where it is.
@@ -103,7 +103,7 @@ pub struct FileWatcherActor {
     first: Option<DirectoryIdentity>,
     runs: BTreeMap<Run, Entry>,
     /// Names that are left out for good, with the reason that was logged.
-    unfit: BTreeMap<OsString, String>,
+    rejected_names: BTreeMap<OsString, String>,
     /// What status is to show.
     notes: notes::Notes,
     /// Runs that wait for a free tail.
@@ -113,13 +113,13 @@ pub struct FileWatcherActor {
     tails: usize,
     generation: u64,
     barriers: barrier::Barriers,
-    /// Events told that the directory is gone, or that others were dropped.
+    /// Events said that the directory is gone, or that others were dropped.
     lost: bool,
     overflow: bool,
     /// Runs wait for a tail: tails that have nothing to read give up their place.
     crowded: Rc<Cell<bool>>,
     /// Files that cannot be looked at.
-    complaints: Throttle,
+    warnings: Throttle,
     /// Dropped with the actor: a panic here ends the process.
     _exit_notifier: ExitNotifier<String>,
 }
@@ -141,7 +141,7 @@ impl FileWatcherActor {
             stranger: None,
             first: None,
             runs: BTreeMap::new(),
-            unfit: BTreeMap::new(),
+            rejected_names: BTreeMap::new(),
             notes: notes::Notes::default(),
             queue: VecDeque::new(),
             unverified: VecDeque::new(),
@@ -151,7 +151,7 @@ impl FileWatcherActor {
             lost: false,
             overflow: false,
             crowded: Rc::default(),
-            complaints: Throttle::new(1, COMPLAINTS_SECONDS),
+            warnings: Throttle::new(1, WARNINGS_SECONDS),
             _exit_notifier: exit_notifier,
         }
     }
@@ -173,7 +173,7 @@ impl Actor for FileWatcherActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.run_interval(RESCAN_EVERY, |watcher, ctx| {
-            watcher.retry_aside();
+            watcher.retry_rejected();
             watcher.rescan(ctx);
         });
         ctx.run_interval(TICK, Self::tick);

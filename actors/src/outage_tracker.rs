@@ -45,8 +45,8 @@ struct Current {
     failed: u64,
     /// Something succeeded since the last failure.
     succeeded: bool,
-    /// It was told that it began.
-    told: bool,
+    /// Its begin was reported.
+    reported: bool,
 }
 
 impl Current {
@@ -65,7 +65,7 @@ impl OutageTracker {
 
     /// Something failed.
     pub fn failed(&mut self, at: Instant) -> Option<Word> {
-        let new = || Current { began: at, last: at, failed: 0, succeeded: false, told: false };
+        let new = || Current { began: at, last: at, failed: 0, succeeded: false, reported: false };
         let current = self.now.get_or_insert_with(new);
         current.failed += 1;
         current.last = at;
@@ -75,7 +75,7 @@ impl OutageTracker {
             return None;
         }
         self.said = Some(at);
-        let is_known = std::mem::replace(&mut current.told, true);
+        let is_known = std::mem::replace(&mut current.reported, true);
         Some(if is_known { Word::Lasts(current.extent()) } else { Word::Began })
     }
 
@@ -98,7 +98,7 @@ impl OutageTracker {
             current.succeeded && at.saturating_duration_since(current.last) >= REST
         };
         let over = self.now.take_if(rests)?;
-        over.told.then(|| Word::Over(over.extent()))
+        over.reported.then(|| Word::Over(over.extent()))
     }
 }
 
@@ -117,9 +117,9 @@ mod tests {
     fn a_long_outage_is_told_sparsely() {
         let (mut tracker, start) = (OutageTracker::new(PERIOD), Instant::now());
         let at = |tenths: u64| start + Duration::from_millis(100 * tenths);
-        let told: Vec<_> = (0..1_800).filter_map(|tenths| tracker.failed(at(tenths))).collect();
+        let reported: Vec<_> = (0..1_800).filter_map(|tenths| tracker.failed(at(tenths))).collect();
         assert_eq!(
-            told,
+            reported,
             [Word::Began, Word::Lasts(extent(601, 60)), Word::Lasts(extent(1_201, 120))]
         );
         assert_eq!(tracker.poll(at(3_000)), None, "nobody has tried since");
@@ -146,19 +146,19 @@ mod tests {
         assert_eq!(tracker.poll(at(19)), Some(Word::Over(extent(2, 9))));
     }
 
-    /// Outages that follow each other are not told more often than one that lasts, and of one that was
-    /// not told the end is not either.
+    /// Outages that follow each other are not reported more often than one that lasts, and of one that was
+    /// not reported the end is not either.
     #[test]
     fn short_outages_are_reported_as_one() {
         let (mut tracker, start) = (OutageTracker::new(PERIOD), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for round in 0..10 {
-            told.extend(tracker.failed(at(20 * round)));
+            reported.extend(tracker.failed(at(20 * round)));
             tracker.succeeded();
-            told.extend(tracker.poll(at(20 * round + 10)));
+            reported.extend(tracker.poll(at(20 * round + 10)));
         }
         let each = [Word::Began, Word::Over(extent(1, 0))];
-        assert_eq!(told, [each; 4].concat());
+        assert_eq!(reported, [each; 4].concat());
     }
 }

@@ -1,4 +1,4 @@
-//! What operators can be told: the port between a connection and whoever reads the queue.
+//! What operators can ask: the port between a connection and whoever reads the queue.
 //!
 //! The program implements it over a reader's connection to the database; the connections' tests
 //! with fixed lines. It knows no actor.
@@ -19,7 +19,7 @@ pub trait Reports: Send + Sync {
     /// When single tasks of these keys are expected to be handed out; in their order. Called as `answer` is.
     ///
     /// # Errors
-    /// Why that cannot be told.
+    /// Why that is not known.
     fn turns(&self, keys: &[Key]) -> Result<Vec<Turn>, ReportError>;
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It lives alone on its own Arbiter. Connections, the watcher and the tails message it; it messages
 //! nobody. What is asked is [gathered] until the mailbox is empty, or a batch is under way; then the
-//! store carries it out as one transaction, and only when that is durable is everybody told: *a reply
+//! store carries it out as one transaction, and only when that is durable is everybody answered: *a reply
 //! means it is on disk*. A store that blocks blocks right here, and the mailbox gathers meanwhile.
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`].
@@ -72,9 +72,9 @@ pub struct StorageActor {
     waiting: WaitQueue,
     drain: Drain,
     ticks: u32,
-    /// Told when the store is closed, once that is asked.
+    /// Answered when the store is closed, once that is asked.
     closing: Option<Reply<StoreResult<()>>>,
-    /// Told once, with the error that ends the process.
+    /// Gets the error that ends the process, once.
     exit_notifier: ExitNotifier<StoreError>,
 }
 
@@ -87,7 +87,7 @@ struct Housekeeping {
 }
 
 impl StorageActor {
-    /// Takes the store over. `exit_notifier` is told when the store cannot go on, `drained` when an operator
+    /// Takes the store over. `exit_notifier` learns when the store cannot go on, `drained` when an operator
     /// asked for a drain and no job is in flight any more.
     #[must_use]
     pub fn new(
@@ -115,7 +115,7 @@ impl StorageActor {
         }
     }
 
-    /// Asks the store with the next batch; `then` is told what came of it, once that is durable.
+    /// Asks the store with the next batch; `then` gets what came of it, once that is durable.
     fn submit<R: Request>(
         &mut self,
         ctx: &mut Context<Self>,

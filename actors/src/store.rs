@@ -33,7 +33,7 @@ pub trait Store {
     /// Carries out a batch in order, as one transaction, which is durable when this returns; each
     /// operation is answered in its place. One that is rejected spoils no other: all else happens as if it
     /// had not been asked. A batch that [only reads](Operation::only_reads) takes no lock. A store may
-    /// merge operations and look ahead in the batch, if that cannot be told from the answers.
+    /// merge operations and look ahead in the batch, if the answers do not show it.
     ///
     /// `now` is the StorageActor's clock; a store that keeps time itself does not need it.
     ///

@@ -1,5 +1,5 @@
 //! What tests of actors and of stores stand on: the naive model of the queue, a store made of it that fails
-//! when it is told to, and what every store must pass.
+//! on demand, and what every store must pass.
 
 // Their names say what they are, and what fails here fails a test.
 #![allow(missing_docs, clippy::unwrap_used, clippy::missing_panics_doc, clippy::unit_arg)]

@@ -86,7 +86,7 @@ pub enum TreeError {
     /// The store did not close.
     #[error(
         "the storage hangs: it did not commit and close within {} s; what was answered is safe, and the next \
-         start recovers the database. CatchUpBarrier at its disk",
+         start recovers the database. Look at its disk",
         SHUTDOWN_TIMEOUT.as_secs()
     )]
     Hangs,
@@ -273,7 +273,7 @@ impl Ends {
     async fn ended_or_drained(&mut self) -> Result<(), TreeError> {
         let drained = &mut self.drained;
         let drained = async move {
-            // Silence is the end of storage, which is told in its own way.
+            // Silence is the end of storage, which is reported in its own way.
             match drained.await {
                 Ok(()) => {}
                 Err(_) => std::future::pending().await,

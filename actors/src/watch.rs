@@ -1,7 +1,7 @@
 //! The inotify watch on the input directory. Used by the FileWatcherActor alone.
 //!
 //! Events are hints; the truth is the directory. One watch, drained without waiting: the watcher
-//! does so when the descriptor becomes readable and before anybody is told that there is no work.
+//! does so when the descriptor becomes readable and before anybody is answered that there is no work.
 
 use std::ffi::OsString;
 use std::io;

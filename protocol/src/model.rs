@@ -137,7 +137,7 @@ pub enum Idle {
     Busy(u32),
 }
 
-/// How far [`Idle`] counts: a worker is told at every `NOJOBS`.
+/// How far [`Idle`] counts: it is sent with every `NOJOBS`.
 pub const IDLE_COUNT_MAX: u32 = 1_000;
 
 /// The number of one dispatch: it grows with each and is never used again.

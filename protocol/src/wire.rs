@@ -40,7 +40,7 @@ pub enum Request {
     },
 }
 
-/// What a worker is told.
+/// What a worker is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// `JOB <key> <payload>`.
@@ -65,7 +65,7 @@ impl Answer<'_> {
     }
 }
 
-/// Why a connection is closed. A classic peer is never told (spec 3.4).
+/// Why a connection is closed. A classic peer never learns it (spec 3.4).
 #[derive(Debug, Error)]
 pub enum WireError {
     /// A line that is no request.

@@ -153,7 +153,7 @@ fn an_unreadable_file_is_set_aside_and_taken_later() {
     site.wait_sql(RUNS, &["good|1|1", "secret|1|1"]);
 }
 
-/// The right to read a file that was set aside is noticed when it is given.
+/// The right to read a rejected file is noticed when it is given.
 #[test]
 fn a_file_set_aside_is_taken_when_it_may_be_read() {
     let site = Site::new();

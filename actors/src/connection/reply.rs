@@ -31,7 +31,7 @@ use shiftboss_protocol::wire::session::{
 /// How long an operator's question may take.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same of the turns of tasks that were added: they are told without them otherwise.
+/// The same of the turns of tasks that were added: they are answered without them otherwise.
 const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is written, and what is done then.

@@ -206,7 +206,10 @@ impl ConnectionActor {
         };
         session.errors += reply.errors;
         if session.errors >= ERRORS_MAX {
-            self.complain("Closing after too many errors, each told to the worker.", "ten or more");
+            self.complain(
+                "Closing after too many errors, each reported to the worker.",
+                "ten or more",
+            );
             return self.depart(ctx);
         }
         match reply.wait {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::live::ConnectedWorker;
 
-/// Names that are told at the most.
+/// Names that are reported at the most.
 const NAMES_MAX: usize = 1_000;
 
 /// Those who are connected; clones share them.

@@ -32,7 +32,7 @@ pub struct TailLink {
 pub(super) enum Phase {
     /// To be registered.
     New,
-    /// The store is being told of it.
+    /// The store is registering it.
     Registering,
     /// Registered; waits until fewer tails are running.
     Waiting(StoredRun),
@@ -43,9 +43,9 @@ pub(super) enum Phase {
     /// It was read to its end, when its file was so.
     Complete(Option<FileState>),
     /// All that is there was read, and others waited for a tail; read on when there is more.
-    Parked(Option<FileState>),
+    Idle(Option<FileState>),
     /// It failed too often; tried again when its file is no longer so.
-    Aside(Option<FileState>),
+    Rejected(Option<FileState>),
     /// Its rows are being deleted.
     Deleting,
 }
@@ -67,7 +67,7 @@ pub(super) struct Entry {
     writing: bool,
     /// `NAME.txt` is not known to be closed, and has been unchanged since then.
     steady_since: Option<(FileState, Instant)>,
-    /// The store was told of it, and is to be told when it goes.
+    /// The store knows it, and learns when it goes.
     pub(super) known: bool,
     /// It waits in the watcher's queue for a free tail.
     pub(super) queued: bool,
@@ -81,13 +81,13 @@ pub(super) struct Entry {
     pub(super) failures: u32,
     /// Tells a tail's end from that of an earlier tail of the run.
     pub(super) generation: u64,
-    /// The name under which its file is noted as set aside, until a tail has read from it.
-    pub(super) aside: Option<String>,
+    /// The name under which its file is noted as rejected, until a tail has read from it.
+    pub(super) rejected_name: Option<String>,
     /// Its tail has read from the file.
     pub(super) sound: Rc<Cell<bool>>,
-    /// How often its tail was told that the file may have changed.
-    told: u64,
-    /// `NAME.txt` was written to, made or closed, and no tail was started or told since: whether
+    /// How often its tail was notified that the file may have changed.
+    notified: u64,
+    /// `NAME.txt` was written to, made or closed, and no tail was started or notified since: whether
     /// its content is still what was stored, only its content can tell.
     pub(super) touched: bool,
     /// Bytes of `NAME.txt` were written since it was last read to its end.
@@ -121,9 +121,9 @@ impl Entry {
             resting: None,
             failures: 0,
             generation: 0,
-            aside: None,
+            rejected_name: None,
             sound: Rc::default(),
-            told: 0,
+            notified: 0,
             touched: false,
             written: false,
             emptied: false,
@@ -190,7 +190,7 @@ impl Entry {
         }
     }
 
-    /// Takes over what a look at both names told.
+    /// Takes over what a look at both names found.
     pub(super) fn saw(&mut self, growing: Option<FileState>, whole: Option<FileState>) {
         // Finished by link and unlink: it is the very file that grew.
         let finished = self.growing.is_some_and(|before| {
@@ -208,29 +208,29 @@ impl Entry {
     }
 
     /// Tells the run's tail, if it has one, that the file may have changed.
-    pub(super) fn tell_tail(&mut self) {
+    pub(super) fn notify_tail(&mut self) {
         let target = self.target();
         if let Phase::Tailing(tail) = &self.phase {
-            self.told += 1;
+            self.notified += 1;
             self.touched = false;
-            tail.changed.do_send(Changed { target, number: self.told });
+            tail.changed.do_send(Changed { target, number: self.notified });
         }
     }
 
     /// A tail is about to look into the file. Returns whether bytes were written to it since it
     /// was last read to its end.
     pub(super) fn begin_tail(&mut self) -> bool {
-        self.told = 0;
+        self.notified = 0;
         self.sound = Rc::default();
         self.touched = false;
         self.resting = None;
         std::mem::take(&mut self.written)
     }
 
-    /// Its tail has read all and ended. What it was told after that, it did not hear.
+    /// Its tail has read all and ended. A notification after that did not reach it.
     pub(super) fn tail_is_done(&mut self, heard: u64) {
         self.failures = 0;
-        self.touched |= heard < self.told;
+        self.touched |= heard < self.notified;
         self.written &= self.touched;
     }
 

@@ -68,7 +68,7 @@ impl FileWatcherActor {
         let mut touched = BTreeSet::new();
         for (name, happened) in names {
             if happened == Happened::Attributes {
-                touched.extend(self.set_aside_under(&name));
+                touched.extend(self.rejected_under(&name));
                 continue;
             }
             let file = match FileName::parse(&name) {
@@ -99,14 +99,14 @@ impl FileWatcherActor {
                 return BTreeSet::new();
             }
         };
-        self.forget_unfit(&names);
+        self.forget_absent(&names);
         for name in names {
             match FileName::parse(&name) {
                 Named::Fetcher(file) => {
                     let run = file.run.clone();
                     self.runs.entry(run).or_insert_with(|| Entry::new(file));
                 }
-                Named::Bad(reason) => self.leave_out(&name, reason.to_string()),
+                Named::Bad(reason) => self.reject_name(&name, reason.to_string()),
                 Named::Other => {}
             }
         }
@@ -125,7 +125,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Barriers at the runs and acts on what is there. The new ones are made known by the future.
+    /// Looks at the runs and acts on what is there. The new ones are made known by the future.
     pub(super) fn advance(
         &mut self,
         runs: BTreeSet<Run>,
@@ -181,7 +181,7 @@ impl FileWatcherActor {
         }
     }
 
-    /// Barriers at both names of a run. `None` when that could not be done: it stays as it is.
+    /// Looks at both names of a run. `None` when that could not be done: it stays as it is.
     fn look_at(&mut self, run: &Run) -> Option<Found> {
         let (open, entry) = (self.open.as_ref()?, self.runs.get(run)?);
         let (growing, whole) = (entry.name.spelled(true), entry.name.spelled(false));
@@ -189,15 +189,15 @@ impl FileWatcherActor {
             Ok(seen) => seen,
             Err(error) => {
                 if let Verdict::Log { suppressed_before } =
-                    self.complaints.admit(std::time::Instant::now())
+                    self.warnings.admit(std::time::Instant::now())
                 {
                     warn!(%run, %error, suppressed_before, "Cannot look at a fetcher file; trying again later.");
                 }
                 return None;
             }
         };
-        let first = self.fit(&growing, first);
-        let second = self.fit(&whole, second);
+        let first = self.accept(&growing, first);
+        let second = self.accept(&whole, second);
         let entry = self.runs.get_mut(run)?;
         entry.saw(first, second);
         entry.settle();
@@ -220,14 +220,14 @@ impl FileWatcherActor {
         }
         match &entry.phase {
             Phase::New => return true,
-            Phase::Tailing(_) => entry.tell_tail(),
+            Phase::Tailing(_) => entry.notify_tail(),
             Phase::Complete(read) => {
                 let read = *read;
                 let due = std::mem::take(&mut entry.due) && entry.is_rested();
                 return entry.is_changed_since(read) || due;
             }
-            Phase::Parked(read) => return entry.is_changed_since(*read) || entry.target().complete,
-            Phase::Aside(failed) if *failed != Some(file) => {
+            Phase::Idle(read) => return entry.is_changed_since(*read) || entry.target().complete,
+            Phase::Rejected(failed) if *failed != Some(file) => {
                 // A changed file has all its tries again; one that is only looked at again, one.
                 entry.failures = if failed.is_some() { 0 } else { entry.failures };
                 return true;
@@ -243,7 +243,7 @@ impl FileWatcherActor {
     }
 }
 
-/// Barriers at both names. A rename from the growing to the complete name in between is never missed
+/// Looks at both names. A rename from the growing to the complete name in between is never missed
 /// in this order; the third look finds one the other way.
 fn both_names(directory: &Directory, growing: &str, whole: &str) -> io::Result<(Seen, Seen)> {
     let first = directory.look(growing.as_ref())?;

@@ -1,4 +1,4 @@
-//! What `status` is to show of the input: the files that are set aside, and whether the directory
+//! What `status` is to show of the input: the files that are rejected, and whether the directory
 //! is lost and why. The store may be locked or full just then, so a note is sent until it is stored.
 //!
 //! The rest of the watcher says what is so now; [`FileWatcherActor::send_notes`] does the sending, at
@@ -47,12 +47,12 @@ pub(super) struct Notes {
 
 impl Notes {
     /// A file is left out. Returns whether that, or the reason, is new.
-    pub(super) fn set_aside(&mut self, name: String, reason: &str) -> bool {
+    pub(super) fn reject(&mut self, name: String, reason: &str) -> bool {
         self.put(Topic::File(name), Some(reason.to_owned()))
     }
 
     /// A file is no longer left out, if it was.
-    pub(super) fn clear_aside(&mut self, name: &str) {
+    pub(super) fn clear_rejected(&mut self, name: &str) {
         let topic = Topic::File(name.to_owned());
         if self.notes.get(&topic).is_some_and(|note| note.trouble.is_some()) {
             self.put(topic, None);

@@ -1,5 +1,5 @@
 //! A directory that is found where the input directory was: is it the known one, and if not, may it be
-//! taken all the same? Barriers at files, decides, and changes nothing; [`lost`](super::lost) acts on it.
+//! taken all the same? Looks at files, decides, and changes nothing; [`lost`](super::lost) acts on it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
 //! Starting tails, and what follows when one ends: the run is complete, or the tail is started
-//! again after a growing delay, or, after some tries, its file is set aside.
+//! again after a growing delay, or, after some tries, its file is rejected.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use shiftboss_protocol::model::Run;
 
 /// Tails at once; each holds a descriptor and up to a batch of rows.
 const TAILS_MAX: usize = 1024;
-/// A file whose tail failed this often without storing anything is set aside.
+/// A file whose tail failed this often without storing anything is rejected.
 const FAILURES_MAX: u32 = 5;
 /// Delay before the first restart; doubled with each failure.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
@@ -114,7 +114,7 @@ impl FileWatcherActor {
         if self.crowded.replace(true) {
             return;
         }
-        self.runs.values_mut().for_each(Entry::tell_tail);
+        self.runs.values_mut().for_each(Entry::notify_tail);
     }
 
     /// Gives the free place to the run that has waited longest.
@@ -156,8 +156,8 @@ impl FileWatcherActor {
                 // It may have grown between its last byte and now.
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
-            Ok(TailEnd::Parked(read)) => {
-                entry.phase = Phase::Parked(read.file);
+            Ok(TailEnd::Idle(read)) => {
+                entry.phase = Phase::Idle(read.file);
                 entry.tail_is_done(read.heard);
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
@@ -174,8 +174,8 @@ impl FileWatcherActor {
         // Whatever it has heard of the file's content, it has not stored.
         entry.touched = true;
         if entry.failures > FAILURES_MAX {
-            entry.phase = Phase::Aside(entry.file());
-            self.set_aside(run, &reason);
+            entry.phase = Phase::Rejected(entry.file());
+            self.reject(run, &reason);
             // It may have changed since it was last looked at.
             return self.refresh(BTreeSet::from([run.clone()]), ctx);
         }
@@ -186,10 +186,10 @@ impl FileWatcherActor {
         ctx.run_later(delay, move |watcher, ctx| watcher.retry(run, ctx));
     }
 
-    /// Gives each file that was set aside one more try: what kept it from being read may be over.
-    pub(super) fn retry_aside(&mut self) {
+    /// Gives each rejected file one more try: what kept it from being read may be over.
+    pub(super) fn retry_rejected(&mut self) {
         for entry in self.runs.values_mut() {
-            if let Phase::Aside(failed) = &mut entry.phase {
+            if let Phase::Rejected(failed) = &mut entry.phase {
                 *failed = None;
                 entry.failures = FAILURES_MAX;
             }

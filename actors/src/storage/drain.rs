@@ -9,10 +9,10 @@ use tracing::info;
 use super::StorageActor;
 use crate::store::CountInFlight;
 
-/// Whether one is asked for, and who is told of its end.
+/// Whether one is asked for, and who is notified of its end.
 pub(super) struct Drain {
     pub(super) is_on: bool,
-    /// Told once.
+    /// Notified once.
     drained: Option<oneshot::Sender<()>>,
 }
 
@@ -28,7 +28,7 @@ impl Drain {
             && let Some(drained) = self.drained.take()
         {
             info!("No job is in flight any more: stopping, as asked.");
-            // A tree that is stopping already need not be told.
+            // A tree that is stopping already need not be notified.
             let _ = drained.send(());
         }
     }

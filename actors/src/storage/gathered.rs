@@ -1,4 +1,4 @@
-//! The next batch: what was asked of the store since it was last called, and who is to be told.
+//! The next batch: what was asked of the store since it was last called, and who waits for the answers.
 //!
 //! Used by the StorageActor alone. It carries nothing out.
 
@@ -31,7 +31,7 @@ pub(super) struct Gathered {
     asked: VecDeque<Asked>,
 }
 
-/// Who is to be told of a batch that is under way.
+/// Who waits for the answers of a batch that is under way.
 pub(super) struct Replies {
     asked: Vec<Asked>,
     /// Whether an operation may have brought work for those who wait.

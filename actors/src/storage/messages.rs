@@ -75,7 +75,7 @@ pub struct HowAreYou {
     pub lock: bool,
 }
 
-/// Changes what the queue does, for an operator; answered with what is to be told.
+/// Changes what the queue does, for an operator; answered with what to say.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Controlled>")]
 pub struct Change(
@@ -171,7 +171,7 @@ pub struct HandOut {
 }
 
 impl HandOut {
-    /// Guards `job`, dispatched as `attempt`; `undo` is told if it does not arrive.
+    /// Guards `job`, dispatched as `attempt`; `undo` is notified if it does not arrive.
     #[must_use]
     pub fn new(attempt: Attempt, job: Job, undo: Recipient<UndoHandOut>) -> Self {
         Self { job, attempt, undo: Some(undo) }

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 use crate::throttle::{Throttle, Verdict};
 use shiftboss_protocol::model::UnixSeconds;
 
-/// While something lasts, it is told so often.
+/// While something lasts, it is logged so often.
 const REPEAT: Duration = Duration::from_secs(60);
 /// Refusals that are logged in one period, one by one.
 const REFUSALS_BURST: u32 = 10;

@@ -38,7 +38,7 @@ pub(super) struct WaitQueue {
     awake: bool,
     /// So many are being served.
     serving: usize,
-    /// So many were given a job since one was told that there is nothing.
+    /// So many were given a job since one was answered that there is nothing.
     served: usize,
     /// They are left alone until then.
     pause: Option<Instant>,
@@ -52,7 +52,7 @@ impl WaitQueue {
         self.awake = true;
     }
 
-    /// There was nothing for this one, or it could not be told: it stays where it was.
+    /// There was nothing for this one, or it could not be answered: it stays where it was.
     fn put_back(&mut self, number: u64, waiter: Waiter) {
         self.waiters.insert(number, waiter);
         (self.awake, self.served) = (false, 0);
@@ -155,7 +155,7 @@ impl Handler<Wait> for StorageActor {
         let queue = &mut self.waiting;
         queue.last += 1;
         queue.waiters.insert(queue.last, Waiter { holder, reply });
-        // Work may have come since the worker was told that there is none.
+        // Work may have come since the worker was answered that there is none.
         self.submit(ctx, HasWork, |actor, _, has_work| {
             if has_work == Ok(true) {
                 actor.waiting.wake();

@@ -157,7 +157,7 @@ pub struct NoteFetcher(pub FetcherRecord);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForgetFetcher(pub Arc<str>);
 
-/// Changes nothing, but needs whatever a change would need: a lock that somebody holds is told.
+/// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe;
 

@@ -113,7 +113,7 @@ impl MockStore {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Makes the next call of that name go wrong, after those told before.
+    /// Makes the next call of that name go wrong, after those asked for before.
     pub fn trouble(&self, call: &'static str, trouble: Trouble) {
         self.inside().troubles.entry(call).or_default().push_back(trouble);
     }
@@ -131,7 +131,7 @@ impl MockStore {
         match trouble {
             None | Some(Trouble::None) => Ok(()),
             Some(Trouble::Error(error)) => Err(error),
-            Some(Trouble::Panic) => panic!("the mock was told to panic"),
+            Some(Trouble::Panic) => panic!("the mock was asked to panic"),
             Some(Trouble::Hang(until)) => {
                 let _ = until.lock().map(|until| until.recv());
                 Ok(())
@@ -279,7 +279,7 @@ impl Kept {
         }
     }
 
-    /// Steps of a deletion, told by the rows that the run had.
+    /// Steps of a deletion, known by the rows that the run had.
     fn delete(&mut self, runs: &[Run], limit: usize) -> usize {
         let mut left = limit as u64;
         for (gone, run) in runs.iter().enumerate() {

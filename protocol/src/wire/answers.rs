@@ -124,7 +124,7 @@ mod tests {
         Answer::Job(Job { attempt: attempt.map(Attempt), key: key.into(), payload: payload.into() })
     }
 
-    /// Every answer is told from every other, and a payload is kept byte for byte.
+    /// Every answer is distinguished from every other, and a payload is kept byte for byte.
     #[test]
     fn answers_are_read() {
         let read = |line: &str| Answer::read(line.as_bytes());

@@ -133,7 +133,7 @@ pub enum Control {
     Cancel(Key),
 }
 
-/// What an opted-in worker is told. `json` is the answer to an operator.
+/// What an opted-in worker is answered. `json` is the answer to an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionAnswer<'a> {
     /// The daemon speaks protocol 2 as well, and has these requests.

@@ -89,7 +89,7 @@ fn the_longest_waiting_key_is_the_next_one() {
     }
 }
 
-/// Ended jobs are counted for an hour; jobs over their first try, files set aside and a lost
+/// Ended jobs are counted for an hour; jobs over their first try, rejected files and a lost
 /// directory are shown.
 #[test]
 fn jobs_and_trouble() {

@@ -1,4 +1,4 @@
-//! Tails that fail: started again, and set aside when they keep failing.
+//! Tails that fail: started again, and their files rejected when they keep failing.
 
 use std::cell::Cell;
 use std::fs;
@@ -88,7 +88,7 @@ async fn a_tail_is_restarted_after_a_panic() {
     until("the run is complete", || site.is_complete("bad")).await;
 }
 
-/// A file that keeps failing is set aside, visibly; everything else goes on; and it is tried again
+/// A file that keeps failing is rejected, visibly; everything else goes on; and it is tried again
 /// when it changes.
 #[actix::test]
 async fn a_file_that_keeps_failing_is_set_aside() {
@@ -97,17 +97,17 @@ async fn a_file_that_keeps_failing_is_set_aside() {
     site.write("bad.1.txt", "alpha 1\n");
     site.write("good.1.txt", "bravo 2\n");
     until("the good one is stored", || site.keys() == ["bravo"]).await;
-    until("the bad one is set aside", || !site.mock.inside().kept.rejected.is_empty()).await;
+    until("the bad one is rejected", || !site.mock.inside().kept.rejected.is_empty()).await;
     assert_eq!(panics.get(), 6, "one start and five restarts");
     assert!(site.mock.inside().kept.rejected[0].contains("panicked"));
     site.write("good.1.txt", "bravo 2\ncharlie 3\n");
     until("the good one goes on", || site.keys() == ["bravo", "charlie"]).await;
     site.write("bad.1.txt", "alpha 1\ndelta 4\n");
     until("the bad one is read after all", || site.keys().contains(&"delta".to_owned())).await;
-    until("and no longer set aside", || site.mock.inside().kept.rejected.is_empty()).await;
+    until("and no longer rejected", || site.mock.inside().kept.rejected.is_empty()).await;
 }
 
-/// A file that was set aside is tried again from time to time, though it did not change.
+/// A file that was rejected is tried again from time to time, though it did not change.
 #[actix::test]
 async fn a_file_set_aside_is_tried_again() {
     tokio::time::pause();
@@ -115,10 +115,10 @@ async fn a_file_set_aside_is_tried_again() {
     let site = Site::started(MockStore::default(), start).await;
     site.write("bad.1.txt", "alpha 1\n");
     until("the file is read after all", || site.keys() == ["alpha"]).await;
-    assert_eq!(panics.get(), 7, "set aside after six, and tried twice more");
+    assert_eq!(panics.get(), 7, "rejected after six, and tried twice more");
 }
 
-/// A file that fails again when it is tried again was set aside all the time, and is noted once;
+/// A file that fails again when it is tried again was rejected all the time, and is noted once;
 /// the note goes when the file is read, also when it may still grow, and when it is gone.
 #[actix::test]
 async fn a_file_that_fails_again_stays_set_aside() {
@@ -134,7 +134,7 @@ async fn a_file_that_fails_again_stays_set_aside() {
         } else {
             until("it is read after all", || site.keys() == ["alpha"]).await;
         }
-        until("it is not set aside any longer", || site.mock.inside().kept.rejected.is_empty())
+        until("it is not rejected any longer", || site.mock.inside().kept.rejected.is_empty())
             .await;
         assert_eq!((site.calls("aside"), site.calls("clear")), (1, 1));
     }

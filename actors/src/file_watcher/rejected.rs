@@ -16,86 +16,86 @@ impl FileWatcherActor {
     /// An event of a bad name.
     pub(super) fn note_bad_name(&mut self, name: &OsStr, happened: Happened, reason: String) {
         if matches!(happened, Happened::Removed | Happened::MovedAway(_)) {
-            self.is_fit(name);
+            self.accept_name(name);
         } else {
-            self.leave_out(name, reason);
+            self.reject_name(name, reason);
         }
     }
 
     /// The file found under a name, unless it is something that is never read.
-    pub(super) fn fit(&mut self, name: &str, entry: Entry) -> Option<FileState> {
+    pub(super) fn accept(&mut self, name: &str, entry: Entry) -> Option<FileState> {
         match entry {
             Entry::File(state) => {
-                self.is_fit(name.as_ref());
+                self.accept_name(name.as_ref());
                 Some(state)
             }
             Entry::Absent => {
-                self.is_fit(name.as_ref());
+                self.accept_name(name.as_ref());
                 None
             }
             Entry::Unfit(reason) => {
-                self.leave_out(name.as_ref(), reason);
+                self.reject_name(name.as_ref(), reason);
                 None
             }
         }
     }
 
     /// Says once, in the log and in status, that a name is left out.
-    pub(super) fn leave_out(&mut self, name: &OsStr, reason: String) {
-        if self.unfit.get(name) == Some(&reason) {
+    pub(super) fn reject_name(&mut self, name: &OsStr, reason: String) {
+        if self.rejected_names.get(name) == Some(&reason) {
             return;
         }
         let shown = escaped(name);
-        warn!(file = shown, reason, "An input file is set aside.");
-        self.notes.set_aside(shown, &reason);
-        self.unfit.insert(name.to_owned(), reason);
+        warn!(file = shown, reason, "An input file is rejected.");
+        self.notes.reject(shown, &reason);
+        self.rejected_names.insert(name.to_owned(), reason);
     }
 
-    fn is_fit(&mut self, name: &OsStr) {
-        if self.unfit.remove(name).is_some() {
-            self.notes.clear_aside(&escaped(name));
+    fn accept_name(&mut self, name: &OsStr) {
+        if self.rejected_names.remove(name).is_some() {
+            self.notes.clear_rejected(&escaped(name));
         }
     }
 
     /// A run's file keeps failing: says so in status until it is read, and in the log unless that
     /// is known.
-    pub(super) fn set_aside(&mut self, run: &Run, reason: &str) {
+    pub(super) fn reject(&mut self, run: &Run, reason: &str) {
         let Some(entry) = self.runs.get_mut(run) else {
             return;
         };
         let name = escaped(entry.file_name().as_ref());
-        let before = entry.aside.replace(name.clone());
+        let before = entry.rejected_name.replace(name.clone());
         if let Some(before) = before.filter(|before| *before != name) {
-            self.notes.clear_aside(&before);
+            self.notes.clear_rejected(&before);
         }
-        if self.notes.set_aside(name, reason) {
-            error!(%run, reason, "The run's file keeps failing and is set aside.");
+        if self.notes.reject(name, reason) {
+            error!(%run, reason, "The run's file keeps failing and is rejected.");
         } else {
-            debug!(%run, reason, "The run's file fails as before and stays set aside.");
+            debug!(%run, reason, "The run's file fails as before and stays rejected.");
         }
     }
 
-    /// The run whose file of that name is set aside: what kept it from being read may be over.
-    pub(super) fn set_aside_under(&self, name: &OsStr) -> Option<Run> {
+    /// The run whose file of that name is rejected: what kept it from being read may be over.
+    pub(super) fn rejected_under(&self, name: &OsStr) -> Option<Run> {
         let Named::Fetcher(file) = FileName::parse(name) else {
             return None;
         };
-        let aside = |run: &Run| {
-            self.runs.get(run).is_some_and(|entry| matches!(entry.phase, Phase::Aside(_)))
+        let is_rejected = |run: &Run| {
+            self.runs.get(run).is_some_and(|entry| matches!(entry.phase, Phase::Rejected(_)))
         };
-        Some(file.run).filter(aside)
+        Some(file.run).filter(is_rejected)
     }
 
-    /// A run's file was read, or is gone: it is not set aside any longer.
+    /// A run's file was read, or is gone: it is not rejected any longer.
     pub(super) fn take_back(&mut self, run: &Run) {
-        if let Some(name) = self.runs.get_mut(run).and_then(|entry| entry.aside.take()) {
-            self.notes.clear_aside(&name);
+        if let Some(name) = self.runs.get_mut(run).and_then(|entry| entry.rejected_name.take()) {
+            self.notes.clear_rejected(&name);
         }
     }
 
     /// Takes back the notes about files that were tried again, and read.
     pub(super) fn take_back_sound(&mut self) {
-        let sound = |entry: &RunEntry| entry.aside.is_some() && entry.sound.get();
+        let sound = |entry: &RunEntry| entry.rejected_name.is_some() && entry.sound.get();
         let sound: Vec<Run> = self
             .runs
             .iter()
@@ -106,12 +106,12 @@ impl FileWatcherActor {
     }
 
     /// Takes back the notes about names that are no longer there.
-    pub(super) fn forget_unfit(&mut self, names: &[OsString]) {
+    pub(super) fn forget_absent(&mut self, names: &[OsString]) {
         let there: BTreeSet<&OsString> = names.iter().collect();
         let gone: Vec<_> =
-            self.unfit.keys().filter(|name| !there.contains(name)).cloned().collect();
+            self.rejected_names.keys().filter(|name| !there.contains(name)).cloned().collect();
         for name in gone {
-            self.is_fit(&name);
+            self.accept_name(&name);
         }
     }
 }
