@@ -10,7 +10,9 @@ mod barrier;
 mod entry;
 mod intake;
 mod lost;
+mod names;
 mod notes;
+mod phase;
 mod reconcile;
 mod rejected;
 mod runs;
@@ -38,9 +40,10 @@ use crate::store::{Runs, StoredRun};
 use crate::throttle::Throttle;
 use crate::watch::Watch;
 pub use barrier::{CatchUpBarrier, CaughtUp};
-pub use entry::TailLink;
-use entry::{Entry, Phase};
+use entry::Entry;
 pub use lost::{AcceptInput, Accepted, WhyLost};
+use phase::Phase;
+pub use phase::TailLink;
 use shiftboss_protocol::fetcher_file::FileName;
 use shiftboss_protocol::model::Run;
 pub use tails::{StartTail, start_tail};
@@ -162,7 +165,7 @@ impl FileWatcherActor {
             let mut entry = Entry::new(FileName::of(stored.run.clone()));
             entry.known = true;
             let run = stored.run.clone();
-            entry.phase = if stored.deleting { Phase::Deleting } else { Phase::Waiting(stored) };
+            entry.phase = if stored.deleting { Phase::HalfDeleted } else { Phase::Stored(stored) };
             self.runs.insert(run, entry);
         }
     }

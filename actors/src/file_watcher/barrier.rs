@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use super::FileWatcherActor;
-use super::entry::{Entry, Phase};
+use super::entry::Entry;
+use super::phase::Phase;
 use crate::file_tail::CatchUp;
 
 /// How long a tail may take to store one batch before the look goes on without it.

@@ -10,7 +10,8 @@ use std::io;
 use actix::prelude::*;
 use tracing::{error, warn};
 
-use super::entry::{Entry, Phase};
+use super::entry::Entry;
+use super::phase::Phase;
 use super::{FileWatcherActor, Open};
 use crate::directory::{Directory, Entry as Seen};
 use crate::throttle::Verdict;
@@ -36,7 +37,7 @@ impl FileWatcherActor {
             self.lose(ctx);
         } else if std::mem::take(&mut self.overflow) {
             warn!("The kernel dropped events of the input directory; looking at everything.");
-            self.runs.values_mut().for_each(Entry::forget_writer);
+            self.runs.values_mut().for_each(|entry| entry.names.forget_writer());
             self.rescan(ctx);
         }
     }
@@ -199,10 +200,10 @@ impl FileWatcherActor {
         let first = self.accept(&growing, first);
         let second = self.accept(&whole, second);
         let entry = self.runs.get_mut(run)?;
-        entry.saw(first, second);
-        entry.settle();
-        let emptied = std::mem::take(&mut entry.emptied) && entry.known;
-        let there = entry.file().is_some() && !emptied;
+        entry.names.saw(first, second);
+        entry.names.settle();
+        let emptied = entry.names.take_emptied() && entry.known;
+        let there = entry.names.file().is_some() && !emptied;
         Some(if there { Found::File } else { Found::Nothing })
     }
 
@@ -211,10 +212,10 @@ impl FileWatcherActor {
         let Some(entry) = self.runs.get_mut(run) else {
             return false;
         };
-        let Some(file) = entry.file() else {
+        let Some(file) = entry.names.file() else {
             return false;
         };
-        if entry.is_newly_doubled() {
+        if entry.names.is_newly_doubled() {
             let left_out = entry.name.spelled(true);
             warn!(file = left_out, "Left out: the complete file of the same run is there.");
         }
@@ -223,20 +224,22 @@ impl FileWatcherActor {
             Phase::Tailing(_) => entry.notify_tail(),
             Phase::Complete(read) => {
                 let read = *read;
-                let due = std::mem::take(&mut entry.due) && entry.is_rested();
+                let due = std::mem::take(&mut entry.due) && entry.names.is_rested();
                 return entry.is_changed_since(read) || due;
             }
-            Phase::Idle(read) => return entry.is_changed_since(*read) || entry.target().complete,
+            Phase::Idle(read) => {
+                return entry.is_changed_since(*read) || entry.names.target().complete;
+            }
             Phase::Rejected(failed) if *failed != Some(file) => {
                 // A changed file has all its tries again; one that is only looked at again, one.
                 entry.failures = if failed.is_some() { 0 } else { entry.failures };
                 return true;
             }
-            Phase::Waiting(stored) if !entry.queued => {
+            Phase::Stored(stored) => {
                 let stored = stored.clone();
                 self.begin(run, stored, ctx);
             }
-            Phase::Deleting if entry.generation == 0 => self.drop_run(run, ctx),
+            Phase::HalfDeleted => self.drop_run(run, ctx),
             _ => {}
         }
         false

@@ -12,7 +12,7 @@ use actix::prelude::*;
 use futures_util::stream;
 use tracing::{info, warn};
 
-use super::entry::Phase;
+use super::phase::Phase;
 use super::stranger::{Stranger, holds_known};
 use super::{FileWatcherActor, Open, STORE_TIMEOUT, StopTail};
 use crate::directory::Directory;
@@ -68,7 +68,7 @@ impl FileWatcherActor {
         }
         self.stay_lost(STRANGER, ctx);
         // Lists whose withdrawal was begun before go on leaving.
-        let leaving = |entry: &super::Entry| matches!(entry.phase, Phase::Deleting);
+        let leaving = |entry: &super::Entry| matches!(entry.phase, Phase::HalfDeleted);
         let leaving = self.runs.iter().filter(|(_, entry)| leaving(entry));
         let leaving: Vec<_> = leaving.map(|(run, _)| run.clone()).collect();
         leaving.iter().for_each(|run| self.drop_run(run, ctx));
@@ -131,7 +131,7 @@ impl FileWatcherActor {
                 self.rescan(ctx);
             }
             Some(_) => {
-                let unsettled = self.runs.iter().filter(|(_, entry)| entry.is_unsettled());
+                let unsettled = self.runs.iter().filter(|(_, entry)| entry.names.is_unsettled());
                 let unsettled = unsettled.map(|(run, _)| run.clone()).collect();
                 self.refresh(unsettled, ctx);
             }
@@ -160,7 +160,7 @@ impl FileWatcherActor {
         for entry in self.runs.values_mut() {
             if let Phase::Tailing(tail) = &entry.phase {
                 tail.stop.do_send(StopTail);
-                entry.phase = Phase::New;
+                entry.phase.enter(Phase::New);
             }
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use actix::prelude::*;
 
 use super::FileWatcherActor;
-use super::entry::Phase;
+use super::phase::Phase;
 use crate::directory::FileState;
 use crate::run_reader::times_of;
 use crate::store::StoredRun;

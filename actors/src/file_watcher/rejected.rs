@@ -6,7 +6,8 @@ use std::ffi::{OsStr, OsString};
 use tracing::{debug, error, warn};
 
 use super::FileWatcherActor;
-use super::entry::{Entry as RunEntry, Phase};
+use super::entry::Entry as RunEntry;
+use super::phase::Phase;
 use crate::directory::{Entry, FileState};
 use crate::watch::Happened;
 use shiftboss_protocol::fetcher_file::{FileName, Named};

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use actix::prelude::*;
 use tracing::{debug, info};
 
-use super::entry::{Entry, Phase};
+use super::entry::Entry;
+use super::phase::Phase;
 use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY, STORE_TIMEOUT};
 use crate::file_tail::StopTail;
 use crate::storage::messages::{DeleteRun, Perform};
@@ -20,7 +21,7 @@ impl FileWatcherActor {
         }
         for run in &runs {
             if let Some(entry) = self.runs.get_mut(run) {
-                entry.phase = Phase::Registering;
+                entry.phase.enter(Phase::Registering);
                 entry.known = true;
             }
         }
@@ -67,7 +68,7 @@ impl FileWatcherActor {
         debug!(%error, "Runs could not be registered yet; trying again.");
         for run in &runs {
             if let Some(entry) = self.runs.get_mut(run) {
-                entry.phase = Phase::New;
+                entry.phase.enter(Phase::New);
             }
         }
         let runs = runs.into_iter().collect();
@@ -81,7 +82,7 @@ impl FileWatcherActor {
             return;
         };
         match &entry.phase {
-            Phase::Deleting if entry.generation > 0 => return,
+            Phase::Deleting => return,
             _ if !entry.known => {
                 self.runs.remove(run);
                 return;
@@ -90,7 +91,7 @@ impl FileWatcherActor {
             _ => {}
         }
         info!(%run, "A run's file is gone: its rows leave the queue.");
-        entry.phase = Phase::Deleting;
+        entry.phase.enter(Phase::Deleting);
         self.generation += 1;
         entry.generation = self.generation;
         self.delete(run.clone(), ctx);

@@ -10,7 +10,8 @@ use tokio::sync::oneshot::error::RecvError;
 use tracing::{debug, info, warn};
 
 use super::FileWatcherActor;
-use super::entry::{Entry, Phase, TailLink};
+use super::entry::Entry;
+use super::phase::{Phase, TailLink};
 use super::reconcile::is_verified;
 use crate::directory::FileState;
 use crate::exit_notifier::ExitNotifier;
@@ -46,21 +47,20 @@ impl FileWatcherActor {
         let Some(entry) = self.runs.get_mut(run) else {
             return;
         };
-        let file = entry.file();
+        let file = entry.names.file();
         let read = is_as_long(&stored, file);
-        let whole = !entry.target().growing_name;
+        let whole = !entry.names.target().growing_name;
         let verified = is_verified(&stored, file);
         let settled = stored.complete && read && whole && !entry.touched;
-        if settled && (verified || !entry.is_rested()) {
-            entry.phase = Phase::Complete(file);
+        if settled && (verified || !entry.names.is_rested()) {
+            entry.phase.enter(Phase::Complete(file));
             if !verified {
                 self.verify_later(run);
             }
         } else if self.tails < TAILS_MAX {
             self.start_tail(run, stored, ctx);
         } else {
-            entry.phase = Phase::Waiting(stored);
-            entry.queued = true;
+            entry.phase.enter(Phase::Queued(stored));
             self.queue.push_back(run.clone());
             self.crowd();
         }
@@ -72,7 +72,7 @@ impl FileWatcherActor {
         };
         let Some(open) = &self.open else {
             // Lost meanwhile: it is registered again when the directory is back.
-            entry.phase = Phase::New;
+            entry.phase.enter(Phase::New);
             return;
         };
         let (exit_notifier, end) = ExitNotifier::new();
@@ -80,9 +80,8 @@ impl FileWatcherActor {
         self.tails += 1;
         let generation = self.generation;
         entry.generation = generation;
-        entry.queued = false;
-        let as_long = stored.complete && is_as_long(&stored, entry.file());
-        let rested = entry.is_rested();
+        let as_long = stored.complete && is_as_long(&stored, entry.names.file());
+        let rested = entry.names.is_rested();
         let mut reader = RunReader::new(Rc::clone(&open.directory), entry.name.clone(), stored);
         if entry.begin_tail() && as_long {
             debug!(%run, "Its complete file was written to and is as long: reading it anew.");
@@ -91,16 +90,16 @@ impl FileWatcherActor {
             reader.reconcile();
         }
         let storage = self.storage.clone();
-        let target = entry.target();
+        let target = entry.names.target();
         let (crowded, sound) = (Rc::clone(&self.crowded), Rc::clone(&entry.sound));
-        entry.phase = Phase::Tailing((self.start_tail)(TailSeed {
+        entry.phase.enter(Phase::Tailing((self.start_tail)(TailSeed {
             reader,
             target,
             storage,
             crowded,
             sound,
             exit_notifier,
-        }));
+        })));
         let run = run.clone();
         ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {
             watcher.tails -= 1;
@@ -120,11 +119,7 @@ impl FileWatcherActor {
     /// Gives the free place to the run that has waited longest.
     fn start_next(&mut self, ctx: &mut Context<Self>) {
         while let Some(run) = self.queue.pop_front() {
-            let Some(entry) = self.runs.get_mut(&run).filter(|entry| entry.queued) else {
-                continue;
-            };
-            entry.queued = false;
-            if let Phase::Waiting(stored) = &entry.phase {
+            if let Some(Phase::Queued(stored)) = self.runs.get(&run).map(|entry| &entry.phase) {
                 let stored = stored.clone();
                 return self.start_tail(&run, stored, ctx);
             }
@@ -150,14 +145,14 @@ impl FileWatcherActor {
                 if !std::mem::replace(&mut entry.ended, true) {
                     info!(%run, "The run is complete.");
                 }
-                entry.phase = Phase::Complete(read.file);
+                entry.phase.enter(Phase::Complete(read.file));
                 entry.tail_is_done(read.heard);
                 self.verify_later(run);
                 // It may have grown between its last byte and now.
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
             Ok(TailEnd::Idle(read)) => {
-                entry.phase = Phase::Idle(read.file);
+                entry.phase.enter(Phase::Idle(read.file));
                 entry.tail_is_done(read.heard);
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
@@ -174,14 +169,14 @@ impl FileWatcherActor {
         // Whatever it has heard of the file's content, it has not stored.
         entry.touched = true;
         if entry.failures > FAILURES_MAX {
-            entry.phase = Phase::Rejected(entry.file());
+            entry.phase.enter(Phase::Rejected(entry.names.file()));
             self.reject(run, &reason);
             // It may have changed since it was last looked at.
             return self.refresh(BTreeSet::from([run.clone()]), ctx);
         }
         let delay = RESTART_DELAY * 2_u32.saturating_pow(entry.failures - 1);
         warn!(%run, reason, ?delay, "Reading a run failed; starting again.");
-        entry.phase = Phase::Delayed;
+        entry.phase.enter(Phase::Delayed);
         let run = run.clone();
         ctx.run_later(delay, move |watcher, ctx| watcher.retry(run, ctx));
     }
@@ -201,7 +196,7 @@ impl FileWatcherActor {
             && matches!(entry.phase, Phase::Delayed)
         {
             debug!(%run, "Starting again from the last stored position.");
-            entry.phase = Phase::New;
+            entry.phase.enter(Phase::New);
             self.refresh(BTreeSet::from([run]), ctx);
         }
     }

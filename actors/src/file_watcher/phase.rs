@@ -1,0 +1,155 @@
+//! The state machine of a fetcher run: where it stands between its file and the store. Plain state; the
+//! watcher's actor acts on it. The table is drawn in docs/architecture.md.
+
+use actix::prelude::*;
+
+use crate::directory::FileState;
+use crate::file_tail::{CatchUp, Changed, StopTail};
+use crate::store::StoredRun;
+
+/// How a started tail is spoken to.
+#[derive(Clone)]
+pub struct TailLink {
+    /// Tells it what to read from now on.
+    pub changed: Recipient<Changed>,
+    /// Makes it store what is unread.
+    pub catch_up: Recipient<CatchUp>,
+    /// Ends it.
+    pub stop: Recipient<StopTail>,
+}
+
+/// Where a run stands, with what belongs to that.
+pub(super) enum Phase {
+    /// To be registered.
+    New,
+    /// The store is registering it.
+    Registering,
+    /// Known from an earlier daemon; its file was not looked at yet.
+    Stored(StoredRun),
+    /// Registered; waits until fewer tails are running.
+    Queued(StoredRun),
+    /// A tail reads it.
+    Tailing(TailLink),
+    /// Its tail failed; a new one is started after a delay.
+    Delayed,
+    /// It was read to its end, when its file was so.
+    Complete(Option<FileState>),
+    /// All that is there was read, and others waited for a tail; read on when there is more.
+    Idle(Option<FileState>),
+    /// It failed too often; tried again when its file is no longer so.
+    Rejected(Option<FileState>),
+    /// An earlier daemon began to delete its rows.
+    HalfDeleted,
+    /// Its rows are being deleted.
+    Deleting,
+}
+
+/// A [`Phase`] by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Registering,
+    Stored,
+    Queued,
+    Tailing,
+    Delayed,
+    Complete,
+    Idle,
+    Rejected,
+    HalfDeleted,
+    Deleting,
+}
+
+use State::{
+    Complete, Delayed, Deleting, HalfDeleted, Idle, New, Queued, Registering, Rejected, Stored,
+    Tailing,
+};
+
+/// What may follow what, and why. Besides, a run that the store knows is `Deleting` once its file is gone, and
+/// then it is a new run or none.
+const TABLE: [(State, State, &str); 20] = [
+    (New, Registering, "its file is there"),
+    (Complete, Registering, "its file changed, or rests"),
+    (Idle, Registering, "there is more"),
+    (Rejected, Registering, "its file changed, or a minute is over"),
+    (Registering, New, "the store is busy, or the directory is lost"),
+    (Registering, Tailing, "registered"),
+    (Registering, Queued, "too many tails"),
+    (Registering, Complete, "read before"),
+    (Stored, Tailing, "its file is there"),
+    (Stored, Queued, "too many tails"),
+    (Stored, Complete, "read before"),
+    (Stored, New, "the directory is lost"),
+    (Queued, Tailing, "a tail ended"),
+    (Queued, New, "the directory is lost"),
+    (Tailing, Complete, "read to the end"),
+    (Tailing, Idle, "others wait"),
+    (Tailing, Delayed, "it failed"),
+    (Tailing, Rejected, "it failed too often"),
+    (Tailing, New, "the directory is lost"),
+    (Delayed, New, "the delay is over"),
+];
+
+impl Phase {
+    fn state(&self) -> State {
+        match self {
+            Self::New => New,
+            Self::Registering => Registering,
+            Self::Stored(_) => Stored,
+            Self::Queued(_) => Queued,
+            Self::Tailing(_) => Tailing,
+            Self::Delayed => Delayed,
+            Self::Complete(_) => Complete,
+            Self::Idle(_) => Idle,
+            Self::Rejected(_) => Rejected,
+            Self::HalfDeleted => HalfDeleted,
+            Self::Deleting => Deleting,
+        }
+    }
+
+    /// Becomes `next`. That the table allows it is checked in debug builds: every test of the watcher is one
+    /// of the table.
+    pub(super) fn enter(&mut self, next: Self) {
+        let (from, to) = (self.state(), next.state());
+        debug_assert!(may_follow(from, to), "{from:?} became {to:?}");
+        *self = next;
+    }
+}
+
+fn may_follow(from: State, to: State) -> bool {
+    let listed = TABLE.iter().any(|(one, other, _)| (*one, *other) == (from, to));
+    listed || (to == Deleting && from != Deleting)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// The picture in the document is the table.
+    #[test]
+    fn the_picture_is_the_table() {
+        let mut drawn =
+            "stateDiagram-v2\n    [*] --> New\n    [*] --> Stored\n    [*] --> HalfDeleted\n"
+                .to_owned();
+        for (from, to, why) in TABLE {
+            let _ = writeln!(drawn, "    {from:?} --> {to:?}: {why}");
+        }
+        drawn += "    HalfDeleted --> Deleting\n    Deleting --> [*]\n";
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/architecture.md");
+        let document = std::fs::read_to_string(document).unwrap();
+        assert!(document.contains(&drawn), "docs/architecture.md has not:\n{drawn}");
+    }
+
+    /// A run is registered before it is read, and nothing follows a deletion but a new run.
+    #[test]
+    fn what_may_not_follow() {
+        for (from, to) in
+            [(New, Tailing), (Complete, Tailing), (Deleting, New), (Deleting, Deleting)]
+        {
+            assert!(!may_follow(from, to), "{from:?} {to:?}");
+        }
+        assert!(TABLE.iter().all(|(from, to, _)| from != to && may_follow(*from, *to)));
+    }
+}
