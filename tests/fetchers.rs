@@ -370,7 +370,7 @@ fn what_the_daemon_needs_is_checked() {
 fn a_list_that_fails_is_never_handed_out() {
     let script = "echo run >> runs; echo alpha 1; echo bravo 2; echo no luck >&2; exit 1";
     let scene = Scene::new(&format!(
-        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', '{script}']\nevery = '1h'\nretry = true\n"
+        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', '{script}']\nevery = '1h'\nrerun_on_failure = true\n"
     ));
     let daemon = scene.start();
     wait_until("it was tried three times", || {
@@ -482,7 +482,7 @@ fn the_daemons_own_files_are_not_watched() {
 fn a_failed_run_loses_no_change() {
     let script = r#"echo "$(xargs -0 < $SHIFTBOSS_CHANGED) $SHIFTBOSS_CHANGED_WHOLE" >> told; test ! -e broken || exit 1; echo alpha 1"#;
     let scene = Scene::new(&format!(
-        "[[fetcher]]\nname = 'notes'\ncommand = ['sh', '-c', '''{script}''']\nretry = true\n\
+        "[[fetcher]]\nname = 'notes'\ncommand = ['sh', '-c', '''{script}''']\nrerun_on_failure = true\n\
          on_change = {{ paths = ['notes'], debounce = '10ms', cooldown = '0s' }}\n"
     ));
     fs::create_dir(scene.site.path("notes")).unwrap();

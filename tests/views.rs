@@ -120,7 +120,7 @@ fn failed_tasks() {
     let site = Site::new();
     site.write("f.1.txt", "alpha 1\nbravo 1\ncharlie 1\n");
     site.write("g.1.txt", "delta 1\n");
-    let _daemon = site.start_with(&["--max-attempts", "1"]);
+    let _daemon = site.start_with(&["--max-expired-leases", "1"]);
     site.wait_count(4);
     let mut worker = greeted(&site);
     let mut codes = std::collections::BTreeMap::from([("alpha", 1), ("bravo", 0), ("delta", 139)]);

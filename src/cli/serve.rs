@@ -71,8 +71,8 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", env = "SHIFTBOSS_LEASE")]
     pub lease: Option<Lease>,
     /// How many leases of a job may expire before it becomes a dead letter (protocol 2) [default: 5]
-    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_ATTEMPTS")]
-    pub max_attempts: Option<Tries>,
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_EXPIRED_LEASES")]
+    pub max_expired_leases: Option<Tries>,
     /// How many single tasks are kept at once; beyond that `shiftboss add` is refused [default: 1000000]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_SINGLE_TASKS")]
     pub max_single_tasks: Option<NonZeroU32>,
@@ -143,7 +143,7 @@ impl ServeOptions {
             socket: self.socket.or(others.socket),
             classic,
             lease,
-            max_attempts: self.max_attempts.or(others.max_attempts),
+            max_expired_leases: self.max_expired_leases.or(others.max_expired_leases),
             max_single_tasks: self.max_single_tasks.or(others.max_single_tasks),
             durability: self.durability.or(others.durability),
             spool: self.spool.or(others.spool),

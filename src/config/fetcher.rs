@@ -59,6 +59,7 @@ pub struct FetcherTable {
     pub live: bool,
     /// Whether a failed run is tried again, after a growing time.
     #[serde(default)]
+    #[serde(rename = "rerun_on_failure")]
     pub retry: bool,
     /// What the command's environment has beyond the daemon's.
     #[serde(default)]

@@ -149,7 +149,7 @@ async fn a_run_begins_when_that_is_noted() {
 async fn the_clock_counts_from_the_last_run() {
     let seen = Seen::default();
     seen.0.codes.borrow_mut().extend([1, 1]);
-    let scene = Scene::new(seen, vec![with("a", "retry = true")]);
+    let scene = Scene::new(seen, vec![with("a", "rerun_on_failure = true")]);
     sleep(150 * SECOND).await;
     assert_eq!(scene.began(), runs(&[("a", 0), ("a", 1), ("a", 3), ("a", 103)]));
 }

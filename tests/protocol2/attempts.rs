@@ -77,7 +77,7 @@ fn beats_keep_a_job() {
 /// After so many lost leases a job is parked, and an operator brings it back.
 #[test]
 fn a_job_that_kills_its_workers_is_parked() {
-    let (site, daemon) = with_jobs(&["poison"], &["--max-attempts", "2"]);
+    let (site, daemon) = with_jobs(&["poison"], &["--max-expired-leases", "2"]);
     let mut client = opted_in(&site, "HELLO 2 w 1");
     for _ in 0..2 {
         job(&client.ask("READY 20"));

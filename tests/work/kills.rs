@@ -10,7 +10,7 @@ use super::{lines, start, wait_gone};
 
 const JOBS: usize = 300;
 const KILLS: u64 = 25;
-const OPTIONS: [&str; 2] = ["--max-attempts", "1000"];
+const OPTIONS: [&str; 2] = ["--max-expired-leases", "1000"];
 /// Each run says that it began, and that it ended.
 const SCRIPT: &str = "echo $$ >> pids; echo $SHIFTBOSS_KEY >> began; sleep .0$((SHIFTBOSS_ATTEMPT % 9)); \
     echo $SHIFTBOSS_KEY >> ended";

@@ -37,7 +37,7 @@ fn typed_settings_are_checked() {
         ["--socket-mode", "999"],
         ["--durability", "none"],
         ["--max-connections", "0"],
-        ["--max-attempts", "1001"],
+        ["--max-expired-leases", "1001"],
     ] {
         assert!(with(&wrong).unwrap_err().contains(wrong[0]), "{wrong:?}");
     }
@@ -48,13 +48,13 @@ fn typed_settings_are_checked() {
 /// A flag wins over the file; the file's paths are its directory's.
 #[test]
 fn flags_win_over_the_file() {
-    let file = "database = 'state.db'\ninput_dir = '/in'\nsocket = 's'\nlease = '2h'\nmax_attempts = 7\nsocket_mode = '0660'\n";
+    let file = "database = 'state.db'\ninput_dir = '/in'\nsocket = 's'\nlease = '2h'\nmax_expired_leases = 7\nsocket_mode = '0660'\n";
     let found = settings(&[], Some(file)).unwrap();
     assert_eq!(found.database, Path::new("/etc/boss/state.db"));
     assert_eq!((found.input.as_path(), found.socket.mode), (Path::new("/in"), 0o660));
     assert_eq!(found.store.policy, Policy::Fair { lease_seconds: 7200 });
     assert_eq!(found.store.max_expired_leases, 7);
-    let flagged = settings(&["/other.db", "--max-attempts", "9"], Some(file)).unwrap();
+    let flagged = settings(&["/other.db", "--max-expired-leases", "9"], Some(file)).unwrap();
     assert_eq!(
         (flagged.database.as_path(), flagged.store.max_expired_leases),
         (Path::new("/other.db"), 9)
