@@ -69,7 +69,8 @@ mod tests {
     use super::*;
 
     fn table(retry: bool) -> FetcherTable {
-        let text = format!("name = 'a'\ncommand = ['x']\nevery = '100s'\nrerun_on_failure = {retry}");
+        let text =
+            format!("name = 'a'\ncommand = ['x']\nevery = '100s'\nrerun_on_failure = {retry}");
         toml::from_str(&text).unwrap()
     }
 

@@ -11,6 +11,8 @@ mod logs;
 mod put;
 mod rights;
 mod run;
+mod serve;
+mod serve_full;
 mod take;
 mod verbs;
 

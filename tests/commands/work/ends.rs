@@ -1,0 +1,228 @@
+//! How commands end, and those that do not even start.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit};
+
+use super::{ATTEMPTS, lines, run, start, wait_gone, wait_lines, work, write_jobs};
+use crate::common::wait::pause;
+use crate::common::{Site, wait_until};
+
+/// Exit codes, signals and time limits are reported as a shell and `timeout` would.
+#[test]
+fn ends_are_reported() {
+    let cases: [(&[&str], &str, &str); 5] = [
+        (&[], "exit 3", "3"),
+        (&[], "kill -KILL $$", "137"),
+        (&[], "kill -TERM $$", "143"),
+        (&["--timeout", "100ms"], "exec sleep 1000", "124"),
+        // It ignores TERM, and a child of its own would outlive it.
+        (
+            &["--timeout", "100ms", "--grace", "100ms"],
+            "trap '' TERM; sleep 1000 & echo $! >> pids; echo $$ >> pids; sleep 1000",
+            "124",
+        ),
+    ];
+    for (options, script, code) in cases {
+        let site = Site::new();
+        let _daemon = site.start();
+        write_jobs(&site, 1);
+        let options = [&["--once"], options].concat();
+        let (exit, _, log) = run(&site, &options, script);
+        assert_eq!(exit, Some(0), "{log}");
+        assert_eq!(site.sql(ATTEMPTS), [format!("k0|done|{code}")], "{script}");
+        if script.contains("pids") {
+            wait_gone(&site, "pids");
+        }
+    }
+}
+
+/// A command has nothing to read.
+#[test]
+fn standard_input_is_empty() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 1);
+    assert_eq!(run(&site, &["--once"], "cat; exit 7").0, Some(0));
+    assert_eq!(site.sql(ATTEMPTS), ["k0|done|7"]);
+}
+
+/// A typing error in the command costs no job.
+#[test]
+fn a_typing_error_costs_no_job() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 5);
+    site.wait_count(5);
+    for program in ["/nowhere/program", "no-such-program", "/etc/passwd"] {
+        let output = work(&site, &["-n", "3"], &[program]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(78), "{told}");
+        assert!(told.contains(&format!("cannot run {program}")), "{told}");
+        assert!(told.contains("no job was taken") && told.lines().count() == 1, "{told}");
+    }
+    assert_eq!(site.number("SELECT count(*) FROM log"), 0);
+}
+
+/// A program that is gone, or not to be executed any longer, is reported as a shell would, and does not
+/// burn through the queue.
+#[test]
+fn a_program_that_vanishes_burns_few_jobs() {
+    for code in ["127", "126"] {
+        let site = Site::new();
+        let _daemon = site.start();
+        let program = site.path("program");
+        fs::write(&program, "#!/bin/sh\necho >> ran\n").unwrap();
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        site.append("f.1.txt.part", "first p\n");
+        let worker = site.spawn(work(&site, &["-n", "3"], &[program.to_str().unwrap()]));
+        wait_lines(&site, "ran", 1);
+        if code == "127" {
+            fs::remove_file(&program).unwrap();
+        } else {
+            fs::set_permissions(&program, PermissionsExt::from_mode(0o600)).unwrap();
+        }
+        let lines: String = (0..200).map(|number| format!("k{number} p\n")).collect();
+        site.append("f.1.txt.part", lines);
+        pause(Duration::from_secs(4));
+        let log = worker.stop();
+        let ended = site.sql(ATTEMPTS).split_off(1);
+        // Three at once, then one after 1 s and one after 2 s more.
+        assert!((3..=6).contains(&ended.len()), "{ended:?}");
+        assert!(ended.iter().all(|line| line.ends_with(&format!("|done|{code}"))), "{ended:?}");
+        assert!(log.contains("A job could not be started") && log.contains("cannot run"), "{log}");
+        assert!(log.matches("WARN").count() <= 6, "{log}");
+    }
+}
+
+/// A payload that is too long for the environment is left out of it, and the command runs.
+#[test]
+fn a_payload_that_is_too_long_for_the_environment() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let long = "x".repeat(130 * 1_024);
+    site.write("f.1.txt", format!("long {long}\nshort p\n"));
+    let (code, out, log) = run(&site, &["--once"], "echo $SHIFTBOSS_KEY ${SHIFTBOSS_PAYLOAD-none}");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(out.contains("long none\n") && out.contains("short p\n"), "{out} {log}");
+    assert_eq!(site.sql("SELECT DISTINCT exit_code FROM log"), ["0"]);
+}
+
+/// A payload that no command can be given costs its own job, and not the others.
+#[test]
+fn a_payload_that_is_too_long() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let long = "x".repeat(1_000_000);
+    let lines: String =
+        (0..5).map(|number| format!("long{number} {long}\nk{number} p\n")).collect();
+    site.write("f.1.txt", lines);
+    site.wait_count(10);
+    let begun = Instant::now();
+    let worker = work(&site, &["--once"], &["true", "{payload}"]).output().unwrap();
+    let log = String::from_utf8(worker.stderr).unwrap();
+    assert_eq!(worker.status.code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10), "there is no pause");
+    assert!(!log.contains("is it a program"), "{}", &log[..log.len().min(2_000)]);
+    let ended = "SELECT exit_code, count(*) FROM shiftboss_attempts WHERE outcome = 'done' \
+        GROUP BY exit_code";
+    assert_eq!(site.sql(ended), ["0|5", "126|5"]);
+    assert!(log.contains("{payload_file} or --stdin"), "{}", &log[..log.len().min(2_000)]);
+    assert!(log.contains("128 KiB") && log.contains("long3"), "{}", &log[..log.len().min(2_000)]);
+    assert!(log.len() < 10_000);
+}
+
+/// Any payload can be had from a private file, which goes with the job, or from standard input.
+#[test]
+fn a_long_payload_is_read_from_a_file() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let long = "x".repeat(1_000_000);
+    std::fs::create_dir(site.path("tmp")).unwrap();
+    let script = "printf '%s ' $SHIFTBOSS_KEY ${SHIFTBOSS_PAYLOAD-none}; wc -c \"$@\"; ls tmp; \
+        [ -z \"$1\" ] || stat -c %a \"$1\"; exit 3";
+    let cases: [(&[&str], &[&str], &str); 2] =
+        [(&["--once"], &["{payload_file}"], "600"), (&["--once", "--stdin"], &[], "a: a p 1")];
+    for (number, (options, places, expected)) in cases.into_iter().enumerate() {
+        site.write(format!("f.{number}.txt"), format!("long {long}\na p\n"));
+        let mut work = work(&site, options, &[&["sh", "-c", script, "sh"], places].concat());
+        let output = work.env("TMPDIR", site.path("tmp")).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("long: long none 1000000"), "{text}");
+        assert!(text.contains("a: a p 1") && text.contains(expected), "{text}");
+        assert_eq!(text.contains("shiftboss-payload-"), number == 0, "{text}");
+        assert_eq!(fs::read_dir(site.path("tmp")).unwrap().count(), 0, "nothing is left");
+        let ended = "SELECT count(*) FROM shiftboss_attempts WHERE exit_code = 3";
+        assert_eq!(site.number(ended), 2 * (number as i64 + 1));
+    }
+}
+
+/// A worker that is killed leaves its payload's file, and the next one removes it; that of one that lives stays.
+#[test]
+fn a_killed_worker_s_payload_is_removed() {
+    let site = Site::new();
+    let _daemon = site.start();
+    fs::create_dir(site.path("tmp")).unwrap();
+    write_jobs(&site, 3);
+    let there = || fs::read_dir(site.path("tmp")).unwrap().count();
+    let work = |options: &[&str], script| {
+        let mut work = work(&site, options, &["sh", "-c", script, "sh", "{payload_file}"]);
+        work.env("TMPDIR", site.path("tmp"));
+        site.spawn(work)
+    };
+    let lives = work(&["--max-jobs", "1"], super::GATE);
+    wait_until("it runs", || there() == 1);
+    let killed = work(&["--lease", "1s"], "sleep 1000");
+    wait_until("it runs", || there() == 2);
+    killed.kill();
+    assert_eq!(there(), 2);
+    let mut next = work(&["--max-jobs", "1"], "ls tmp >> seen");
+    assert_eq!(next.exit().code(), Some(0), "{}", next.log());
+    assert_eq!(lines(&site, "seen").len(), 2, "its own, and that of the one that lives");
+    fs::write(site.path("go"), "").unwrap();
+    lives.stop();
+    assert_eq!(there(), 0);
+}
+
+/// Where the system has no room for a process the job is given back, and nothing is reported.
+#[test]
+fn no_room_for_a_process() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 1);
+    let worker = start(&site, &[], "true");
+    site.wait_sql("SELECT count(*) FROM log WHERE exit_code = 0", &["1"]);
+    // From now on it gets no descriptor any more, not even for a pipe.
+    let none = Rlimit { current: Some(3), maximum: Some(3) };
+    rustix::process::prlimit(Some(worker.pid()), Resource::Nofile, none).unwrap();
+    site.write("later.1.txt", "x 1\ny 1\nz 1\n");
+    crate::common::wait_until("a job was given back", || {
+        site.sql(ATTEMPTS).iter().any(|line| line.contains("|released|"))
+    });
+    let log = worker.stop();
+    assert!(log.contains("A job could not be started"), "{log}");
+    let ended = "SELECT count(*) FROM shiftboss_attempts WHERE outcome <> 'released'";
+    assert_eq!(site.number(ended), 1);
+    assert_eq!(run(&site, &["--once"], "echo >> ran").0, Some(0));
+    assert_eq!(lines(&site, "ran").len(), 3);
+}
+
+/// A worker that waits for jobs is stopped at once, and takes none.
+#[test]
+fn a_worker_without_jobs_ends_at_once() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let worker = start(&site, &["-n", "8"], "true");
+    crate::common::wait_until("it listens for signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", worker.pid().as_raw_pid()));
+        status.unwrap_or_default().lines().any(|line| {
+            line.strip_prefix("SigCgt:").is_some_and(|mask| {
+                u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & (1 << 14) != 0)
+            })
+        })
+    });
+    worker.stop();
+    assert_eq!(site.sql(ATTEMPTS), [""; 0]);
+}

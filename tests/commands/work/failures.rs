@@ -1,0 +1,138 @@
+//! What a worker says of jobs that fail, and of those that it left to others.
+
+use std::process::Command;
+
+use super::{ATTEMPTS, GATE, run, start, touch, wait_lines, work, work_script, write_jobs};
+use crate::common::{Daemon, Site, wait_until};
+
+/// Every failed job is told, with its end, its time and its output; with `--fail` the worker's exit code
+/// says so, too, however it ends.
+#[test]
+fn failed_jobs_are_told() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let script =
+        "case $SHIFTBOSS_KEY in code) exit 3;; signal) kill -9 $$;; time) exec sleep 1000;; esac";
+    let options = ["--once", "--timeout", "300ms", "--log-dir", "logs"];
+    for (number, fail, code) in [(1, &[][..], 0), (2, &["--fail"], 1)] {
+        site.write(format!("f.{number}.txt"), "code 1\nsignal 1\ntime 1\ngood 1\n");
+        let (exit, _, log) = run(&site, &[&options[..], fail].concat(), script);
+        assert_eq!(exit, Some(code), "{log}");
+        let told = |key: &str| {
+            let is_told = |line: &&str| line.contains("A job failed.") && line.contains(key);
+            let mut lines = log.lines().filter(is_told);
+            let line = lines.next().unwrap_or_else(|| panic!("{key}: {log}")).to_owned();
+            assert_eq!(lines.next(), None);
+            line
+        };
+        for (key, ended) in [
+            ("code", "ended=\"exit code 3\" took=0."),
+            ("signal", "ended=\"signal 9, exit code 137\" took=0."),
+            ("time", "ended=\"its time was over, exit code 124\" took=0."),
+        ] {
+            let line = told(&format!("key=\"{key}\""));
+            assert!(line.contains("WARN") && line.contains(ended), "{line}");
+            let output = line.split_once("output=\"").unwrap().1.split('"').next().unwrap();
+            assert!(output.ends_with(&format!("/{key}.log")), "{line}");
+            assert!(std::fs::exists(output).unwrap(), "{line}");
+        }
+        assert!(!log.contains("good"), "{log}");
+        assert_eq!(log.contains("not all jobs were done well: 3 failed"), code == 1, "{log}");
+    }
+    write_jobs(&site, 3);
+    let ends: [&[&str]; 2] = [&["--max-jobs", "1", "--fail"], &["--once"]];
+    for (options, code) in ends.into_iter().zip([1, 0]) {
+        let (exit, _, log) = run(&site, options, "exit 1");
+        assert_eq!(exit, Some(code), "{log}");
+        assert!(!log.contains("output="), "it is printed: {log}");
+    }
+}
+
+/// A job that was taken away while it ran is no good end for `--fail`, either.
+#[test]
+fn lost_jobs_are_told() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 1);
+    let options = ["--once", "--fail", "--lease", "1s"];
+    let mut worker = start(&site, &options, &format!("echo >> ran; mkdir lock && {GATE}"));
+    wait_lines(&site, "ran", 1);
+    assert!(site.run(&["requeue", site.socket().to_str().unwrap(), "k0"]).status.success());
+    let (exit, log) = (worker.exit().code(), worker.log());
+    assert_eq!(exit, Some(1), "{log}");
+    assert!(log.contains("not all jobs were done well: 1 failed, 1 lost"), "{log}");
+}
+
+/// With `--once` a worker that can prepare no job says so and ends, and its job is back in its place.
+#[test]
+fn a_worker_that_can_prepare_no_job_ends() {
+    let cases: [(&[&str], &[&str]); 2] =
+        [(&["--once"], &["cat", "{payload_file}"]), (&["--once", "--stdin", "-n", "2"], &["cat"])];
+    for (options, command) in cases {
+        let site = Site::new();
+        let _daemon = site.start();
+        write_jobs(&site, 3);
+        site.wait_count(3);
+        let mut worker = work(&site, options, command);
+        worker.env("TMPDIR", site.path("nowhere"));
+        let mut worker = site.spawn(worker);
+        let (exit, log) = (worker.exit().code(), worker.log());
+        assert_eq!(exit, Some(73), "{log}");
+        assert!(log.contains("no job can be started: cannot write a payload to a file"), "{log}");
+        assert!(site.sql(ATTEMPTS).iter().all(|line| line.contains("|released|")), "{log}");
+        assert_eq!(site.number("SELECT count(*) FROM log"), 0);
+    }
+}
+
+/// As a user who may ask the daemon for jobs, and nothing else.
+fn work_as_stranger(site: &Site, options: &[&str], script: &str) -> (Option<i32>, String) {
+    let command: Command = site.unprivileged(work_script(site, options, script));
+    let mut worker: Daemon = site.spawn(command);
+    (worker.exit().code(), worker.log())
+}
+
+/// Jobs that others hold are not done when `--once` ends: it says how many, also to those whom the daemon
+/// tells nothing else, and with `--fail` that is no good end.
+#[test]
+fn jobs_that_others_hold_are_told() {
+    let site = Site::new();
+    let _daemon = site.start_with(&["--socket-mode", "0666"]);
+    write_jobs(&site, 3);
+    let holds = start(&site, &["-n", "2"], &format!("echo >> ran; {GATE}"));
+    wait_lines(&site, "ran", 2);
+    for (fail, code) in [(&["--once"][..], 0), (&["--once", "--fail"], 1)] {
+        let (exit, log) = work_as_stranger(&site, fail, "exit 0");
+        assert_eq!(exit, Some(code), "{log}");
+        assert!(log.contains("Other workers hold jobs that are not done yet. left=2"), "{log}");
+        assert_eq!(log.contains("2 left that other workers hold"), code == 1, "{log}");
+    }
+    touch(&site, "go");
+    wait_until("all is done", || site.number("SELECT count(*) FROM log WHERE exit_code = 0") == 3);
+    let (exit, log) = work_as_stranger(&site, &["--once", "--fail"], "exit 0");
+    assert!(exit == Some(0) && !log.contains("left="), "{log}");
+    holds.stop();
+}
+
+/// A queue that is paused looks like one without jobs: a worker that waits says so at once, and when it is
+/// over; with `--once --fail` it is no good end.
+#[test]
+fn a_paused_queue_is_told() {
+    let site = Site::new();
+    let _daemon = site.start_with(&["--socket-mode", "0666"]);
+    write_jobs(&site, 3);
+    site.wait_count(3);
+    let socket = site.socket();
+    let order = |word: &str| assert!(site.run(&[word, socket.to_str().unwrap()]).status.success());
+    order("pause");
+    let (exit, log) = work_as_stranger(&site, &["--once", "--fail"], "exit 0");
+    assert_eq!(exit, Some(1), "{log}");
+    assert!(log.contains("left=3") && log.contains("the queue is paused (3 waiting)"), "{log}");
+    let worker = start(&site, &["-n", "4"], "echo >> ran");
+    wait_until("it says so", || worker.log().contains("The queue is paused"));
+    order("resume");
+    wait_lines(&site, "ran", 3);
+    wait_until("it says so", || worker.log().contains("The queue is not paused any more."));
+    let log = worker.stop();
+    assert_eq!(log.matches("The queue is paused").count(), 1, "{log}");
+    assert_eq!(log.matches("The queue is not paused any more.").count(), 1, "{log}");
+}

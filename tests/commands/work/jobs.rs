@@ -1,0 +1,262 @@
+//! Jobs that are run: what their commands are given, how many at a time, how many at all.
+
+use std::process::Output;
+
+use super::{ATTEMPTS, GATE, lines, run, start, touch, wait_lines, work, work_script, write_jobs};
+use crate::common::{Site, wait_equal, wait_until};
+
+/// Places in the arguments are filled, the environment is set, and output is told by its key.
+#[test]
+fn commands_are_told_their_job() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "alpha  $(id) {key} \"x\"\n");
+    let script = "printf '%s|' \"$@\" \"$SHIFTBOSS_KEY\" \"$SHIFTBOSS_PAYLOAD\" \
+        \"$SHIFTBOSS_ATTEMPT\" \"$SHIFTBOSS_WORKER\"; echo; echo >&2 problem; printf end";
+    let command = ["sh", "-c", script, "sh", "{key}", "a{payload}b", "{other}"];
+    let work = work(&site, &["--once", "--name", "me-1"], &command).output();
+    let Output { status, stdout, .. } = work.unwrap();
+    assert_eq!(status.code(), Some(0));
+    let payload = " $(id) {key} \"x\"";
+    let told = format!("alpha: alpha|a{payload}b|{{other}}|alpha|{payload}|1|me-1|\n");
+    let expected = format!("{told}alpha: problem\nalpha: end\n");
+    assert_eq!(String::from_utf8(stdout).unwrap(), expected);
+    assert_eq!(site.sql(ATTEMPTS), ["alpha|done|0"]);
+    assert_eq!(site.sql("SELECT worker FROM shiftboss_attempts"), ["me-1"]);
+}
+
+/// With `--once` all is done, and then it ends with 0, whatever the results were. Nothing to do is no
+/// error.
+#[test]
+fn once_does_all() {
+    let site = Site::new();
+    let _daemon = site.start();
+    assert_eq!(run(&site, &["--once"], "exit 1").0, Some(0));
+    write_jobs(&site, 30);
+    let (code, _, log) = run(&site, &["--once", "-n", "4"], "exit ${SHIFTBOSS_KEY#k}");
+    assert_eq!(code, Some(0), "{log}");
+    let ended = site.sql(
+        "SELECT attr_path, exit_code FROM shiftboss_attempts \
+        WHERE outcome = 'done' AND attr_path = 'k' || exit_code",
+    );
+    assert_eq!(ended.len(), 30);
+    assert_eq!(log.matches("WARN").count(), log.matches("A job failed.").count(), "{log}");
+}
+
+/// A paused queue is told by `--once`, for it looks empty; an empty one is not. The last line says what
+/// became of the jobs.
+#[test]
+fn once_says_that_the_queue_is_paused() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 3);
+    site.wait_count(3);
+    let socket = site.socket();
+    assert!(site.run(&["pause", socket.to_str().unwrap()]).status.success());
+    let (code, _, log) = run(&site, &["--once"], "exit 1");
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.matches("The queue is paused").count(), 1, "{log}");
+    assert!(log.contains("left=3"), "{log}");
+    assert!(log.contains("succeeded=0 failed=0 given_back=0\n"), "{log}");
+    assert!(site.run(&["resume", socket.to_str().unwrap()]).status.success());
+    let (code, _, log) = run(&site, &["--once"], "[ $SHIFTBOSS_KEY != k1 ]");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("paused"), "{log}");
+    let last = log.lines().last().unwrap();
+    assert!(last.contains("The worker has ended. succeeded=2 failed=1 given_back=0"), "{log}");
+}
+
+/// With `--once` a slot that found nothing takes what comes while another one is at work.
+#[test]
+fn once_takes_what_comes_meanwhile() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "a 1\n");
+    let script = format!("echo $SHIFTBOSS_KEY >> ran; [ $SHIFTBOSS_KEY = b ] || {{ {GATE}; }}");
+    let mut worker = start(&site, &["--once", "-n", "2"], &script);
+    wait_lines(&site, "ran", 1);
+    site.write("g.1.txt", "b 1\n");
+    wait_lines(&site, "ran", 2);
+    touch(&site, "go");
+    assert_eq!(worker.exit().code(), Some(0));
+    assert_eq!(lines(&site, "ran"), ["a", "b"]);
+}
+
+/// `-n 4` runs four at a time, and not five.
+#[test]
+fn so_many_at_a_time() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 9);
+    let mut worker = start(&site, &["--once", "-n", "4"], &format!("echo >> ran; {GATE}"));
+    wait_lines(&site, "ran", 4);
+    wait_equal("four are in flight", &4, || {
+        site.number("SELECT count(*) FROM log WHERE finished IS NULL")
+    });
+    assert_eq!(lines(&site, "ran").len(), 4);
+    touch(&site, "go");
+    assert_eq!(worker.exit().code(), Some(0));
+    assert_eq!(lines(&site, "ran").len(), 9);
+}
+
+/// `--max-jobs` takes so many and no more, whatever the number of slots.
+#[test]
+fn so_many_and_no_more() {
+    for slots in ["1", "4"] {
+        let site = Site::new();
+        let _daemon = site.start();
+        write_jobs(&site, 9);
+        let (code, _, log) = run(&site, &["--max-jobs", "6", "-n", slots], "echo >> ran");
+        assert_eq!(code, Some(0), "{log}");
+        assert_eq!(lines(&site, "ran").len(), 6);
+        assert_eq!(site.number("SELECT count(*) FROM shiftboss_attempts"), 6);
+        assert_eq!(site.number("SELECT count(*) FROM log"), 6);
+    }
+}
+
+/// A worker that waits is given a job as soon as there is one.
+#[test]
+fn a_waiting_worker_is_woken() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let worker = start(&site, &["-n", "2"], "echo >> ran");
+    for count in 1..=5 {
+        site.append("f.1.txt.part", format!("k{count} p\n"));
+        wait_lines(&site, "ran", count);
+    }
+    assert!(worker.stop().contains("Stopping"));
+}
+
+/// A key is somebody else's text: no shell is given it as a part of its script, unless that is wanted.
+#[test]
+fn keys_are_not_executed() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", "$(touch${IFS}executed) p\n");
+    let command = ["sh", "-c", "echo {key}"];
+    let refused = work(&site, &["--once"], &command).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{told}");
+    assert!(told.contains("sh -c 'echo \"$1\"' sh {key}"), "{told}");
+    assert!(site.run(&["spool", "init", "spool", "q"]).status.success());
+    let commands: [&[&str]; 2] = [
+        &["spool", "run", "spool", "q", "--", "env", "bash", "-ec", "wc {data}"],
+        &["on-change", ".", "--", "busybox", "sh", "-c", "ls {paths}"],
+    ];
+    for command in commands {
+        let output = site.run(command);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{told}");
+        assert!(told.contains("--allow-shell-templates"), "{told}");
+    }
+    let right = ["sh", "-c", "echo \"$1\"", "sh", "{key}"];
+    assert_eq!(work(&site, &["--max-jobs", "1"], &right).status().unwrap().code(), Some(0));
+    assert!(!site.path("executed").exists());
+    site.write("f.2.txt", "$(touch${IFS}executed) p\n");
+    let allowed = work(&site, &["--once", "--allow-shell-templates"], &command).status().unwrap();
+    assert_eq!(allowed.code(), Some(0));
+    assert!(site.path("executed").exists());
+}
+
+/// What cannot be a command line is told, with 64.
+#[test]
+fn wrong_command_lines() {
+    let site = Site::new();
+    let wrong: [&[&str]; 8] = [
+        &["-n", "0"],
+        &["-n", "257"],
+        &["--max-jobs", "0"],
+        &["--timeout", "0s"],
+        &["--lease", "1500ms"],
+        &["--lease", "8days"],
+        &["--name", "two words"],
+        &["--keep", "2days"],
+    ];
+    for options in wrong {
+        let (code, _, log) = run(&site, options, "true");
+        assert_eq!(code, Some(64), "{options:?} {log}");
+    }
+    let long = work_script(&site, &["x".repeat(200).as_str()], "true").output().unwrap();
+    assert_eq!(long.status.code(), Some(64));
+}
+
+/// What is being handed out while the daemon counts what waits is taken off once.
+#[test]
+fn the_number_that_waits_is_right() {
+    use std::io::Read;
+
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 36);
+    for left in (33..36).rev() {
+        let (terminal, mut shown) = crate::common::terminal::terminal();
+        let mut work = work_script(&site, &["--max-jobs", "1"], "sleep 0.6");
+        let given = || terminal.try_clone().unwrap();
+        work.env("TERM", "xterm").stdout(given()).stderr(given());
+        let mut child = work.spawn().unwrap();
+        drop((work, terminal));
+        let (mut bytes, mut text) = (Vec::new(), String::new());
+        // The worker was the last to hold the terminal: it has no end but an error.
+        while let Ok(length) = shown.read({
+            bytes.resize(1024, 0);
+            &mut bytes
+        }) && length > 0
+        {
+            text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+        assert!(child.wait().unwrap().success());
+        let running = format!("1 running, 0 succeeded, 0 failed, 0.0/s, {left} waiting");
+        assert!(text.contains(&running), "{text:?}");
+        assert!(!text.contains(&format!(" {} waiting", left - 1)), "{text:?}");
+    }
+}
+
+/// On a terminal it shows how it goes, with the lines of commands above.
+#[test]
+fn progress_on_a_terminal() {
+    use std::io::Read;
+
+    use rustix::pty;
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 3);
+    let mut shown = std::fs::File::from(
+        pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap(),
+    );
+    pty::grantpt(&shown).unwrap();
+    pty::unlockpt(&shown).unwrap();
+    let name = pty::ptsname(&shown, Vec::new()).unwrap();
+    let open = || std::fs::File::options().read(true).write(true).open(name.to_str().unwrap());
+    let script = format!("echo said; {GATE}; [ $SHIFTBOSS_KEY != k1 ]");
+    let mut work = work_script(&site, &["--once"], &script);
+    work.env("TERM", "xterm").stdout(open().unwrap()).stderr(open().unwrap());
+    let mut child = work.spawn().unwrap();
+    drop(work);
+    let mut text = String::new();
+    while !text.contains("1 running, 0 succeeded, 0 failed, 0.0/s, 2 waiting") {
+        let mut bytes = [0; 1024];
+        let length = shown.read(&mut bytes).unwrap();
+        text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    while !text.contains("Stopping") {
+        let mut bytes = [0; 1024];
+        let length = shown.read(&mut bytes).unwrap();
+        text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+    }
+    touch(&site, "go");
+    let mut status = None;
+    let mut bytes = Vec::new();
+    wait_until("the worker ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    let _ = shown.read_to_end(&mut bytes);
+    text.push_str(&String::from_utf8_lossy(&bytes));
+    assert_eq!(status.unwrap().code(), Some(0), "{text}");
+    assert!(text.contains(": said\r\n"), "{text}");
+    // The line was cleared before the event was written.
+    let event = text.find("\u{1b}[2m20").unwrap();
+    assert!(text[..event].ends_with(['K', '\r', '\n']), "{text:?}");
+}

@@ -1,0 +1,214 @@
+//! A running installation's database is taken over in place, and can be given back.
+
+use rusqlite::Connection;
+use shiftboss_protocol::model::jitter;
+
+use super::{JOURNAL, stands_alone};
+use crate::common::Site;
+use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_1, version_2};
+use crate::common::sql::{LOG, QUEUE, RUNS};
+
+const QUEUED: [&str; 5] = [
+    "f|1|alpha|0 1|1",
+    "f|1|bravo| 0 2|0",
+    "f|2|alpha|1 2|0",
+    "g|1|alpha|0 1|0",
+    "g|1|charlie|0 3|1",
+];
+const LOGGED: [&str; 3] = ["alpha|1000|1005|0", "charlie|2000|-|-", "old|5|6|-9"];
+const LAST_STARTED: &str = "SELECT attr_path, last_started, order_jitter FROM queue \
+    GROUP BY 1, 2, 3 ORDER BY attr_path";
+
+/// The input files of what [`fill`] queues.
+fn write_files(site: &Site) {
+    site.write("f.1.txt", "alpha 0 1\nbravo  0 2\n");
+    site.write("f.2.txt.part", "alpha 1 2\n");
+    site.write("g.1.txt", "alpha 0 1\ncharlie 0 3\n");
+}
+
+/// A week in the reference's life, by its own statements.
+fn fill(connection: &Connection) {
+    register(connection, "gone", 1, true);
+    register(connection, "f", 1, true);
+    enqueue(connection, "f", 1, "alpha", "0 1");
+    enqueue(connection, "f", 1, "bravo", " 0 2");
+    dispatch(connection, "f", "alpha", 1_000);
+    finish(connection, "alpha", 1_005, 0);
+    register(connection, "f", 2, false);
+    enqueue(connection, "f", 2, "alpha", "1 2");
+    register(connection, "g", 1, true);
+    enqueue(connection, "g", 1, "alpha", "0 1");
+    enqueue(connection, "g", 1, "charlie", "0 3");
+    dispatch(connection, "g", "charlie", 2_000);
+    let old = "INSERT INTO log VALUES ('old', 5, 6, -9)";
+    connection.execute_batch(old).unwrap();
+    delete(connection, "gone", 1);
+}
+
+fn expected_order() -> Vec<String> {
+    let line = |key: &str, last: &str| format!("{key}|{last}|{}", jitter(key));
+    vec![line("alpha", "1000"), line("bravo", "-"), line("charlie", "2000")]
+}
+
+/// Version 2 is taken over with every row, flag, id and log entry, and serves at once.
+#[test]
+fn version_2_is_taken_over_whole() {
+    let site = Site::new();
+    write_files(&site);
+    fill(&version_2(&site.database()));
+    let ids = site.sql("SELECT * FROM fetchers ORDER BY name");
+    let daemon = site.start();
+    site.wait_queue(&QUEUED);
+    assert_eq!(site.sql(LOG), LOGGED);
+    assert_eq!(site.sql(RUNS), ["f|1|1", "f|2|0", "g|1|1"]);
+    assert_eq!(site.sql(LAST_STARTED), expected_order());
+    assert_eq!(site.sql("SELECT * FROM fetchers ORDER BY name"), ids);
+    assert_eq!(site.ask("READY"), "JOB bravo  0 2\n");
+    assert!(site.ask("READY").starts_with("JOB alpha "));
+    // Its job was in flight, and for longer than the lease.
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert_eq!(site.integrity(), ["ok"]);
+    daemon.stop();
+    site.write("h.1.txt", "zulu 0 1\n");
+    let _daemon = site.start();
+    site.wait_sql("SELECT count(*) FROM fetchers", &["3"]);
+    let larger = "SELECT name FROM fetchers ORDER BY fetcher_id DESC LIMIT 1";
+    assert_eq!(site.sql(larger), ["h"]);
+}
+
+/// What was in flight is held for its lease from its start, and then handed out again; `why` says one thing.
+#[test]
+fn jobs_in_flight_get_a_lease() {
+    let site = Site::new();
+    write_files(&site);
+    let connection = version_2(&site.database());
+    fill(&connection);
+    let now = "UPDATE log SET started = unixepoch() WHERE attr_path = 'charlie'";
+    connection.execute_batch(now).unwrap();
+    drop(connection);
+    let daemon = site.start_with(&["--lease", "1h"]);
+    site.wait_queue(&QUEUED);
+    let why = || String::from_utf8(site.run(&["why", "state.db", "charlie"]).stdout).unwrap();
+    assert!(why().contains("in flight") && !why().contains("dispatched"), "{}", why());
+    for _ in 0..2 {
+        assert!(site.ask("READY").starts_with("JOB "));
+    }
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    site.edit("UPDATE log SET started = started - 3602 WHERE attr_path = 'charlie'");
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
+    let log = daemon.stop();
+    assert!(log.contains("in flight") && log.contains("jobs=1"), "{log}");
+}
+
+/// Version 1 is taken over; its rows get their places in the order.
+#[test]
+fn version_1_is_taken_over() {
+    let site = Site::new();
+    write_files(&site);
+    let connection = version_1(&site.database());
+    register(&connection, "f", 1, true);
+    register(&connection, "g", 1, true);
+    let rows = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload) \
+        VALUES (1, 1, 'alpha', '0 1'), (1, 1, 'bravo', ' 0 2'), (2, 1, 'alpha', '0 1'), \
+        (2, 1, 'charlie', '0 3')";
+    connection.execute_batch(rows).unwrap();
+    drop(connection);
+    let _daemon = site.start();
+    let fresh: Vec<String> =
+        QUEUED.iter().map(|row| format!("{}0", &row[..row.len() - 1])).collect();
+    let fresh: Vec<&str> = fresh.iter().map(String::as_str).collect();
+    site.wait_queue(&fresh);
+    let wrong = "SELECT count(*) FROM queue WHERE order_jitter IS NULL";
+    site.wait_sql(wrong, &["0"]);
+    assert_eq!(site.ask("READY").split(' ').nth(1), Some("alpha"));
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
+    assert_eq!(site.ask("READY"), "JOB bravo  0 2\n");
+}
+
+/// What a killed reference left in its write-ahead log is taken over too.
+#[test]
+fn a_version_2_file_with_a_hot_log_is_taken_over() {
+    let (other, site) = (Site::new(), Site::new());
+    let connection = version_2(&other.database());
+    let wal = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0";
+    connection.execute_batch(wal).unwrap();
+    fill(&connection);
+    for end in ["", "-wal"] {
+        let name = format!("state.db{end}");
+        std::fs::copy(other.path(&name), site.path(&name)).unwrap();
+    }
+    drop(connection);
+    write_files(&site);
+    let _daemon = site.start();
+    site.wait_queue(&QUEUED);
+    assert_eq!(site.sql(LOG), LOGGED);
+}
+
+/// A clean stop leaves one file in journal_mode DELETE.
+#[test]
+fn a_clean_stop_leaves_one_plain_file() {
+    let site = Site::new();
+    write_files(&site);
+    for _ in 0..2 {
+        let daemon = site.start();
+        site.wait_count(5);
+        assert_eq!(site.sql(JOURNAL), ["wal"]);
+        daemon.stop();
+        assert!(stands_alone(&site));
+        assert_eq!(site.sql(JOURNAL), ["delete"]);
+        assert_eq!(site.integrity(), ["ok"]);
+    }
+}
+
+/// The reference takes the file back, works on it with its own statements, and ours goes on
+/// with what it left: forward, back, and forward again.
+#[test]
+fn forward_the_reference_and_forward_again() {
+    let site = Site::new();
+    write_files(&site);
+    fill(&version_2(&site.database()));
+    let daemon = site.start();
+    site.wait_queue(&QUEUED);
+    assert_eq!(site.ask("READY"), "JOB bravo  0 2\n");
+    assert_eq!(site.ask("DONE bravo 0").split(' ').nth(1), Some("alpha"));
+    daemon.stop();
+    a_day_of_the_reference(&site);
+    site.write("h.1.txt", "alpha 9 9\ndelta 0 4\necho 0 5\n");
+    let daemon = site.start();
+    site.wait_sql(RUNS, &["f|1|1", "f|2|0", "g|1|1", "h|1|1"]);
+    site.wait_sql("SELECT count(*) FROM queue WHERE fetcher_run_started = 1", &["7"]);
+    // echo and alpha are dispatched or in flight for the reference; charlie was, too long ago.
+    assert_eq!(site.ask("READY"), "JOB delta 0 4\n");
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
+    site.edit("UPDATE log SET finished = started WHERE attr_path = 'alpha'");
+    assert!(site.ask("READY").starts_with("JOB alpha "));
+    assert_eq!(site.integrity(), ["ok"]);
+    daemon.stop();
+    assert!(stands_alone(&site));
+}
+
+/// UPSERTs, a dispatch, a deletion by the foreign key, and version 2 again.
+fn a_day_of_the_reference(site: &Site) {
+    let connection = Connection::open(site.database()).unwrap();
+    connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA user_version = 2").unwrap();
+    register(&connection, "h", 1, false);
+    enqueue(&connection, "h", 1, "delta", "0 3");
+    enqueue(&connection, "h", 1, "delta", "0 4");
+    enqueue(&connection, "h", 1, "echo", "0 5");
+    enqueue(&connection, "h", 1, "alpha", "9 9");
+    register(&connection, "h", 1, true);
+    register(&connection, "short", 7, true);
+    enqueue(&connection, "short", 7, "zulu", "0 1");
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    dispatch(&connection, "h", "echo", now.try_into().unwrap());
+    finish(&connection, "bravo", 3_000, 1);
+    delete(&connection, "short", 7);
+    assert_eq!(
+        crate::common::sql::rows(&connection, "SELECT name FROM fetchers ORDER BY 1").unwrap(),
+        ["f", "g", "h"]
+    );
+    let left = crate::common::sql::rows(&connection, QUEUE).unwrap();
+    assert_eq!(left.len(), 8, "{left:?}");
+    assert_eq!(crate::common::sql::rows(&connection, "PRAGMA integrity_check").unwrap(), ["ok"]);
+}

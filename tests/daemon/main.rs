@@ -1,0 +1,16 @@
+//! The daemon as a process: start, stop, kills, faults of the machine, and its database.
+#![allow(clippy::unwrap_used)]
+
+mod backup;
+#[path = "../common/mod.rs"]
+mod common;
+mod damage;
+mod database;
+mod faults;
+mod init_system;
+mod kills;
+mod lifecycle;
+mod logging;
+mod observed;
+mod safety;
+mod serving;

@@ -1,0 +1,10 @@
+//! What operators see and say.
+#![allow(clippy::unwrap_used)]
+
+mod cli;
+#[path = "../common/mod.rs"]
+mod common;
+mod orders;
+mod status;
+mod targets;
+mod views;

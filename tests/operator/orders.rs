@@ -1,0 +1,284 @@
+//! `pause`, `resume`, `drain` and `retry`: against the daemon, and against peers that are none.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child, Output, Stdio};
+use std::thread::{self, JoinHandle};
+
+use crate::common::{Client, Site, wait_until};
+use serde_json::{Value, json};
+
+/// Standard output of a command that goes well.
+fn said(site: &Site, arguments: &[&str]) -> String {
+    let output = site.run(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Exit code and standard error of a command that fails, and prints nothing.
+fn failure(output: &Output) -> (i32, String) {
+    assert_eq!(&output.stdout[..], b"");
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn object(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A worker of protocol 2 that was handed a job; its attempt.
+fn leased(site: &Site, lease: &str) -> (Client, String) {
+    let mut worker = Client::connect(site);
+    assert!(worker.ask(&format!("HELLO 2 builder {lease}")).starts_with("HELLO 2 "));
+    let answer = worker.ask("READY");
+    let attempt = answer.strip_prefix("JOB ").unwrap().split(' ').next().unwrap().to_owned();
+    (worker, attempt)
+}
+
+/// While it is paused nobody is handed anything, over restarts too.
+#[test]
+fn pause_and_resume() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\n");
+    let daemon = site.start();
+    site.wait_count(1);
+    assert!(said(&site, &["pause", "socket"]).starts_with("Paused"));
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    daemon.stop();
+    let _daemon = site.start();
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert!(said(&site, &["status", "socket"]).contains("\nPaused "));
+    assert_eq!(object(&said(&site, &["pause", "--json", "socket"])), json!({"paused": true}));
+    assert_eq!(object(&said(&site, &["resume", "--json", "socket"])), json!({"paused": false}));
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert!(said(&site, &["resume", "socket"]).contains("handed out again"));
+}
+
+/// A round trip through the database, for whoever may connect; 69 when there is nobody, with `--classic`,
+/// and when nothing can be written.
+#[test]
+fn health() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\n");
+    let daemon = site.start_with(&["--socket-mode", "0666"]);
+    site.wait_count(1);
+    assert!(said(&site, &["health", "socket"]).starts_with("Healthy"));
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    let answer = object(&said(&site, &["health", "--json", "socket"]));
+    assert_eq!(answer, json!({"in_flight": 1, "draining": false}));
+    let asked = site.as_somebody_else(&["health", "socket"]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(0), "{}", String::from_utf8_lossy(&asked.stderr));
+    let locked = rusqlite::Connection::open(site.database()).unwrap();
+    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(site.ask("DONE alpha 0"), "", "not before the lock is free");
+    let (code, why) = failure(&site.run(&["health", "socket"]));
+    assert!(code == 69 && why.contains("locked"), "{code} {why}");
+    locked.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    assert!(said(&site, &["health", "socket"]).starts_with("Healthy"));
+    daemon.stop();
+    assert_eq!(failure(&site.run(&["health", "socket"])).0, 69);
+    let _daemon = site.start_with(&["--classic"]);
+    let (code, why) = failure(&site.run(&["health", "socket"]));
+    assert!(code == 69 && why.contains("--classic"), "{code} {why}");
+}
+
+/// A lock of somebody else is named also while nobody asks for anything else; a short one is waited for.
+#[test]
+fn a_lock_is_named_by_health() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let locked = rusqlite::Connection::open(site.database()).unwrap();
+    for _ in 0..2 {
+        locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (code, why) = failure(&site.run(&["health", "socket"]));
+        assert!(code == 69 && why.contains("locked"), "{code} {why}");
+        locked.execute_batch("ROLLBACK").unwrap();
+        assert!(said(&site, &["health", "socket"]).starts_with("Healthy"));
+    }
+    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| said(&site, &["health", "socket"]));
+        locked.execute_batch("ROLLBACK").unwrap();
+        assert!(asked.join().unwrap().starts_with("Healthy"));
+    });
+}
+
+/// A job in flight goes back to its old place, a classic one and a leased one; whoever had it is late.
+#[test]
+fn requeue() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    let _daemon = site.start_with(&["--socket-mode", "0666"]);
+    site.wait_count(2);
+    let first = site.next_key("READY").unwrap();
+    let back = format!("Back in the queue, at its old place: {first}.\n");
+    assert_eq!(said(&site, &["requeue", "socket", &first]), back);
+    assert!(said(&site, &["requeue", "socket", &first]).contains("is not in flight"));
+    let (mut worker, attempt) = leased(&site, "600");
+    let answer = object(&said(&site, &["requeue", "--json", "socket", &first]));
+    let number: i64 = attempt.parse().unwrap();
+    assert_eq!(answer, json!({"key": first, "requeued": true, "attempt": number}));
+    assert!(worker.ask(&format!("DONE {attempt} 0")).starts_with("ERROR stale "));
+    assert_eq!(worker.ask(&format!("RELEASE {attempt}")), "OK\n");
+    assert_eq!(worker.ask(&format!("BEAT {attempt}")), "LOST\n");
+    assert_eq!(site.next_key("READY").as_ref(), Some(&first));
+    assert_eq!(failure(&site.run(&["requeue", "socket", "nobody"])).0, 65);
+    let asked = site.as_somebody_else(&["requeue", "socket", &first]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(77));
+}
+
+/// Dispatched rows come back; a key that nobody lists is 65, one that is no key 64.
+#[test]
+fn retry() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\n");
+    let _daemon = site.start();
+    site.wait_count(1);
+    assert!(said(&site, &["retry", "socket", "alpha"]).starts_with("Nothing of alpha"));
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert_eq!(site.ask("DONE alpha 1"), "NOJOBS\n");
+    assert_eq!(said(&site, &["retry", "socket", "alpha"]), "Back in the queue: 1 row of alpha.\n");
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert_eq!(site.ask("DONE alpha 1"), "NOJOBS\n");
+    let answer = object(&said(&site, &["retry", "--json", "socket", "alpha"]));
+    assert_eq!(answer, json!({"key": "alpha", "rows": 1}));
+    let (code, why) = failure(&site.run(&["retry", "socket", "nobody"]));
+    assert_eq!(code, 65, "{why}");
+    let (code, why) = failure(&site.run(&["retry", "socket", "two words"]));
+    assert!(code == 64 && why.contains("is no key"), "{why}");
+}
+
+fn drain(site: &Site, arguments: &[&str]) -> Child {
+    let mut command = site.program();
+    command.arg("drain").args(arguments).arg("socket");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A drain waits for the jobs that are out, and then for the daemon's end.
+#[test]
+fn drain_waits_for_the_end() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    let mut daemon = site.start();
+    site.wait_count(2);
+    let (mut worker, attempt) = leased(&site, "600");
+    let (code, why) = {
+        let output = drain(&site, &["--timeout", "300ms"]).wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert!(code == Some(69) && why.contains("still in flight"), "{why}");
+    let draining = drain(&site, &[]);
+    wait_until("the queue is paused", || {
+        object(&said(&site, &["status", "--json", "state.db"]))["paused"] == true
+    });
+    assert!(worker.ask("READY").starts_with("NOJOBS paused "));
+    assert!(daemon.is_running());
+    assert_eq!(worker.ask(&format!("DONE {attempt} 0")), "OK\n");
+    let output = draining.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "Nothing is handed out any more; 1 job in flight.\nThe daemon has gone.\n");
+    assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.log());
+}
+
+/// With nothing in flight the daemon goes at once; `--json` prints its answer alone.
+#[test]
+fn drain_of_an_idle_daemon() {
+    let site = Site::new();
+    let mut daemon = site.start();
+    let answer = object(&said(&site, &["drain", "--json", "socket"]));
+    assert_eq!(answer, json!({"paused": true, "in_flight": 0}));
+    assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.log());
+    let (code, why) = failure(&site.run(&["drain", "socket"]));
+    assert!(code == 69 && why.contains("shiftboss serve"), "{why}");
+}
+
+/// Under `--classic` there are no operators, and it is said why.
+#[test]
+fn a_classic_daemon() {
+    let site = Site::new();
+    let _daemon = site.start_with(&["--classic"]);
+    for command in ["pause", "resume", "drain"] {
+        let (code, why) = failure(&site.run(&[command, "socket"]));
+        assert!(code == 69 && why.contains("--classic") && why.contains(command), "{why}");
+    }
+}
+
+/// Only the daemon's own user and root are obeyed.
+#[test]
+fn somebody_else_is_refused() {
+    let site = Site::new();
+    let _daemon = site.start_with(&["--socket-mode", "0666"]);
+    let output = site.as_somebody_else(&["pause", "socket"]).output().unwrap();
+    let (code, why) = failure(&output);
+    assert!(code == 77 && why.contains("root"), "{why}");
+    site.write("f.1.txt", "alpha 0 1\n");
+    site.wait_count(1);
+    assert!(site.ask("READY").starts_with("JOB "));
+    assert_eq!(site.ask("DONE alpha 1"), "NOJOBS\n");
+    let failed = ["retry", "--failed", "--yes", "socket"];
+    let (code, why) = failure(&site.as_somebody_else(&failed).output().unwrap());
+    assert!(code == 77 && why.contains("root"), "{why}");
+}
+
+/// What is no name is refused before it is sent: it might be a request.
+#[test]
+fn a_name_is_no_request() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (code, _) = failure(&site.run(&["run-fetcher", "socket", "x\nPAUSE"]));
+    assert_eq!(code, 64);
+    assert_eq!(object(&said(&site, &["status", "--json", "state.db"]))["paused"], false);
+}
+
+/// A peer that answers two lines with the given ones, and closes.
+fn peer(site: &Site, answers: &'static str) -> JoinHandle<Vec<String>> {
+    let listener = UnixListener::bind(site.socket()).unwrap();
+    thread::spawn(move || {
+        let mut stream: UnixStream = listener.accept().unwrap().0;
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let asked: Vec<String> = lines.take(2).map(Result::unwrap).collect();
+        stream.write_all(answers.as_bytes()).unwrap();
+        asked
+    })
+}
+
+/// What a peer may answer, and what becomes of it.
+#[test]
+fn other_answers() {
+    let cases = [
+        ("ERROR version 3 only\n", 78, "another version"),
+        ("HELLO 2 1\nERROR busy the disk is full\n", 69, "the disk is full"),
+        ("HELLO 2 1\nERROR odd \u{1b}[2J\n", 69, "\\u{1b}[2J"),
+        ("HELLO 2 1\n", 69, "without an answer"),
+        ("SSH-2.0-OpenSSH\n", 69, "is it the socket"),
+    ];
+    for (answers, code, why) in cases {
+        let site = Site::bare();
+        let peer = peer(&site, answers);
+        let found = failure(&site.run(&["pause", "socket"]));
+        assert!(found.0 == code && found.1.contains(why), "{answers:?}: {found:?}");
+        assert_eq!(peer.join().unwrap(), ["HELLO 2 shiftboss-pause", "PAUSE"]);
+    }
+    let site = Site::bare();
+    let _silent = UnixListener::bind(site.socket()).unwrap();
+    let (code, why) = failure(&site.run(&["resume", "--timeout", "30ms", "socket"]));
+    assert!(code == 69 && why.contains("waited 30ms"), "{why}");
+    let (code, why) = failure(&site.run(&["resume", "--timeout", "0s", "socket"]));
+    assert!(code == 64 && why.contains("--timeout"), "{why}");
+}
+
+/// A peer that closes and goes on running has not gone: the lock on its socket tells.
+#[test]
+fn a_daemon_that_stays() {
+    use shiftboss::lock::{Holder, take};
+    let site = Site::bare();
+    let holder = Holder::this_process(&site.database(), &site.input(), &site.socket());
+    let _held = take(&site.socket(), &holder).unwrap();
+    let peer = peer(&site, "HELLO 2 1\n{\"paused\":true,\"in_flight\":0}\n");
+    let output = site.run(&["drain", "--json", "--timeout", "500ms", "socket"]);
+    let why = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(69) && why.contains("still runs"), "{why}");
+    assert_eq!(object(std::str::from_utf8(&output.stdout).unwrap())["in_flight"], 0);
+    assert_eq!(peer.join().unwrap(), ["HELLO 2 shiftboss-drain", "DRAIN"]);
+}

@@ -1,0 +1,431 @@
+//! `shiftboss status`: what it shows, of what, without which rights.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::reference::{dispatch, enqueue, register, version_2};
+use crate::common::{Client, Site, wait_equal, wait_until};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+/// The user without rights.
+const NOBODY: u32 = 65_534;
+
+fn text(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn table(site: &Site) -> String {
+    text(&site.run(&["status", "state.db"]))
+}
+
+fn object(site: &Site, target: &str) -> Value {
+    serde_json::from_str(&text(&site.run(&["status", "--json", target]))).unwrap()
+}
+
+/// Runs `command` on `target` and expects it to fail with `code`; returns what it said.
+fn failure(site: &Site, target: &str, code: i32) -> String {
+    let output = site.run(&["status", target]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(code), &b""[..]), "{said}");
+    said
+}
+
+/// `shiftboss status` by somebody who may read everything in the site and write nothing.
+fn as_a_reader(site: &Site) -> Output {
+    let program = site.path("program");
+    if !program.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
+    }
+    let mut command = Command::new(&program);
+    command.args(["status", "--json"]).arg(site.database());
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let directory = site.path(".");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o555)).unwrap();
+    let output = command.output();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    output.unwrap()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The JSON object is as docs/json.md has it, to the last member.
+#[test]
+fn the_json_object() {
+    let site = Site::new();
+    site.write("f.1000000000.txt", "alpha 0 1\nbravo 0 2\nskipped\n");
+    site.write("a.b.txt", "");
+    let daemon = site.start();
+    site.wait_count(2);
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert_eq!(site.ask("DONE alpha 3"), "JOB bravo 0 2\n");
+    wait_until("the bad name is noted and the run is complete", || {
+        let found = object(&site, "state.db");
+        found["rejected_files"][0].is_object() && found["fetchers"][0]["complete"] == true
+    });
+    let mut found = object(&site, "state.db");
+    let age = found["fetchers"][0]["age_seconds"].take();
+    assert!(age.as_i64().is_some_and(|age| age > 700_000_000), "{age}");
+    assert!(found["daemon"]["started"].take().is_u64());
+    assert!(found["not_stopped"]["started"].take().is_i64());
+    assert!(found["not_stopped"]["last_write"].take().is_i64());
+    assert!(found["rejected_files"][0]["since"].take().is_i64());
+    assert!(found["holders"][0]["since"].take().is_i64());
+    assert!(found["rejected_files"][0]["reason"].take().is_string());
+    let expected = json!({
+        "database": site.database(),
+        "daemon": {
+            "pid": daemon.pid().as_raw_nonzero().get(),
+            "database": site.database(),
+            "input_dir": site.input(),
+            "socket": site.socket(),
+            "started": null,
+        },
+        "schema_version": 7,
+        "durability": "power",
+        "policy": "fair",
+        "lease_seconds": 43_200,
+        "paused": false,
+        "dead_letters": 0,
+        "single_tasks": 0,
+        "single_tasks_ended": 0,
+        "max_single_tasks": 1_000_000,
+        "holders": [{
+            "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
+        }],
+        "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "redelivered": 0},
+        "fetchers": [{
+            "name": "f", "run": 1_000_000_000, "complete": true, "lines": 2, "pending": 0,
+            "skipped": 1, "older_runs": 0, "age_seconds": null,
+        }],
+        "managed_fetchers": [],
+        "oldest_waiting": null,
+        "done_last_hour": [{"exit_code": 3, "jobs": 1}],
+        "rejected_files": [{"name": "a.b.txt", "reason": null, "since": null}],
+        "directory_lost_since": null,
+        "directory_lost_reason": null,
+        "not_stopped": {
+            "pid": daemon.pid().as_raw_nonzero().get(), "started": null, "last_write": null,
+        },
+        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "spool": null},
+    });
+    assert_eq!(found, expected);
+}
+
+/// A daemon that died is told with its pid and its last sign of life; one that was stopped is not.
+#[test]
+fn a_daemon_that_died() {
+    let site = Site::new();
+    let daemon = site.start();
+    let pid = daemon.pid().as_raw_nonzero().get();
+    daemon.kill();
+    let shown = table(&site);
+    assert!(shown.contains(&format!("pid {pid} ended without a clean stop")), "{shown}");
+    assert!(shown.contains("last sign of life"), "{shown}");
+    assert_eq!(object(&site, "state.db")["not_stopped"]["pid"], pid);
+    let checked = site.run(&["status", "--check", "state.db"]);
+    let why = String::from_utf8(checked.stderr).unwrap();
+    assert!(checked.status.code() == Some(69) && why.contains("clean stop"), "{why}");
+    site.start().stop();
+    assert!(table(&site).contains("\nDaemon          not running\n"));
+    assert_eq!(object(&site, "state.db")["not_stopped"], Value::Null);
+}
+
+/// Workers that are connected, idle ones too; not who looks.
+#[test]
+fn connected_workers() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\n");
+    let _daemon = site.start();
+    site.wait_count(1);
+    let mut busy = Client::connect(&site);
+    assert!(busy.ask("HELLO 2 busy").starts_with("HELLO 2 "));
+    assert!(busy.ask("READY").starts_with("JOB "));
+    let mut idle = Client::connect(&site);
+    assert!(idle.ask("HELLO 2 idle").starts_with("HELLO 2 "));
+    assert!(idle.ask("READY").starts_with("NOJOBS"));
+    let names = || -> Vec<String> {
+        let live = &object(&site, "socket")["live"];
+        let workers = live["workers"].as_array().unwrap().iter();
+        workers.map(|worker| worker["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(), ["busy", "idle"]);
+    let shown = table(&site);
+    let line = shown.lines().find(|line| line.starts_with("idle ")).unwrap();
+    assert_eq!(line.split_whitespace().take(4).collect::<Vec<_>>(), ["idle", "0", "-", "1"]);
+    drop(idle);
+    wait_until("the worker is gone", || names() == ["busy"]);
+}
+
+/// 0 and silence when all is well; 1 and a line for each trouble.
+#[test]
+fn a_check() {
+    let site = Site::new();
+    let daemon = site.start();
+    let check = || {
+        let output = site.run(&["status", "--check", "socket"]);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(check(), (Some(0), String::new()));
+    assert!(site.run(&["pause", "socket"]).status.success());
+    assert_eq!(check().0, Some(1));
+    assert!(check().1.starts_with("paused: "), "{}", check().1);
+    daemon.stop();
+    let daemon = site.start();
+    assert_eq!(daemon.warnings(&["is paused", "resume"]).len(), 1);
+    assert!(site.run(&["resume", "socket"]).status.success());
+    let locked = Connection::open(site.database()).unwrap();
+    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(site.ask("READY"), "");
+    let (code, told) = check();
+    assert!(code == Some(1) && told.starts_with("storage: ") && told.contains("locked"), "{told}");
+    assert!(table(&site).contains("NOTHING CAN BE WRITTEN since "));
+    locked.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert_eq!(check(), (Some(0), String::new()));
+    daemon.freeze();
+    let (code, told) = check();
+    assert!(code == Some(1) && told.starts_with("daemon: no answer"), "{told}");
+    daemon.thaw();
+}
+
+/// A socket leads to its daemon's database, also after the daemon was killed.
+#[test]
+fn a_socket_leads_to_the_database() {
+    let site = Site::new();
+    let daemon = site.start();
+    assert_eq!(object(&site, "socket"), object(&site, "state.db"));
+    daemon.kill();
+    let left = object(&site, "socket");
+    assert_eq!((&left["database"], &left["daemon"]), (&json!(site.database()), &Value::Null));
+    site.start().stop();
+    assert!(failure(&site, "socket", 69).contains("socket"));
+    assert_eq!(object(&site, "state.db")["daemon"], Value::Null);
+}
+
+/// Somebody who may write nothing sees the queue of a daemon that runs, of one that was stopped,
+/// and of one that was killed, and leaves no file behind.
+#[test]
+fn without_the_right_to_write() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    let daemon = site.start();
+    site.wait_count(2);
+    let rows = || {
+        let found: Value = serde_json::from_str(&text(&as_a_reader(&site))).unwrap();
+        (found["rows"]["pending"].as_i64(), found["daemon"].is_null())
+    };
+    assert_eq!(rows(), (Some(2), false));
+    daemon.stop();
+    let before = names(&site.path("."));
+    assert_eq!(rows(), (Some(2), true));
+    assert_eq!(names(&site.path(".")), before);
+    let daemon = site.start();
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    daemon.kill();
+    assert_eq!(rows(), (Some(1), true));
+}
+
+/// A file left in WAL mode is read where nothing can be made, as long as its log is not missed.
+#[test]
+fn a_file_left_in_wal_mode() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    let daemon = site.start();
+    site.wait_count(2);
+    daemon.stop();
+    site.edit("PRAGMA journal_mode = wal; UPDATE queue SET payload = 'x'");
+    let before = names(&site.path("."));
+    assert!(!before.contains(&"state.db-wal".to_owned()), "{before:?}");
+    assert!(text(&as_a_reader(&site)).contains("\"pending\":2"));
+    fs::write(site.path("state.db-wal"), "what only the log knows").unwrap();
+    let output = as_a_reader(&site);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(69), "{said}");
+    assert!(said.contains("state.db-wal") && said.contains("serve"), "{said}");
+}
+
+/// Another user cannot open the locks, which he could take then, and yet is told who runs.
+#[test]
+fn another_user_is_told_who_runs() {
+    let site = Site::new();
+    let daemon = site.start();
+    let pid = daemon.pid().as_raw_nonzero().to_string();
+    for target in ["socket", "state.db"] {
+        let output = site.as_somebody_else(&["status", "--json", target]).output().unwrap();
+        let told = text(&output);
+        assert!(told.contains(&format!("\"pid\":{pid}")), "{target}: {told}");
+    }
+    for lock in [".state.db.shiftboss-lock", ".socket.shiftboss-lock"] {
+        let mode = fs::metadata(site.path(lock)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{lock}");
+    }
+    daemon.stop();
+    let output = site.as_somebody_else(&["status", "--json", "state.db"]).output().unwrap();
+    assert!(text(&output).contains("\"daemon\":null"));
+}
+
+/// A database of the reference is shown, said to be not yet taken over, and left as it is.
+#[test]
+fn a_database_of_the_reference() {
+    let site = Site::new();
+    let connection = version_2(&site.database());
+    register(&connection, "f", 1, true);
+    enqueue(&connection, "f", 1, "alpha", "0 1");
+    enqueue(&connection, "f", 1, "bravo", "0 1");
+    dispatch(&connection, "f", "bravo", 1_000);
+    connection.close().unwrap();
+    let before = fs::read(site.database()).unwrap();
+    let shown = table(&site);
+    assert!(shown.contains("not yet taken over: start `shiftboss serve`"), "{shown}");
+    assert!(shown.contains("1 waiting, 1 running, 0 ended"), "{shown}");
+    let found = object(&site, "state.db");
+    assert_eq!((&found["schema_version"], &found["policy"]), (&json!(2), &Value::Null));
+    assert_eq!(fs::read(site.database()).unwrap(), before);
+    assert!(!site.path(".state.db.shiftboss-lock").exists());
+}
+
+/// What cannot be shown is told apart by exit code, with what to do; nothing is made.
+#[test]
+fn what_cannot_be_shown() {
+    let site = Site::new();
+    assert!(failure(&site, "state.db", 69).contains("give the database"));
+    assert!(!site.database().exists());
+    fs::write(site.database(), "alpha 0 1\n".repeat(200)).unwrap();
+    assert!(failure(&site, "state.db", 65).contains("state.db"));
+    fs::remove_file(site.database()).unwrap();
+    let other = Connection::open(site.database()).unwrap();
+    other.execute_batch("CREATE TABLE users (name)").unwrap();
+    assert!(failure(&site, "state.db", 78).contains("not the database of a supervisor"));
+    assert!(failure(&site, ".", 78).contains("not the database of a supervisor"));
+    assert_eq!(site.run(&["backup", "state.db", "copy.db"]).status.code(), Some(78));
+    fs::remove_file(site.database()).unwrap();
+    version_2(&site.database()).execute_batch("PRAGMA user_version = 9").unwrap();
+    assert!(failure(&site, "state.db", 78).contains("newer"));
+}
+
+/// Names and keys cannot move the cursor of whoever looks.
+#[test]
+fn what_comes_from_outside_is_escaped() {
+    let site = Site::new();
+    site.write("f\u{1b}[31m.1.txt", "evil\u{1b}[2J\u{7}key 0 1\n");
+    site.write("b\u{1b}[0m\n.x.txt", "");
+    let _daemon = site.start();
+    site.wait_count(1);
+    wait_until("the bad name is noted", || table(&site).contains("Rejected"));
+    let shown = table(&site);
+    assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
+    for escaped in ["evil\\u{1b}[2J\\u{7}key (never run)", "f\\u{1b}[31m", "[0m"] {
+        assert!(shown.contains(escaped), "{escaped}: {shown}");
+    }
+}
+
+/// A lost input directory is shown as lost, with since when, until it is back.
+#[test]
+fn a_lost_directory() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let lost = || object(&site, "state.db")["directory_lost_since"].is_i64();
+    assert!(!lost());
+    fs::remove_dir(site.input()).unwrap();
+    wait_equal("the loss is shown", &true, lost);
+    assert!(table(&site).contains("LOST"));
+    fs::create_dir(site.input()).unwrap();
+    wait_equal("the return is shown", &false, lost);
+}
+
+/// The fetchers that the daemon runs itself are told alike by the database, the socket and protocol 2; what
+/// came of their runs cannot move a cursor, and without a daemon nothing is said to be running.
+#[test]
+fn fetchers_that_the_daemon_runs() {
+    let site = Site::new();
+    let daemon = site.start();
+    assert!(!table(&site).contains("Run by the daemon"));
+    site.edit(
+        "INSERT INTO shiftboss_managed_fetchers
+            (name, state, run_started, last_started, last_ended, last_code, last_message, next_run)
+         VALUES ('links', 'running', unixepoch() - 7500, 100, 112, 7, 'no' || char(27) || '[2J', 1),
+            ('notes', 'idle', NULL, NULL, NULL, NULL, NULL, NULL)",
+    );
+    let links = json!({
+        "name": "links", "state": "running", "run_started": null, "next_run": 1,
+        "last_run": {"started": 100, "ended": 112, "exit_code": 7, "message": "no\u{1b}[2J"},
+    });
+    let notes = json!({
+        "name": "notes", "state": "idle", "run_started": null, "next_run": null, "last_run": null,
+    });
+    let mut operator = Client::connect(&site);
+    operator.ask("HELLO 2 operator");
+    let told = serde_json::from_str(&operator.ask("STATUS")).unwrap();
+    for mut found in [object(&site, "state.db"), object(&site, "socket"), told] {
+        let fetchers = &mut found["managed_fetchers"];
+        assert!(fetchers[0]["run_started"].take().is_i64(), "{fetchers}");
+        assert_eq!(*fetchers, json!([links, notes]));
+    }
+    let lines = |begin: &str| {
+        let shown = table(&site);
+        let own = shown.lines().skip_while(|line| !line.starts_with("Run by the daemon"));
+        own.skip(1).find(|line| line.starts_with(begin)).unwrap().to_owned()
+    };
+    let links = lines("links ");
+    assert!(links.contains("running for 2h 5m") && links.ends_with("  now"), "{links}");
+    assert!(links.contains("took 12s  exit code 7: no\\u{1b}[2J  "), "{links}");
+    let notes: Vec<String> = lines("notes ").split_whitespace().map(str::to_owned).collect();
+    assert_eq!(notes.join(" "), "notes idle none yet - on change");
+    site.edit("INSERT INTO shiftboss_state VALUES ('directory_lost_since', unixepoch() - 9000)");
+    let links = lines("links ");
+    assert!(links.starts_with("links              waiting  "), "{links}");
+    let found = &object(&site, "state.db")["managed_fetchers"][0];
+    assert_eq!((&found["state"], &found["run_started"]), (&json!("waiting"), &Value::Null));
+    site.edit(
+        "UPDATE shiftboss_state SET value = unixepoch() - 60 WHERE name = 'directory_lost_since'",
+    );
+    assert!(lines("links ").contains("running for 2h 5m"), "it began before");
+    site.edit("DELETE FROM shiftboss_state WHERE name = 'directory_lost_since'");
+    daemon.stop();
+    let links = lines("links ");
+    assert!(!links.contains("running") && links.ends_with(" -"), "{links}");
+    assert_eq!(object(&site, "state.db")["managed_fetchers"][0]["state"], "running");
+}
+
+/// Who may not connect cannot know whether the daemon answers, and is told so; other trouble comes first.
+#[test]
+fn a_check_by_who_may_not_connect() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let check = || {
+        let mut command = site.as_somebody_else(&["status", "--check", "state.db"]);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, told) = check();
+    assert!(code == Some(77) && told.contains("whether the daemon answers is not known"), "{told}");
+    assert!(site.run(&["pause", "socket"]).status.success());
+    let (code, told) = check();
+    assert!(code == Some(1) && told.contains("is not known"), "{told}");
+}
+
+/// Output into a pipe that nobody reads ends quietly and well.
+#[test]
+fn a_closed_pipe() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = site.program();
+    let output = command.args(["status", "state.db"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
+}

@@ -1,0 +1,322 @@
+//! `why`, `queue` and `log`: what they show, of what, with and without a daemon, and over the socket.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::common::{Client, Site, wait_until};
+use serde_json::{Value, json};
+
+fn said(site: &Site, arguments: &[&str]) -> (String, String) {
+    let output = site.run(arguments);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    (String::from_utf8(output.stdout).unwrap(), errors)
+}
+
+fn object(site: &Site, arguments: &[&str]) -> Value {
+    let (text, errors) = said(site, &[&[arguments[0], "--json"], &arguments[1..]].concat());
+    assert_eq!(errors, "");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A site whose keys ran in a known order: alpha, bravo, charlie.
+fn site() -> Site {
+    let site = Site::new();
+    let daemon = site.start();
+    site.deliver("f", 1, "alpha 0 1\nbravo 0 2\ncharlie 0 3\n");
+    site.deliver("g", 1, "alpha other\n");
+    site.wait_count(4);
+    site.wait_sql("SELECT sum(is_complete) FROM fetcher_runs", &["2"]);
+    daemon.stop();
+    site.edit(
+        "INSERT INTO log VALUES ('alpha', 1, 1, 0), ('bravo', 2, 2, 0), ('charlie', 3, 5, 9)",
+    );
+    site
+}
+
+/// A greeted connection of an operator, and one of a worker.
+fn greeted(site: &Site) -> Client {
+    let mut client = Client::connect(site);
+    assert!(client.ask("HELLO 2 builder 600").starts_with("HELLO 2 "));
+    client
+}
+
+/// The objects are as docs/json.md has them, to the last member; the daemon answers the same.
+#[test]
+fn the_json_objects() {
+    let site = site();
+    let daemon = site.start();
+    let mut worker = greeted(&site);
+    let answer = worker.ask("READY");
+    let attempt: i64 = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    assert_eq!(answer, format!("JOB {attempt} alpha 0 1\n"));
+    let where_it_is = object(&site, &["queue", "socket"])["daemon"].clone();
+    assert_eq!(where_it_is["pid"], daemon.pid().as_raw_nonzero().get());
+    let key = |key: &str, last: i64, payload: &str| {
+        json!({"key": key, "fetcher": "f", "run": 1, "last_started": last, "again": false,
+            "payload": payload})
+    };
+    let queue = json!({
+        "database": site.database(), "daemon": where_it_is, "paused": false,
+        "keys": [key("bravo", 2, "0 2"), key("charlie", 3, "0 3")], "truncated": false,
+    });
+    assert_eq!(object(&site, &["queue", "socket"]), queue);
+    let row = |fetcher: &str, state: &str, payload: &str| {
+        json!({"fetcher": fetcher, "run": 1, "complete": true, "state": state, "expired_leases": 0,
+            "exit_code": null, "payload": payload})
+    };
+    let charlie = json!({
+        "database": site.database(), "daemon": where_it_is, "key": "charlie",
+        "state": "waiting", "paused": false,
+        "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
+        "expected_in_seconds": null, "jobs_last_hour": 0, "in_flight": null,
+        "last_result": {"started": 3, "finished": 5, "exit_code": 9},
+        "failed_single_tasks": 0, "rows": [row("f", "waiting", "0 3")], "truncated": false,
+    });
+    assert_eq!(object(&site, &["why", "socket", "charlie"]), charlie);
+    let mut alpha = object(&site, &["why", "state.db", "alpha"]);
+    assert!(alpha["in_flight"]["since"].take().is_i64());
+    let flight = json!({"worker": "builder", "attempt": attempt, "since": null,
+        "lease_seconds": 600, "held_until": null, "delivery_count": 1});
+    assert_eq!((&alpha["state"], &alpha["in_flight"]), (&json!("in_flight"), &flight));
+    let rows = json!([row("f", "in_flight", "0 1"), row("g", "waiting", "other")]);
+    assert_eq!(alpha["rows"], rows);
+    assert_eq!(worker.ask(&format!("DONE {attempt} 4")), "OK\n");
+    let mut log = object(&site, &["log", "--failed", "socket"]);
+    let ended = &mut log["attempts"][0];
+    assert!(ended["started"].take().is_i64() && ended["finished"].take().is_i64());
+    assert!(ended["duration_seconds"].take().is_i64());
+    let expected = json!([{"attempt": attempt, "key": "alpha", "fetcher": "f", "run": 1,
+        "worker": "builder", "started": null, "finished": null, "duration_seconds": null,
+        "took_ms": null, "outcome": "failure", "exit_code": 4, "output": null}]);
+    assert_eq!(log["attempts"], expected);
+    for (request, arguments) in [
+        ("STATUS", &["status", "socket"][..]),
+        ("WHY charlie", &["why", "socket", "charlie"]),
+        ("QUEUE 20", &["queue", "socket"]),
+        ("LOG 20", &["log", "socket"]),
+    ] {
+        let mut told: Value = serde_json::from_str(&worker.ask(request)).unwrap();
+        let mut shown = object(&site, arguments);
+        for both in [&mut told, &mut shown] {
+            // These grow with time.
+            both["fetchers"] = Value::Null;
+            both["not_stopped"] = Value::Null;
+            both["live"] = Value::Null;
+        }
+        assert_eq!(told, shown, "{request}");
+    }
+    assert!(worker.ask("WHY nobody").starts_with("ERROR unknown "));
+}
+
+/// A task's last attempt tells whether it failed; `retry --failed` puts those back, after saying how many.
+#[test]
+fn failed_tasks() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 1\nbravo 1\ncharlie 1\n");
+    site.write("g.1.txt", "delta 1\n");
+    let _daemon = site.start_with(&["--max-expired-leases", "1"]);
+    site.wait_count(4);
+    let mut worker = greeted(&site);
+    let mut codes = std::collections::BTreeMap::from([("alpha", 1), ("bravo", 0), ("delta", 139)]);
+    let mut ends = Vec::new();
+    for _ in 0..4 {
+        let answer = worker.ask("READY");
+        let (attempt, key) = (answer.split(' ').nth(1).unwrap(), answer.split(' ').nth(2).unwrap());
+        match codes.remove(key) {
+            Some(code) => ends.push(format!("DONE {attempt} {code}")),
+            None => assert_eq!(key, "charlie"),
+        }
+    }
+    let listed = |status: &str, more: &[&str]| -> Vec<(String, String)> {
+        let arguments = [&["tasks", "--status", status], more, &["socket"]].concat();
+        let found = object(&site, &arguments);
+        let tasks = found["tasks"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let mut tasks: Vec<_> =
+            tasks.map(|task| (text(&task["key"]), text(&task["reason"]))).collect();
+        tasks.sort();
+        tasks
+    };
+    let task = |key: &str, reason: &str| (key.to_owned(), reason.to_owned());
+    assert_eq!(listed("in_flight", &[]).len(), 4);
+    assert_eq!(listed("failed", &[]), []);
+    for end in ends {
+        assert_eq!(worker.ask(&end), "OK\n");
+    }
+    let failed = [task("alpha", "failure 1"), task("delta", "failure SEGV")];
+    assert_eq!(listed("failed", &[]), failed);
+    assert_eq!(listed("failed", &["--fetcher", "g"]), failed[1..]);
+    assert_eq!(listed("failed", &["-n", "1"]).len(), 1);
+    assert_eq!(listed("waiting", &[]), []);
+    assert_eq!(listed("delayed", &[]), []);
+    let (text, _) = said(&site, &["tasks", "--status", "in_flight", "socket"]);
+    assert!(text.contains("charlie") && text.contains("builder, attempt "), "{text}");
+    let log = object(&site, &["log", "--failed", "--since", "1h", "socket"]);
+    let log = log["attempts"].as_array().unwrap();
+    assert!(log.len() == 2 && log.iter().all(|ended| ended["took_ms"].is_i64()), "{log:?}");
+    assert_eq!(
+        object(&site, &["log", "--since", "2999-01-01T00:00:00Z", "socket"])["attempts"],
+        json!([])
+    );
+    let (code, why) = refused(&site, &["retry", "--failed", "socket"]);
+    assert!(code == Some(64) && why.contains("2 failed tasks") && why.contains("--yes"), "{why}");
+    let (text, _) = said(&site, &["retry", "--failed", "--fetcher", "g", "--yes", "socket"]);
+    assert_eq!(text, "Back in the queue: 1 row.\n");
+    assert_eq!(listed("waiting", &[]), [task("delta", "its turn comes")]);
+    assert_eq!(listed("failed", &[]), failed[..1]);
+    let (text, _) = said(&site, &["retry", "--failed", "--yes", "socket"]);
+    assert_eq!(text, "Back in the queue: 1 row.\n");
+    assert_eq!(listed("failed", &[]), []);
+    assert_eq!(worker.ask("HELLO 2 again").split(' ').next(), Some("ERROR"));
+    let mut lost = Client::connect(&site);
+    assert!(lost.ask("HELLO 2 lost 1").starts_with("HELLO 2 "));
+    let key = lost.ask("READY").split(' ').nth(2).unwrap().to_owned();
+    wait_until("its lease expired", || {
+        listed("dead_letter", &[]) == [task(&key, "1 leases expired")]
+    });
+}
+
+/// The file of an attempt's output is named where it is.
+#[test]
+fn the_output_of_an_attempt() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 1\n");
+    let _daemon = site.start();
+    site.wait_count(1);
+    let worked =
+        site.run(&["work", "--once", "--log-dir", "logs", "socket", "--", "echo", "{key}"]);
+    assert!(worked.status.success(), "{}", String::from_utf8_lossy(&worked.stderr));
+    let (text, _) = said(&site, &["log", "--log-dir", "logs", "socket"]);
+    let output =
+        text.lines().find_map(|line| line.trim().strip_prefix("output of that day: ")).unwrap();
+    assert!(text.contains("success") && output.ends_with("/alpha.log"), "{text}");
+    assert!(std::fs::read_to_string(site.path(output)).unwrap().contains("alpha"));
+    assert_eq!(
+        object(&site, &["log", "--log-dir", "elsewhere", "socket"])["attempts"][0]["output"],
+        Value::Null
+    );
+}
+
+/// With the daemon down the file is read, and that is said; in the object `daemon` is null.
+#[test]
+fn with_the_daemon_down() {
+    let site = site();
+    let (text, errors) = said(&site, &["queue", "-n", "2", "state.db"]);
+    let keys: Vec<&str> =
+        text.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(keys, ["alpha", "bravo"]);
+    assert!(errors.contains("no daemon runs on"), "{errors}");
+    for arguments in [&["why", "state.db", "alpha"][..], &["log", "state.db"]] {
+        assert!(said(&site, arguments).1.contains("no daemon runs on"));
+        assert_eq!(object(&site, arguments)["daemon"], Value::Null);
+    }
+    site.start().kill();
+    assert!(said(&site, &["queue", "socket"]).1.contains("no daemon runs on"), "by its socket");
+}
+
+/// What is waited for, in words.
+#[test]
+fn why_in_words() {
+    let site = site();
+    let _daemon = site.start();
+    let why = |key: &str| said(&site, &["why", "socket", key]).0;
+    assert!(why("alpha").contains("waiting, and the next one"), "{}", why("alpha"));
+    assert!(why("charlie").contains("2 keys: alpha, bravo\n"), "{}", why("charlie"));
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert!(why("alpha").contains("a classic worker"), "{}", why("alpha"));
+    assert_eq!(site.ask("DONE alpha 0"), "JOB bravo 0 2\n");
+    assert!(why("alpha").contains("f        1    complete  dispatched"), "{}", why("alpha"));
+    assert!(why("alpha").contains("exit code 0"), "{}", why("alpha"));
+    site.edit("INSERT INTO log VALUES ('old', 1, 1, 0)");
+    assert!(why("old").contains("no fetcher lists it"), "{}", why("old"));
+    let unknown = site.run(&["why", "socket", "nobody"]);
+    assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(65), &b""[..]));
+}
+
+/// Numbers beyond the bounds are usage errors; a database that is none is refused as by `status`.
+#[test]
+fn what_is_refused() {
+    let site = Site::new();
+    for wrong in [["queue", "-n", "0"], ["log", "-n", "10001"]] {
+        let output = site.run(&[&wrong[..], &["state.db"]].concat());
+        assert_eq!(output.status.code(), Some(64));
+    }
+    for arguments in [&["queue", "state.db"][..], &["log", "state.db"], &["why", "state.db", "a"]] {
+        assert_eq!(site.run(arguments).status.code(), Some(69), "{arguments:?}");
+    }
+}
+
+/// A command that fails: its exit code, and what it says.
+fn refused(site: &Site, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = site.program();
+    command.args(arguments);
+    let output = site.unprivileged(command).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The socket of a daemon that has stopped is told apart from a path at which nothing ever was; and that
+/// of one that was killed leads to its database, whether the socket is still there or not.
+#[test]
+fn the_socket_of_a_daemon_that_has_stopped() {
+    let site = Site::new();
+    let daemon = site.start();
+    let (socket, other) = (site.socket(), site.path("other"));
+    let (socket, other) = (socket.to_str().unwrap(), other.to_str().unwrap());
+    daemon.stop();
+    for verb in ["status", "queue", "log"] {
+        let (code, told) = refused(&site, &[verb, socket]);
+        assert_eq!(code, Some(69), "{told}");
+        assert!(told.contains("clean stop") && told.contains("give the database"), "{told}");
+    }
+    let (code, told) = refused(&site, &["status", other]);
+    assert_eq!(code, Some(69), "{told}");
+    assert!(told.contains("there is no database") && told.contains(other), "{told}");
+    site.start().kill();
+    assert!(said(&site, &["queue", socket]).0.contains("Nothing is waiting"));
+    fs::remove_file(socket).unwrap();
+    assert!(said(&site, &["queue", socket]).0.contains("Nothing is waiting"));
+}
+
+/// A database that this user may not read, or that is behind a directory it may not enter: it is said
+/// which, and whom to be.
+#[test]
+fn a_database_for_others() {
+    let site = Site::new();
+    site.start().stop();
+    let behind = site.path("closed/state.db");
+    fs::create_dir(site.path("closed")).unwrap();
+    fs::copy(site.database(), &behind).unwrap();
+    let allow = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode));
+    allow(&site.database(), 0).unwrap();
+    allow(&site.path("closed"), 0).unwrap();
+    for (database, denied) in [(site.database(), site.database()), (behind, site.path("closed"))] {
+        for verb in ["status", "queue"] {
+            let (code, told) = refused(&site, &[verb, database.to_str().unwrap()]);
+            assert_eq!(code, Some(77), "{told}");
+            assert!(told.contains(&format!("may not read {}", denied.display())), "{told}");
+            assert!(told.contains("run this as that user or as root"), "{told}");
+        }
+    }
+    allow(&site.path("closed"), 0o700).unwrap();
+}
+
+/// A key of 4 KiB makes no line of a table as long as itself, and one that would turn lines around is
+/// shown by its numbers; JSON has both whole.
+#[test]
+fn keys_that_are_hard_to_show() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (long, turned) = ("k".repeat(4_096), "a\u{202e}b");
+    site.write("f.1.txt", format!("{long} 1\n{turned} 2\n"));
+    site.wait_count(2);
+    let (table, _) = said(&site, &["queue", "socket"]);
+    assert!(table.lines().all(|line| line.chars().count() < 200), "{table}");
+    assert!(table.contains("kkk...") && table.contains("a\\u{202e}b"), "{table}");
+    let (text, _) = said(&site, &["why", "socket", &long]);
+    assert!(text.lines().all(|line| line.chars().count() < 200), "{text}");
+    let keys = object(&site, &["queue", "socket"])["keys"].clone();
+    let keys: Vec<_> = keys.as_array().unwrap().iter().map(|next| next["key"].clone()).collect();
+    assert!(keys.contains(&Value::from(long)) && keys.contains(&Value::from(turned)));
+}

@@ -1,0 +1,56 @@
+//! Workers that wait for work.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::{job, opted_in, with_jobs};
+use crate::common::{Client, Site, wait_until};
+
+/// The keys of all jobs that have arrived.
+fn arrived(clients: &mut [Client]) -> Vec<String> {
+    clients.iter_mut().filter_map(Client::take_line).map(|line| job(&line).1).collect()
+}
+
+/// A thousand workers wait; one line wakes one of them.
+#[test]
+fn a_thousand_waiting_workers() {
+    let site = Site::new();
+    let daemon = site.start();
+    let mut clients: Vec<Client> =
+        (0..1_000).map(|number| opted_in(&site, &format!("HELLO 2 w{number}"))).collect();
+    for client in &mut clients {
+        client.write(b"READY 600\n");
+    }
+    let mut served = Vec::new();
+    for round in 0..3 {
+        site.append(format!("f.{round}.txt.part"), format!("key{round} 1\n"));
+        wait_until("somebody has it", || {
+            served.extend(arrived(&mut clients));
+            served.len() == round + 1
+        });
+    }
+    // One write for all the others: each at most one job, and every key once.
+    let rest: String = (0..997).map(|number| format!("more{number} 1\n")).collect();
+    site.append("g.1.txt.part", rest);
+    wait_until("all have one", || {
+        served.extend(arrived(&mut clients));
+        served.len() >= 1_000
+    });
+    assert_eq!(served.iter().collect::<BTreeSet<_>>().len(), 1_000, "each key once");
+    assert!(arrived(&mut clients).is_empty(), "nobody has two");
+    assert_eq!(daemon.warnings(&[]), Vec::<String>::new());
+}
+
+/// Rows that others write wake those who wait within a second.
+#[test]
+fn outside_edits_wake() {
+    let (site, _daemon) = with_jobs(&["alpha"], &[]);
+    let mut client = opted_in(&site, "HELLO 2 w");
+    let (attempt, _) = job(&client.ask("READY"));
+    assert_eq!(client.ask(&format!("DONE {attempt} 0")), "OK\n");
+    client.write(b"READY 600\n");
+    let began = Instant::now();
+    site.edit("UPDATE queue SET is_dequeued = 0");
+    job(&client.line());
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
