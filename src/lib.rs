@@ -1,4 +1,4 @@
-//! The program's parts, as a library so that tests and benchmarks can reach them.
+//! The program's parts, as a library so that tests and benchmarks can reach some of them.
 //!
 //! [`sqlite`] implements the queue. [`child`] runs commands, [`change`] when files change, [`fetch`]
 //! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
@@ -9,27 +9,27 @@
 //!
 //! The filesystem queue is a crate of its own, [`shiftboss_spool`]; [`intake`] brings its tasks into the daemon's queue.
 
-pub mod change;
+mod change;
 pub mod child;
 pub mod cli;
-pub mod client;
+mod client;
 pub mod commands;
-pub mod config;
-pub mod escape;
+mod config;
+mod escape;
 pub mod exit;
-pub mod fetch;
-pub mod fetchers;
-pub mod intake;
-pub mod limits;
+mod fetch;
+mod fetchers;
+mod intake;
+mod limits;
 pub mod lock;
-pub mod logging;
-pub mod near;
-pub mod reports;
-pub mod runner;
-pub mod safe_file;
-pub mod signals;
-pub mod socket;
+mod logging;
+mod near;
+mod reports;
+mod runner;
+mod safe_file;
+mod signals;
+mod socket;
 pub mod sqlite;
-pub mod target;
-pub mod terminal;
-pub mod worker;
+mod target;
+mod terminal;
+mod worker;

@@ -3,93 +3,57 @@
 //! [`Runs`] over [`crate::child`]. Its standard output is ours, byte by byte; its standard
 //! error goes to ours, a line at a time.
 
-use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::handover::hand_over;
+use super::handover::Handover;
 use super::paths::Changed;
 use super::schedule::{Outcome, Run, Runs};
 use crate::child::{CommandSpec, Guardian, LinePrefixer, Output, Stream};
 
-#[derive(Debug, Clone)]
-pub struct CommandSettings {
+/// Starts a command for each run.
+pub struct CommandRuns {
+    pub guardian: Guardian,
     /// Put before each line of standard error, unless that goes to a terminal.
     pub name: String,
-    /// The program; looked for in `PATH` unless it has a slash.
-    pub program: OsString,
-    /// What it is called with; `{paths}` stands for the changed paths.
-    pub arguments: Vec<OsString>,
+    /// The command; `{paths}` in its arguments stands for the changed paths.
+    pub handover: Arc<Handover>,
     pub time_limit: Option<Duration>,
+    /// From TERM to KILL.
     pub grace: Duration,
-    /// The file that is written with the changed paths before each run.
-    pub changed_file: PathBuf,
-}
-
-pub struct CommandRuns {
-    settings: CommandSettings,
-    guardian: Guardian,
-}
-
-impl CommandRuns {
-    pub fn new(settings: CommandSettings, guardian: Guardian) -> Self {
-        Self { settings, guardian }
-    }
 }
 
 impl Runs for CommandRuns {
-    fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run {
-        let (settings, guardian) = (self.settings.clone(), self.guardian.clone());
-        Box::pin(async move { run(settings, guardian, changed, stop).await })
+    fn start(&mut self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
+        let (guardian, handover) = (self.guardian.clone(), Arc::clone(&self.handover));
+        let (time_limit, grace) = (self.time_limit, self.grace);
+        let spec = CommandSpec::new(&handover.program, log_of(&self.name));
+        Box::pin(async move {
+            let given = match handover.give(changed).await {
+                Ok(given) => given,
+                Err(outcome) => return outcome,
+            };
+            let (arguments, environment) = (given.arguments.unwrap_or_default(), given.environment);
+            let spec = CommandSpec { arguments, environment, time_limit, grace, ..spec };
+            let mut running = match guardian.start(spec) {
+                Ok(running) => running,
+                Err(error) => {
+                    return Outcome { exit_code: error.shell_code(), message: error.to_string() };
+                }
+            };
+            let end = tokio::select! {
+                end = running.wait() => end,
+                _ = &mut stop => {
+                    running.terminate();
+                    running.wait().await
+                }
+            };
+            Outcome { exit_code: end.shell_code(), message: end.failure(time_limit) }
+        })
     }
-}
-
-async fn run(
-    settings: CommandSettings,
-    guardian: Guardian,
-    changed: Changed,
-    mut stop: oneshot::Receiver<()>,
-) -> Outcome {
-    let limit = settings.time_limit;
-    let prepared = tokio::task::spawn_blocking(move || prepare(&settings, &changed)).await;
-    let spec = match prepared {
-        Ok(Ok(spec)) => spec,
-        Ok(Err(outcome)) => return outcome,
-        Err(_) => return not_started("preparing it broke off".to_owned()),
-    };
-    let mut running = match guardian.start(spec) {
-        Ok(running) => running,
-        Err(error) => return Outcome { exit_code: error.shell_code(), message: error.to_string() },
-    };
-    let end = tokio::select! {
-        end = running.wait() => end,
-        _ = &mut stop => {
-            running.terminate();
-            running.wait().await
-        }
-    };
-    Outcome { exit_code: end.shell_code(), message: end.failure(limit) }
-}
-
-/// A shell's code for what cannot be executed.
-fn not_started(message: String) -> Outcome {
-    Outcome { exit_code: 126, message }
-}
-
-fn prepare(settings: &CommandSettings, changed: &Changed) -> Result<CommandSpec, Outcome> {
-    let CommandSettings { program, arguments, changed_file, .. } = settings;
-    let given = hand_over(program, arguments, &[], changed_file, changed)
-        .map_err(|error| not_started(error.to_string()))?;
-    Ok(CommandSpec {
-        arguments: given.arguments,
-        environment: given.environment,
-        time_limit: settings.time_limit,
-        grace: settings.grace,
-        ..CommandSpec::new(program, log_of(&settings.name))
-    })
 }
 
 /// Standard output as it is, standard error as lines.

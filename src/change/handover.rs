@@ -8,11 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
-use thiserror::Error;
 
 use super::paths::Changed;
+use super::schedule::Outcome;
 use crate::safe_file;
 
 /// An argument that stands for the changed paths.
@@ -28,39 +29,56 @@ const ARGUMENTS_BYTES_MAX: u64 = 6 * 1024 * 1024;
 /// Left free, as POSIX advises, for what the command adds to its own children's environment.
 const ARGUMENTS_BYTES_SPARE: usize = 4096;
 
-/// What a command is given.
-#[derive(Debug)]
-pub struct HandedOver {
-    /// Its arguments, the paths in place.
+/// A shell's code for what cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+
+/// What a command is called with, and the file that names what changed. Dropped, it removes the file.
+pub struct Handover {
+    pub program: OsString,
     pub arguments: Vec<OsString>,
-    /// The variables that name the file.
+    /// What its environment has beyond ours.
+    pub environment: Vec<(OsString, OsString)>,
+    pub file: PathBuf,
+}
+
+/// What one run's command is given, where that differs from run to run.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Its arguments, the paths in place; `None`: the usual ones.
+    pub arguments: Option<Vec<OsString>>,
+    /// What its environment has beyond the usual one: the variables that name the file.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-#[derive(Debug, Error)]
-#[error("cannot write the changed paths to {}: {source}", path.display())]
-pub struct HandOverError {
-    path: PathBuf,
-    source: io::Error,
+impl Handover {
+    /// Writes the file, beside the runtime's thread, and says what the command is to be given; else how the run
+    /// failed.
+    pub async fn give(self: Arc<Self>, changed: Changed) -> Result<Given, Outcome> {
+        let shown = self.file.display().to_string();
+        let given = tokio::task::spawn_blocking(move || self.write(&changed)).await;
+        given.unwrap_or_else(|_| Err(io::Error::other("it broke off"))).map_err(|error| Outcome {
+            exit_code: NOT_EXECUTABLE,
+            message: format!("cannot write the changed paths to {shown}: {error}"),
+        })
+    }
+
+    fn write(&self, changed: &Changed) -> io::Result<Given> {
+        write_changed(&self.file, changed)?;
+        let whole = if changed.is_whole() { "1" } else { "0" };
+        let room = argument_room(&self.program, &self.arguments, &self.environment, &self.file);
+        let file = self.file.as_os_str().to_owned();
+        Ok(Given {
+            arguments: Some(arguments(&self.arguments, changed, room)),
+            environment: vec![(CHANGED.into(), file), (CHANGED_WHOLE.into(), whole.into())],
+        })
+    }
 }
 
-/// Writes `file`, and says what the command is to be given. `program` and `typed` are what it is called with,
-/// `environment` is what it has beyond ours.
-pub fn hand_over(
-    program: &OsStr,
-    typed: &[OsString],
-    environment: &[(OsString, OsString)],
-    file: &Path,
-    changed: &Changed,
-) -> Result<HandedOver, HandOverError> {
-    write_changed(file, changed)
-        .map_err(|source| HandOverError { path: file.to_owned(), source })?;
-    let whole = if changed.is_whole() { "1" } else { "0" };
-    let room = argument_room(program, typed, environment, file);
-    Ok(HandedOver {
-        arguments: arguments(typed, changed, room),
-        environment: vec![(CHANGED.into(), file.into()), (CHANGED_WHOLE.into(), whole.into())],
-    })
+impl Drop for Handover {
+    fn drop(&mut self) {
+        // It may never have been written.
+        let _ = std::fs::remove_file(&self.file);
+    }
 }
 
 fn write_changed(file: &Path, changed: &Changed) -> io::Result<()> {

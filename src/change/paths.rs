@@ -32,6 +32,7 @@ impl Changed {
         Self { is_whole: false, ..Self::default() }
     }
 
+    #[cfg(test)]
     pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut changed = Self::default();
         paths.into_iter().for_each(|path| changed.add(path));

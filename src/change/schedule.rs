@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use shiftboss_actors::clock::Clock;
+use shiftboss_actors::store::EndedRun;
 use thiserror::Error;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -20,7 +21,7 @@ use tracing::{error, info, warn};
 use super::follower::{FollowError, Follower};
 use super::machine::{Event, Machine, Moment, Refusal, State, Timing};
 use super::paths::{Changed, Loops};
-use super::status::{LastRun, Status};
+use super::status::Status;
 
 /// How long the watch may take to say what changed when a run has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -135,7 +136,7 @@ struct Scheduler<W> {
     given: Changed,
     loops: Loops,
     runs: u64,
-    last_run: Option<LastRun>,
+    last_run: Option<EndedRun>,
     /// What the wall clock showed at the origin, as far as is known now.
     wall_origin: i64,
     noted: Option<Status>,
@@ -233,7 +234,7 @@ impl<W: Watching> Scheduler<W> {
         self.log_end(&outcome);
         if let Some(On { started, .. }) = self.on.take() {
             let (ended, message) = (self.parts.clock.now(), outcome.message);
-            self.last_run = Some(LastRun { started, ended, exit_code, message });
+            self.last_run = Some(EndedRun { started, ended, exit_code, message });
             self.runs += 1;
         }
         let given = std::mem::take(&mut self.given);

@@ -1,6 +1,7 @@
 //! How an on-change is: what a schedule notes, and what `--status` shows. Values only.
 
 use serde::{Deserialize, Serialize};
+use shiftboss_actors::store::EndedRun;
 
 /// How it is. Times are in seconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -9,21 +10,11 @@ pub struct Status {
     pub state: String,
     pub runs: u64,
     pub run_started: Option<i64>,
-    pub last_run: Option<LastRun>,
+    pub last_run: Option<EndedRun>,
     /// The earliest start of the next run. `None`: when a run has ended, while one is on; else any time,
     /// as soon as something has changed and it is quiet.
     pub next_possible_run: Option<i64>,
     /// The next run, as far as one is planned.
     #[serde(skip)]
     pub next_run: Option<i64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastRun {
-    pub started: i64,
-    pub ended: i64,
-    /// As a shell would report it.
-    pub exit_code: u8,
-    /// Why it failed; empty if it did not.
-    pub message: String,
 }

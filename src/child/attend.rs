@@ -14,14 +14,14 @@ use super::pump::Outlet;
 /// A command that was started. Dropped, it is killed.
 pub struct Running {
     pid: u32,
-    wish: watch::Sender<Wish>,
+    wish: watch::Sender<Stage>,
     ended: oneshot::Receiver<End>,
     end: Option<End>,
 }
 
-/// What the owner wants of a command. Each says more than those before it.
+/// How far the end of a command is wanted, and has been brought about. Each is more than those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Wish {
+enum Stage {
     Run,
     Terminate,
     Kill,
@@ -44,11 +44,11 @@ impl Running {
     /// Asks the command to end (TERM to its group), and kills it when its grace is over. Its end is
     /// what it makes of that.
     pub fn terminate(&self) {
-        self.ask(Wish::Terminate);
+        self.ask(Stage::Terminate);
     }
 
     pub fn kill(&self) {
-        self.ask(Wish::Kill);
+        self.ask(Stage::Kill);
     }
 
     /// The process id, and the process group's; somebody else's after the end.
@@ -56,7 +56,7 @@ impl Running {
         self.pid
     }
 
-    fn ask(&self, wish: Wish) {
+    fn ask(&self, wish: Stage) {
         self.wish.send_if_modified(|asked| {
             let is_more = wish > *asked;
             *asked = wish.max(*asked);
@@ -74,11 +74,11 @@ pub fn attend(
     grace: Duration,
 ) -> Running {
     let pid = process.pid().as_raw_pid().unsigned_abs();
-    let (wish, wishes) = watch::channel(Wish::Run);
+    let (wish, wishes) = watch::channel(Stage::Run);
     let (report, ended) = oneshot::channel();
     // A time beyond what the clock can say is no limit.
     let deadline = time_limit.and_then(|limit| Instant::now().checked_add(limit));
-    let stage = Stage::Running;
+    let stage = Stage::Run;
     let attendant =
         Attendant { process, wishes, children, grace, stage, deadline, timed_out: false };
     tokio::spawn(async move {
@@ -88,17 +88,9 @@ pub fn attend(
     Running { pid, wish, ended, end: None }
 }
 
-/// How far the end of a command has been brought about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Running,
-    Terminated,
-    Killed,
-}
-
 struct Attendant {
     process: Process,
-    wishes: watch::Receiver<Wish>,
+    wishes: watch::Receiver<Stage>,
     children: Signal,
     grace: Duration,
     stage: Stage,
@@ -116,7 +108,7 @@ impl Attendant {
             tokio::select! {
                 _ = self.children.recv() => {}
                 () = outlet.step() => {}
-                wish = next_wish(&mut self.wishes), if self.stage < Stage::Killed => self.obey(wish),
+                wish = next_wish(&mut self.wishes), if self.stage < Stage::Kill => self.obey(wish),
                 () = at(self.deadline) => self.time_is_over(),
             }
         };
@@ -125,16 +117,16 @@ impl Attendant {
         if self.timed_out { End::TimedOut } else { end }
     }
 
-    fn obey(&mut self, wish: Wish) {
+    fn obey(&mut self, wish: Stage) {
         match wish {
-            Wish::Run => {}
-            Wish::Terminate => self.terminate(),
-            Wish::Kill => self.kill(),
+            Stage::Run => {}
+            Stage::Terminate => self.terminate(),
+            Stage::Kill => self.kill(),
         }
     }
 
     fn time_is_over(&mut self) {
-        if self.stage == Stage::Running {
+        if self.stage == Stage::Run {
             self.timed_out = true;
             self.terminate();
         } else {
@@ -143,25 +135,25 @@ impl Attendant {
     }
 
     fn terminate(&mut self) {
-        if self.stage < Stage::Terminated {
-            self.stage = Stage::Terminated;
+        if self.stage < Stage::Terminate {
+            self.stage = Stage::Terminate;
             self.deadline = Instant::now().checked_add(self.grace);
             self.process.terminate();
         }
     }
 
     fn kill(&mut self) {
-        self.stage = Stage::Killed;
+        self.stage = Stage::Kill;
         self.deadline = None;
         self.process.kill();
     }
 }
 
 /// The owner's next wish. An owner that is gone wants the end.
-async fn next_wish(wishes: &mut watch::Receiver<Wish>) -> Wish {
+async fn next_wish(wishes: &mut watch::Receiver<Stage>) -> Stage {
     match wishes.changed().await {
         Ok(()) => *wishes.borrow_and_update(),
-        Err(_) => Wish::Kill,
+        Err(_) => Stage::Kill,
     }
 }
 

@@ -39,5 +39,5 @@ pub use log_name::{day, file_name};
 pub use outputs::{Kept, Outputs};
 pub use printer::{Printer, Printing};
 pub use program::{look_for, look_for_in};
-pub use spec::{CommandSpec, GRACE, Output, Sink, Stream};
+pub use spec::{CommandSpec, GRACE, Output, Stream};
 pub use template::{Place, Template};

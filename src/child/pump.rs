@@ -65,7 +65,7 @@ impl Outlet {
 pub struct Pump {
     out: Half,
     err: Half,
-    sink: Box<dyn Sink>,
+    sink: Sink,
 }
 
 impl Pump {
@@ -82,7 +82,7 @@ impl Pump {
         };
         let half = if stream == Stream::Out { &self.out } else { &self.err };
         if length > 0 {
-            self.sink.take(stream, &half.piece[..length]);
+            (self.sink)(stream, &half.piece[..length]);
         }
         length
     }

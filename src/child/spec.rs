@@ -18,22 +18,13 @@ pub enum Stream {
 
 /// Takes what a command writes, in pieces as they are read (64 KiB at the most, at no particular
 /// boundary). It is called on the runtime's thread: the command waits meanwhile, and all else too.
-pub trait Sink: Send {
-    /// Takes the next piece of one stream.
-    fn take(&mut self, stream: Stream, piece: &[u8]);
-}
-
-impl<F: FnMut(Stream, &[u8]) + Send> Sink for F {
-    fn take(&mut self, stream: Stream, piece: &[u8]) {
-        self(stream, piece);
-    }
-}
+pub type Sink = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
 pub enum Output {
     /// Both streams into an open file, which the command itself holds.
     File(File),
     /// Both streams to us, through pipes.
-    Sink(Box<dyn Sink>),
+    Sink(Sink),
 }
 
 pub struct CommandSpec {

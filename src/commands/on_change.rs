@@ -9,8 +9,9 @@ use shiftboss_actors::clock::SystemClock;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
-use crate::change::command_runs::{CommandRuns, CommandSettings};
+use crate::change::command_runs::CommandRuns;
 use crate::change::follower::{FollowError, Follower};
+use crate::change::handover::Handover;
 use crate::change::machine::graph;
 use crate::change::paths::Changed;
 use crate::change::schedule::{Request, Runs, Schedule, ScheduleError};
@@ -38,7 +39,7 @@ fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     let files = StatusFiles::of_user().and_then(|files| files.take(&settings.name));
     let files = files.map_err(|error| files_failure(&error))?;
     let ended = with_signals(async |mut signals| {
-        let runs = CommandRuns::new(command_settings(&settings, &files), Guardian::new());
+        let runs = command_runs(&settings, &files);
         if settings.is_once {
             Ok(once(runs, &mut signals).await)
         } else {
@@ -52,14 +53,18 @@ fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     }
 }
 
-fn command_settings(settings: &OnChangeSettings, files: &OwnFiles) -> CommandSettings {
-    CommandSettings {
+fn command_runs(settings: &OnChangeSettings, files: &OwnFiles) -> CommandRuns {
+    CommandRuns {
+        guardian: Guardian::new(),
         name: settings.name.clone(),
-        program: settings.program.clone(),
-        arguments: settings.arguments.clone(),
+        handover: Arc::new(Handover {
+            program: settings.program.clone(),
+            arguments: settings.arguments.clone(),
+            environment: Vec::new(),
+            file: files.changed().to_owned(),
+        }),
         time_limit: settings.time_limit,
         grace: settings.grace,
-        changed_file: files.changed().to_owned(),
     }
 }
 

@@ -19,12 +19,13 @@ use std::time::Duration;
 use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::Notify;
 
+use crate::change::handover::Given;
 use crate::child::{CommandSpec, Guardian, Output, Stream};
 use claim::{Claim, Part};
 pub use error::FetchError;
 use intake::{Intake, Tally};
-pub use name::{ListName, NameError};
-pub use runs::{Changes, FetchRuns};
+pub use name::ListName;
+pub use runs::FetchRuns;
 
 /// What is fetched, by what, into where, and what it has to look like.
 #[derive(Debug, Clone)]
@@ -47,15 +48,6 @@ pub struct Settings {
     pub min_share: f64,
     /// The daemon hands its lines out while it is fetched, whatever becomes of it.
     pub live: bool,
-}
-
-/// What one run's command is given, where that differs from run to run.
-#[derive(Debug, Default)]
-pub struct Given {
-    /// Its arguments, in place of the settings'.
-    pub arguments: Option<Vec<OsString>>,
-    /// What its environment has beyond the settings'.
-    pub environment: Vec<(OsString, OsString)>,
 }
 
 /// Shows a run while it goes on.

@@ -1,19 +1,14 @@
 //! Runs that fetch a list: [`Runs`] over a [`Fetcher`]. The command of one that watches is given what changed.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, oneshot};
 
-use super::{Delivered, FetchError, Fetcher, Given, Observer};
-use crate::change::handover::hand_over;
+use super::{Delivered, FetchError, Fetcher, Observer};
+use crate::change::handover::{Given, Handover};
 use crate::change::paths::Changed;
 use crate::change::schedule::{Outcome, Run, Runs};
 use crate::exit::ExitCode;
-
-/// A shell's code for what cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
 
 /// The runs of one fetcher.
 pub struct FetchRuns {
@@ -22,7 +17,7 @@ pub struct FetchRuns {
     /// Makes what shows a run.
     observer: Box<dyn Fn() -> Box<dyn Observer>>,
     /// `None`: it watches nothing.
-    changes: Option<Arc<Changes>>,
+    handover: Option<Arc<Handover>>,
     /// Between two runs somebody may fetch the list by hand.
     is_shared: bool,
 }
@@ -30,23 +25,26 @@ pub struct FetchRuns {
 impl FetchRuns {
     pub fn new(fetcher: Fetcher, observer: Box<dyn Fn() -> Box<dyn Observer>>) -> Self {
         let fetcher = Arc::new(Mutex::new(fetcher));
-        Self { fetcher, observer, changes: None, is_shared: false }
+        Self { fetcher, observer, handover: None, is_shared: false }
     }
 
-    /// The same, but the list is given up between two runs, and the command is given the file of `changes`.
-    pub fn shared(self, changes: Option<Changes>) -> Self {
-        Self { changes: changes.map(Arc::new), is_shared: true, ..self }
+    /// The same, but the list is given up between two runs, and the command is given the file of `handover`.
+    pub fn shared(self, handover: Option<Handover>) -> Self {
+        Self { handover: handover.map(Arc::new), is_shared: true, ..self }
     }
 }
 
 impl Runs for FetchRuns {
     fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run {
-        let (fetcher, changes) = (Arc::clone(&self.fetcher), self.changes.clone());
+        let (fetcher, handover) = (Arc::clone(&self.fetcher), self.handover.clone());
         let (observer, is_shared) = ((self.observer)(), self.is_shared);
         Box::pin(async move {
-            let given = match given(changes, changed).await {
-                Ok(given) => given,
-                Err(message) => return Outcome { exit_code: NOT_EXECUTABLE, message },
+            let given = match handover {
+                None => Given::default(),
+                Some(handover) => match handover.give(changed).await {
+                    Ok(given) => given,
+                    Err(outcome) => return outcome,
+                },
             };
             let stopped = async { _ = stop.await };
             let mut fetcher = fetcher.lock().await;
@@ -72,38 +70,5 @@ fn outcome(fetched: Result<Delivered, FetchError>) -> Outcome {
             };
             Outcome { exit_code, message: error.to_string() }
         }
-    }
-}
-
-/// What a command is called with, and the file that names what changed.
-pub struct Changes {
-    pub program: OsString,
-    pub arguments: Vec<OsString>,
-    pub environment: Vec<(OsString, OsString)>,
-    pub file: PathBuf,
-}
-
-impl Drop for Changes {
-    fn drop(&mut self) {
-        // It may never have been written.
-        let _ = std::fs::remove_file(&self.file);
-    }
-}
-
-/// What this run's command is given beyond the settings; else why it cannot be.
-async fn given(changes: Option<Arc<Changes>>, changed: Changed) -> Result<Given, String> {
-    let Some(changes) = changes else {
-        return Ok(Given::default());
-    };
-    let handed = tokio::task::spawn_blocking(move || {
-        let Changes { program, arguments, environment, file } = &*changes;
-        hand_over(program, arguments, environment, file, &changed)
-    });
-    match handed.await {
-        Ok(Ok(handed)) => {
-            Ok(Given { arguments: Some(handed.arguments), environment: handed.environment })
-        }
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the changed paths could not be handed over".to_owned()),
     }
 }

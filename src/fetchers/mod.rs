@@ -25,10 +25,11 @@ use tokio::sync::watch;
 
 pub use begin::RUNS_MAX;
 
+use crate::change::handover::Handover;
 use crate::change::schedule::Runs;
 use crate::child::Guardian;
 use crate::config::FetcherTable;
-use crate::fetch::{Changes, FetchRuns, Fetcher, Settings};
+use crate::fetch::{FetchRuns, Fetcher, Settings};
 use output::ToLog;
 use supervisor::{FetchersActor, StopAll, SupervisorParts};
 
@@ -88,7 +89,7 @@ impl Service for Fetchers {
 /// The runs of a fetcher whose lists go to `input`.
 fn runs(table: &FetcherTable, input: &Path, database: &Path, guardian: &Guardian) -> Box<dyn Runs> {
     let settings = settings(table, input);
-    let changes = table.on_change.is_some().then(|| Changes {
+    let handover = table.on_change.is_some().then(|| Handover {
         program: settings.program.clone(),
         arguments: settings.arguments.clone(),
         environment: settings.environment.clone(),
@@ -97,7 +98,7 @@ fn runs(table: &FetcherTable, input: &Path, database: &Path, guardian: &Guardian
     let name = table.name.shared();
     let observer = Box::new(move || Box::new(ToLog::new(name.clone())) as _);
     let fetcher = Fetcher::new(settings, guardian.clone());
-    Box::new(FetchRuns::new(fetcher, observer).shared(changes))
+    Box::new(FetchRuns::new(fetcher, observer).shared(handover))
 }
 
 fn settings(table: &FetcherTable, input: &Path) -> Settings {

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::{EndedRun, FetcherRecord};
+use shiftboss_actors::store::FetcherRecord;
 use shiftboss_protocol::model::UnixSeconds;
 
-use crate::change::status::{LastRun, Status};
+use crate::change::status::Status;
 use crate::config::FetcherTable;
 
 /// A fetcher of which nothing is known.
@@ -26,16 +26,7 @@ pub(super) fn update(record: &mut FetcherRecord, status: &Status) {
     }
     // Until a run has ended in this process, the last one is another's.
     if let Some(last) = &status.last_run {
-        record.last_run = Some(ended(last));
-    }
-}
-
-fn ended(last: &LastRun) -> EndedRun {
-    EndedRun {
-        started: last.started,
-        ended: last.ended,
-        exit_code: last.exit_code,
-        message: last.message.clone(),
+        record.last_run = Some(last.clone());
     }
 }
 
@@ -66,6 +57,8 @@ pub(super) fn first_due(
 
 #[cfg(test)]
 mod tests {
+    use shiftboss_actors::store::EndedRun;
+
     use super::*;
 
     fn table(retry: bool) -> FetcherTable {

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
 /// A run that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRun {
     /// When it began.
     pub started: UnixSeconds,

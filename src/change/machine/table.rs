@@ -60,6 +60,7 @@ pub enum Event {
 }
 
 impl Event {
+    #[cfg(test)]
     pub const ALL: [Self; 6] =
         [Self::Touch, Self::Due, Self::Start, Self::Done, Self::Failed, Self::Ready];
 

@@ -130,7 +130,7 @@ fn text(report: &Report, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::status::LastRun;
+    use shiftboss_actors::store::EndedRun;
 
     const TIMING: Timing = Timing {
         debounce: Duration::from_secs(5),
@@ -162,7 +162,7 @@ mod tests {
     /// Times have two units; a name from outside moves no cursor.
     #[test]
     fn a_status_is_short_and_harmless() {
-        let last = LastRun { started: 0, ended: 93_784, exit_code: 0, message: String::new() };
+        let last = EndedRun { started: 0, ended: 93_784, exit_code: 0, message: String::new() };
         let status = Status { last_run: Some(last), ..Status::default() };
         let (name, command) = ("a\u{202e}".to_owned(), vec!["x\n".to_owned()]);
         let report = Report { name, pid: Some(1), paths: Vec::new(), command, status };
