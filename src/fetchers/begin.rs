@@ -3,6 +3,8 @@
 //!
 //! [`super::supervisor`] puts it around each fetcher's runs, and answers [`Begin`].
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,10 +28,9 @@ pub const RUNS_MAX: usize = 64;
 #[rtype(result = "()")]
 pub(super) struct Begin(pub ListName);
 
-/// See the module. The runs within start nothing before they are waited for.
 pub(super) struct NotedRuns {
     pub name: ListName,
-    pub runs: Box<dyn Runs>,
+    pub runs: Rc<RefCell<Box<dyn Runs>>>,
     pub begin: Recipient<Begin>,
     pub why_lost: Recipient<WhyLost>,
     pub running: Arc<Semaphore>,
@@ -37,9 +38,7 @@ pub(super) struct NotedRuns {
 
 impl Runs for NotedRuns {
     fn start(&mut self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
-        let (inner_stop, stopped_inner) = oneshot::channel();
-        let mut run = self.runs.start(changed, stopped_inner);
-        let (begin, name) = (self.begin.clone(), self.name.clone());
+        let (runs, begin, name) = (Rc::clone(&self.runs), self.begin.clone(), self.name.clone());
         let (running, why_lost) = (Arc::clone(&self.running), self.why_lost.clone());
         Box::pin(async move {
             let ready = async {
@@ -52,13 +51,8 @@ impl Runs for NotedRuns {
             };
             // The schedule has noted the run by now. One that cannot be stored is done all the same.
             let _ = begin.send(Begin(name)).await;
-            tokio::select! {
-                outcome = &mut run => outcome,
-                _ = &mut stop => {
-                    let _ = inner_stop.send(());
-                    run.await
-                }
-            }
+            let run = runs.borrow_mut().start(changed, stop);
+            run.await
         })
     }
 }

@@ -8,6 +8,7 @@
 mod fetcher;
 mod notes;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
 use std::rc::Rc;
@@ -182,7 +183,7 @@ impl FetchersActor {
         let record = self.records.entry(name.shared()).or_insert_with(unknown);
         let runs = Box::new(NotedRuns {
             name: name.clone(),
-            runs: (self.parts.runs)(&table),
+            runs: Rc::new(RefCell::new((self.parts.runs)(&table))),
             begin: ctx.address().recipient(),
             why_lost: self.parts.memory.why_lost.clone(),
             running: Arc::clone(&self.running),

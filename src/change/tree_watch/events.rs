@@ -3,10 +3,11 @@
 //! A part of [`super::TreeWatch`]. Where an event's place is out of date, for a directory above it was moved
 //! since, it may do the wrong thing here: the moved directory is listed anew afterwards.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
-use rustix::fs::inotify::{ReadFlags, WatchFlags};
+use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::watch::WatchError;
@@ -16,32 +17,27 @@ use super::{AddWatch, TreeWatch};
 impl<A: AddWatch> TreeWatch<A> {
     /// Handles the events that are there, up to a buffer of them. Says whether there were any.
     pub(super) fn read(&mut self) -> Result<bool, WatchError> {
+        let inotify = Arc::clone(&self.inotify);
         let mut buffer = std::mem::take(&mut self.buffer);
-        let read = rustix::io::read(&*self.inotify, &mut *buffer);
-        let outcome = match read {
-            Ok((bytes, _)) => self.take(bytes).map(|()| true),
-            Err(Errno::WOULDBLOCK) => Ok(false),
-            Err(Errno::INTR) => Ok(true),
-            Err(error) => Err(WatchError::Read(error.into())),
-        };
-        self.buffer = buffer;
-        outcome
-    }
-
-    /// Handles events as the kernel packs them: watch, mask, cookie, length of the name, name.
-    pub(super) fn take(&mut self, mut bytes: &[u8]) -> Result<(), WatchError> {
-        while let Some((head, rest)) = bytes.split_first_chunk::<16>() {
-            let word = |at: usize| {
-                u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-            };
-            let length = usize::try_from(word(12)).unwrap_or(usize::MAX).min(rest.len());
-            let (name, rest) = rest.split_at(length);
-            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            let flags = ReadFlags::from_bits_retain(word(4));
-            self.note(word(0).cast_signed(), flags, OsStr::from_bytes(name))?;
-            bytes = rest;
+        let mut events = inotify::Reader::new(&*inotify, &mut buffer);
+        let mut is_any = false;
+        loop {
+            match events.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(CStr::to_bytes).unwrap_or_default();
+                    self.note(event.wd(), event.events(), OsStr::from_bytes(name))?;
+                    is_any = true;
+                }
+                Err(Errno::WOULDBLOCK) => break,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(WatchError::Read(error.into())),
+            }
+            if events.is_buffer_empty() {
+                break;
+            }
         }
-        Ok(())
+        self.buffer = buffer;
+        Ok(is_any)
     }
 
     pub(super) fn note(
