@@ -171,14 +171,12 @@ impl Fetcher {
         };
         let settings = &self.settings;
         CommandSpec {
-            program: settings.program.clone(),
             arguments: given.arguments.unwrap_or_else(|| settings.arguments.clone()),
             environment: [settings.environment.as_slice(), &given.environment].concat(),
             directory: settings.directory.clone(),
-            input: None,
-            output: Output::Sink(Box::new(sink)),
             time_limit: settings.time_limit,
             grace: settings.grace,
+            ..CommandSpec::new(&settings.program, Output::Sink(Box::new(sink)))
         }
     }
 }

@@ -80,14 +80,12 @@ impl CommandRunner {
         let program = &self.template.program;
         let (output, mut kept) = self.outputs.open(&key, attempt, program, &arguments)?;
         let spec = CommandSpec {
-            program: program.clone(),
             arguments,
             environment,
-            directory: None,
             input: payload.input,
-            output,
             time_limit: self.time_limit,
             grace: self.grace,
+            ..CommandSpec::new(program, output)
         };
         match self.guardian.start(spec) {
             Ok(running) => {
