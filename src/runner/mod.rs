@@ -108,7 +108,12 @@ pub async fn run<S: Source + 'static>(
                     None => return ended,
                     Some(Ok(Ok(()))) => {}
                     Some(Ok(Err(error))) => ended.errors.push(error),
-                    Some(Err(_)) => ended.is_broken = true,
+                    // Others may meet the same bug.
+                    Some(Err(_)) if !ended.is_broken => {
+                        ended.is_broken = true;
+                        stop();
+                    }
+                    Some(Err(_)) => {}
                 },
                 signal = signals.next() => match stop() {
                     Stop::Kill => {
@@ -186,4 +191,62 @@ fn failed(execution: &Execution, end: crate::child::End) -> u8 {
         warn!(key, attempt, code, ended, %took, output, "A job failed.");
     }
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+
+    /// Has no jobs: it panics, or waits for a stop.
+    struct Fake {
+        panics: bool,
+        stopped: watch::Receiver<bool>,
+    }
+
+    impl Source for Fake {
+        type Job = ();
+        type Error = ();
+
+        async fn take(&mut self, _: Option<((), u8)>) -> Result<Option<()>, ()> {
+            assert!(!self.panics, "told to");
+            self.stopped.wait_for(|stopped| *stopped).await.map(|_| None).map_err(|_| ())
+        }
+
+        fn command(&self, _: &(), _: &Template) -> Result<JobCommand, Fault> {
+            unreachable!()
+        }
+
+        async fn not_started(&mut self, _: (), _: Fault) -> Result<NotStarted<()>, ()> {
+            unreachable!()
+        }
+
+        fn killed(&self) -> Pin<Box<dyn Future<Output = ()>>> {
+            unreachable!()
+        }
+
+        async fn release(&mut self, _: ()) -> Result<(), ()> {
+            unreachable!()
+        }
+    }
+
+    /// A slot that panics is the end of all: they may meet the same bug.
+    #[tokio::test]
+    async fn a_panic_stops_all() {
+        let template = Template { program: "true".into(), arguments: Vec::new() };
+        let (time_limit, grace) = (None, std::time::Duration::ZERO);
+        let settings = RunnerSettings { template, time_limit, grace, logs: None };
+        let (runner, _writer) = CommandRunner::new(settings, |_| Ok(())).unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let sources = [true, false].map(|panics| Fake { panics, stopped: stopped.clone() });
+        let stop = || {
+            stop.send_replace(true);
+            Stop::Finish
+        };
+        let mut signals = Signals::new().unwrap();
+        let pending = std::future::pending();
+        let ended = run(sources.into(), runner, &mut signals, stop, pending).await;
+        assert!(ended.is_broken && ended.errors.is_empty() && ended.killed.is_none());
+    }
 }
