@@ -1,8 +1,11 @@
-//! What every store must pass: random histories of batches against the naive model, some of which fail as a
-//! whole, with restarts in between.
+//! What every store must pass: each statement of the contract ([`statements`]), and random histories of batches
+//! against the naive model, some of which fail as a whole, with restarts in between. Whatever happened, the preview
+//! of the queue is what is dispatched.
 //!
 //! A store's tests call [`passes`] with a [`Subject`]; those of SQLite add edits by hand to the same
 //! [`History`].
+
+mod statements;
 
 use std::collections::BTreeSet;
 
@@ -24,6 +27,8 @@ pub const FETCHERS: [&str; 2] = ["f", "g"];
 pub const HALF_DAY: i64 = 43_200;
 /// The lease of all that is leased.
 const LEASE_SECONDS: u32 = 60;
+/// Jobs that are previewed.
+const PREVIEWED: usize = 8;
 
 /// A request or a fetcher's doing. Attempts are chosen by how long ago they were given out.
 #[derive(Debug, Clone)]
@@ -234,13 +239,17 @@ pub trait Subject {
 
     /// Opens it again, after a clean stop or without one.
     fn restart(&mut self, clean: bool);
+
+    /// What its view of the queue shows: the first `count` jobs, as `key payload`.
+    fn preview(&mut self, now: i64, count: usize) -> Vec<String>;
 }
 
-/// Compares stores that `open` makes with the model, over so many random histories.
+/// Checks the statements, and compares stores that `open` makes with the model, over so many random histories.
 ///
 /// # Panics
 /// When one of them differs, with the shortest history that shows it.
 pub fn passes<S: Subject>(config: ProptestConfig, open: impl Fn(Rules) -> S) {
+    statements::hold(&open);
     let strategy = (2..4_i64, prop::collection::vec(step(), 1..60));
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&strategy, |(max_expired_leases, history)| {
@@ -272,6 +281,8 @@ fn goes_the_same_way(
             }
         }
         history.check(subject.store())?;
+        let dispatched = history.model.preview(history.now, PREVIEWED);
+        prop_assert_eq!(subject.preview(history.now, PREVIEWED), dispatched);
     }
     Ok(())
 }

@@ -18,6 +18,10 @@ impl Subject for MockStore {
     }
 
     fn restart(&mut self, _clean: bool) {}
+
+    fn preview(&mut self, now: i64, count: usize) -> Vec<String> {
+        self.inside().kept.model.preview(now, count)
+    }
 }
 
 #[test]

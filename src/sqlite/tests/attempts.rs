@@ -14,6 +14,7 @@ use events::{Event, event};
 
 use super::support::{FAIR, Site, cases, options};
 use crate::sqlite::Options;
+use crate::sqlite::views::queue;
 
 /// A store that can be started again.
 struct Restarted {
@@ -46,6 +47,11 @@ impl Subject for Restarted {
     fn restart(&mut self, clean: bool) {
         let site = self.site.take().unwrap();
         self.site = Some(site.restart(&self.options, clean));
+    }
+
+    fn preview(&mut self, now: i64, count: usize) -> Vec<String> {
+        let found = queue(&self.site().directory.path().join("state.db"), count, now).unwrap();
+        found.keys.iter().map(|next| format!("{} {}", next.key, next.payload)).collect()
     }
 }
 

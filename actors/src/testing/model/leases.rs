@@ -80,7 +80,7 @@ impl Model {
         classic.max(self.leases.expired.get(&at).copied().unwrap_or(0))
     }
 
-    /// A row is about to be dispatched out: those of older runs are nobody's any more.
+    /// A row is about to be handed out: those of older runs are nobody's any more.
     pub(super) fn overtake(&mut self, row: &Row) {
         self.leases.dispatched.push((row.key.clone(), self.attempts));
         let older =
@@ -121,7 +121,7 @@ impl Model {
         }
     }
 
-    /// As if it had been dispatched out till now.
+    /// As if it had been handed out till now.
     fn end_late(&mut self, delivery: &Delivery, code: i64, now: i64) {
         for row in &mut self.queue {
             if (row.fetcher, &row.key) == (delivery.fetcher, &delivery.key)

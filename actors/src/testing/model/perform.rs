@@ -3,7 +3,7 @@
 use crate::store::{
     Ack, AddRows, Dispatched, ExpiredLease, Operation, Outcome, RegisterRun, StoredRun,
 };
-use shiftboss_protocol::model::{Attempt, Idle, Job, Key};
+use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Job, Key};
 
 use super::Model;
 
@@ -93,21 +93,20 @@ impl Model {
     fn why_idle(&self, now: i64) -> Idle {
         let jobs = u32::try_from(self.in_flight(now)).unwrap_or(u32::MAX);
         match jobs {
-            _ if self.leases.paused => Idle::Paused(self.waiting(now)),
+            _ if self.leases.paused => {
+                let waiting = self.preview(now, IDLE_COUNT_MAX as usize).len();
+                Idle::Paused(u32::try_from(waiting).unwrap())
+            }
             0 => Idle::Nothing,
             jobs => Idle::Busy(jobs),
         }
     }
 
-    /// So many jobs would be dispatched out one after the other.
-    fn waiting(&self, now: i64) -> u32 {
+    /// What so many requests would be handed out one after the other, as `key payload`; paused or not.
+    pub fn preview(&self, now: i64, count: usize) -> Vec<String> {
         let mut model = self.clone();
         model.pause(false);
-        let mut jobs = 0;
-        while model.dispatch(now).is_some() {
-            jobs += 1;
-        }
-        jobs
+        (0..count).map_while(|_| model.dispatch(now)).map(|(_, job)| job).collect()
     }
 
     /// The key of an attempt that is in flight.
