@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use shiftboss_protocol::model::{Attempt, Key, jitter};
 
 use super::SqliteStore;
+use super::partitions::RunId;
 use super::query::{Query, columns};
 
 /// Ended attempts that are kept.
@@ -66,9 +67,8 @@ impl Delivery {
         i64::try_from(self.handed_out?.elapsed().as_millis()).ok()
     }
 
-    /// Whether it is of that row of its key.
-    pub(super) fn is_of(&self, fetcher_id: i64, run_started: i64) -> bool {
-        (self.fetcher_id, self.run_started) == (fetcher_id, run_started)
+    pub(super) fn run(&self) -> RunId {
+        RunId { fetcher_id: self.fetcher_id, started: self.run_started }
     }
 }
 
@@ -221,8 +221,9 @@ impl SqliteStore {
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND is_dequeued <> 0 AND fetcher_run_started IN (SELECT value FROM json_each(?3))
             RETURNING fetcher_run_started";
-        for run in self.values(sql, (key, delivery.fetcher_id, &before.marked_runs))? {
-            self.count(delivery.fetcher_id, run, 0, 1)?;
+        let fetcher_id = delivery.fetcher_id;
+        for started in self.values(sql, (key, fetcher_id, &before.marked_runs))? {
+            self.count(RunId { fetcher_id, started }, 0, 1)?;
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ impl SqliteStore {
                 && other.run_started != row.run_started
         };
         for older in rows.iter().filter(is_older) {
-            self.forget_expired_leases(key, older.fetcher_id, older.run_started)?;
+            self.forget_expired_leases(key, older.run())?;
         }
         self.start_log(key, record.now, history.log.is_some())?;
         if fair {
@@ -94,7 +94,7 @@ impl SqliteStore {
         let state = if fair && record.holder.is_none() { 2 } else { 0 };
         self.mark(record, state)?;
         for marked in record.marked() {
-            self.counters.count_pending(marked.fetcher_id, marked.run_started, -1);
+            self.counters.count_pending(marked.run(), -1);
         }
         Ok(())
     }
@@ -127,8 +127,7 @@ impl SqliteStore {
         let DispatchRecord { key, rows, row, history, .. } = *record;
         let earlier =
             if history.has_deliveries { self.live_deliveries(key, rows)? } else { Vec::new() };
-        let same =
-            earlier.iter().filter(|delivery| delivery.is_of(row.fetcher_id, row.run_started));
+        let same = earlier.iter().filter(|delivery| delivery.run() == row.run());
         // Of a classic attempt that is out still the row is dispatched; its lease may have expired since.
         let classic = same.filter(|_| row.again).map(|delivery| delivery.delivery_count).max();
         let delivery = Delivery {
@@ -168,9 +167,7 @@ impl SqliteStore {
     /// The earlier dispatches of a key; those whose row is gone have nothing left to lose.
     fn live_deliveries(&self, key: &str, rows: &[Candidate]) -> rusqlite::Result<Vec<Delivery>> {
         let mut deliveries = self.deliveries(key)?;
-        let is_live = |delivery: &Delivery| {
-            rows.iter().any(|row| delivery.is_of(row.fetcher_id, row.run_started))
-        };
+        let is_live = |delivery: &Delivery| rows.iter().any(|row| delivery.run() == row.run());
         for stale in deliveries.extract_if(.., |delivery| !is_live(delivery)) {
             self.retire_expired(key, &stale)?;
         }
@@ -257,7 +254,7 @@ impl SqliteStore {
                 self.retire_expired(key, &earlier)?;
             }
             // A classic attempt before the expired leases may be the one that ended.
-            self.forget_expired_leases(key, last.fetcher_id, last.run_started)?;
+            self.forget_expired_leases(key, last.run())?;
             if last.fetcher_id == TASKS_ID {
                 self.end_task(key, last.run_started, exit_code)?;
             }

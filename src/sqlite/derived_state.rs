@@ -7,6 +7,7 @@
 
 use shiftboss_protocol::model::UnixSeconds;
 
+use super::partitions::RunId;
 use super::query::Query;
 use super::{SqliteStore, schema};
 
@@ -41,15 +42,9 @@ impl SqliteStore {
     }
 
     /// Adds to a run's counts.
-    pub(super) fn count(
-        &self,
-        fetcher_id: i64,
-        run_started: i64,
-        rows: i64,
-        pending: i64,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn count(&self, run: RunId, rows: i64, pending: i64) -> rusqlite::Result<()> {
         let sql = "UPDATE shiftboss_runs SET rows = rows + ?3, pending = pending + ?4
             WHERE fetcher_id = ?1 AND run_started = ?2";
-        self.run(sql, (fetcher_id, run_started, rows, pending))
+        self.run(sql, (run.fetcher_id, run.started, rows, pending))
     }
 }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{UnixSeconds, jitter};
 
-use super::partitions::Partitions;
+use super::partitions::{Partitions, RunId};
 use super::query::{Query, columns};
 use super::{Policy, SqliteStore};
 
@@ -81,6 +81,10 @@ columns!(Candidate {
 });
 
 impl Candidate {
+    pub(super) fn run(&self) -> RunId {
+        RunId { fetcher_id: self.fetcher_id, started: self.run_started }
+    }
+
     /// Undispatched rows first, then the fetcher whose turn is longest ago, then the older id.
     fn fair_order(&self, other: &Self) -> Ordering {
         let rank = |row: &Self| (row.again, row.last_served, row.fetcher_id);
@@ -174,7 +178,7 @@ impl SqliteStore {
             if last.as_ref().is_some_and(|last| position > *last) {
                 break;
             }
-            if self.partitions.allow(position.3, row.get(4)?) {
+            if self.partitions.allow(RunId { fetcher_id: position.3, started: row.get(4)? }) {
                 positions.push(position);
             }
         }
@@ -239,7 +243,7 @@ impl Rule<'_> {
 
     fn is_free(&self, row: &Candidate) -> bool {
         let held = row.state == 2 && row.last_started >= Some(self.expired);
-        row.state > 0 && !held && self.partitions.allow(row.fetcher_id, row.run_started)
+        row.state > 0 && !held && self.partitions.allow(row.run())
     }
 }
 

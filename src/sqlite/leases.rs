@@ -12,6 +12,7 @@ use shiftboss_protocol::model::{
 
 use super::SqliteStore;
 use super::attempts::{Delivery, Ended, Outcome};
+use super::partitions::RunId;
 use super::query::Query;
 use super::schema::TASKS_ID;
 
@@ -94,8 +95,8 @@ impl SqliteStore {
         let sql = "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND fetcher_run_started <= ?3 AND (fetcher_id <> 0 OR fetcher_run_started = ?3)
             AND is_dequeued = 0 RETURNING fetcher_run_started";
-        for run in self.values(sql, (key, fetcher_id, ended.run_started))? {
-            self.count(fetcher_id, run, 0, -1)?;
+        for started in self.values(sql, (key, fetcher_id, ended.run_started))? {
+            self.count(RunId { fetcher_id, started }, 0, -1)?;
         }
         let sql = "SELECT name FROM fetchers WHERE fetcher_id = ?1";
         let name: Option<String> = self.value(sql, [fetcher_id]).optional()?;
@@ -106,7 +107,7 @@ impl SqliteStore {
         self.run(sql, (attempt.0, now, exit_code))?;
         // Earlier classic attempts would bring the row back.
         self.retire_all_expired(key, |delivery| delivery.fetcher_id == fetcher_id)?;
-        self.forget_expired_leases(key, fetcher_id, ended.run_started)?;
+        self.forget_expired_leases(key, RunId { fetcher_id, started: ended.run_started })?;
         self.log_end(key, ended.started, now, exit_code)?;
         self.cache.forget_key(key);
         if fetcher_id == TASKS_ID {
@@ -190,7 +191,7 @@ impl SqliteStore {
         let single = delivery.fetcher_id == TASKS_ID;
         if dead_letter {
             // Earlier classic attempts of the row would bring it back.
-            let of_row = |other: &Delivery| other.is_of(delivery.fetcher_id, delivery.run_started);
+            let of_row = |other: &Delivery| other.run() == delivery.run();
             self.retire_all_expired(&key, |other| {
                 other.attempt < delivery.attempt && of_row(other)
             })?;
@@ -220,15 +221,10 @@ impl SqliteStore {
         self.run(sql, (fetcher_id, run_started, key, delivery_count, dead_letter))
     }
 
-    pub(super) fn forget_expired_leases(
-        &self,
-        key: &str,
-        fetcher_id: i64,
-        run_started: i64,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn forget_expired_leases(&self, key: &str, run: RunId) -> rusqlite::Result<()> {
         let sql = "DELETE FROM shiftboss_expired_leases
             WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
-        self.run(sql, (fetcher_id, run_started, key))
+        self.run(sql, (run.fetcher_id, run.started, key))
     }
 
     /// All leased attempts.
@@ -279,9 +275,10 @@ impl SqliteStore {
                     AND +newer.fetcher_run_started > queue.fetcher_run_started)
             RETURNING fetcher_id, fetcher_run_started";
         let rows: Vec<(i64, i64)> = self.rows(sql, (key, fetcher))?;
-        for (fetcher_id, run_started) in &rows {
-            self.count(*fetcher_id, *run_started, 0, 1)?;
-            self.forget_expired_leases(key, *fetcher_id, *run_started)?;
+        for (fetcher_id, started) in rows.iter().copied() {
+            let run = RunId { fetcher_id, started };
+            self.count(run, 0, 1)?;
+            self.forget_expired_leases(key, run)?;
         }
         self.recompute(key)?;
         Ok(Some(rows.len() as u64 + tasks))

@@ -6,10 +6,11 @@
 //! Called by [`runs`](super::runs) as batches come in, and by the store's operation `prune`.
 
 use rusqlite::{Connection, OptionalExtension};
-use shiftboss_actors::store::{Reading, RowBatch};
+use shiftboss_actors::store::Reading;
 use shiftboss_protocol::model::Run;
 
 use super::SqliteStore;
+use super::partitions::RunId;
 use super::query::Query;
 
 /// A listing's number is never used again, so what is left of one that was broken off does no harm.
@@ -36,22 +37,21 @@ impl SqliteStore {
     /// Notes what a batch means to the run's listing. Returns the listing that its rows belong to.
     pub(super) fn note_reading(
         &self,
-        fetcher_id: i64,
-        batch: &RowBatch,
+        run: RunId,
+        reading: Reading,
     ) -> rusqlite::Result<Option<i64>> {
-        let run = batch.run.started;
-        if batch.reading != Reading::Onward {
-            self.end_listing(fetcher_id, run)?;
+        if reading != Reading::Onward {
+            self.end_listing(run)?;
             let stale = "UPDATE shiftboss_runs SET stale = 1
                 WHERE fetcher_id = ?1 AND run_started = ?2 AND stale = 0";
-            self.run(stale, (fetcher_id, run))?;
+            self.run(stale, run.pair())?;
         }
-        if batch.reading == Reading::Listing {
+        if reading == Reading::Listing {
             let begin =
                 "INSERT INTO temp.shiftboss_listings (fetcher_id, run_started) VALUES (?1, ?2)";
-            self.run(begin, (fetcher_id, run))?;
+            self.run(begin, run.pair())?;
         }
-        Ok(self.listing(fetcher_id, run)?.map(|(listing, _)| listing))
+        Ok(self.listing(run)?.map(|(listing, _)| listing))
     }
 
     /// A key is in the list.
@@ -64,36 +64,35 @@ impl SqliteStore {
     /// Looks at up to `limit` rows of a run, and deletes those that its listing lacks. Returns whether
     /// there are more.
     pub(super) fn prune_step(&mut self, run: &Run, limit: usize) -> rusqlite::Result<bool> {
-        let Some(fetcher_id) = self.fetcher_id(run)? else {
+        let Some(run) = self.run_id(run)? else {
             return Ok(false);
         };
         self.counters.flush(&self.connection)?;
-        let run = run.started;
-        let Some((listing, pruned_to)) = self.listing(fetcher_id, run)? else {
+        let Some((listing, pruned_to)) = self.listing(run)? else {
             return Ok(false);
         };
-        let keys = self.keys_behind(fetcher_id, run, (listing, &pruned_to), limit)?;
+        let keys = self.keys_behind(run, listing, &pruned_to, limit)?;
         let gone: Vec<&str> =
             keys.iter().filter(|(_, listed)| !listed).map(|(key, _)| key.as_str()).collect();
-        self.delete_keys(fetcher_id, run, &gone)?;
+        self.delete_keys(run, &gone)?;
         if let Some((last, _)) = keys.last().filter(|_| keys.len() >= limit) {
             let sql = "UPDATE temp.shiftboss_listings SET pruned_to = ?2 WHERE listing = ?1";
             self.run(sql, (listing, last))?;
             return Ok(true);
         }
-        self.end_listing(fetcher_id, run)?;
+        self.end_listing(run)?;
         let sound =
             "UPDATE shiftboss_runs SET stale = 0 WHERE fetcher_id = ?1 AND run_started = ?2";
-        self.run(sound, (fetcher_id, run))?;
+        self.run(sound, run.pair())?;
         Ok(false)
     }
 
     /// The next keys of a run, each with whether it is listed.
     fn keys_behind(
         &self,
-        fetcher_id: i64,
-        run: i64,
-        (listing, pruned_to): (i64, &str),
+        run: RunId,
+        listing: i64,
+        pruned_to: &str,
         limit: usize,
     ) -> rusqlite::Result<Vec<(String, bool)>> {
         let sql = "SELECT attr_path, EXISTS (SELECT 1 FROM temp.shiftboss_listed AS listed
@@ -102,20 +101,20 @@ impl SqliteStore {
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path > ?4
             ORDER BY attr_path LIMIT ?5";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.rows(sql, (fetcher_id, run, listing, pruned_to, limit))
+        self.rows(sql, (run.fetcher_id, run.started, listing, pruned_to, limit))
     }
 
     /// A run's listing, if there is one, and the key up to which it was applied.
-    fn listing(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<Option<(i64, String)>> {
+    fn listing(&self, run: RunId) -> rusqlite::Result<Option<(i64, String)>> {
         let sql = "SELECT listing, pruned_to FROM temp.shiftboss_listings
             WHERE fetcher_id = ?1 AND run_started = ?2";
-        self.row(sql, (fetcher_id, run)).optional()
+        self.row(sql, run.pair()).optional()
     }
 
     /// Forgets a run's listing; the keys of all, at little cost, with the last one.
-    pub(super) fn end_listing(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
+    pub(super) fn end_listing(&self, run: RunId) -> rusqlite::Result<()> {
         let sql = "DELETE FROM temp.shiftboss_listings WHERE fetcher_id = ?1 AND run_started = ?2";
-        let ended = self.change(sql, (fetcher_id, run))?;
+        let ended = self.change(sql, run.pair())?;
         let any = "SELECT EXISTS (SELECT 1 FROM temp.shiftboss_listings)";
         if ended > 0 && !self.value(any, [])? {
             self.run("DELETE FROM temp.shiftboss_listed", [])?;

@@ -16,13 +16,27 @@ pub(super) const SMALL_RUN_ROWS: i64 = 500;
 /// Partitions at the most: each costs a dispatch two seeks. Further large runs share partition 0.
 const PARTITIONS_MAX: i64 = 64;
 
+/// A run in the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct RunId {
+    pub(super) fetcher_id: i64,
+    pub(super) started: i64,
+}
+
+impl RunId {
+    /// As the parameters ?1 and ?2 of a statement.
+    pub(super) fn pair(self) -> (i64, i64) {
+        (self.fetcher_id, self.started)
+    }
+}
+
 /// Where rows are looked for, and which are passed over. In memory; the truth is `shiftboss_runs`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Partitions {
     /// Partitions with rows that may be handed out; 0 is always one of them.
     pub(super) open: Vec<i64>,
-    /// Runs under deletion, as (fetcher_id, run_started): nothing of them is handed out.
-    pub(super) deleting: HashSet<(i64, i64)>,
+    /// Runs under deletion: nothing of them is handed out.
+    pub(super) deleting: HashSet<RunId>,
 }
 
 impl Partitions {
@@ -31,9 +45,9 @@ impl Partitions {
         let sql = "SELECT fetcher_id, run_started, partition, deleting <> 0 FROM shiftboss_runs
             WHERE partition > 0 OR deleting <> 0";
         let mut partitions = Self { open: vec![0], deleting: HashSet::new() };
-        for (fetcher_id, run_started, partition, is_deleting) in connection.rows(sql, [])? {
+        for (fetcher_id, started, partition, is_deleting) in connection.rows(sql, [])? {
             if is_deleting {
-                partitions.deleting.insert((fetcher_id, run_started));
+                partitions.deleting.insert(RunId { fetcher_id, started });
             } else if partition > 0 {
                 partitions.open.push(partition);
             }
@@ -49,32 +63,31 @@ impl Partitions {
     }
 
     /// A run was marked for its deletion.
-    pub(super) fn begin_deletion(&mut self, fetcher_id: i64, run_started: i64, partition: i64) {
-        self.deleting.insert((fetcher_id, run_started));
+    pub(super) fn begin_deletion(&mut self, run: RunId, partition: i64) {
+        self.deleting.insert(run);
         // The rows that it has in partition 0, as all runs may have, are passed over one by one.
         self.open.retain(|known| *known == 0 || *known != partition);
     }
 
     /// A run under deletion is gone. Its partition was closed when that began.
-    pub(super) fn end_deletion(&mut self, fetcher_id: i64, run_started: i64) {
-        self.deleting.remove(&(fetcher_id, run_started));
+    pub(super) fn end_deletion(&mut self, run: RunId) {
+        self.deleting.remove(&run);
     }
 
     /// Whether a row of that run may be handed out.
-    pub(super) fn allow(&self, fetcher_id: i64, run_started: i64) -> bool {
-        self.deleting.is_empty() || !self.deleting.contains(&(fetcher_id, run_started))
+    pub(super) fn allow(&self, run: RunId) -> bool {
+        self.deleting.is_empty() || !self.deleting.contains(&run)
     }
 }
 
 /// The partition for further rows of a run: its own once it is large, as long as there are any left.
 pub(super) fn partition_for(
     connection: &Connection,
-    fetcher_id: i64,
-    run_started: i64,
+    RunId { fetcher_id, started }: RunId,
 ) -> rusqlite::Result<i64> {
     let sql =
         "SELECT partition, rows FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
-    let (partition, rows): (i64, i64) = connection.row(sql, (fetcher_id, run_started))?;
+    let (partition, rows): (i64, i64) = connection.row(sql, (fetcher_id, started))?;
     if partition > 0 || rows <= SMALL_RUN_ROWS {
         return Ok(partition);
     }
@@ -82,6 +95,6 @@ pub(super) fn partition_for(
     let taken: Vec<i64> = connection.values(taken, [])?;
     let free = (1..PARTITIONS_MAX).find(|partition| !taken.contains(partition)).unwrap_or(0);
     let sql = "UPDATE shiftboss_runs SET partition = ?3 WHERE fetcher_id = ?1 AND run_started = ?2";
-    connection.run(sql, (fetcher_id, run_started, free))?;
+    connection.run(sql, (fetcher_id, started, free))?;
     Ok(free)
 }

@@ -7,7 +7,7 @@ use shiftboss_protocol::model::{Row as Line, Run};
 
 use super::SqliteStore;
 use super::error::{SqliteError, SqliteResult};
-use super::partitions::partition_for;
+use super::partitions::{RunId, partition_for};
 use super::query::Query;
 use super::rowids::RowidAllocator;
 use super::schema::TASKS_ID;
@@ -53,14 +53,6 @@ fn read_position(row: &Row<'_>) -> rusqlite::Result<Option<Position>> {
     }))
 }
 
-/// What all rows of a batch have in common.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    pub(super) fetcher_id: i64,
-    pub(super) run: i64,
-    pub(super) partition: i64,
-}
-
 impl SqliteStore {
     /// All but those of single tasks, which may be very many.
     pub(super) fn all_runs(&self) -> rusqlite::Result<Vec<StoredRun>> {
@@ -68,9 +60,11 @@ impl SqliteStore {
         self.prepared(&sql)?.query_map([], read_run)?.collect()
     }
 
-    pub(super) fn fetcher_id(&self, run: &Run) -> rusqlite::Result<Option<i64>> {
+    /// `None`: its fetcher is not known.
+    pub(super) fn run_id(&self, run: &Run) -> rusqlite::Result<Option<RunId>> {
         let sql = "SELECT fetcher_id FROM fetchers WHERE name = ?1";
-        self.value(sql, [&*run.fetcher]).optional()
+        let fetcher_id = self.value(sql, [&*run.fetcher]).optional()?;
+        Ok(fetcher_id.map(|fetcher_id| RunId { fetcher_id, started: run.started }))
     }
 
     pub(super) fn register(&mut self, run: &Run) -> SqliteResult<StoredRun> {
@@ -94,26 +88,23 @@ impl SqliteStore {
     }
 
     pub(super) fn add(&mut self, batch: &RowBatch) -> SqliteResult<()> {
-        let fetcher_id =
-            self.fetcher_id(&batch.run)?.filter(|id| self.partitions.allow(*id, batch.run.started));
-        let Some(fetcher_id) = fetcher_id else {
+        let Some(run) = self.run_id(&batch.run)?.filter(|run| self.partitions.allow(*run)) else {
             return Err(SqliteError::Rejected(format!("run {} is not known", batch.run)));
         };
-        self.add_position(fetcher_id, batch)?;
-        let listing = self.note_reading(fetcher_id, batch)?;
-        let partition = partition_for(&self.connection, fetcher_id, batch.run.started)?;
-        let part = Part { fetcher_id, run: batch.run.started, partition };
+        self.add_position(run, batch)?;
+        let listing = self.note_reading(run, batch.reading)?;
+        let partition = partition_for(&self.connection, run)?;
         let mut rowids = RowidAllocator::load(&self.connection)?;
         let mut added = 0;
         for row in &batch.rows {
-            added += i64::from(self.add_row(part, row, &mut rowids)?);
+            added += i64::from(self.add_row(run, partition, row, &mut rowids)?);
             if let Some(listing) = listing {
                 self.note_listed(listing, row.key.as_str())?;
             }
         }
         rowids.store(&self.connection)?;
         self.checkpoints.count_rows(added);
-        self.count(fetcher_id, batch.run.started, added, added)?;
+        self.count(run, added, added)?;
         self.partitions.open(partition);
         Ok(())
     }
@@ -121,7 +112,8 @@ impl SqliteStore {
     /// Adds a row; false when it was there already, and only its payload counts.
     pub(super) fn add_row(
         &mut self,
-        part: Part,
+        run: RunId,
+        partition: i64,
         row: &Line,
         rowids: &mut RowidAllocator,
     ) -> rusqlite::Result<bool> {
@@ -138,7 +130,7 @@ impl SqliteStore {
             AND fetcher_id = ?1 AND fetcher_run_started = ?2 AND attr_path = ?3";
         let key = row.key.as_str();
         let (started, in_flight, is_known): (Option<i64>, bool, bool) = self.row(known, [key])?;
-        let Part { fetcher_id, run, partition } = part;
+        let (fetcher_id, run) = run.pair();
         let (state, jitter) = (if in_flight { 2 } else { 1 }, row.key.jitter());
         let mut insert = self.prepared(insert)?;
         let inserted = rowids.claim(jitter, |rowid| {
@@ -158,9 +150,9 @@ impl SqliteStore {
         Ok(true)
     }
 
-    fn add_position(&self, fetcher_id: i64, batch: &RowBatch) -> SqliteResult<()> {
+    fn add_position(&self, run: RunId, batch: &RowBatch) -> SqliteResult<()> {
         let Position { offset, lines, device, inode, checksum, content, verified } = batch.position;
-        let run = batch.run.started;
+        let (fetcher_id, run) = run.pair();
         // A file that is read from the start again has its faulty lines counted again.
         let position = "UPDATE shiftboss_runs
             SET skipped = ?3 + iif(coalesce(offset, 0) <= ?4, skipped, 0),
@@ -189,14 +181,11 @@ impl SqliteStore {
     }
 
     /// Marks a run for its deletion, on disk and in memory.
-    pub(super) fn mark_deleting(&mut self, run: &Run) -> rusqlite::Result<()> {
+    pub(super) fn mark_deleting(&mut self, run: RunId) -> rusqlite::Result<()> {
         let mark = "UPDATE shiftboss_runs SET deleting = 1
-            WHERE fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?1)
-                AND run_started = ?2
-            RETURNING fetcher_id, partition";
-        let marked = self.row(mark, (&*run.fetcher, run.started)).optional()?;
-        if let Some((fetcher_id, partition)) = marked {
-            self.partitions.begin_deletion(fetcher_id, run.started, partition);
+            WHERE fetcher_id = ?1 AND run_started = ?2 RETURNING partition";
+        if let Some(partition) = self.value(mark, run.pair()).optional()? {
+            self.partitions.begin_deletion(run, partition);
         }
         Ok(())
     }
@@ -220,78 +209,58 @@ impl SqliteStore {
     /// Deletes up to `limit` rows of a run, and the run with its last row: then it returns how
     /// many those were.
     fn delete_part(&mut self, run: &Run, limit: i64) -> rusqlite::Result<Option<i64>> {
-        let Some(fetcher_id) = self.fetcher_id(run)? else {
+        let Some(run) = self.run_id(run)? else {
             return Ok(Some(0));
         };
-        if self.partitions.allow(fetcher_id, run.started) {
+        if self.partitions.allow(run) {
             self.mark_deleting(run)?;
         }
-        let deleted = self.delete_rows(fetcher_id, run.started, limit)?;
-        if deleted >= limit {
-            return Ok(None);
-        }
-        self.end_listing(fetcher_id, run.started)?;
-        self.delete_empty(fetcher_id, run.started)?;
-        self.partitions.end_deletion(fetcher_id, run.started);
-        Ok(Some(deleted))
-    }
-
-    /// Deletes rows of a run, at most `limit`; says how many.
-    fn delete_rows(&mut self, fetcher_id: i64, run: i64, limit: i64) -> rusqlite::Result<i64> {
         let sql = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)
             RETURNING attr_path, is_dequeued = 0";
-        let deleted: Vec<(String, i64)> = self.rows(sql, (fetcher_id, run, limit))?;
-        self.are_deleted(fetcher_id, run, &deleted)
+        let rows: Vec<(String, i64)> = self.rows(sql, (run.fetcher_id, run.started, limit))?;
+        let deleted = self.are_deleted(run, &rows)?;
+        if deleted >= limit {
+            return Ok(None);
+        }
+        self.end_listing(run)?;
+        self.delete_empty(run)?;
+        self.partitions.end_deletion(run);
+        Ok(Some(deleted))
     }
 
     /// Deletes the rows of these keys of a run.
-    pub(super) fn delete_keys(
-        &mut self,
-        fetcher_id: i64,
-        run: i64,
-        keys: &[&str],
-    ) -> rusqlite::Result<()> {
+    pub(super) fn delete_keys(&mut self, run: RunId, keys: &[&str]) -> rusqlite::Result<()> {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
             RETURNING attr_path, is_dequeued = 0";
         let mut deleted = Vec::new();
         for key in keys {
-            deleted.extend(self.row(sql, (fetcher_id, run, key)).optional()?);
-            self.forget_expired_leases(key, fetcher_id, run)?;
+            deleted.extend(self.row(sql, (run.fetcher_id, run.started, key)).optional()?);
+            self.forget_expired_leases(key, run)?;
         }
-        self.are_deleted(fetcher_id, run, &deleted).map(|_| ())
+        self.are_deleted(run, &deleted).map(|_| ())
     }
 
     /// Sees to what depends on rows that were deleted, given as keys and whether each waited; says how
     /// many.
-    fn are_deleted(
-        &mut self,
-        fetcher_id: i64,
-        run: i64,
-        deleted: &[(String, i64)],
-    ) -> rusqlite::Result<i64> {
+    fn are_deleted(&mut self, run: RunId, deleted: &[(String, i64)]) -> rusqlite::Result<i64> {
         for (key, _) in deleted {
-            self.drop_expired_deliveries(key, fetcher_id, run)?;
+            self.drop_expired_deliveries(key, run)?;
             self.recompute(key)?;
         }
         let pending: i64 = deleted.iter().map(|(_, pending)| pending).sum();
         let count = i64::try_from(deleted.len()).unwrap_or(i64::MAX);
         self.checkpoints.count_rows(count);
-        self.count(fetcher_id, run, -count, -pending)?;
+        self.count(run, -count, -pending)?;
         Ok(count)
     }
 
     /// A dispatch whose lease expired has nothing left to be handed out; one in flight stays known, and
     /// one that is leased is its worker's.
-    pub(super) fn drop_expired_deliveries(
-        &self,
-        key: &str,
-        fetcher_id: i64,
-        run: i64,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn drop_expired_deliveries(&self, key: &str, run: RunId) -> rusqlite::Result<()> {
         for delivery in self.deliveries(key)? {
-            let is_meant = delivery.worker.is_none() && delivery.is_of(fetcher_id, run);
+            let is_meant = delivery.worker.is_none() && delivery.run() == run;
             if is_meant && !self.is_in_log(key, delivery.started)? {
                 self.retire_expired(key, &delivery)?;
             }
@@ -300,13 +269,13 @@ impl SqliteStore {
     }
 
     /// Deletes a run without rows, and with its last run the fetcher.
-    pub(super) fn delete_empty(&self, fetcher_id: i64, run: i64) -> rusqlite::Result<()> {
+    pub(super) fn delete_empty(&self, run: RunId) -> rusqlite::Result<()> {
         for table in ["fetcher_runs", "shiftboss_runs", "shiftboss_expired_leases"] {
             let sql = format!("DELETE FROM {table} WHERE fetcher_id = ?1 AND run_started = ?2");
-            self.run(&sql, (fetcher_id, run))?;
+            self.run(&sql, run.pair())?;
         }
         let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
             AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";
-        self.run(sql, [fetcher_id])
+        self.run(sql, [run.fetcher_id])
     }
 }

@@ -198,7 +198,10 @@ impl SqliteStore {
             Op::RegisterRun(it) => Out::RegisterRun(self.register(&it.0)?),
             Op::AddRows(it) => Out::AddRows(self.add(&it.0)?),
             Op::Prune(it) => Out::Prune(self.prune_step(&it.run, it.limit)?),
-            Op::BeginDeletion(it) => Out::BeginDeletion(self.mark_deleting(&it.0)?),
+            Op::BeginDeletion(it) => {
+                let run = self.run_id(&it.0)?;
+                Out::BeginDeletion(run.map_or(Ok(()), |run| self.mark_deleting(run))?)
+            }
             Op::DeleteRuns(it) => Out::DeleteRuns(self.delete_step(&it.runs, it.limit)?),
             Op::RejectFile(it) => Out::RejectFile(self.note_rejected(it, now)?),
             Op::ForgetRejected(it) => Out::ForgetRejected(self.forget_rejected(&it.0)?),

@@ -8,9 +8,9 @@ use rusqlite::OptionalExtension;
 use shiftboss_protocol::model::{Key, Row as Task, TASKS_FETCHER};
 
 use super::SqliteStore;
+use super::partitions::RunId;
 use super::query::{Query, columns};
 use super::rowids::RowidAllocator;
-use super::runs::Part;
 use super::schema::TASKS_ID;
 
 /// The oldest task of a key that waits, and the newest one that does not: in the order of the index.
@@ -36,6 +36,10 @@ struct Single {
 }
 
 columns!(Single { task, payload, status });
+
+fn run_of(task: i64) -> RunId {
+    RunId { fetcher_id: TASKS_ID, started: task }
+}
 
 impl SqliteStore {
     /// Sees to it that the key's row is the one that it has to be: one that is in flight or waits
@@ -97,17 +101,17 @@ impl SqliteStore {
         let fetcher =
             "INSERT INTO fetchers (fetcher_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
         self.run(fetcher, (TASKS_ID, TASKS_FETCHER))?;
+        let id = run_of(single.task);
         // Somebody may have deleted the row alone.
         let run = "INSERT INTO fetcher_runs (fetcher_id, run_started, is_complete)
             VALUES (?1, ?2, 1) ON CONFLICT DO NOTHING";
-        self.run(run, (TASKS_ID, single.task))?;
+        self.run(run, id.pair())?;
         let counts = "INSERT INTO shiftboss_runs (fetcher_id, run_started, rows, pending)
             VALUES (?1, ?2, 1, 1) ON CONFLICT DO UPDATE SET rows = 1, pending = 1";
-        self.run(counts, (TASKS_ID, single.task))?;
+        self.run(counts, id.pair())?;
         let mut rowids = RowidAllocator::load(&self.connection)?;
-        let part = Part { fetcher_id: TASKS_ID, run: single.task, partition: 0 };
         let row = Task { key: Key::stored(key), payload: single.payload.clone() };
-        self.add_row(part, &row, &mut rowids)?;
+        self.add_row(id, 0, &row, &mut rowids)?;
         rowids.store(&self.connection)?;
         self.cache.forget_order();
         self.checkpoints.count_rows(1);
@@ -125,7 +129,7 @@ impl SqliteStore {
         if self.change(mark, (TASKS_ID, single.task, key, has_ended))? == 0 {
             return Ok(());
         }
-        self.count(TASKS_ID, single.task, 0, -1)?;
+        self.count(run_of(single.task), 0, -1)?;
         if single.status == "dead_letter" {
             let sql = "INSERT INTO shiftboss_expired_leases
                     (fetcher_id, run_started, attr_path, expired_leases, dead_letter)
@@ -140,8 +144,8 @@ impl SqliteStore {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3";
         self.run(sql, (TASKS_ID, task, key))?;
-        self.drop_expired_deliveries(key, TASKS_ID, task)?;
-        self.delete_empty(TASKS_ID, task)?;
+        self.drop_expired_deliveries(key, run_of(task))?;
+        self.delete_empty(run_of(task))?;
         self.cache.forget_key(key);
         self.checkpoints.count_rows(1);
         self.recompute(key)

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use shiftboss_protocol::model::Attempt;
 
 use super::attempts::forget_old;
+use super::partitions::RunId;
 use super::query::Query;
 
 /// Attempts that are reserved in one write. A daemon that is killed skips those it had left.
@@ -24,8 +25,8 @@ pub(super) struct WriteBehindCounters {
     attempt: i64,
     /// Up to here they may be given out: the last one that is stored as taken.
     reserved: i64,
-    /// Changes of (fetcher_id, run_started)'s undispatched rows.
-    pending: HashMap<(i64, i64), i64>,
+    /// Changes of runs' undispatched rows.
+    pending: HashMap<RunId, i64>,
     /// Jobs that ended, by (minute, exit_code).
     done: HashMap<(i64, i64), i64>,
     /// The last minute in which a job ended.
@@ -56,8 +57,8 @@ impl WriteBehindCounters {
     }
 
     /// A run has so many undispatched rows more.
-    pub(super) fn count_pending(&mut self, fetcher_id: i64, run_started: i64, change: i64) {
-        *self.pending.entry((fetcher_id, run_started)).or_default() += change;
+    pub(super) fn count_pending(&mut self, run: RunId, change: i64) {
+        *self.pending.entry(run).or_default() += change;
     }
 
     /// A job ended.
@@ -69,8 +70,8 @@ impl WriteBehindCounters {
     pub(super) fn flush(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let sql = "UPDATE shiftboss_runs SET pending = pending + ?3
             WHERE fetcher_id = ?1 AND run_started = ?2";
-        for ((fetcher_id, run_started), change) in &self.pending {
-            connection.run(sql, (fetcher_id, run_started, change))?;
+        for (run, change) in &self.pending {
+            connection.run(sql, (run.fetcher_id, run.started, change))?;
         }
         self.pending.clear();
         let sql = "INSERT INTO shiftboss_completions (minute, exit_code, jobs) VALUES (?1, ?2, ?3)

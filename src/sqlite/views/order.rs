@@ -14,7 +14,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use crate::sqlite::dispatch::{HELD, QueuePosition, READY, Rule};
 use crate::sqlite::open::Policy;
-use crate::sqlite::partitions::Partitions;
+use crate::sqlite::partitions::{Partitions, RunId};
 use crate::sqlite::reader::policy;
 
 /// Rows that a walk goes over at the most: a key has one for each fetcher that lists it.
@@ -113,7 +113,7 @@ impl<'a> Merge<'a> {
     fn refill(&mut self, list: usize) -> rusqlite::Result<()> {
         while let Some(row) = self.lists[list].next()? {
             let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            if self.partitions.allow(position.3, row.get(4)?) {
+            if self.partitions.allow(RunId { fetcher_id: position.3, started: row.get(4)? }) {
                 self.heads.push(Reverse((position, list)));
                 return Ok(());
             }

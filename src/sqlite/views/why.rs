@@ -269,7 +269,7 @@ impl Asked<'_> {
         let found: Option<(bool, bool)> = self.snapshot.row(sql, run).optional()?;
         let (complete, dead_letter) = found.unwrap_or_default();
         let is_of = |out: &&Out| (out.fetcher_id, out.run) == (row.fetcher_id, row.run_started);
-        let state = if !self.order.rule().partitions.allow(row.fetcher_id, row.run_started) {
+        let state = if !self.order.rule().partitions.allow(row.run()) {
             RowState::Leaving
         } else if is_hidden {
             RowState::Hidden
