@@ -4,7 +4,7 @@
 //! again. At the first start with leases it gets a dispatch as if a classic worker held it: its lease
 //! counts from its start. Called by `open`, while the triggers are on.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Result};
 use tracing::info;
 
 use super::query::Query;
@@ -51,7 +51,7 @@ const FORGET_TASKS: &str = "UPDATE shiftboss_single_tasks SET started = NULL
 
 /// Records a dispatch for each job that is in flight without one, if the last program kept no leases. Call
 /// it before this one's policy is noted.
-pub(super) fn record_dispatches(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn record_dispatches(connection: &Connection) -> Result<()> {
     if state(connection, "policy")?.as_deref() != Some("fair") {
         record(connection, RECORD_TASKS)?;
         record(connection, RECORD)?;
@@ -59,7 +59,7 @@ pub(super) fn record_dispatches(connection: &Connection) -> rusqlite::Result<()>
     connection.run(FORGET_TASKS, [])
 }
 
-fn record(connection: &Connection, dispatches: &str) -> rusqlite::Result<()> {
+fn record(connection: &Connection, dispatches: &str) -> Result<()> {
     let jobs = connection.execute(dispatches, [])?;
     if jobs == 0 {
         return Ok(());

@@ -7,14 +7,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, jitter};
 
 use super::SqliteStore;
 use super::partitions::RunId;
 use super::query::{Query, columns};
 
-/// Ended attempts that are kept.
 pub(super) const ATTEMPTS_KEPT: i64 = 100_000;
 
 /// How an attempt ended.
@@ -72,7 +71,6 @@ impl Delivery {
     }
 }
 
-/// What is kept of an attempt that ended.
 pub(super) struct Ended {
     pub(super) key: String,
     pub(super) fetcher_id: i64,
@@ -97,7 +95,7 @@ columns!(Before { last_served, marked_runs, started, finished, exit_code });
 
 impl SqliteStore {
     /// A key's attempts in flight, the last one last.
-    pub(super) fn deliveries(&self, key: &str) -> rusqlite::Result<Vec<Delivery>> {
+    pub(super) fn deliveries(&self, key: &str) -> Result<Vec<Delivery>> {
         let sql = format!(
             "SELECT {} FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt",
             Delivery::COLUMNS
@@ -106,7 +104,7 @@ impl SqliteStore {
     }
 
     /// A leased attempt, with its key.
-    pub(super) fn leased(&self, attempt: i64) -> rusqlite::Result<Option<(String, Delivery)>> {
+    pub(super) fn leased(&self, attempt: i64) -> Result<Option<(String, Delivery)>> {
         let sql = format!(
             "SELECT {}, attr_path FROM shiftboss_deliveries INDEXED BY shiftboss_leased
                 WHERE attempt = ?1 AND lease IS NOT NULL",
@@ -123,7 +121,7 @@ impl SqliteStore {
         delivery: &Delivery,
         outcome: Outcome,
         finished: i64,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let sql = "DELETE FROM shiftboss_deliveries WHERE attr_path = ?1 AND attempt = ?2";
         self.run(sql, (key, delivery.attempt))?;
         let (outcome, exit_code) = outcome.columns();
@@ -146,7 +144,7 @@ impl SqliteStore {
     }
 
     /// A classic attempt whose lease expired at some time is in flight no longer.
-    pub(super) fn retire_expired(&self, key: &str, delivery: &Delivery) -> rusqlite::Result<()> {
+    pub(super) fn retire_expired(&self, key: &str, delivery: &Delivery) -> Result<()> {
         let finished = delivery.started.saturating_add(self.policy.lease());
         self.retire(key, delivery, Outcome::Expired, finished)
     }
@@ -156,21 +154,21 @@ impl SqliteStore {
         &self,
         key: &str,
         is_meant: impl Fn(&Delivery) -> bool,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let deliveries = self.deliveries(key)?;
         let mut meant = deliveries.iter().filter(|delivery| is_meant(delivery));
         meant.try_for_each(|delivery| self.retire_expired(key, delivery))
     }
 
     /// A leased attempt that ended, if it is not too long ago. A classic job's number is nobody's.
-    pub(super) fn ended(&self, attempt: i64) -> rusqlite::Result<Option<Ended>> {
+    pub(super) fn ended(&self, attempt: i64) -> Result<Option<Ended>> {
         let sql = "SELECT attr_path, fetcher_id, run_started, started, outcome
             FROM shiftboss_attempts WHERE attempt = ?1 AND worker IS NOT NULL";
         self.row(sql, [attempt]).optional()
     }
 
     /// Whether a key's log row is still that of the dispatch that started then.
-    pub(super) fn is_in_log(&self, key: &str, started: i64) -> rusqlite::Result<bool> {
+    pub(super) fn is_in_log(&self, key: &str, started: i64) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM log
             WHERE attr_path = ?1 AND started = ?2 AND finished IS NULL)";
         self.value(sql, (key, started))
@@ -178,7 +176,7 @@ impl SqliteStore {
 
     /// Undoes a dispatch whose answer did not arrive, as if it had not happened, if nothing has
     /// happened to its key since.
-    pub(super) fn undo_dispatch(&mut self, key: &Key, attempt: Attempt) -> rusqlite::Result<bool> {
+    pub(super) fn undo_dispatch(&mut self, key: &Key, attempt: Attempt) -> Result<bool> {
         let key = key.as_str();
         let last = self.deliveries(key)?.pop().filter(|delivery| delivery.attempt == attempt.0);
         let Some(delivery) = last else {
@@ -199,7 +197,7 @@ impl SqliteStore {
         outcome: Outcome,
         finished: i64,
         rearm: bool,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let sql =
             "SELECT prev_last_served, marked_runs, prev_started, prev_finished, prev_exit_code
             FROM shiftboss_deliveries WHERE attr_path = ?1 AND attempt = ?2";
@@ -217,7 +215,7 @@ impl SqliteStore {
     }
 
     /// The rows that the dispatch marked wait again.
-    fn rearm(&self, key: &str, delivery: &Delivery, before: &Before) -> rusqlite::Result<()> {
+    fn rearm(&self, key: &str, delivery: &Delivery, before: &Before) -> Result<()> {
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND is_dequeued <> 0 AND fetcher_run_started IN (SELECT value FROM json_each(?3))
             RETURNING fetcher_run_started";
@@ -229,12 +227,7 @@ impl SqliteStore {
     }
 
     /// By the fetcher's name: the fetcher itself may be gone by now.
-    fn restore_last_served(
-        &self,
-        key: &str,
-        attempt: i64,
-        before: Option<i64>,
-    ) -> rusqlite::Result<()> {
+    fn restore_last_served(&self, key: &str, attempt: i64, before: Option<i64>) -> Result<()> {
         let sql = if before.is_some() {
             "UPDATE shiftboss_last_served SET attempt = ?4
                 WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt = ?3"
@@ -245,7 +238,7 @@ impl SqliteStore {
         self.run(sql, (jitter(key), key, attempt, before))
     }
 
-    fn restore_log(&self, key: &str, before: &Before) -> rusqlite::Result<()> {
+    fn restore_log(&self, key: &str, before: &Before) -> Result<()> {
         let Before { started, finished, exit_code, .. } = *before;
         if started.is_some() {
             let sql = "UPDATE log SET started = ?2, finished = ?3, exit_code = ?4
@@ -259,7 +252,7 @@ impl SqliteStore {
 }
 
 /// Forgets the attempts that ended longest ago, given the last one that was given out.
-pub(super) fn forget_old(connection: &Connection, last: i64) -> rusqlite::Result<()> {
+pub(super) fn forget_old(connection: &Connection, last: i64) -> Result<()> {
     let sql = "DELETE FROM shiftboss_attempts WHERE attempt <= ?1";
     connection.run(sql, [last - ATTEMPTS_KEPT])
 }

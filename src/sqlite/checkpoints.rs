@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::hooks::Wal;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Result, Row};
 use tracing::debug;
 
-/// Bytes of pages in the log at which they are moved.
 const LOG_BYTES: i64 = 32 * 1024 * 1024;
 /// Rows that came or went since the last checkpoint at which the next one is made.
 const ROWS_MAX: i64 = 250;
@@ -22,7 +21,7 @@ const ROWS_MAX: i64 = 250;
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// Moves what can be moved without waiting for anybody; says whether that was all.
-pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn checkpoint(connection: &Connection) -> Result<bool> {
     // Busy: somebody else makes one, and nothing is known of the rest.
     let read = |row: &Row<'_>| {
         let [busy, log, moved]: [i64; 3] = [row.get(0)?, row.get(1)?, row.get(2)?];
@@ -38,7 +37,6 @@ pub(super) struct Checkpoints {
     pages: Arc<AtomicI64>,
     /// Pages at which they are moved.
     pages_max: i64,
-    /// Rows that came or went since the last checkpoint.
     rows: i64,
     /// When a try moved not all.
     kept: Option<Instant>,
@@ -46,7 +44,7 @@ pub(super) struct Checkpoints {
 
 impl Checkpoints {
     /// Takes checkpoints over from SQLite.
-    pub(super) fn new(connection: &mut Connection) -> rusqlite::Result<Self> {
+    pub(super) fn new(connection: &mut Connection) -> Result<Self> {
         let page_size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
         let pages = Arc::new(AtomicI64::new(0));
         let seen = Arc::clone(&pages);
@@ -57,12 +55,10 @@ impl Checkpoints {
         Ok(Self { pages, pages_max: LOG_BYTES / page_size.max(1), rows: 0, kept: None })
     }
 
-    /// So many rows came or went.
     pub(super) fn count_rows(&mut self, rows: i64) {
         self.rows += rows;
     }
 
-    /// Makes a checkpoint if one is due.
     pub(super) fn after_commit(&mut self, connection: &Connection) {
         let is_much = self.rows >= ROWS_MAX || self.pages.load(Ordering::Relaxed) >= self.pages_max;
         if !is_much || self.kept.is_some_and(|tried| tried.elapsed() < TRY_AGAIN) {

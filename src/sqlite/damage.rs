@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Result};
 use tracing::error;
 
 use super::query::Query;
@@ -72,7 +72,6 @@ pub fn mark(database: &Path, what: &str) {
     }
 }
 
-/// Refuses a database that a daemon found corrupt.
 pub(super) fn refuse_marked(database: &Path) -> Result<(), OpenError> {
     match marked(database) {
         Some(note) => Err(OpenError::Marked { path: database.to_owned(), note }),
@@ -112,7 +111,7 @@ pub fn unmark(database: &Path) -> io::Result<()> {
 }
 
 /// What is missing in the tables that only shiftboss writes; cheap, for every start.
-pub(super) fn missing(connection: &Connection) -> rusqlite::Result<Option<String>> {
+pub(super) fn missing(connection: &Connection) -> Result<Option<String>> {
     for table in schema::tables()? {
         if !schema::has_table(connection, &table)? {
             return Ok(Some(format!("the table {table} is missing")));
@@ -151,7 +150,7 @@ pub fn findings(database: &Path) -> Vec<String> {
     found
 }
 
-fn integrity(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Result<()> {
+fn integrity(connection: &Connection, found: &mut Vec<String>) -> Result<()> {
     let mut check = connection.prepare("PRAGMA integrity_check")?;
     for line in check.query_map([], |row| row.get::<_, String>(0))? {
         found.extend(Some(line?).filter(|line| line != "ok"));
@@ -166,7 +165,7 @@ fn integrity(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Resu
 }
 
 /// What must be in our tables, and hold between them.
-fn private_tables(connection: &Connection, found: &mut Vec<String>) -> rusqlite::Result<()> {
+fn private_tables(connection: &Connection, found: &mut Vec<String>) -> Result<()> {
     if schema::version(connection)? != schema::VERSION {
         return Ok(());
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Result};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{Attempt, Job, Key, UnixSeconds, jitter};
 
@@ -17,7 +17,6 @@ use super::query::Query;
 use super::schema::TASKS_ID;
 use super::{Policy, SqliteStore};
 
-/// A dispatch about to be written.
 struct DispatchRecord<'a> {
     key: &'a str,
     /// All rows of the key.
@@ -45,7 +44,7 @@ impl SqliteStore {
         key: &str,
         now: UnixSeconds,
         holder: Option<&LeaseHolder>,
-    ) -> rusqlite::Result<Option<Dispatched>> {
+    ) -> Result<Option<Dispatched>> {
         let Some((history, mut rows)) = candidates(&self.connection, key)? else {
             return Ok(None);
         };
@@ -69,7 +68,7 @@ impl SqliteStore {
         Ok(Some(Dispatched::Job(attempt, Job { key: Key::stored(key), payload })))
     }
 
-    fn record_dispatch(&mut self, record: &DispatchRecord<'_>) -> rusqlite::Result<()> {
+    fn record_dispatch(&mut self, record: &DispatchRecord<'_>) -> Result<()> {
         let DispatchRecord { key, rows, row, history, .. } = *record;
         let fair = matches!(self.policy, Policy::Fair { .. });
         self.cache.take_plain(key);
@@ -99,7 +98,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn mark(&self, record: &DispatchRecord<'_>, state: i64) -> rusqlite::Result<()> {
+    fn mark(&self, record: &DispatchRecord<'_>, state: i64) -> Result<()> {
         let DispatchRecord { key, rows, row, now, .. } = *record;
         if rows.len() == 1 {
             let mark = "UPDATE queue SET is_dequeued = 1, last_started = ?2, state = ?3
@@ -113,7 +112,7 @@ impl SqliteStore {
         self.recompute(key)
     }
 
-    fn start_log(&self, key: &str, now: UnixSeconds, known: bool) -> rusqlite::Result<()> {
+    fn start_log(&self, key: &str, now: UnixSeconds, known: bool) -> Result<()> {
         let sql = if known {
             "UPDATE log SET started = ?2, finished = NULL, exit_code = NULL WHERE attr_path = ?1"
         } else {
@@ -123,7 +122,7 @@ impl SqliteStore {
     }
 
     /// Keeps what undoing this dispatch must restore.
-    fn record_delivery(&self, record: &DispatchRecord<'_>) -> rusqlite::Result<Delivery> {
+    fn record_delivery(&self, record: &DispatchRecord<'_>) -> Result<Delivery> {
         let DispatchRecord { key, rows, row, history, .. } = *record;
         let earlier =
             if history.has_deliveries { self.live_deliveries(key, rows)? } else { Vec::new() };
@@ -165,7 +164,7 @@ impl SqliteStore {
     }
 
     /// The earlier dispatches of a key; those whose row is gone have nothing left to lose.
-    fn live_deliveries(&self, key: &str, rows: &[Candidate]) -> rusqlite::Result<Vec<Delivery>> {
+    fn live_deliveries(&self, key: &str, rows: &[Candidate]) -> Result<Vec<Delivery>> {
         let mut deliveries = self.deliveries(key)?;
         let is_live = |delivery: &Delivery| rows.iter().any(|row| delivery.run() == row.run());
         for stale in deliveries.extract_if(.., |delivery| !is_live(delivery)) {
@@ -174,12 +173,7 @@ impl SqliteStore {
         Ok(deliveries)
     }
 
-    pub(super) fn set_last_served(
-        &self,
-        key: &str,
-        fetcher: &str,
-        attempt: Attempt,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn set_last_served(&self, key: &str, fetcher: &str, attempt: Attempt) -> Result<()> {
         let sql = "INSERT INTO shiftboss_last_served (order_jitter, attr_path, name, attempt)
             VALUES (?1, ?2, ?3, ?4)
             ON CONFLICT (order_jitter, attr_path, name) DO UPDATE SET attempt = excluded.attempt";
@@ -187,12 +181,7 @@ impl SqliteStore {
     }
 
     /// Records the end of a key's job. False: the log does not know the key, and nothing changes.
-    pub(super) fn end_job(
-        &mut self,
-        key: &str,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<bool> {
+    pub(super) fn end_job(&mut self, key: &str, exit_code: i64, now: UnixSeconds) -> Result<bool> {
         let plain = self.cache.take_plain(key);
         let known: Option<(Option<i64>, Option<i64>)> = match plain {
             Some(_) => Some((None, None)),
@@ -227,7 +216,7 @@ impl SqliteStore {
         plain: &PlainDelivery,
         exit_code: i64,
         now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         self.retire(key, &plain.delivery, Outcome::Done(exit_code), now)?;
         if plain.delivery.worker.is_some() {
             // A leased row was out of the order all the time.
@@ -244,7 +233,7 @@ impl SqliteStore {
         key: &str,
         exit_code: i64,
         now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let mut deliveries = self.deliveries(key)?;
         if let Some(last) = deliveries.pop() {
             self.retire(key, &last, Outcome::Done(exit_code), now)?;

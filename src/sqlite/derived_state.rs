@@ -5,6 +5,7 @@
 //! change rows; each change here has its trigger in `triggers.sql`, and the random histories in the
 //! tests compare both with the rule.
 
+use rusqlite::Result;
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::partitions::RunId;
@@ -13,12 +14,12 @@ use super::{SqliteStore, schema};
 
 impl SqliteStore {
     /// Sets `queue.state` of all rows of a key by the one rule ([`schema::STATE`]).
-    pub(super) fn recompute(&self, key: &str) -> rusqlite::Result<()> {
+    pub(super) fn recompute(&self, key: &str) -> Result<()> {
         self.run(&schema::RECOMPUTE, [key])
     }
 
     /// The same for a key that is not in flight and of which no dispatch is known.
-    pub(super) fn recompute_idle(&self, key: &str) -> rusqlite::Result<()> {
+    pub(super) fn recompute_idle(&self, key: &str) -> Result<()> {
         let sql = "SELECT rowid, is_dequeued FROM queue WHERE attr_path = ?1 LIMIT 2";
         let rows: Vec<(i64, i64)> = self.rows(sql, [key])?;
         match rows[..] {
@@ -32,17 +33,12 @@ impl SqliteStore {
     }
 
     /// `queue.last_started` is `log.started` of the key, always.
-    pub(super) fn set_last_started(
-        &self,
-        key: &str,
-        started: Option<UnixSeconds>,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn set_last_started(&self, key: &str, started: Option<UnixSeconds>) -> Result<()> {
         let sql = "UPDATE queue SET last_started = ?2 WHERE attr_path = ?1";
         self.run(sql, (key, started))
     }
 
-    /// Adds to a run's counts.
-    pub(super) fn count(&self, run: RunId, rows: i64, pending: i64) -> rusqlite::Result<()> {
+    pub(super) fn count(&self, run: RunId, rows: i64, pending: i64) -> Result<()> {
         let sql = "UPDATE shiftboss_runs SET rows = rows + ?3, pending = pending + ?4
             WHERE fetcher_id = ?1 AND run_started = ?2";
         self.run(sql, (run.fetcher_id, run.started, rows, pending))

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Result, Row};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{UnixSeconds, jitter};
 
@@ -101,7 +101,7 @@ pub(super) struct History {
 }
 
 impl History {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn read(row: &Row<'_>) -> Result<Self> {
         let log = (row.get(11)?, row.get(12)?, row.get(13)?);
         Ok(Self { log: row.get::<_, bool>(10)?.then_some(log), has_deliveries: row.get(14)? })
     }
@@ -113,7 +113,7 @@ impl SqliteStore {
         &mut self,
         now: UnixSeconds,
         holder: Option<&LeaseHolder>,
-    ) -> rusqlite::Result<Dispatched> {
+    ) -> Result<Dispatched> {
         if self.paused {
             return Ok(Dispatched::Nothing);
         }
@@ -130,12 +130,12 @@ impl SqliteStore {
     }
 
     /// Whether there is an eligible row, and nothing is paused.
-    pub(super) fn is_any_eligible(&self, now: UnixSeconds) -> rusqlite::Result<bool> {
+    pub(super) fn is_any_eligible(&self, now: UnixSeconds) -> Result<bool> {
         Ok(!self.paused && !self.first_positions(now, 1)?.is_empty())
     }
 
     /// The key of the first eligible row.
-    fn next_key(&mut self, now: UnixSeconds) -> rusqlite::Result<Option<String>> {
+    fn next_key(&mut self, now: UnixSeconds) -> Result<Option<String>> {
         if let Some(key) = self.cache.next_key(now) {
             return Ok(Some(key));
         }
@@ -149,7 +149,7 @@ impl SqliteStore {
         &self,
         now: UnixSeconds,
         limit: usize,
-    ) -> rusqlite::Result<Vec<QueuePosition>> {
+    ) -> Result<Vec<QueuePosition>> {
         let expired = self.policy.expired(now);
         let mut positions = Vec::new();
         for partition in &self.partitions.open {
@@ -167,7 +167,7 @@ impl SqliteStore {
         parameters: impl rusqlite::Params,
         limit: usize,
         positions: &mut Vec<QueuePosition>,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let (full, last) = (positions.len() + limit, positions.get(limit - 1).cloned());
         let mut statement = self.prepared(sql)?;
         let mut rows = statement.query(parameters)?;
@@ -188,7 +188,7 @@ impl SqliteStore {
     }
 
     /// A row of an older run may be eligible once a newer run's deletion got to its key.
-    fn may_be_shadowed(&mut self) -> rusqlite::Result<bool> {
+    fn may_be_shadowed(&mut self) -> Result<bool> {
         if self.partitions.deleting.is_empty() {
             return Ok(false);
         }
@@ -209,7 +209,7 @@ impl SqliteStore {
 pub(super) fn candidates(
     connection: &Connection,
     key: &str,
-) -> rusqlite::Result<Option<(History, Vec<Candidate>)>> {
+) -> Result<Option<(History, Vec<Candidate>)>> {
     let mut statement = connection.prepare_cached(CANDIDATES)?;
     let mut rows = statement.query((key, jitter(key)))?;
     let mut found: Option<(History, Vec<Candidate>)> = None;

@@ -11,15 +11,12 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::attempts::Delivery;
 
-/// Keys that are looked up together at the most.
 const KEYS_MAX: usize = 512;
-/// Jobs in flight that are remembered at the most.
 const PLAIN_MAX: usize = 16_384;
 
 /// A job in flight whose key has one row, and was dispatched once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlainDelivery {
-    /// The row in `queue`.
     pub(super) rowid: i64,
     pub(super) delivery: Delivery,
 }
@@ -39,7 +36,6 @@ pub(super) struct DispatchCache {
 }
 
 impl DispatchCache {
-    /// Forgets everything if somebody else wrote since.
     pub(super) fn hold_against(&mut self, version: i64) {
         if self.version != version {
             self.version = version;
@@ -47,7 +43,6 @@ impl DispatchCache {
         }
     }
 
-    /// Forgets everything.
     pub(super) fn forget(&mut self) {
         self.forget_order();
         self.plain.clear();
@@ -84,7 +79,6 @@ impl DispatchCache {
         (2 * self.taken).clamp(1, KEYS_MAX)
     }
 
-    /// These are the next keys, in order.
     pub(super) fn expect(&mut self, keys: impl Iterator<Item = String>, now: UnixSeconds) {
         self.next.clear();
         self.next.extend(keys);
@@ -92,7 +86,6 @@ impl DispatchCache {
         self.taken = 0;
     }
 
-    /// A job is in flight.
     pub(super) fn remember(&mut self, key: &str, plain: PlainDelivery) {
         if self.plain.len() >= PLAIN_MAX {
             // Most are of workers that went away for good; the others cost a few lookups once.

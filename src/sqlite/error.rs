@@ -3,16 +3,13 @@
 use rusqlite::{Error, ErrorCode, ffi};
 use shiftboss_actors::store::StoreError;
 
-/// Why an operation failed.
 #[derive(Debug)]
 pub enum SqliteError {
-    /// SQLite says so.
     Sqlite(Error),
     /// It cannot be done as things are; nothing was changed.
     Rejected(String),
 }
 
-/// What an operation returns.
 pub type SqliteResult<T> = Result<T, SqliteError>;
 
 impl From<Error> for SqliteError {

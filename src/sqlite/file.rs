@@ -161,7 +161,6 @@ pub(super) fn check_application(
     Ok(())
 }
 
-/// A number in a database's header.
 fn number_at(header: &[u8; 100], at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }

@@ -4,7 +4,7 @@
 //! `shiftboss_deliveries` that excludes its key until somebody says that it ended. `shiftboss_expired_leases`
 //! counts, by queue row, the expired leases.
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Result};
 use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
 use shiftboss_protocol::model::{
     Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds, jitter,
@@ -29,12 +29,11 @@ pub(super) const IN_FLIGHT: &str = "SELECT
         LIMIT ?2))";
 
 impl SqliteStore {
-    /// Records the end of a leased attempt.
     pub(super) fn complete_attempt(
         &mut self,
         &CompleteAttempt { attempt, exit_code }: &CompleteAttempt,
         now: UnixSeconds,
-    ) -> rusqlite::Result<Ack> {
+    ) -> Result<Ack> {
         let Some((key, delivery)) = self.leased(attempt.0)? else {
             return self.end_ended(attempt, exit_code, now);
         };
@@ -54,12 +53,7 @@ impl SqliteStore {
     }
 
     /// The end of an attempt that ended before.
-    fn end_ended(
-        &mut self,
-        attempt: Attempt,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<Ack> {
+    fn end_ended(&mut self, attempt: Attempt, exit_code: i64, now: UnixSeconds) -> Result<Ack> {
         let Some(ended) = self.ended(attempt.0)? else {
             return Ok(Ack::Unknown);
         };
@@ -74,7 +68,7 @@ impl SqliteStore {
     }
 
     /// Whether the job of an attempt whose lease expired was handed to nobody since.
-    fn waits_since(&self, ended: &Ended, attempt: Attempt) -> rusqlite::Result<bool> {
+    fn waits_since(&self, ended: &Ended, attempt: Attempt) -> Result<bool> {
         let sql = "SELECT NOT EXISTS (SELECT 1 FROM shiftboss_last_served
                 WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt > ?3)
             AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned_attempts
@@ -90,7 +84,7 @@ impl SqliteStore {
         attempt: Attempt,
         exit_code: i64,
         now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let (key, fetcher_id) = (&ended.key, ended.fetcher_id);
         let sql = "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND fetcher_run_started <= ?3 AND (fetcher_id <> 0 OR fetcher_run_started = ?3)
@@ -123,7 +117,7 @@ impl SqliteStore {
         started: UnixSeconds,
         finished: UnixSeconds,
         exit_code: i64,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let sql = "INSERT INTO log (attr_path, started, finished, exit_code)
             VALUES (?1, ?2, ?3, ?4) ON CONFLICT (attr_path) DO UPDATE
             SET started = excluded.started, finished = excluded.finished,
@@ -133,18 +127,12 @@ impl SqliteStore {
         self.set_last_started(key, Some(started))
     }
 
-    /// Whether an attempt is leased still.
-    pub(super) fn heartbeat(&self, attempt: Attempt) -> rusqlite::Result<Ack> {
+    pub(super) fn heartbeat(&self, attempt: Attempt) -> Result<Ack> {
         let leased = self.leased(attempt.0)?;
         Ok(if leased.is_some() { Ack::Recorded } else { Ack::Stale })
     }
 
-    /// Gives a leased attempt's job back.
-    pub(super) fn release_attempt(
-        &mut self,
-        attempt: Attempt,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<Ack> {
+    pub(super) fn release_attempt(&mut self, attempt: Attempt, now: UnixSeconds) -> Result<Ack> {
         if let Some((key, delivery)) = self.leased(attempt.0)? {
             self.take_back(&key, &delivery, Outcome::Released, now, true)?;
             return Ok(Ack::Recorded);
@@ -157,11 +145,7 @@ impl SqliteStore {
     }
 
     /// Gives a key's job back that is in flight, whoever has it.
-    pub(super) fn requeue_key(
-        &mut self,
-        key: &Key,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<Requeued> {
+    pub(super) fn requeue_key(&mut self, key: &Key, now: UnixSeconds) -> Result<Requeued> {
         let key = key.as_str();
         let expired = self.policy.expired(now);
         let is_held =
@@ -173,17 +157,16 @@ impl SqliteStore {
         Ok(if self.is_listed(key)? { Requeued::NotInFlight } else { Requeued::Unknown })
     }
 
-    fn is_listed(&self, key: &str) -> rusqlite::Result<bool> {
+    fn is_listed(&self, key: &str) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1)";
         self.value(sql, [key])
     }
 
-    /// The lease of an attempt expired.
     pub(super) fn expire_lease(
         &mut self,
         attempt: Attempt,
         now: UnixSeconds,
-    ) -> rusqlite::Result<Option<ExpiredLease>> {
+    ) -> Result<Option<ExpiredLease>> {
         let Some((key, delivery)) = self.leased(attempt.0)? else {
             return Ok(None);
         };
@@ -210,7 +193,7 @@ impl SqliteStore {
         key: &str,
         delivery: &Delivery,
         dead_letter: bool,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let sql = "INSERT INTO shiftboss_expired_leases
                 (fetcher_id, run_started, attr_path, expired_leases, dead_letter)
             SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM queue
@@ -221,14 +204,13 @@ impl SqliteStore {
         self.run(sql, (fetcher_id, run_started, key, delivery_count, dead_letter))
     }
 
-    pub(super) fn forget_expired_leases(&self, key: &str, run: RunId) -> rusqlite::Result<()> {
+    pub(super) fn forget_expired_leases(&self, key: &str, run: RunId) -> Result<()> {
         let sql = "DELETE FROM shiftboss_expired_leases
             WHERE fetcher_id = ?1 AND run_started = ?2 AND attr_path = ?3";
         self.run(sql, (run.fetcher_id, run.started, key))
     }
 
-    /// All leased attempts.
-    pub(super) fn all_leases(&self) -> rusqlite::Result<Vec<(Attempt, u32)>> {
+    pub(super) fn all_leases(&self) -> Result<Vec<(Attempt, u32)>> {
         let sql = "SELECT attempt, lease FROM shiftboss_deliveries INDEXED BY shiftboss_leased
             WHERE lease IS NOT NULL";
         let leases = self.rows::<(i64, u32)>(sql, [])?;
@@ -236,7 +218,7 @@ impl SqliteStore {
     }
 
     /// Jobs that are out: leased ones, and classic ones whose lease lives.
-    pub(super) fn count_in_flight(&self, now: UnixSeconds) -> rusqlite::Result<u64> {
+    pub(super) fn count_in_flight(&self, now: UnixSeconds) -> Result<u64> {
         let sql =
             "SELECT count(*) FROM shiftboss_deliveries WHERE lease IS NOT NULL OR started >= ?1";
         let since = self.policy.expired(now);
@@ -244,7 +226,7 @@ impl SqliteStore {
     }
 
     /// Why there may be nothing to hand out. Each part stops counting at the limit.
-    pub(super) fn reason_for_idleness(&self, now: UnixSeconds) -> rusqlite::Result<Idle> {
+    pub(super) fn reason_for_idleness(&self, now: UnixSeconds) -> Result<Idle> {
         if self.paused {
             let waiting = self.first_positions(now, IDLE_COUNT_MAX as usize)?.len();
             return Ok(Idle::Paused(u32::try_from(waiting).unwrap_or(IDLE_COUNT_MAX)));
@@ -255,11 +237,7 @@ impl SqliteStore {
     }
 
     /// Puts dispatched rows of a key back that are not in flight; of one fetcher only, if one is named.
-    pub(super) fn rearm_key(
-        &mut self,
-        key: &Key,
-        fetcher: Option<&str>,
-    ) -> rusqlite::Result<Option<u64>> {
+    pub(super) fn rearm_key(&mut self, key: &Key, fetcher: Option<&str>) -> Result<Option<u64>> {
         let key = key.as_str();
         if !self.is_listed(key)? {
             return Ok(None);

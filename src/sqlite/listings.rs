@@ -5,7 +5,7 @@
 //! bounded. A daemon that dies forgets them; the run is still marked as stale, and is listed again.
 //! Called by [`runs`](super::runs) as batches come in, and by the store's operation `prune`.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_actors::store::Reading;
 use shiftboss_protocol::model::Run;
 
@@ -29,17 +29,13 @@ const TABLES: &str = "
     ) WITHOUT ROWID";
 
 /// Makes the tables, for this connection alone.
-pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn prepare(connection: &Connection) -> Result<()> {
     connection.execute_batch(TABLES)
 }
 
 impl SqliteStore {
     /// Notes what a batch means to the run's listing. Returns the listing that its rows belong to.
-    pub(super) fn note_reading(
-        &self,
-        run: RunId,
-        reading: Reading,
-    ) -> rusqlite::Result<Option<i64>> {
+    pub(super) fn note_reading(&self, run: RunId, reading: Reading) -> Result<Option<i64>> {
         if reading != Reading::Onward {
             self.end_listing(run)?;
             let stale = "UPDATE shiftboss_runs SET stale = 1
@@ -54,8 +50,7 @@ impl SqliteStore {
         Ok(self.listing(run)?.map(|(listing, _)| listing))
     }
 
-    /// A key is in the list.
-    pub(super) fn note_listed(&self, listing: i64, key: &str) -> rusqlite::Result<()> {
+    pub(super) fn note_listed(&self, listing: i64, key: &str) -> Result<()> {
         let sql =
             "INSERT OR IGNORE INTO temp.shiftboss_listed (listing, attr_path) VALUES (?1, ?2)";
         self.run(sql, (listing, key))
@@ -63,7 +58,7 @@ impl SqliteStore {
 
     /// Looks at up to `limit` rows of a run, and deletes those that its listing lacks. Returns whether
     /// there are more.
-    pub(super) fn prune_step(&mut self, run: &Run, limit: usize) -> rusqlite::Result<bool> {
+    pub(super) fn prune_step(&mut self, run: &Run, limit: usize) -> Result<bool> {
         let Some(run) = self.run_id(run)? else {
             return Ok(false);
         };
@@ -94,7 +89,7 @@ impl SqliteStore {
         listing: i64,
         pruned_to: &str,
         limit: usize,
-    ) -> rusqlite::Result<Vec<(String, bool)>> {
+    ) -> Result<Vec<(String, bool)>> {
         let sql = "SELECT attr_path, EXISTS (SELECT 1 FROM temp.shiftboss_listed AS listed
                 WHERE listed.listing = ?3 AND listed.attr_path = queue.attr_path)
             FROM queue
@@ -105,14 +100,14 @@ impl SqliteStore {
     }
 
     /// A run's listing, if there is one, and the key up to which it was applied.
-    fn listing(&self, run: RunId) -> rusqlite::Result<Option<(i64, String)>> {
+    fn listing(&self, run: RunId) -> Result<Option<(i64, String)>> {
         let sql = "SELECT listing, pruned_to FROM temp.shiftboss_listings
             WHERE fetcher_id = ?1 AND run_started = ?2";
         self.row(sql, run.pair()).optional()
     }
 
     /// Forgets a run's listing; the keys of all, at little cost, with the last one.
-    pub(super) fn end_listing(&self, run: RunId) -> rusqlite::Result<()> {
+    pub(super) fn end_listing(&self, run: RunId) -> Result<()> {
         let sql = "DELETE FROM temp.shiftboss_listings WHERE fetcher_id = ?1 AND run_started = ?2";
         let ended = self.change(sql, run.pair())?;
         let any = "SELECT EXISTS (SELECT 1 FROM temp.shiftboss_listings)";

@@ -45,7 +45,6 @@ impl LockYielding {
         Ok(Self { index, released: now, rested: now })
     }
 
-    /// A transaction ended.
     pub(super) fn released(&mut self) {
         self.released = Instant::now();
     }

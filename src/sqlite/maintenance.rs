@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
 use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
 
 use super::checkpoints::checkpoint;
@@ -56,7 +56,7 @@ impl SqliteStore {
 
     /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
     /// cannot be opened read-only where its directory is not writable.
-    pub(super) fn close_file(&mut self) -> rusqlite::Result<()> {
+    pub(super) fn close_file(&mut self) -> Result<()> {
         self.counters.reserve(&self.connection, 0)?;
         self.set_state("clean", "1")?;
         self.run("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
@@ -77,7 +77,7 @@ pub(super) fn set_journal_mode(
     connection: &Connection,
     mode: &str,
     patience: Duration,
-) -> rusqlite::Result<()> {
+) -> Result<()> {
     let deadline = Instant::now() + patience;
     loop {
         let tried = connection

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
 use shiftboss_protocol::model::{TASKS_FETCHER, UnixSeconds};
 use tracing::warn;
 
@@ -27,7 +27,6 @@ use super::{SqliteStore, damage, file, listings, schema};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// Statements kept prepared.
 const STATEMENTS_MAX: usize = 64;
 /// Page cache at the most, in KiB. The kernel has the file too; and SQLite searches its whole cache
 /// after many a commit.
@@ -90,7 +89,6 @@ impl Durability {
         }
     }
 
-    /// What SQLite calls it.
     pub(super) fn synchronous(self) -> &'static str {
         match self {
             Self::Power => "full",
@@ -175,7 +173,7 @@ impl SqliteStore {
     }
 
     /// Notes what status shows of this daemon, and that it has not been stopped yet.
-    fn take_over(&mut self, options: &Options) -> rusqlite::Result<()> {
+    fn take_over(&mut self, options: &Options) -> Result<()> {
         self.was_clean = state(&self.connection, "clean")?.as_deref() != Some("0");
         self.partitions = Partitions::load(&self.connection)?;
         let noted = self.note_start(options);
@@ -194,7 +192,7 @@ impl SqliteStore {
         }
     }
 
-    fn note_start(&self, options: &Options) -> rusqlite::Result<()> {
+    fn note_start(&self, options: &Options) -> Result<()> {
         let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
         let lease = options.policy.lease().to_string();
         let max_single_tasks = options.max_single_tasks.to_string();
@@ -228,7 +226,7 @@ impl SqliteStore {
     }
 }
 
-fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
+fn configure(connection: &Connection, options: &Options) -> Result<()> {
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Plans must not depend on bound values: SQLite would compile statements anew at every call.

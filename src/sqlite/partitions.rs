@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Result};
 
 use super::query::Query;
 
@@ -41,7 +41,7 @@ pub(super) struct Partitions {
 
 impl Partitions {
     /// Reads how the runs stand: all of them, so only at the start and after a rollback.
-    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(super) fn load(connection: &Connection) -> Result<Self> {
         let sql = "SELECT fetcher_id, run_started, partition, deleting <> 0 FROM shiftboss_runs
             WHERE partition > 0 OR deleting <> 0";
         let mut partitions = Self { open: vec![0], deleting: HashSet::new() };
@@ -62,7 +62,6 @@ impl Partitions {
         }
     }
 
-    /// A run was marked for its deletion.
     pub(super) fn begin_deletion(&mut self, run: RunId, partition: i64) {
         self.deleting.insert(run);
         // The rows that it has in partition 0, as all runs may have, are passed over one by one.
@@ -74,7 +73,6 @@ impl Partitions {
         self.deleting.remove(&run);
     }
 
-    /// Whether a row of that run may be handed out.
     pub(super) fn allow(&self, run: RunId) -> bool {
         self.deleting.is_empty() || !self.deleting.contains(&run)
     }
@@ -84,7 +82,7 @@ impl Partitions {
 pub(super) fn partition_for(
     connection: &Connection,
     RunId { fetcher_id, started }: RunId,
-) -> rusqlite::Result<i64> {
+) -> Result<i64> {
     let sql =
         "SELECT partition, rows FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
     let (partition, rows): (i64, i64) = connection.row(sql, (fetcher_id, started))?;

@@ -43,7 +43,6 @@ pub(super) trait Query {
         self.prepared(sql)?.query_row(parameters, |row| row.get(0))
     }
 
-    /// The first row.
     fn row<T: FromRow>(&self, sql: &str, parameters: impl Params) -> rusqlite::Result<T> {
         self.prepared(sql)?.query_row(parameters, |row| T::try_from(row))
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -83,7 +83,7 @@ pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
 /// Asks a database of any version that is known, in one read transaction: `ask` is given the version, too.
 pub(super) fn read<T>(
     path: &Path,
-    ask: impl FnOnce(&Connection, i64) -> rusqlite::Result<T>,
+    ask: impl FnOnce(&Connection, i64) -> Result<T>,
 ) -> Result<T, ViewError> {
     let connection = open_to_read(path)?;
     let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
@@ -99,7 +99,7 @@ pub(super) fn read<T>(
 /// Asks a database that a shiftboss of this version has taken over.
 pub(super) fn read_current<T>(
     path: &Path,
-    ask: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ask: impl FnOnce(&Connection) -> Result<T>,
 ) -> Result<T, ViewError> {
     let older = |version| ViewError::NotTakenOver { path: path.to_owned(), version };
     read(path, |snapshot, version| match version {
@@ -109,7 +109,7 @@ pub(super) fn read_current<T>(
 }
 
 /// The policy of the daemon that runs, or ran last.
-pub(super) fn policy(snapshot: &Connection) -> rusqlite::Result<Policy> {
+pub(super) fn policy(snapshot: &Connection) -> Result<Policy> {
     if state(snapshot, "policy")?.as_deref() == Some("classic") {
         return Ok(Policy::Classic);
     }
@@ -165,7 +165,7 @@ fn log_beside(path: &Path) -> Option<PathBuf> {
     ["-wal", "-journal"].map(|end| beside(path, end)).into_iter().find(|log| log.exists())
 }
 
-fn try_to_read(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {
+fn try_to_read(path: &Path, parameters: &str) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let connection =
         Connection::open_with_flags(format!("file:{}?{parameters}", uri(path)), flags)?;

@@ -5,7 +5,7 @@
 //! since somebody edited it, counts as unknown, and keeps no daemon from starting. A table that is not what we
 //! made is an error, as any other of ours is.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Result, Row};
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{EndedRun, FetcherRecord, InputDirectory, RejectFile, StoreResult};
 use shiftboss_protocol::model::UnixSeconds;
@@ -15,12 +15,11 @@ use super::error::classify;
 use super::query::Query;
 
 /// What the last daemon noted under a name.
-pub(super) fn state(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+pub(super) fn state(connection: &Connection, name: &str) -> Result<Option<String>> {
     connection.value("SELECT value FROM shiftboss_state WHERE name = ?1", [name]).optional()
 }
 
-/// Whether handing out is paused.
-pub(super) fn is_paused(connection: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn is_paused(connection: &Connection) -> Result<bool> {
     Ok(state(connection, "paused")?.as_deref() == Some("1"))
 }
 
@@ -30,7 +29,7 @@ pub(super) const MANAGED_FETCHERS: &str =
     FROM shiftboss_managed_fetchers ORDER BY name";
 
 /// Reads a row of [`MANAGED_FETCHERS`].
-pub(super) fn read_fetcher(row: &Row<'_>) -> rusqlite::Result<FetcherRecord> {
+pub(super) fn read_fetcher(row: &Row<'_>) -> Result<FetcherRecord> {
     let (started, ended): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
     let (code, message): (Option<i64>, String) = (row.get(6)?, text(row, 7)?);
     let last_run = started.zip(ended).zip(code).map(|((started, ended), code)| EndedRun {
@@ -49,19 +48,19 @@ pub(super) fn read_fetcher(row: &Row<'_>) -> rusqlite::Result<FetcherRecord> {
 }
 
 /// A text that somebody may have edited: SQLite takes bytes for text that are none. NULL is empty.
-fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+fn text(row: &Row<'_>, column: usize) -> Result<String> {
     let bytes = row.get_ref(column)?.as_bytes_or_null()?.unwrap_or_default();
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 impl SqliteStore {
-    pub(super) fn set_state(&self, name: &str, value: &str) -> rusqlite::Result<()> {
+    pub(super) fn set_state(&self, name: &str, value: &str) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO shiftboss_state (name, value) VALUES (?1, ?2)";
         self.run(sql, (name, value))
     }
 
     /// Kept over restarts; in memory for the dispatches to come. Says how many jobs are in flight.
-    pub(super) fn pause(&mut self, paused: bool, now: UnixSeconds) -> rusqlite::Result<u64> {
+    pub(super) fn pause(&mut self, paused: bool, now: UnixSeconds) -> Result<u64> {
         self.set_state("paused", if paused { "1" } else { "0" })?;
         self.paused = paused;
         self.count_in_flight(now)
@@ -76,11 +75,7 @@ impl SqliteStore {
         Ok(noted.as_deref().and_then(DirectoryIdentity::parse))
     }
 
-    pub(super) fn set_input(
-        &mut self,
-        input: &InputDirectory,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn set_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> Result<()> {
         match input {
             InputDirectory::There(identity) => {
                 self.set_state("input_directory", &identity.to_string())?;
@@ -97,22 +92,18 @@ impl SqliteStore {
         }
     }
 
-    pub(super) fn note_rejected(
-        &self,
-        file: &RejectFile,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn note_rejected(&self, file: &RejectFile, now: UnixSeconds) -> Result<()> {
         let sql = "INSERT INTO shiftboss_rejected_files (name, reason, since) VALUES (?1, ?2, ?3)
             ON CONFLICT (name) DO UPDATE SET reason = excluded.reason";
         self.run(sql, (&file.name, &file.reason, now))
     }
 
-    pub(super) fn forget_rejected(&self, name: &str) -> rusqlite::Result<()> {
+    pub(super) fn forget_rejected(&self, name: &str) -> Result<()> {
         self.run("DELETE FROM shiftboss_rejected_files WHERE name = ?1", [name])
     }
 
     /// Notes how a fetcher is, in place of what was noted of it before.
-    pub(super) fn save_record(&self, record: &FetcherRecord) -> rusqlite::Result<()> {
+    pub(super) fn save_record(&self, record: &FetcherRecord) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO shiftboss_managed_fetchers
                 (name, state, run_started, next_run, last_started, last_ended, last_code, last_message)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -130,12 +121,12 @@ impl SqliteStore {
         self.run(sql, values)
     }
 
-    pub(super) fn records(&self) -> rusqlite::Result<Vec<FetcherRecord>> {
+    pub(super) fn records(&self) -> Result<Vec<FetcherRecord>> {
         self.prepared(MANAGED_FETCHERS)?.query_map([], read_fetcher)?.collect()
     }
 
     /// Forgets a fetcher that is not managed any more.
-    pub(super) fn forget_record(&self, name: &str) -> rusqlite::Result<()> {
+    pub(super) fn forget_record(&self, name: &str) -> Result<()> {
         self.run("DELETE FROM shiftboss_managed_fetchers WHERE name = ?1", [name])
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Params, Row, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Params, Result, Row, params_from_iter};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::TASKS_FETCHER;
 
@@ -36,7 +36,6 @@ const ORPHANS: &str = "
         (SELECT coalesce(max(task), 0) FROM shiftboss_single_tasks)) WHERE name = 'task';
     UPDATE shiftboss_counters SET value = max(value, (SELECT count(*) FROM queue))
         WHERE name = 'row'";
-/// The table of single tasks.
 const SINGLE_TASKS: &str = "shiftboss_single_tasks";
 /// Rows of single tasks that were lost, with what their rows of the queue tell of their status: one that is marked
 /// without being out has ended.
@@ -102,7 +101,7 @@ pub fn recover(old: &Path, new: &Path) -> Result<Vec<Saved>, String> {
     Ok(saved)
 }
 
-fn open_source(old: &Path) -> rusqlite::Result<Connection> {
+fn open_source(old: &Path) -> Result<Connection> {
     let source = Connection::open_with_flags(old, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     source.pragma_update(None, "cell_size_check", true)?;
     // Else a file that was cut off is not read at all. Nothing is written: it is open for reading.
@@ -111,11 +110,7 @@ fn open_source(old: &Path) -> rusqlite::Result<Connection> {
     Ok(source)
 }
 
-fn copy_all(
-    source: &Connection,
-    target: &mut Connection,
-    rowids: &[i64],
-) -> rusqlite::Result<Vec<Saved>> {
+fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Result<Vec<Saved>> {
     target.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     target.pragma_update(None, "foreign_keys", false)?;
     let transaction = target.transaction()?;
@@ -136,7 +131,7 @@ fn copy_all(
 }
 
 /// Puts single tasks back whose row of the queue is all that is left of them; says how many.
-fn tasks_of_queue(target: &Connection) -> rusqlite::Result<u64> {
+fn tasks_of_queue(target: &Connection) -> Result<u64> {
     let mut find = target.prepare(TASKS_OF_QUEUE)?;
     let mut insert = target.prepare(
         "INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, status, started, payload)
@@ -155,7 +150,7 @@ fn tasks_of_queue(target: &Connection) -> rusqlite::Result<u64> {
 }
 
 /// Makes everything anew that is derived.
-fn rebuild(target: &mut Connection) -> rusqlite::Result<()> {
+fn rebuild(target: &mut Connection) -> Result<()> {
     target.pragma_update(None, "user_version", REFERENCE_VERSION)?;
     schema::migrate(target)?;
     target.execute(STALE, [TASKS_FETCHER]).map(|_| ())
@@ -180,14 +175,14 @@ impl<'a> Copy<'a> {
         target: &'a Connection,
         table: &'a str,
         rowids: &'a [i64],
-    ) -> rusqlite::Result<Self> {
+    ) -> Result<Self> {
         let sql = "SELECT here.name FROM pragma_table_info(?1) AS here
             WHERE NOT (?2 AND here.pk = 1 AND here.type = 'INTEGER'
                 AND (SELECT count(*) FROM pragma_table_info(?1) WHERE pk > 0) = 1)";
         let rowids_of = format!("SELECT rowid FROM {table} LIMIT 0");
         // The reference's log has none.
         let has_rowid = [source, target].iter().all(|has| has.prepare(&rowids_of).is_ok());
-        let names = |connection: &Connection| -> rusqlite::Result<Vec<String>> {
+        let names = |connection: &Connection| -> Result<Vec<String>> {
             let mut statement = connection.prepare(sql)?;
             statement.query_map((table, has_rowid), |row| row.get(0))?.collect()
         };
@@ -198,7 +193,7 @@ impl<'a> Copy<'a> {
         Ok(Self { source, target, table, columns, has_rowid, rowids, saved })
     }
 
-    fn run(mut self) -> rusqlite::Result<Saved> {
+    fn run(mut self) -> Result<Saved> {
         if self.columns.is_empty() {
             // An older database has no such table; or nothing but its rowid.
             return Ok(self.saved);
@@ -217,7 +212,7 @@ impl<'a> Copy<'a> {
     /// Reads on behind each place that cannot be read, at the next rowid that any leaf of the file names: the
     /// first one from which on can be read again. So no row between two such places is passed over. What was
     /// read says nothing of where to go on: a damaged page may name any rowid.
-    fn by_rowid(&mut self) -> rusqlite::Result<()> {
+    fn by_rowid(&mut self) -> Result<()> {
         let mut scan = self.scan("rowid >= ?1 ORDER BY rowid", [i64::MIN])?;
         self.saved.lost_ranges += u64::from(scan.stop == Stop::Unreadable) + scan.refused;
         let rowids = self.rowids;
@@ -233,7 +228,7 @@ impl<'a> Copy<'a> {
     }
 
     /// A table that lies in the order of its key: what is between its two ends is one range.
-    fn by_key(&mut self) -> rusqlite::Result<()> {
+    fn by_key(&mut self) -> Result<()> {
         let sql = "SELECT group_concat(name || ' DESC') FROM
             (SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk)";
         let backward: String = self.target.query_row(sql, [self.table], |row| row.get(0))?;
@@ -248,7 +243,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Copies rows until their end, until one cannot be read, or, by rowids, until one that was copied before.
-    fn scan(&self, which: &str, parameters: impl Params) -> rusqlite::Result<Scan> {
+    fn scan(&self, which: &str, parameters: impl Params) -> Result<Scan> {
         let columns = self.columns.join(", ");
         let rowid = if self.has_rowid { "rowid, " } else { "" };
         let select = format!("SELECT {rowid}{columns} FROM {} WHERE {which}", self.table);
@@ -286,7 +281,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Whether a row of that rowid was copied.
-    fn has(&self, rowid: Option<Value>) -> rusqlite::Result<bool> {
+    fn has(&self, rowid: Option<Value>) -> Result<bool> {
         if !self.has_rowid {
             return Ok(false);
         }
@@ -314,7 +309,7 @@ struct Scan {
     stop: Stop,
 }
 
-fn values(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
+fn values(row: &Row<'_>) -> Result<Vec<Value>> {
     (0..row.as_ref().column_count()).map(|column| row.get(column)).collect()
 }
 

@@ -5,7 +5,7 @@
 //! only good, never needed: rows of an older database, or after a VACUUM, may lie anywhere.
 //! Used by [`runs`](super::runs).
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Result};
 
 use super::query::Query;
 
@@ -22,13 +22,13 @@ pub(super) struct RowidAllocator {
 }
 
 impl RowidAllocator {
-    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(super) fn load(connection: &Connection) -> Result<Self> {
         let sql = "SELECT value FROM shiftboss_counters WHERE name = 'row'";
         let sequence = connection.value(sql, [])?;
         Ok(Self { sequence })
     }
 
-    pub(super) fn store(&self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn store(&self, connection: &Connection) -> Result<()> {
         let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'row'";
         connection.run(sql, [self.sequence])
     }
@@ -37,8 +37,8 @@ impl RowidAllocator {
     pub(super) fn claim(
         &mut self,
         jitter: i32,
-        mut insert: impl FnMut(i64) -> rusqlite::Result<usize>,
-    ) -> rusqlite::Result<usize> {
+        mut insert: impl FnMut(i64) -> Result<usize>,
+    ) -> Result<usize> {
         let mut tries = 0;
         loop {
             tries += 1;

@@ -1,6 +1,6 @@
 //! Runs and their rows: registering, adding, deleting in steps (spec 4).
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::{OptionalExtension, Result, Row};
 use shiftboss_actors::file_identity::{FileTimes, Position};
 use shiftboss_actors::store::{RowBatch, StoredRun};
 use shiftboss_protocol::model::{Row as Line, Run};
@@ -20,7 +20,7 @@ const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
     JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
         AND ours.run_started = run.run_started";
 
-fn read_run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
+fn read_run(row: &Row<'_>) -> Result<StoredRun> {
     let name: String = row.get(0)?;
     Ok(StoredRun {
         run: Run { fetcher: name.into(), started: row.get(1)? },
@@ -33,7 +33,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
 }
 
 /// Numbers of 64 bits are kept as SQLite's signed ones, bit for bit.
-fn read_position(row: &Row<'_>) -> rusqlite::Result<Option<Position>> {
+fn read_position(row: &Row<'_>) -> Result<Option<Position>> {
     let number =
         |column| row.get::<_, Option<i64>>(column).map(|value| value.unwrap_or(0).cast_unsigned());
     if row.get::<_, Option<i64>>(5)?.is_none() {
@@ -55,13 +55,13 @@ fn read_position(row: &Row<'_>) -> rusqlite::Result<Option<Position>> {
 
 impl SqliteStore {
     /// All but those of single tasks, which may be very many.
-    pub(super) fn all_runs(&self) -> rusqlite::Result<Vec<StoredRun>> {
+    pub(super) fn all_runs(&self) -> Result<Vec<StoredRun>> {
         let sql = format!("{RUNS} WHERE run.fetcher_id <> {TASKS_ID}");
         self.prepared(&sql)?.query_map([], read_run)?.collect()
     }
 
     /// `None`: its fetcher is not known.
-    pub(super) fn run_id(&self, run: &Run) -> rusqlite::Result<Option<RunId>> {
+    pub(super) fn run_id(&self, run: &Run) -> Result<Option<RunId>> {
         let sql = "SELECT fetcher_id FROM fetchers WHERE name = ?1";
         let fetcher_id = self.value(sql, [&*run.fetcher]).optional()?;
         Ok(fetcher_id.map(|fetcher_id| RunId { fetcher_id, started: run.started }))
@@ -116,7 +116,7 @@ impl SqliteStore {
         partition: i64,
         row: &Line,
         rowids: &mut RowidAllocator,
-    ) -> rusqlite::Result<bool> {
+    ) -> Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
                     OR EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
@@ -181,7 +181,7 @@ impl SqliteStore {
     }
 
     /// Marks a run for its deletion, on disk and in memory.
-    pub(super) fn mark_deleting(&mut self, run: RunId) -> rusqlite::Result<()> {
+    pub(super) fn mark_deleting(&mut self, run: RunId) -> Result<()> {
         let mark = "UPDATE shiftboss_runs SET deleting = 1
             WHERE fetcher_id = ?1 AND run_started = ?2 RETURNING partition";
         if let Some(partition) = self.value(mark, run.pair()).optional()? {
@@ -191,7 +191,7 @@ impl SqliteStore {
     }
 
     /// Deletes up to `limit` rows and runs; returns how many of the first runs are gone.
-    pub(super) fn delete_step(&mut self, runs: &[Run], limit: usize) -> rusqlite::Result<usize> {
+    pub(super) fn delete_step(&mut self, runs: &[Run], limit: usize) -> Result<usize> {
         self.counters.flush(&self.connection)?;
         let mut left = i64::try_from(limit).unwrap_or(i64::MAX);
         for (gone, run) in runs.iter().enumerate() {
@@ -208,7 +208,7 @@ impl SqliteStore {
 
     /// Deletes up to `limit` rows of a run, and the run with its last row: then it returns how
     /// many those were.
-    fn delete_part(&mut self, run: &Run, limit: i64) -> rusqlite::Result<Option<i64>> {
+    fn delete_part(&mut self, run: &Run, limit: i64) -> Result<Option<i64>> {
         let Some(run) = self.run_id(run)? else {
             return Ok(Some(0));
         };
@@ -230,7 +230,7 @@ impl SqliteStore {
     }
 
     /// Deletes the rows of these keys of a run.
-    pub(super) fn delete_keys(&mut self, run: RunId, keys: &[&str]) -> rusqlite::Result<()> {
+    pub(super) fn delete_keys(&mut self, run: RunId, keys: &[&str]) -> Result<()> {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
             RETURNING attr_path, is_dequeued = 0";
@@ -244,7 +244,7 @@ impl SqliteStore {
 
     /// Sees to what depends on rows that were deleted, given as keys and whether each waited; says how
     /// many.
-    fn are_deleted(&mut self, run: RunId, deleted: &[(String, i64)]) -> rusqlite::Result<i64> {
+    fn are_deleted(&mut self, run: RunId, deleted: &[(String, i64)]) -> Result<i64> {
         for (key, _) in deleted {
             self.drop_expired_deliveries(key, run)?;
             self.recompute(key)?;
@@ -258,7 +258,7 @@ impl SqliteStore {
 
     /// A dispatch whose lease expired has nothing left to be handed out; one in flight stays known, and
     /// one that is leased is its worker's.
-    pub(super) fn drop_expired_deliveries(&self, key: &str, run: RunId) -> rusqlite::Result<()> {
+    pub(super) fn drop_expired_deliveries(&self, key: &str, run: RunId) -> Result<()> {
         for delivery in self.deliveries(key)? {
             let is_meant = delivery.worker.is_none() && delivery.run() == run;
             if is_meant && !self.is_in_log(key, delivery.started)? {
@@ -269,7 +269,7 @@ impl SqliteStore {
     }
 
     /// Deletes a run without rows, and with its last run the fetcher.
-    pub(super) fn delete_empty(&self, run: RunId) -> rusqlite::Result<()> {
+    pub(super) fn delete_empty(&self, run: RunId) -> Result<()> {
         for table in ["fetcher_runs", "shiftboss_runs", "shiftboss_expired_leases"] {
             let sql = format!("DELETE FROM {table} WHERE fetcher_id = ?1 AND run_started = ?2");
             self.run(&sql, run.pair())?;

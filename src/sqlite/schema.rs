@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Result, TransactionBehavior};
 use shiftboss_protocol::model::jitter;
 
 use super::query::Query;
@@ -54,7 +54,7 @@ pub(super) const STATE: &str = "CASE
 pub(super) static RECOMPUTE: LazyLock<String> = LazyLock::new(|| recompute("?1"));
 
 /// Brings a database from the version it has to [`VERSION`], in one transaction.
-pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+pub fn migrate(connection: &mut Connection) -> Result<()> {
     let application: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if version(connection)? == VERSION && application == APPLICATION_ID {
@@ -78,12 +78,12 @@ pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// The version that a database says it has.
-pub fn version(connection: &Connection) -> rusqlite::Result<i64> {
+pub fn version(connection: &Connection) -> Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
 /// Version 2. The reference threw all rows away here; the jitter can be had from the key.
-fn add_jitter(connection: &Connection) -> rusqlite::Result<()> {
+fn add_jitter(connection: &Connection) -> Result<()> {
     if !has_column(connection, "queue", "order_jitter")? {
         connection.execute_batch(JITTER)?;
     }
@@ -96,7 +96,7 @@ fn add_jitter(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// What is ours. On a file that had it before, only what is kept by triggers is made anew.
-fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
+fn add_ours(connection: &Connection) -> Result<()> {
     let names = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'shiftboss!_%' ESCAPE '!'";
     for name in connection.values::<String>(names, [])? {
         connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
@@ -114,17 +114,17 @@ fn add_ours(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// It has the tables of a version from 3 to 6, whatever its number says.
-pub(super) fn is_unreleased(connection: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn is_unreleased(connection: &Connection) -> Result<bool> {
     has_column(connection, "queue", "slot")
 }
 
 /// It has those of version 3 or 4, which are not upgraded.
-pub(super) fn is_too_old(connection: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn is_too_old(connection: &Connection) -> Result<bool> {
     Ok(is_unreleased(connection)? && !has_column(connection, "shiftboss_own_fetchers", "name")?)
 }
 
 /// The tables of a whole database, in the order in which they were made.
-pub(super) fn tables() -> rusqlite::Result<Vec<String>> {
+pub(super) fn tables() -> Result<Vec<String>> {
     let mut whole = Connection::open_in_memory()?;
     migrate(&mut whole)?;
     let sql = "SELECT name FROM sqlite_schema
@@ -132,12 +132,12 @@ pub(super) fn tables() -> rusqlite::Result<Vec<String>> {
     whole.values(sql, [])
 }
 
-pub(super) fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+pub(super) fn has_table(connection: &Connection, table: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
     connection.value(sql, [table])
 }
 
-fn has_column(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
+fn has_column(connection: &Connection, table: &str, column: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2)";
     connection.value(sql, [table, column])
 }

@@ -3,6 +3,7 @@
 //!
 //! Called by the StorageActor, on whose thread everything here is done before it returns.
 
+use rusqlite::Result;
 use std::collections::BTreeMap;
 use std::future::ready;
 
@@ -116,7 +117,7 @@ impl SqliteStore {
         self.in_transaction() && self.connection.total_changes() == changes
     }
 
-    fn begin(&mut self) -> rusqlite::Result<()> {
+    fn begin(&mut self) -> Result<()> {
         self.lock_yielding.wait();
         self.run("BEGIN IMMEDIATE", [])?;
         // What is cached holds only as long as nobody else writes.
@@ -128,7 +129,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn commit(&mut self) -> rusqlite::Result<()> {
+    fn commit(&mut self) -> Result<()> {
         let flushed = self.counters.flush(&self.connection);
         let result = flushed.and_then(|()| self.run("COMMIT", []));
         match result {
@@ -140,7 +141,7 @@ impl SqliteStore {
     }
 
     /// Ends the transaction, and forgets what was cached in it: that first, for the rest may fail.
-    fn roll_back(&mut self) -> rusqlite::Result<()> {
+    fn roll_back(&mut self) -> Result<()> {
         self.cache.forget();
         self.counters.roll_back();
         self.lock_yielding.released();
@@ -152,13 +153,12 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Whether a transaction is open.
     pub(super) fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
     }
 
     /// Which commits from now on are synced. Not inside a transaction.
-    fn sync_commits(&self, durability: Durability) -> rusqlite::Result<()> {
+    fn sync_commits(&self, durability: Durability) -> Result<()> {
         if self.durability == Durability::Power {
             return Ok(());
         }
@@ -210,7 +210,7 @@ impl SqliteStore {
             Op::CancelTasks(it) => Out::CancelTasks(self.cancel(it.0.as_str(), now)?),
             Op::AcceptEntries(it) => {
                 let accept = |entry| self.accept_entry(entry, now);
-                Out::AcceptEntries(it.0.iter().map(accept).collect::<rusqlite::Result<_>>()?)
+                Out::AcceptEntries(it.0.iter().map(accept).collect::<Result<_>>()?)
             }
             Op::ForgetAccepted(it) => Out::ForgetAccepted(self.forget_entry(&it.0)?),
             Op::NoteFetcher(it) => Out::NoteFetcher(self.save_record(&it.0)?),

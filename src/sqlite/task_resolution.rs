@@ -4,8 +4,8 @@
 //! Called by `open`, and by [`tasks`](super::tasks) for one key. The triggers noted in
 //! `shiftboss_single_tasks` which tasks were out when their dispatches were removed, and how those ended.
 
-use rusqlite::OptionalExtension;
 use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, Result};
 use tracing::info;
 
 use super::query::Query;
@@ -35,7 +35,7 @@ const WRONG_ROW: &str = "SELECT queue.attr_path, run.run_started
 impl SqliteStore {
     /// What the queue holds of single tasks is made to be what the table says, as far as it can differ.
     /// Under the classic policy nothing is derived. On a full disk all stays as it is.
-    pub(super) fn restore_tasks(&mut self) -> rusqlite::Result<()> {
+    pub(super) fn restore_tasks(&mut self) -> Result<()> {
         if self.policy == Policy::Classic {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl SqliteStore {
     }
 
     /// Resolves the keys that a question finds, in bounded steps.
-    fn restore_each(&mut self, question: &str, mut behind: Value) -> rusqlite::Result<()> {
+    fn restore_each(&mut self, question: &str, mut behind: Value) -> Result<()> {
         loop {
             let found: Vec<(String, Value)> = self.rows(question, (&behind, KEYS_AT_ONCE))?;
             let Some((_, last)) = found.last() else {
@@ -63,7 +63,7 @@ impl SqliteStore {
         }
     }
 
-    fn recount_tasks(&self) -> rusqlite::Result<()> {
+    fn recount_tasks(&self) -> Result<()> {
         let sql = "UPDATE shiftboss_counters SET value = counted.value
             FROM (SELECT 'single_tasks' AS name, count(*) AS value FROM shiftboss_single_tasks
                 UNION ALL SELECT 'single_tasks_ended', count(*) FROM shiftboss_single_tasks
@@ -74,7 +74,7 @@ impl SqliteStore {
     }
 
     /// The key's tasks are what its log says of them, and its row is the one that it has to be.
-    pub(super) fn resolve_tasks(&mut self, key: &str) -> rusqlite::Result<()> {
+    pub(super) fn resolve_tasks(&mut self, key: &str) -> Result<()> {
         let sql = "SELECT task, exit_code FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND started IS NOT NULL AND exit_code IS NOT NULL";
         let ended: Option<(i64, i64)> = self.row(sql, [key]).optional()?;
@@ -94,7 +94,7 @@ impl SqliteStore {
     }
 
     /// A job ended whose dispatch is recorded no longer: it may have been a single task's.
-    pub(super) fn note_task_end(&self, key: &str, exit_code: i64) -> rusqlite::Result<()> {
+    pub(super) fn note_task_end(&self, key: &str, exit_code: i64) -> Result<()> {
         let sql = "UPDATE shiftboss_single_tasks SET exit_code = ?2
             WHERE attr_path = ?1 AND status = 'waiting'
                 AND started = (SELECT started FROM log WHERE log.attr_path = ?1)";

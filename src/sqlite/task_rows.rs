@@ -4,7 +4,7 @@
 //! can be taken for it. More than one row of a key would cost every job of that key a look at all of
 //! them, so the others wait in the table. Called by [`tasks`](super::tasks).
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Result};
 use shiftboss_protocol::model::{Key, Row as Task, TASKS_FETCHER};
 
 use super::SqliteStore;
@@ -17,7 +17,6 @@ use super::schema::TASKS_ID;
 const WAITING: &str = "status = 'waiting' ORDER BY task";
 const ENDED: &str = "status < 'waiting' ORDER BY status DESC, task DESC";
 
-/// The row that a key has.
 struct Current {
     task: i64,
     /// A worker has it.
@@ -28,7 +27,6 @@ struct Current {
 
 columns!(Current { task, is_leased, status });
 
-/// A task of the table.
 struct Single {
     task: i64,
     payload: String,
@@ -44,7 +42,7 @@ fn run_of(task: i64) -> RunId {
 impl SqliteStore {
     /// Sees to it that the key's row is the one that it has to be: one that is in flight or waits
     /// there stays, or else it is the oldest one that waits. One that failed stays while none waits.
-    pub(super) fn derive_row(&mut self, key: &str) -> rusqlite::Result<()> {
+    pub(super) fn derive_row(&mut self, key: &str) -> Result<()> {
         let current = self.current_row(key)?;
         let is_right = |current: &Current| match current.status.as_deref() {
             Some(status) => status == "waiting",
@@ -68,7 +66,7 @@ impl SqliteStore {
     }
 
     /// Takes the key's row out if its task failed or is a dead letter.
-    pub(super) fn drop_ended_row(&mut self, key: &str) -> rusqlite::Result<()> {
+    pub(super) fn drop_ended_row(&mut self, key: &str) -> Result<()> {
         let is_ended =
             |current: &Current| current.status.as_deref().is_some_and(|status| status != "waiting");
         match self.current_row(key)?.filter(is_ended) {
@@ -77,7 +75,7 @@ impl SqliteStore {
         }
     }
 
-    fn current_row(&self, key: &str) -> rusqlite::Result<Option<Current>> {
+    fn current_row(&self, key: &str) -> Result<Option<Current>> {
         let sql = "SELECT fetcher_run_started,
                 EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                     WHERE delivery.attr_path = ?1 AND delivery.fetcher_id = 0
@@ -88,7 +86,7 @@ impl SqliteStore {
         self.row(sql, [key]).optional()
     }
 
-    fn first_task(&self, key: &str, which: &str) -> rusqlite::Result<Option<Single>> {
+    fn first_task(&self, key: &str, which: &str) -> Result<Option<Single>> {
         let sql = format!(
             "SELECT task, payload, status FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND {which} LIMIT 1"
@@ -97,7 +95,7 @@ impl SqliteStore {
     }
 
     /// Makes a task's row and run, as adding a list's would.
-    fn put_row(&mut self, key: &str, single: &Single) -> rusqlite::Result<()> {
+    fn put_row(&mut self, key: &str, single: &Single) -> Result<()> {
         let fetcher =
             "INSERT INTO fetchers (fetcher_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
         self.run(fetcher, (TASKS_ID, TASKS_FETCHER))?;
@@ -119,7 +117,7 @@ impl SqliteStore {
     }
 
     /// The row of a task that is in flight, failed, or is a dead letter, stands as its dispatch left it.
-    fn mark_dispatched(&self, key: &str, single: &Single) -> rusqlite::Result<()> {
+    fn mark_dispatched(&self, key: &str, single: &Single) -> Result<()> {
         let mark = "UPDATE queue SET is_dequeued = 1
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
                 AND (?4 OR EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
@@ -140,7 +138,7 @@ impl SqliteStore {
     }
 
     /// Deletes a row and its run, with what is known of its expired leases.
-    fn drop_row(&mut self, key: &str, task: i64) -> rusqlite::Result<()> {
+    fn drop_row(&mut self, key: &str, task: i64) -> Result<()> {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3";
         self.run(sql, (TASKS_ID, task, key))?;

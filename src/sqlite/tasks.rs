@@ -4,7 +4,7 @@
 //! Called by the store's operations, and by the modules that end jobs. The table is the truth; the row of
 //! the queue that each key has of it is derived by [`task_rows`](super::task_rows).
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::{OptionalExtension, Result, Row};
 use shiftboss_actors::store::{Added, Cancelled, EntryId, SpoolEntry};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Row as Task, UnixSeconds};
@@ -20,7 +20,7 @@ fn columns(id: &EntryId) -> (&str, &str, i64, i64, i64) {
     (&id.spool, &id.name, id.inode.cast_signed(), id.born, id.checksum.cast_signed())
 }
 
-fn read_id(row: &Row<'_>) -> rusqlite::Result<EntryId> {
+fn read_id(row: &Row<'_>) -> Result<EntryId> {
     Ok(EntryId {
         spool: row.get(0)?,
         name: row.get(1)?,
@@ -32,17 +32,13 @@ fn read_id(row: &Row<'_>) -> rusqlite::Result<EntryId> {
 
 impl SqliteStore {
     /// Its removal from the spool is durable.
-    pub(super) fn forget_entry(&self, id: &EntryId) -> rusqlite::Result<()> {
+    pub(super) fn forget_entry(&self, id: &EntryId) -> Result<()> {
         let sql = "DELETE FROM shiftboss_accepted
             WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5";
         self.run(sql, columns(id))
     }
 
-    pub(super) fn accept_entry(
-        &mut self,
-        entry: &SpoolEntry,
-        now: UnixSeconds,
-    ) -> rusqlite::Result<Added> {
+    pub(super) fn accept_entry(&mut self, entry: &SpoolEntry, now: UnixSeconds) -> Result<Added> {
         let remember = "INSERT INTO shiftboss_accepted (spool, name, inode, born, checksum)
             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
         let known = "SELECT EXISTS (SELECT 1 FROM shiftboss_accepted
@@ -57,13 +53,13 @@ impl SqliteStore {
         Ok(added)
     }
 
-    pub(super) fn all_accepted(&self) -> rusqlite::Result<Vec<EntryId>> {
+    pub(super) fn all_accepted(&self) -> Result<Vec<EntryId>> {
         let sql = "SELECT spool, name, inode, born, checksum FROM shiftboss_accepted
             ORDER BY spool, name, inode, born, checksum";
         self.prepared(sql)?.query_map([], read_id)?.collect()
     }
 
-    pub(super) fn add_single(&mut self, task: &Task, now: UnixSeconds) -> rusqlite::Result<Added> {
+    pub(super) fn add_single(&mut self, task: &Task, now: UnixSeconds) -> Result<Added> {
         let key = task.key.as_str();
         self.resolve_tasks(key)?;
         let content = checksum(task.payload.as_bytes()).cast_signed();
@@ -81,7 +77,7 @@ impl SqliteStore {
     }
 
     /// Whether a task with that payload waits; one in flight began before this one came.
-    fn is_waiting(&self, key: &str, content: i64, payload: &str) -> rusqlite::Result<bool> {
+    fn is_waiting(&self, key: &str, content: i64, payload: &str) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM shiftboss_single_tasks AS single
             WHERE attr_path = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3
                 AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
@@ -92,7 +88,7 @@ impl SqliteStore {
 
     /// A number that no task had: the time, as runs of fetchers mostly have it, or the next one that is
     /// free. `None`: there are as many tasks as may be.
-    fn next_task(&self, now: UnixSeconds) -> rusqlite::Result<Option<i64>> {
+    fn next_task(&self, now: UnixSeconds) -> Result<Option<i64>> {
         let count = "UPDATE shiftboss_counters SET value = value + 1
             WHERE name = 'single_tasks' AND value < ?1";
         if self.change(count, [self.max_single_tasks])? == 0 {
@@ -103,7 +99,7 @@ impl SqliteStore {
         self.value(sql, [now]).map(Some)
     }
 
-    pub(super) fn cancel(&mut self, key: &str, now: UnixSeconds) -> rusqlite::Result<Cancelled> {
+    pub(super) fn cancel(&mut self, key: &str, now: UnixSeconds) -> Result<Cancelled> {
         let in_flight = self.task_in_flight(key, now)?;
         let sql = "DELETE FROM shiftboss_single_tasks WHERE task IN (
                 SELECT task FROM shiftboss_single_tasks WHERE attr_path = ?1 AND task IS NOT ?2
@@ -121,7 +117,7 @@ impl SqliteStore {
     }
 
     /// The single task of a key that a worker has.
-    fn task_in_flight(&self, key: &str, now: UnixSeconds) -> rusqlite::Result<Option<i64>> {
+    fn task_in_flight(&self, key: &str, now: UnixSeconds) -> Result<Option<i64>> {
         let sql =
             "SELECT run_started FROM shiftboss_deliveries WHERE attr_path = ?1 AND fetcher_id = 0
             AND (lease IS NOT NULL OR started >= ?2) ORDER BY attempt DESC LIMIT 1";
@@ -131,12 +127,7 @@ impl SqliteStore {
 
     /// The job of a single task ended: with code 0 it is done and gone, with another one it failed. One
     /// that is gone already stays so.
-    pub(super) fn end_task(
-        &mut self,
-        key: &str,
-        task: i64,
-        exit_code: i64,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn end_task(&mut self, key: &str, task: i64, exit_code: i64) -> Result<()> {
         if exit_code == 0 {
             let sql = "DELETE FROM shiftboss_single_tasks WHERE task = ?1
                 RETURNING status <> 'waiting'";
@@ -151,12 +142,12 @@ impl SqliteStore {
     }
 
     /// Too many leases of a single task expired.
-    pub(super) fn dead_letter_task(&mut self, key: &str, task: i64) -> rusqlite::Result<()> {
+    pub(super) fn dead_letter_task(&mut self, key: &str, task: i64) -> Result<()> {
         self.set_task_ended(task, "dead_letter")?;
         self.derive_row(key)
     }
 
-    fn set_task_ended(&self, task: i64, status: &str) -> rusqlite::Result<()> {
+    fn set_task_ended(&self, task: i64, status: &str) -> Result<()> {
         let sql = "UPDATE shiftboss_single_tasks SET status = ?2, started = NULL, exit_code = NULL
             WHERE task = ?1 AND status = 'waiting'";
         let ended = self.change(sql, (task, status))?;
@@ -169,7 +160,7 @@ impl SqliteStore {
     }
 
     /// Puts failed and dead-lettered single tasks of a key back; says how many.
-    pub(super) fn retry_tasks(&mut self, key: &str) -> rusqlite::Result<u64> {
+    pub(super) fn retry_tasks(&mut self, key: &str) -> Result<u64> {
         let forget = "UPDATE shiftboss_single_tasks SET started = NULL, exit_code = NULL
             WHERE attr_path = ?1 AND started IS NOT NULL";
         self.run(forget, [key])?;
@@ -191,7 +182,7 @@ impl SqliteStore {
     }
 
     /// Adds to the kept counts: of all single tasks, and of those that failed or are dead letters.
-    fn count_tasks(&self, all: i64, ended: i64) -> rusqlite::Result<()> {
+    fn count_tasks(&self, all: i64, ended: i64) -> Result<()> {
         let sql = "UPDATE shiftboss_counters SET value = value + iif(name = 'single_tasks', ?1, ?2)
             WHERE name IN ('single_tasks', 'single_tasks_ended')";
         self.run(sql, (all, ended))

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::Attempt;
 
 use super::attempts::forget_old;
@@ -35,7 +35,7 @@ pub(super) struct WriteBehindCounters {
 
 impl WriteBehindCounters {
     /// Nothing is counted yet; attempts go on behind the stored one.
-    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(super) fn load(connection: &Connection) -> Result<Self> {
         let sql = "SELECT value FROM shiftboss_counters WHERE name = 'attempt'";
         let attempt = connection.value(sql, [])?;
         Ok(Self { attempt, reserved: attempt, ..Self::default() })
@@ -50,7 +50,6 @@ impl WriteBehindCounters {
         self.reserved = 0;
     }
 
-    /// Gives out an attempt.
     pub(super) fn next_attempt(&mut self) -> Attempt {
         self.attempt += 1;
         Attempt(self.attempt)
@@ -61,13 +60,11 @@ impl WriteBehindCounters {
         *self.pending.entry(run).or_default() += change;
     }
 
-    /// A job ended.
     pub(super) fn count_done(&mut self, minute: i64, exit_code: i64) {
         *self.done.entry((minute, exit_code)).or_default() += 1;
     }
 
-    /// Writes what was counted.
-    pub(super) fn flush(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn flush(&mut self, connection: &Connection) -> Result<()> {
         let sql = "UPDATE shiftboss_runs SET pending = pending + ?3
             WHERE fetcher_id = ?1 AND run_started = ?2";
         for (run, change) in &self.pending {
@@ -98,7 +95,7 @@ impl WriteBehindCounters {
         connection: &Connection,
         minute: i64,
         exit_code: i64,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         self.flush(connection)?;
         let sql = "UPDATE shiftboss_completions SET jobs = jobs - 1
             WHERE minute = ?1 AND exit_code = ?2 AND jobs > 0";
@@ -107,7 +104,7 @@ impl WriteBehindCounters {
 
     /// Stores that attempts up to `more` behind the last one are taken; with none, that all others
     /// are free: the end of a daemon's life.
-    pub(super) fn reserve(&mut self, connection: &Connection, more: i64) -> rusqlite::Result<()> {
+    pub(super) fn reserve(&mut self, connection: &Connection, more: i64) -> Result<()> {
         let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'attempt'";
         connection.run(sql, [self.attempt + more])?;
         self.reserved = self.attempt + more;

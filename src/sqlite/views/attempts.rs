@@ -15,7 +15,6 @@ use crate::sqlite::reader::{ViewError, read_current};
 
 /// Attempts that can be asked for at once.
 pub const LOG_MAX: usize = 10_000;
-/// Exit code of a job that took too long.
 const TIMEOUT: i64 = 124;
 /// A shell's code of a command that a signal ended is so much more than the signal's number.
 const SIGNALS: i64 = 128;

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
-use rusqlite::{Connection, Rows, Statement};
+use rusqlite::{Connection, Result, Rows, Statement};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::sqlite::dispatch::{HELD, QueuePosition, READY, Rule};
@@ -40,7 +40,7 @@ pub(super) struct Order {
 
 impl Order {
     /// Reads the rules; `now` tells whose lease expired.
-    pub(super) fn load(snapshot: &Connection, now: UnixSeconds) -> rusqlite::Result<Self> {
+    pub(super) fn load(snapshot: &Connection, now: UnixSeconds) -> Result<Self> {
         let policy = policy(snapshot)?;
         Ok(Self { policy, partitions: Partitions::load(snapshot)?, expired: policy.expired(now) })
     }
@@ -54,8 +54,8 @@ impl Order {
     pub(super) fn walk(
         &self,
         snapshot: &Connection,
-        mut show: impl FnMut(QueuePosition) -> rusqlite::Result<ControlFlow<()>>,
-    ) -> rusqlite::Result<Walked> {
+        mut show: impl FnMut(QueuePosition) -> Result<ControlFlow<()>>,
+    ) -> Result<Walked> {
         let mut statements = Vec::new();
         for partition in &self.partitions.open {
             statements.push((snapshot.prepare(READY)?, vec![*partition]));
@@ -91,7 +91,7 @@ impl<'a> Merge<'a> {
     fn begin(
         statements: &'a mut [(Statement<'_>, Vec<i64>)],
         partitions: &'a Partitions,
-    ) -> rusqlite::Result<Self> {
+    ) -> Result<Self> {
         let mut merge = Self { lists: Vec::new(), heads: BinaryHeap::new(), partitions };
         for (list, (statement, parameters)) in statements.iter_mut().enumerate() {
             let parameters = rusqlite::params_from_iter(parameters.iter());
@@ -101,7 +101,7 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    fn next(&mut self) -> rusqlite::Result<Option<QueuePosition>> {
+    fn next(&mut self) -> Result<Option<QueuePosition>> {
         let Some(Reverse((position, list))) = self.heads.pop() else {
             return Ok(None);
         };
@@ -110,7 +110,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Reads on in a list, past rows of runs under deletion: they count as gone.
-    fn refill(&mut self, list: usize) -> rusqlite::Result<()> {
+    fn refill(&mut self, list: usize) -> Result<()> {
         while let Some(row) = self.lists[list].next()? {
             let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
             if self.partitions.allow(RunId { fetcher_id: position.3, started: row.get(4)? }) {

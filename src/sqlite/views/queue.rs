@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Result};
 use serde::Serialize;
 use shiftboss_actors::reports::Turn;
 use shiftboss_protocol::model::{Key, UnixSeconds};
@@ -57,11 +57,7 @@ pub fn queue(path: &Path, count: usize, now: UnixSeconds) -> Result<Queue, ViewE
     read_current(path, |snapshot| list(snapshot, count.clamp(1, QUEUE_MAX), now))
 }
 
-pub(super) fn list(
-    snapshot: &Connection,
-    count: usize,
-    now: UnixSeconds,
-) -> rusqlite::Result<Queue> {
+pub(super) fn list(snapshot: &Connection, count: usize, now: UnixSeconds) -> Result<Queue> {
     let order = Order::load(snapshot, now)?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
     let walked = order.walk(snapshot, |position| {
@@ -77,7 +73,7 @@ pub(super) fn list(
 }
 
 /// The job that a key would be handed out as.
-fn job(snapshot: &Connection, order: &Order, key: String) -> rusqlite::Result<Option<Next>> {
+fn job(snapshot: &Connection, order: &Order, key: String) -> Result<Option<Next>> {
     let Some((_, mut rows)) = candidates(snapshot, &key)? else {
         return Ok(None);
     };
@@ -119,7 +115,7 @@ fn places<'a>(
     snapshot: &Connection,
     keys: &'a [Key],
     now: UnixSeconds,
-) -> rusqlite::Result<(HashMap<&'a str, Option<u64>>, Walked)> {
+) -> Result<(HashMap<&'a str, Option<u64>>, Walked)> {
     let mut places: HashMap<&str, Option<u64>> =
         keys.iter().map(|key| (key.as_str(), None)).collect();
     let (mut before, mut missing) = (0, places.len());
@@ -136,7 +132,7 @@ fn places<'a>(
 }
 
 /// Single tasks of a key that wait or are in flight, up to a bound.
-fn tasks_of(snapshot: &Connection, key: &Key) -> rusqlite::Result<u64> {
+fn tasks_of(snapshot: &Connection, key: &Key) -> Result<u64> {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM shiftboss_single_tasks
         WHERE attr_path = ?1 AND status = 'waiting' LIMIT ?2)";
     snapshot.value(sql, (key.as_str(), COUNTED_MAX.cast_signed())).map(i64::cast_unsigned)

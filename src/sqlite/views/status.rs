@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Result};
 use serde::Serialize;
 use shiftboss_actors::store::{EndedRun, FetcherRecord};
 use shiftboss_protocol::model::UnixSeconds;
@@ -183,8 +183,8 @@ pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewEr
 }
 
 /// From what the daemon and its triggers keep.
-fn status_of_current(snapshot: &Connection, now: UnixSeconds) -> rusqlite::Result<QueueStatus> {
-    let number = |name| -> rusqlite::Result<Option<i64>> {
+fn status_of_current(snapshot: &Connection, now: UnixSeconds) -> Result<QueueStatus> {
+    let number = |name| -> Result<Option<i64>> {
         Ok(state(snapshot, name)?.and_then(|text| text.parse().ok()))
     };
     let directory_lost_since = number("directory_lost_since")?;
@@ -246,7 +246,7 @@ const UNFINISHED: &str = "SELECT held.worker, log.attr_path, held.attempt,
 
 /// The jobs that are held, from their hand-out until they end or their lease expires: a classic job that was handed
 /// out before `expired` is held no longer.
-fn holders(snapshot: &Connection, expired: UnixSeconds) -> rusqlite::Result<Vec<Holding>> {
+fn holders(snapshot: &Connection, expired: UnixSeconds) -> Result<Vec<Holding>> {
     let limit = i64::try_from(HOLDERS_MAX).unwrap_or(i64::MAX);
     let mut found: Vec<Holding> = snapshot.rows(LEASED, [limit])?;
     found.extend(snapshot.rows::<Holding>(UNFINISHED, (limit, expired))?);
@@ -267,11 +267,7 @@ const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
         AND ours.run_started = run.run_started
     WHERE deleting = 0 GROUP BY fetchers.fetcher_id ORDER BY name";
 
-fn fetchers(
-    snapshot: &Connection,
-    sql: &str,
-    now: UnixSeconds,
-) -> rusqlite::Result<Vec<FetcherStatus>> {
+fn fetchers(snapshot: &Connection, sql: &str, now: UnixSeconds) -> Result<Vec<FetcherStatus>> {
     const YEAR_2000: i64 = 946_684_800;
     let mut fetchers: Vec<FetcherStatus> = snapshot.rows(sql, [])?;
     for fetcher in &mut fetchers {
@@ -286,7 +282,7 @@ fn fetchers(
 fn managed_fetchers(
     snapshot: &Connection,
     lost_since: Option<UnixSeconds>,
-) -> rusqlite::Result<Vec<ManagedFetcher>> {
+) -> Result<Vec<ManagedFetcher>> {
     let mut statement = snapshot.prepared(MANAGED_FETCHERS)?;
     let fetchers = statement.query_map([], |row| {
         let mut fetcher = ManagedFetcher::from(read_fetcher(row)?);
@@ -299,8 +295,7 @@ fn managed_fetchers(
     fetchers?.collect()
 }
 
-/// The key that the next request would get.
-fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> rusqlite::Result<Option<Waiting>> {
+fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Waiting>> {
     let mut first = None;
     Order::load(snapshot, now)?.walk(snapshot, |position| {
         first = Some(Waiting { last_started: position.0, key: position.2 });
@@ -313,7 +308,7 @@ fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> rusqlite::Result<O
 const DONE: &str = "SELECT exit_code, sum(jobs) FROM shiftboss_completions WHERE minute > ?1
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
 
-pub(super) fn done_since(snapshot: &Connection, minute: i64) -> rusqlite::Result<Vec<Done>> {
+pub(super) fn done_since(snapshot: &Connection, minute: i64) -> Result<Vec<Done>> {
     snapshot.rows(DONE, [minute])
 }
 
@@ -327,7 +322,7 @@ fn status_of_reference(
     snapshot: &Connection,
     schema_version: i64,
     now: UnixSeconds,
-) -> rusqlite::Result<QueueStatus> {
+) -> Result<QueueStatus> {
     let rows = "SELECT count(*) FILTER (WHERE is_dequeued = 0),
             count(*) FILTER (WHERE is_dequeued <> 0),
             (SELECT count(*) FROM log WHERE finished IS NULL), 0 FROM queue";

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Result, Row};
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -140,7 +140,7 @@ pub fn tasks(path: &Path, asked: &Asked, now: UnixSeconds) -> Result<Tasks, View
 }
 
 /// One more than asked for, if there is one.
-fn found(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Result<Vec<Task>> {
+fn found(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> Result<Vec<Task>> {
     let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
     let since = asked.since.unwrap_or(i64::MIN);
     match asked.status {
@@ -158,7 +158,7 @@ fn found(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Re
     }
 }
 
-fn failed(row: &Row<'_>) -> rusqlite::Result<Task> {
+fn failed(row: &Row<'_>) -> Result<Task> {
     let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     let code: Option<i64> = row.get(4)?;
     // Of a single task another one of its key may have run since.
@@ -168,7 +168,7 @@ fn failed(row: &Row<'_>) -> rusqlite::Result<Task> {
 }
 
 /// The next [`QUEUE_MAX`] jobs at the most, those of one fetcher among them.
-fn waiting(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> rusqlite::Result<Vec<Task>> {
+fn waiting(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> Result<Vec<Task>> {
     let count = if asked.fetcher.is_some() { QUEUE_MAX } else { (asked.count + 1).min(QUEUE_MAX) };
     let keys = list(snapshot, count, now)?.keys.into_iter();
     let wanted =

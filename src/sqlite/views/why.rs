@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::{Order, Walked};
@@ -24,11 +24,9 @@ mod report;
 
 /// Keys before a key that are counted; beyond, it is "more than".
 const KEYS_BEFORE_MAX: usize = 100_000;
-/// Keys before a key that are named.
 const FIRST_MAX: usize = 5;
 /// Fewer ends in the last hour tell nothing of how long turns take.
 const JOBS_MIN: i64 = 10;
-/// Rows of a key that are shown.
 const ROWS_MAX: usize = 1_000;
 
 /// Where `key` is at the time `now`; `None`: nobody ever heard of it.
@@ -53,7 +51,6 @@ pub fn why(path: &Path, key: &str, now: UnixSeconds) -> Result<Option<Why>, View
     })
 }
 
-/// A key's log row.
 struct LogRow {
     started: UnixSeconds,
     finished: Option<UnixSeconds>,
@@ -89,13 +86,13 @@ columns!(Out {
     prev_exit_code
 });
 
-fn log_row(snapshot: &Connection, key: &str) -> rusqlite::Result<Option<LogRow>> {
+fn log_row(snapshot: &Connection, key: &str) -> Result<Option<LogRow>> {
     let sql = "SELECT started, finished, exit_code FROM log WHERE attr_path = ?1";
     snapshot.row(sql, [key]).optional()
 }
 
 /// A key's attempts whose end is not known, the last one first.
-fn outs(snapshot: &Connection, key: &str) -> rusqlite::Result<Vec<Out>> {
+fn outs(snapshot: &Connection, key: &str) -> Result<Vec<Out>> {
     let sql = "SELECT worker, attempt, started, lease, delivery_count, fetcher_id, run_started,
             prev_started, prev_finished, prev_exit_code
         FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt DESC";
@@ -118,7 +115,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn answer(&self, rows: Vec<Candidate>, now: UnixSeconds) -> rusqlite::Result<Why> {
+    fn answer(&self, rows: Vec<Candidate>, now: UnixSeconds) -> Result<Why> {
         let (in_flight, is_held) = (self.delivery(), self.is_held());
         let is_free = !is_held && self.order.rule().choose(&rows).is_some();
         let place = if is_free { self.place()? } else { None };
@@ -149,7 +146,7 @@ impl Asked<'_> {
 
     /// How the last attempt of each row ended that is kept. The log has the last word on the last of all,
     /// and the only one on a key of which none is kept.
-    fn ends(&self) -> rusqlite::Result<Ends> {
+    fn ends(&self) -> Result<Ends> {
         let sql = "SELECT fetcher_id, run_started, exit_code, max(attempt) FROM shiftboss_attempts
             WHERE attr_path = ?1 AND outcome = 'done' GROUP BY fetcher_id, run_started
             ORDER BY max(attempt)";
@@ -212,8 +209,7 @@ impl Asked<'_> {
         finished.map(|finished| LastResult { started, finished, exit_code })
     }
 
-    /// Counts the keys before this one.
-    fn place(&self) -> rusqlite::Result<Option<Place>> {
+    fn place(&self) -> Result<Option<Place>> {
         let mut place = Place { keys_before: 0, exact: true, first: Vec::new() };
         let mut found = false;
         let walked = self.order.walk(self.snapshot, |(.., key, _)| {
@@ -232,11 +228,7 @@ impl Asked<'_> {
     }
 
     /// The rows as they are shown, up to a bound, and whether there are more.
-    fn rows(
-        &self,
-        mut rows: Vec<Candidate>,
-        is_held: bool,
-    ) -> rusqlite::Result<(Vec<KeyRow>, bool)> {
+    fn rows(&self, mut rows: Vec<Candidate>, is_held: bool) -> Result<(Vec<KeyRow>, bool)> {
         rows.sort_by_cached_key(|row| {
             (row.fetcher.clone(), row.fetcher_id, Reverse(row.run_started))
         });
@@ -259,7 +251,7 @@ impl Asked<'_> {
         Ok((shown, truncated))
     }
 
-    fn row(&self, row: Candidate, is_hidden: bool, is_held: bool) -> rusqlite::Result<KeyRow> {
+    fn row(&self, row: Candidate, is_hidden: bool, is_held: bool) -> Result<KeyRow> {
         let sql = "SELECT is_complete, coalesce(lost.dead_letter, 0)
             FROM fetcher_runs AS run LEFT JOIN shiftboss_expired_leases AS lost
                 ON lost.fetcher_id = run.fetcher_id AND lost.run_started = run.run_started
