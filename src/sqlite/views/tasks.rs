@@ -111,8 +111,8 @@ const FAILED: &str = "WITH
     WHERE single.status = 'failed' AND coalesce(own.finished, log.finished, 0) >= ?3
         AND (?2 IS NULL OR ?2 = '@tasks')
     LIMIT ?1";
-const DEAD_LETTERS: &str =
-    "SELECT lost.attr_path, name, lost.run_started, NULL, lost.expired_leases
+const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL,
+        lost.expired_leases || ' leases expired'
     FROM shiftboss_expired_leases AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id
     WHERE dead_letter <> 0 AND lost.fetcher_id <> 0 AND (?2 IS NULL OR name = ?2)
     UNION ALL SELECT attr_path, '@tasks', task, NULL, 'too many leases expired'
