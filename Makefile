@@ -74,5 +74,5 @@ bench-spool: ## Measure the spool beside bare loops, and write docs/benchmarks.m
 soak: ## Run random histories, then the daemon at full load for ten minutes; check what must hold
 	PROPTEST_CASES=$(or $(CASES),20000) cargo test --release --locked --lib -- \
 		sqlite::tests::attempts sqlite::tests::histories
-	cargo build --release --locked -p shiftboss -p shiftboss-bench
-	target/release/shiftboss-bench soak $(SOAK)
+	cargo build --release --locked -p shiftboss -p shiftboss-soak
+	target/release/shiftboss-soak $(SOAK)

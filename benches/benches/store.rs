@@ -8,12 +8,12 @@
 
 use std::time::{Duration, Instant};
 
-use bare_store::{Bare, batch};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use shiftboss_actors::store::{
     AddRows, BeginDeletion, DeleteRuns, Dispatched, RegisterRun, STEP_ROWS, Undo,
 };
+use shiftboss_bench::bare::{Bare, batch};
 use shiftboss_protocol::model::Run;
 
 /// Jobs of a store whose jobs are handed out; it is made anew when they run out.

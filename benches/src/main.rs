@@ -1,30 +1,18 @@
 //! `make bench`: measures shiftboss beside what a user would otherwise run, in one run on one
-//! machine, prints a table, and writes it to docs/benchmarks.md. `make soak`: [`soak`]. `make
-//! bench-spool`: [`spool`].
+//! machine, prints a table, and writes it to docs/benchmarks.md. `make bench-spool`: [`spool`].
 //!
 //! It drives the built binary from outside; only rows 2 and 14 call the store itself.
 
-// A driver may sleep: it waits for other processes.
-#![allow(clippy::disallowed_methods)]
-
-mod load;
-mod protocol;
-mod report;
-mod rows;
-mod servers;
-mod soak;
-mod spool;
-
 use std::io;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use load::Plan;
-use protocol::Protocol;
-use report::Figure;
-use rows::{GROUPS, Setting};
+use shiftboss_bench::load::{self, Plan};
+use shiftboss_bench::protocol::Protocol;
+use shiftboss_bench::report::{self, Figure};
+use shiftboss_bench::rows::{self, GROUPS, Setting};
+use shiftboss_bench::spool;
 
 #[derive(Debug, Parser)]
 #[command(about = "Measures shiftboss side by side with beanstalkd")]
@@ -78,33 +66,14 @@ enum Task {
         #[arg(long)]
         directory: Option<PathBuf>,
     },
-    /// A process of the soak's crew
-    #[command(hide = true)]
-    Hand(soak::hand::Hand),
-    /// Run the daemon at full load, with everybody who may be there, and check what must hold
-    Soak {
-        /// How long; fractions are good for a trial
-        #[arg(long, default_value = "10", value_parser = minutes)]
-        minutes: Duration,
-    },
 }
 
-fn minutes(text: &str) -> Result<Duration, String> {
-    let minutes: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())
-}
-
-fn main() -> io::Result<ExitCode> {
+fn main() -> io::Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
         Some(Task::Cycles { count }) => rows::cycles(count)?,
         Some(Task::Drive { socket, connections }) => {
             drive(socket, connections, Duration::from_secs(arguments.seconds))?;
-        }
-        Some(Task::Hand(hand)) => soak::hand::run(&hand)?,
-        Some(Task::Soak { minutes }) => {
-            let is_sound = soak::run(&arguments.program.canonicalize()?, minutes)?;
-            return Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Some(Task::Spool { rounds, longest, directory }) => {
             let figures = spool::rows(&spool::Setting { rounds, longest, directory })?;
@@ -115,7 +84,7 @@ fn main() -> io::Result<ExitCode> {
         }
         None => table(&arguments)?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn table(arguments: &Arguments) -> io::Result<()> {

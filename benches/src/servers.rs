@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bare_store::key;
+use crate::bare::key;
 use tempfile::TempDir;
 
 use crate::protocol::Protocol;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use bare_store::key;
+use crate::bare::key;
 use rusqlite::{Connection, OpenFlags};
 use shiftboss_protocol::model::jitter;
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use bare_store::key;
+use crate::bare::key;
 use rusqlite::Connection;
 use shiftboss_protocol::model::jitter;
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use bare_store::Bare;
+use crate::bare::Bare;
 
 use super::Setting;
 use crate::load::{self, Load, Plan};

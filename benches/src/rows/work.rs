@@ -3,7 +3,7 @@
 use std::io;
 use std::process::Command;
 
-use bare_store::Bare;
+use crate::bare::Bare;
 
 use super::Setting;
 use crate::report::Figure;

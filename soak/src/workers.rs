@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 
-use super::{Soak, tasks};
-use crate::load::{connect, exchange};
-use crate::protocol::{Answer, Protocol};
+use crate::{Soak, tasks};
+use shiftboss_bench::load::{connect, exchange};
+use shiftboss_bench::protocol::{Answer, Protocol};
 
 /// Connections at once.
 const WORKERS: usize = 64;

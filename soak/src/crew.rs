@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 use shiftboss_spool::{FsckOptions, Spool};
 
-use super::Soak;
-use super::hand::{self, Role};
+use crate::Soak;
+use crate::hand::{self, Role};
 
 /// Who is there at any time.
 const ROLES: [Role; 6] =

@@ -12,8 +12,8 @@ use shiftboss_spool::{
     Durability, FsckOptions, Item, Options, QueueName, Spool, SpoolError, time_ordered,
 };
 
-use super::Soak;
-use super::ledger::{RunId, line};
+use crate::Soak;
+use crate::ledger::{RunId, line};
 
 /// The spool's directory in the daemon's, and the flags of a daemon that takes its tasks.
 pub const FLAGS: [&str; 2] = ["--spool", "spool"];

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Soak;
-use super::ledger::{RunId, line};
+use crate::Soak;
+use crate::ledger::{RunId, line};
 
 /// Pause between two looks at all fetchers.
 const PAUSE: Duration = Duration::from_millis(5);

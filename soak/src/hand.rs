@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use shiftboss_spool::{
     Durability, EntryName, Guard, Item, Options, Order, QueueName, Spool, Stop, Taken,
 };
@@ -65,6 +66,8 @@ pub fn queue(name: &str) -> io::Result<QueueName> {
 /// # Errors
 /// When the spool refuses anything: nothing in a soak makes it.
 pub fn run(hand: &Hand) -> io::Result<()> {
+    // A soak that is killed leaves nobody behind.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     let spool = spool(&hand.base)?;
     match hand.role {
         Role::Produce => produce(&spool, hand),

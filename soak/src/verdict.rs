@@ -8,9 +8,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Soak, tasks};
-use crate::rows::ask;
-use crate::servers::Server;
+use crate::{Soak, tasks};
+use shiftboss_bench::rows::ask;
+use shiftboss_bench::servers::Server;
 
 /// What must be true of the file, and gives 0 then.
 const SOUND: [(&str, &str); 4] = [

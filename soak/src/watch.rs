@@ -7,10 +7,10 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::Soak;
-use super::workers::WAIT_MAX;
-use crate::report::{ms, per_second};
-use crate::servers::Server;
+use crate::Soak;
+use crate::workers::WAIT_MAX;
+use shiftboss_bench::report::{ms, per_second};
+use shiftboss_bench::servers::Server;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);

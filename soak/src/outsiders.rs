@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags};
 use shiftboss_protocol::model::jitter;
 
-use super::Soak;
-use super::ledger::BY_HAND;
+use crate::Soak;
+use crate::ledger::BY_HAND;
 
 /// Pause between two counts of a reader, and between two edits.
 const COUNT_PAUSE: Duration = Duration::from_millis(500);

@@ -1,15 +1,18 @@
 //! `make soak`: the daemon at full load for minutes, among everybody who may be there, and checks of
 //! what must hold all the while and at the end.
 //!
-//! Called by `main`. [`fetchers`], [`workers`] and [`outsiders`] are threads that play their parts, and
+//! [`fetchers`], [`workers`] and [`outsiders`] are threads that play their parts, and
 //! [`crew`] one that kills processes on a spool; [`tasks`] are what the daemon takes out of its own spool;
 //! [`watch`] looks at the daemon meanwhile, and [`verdict`] at what it leaves. It measures no
 //! speed beside anything: that is `make bench`. Whatever is wrong is printed when it is seen, and the
 //! soak goes on; with any fault it fails.
 
+// It waits for other processes.
+#![allow(clippy::disallowed_methods)]
+
 mod crew;
 mod fetchers;
-pub mod hand;
+mod hand;
 mod ledger;
 mod outsiders;
 mod tasks;
@@ -19,13 +22,15 @@ mod workers;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::servers::{Server, new_home};
+use clap::{Parser, Subcommand};
 use ledger::Ledger;
+use shiftboss_bench::servers::{Server, new_home};
 use watch::Figures;
 
 /// Between two looks of a pause at whether the load goes on.
@@ -59,11 +64,48 @@ struct Soak {
     faults: AtomicUsize,
 }
 
+#[derive(Debug, Parser)]
+#[command(
+    about = "Runs the daemon at full load, with everybody who may be there, and checks what must hold"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    hand: Option<Process>,
+    /// The daemon's binary
+    #[arg(long, default_value = "target/release/shiftboss")]
+    program: PathBuf,
+    /// How long; fractions are good for a trial
+    #[arg(long, default_value = "10", value_parser = minutes)]
+    minutes: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+enum Process {
+    /// A process of the crew
+    #[command(hide = true)]
+    Hand(hand::Hand),
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())
+}
+
+fn main() -> io::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    if let Some(Process::Hand(hand)) = arguments.hand {
+        hand::run(&hand)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let is_sound = run(&arguments.program.canonicalize()?, arguments.minutes)?;
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 /// Runs the soak for that long. Returns whether all held.
 ///
 /// # Errors
 /// When the daemon does not start, or what it did cannot be looked at.
-pub fn run(program: &Path, time: Duration) -> io::Result<bool> {
+fn run(program: &Path, time: Duration) -> io::Result<bool> {
     let home = new_home()?;
     let mut soak = Soak::new(home.path(), time);
     tasks::put(&soak)?;
