@@ -84,13 +84,10 @@ pub(super) fn make_schema(connection: &mut Connection) -> rusqlite::Result<()> {
 ///
 /// # Errors
 /// When anything is at `path`; what `fill`, SQLite or the system says.
-pub fn make_new<E>(
+pub fn make_new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     path: &Path,
     fill: impl FnOnce(&mut Connection) -> Result<(), E>,
-) -> io::Result<()>
-where
-    E: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+) -> io::Result<()> {
     let (directory, name) = safe_file::parent(path)?;
     let mut draft = OsString::from(name);
     draft.push(format!(".new-{}", std::process::id()));
@@ -98,7 +95,7 @@ where
     // Its links gone, for SQLite is to follow none.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let made = std::fs::canonicalize(parent.unwrap_or(Path::new(".")))
-        .and_then(|parent| make(&parent.join(&draft), fill))
+        .and_then(|parent| make(&parent.join(&draft), |to| fill(to).map_err(io::Error::other)))
         .and_then(|()| file.sync_all())
         // A link, unlike a rename, never replaces what has come to stand there meanwhile.
         .and_then(|()| {
@@ -110,13 +107,10 @@ where
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn make<E>(path: &Path, fill: impl FnOnce(&mut Connection) -> Result<(), E>) -> io::Result<()>
-where
-    E: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+fn make(path: &Path, fill: impl FnOnce(&mut Connection) -> io::Result<()>) -> io::Result<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(path, flags).map_err(io::Error::other)?;
-    fill(&mut connection).map_err(io::Error::other)?;
+    fill(&mut connection)?;
     connection.close().map_err(|(_, error)| io::Error::other(error))
 }
 

@@ -57,24 +57,19 @@ impl SqliteStore {
         let Some(ended) = self.ended(attempt.0)? else {
             return Ok(Ack::Unknown);
         };
-        match ended.outcome.as_str() {
-            "done" => Ok(Ack::Recorded),
-            "expired" if self.waits_since(&ended, attempt)? => {
-                self.end_late(&ended, attempt, exit_code, now)?;
-                Ok(Ack::Recorded)
-            }
-            _ => Ok(Ack::Stale),
+        if ended.outcome != "expired" {
+            return Ok(if ended.outcome == "done" { Ack::Recorded } else { Ack::Stale });
         }
-    }
-
-    /// Whether the job of an attempt whose lease expired was handed to nobody since.
-    fn waits_since(&self, ended: &Ended, attempt: Attempt) -> Result<bool> {
+        // It counts unless the key was handed to somebody since.
         let sql = "SELECT NOT EXISTS (SELECT 1 FROM shiftboss_last_served
                 WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt > ?3)
             AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned_attempts
                 WHERE attr_path = ?2 AND attempt > ?3 AND outcome IN ('released', 'expired'))";
-        let key = ended.key.as_str();
-        self.value(sql, (jitter(key), key, attempt.0))
+        if !self.value(sql, (jitter(&ended.key), &ended.key, attempt.0))? {
+            return Ok(Ack::Stale);
+        }
+        self.end_late(&ended, attempt, exit_code, now)?;
+        Ok(Ack::Recorded)
     }
 
     /// A job ended after its lease: its row is dispatched again, to nobody, and ended.
@@ -182,7 +177,8 @@ impl SqliteStore {
         self.take_back(&key, &delivery, Outcome::Expired, now, !dead_letter)?;
         self.record_expired_lease(&key, &delivery, dead_letter)?;
         if dead_letter && single {
-            self.dead_letter_task(&key, delivery.run_started)?;
+            self.set_task_ended(delivery.run_started, "dead_letter")?;
+            self.derive_row(&key)?;
         }
         let worker = delivery.worker.unwrap_or_default();
         Ok(Some(ExpiredLease { key: Key::stored(&key), worker, dead_letter, single }))

@@ -16,7 +16,7 @@ use super::{SqliteStore, file};
 /// How long the end waits for readers to leave, so that the journal mode can be changed.
 const LEAVE_WAL_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two tries of a change of the journal mode.
-pub(super) const MODE_PAUSE: Duration = Duration::from_millis(20);
+const MODE_PAUSE: Duration = Duration::from_millis(20);
 
 impl SqliteStore {
     /// Notes which files are open, so that it is seen when others stand in their place.
@@ -73,6 +73,7 @@ impl SqliteStore {
 }
 
 /// Changes the journal mode; that does not wait for readers by itself.
+#[allow(clippy::disallowed_methods)] // Before the first and after the last request nobody waits.
 pub(super) fn set_journal_mode(
     connection: &Connection,
     mode: &str,
@@ -86,7 +87,7 @@ pub(super) fn set_journal_mode(
             Ok(now) if now.eq_ignore_ascii_case(mode) => return Ok(()),
             Err(error) if Instant::now() >= deadline || !is_busy(&error) => return Err(error),
             Ok(_) if Instant::now() >= deadline => return Err(rusqlite::Error::InvalidQuery),
-            _ => pause(),
+            _ => std::thread::sleep(MODE_PAUSE),
         }
     }
 }
@@ -94,11 +95,6 @@ pub(super) fn set_journal_mode(
 /// Waiting for others helps; a full disk, say, is told at once.
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
-}
-
-#[allow(clippy::disallowed_methods)] // Before the first and after the last request nobody waits.
-fn pause() {
-    std::thread::sleep(MODE_PAUSE);
 }
 
 /// Reads the whole database, on a connection of its own, and tells what is wrong with it.

@@ -70,7 +70,7 @@ pub enum ViewError {
 /// # Errors
 /// When it is missing, somebody else's, or cannot be read.
 pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
-    let connection = open(path)?;
+    let connection = try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
     for table in schema::PUBLIC_TABLES {
         let has_table = schema::has_table(&connection, table);
         if !has_table.map_err(|source| ViewError::Sqlite { path: path.to_owned(), source })? {
@@ -115,10 +115,6 @@ pub(super) fn policy(snapshot: &Connection) -> Result<Policy> {
     }
     let lease = state(snapshot, "lease")?.and_then(|text| text.parse().ok());
     Ok(Policy::Fair { lease_seconds: lease.unwrap_or_else(|| Policy::Classic.lease()) })
-}
-
-fn open(path: &Path) -> Result<Connection, ViewError> {
-    try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))
 }
 
 /// Why a database was not opened as usual; or the database, where it can be opened otherwise.

@@ -97,7 +97,9 @@ impl SqliteStore {
             match self.perform(operation, now) {
                 Ok(outcome) => outcomes.push(Ok(outcome)),
                 // SQLite may have ended the transaction by itself, with whatever was done before in it.
-                Err(StoreError::Rejected(why)) if self.is_untouched_since(changes) => {
+                Err(StoreError::Rejected(why))
+                    if self.in_transaction() && self.connection.total_changes() == changes =>
+                {
                     outcomes.push(Err(Rejected(why)));
                 }
                 Err(error) => {
@@ -111,10 +113,6 @@ impl SqliteStore {
         }
         self.commit().map_err(classify)?;
         Ok(Ok(outcomes))
-    }
-
-    fn is_untouched_since(&self, changes: u64) -> bool {
-        self.in_transaction() && self.connection.total_changes() == changes
     }
 
     fn begin(&mut self) -> Result<()> {

@@ -141,13 +141,7 @@ impl SqliteStore {
         self.derive_row(key)
     }
 
-    /// Too many leases of a single task expired.
-    pub(super) fn dead_letter_task(&mut self, key: &str, task: i64) -> Result<()> {
-        self.set_task_ended(task, "dead_letter")?;
-        self.derive_row(key)
-    }
-
-    fn set_task_ended(&self, task: i64, status: &str) -> Result<()> {
+    pub(super) fn set_task_ended(&self, task: i64, status: &str) -> Result<()> {
         let sql = "UPDATE shiftboss_single_tasks SET status = ?2, started = NULL, exit_code = NULL
             WHERE task = ?1 AND status = 'waiting'";
         let ended = self.change(sql, (task, status))?;
