@@ -10,12 +10,12 @@ mod note;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock};
 use rustix::io::Errno;
+use shiftboss_actors::directory::Directory;
 use thiserror::Error;
 use tracing::warn;
 
@@ -27,6 +27,8 @@ use note::Note;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Whoever can open a lock file can lock it, and keep all others out.
 const MODE: u32 = 0o600;
+/// The name space of the processes that the kernel started with.
+const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -143,7 +145,7 @@ pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     let lock = file_of(path);
     let held = |holder| LockError::Held { path: path.to_owned(), holder };
     let old = old_file_of(path);
-    if let Some(holder) = holder_in(&old, &old, Duration::ZERO) {
+    if let Held::By(holder) = held_in(&old, &old, Duration::ZERO) {
         return Err(held(Some(holder)));
     }
     let Opened { file, is_made, is_ours } = open_locked(&lock)?;
@@ -175,7 +177,7 @@ pub fn take_file(lock: &Path) -> Result<File, LockError> {
     match open_locked(lock)? {
         Opened { file, is_ours: true, .. } => Ok(file),
         Opened { file, .. } => {
-            Err(LockError::Taken { path: lock.to_owned(), pid: pid_locking_open(&file) })
+            Err(LockError::Taken { path: lock.to_owned(), pid: pid_locking(&file) })
         }
     }
 }
@@ -188,7 +190,7 @@ pub fn is_taken(lock: &Path) -> (bool, Option<u32>) {
         return (false, None);
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => (true, pid_locking_open(&file)),
+        Err(Errno::WOULDBLOCK) => (true, pid_locking(&file)),
         _ => (false, None),
     }
 }
@@ -228,64 +230,128 @@ fn open_locked(lock: &Path) -> Result<Opened, LockError> {
 ///
 /// # Errors
 /// When another daemon has it, or the directory cannot be opened.
-pub fn take_directory(path: &Path) -> Result<OwnedFd, LockError> {
-    let failed = |doing| {
-        move |error: Errno| LockError::Io { doing, path: path.to_owned(), source: error.into() }
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory =
-        rustix::fs::open(path, flags, Mode::empty()).map_err(failed("open the input directory"))?;
-    if wait_for(&directory).map_err(failed("lock the input directory"))? {
+pub fn take_directory(path: &Path) -> Result<Directory, LockError> {
+    let failed =
+        |doing| move |source: io::Error| LockError::Io { doing, path: path.to_owned(), source };
+    let directory = Directory::open(path).map_err(failed("open the input directory"))?;
+    if wait_for(&directory).map_err(|error| failed("lock the input directory")(error.into()))? {
         Ok(directory)
     } else {
-        Err(LockError::Watched { path: path.to_owned(), pid: pid_locking_open(&directory) })
+        Err(LockError::Watched { path: path.to_owned(), pid: pid_locking(&directory) })
     }
 }
 
-/// The process that holds a lock on a file with this inode: a directory has no room for its name.
-fn pid_locking(inode: u64) -> Option<u32> {
-    let inode = inode.to_string();
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131075 0 EOF
-    locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let same = words.get(1) == Some(&"FLOCK")
-            && words.get(5).is_some_and(|file| file.rsplit(':').next() == Some(&*inode));
-        same.then(|| words.get(4)?.parse().ok())?
-    })
+/// Who holds an exclusive lock on a file, as the kernel lists it.
+#[derive(Debug, PartialEq, Eq)]
+enum Listed {
+    Nobody,
+    By(u32),
+    /// The list is not to be had, or may leave it out.
+    Hidden,
 }
 
-fn pid_locking_open(file: &impl std::os::fd::AsFd) -> Option<u32> {
-    pid_locking(rustix::fs::fstat(file).ok()?.st_ino)
+/// Looks for a file in the kernel's list of locks.
+fn listed(locks: &str, device: u64, inode: u64) -> Listed {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let (device, inode) = (format!("{major:02x}:{minor:02x}"), format!(":{inode}"));
+    let mut found = Listed::Nobody;
+    // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131075 0 EOF
+    for line in locks.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let &[_, "FLOCK", _, "WRITE", pid, file, ..] = &words[..] else { continue };
+        match file.strip_suffix(&inode) {
+            Some(on) if on == device => return pid.parse().map_or(Listed::Hidden, Listed::By),
+            // A file of btrfs or overlayfs is listed with another device than it tells.
+            Some(_) if major == 0 => found = Listed::Hidden,
+            _ => {}
+        }
+    }
+    found
+}
+
+fn locking(found: &Stat) -> Listed {
+    // A kernel or a container may show processes alone.
+    let Ok(locks) = std::fs::read_to_string("/proc/locks") else {
+        return Listed::Hidden;
+    };
+    // Only the first pid name space is shown the locks of all.
+    let sees_all = || std::fs::read_link("/proc/self/ns/pid").is_ok_and(|of| of == *FIRST_PIDS);
+    match listed(&locks, found.st_dev, found.st_ino) {
+        Listed::Nobody if !sees_all() => Listed::Hidden,
+        listed => listed,
+    }
+}
+
+/// The process that holds a lock on an open file: a directory has no room for its name.
+fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
+    match locking(&rustix::fs::fstat(file).ok()?) {
+        Listed::By(pid) => Some(pid),
+        Listed::Nobody | Listed::Hidden => None,
+    }
+}
+
+/// What is known of who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// Nobody does.
+    Free,
+    /// Who noted it.
+    By(Holder),
+    /// It is not known whether anybody does, or who; and why.
+    Unknown(&'static str),
 }
 
 /// Who holds the lock of the database or socket at `path` now. Changes nothing.
 #[must_use]
+pub fn held(path: &Path) -> Held {
+    held_in(&file_of(path), &note_of(path), PATIENCE)
+}
+
+/// As [`held`], for those who need to know only who is known.
+#[must_use]
 pub fn holder_of(path: &Path) -> Option<Holder> {
-    holder_in(&file_of(path), &note_of(path), PATIENCE)
+    match held(path) {
+        Held::By(holder) => Some(holder),
+        Held::Free | Held::Unknown(_) => None,
+    }
 }
 
 /// Who holds a lock file's lock, by its note, which it may take `patience` to write.
-fn holder_in(lock: &Path, note: &Path, patience: Duration) -> Option<Holder> {
+fn held_in(lock: &Path, note: &Path, patience: Duration) -> Held {
     let deadline = Instant::now() + patience;
-    while is_held(lock) {
-        match note::read(note) {
-            // It was taken a moment ago, and is about to be written.
-            None if Instant::now() < deadline => pause(),
-            holder => return holder,
+    loop {
+        match look(lock, note) {
+            Held::Unknown(_) if Instant::now() < deadline => pause(),
+            held => return held,
         }
     }
-    None
 }
 
-/// Whether somebody holds a lock file's lock. Who may not open it is told by the kernel.
-fn is_held(lock: &Path) -> bool {
+fn look(lock: &Path, note: &Path) -> Held {
     match safe_file::open_to_read(lock) {
-        Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK),
+        Ok(file) => match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => {
+                note::read(note).map_or(Held::Unknown("its note does not say who"), Held::By)
+            }
+            _ => Held::Free,
+        },
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            rustix::fs::lstat(lock).is_ok_and(|found| pid_locking(found.st_ino).is_some())
+            rustix::fs::lstat(lock).map_or(Held::Free, |file| told(&locking(&file), note))
         }
-        Err(_) => false,
+        Err(_) => Held::Free,
+    }
+}
+
+/// Who holds the lock of a file that this user may not open: the kernel and the note agree.
+fn told(listed: &Listed, note: &Path) -> Held {
+    match (listed, note::read(note)) {
+        // A clean stop leaves no note.
+        (Listed::Nobody, _) | (Listed::Hidden, None) => Held::Free,
+        (Listed::By(pid), Some(noted)) if *pid == noted.pid => Held::By(noted),
+        (Listed::By(_), _) => Held::Unknown("a process has it that its note does not name"),
+        (Listed::Hidden, Some(_)) => Held::Unknown(
+            "this user may not look at its lock, and the kernel does not show it here (/proc/locks)",
+        ),
     }
 }
 
@@ -396,12 +462,42 @@ mod tests {
         std::fs::set_permissions(file_of(&path), PermissionsExt::from_mode(0o644)).unwrap();
         let held = take(&path, &holder).unwrap();
         assert_eq!((mode(&file_of(&path)), mode(&note_of(&path))), (0o600, 0o644));
-        let inode = std::os::unix::fs::MetadataExt::ino(&file_of(&path).metadata().unwrap());
-        assert_eq!(pid_locking(inode), Some(std::process::id()));
+        let lock = File::open(file_of(&path)).unwrap();
+        assert_eq!(pid_locking(&lock), Some(std::process::id()));
         drop(held);
-        assert_eq!(pid_locking(inode), None);
+        assert_eq!(pid_locking(&lock), None);
         drop(take_file(&directory.path().join("fetch.lock")).unwrap());
         assert_eq!(mode(&directory.path().join("fetch.lock")), 0o600);
+    }
+
+    /// Another user is told that a daemon runs only where the kernel lists an exclusive lock of just this file, by
+    /// the process that the note names; and that none runs only where the list would show it.
+    #[test]
+    fn the_kernel_s_list_is_read_with_care() {
+        let device = rustix::fs::makedev(0xfe, 1);
+        let line = |kind, file| format!("1: FLOCK  ADVISORY  {kind} 4711 {file} 0 EOF\n");
+        for (lock, expected) in [
+            (line("WRITE", "fe:01:131075"), Listed::By(4711)),
+            (line("READ", "fe:01:131075"), Listed::Nobody),
+            (line("WRITE", "fe:02:131075"), Listed::Nobody),
+            (line("WRITE", "fe:01:1131075"), Listed::Nobody),
+            ("1: POSIX  ADVISORY  WRITE 4711 fe:01:131075 0 EOF\n".to_owned(), Listed::Nobody),
+        ] {
+            assert_eq!(listed(&lock, device, 131_075), expected, "{lock}");
+        }
+        let btrfs = rustix::fs::makedev(0, 0x2d);
+        assert_eq!(listed(&line("WRITE", "00:2a:256"), btrfs, 256), Listed::Hidden);
+        let directory = tempfile::tempdir().unwrap();
+        let note = directory.path().join("note");
+        assert_eq!(told(&Listed::Hidden, &note), Held::Free, "stopped cleanly");
+        let holder = Holder::this_process(&note, &note, &note);
+        std::fs::write(&note, serde_json::to_vec(&holder).unwrap()).unwrap();
+        let pid = holder.pid;
+        assert_eq!(told(&Listed::By(pid), &note), Held::By(holder));
+        assert_eq!(told(&Listed::Nobody, &note), Held::Free);
+        for listed in [Listed::By(pid + 1), Listed::Hidden] {
+            assert!(matches!(told(&listed, &note), Held::Unknown(_)), "{listed:?}");
+        }
     }
 
     /// A lock that is removed while another waits for it is not had by both.

@@ -14,7 +14,7 @@ use shiftboss_protocol::model::Key;
 use shiftboss_protocol::wire::session::Question;
 use shiftboss_spool::{Options, Spool};
 
-use crate::lock::{self, Holder};
+use crate::lock::{self, Held, Holder};
 use crate::sqlite::views::{Wanted, log, queue, turns, why};
 use crate::sqlite::{QueueStatus, ViewError, queue_status};
 
@@ -23,15 +23,15 @@ use crate::sqlite::{QueueStatus, ViewError, queue_status};
 pub struct Target {
     /// The database.
     pub database: PathBuf,
-    /// Its daemon; `None`: none runs.
-    pub daemon: Option<Holder>,
+    /// Its daemon, if one runs.
+    pub daemon: Held,
 }
 
 impl Target {
     /// A database, with the daemon that runs on it now.
     #[must_use]
     pub fn of_database(database: PathBuf) -> Self {
-        Self { daemon: lock::holder_of(&database), database }
+        Self { daemon: lock::held(&database), database }
     }
 
     /// What was found there as one line of JSON, without a line end.
@@ -39,8 +39,12 @@ impl Target {
     /// # Errors
     /// When it cannot be put as JSON; a path that is not UTF-8 cannot.
     pub fn line<T: Serialize>(&self, found: &T) -> serde_json::Result<String> {
-        let Self { database, daemon } = self;
-        serde_json::to_string(&Told { database, daemon: daemon.as_ref(), found })
+        let (daemon, daemon_unknown) = match &self.daemon {
+            Held::Free => (None, None),
+            Held::By(holder) => (Some(holder), None),
+            Held::Unknown(why) => (None, Some(*why)),
+        };
+        serde_json::to_string(&Told { database: &self.database, daemon, daemon_unknown, found })
     }
 }
 
@@ -48,8 +52,10 @@ impl Target {
 #[derive(Serialize)]
 struct Told<'a, T> {
     database: &'a Path,
-    /// `null`: none runs.
+    /// `null`: none runs, or that is not known.
     daemon: Option<&'a Holder>,
+    /// Why it is not known whether one runs.
+    daemon_unknown: Option<&'a str>,
     #[serde(flatten)]
     found: &'a T,
 }

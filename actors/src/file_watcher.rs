@@ -68,6 +68,8 @@ pub struct Input {
     pub path: PathBuf,
     /// Which one it is; `None`: whichever is there.
     pub known: Option<DirectoryIdentity>,
+    /// The one that this process has locked for its life; `None`: the one that is there at the start.
+    pub locked: Option<DirectoryIdentity>,
     /// Whichever is there at the start is taken, even if it is another one than the known.
     pub accept: bool,
     /// Another one is taken once it has held lists for this long without a change.
@@ -102,8 +104,6 @@ pub struct FileWatcherActor {
     open: Option<Open>,
     /// What is at the path of the lost directory.
     stranger: Option<stranger::Stranger>,
-    /// The directory at the start, which this process has locked for its life.
-    first: Option<DirectoryIdentity>,
     runs: BTreeMap<Run, Entry>,
     /// Names that are left out for good, with the reason that was logged.
     rejected_names: BTreeMap<OsString, String>,
@@ -142,7 +142,6 @@ impl FileWatcherActor {
             start_tail,
             open: None,
             stranger: None,
-            first: None,
             runs: BTreeMap::new(),
             rejected_names: BTreeMap::new(),
             notes: notes::Notes::default(),

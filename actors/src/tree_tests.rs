@@ -130,6 +130,7 @@ impl Site {
             input: Input {
                 path: self.directory.path().join("input"),
                 known: None,
+                locked: None,
                 accept: false,
                 accept_after: Duration::from_secs(60),
             },

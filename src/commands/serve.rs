@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shiftboss_actors::clock::SystemClock;
+use shiftboss_actors::directory::Directory;
 use shiftboss_actors::file_watcher::Input;
 use shiftboss_actors::reports::Reports;
 use shiftboss_actors::store::StoreError;
@@ -62,6 +63,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let input = Input {
         path: settings.input.clone(),
         known: store.input_directory().map_err(|error| tree_failure(TreeError::Storage(error)))?,
+        locked: Some(locks.directory.identity()),
         accept: settings.accept_input,
         accept_after: settings.accept_input_after,
     };
@@ -181,7 +183,8 @@ struct Locks {
     database: LockFile,
     socket: LockFile,
     input: InputDirectory,
-    _input: std::os::fd::OwnedFd,
+    /// The lock on it.
+    directory: Directory,
 }
 
 impl Locks {
@@ -196,7 +199,7 @@ impl Locks {
             spool: None,
             database,
             socket: lock::take(&settings.socket.path, &holder).map_err(lock_failure)?,
-            _input: lock::take_directory(&settings.input).map_err(lock_failure)?,
+            directory: lock::take_directory(&settings.input).map_err(lock_failure)?,
             input,
         })
     }

@@ -14,6 +14,7 @@ use live::Unknown;
 use super::{target, view_failure};
 use crate::cli::ViewArguments;
 use crate::exit::{self, ExitCode, Failure};
+use crate::lock::Held;
 use crate::reports::{Status, Target};
 use crate::sqlite::queue_status;
 
@@ -52,11 +53,14 @@ fn checked(
     trouble: &[String],
     now: i64,
 ) -> Result<(), Failure> {
-    if target.daemon.is_none() {
+    if target.daemon == Held::Free {
         let text = format!("the daemon is {}", table::daemon(target, &status.queue, now));
         return Err(Failure::new(ExitCode::Unavailable, text));
     }
     let code = if trouble.is_empty() { ExitCode::Denied } else { ExitCode::Found };
+    if let Held::Unknown(why) = target.daemon {
+        return Err(Failure::new(code, format!("whether a daemon runs is not known: {why}")));
+    }
     match unknown {
         Some(Unknown::Closed(why)) => {
             Err(Failure::new(code, format!("whether the daemon answers is not known: {why}")))

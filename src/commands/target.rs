@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::exit::{self, ExitCode, Failure};
-use crate::lock;
+use crate::lock::{self, Held};
 use crate::reports::Target;
 use crate::target::either;
 
@@ -68,12 +68,14 @@ pub fn show<T: Serialize>(
 
 /// Says on standard error that nobody changes what is shown; the JSON object tells it itself.
 pub fn warn_if_down(target: &Target, json: bool) {
-    if target.daemon.is_none() && !json {
-        let database = target.database.display();
+    let database = target.database.display();
+    let why = match &target.daemon {
+        Held::By(_) => return,
+        Held::Free => format!("no daemon runs on {database}"),
+        Held::Unknown(why) => format!("whether a daemon runs on {database} is not known: {why}"),
+    };
+    if !json {
         // Nobody may be reading.
-        let _ = writeln!(
-            io::stderr(),
-            "shiftboss: no daemon runs on {database}; this is what is in the file"
-        );
+        let _ = writeln!(io::stderr(), "shiftboss: {why}; this is what is in the file");
     }
 }

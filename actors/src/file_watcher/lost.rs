@@ -60,13 +60,16 @@ impl FileWatcherActor {
         ctx: &mut Context<Self>,
     ) -> Result<Option<ResponseActFuture<Self, ()>>, String> {
         let directory = Directory::open(&self.input.path).map_err(|error| error.to_string())?;
-        self.first = Some(directory.identity());
-        if self.input.accept || self.recognise(&directory, known).is_some() {
+        self.input.locked.get_or_insert(directory.identity());
+        let is_input = self.input.accept || self.recognise(&directory, known).is_some();
+        // Not the locked one: it took that one's place since.
+        let is_another_daemons = is_input && self.is_another_daemons(&directory);
+        if is_input && !is_another_daemons {
             self.take(directory, ctx);
             let all = self.scan();
             return Ok(self.advance(all, ctx));
         }
-        self.stay_lost(STRANGER, ctx);
+        self.stay_lost(if is_another_daemons { TAKEN } else { STRANGER }, ctx);
         // Lists whose withdrawal was begun before go on leaving.
         let leaving = |entry: &super::Entry| matches!(entry.phase, Phase::HalfDeleted);
         let leaving = self.runs.iter().filter(|(_, entry)| leaving(entry));
@@ -204,8 +207,9 @@ impl FileWatcherActor {
 
     /// Whether another daemon watches a directory; from now on it is ours otherwise.
     fn is_another_daemons(&self, directory: &Directory) -> bool {
-        let is_first = self.first.is_some_and(|first| first.is_same(&directory.identity()));
-        !is_first && !directory.lock()
+        let locked = self.input.locked;
+        let is_ours = locked.is_some_and(|locked| locked.is_same(&directory.identity()));
+        !is_ours && !directory.lock()
     }
 
     fn come_back(&mut self, directory: Directory, why: &str, ctx: &mut Context<Self>) {

@@ -41,7 +41,8 @@ const SHOWN_WIDTH: usize = 78;
 pub(super) fn run(socket: &Path, timeout: Option<Duration>, json: bool) -> Result<(), Failure> {
     client::check_path(socket)?;
     let whole = timeout.map_or(Ok(Deadline::NEVER), client::deadline)?;
-    let holder = lock::holder_of(socket);
+    // Where the kernel does not tell, the note does: if nobody runs, nobody answers.
+    let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
     let soon = whole.or_after(ANSWER_TIMEOUT);
     let patience = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout.min(ANSWER_TIMEOUT));
     let (mut session, answer) = Session::begin(socket, "drain", "DRAIN", patience, soon)?;

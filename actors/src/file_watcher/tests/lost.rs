@@ -120,7 +120,7 @@ async fn a_start_on_another_directory() {
         let known = Some(Directory::open(&before.path).unwrap().identity());
         let home = tempfile::tempdir().unwrap();
         let path = home.path().to_owned();
-        let input = Input { path, known, accept, accept_after: MINUTE };
+        let input = Input { path, known, locked: None, accept, accept_after: MINUTE };
         let site = Site::over(home, input, before.mock.clone(), real());
         site.watcher.send(Start).await.unwrap().unwrap();
         sleep(10 * MINUTE).await;
@@ -128,6 +128,26 @@ async fn a_start_on_another_directory() {
         assert_eq!(site.calls("lost yes"), usize::from(lost), "{accept} {lists}");
         assert_eq!(site.calls("delete") > 0, lists && !lost, "{accept} {lists}");
     }
+}
+
+/// Before the start another daemon's directory took the place of the one that was locked: it is left alone
+/// as long as that daemon has it.
+#[actix::test]
+async fn a_directory_that_was_replaced_before_the_start() {
+    tokio::time::pause();
+    let (home, locked) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let another_daemons = Directory::open(home.path()).unwrap();
+    assert!(another_daemons.lock());
+    let locked = Some(Directory::open(locked.path()).unwrap().identity());
+    let path = home.path().to_owned();
+    let input = Input { path, known: None, locked, accept: true, accept_after: MINUTE };
+    let site = Site::over(home, input, MockStore::default(), real());
+    site.watcher.send(Start).await.unwrap().unwrap();
+    site.write("f.1.txt", "alpha 1\n");
+    sleep(MINUTE).await;
+    assert_eq!((site.calls("lost yes"), site.keys()), (1, vec![]));
+    drop(another_daemons);
+    until("it is read", || site.keys() == ["alpha"]).await;
 }
 
 /// A withdrawal that was begun before the start goes on, though the directory is lost.
@@ -141,7 +161,8 @@ async fn a_withdrawal_that_was_begun_goes_on_without_the_directory() {
     before.mock.inside().kept.runs.values_mut().next().unwrap().deleting = true;
     let known = Some(Directory::open(&before.path).unwrap().identity());
     let home = tempfile::tempdir().unwrap();
-    let input = Input { path: home.path().to_owned(), known, accept: false, accept_after: MINUTE };
+    let path = home.path().to_owned();
+    let input = Input { path, known, locked: None, accept: false, accept_after: MINUTE };
     let site = Site::over(home, input, before.mock.clone(), real());
     site.watcher.send(Start).await.unwrap().unwrap();
     until("the first is deleted", || site.calls("delete f.1") == 1).await;
