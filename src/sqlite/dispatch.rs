@@ -131,7 +131,8 @@ impl SqliteStore {
 
     /// Whether there is an eligible row, and nothing is paused.
     pub(super) fn is_any_eligible(&self, now: UnixSeconds) -> Result<bool> {
-        Ok(!self.paused && !self.first_positions(now, 1)?.is_empty())
+        Ok(!self.paused
+            && (!self.first_positions(now, 1)?.is_empty() || !self.edited_tasks()?.is_empty()))
     }
 
     /// The key of the first eligible row.

@@ -36,11 +36,14 @@ pub(super) struct DispatchCache {
 }
 
 impl DispatchCache {
-    pub(super) fn hold_against(&mut self, version: i64) {
-        if self.version != version {
+    /// Forgets everything if somebody else wrote since, and says whether.
+    pub(super) fn hold_against(&mut self, version: i64) -> bool {
+        let is_older = self.version != version;
+        if is_older {
             self.version = version;
             self.forget();
         }
+        is_older
     }
 
     pub(super) fn forget(&mut self) {
@@ -130,7 +133,7 @@ mod tests {
     fn the_order_is_forgotten() {
         let mut cache = DispatchCache::default();
         let forget: [fn(&mut DispatchCache); 3] =
-            [DispatchCache::forget, DispatchCache::forget_order, |cache| cache.hold_against(5)];
+            [DispatchCache::forget, DispatchCache::forget_order, |cache| assert!(cache.hold_against(5))];
         for forget in forget {
             cache.expect(keys(2), 7);
             assert_eq!(cache.next_key(7).as_deref(), Some("0"));
@@ -138,8 +141,7 @@ mod tests {
             assert_eq!(cache.next_key(7), None);
         }
         cache.expect(keys(2), 7);
-        cache.hold_against(5);
-        assert!(cache.next_key(7).is_some(), "nobody else wrote");
+        assert!(!cache.hold_against(5) && cache.next_key(7).is_some(), "nobody else wrote");
         assert_eq!(cache.next_key(6), None, "a clock that was set back");
     }
 

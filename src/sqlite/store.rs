@@ -118,13 +118,17 @@ impl SqliteStore {
     fn begin(&mut self) -> Result<()> {
         self.lock_yielding.wait();
         self.run("BEGIN IMMEDIATE", [])?;
-        // What is cached holds only as long as nobody else writes.
-        let version = self.value("PRAGMA data_version", []);
-        if version.is_err() {
+        let noticed = self.notice_others();
+        if noticed.is_err() {
             self.roll_back()?;
         }
-        self.cache.hold_against(version?);
-        Ok(())
+        noticed
+    }
+
+    /// What is cached holds only as long as nobody else writes.
+    fn notice_others(&mut self) -> Result<()> {
+        let version = self.value("PRAGMA data_version", [])?;
+        if self.cache.hold_against(version) { self.resolve_edited_tasks() } else { Ok(()) }
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -138,9 +142,10 @@ impl SqliteStore {
         result
     }
 
-    /// Ends the transaction, and forgets what was cached in it: that first, for the rest may fail.
+    /// Ends the transaction, and forgets what was cached in it, also what others wrote before: that first, for
+    /// the rest may fail.
     fn roll_back(&mut self) -> Result<()> {
-        self.cache.forget();
+        self.cache = DispatchCache::default();
         self.counters.roll_back();
         self.lock_yielding.released();
         if self.in_transaction() {

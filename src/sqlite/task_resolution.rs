@@ -1,5 +1,5 @@
-//! Making the rows of single tasks again at the start: after the classic rules or the reference had the
-//! database, and after edits by hand.
+//! Making the rows of single tasks again at the start, after the classic rules or the reference had the
+//! database; and after edits by hand.
 //!
 //! Called by `open`, and by [`tasks`](super::tasks) for one key. The triggers noted in
 //! `shiftboss_single_tasks` which tasks were out when their dispatches were removed, and how those ended.
@@ -93,11 +93,28 @@ impl SqliteStore {
         self.derive_row(key)
     }
 
+    /// Keys of single tasks whose jobs somebody ended in the log by hand, as the triggers noted.
+    pub(super) fn edited_tasks(&self) -> Result<Vec<String>> {
+        if self.policy == Policy::Classic {
+            return Ok(Vec::new());
+        }
+        let sql =
+            "SELECT attr_path FROM shiftboss_single_tasks INDEXED BY shiftboss_unrecorded_tasks
+            WHERE started IS NOT NULL AND exit_code IS NOT NULL";
+        self.values(sql, [])
+    }
+
+    /// Somebody else wrote: keys whose jobs were ended by hand are free.
+    pub(super) fn resolve_edited_tasks(&mut self) -> Result<()> {
+        self.edited_tasks()?.iter().try_for_each(|key| self.resolve_tasks(key))
+    }
+
     /// A job ended whose dispatch is recorded no longer: it may have been a single task's.
-    pub(super) fn note_task_end(&self, key: &str, exit_code: i64) -> Result<()> {
+    pub(super) fn note_task_end(&mut self, key: &str, exit_code: i64) -> Result<()> {
         let sql = "UPDATE shiftboss_single_tasks SET exit_code = ?2
             WHERE attr_path = ?1 AND status = 'waiting'
                 AND started = (SELECT started FROM log WHERE log.attr_path = ?1)";
-        self.run(sql, (key, exit_code))
+        let noted = self.prepared(sql)?.execute((key, exit_code))?;
+        if noted > 0 && self.policy != Policy::Classic { self.resolve_tasks(key) } else { Ok(()) }
     }
 }

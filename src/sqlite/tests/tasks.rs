@@ -1,6 +1,6 @@
 //! Single tasks in the store: kept until one job of them succeeds, in order, whatever happens in between.
 
-use shiftboss_actors::store::{Ack, Added, Cancelled, Dispatched};
+use shiftboss_actors::store::{Ack, Added, Cancelled, Dispatched, SetPaused};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Row};
 
@@ -286,6 +286,24 @@ fn edits_by_hand_are_made_good() {
     site.edit("DELETE FROM shiftboss_single_tasks");
     let mut site = site.restart(&options(FAIR), true);
     assert_eq!((site.derived(), site.next(20)), (vec![], None));
+    site.check_kept();
+}
+
+/// The next request sees that a job was ended in the log by hand: its key is free, and a request that waits is
+/// told so. It sees it also if it fails at first.
+#[test]
+fn a_job_that_is_ended_by_hand_frees_its_key() {
+    let mut site = Site::new(FAIR);
+    site.add_task("alpha", "1");
+    site.add_task("alpha", "2");
+    site.take_task(10);
+    assert_eq!((site.next(11), site.store.has_work(11)), (None, Ok(false)));
+    site.edit("UPDATE log SET finished = 11, exit_code = 0 WHERE attr_path = 'alpha'");
+    assert_eq!(site.store.has_work(12), Ok(true));
+    site.fail(12, SetPaused(false));
+    assert_eq!(site.next(12).as_deref(), Some("alpha 2"));
+    site.edit("UPDATE log SET finished = 13, exit_code = 3 WHERE attr_path = 'alpha'");
+    assert_eq!((site.next(14), site.singles()), (None, vec!["2 failed".into()]));
     site.check_kept();
 }
 

@@ -158,7 +158,7 @@ fn what_lost_its_lease_elsewhere_waits_again() {
 fn what_was_put_back_after_an_edit_runs() {
     let (site, _) = handed_out(&["alpha"]);
     let mut site = site.restart(&options(FAIR), true);
-    site.edit("UPDATE log SET finished = 11, exit_code = 0 WHERE attr_path = 'alpha'");
+    site.edit("UPDATE log SET finished = 11, exit_code = 3 WHERE attr_path = 'alpha'");
     assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
     let mut site = Other::Classic.begin(site).restart(&options(FAIR), true);
     assert_eq!(site.next(20).as_deref(), Some("alpha 1"));
