@@ -94,6 +94,7 @@ fn the_json_object() {
             "socket": site.socket(),
             "started": null,
         },
+        "daemon_unknown": null,
         "schema_version": 7,
         "durability": "power",
         "policy": "fair",
@@ -202,6 +203,25 @@ fn a_check() {
     daemon.thaw();
 }
 
+/// A classic daemon that runs and does not answer is told as any other; so is one that does not run.
+#[test]
+fn a_check_of_a_classic_daemon() {
+    let site = Site::new();
+    let daemon = site.start_with(&["--classic"]);
+    let check = || {
+        let output = site.run(&["status", "--check", "state.db"]);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(check(), (Some(0), String::new()));
+    daemon.freeze();
+    let (code, told) = check();
+    assert!(code == Some(1) && told.starts_with("daemon: no answer"), "{told}");
+    daemon.thaw();
+    assert_eq!(check(), (Some(0), String::new()));
+    daemon.stop();
+    assert_eq!(check().0, Some(69));
+}
+
 /// A socket leads to its daemon's database, also after the daemon was killed.
 #[test]
 fn a_socket_leads_to_the_database() {
@@ -276,6 +296,30 @@ fn another_user_is_told_who_runs() {
     daemon.stop();
     let output = site.as_somebody_else(&["status", "--json", "state.db"]).output().unwrap();
     assert!(text(&output).contains("\"daemon\":null"));
+}
+
+/// Where the kernel shows other users no locks, they are told that nothing is known, not that the daemon died.
+#[test]
+fn locks_that_are_hidden() {
+    const HIDE: &str = r#"mount -t proc -o subset=pid proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@""#;
+    let site = Site::new();
+    let daemon = site.start();
+    let status = |how: &str| {
+        let somebody = site.as_somebody_else(&["status", how, "state.db"]);
+        let mut hidden = Command::new("unshare");
+        hidden.args(["-m", "sh", "-c", HIDE, "sh"]).current_dir(site.path("."));
+        hidden.arg(somebody.get_program()).args(somebody.get_args()).output().unwrap()
+    };
+    let checked = status("--check");
+    let why = String::from_utf8(checked.stderr).unwrap();
+    let is_told = why.contains("whether a daemon runs is not known: ");
+    assert!(checked.status.code() == Some(77) && is_told, "{why}");
+    let found: Value = serde_json::from_str(&text(&status("--json"))).unwrap();
+    assert!(found["daemon"].is_null() && found["daemon_unknown"].is_string(), "{found}");
+    daemon.stop();
+    assert_eq!(status("--check").status.code(), Some(69));
+    let found: Value = serde_json::from_str(&text(&status("--json"))).unwrap();
+    assert!(found["daemon"].is_null() && found["daemon_unknown"].is_null(), "{found}");
 }
 
 /// A database of the reference is shown, said to be not yet taken over, and left as it is.

@@ -1,13 +1,16 @@
 //! What only the memory of the daemon knows, asked over its socket: a part of `shiftboss status`.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use shiftboss_actors::live::Live;
+use shiftboss_protocol::client::{Connection, Deadline};
 
 use crate::client;
 use crate::commands::operators::Session;
 use crate::exit::{ExitCode, Failure};
+use crate::lock::Held;
 use crate::reports::Target;
 use crate::sqlite::QueueStatus;
 
@@ -37,18 +40,17 @@ impl fmt::Display for Unknown {
 
 /// Asks the daemon of the database, if one runs.
 pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unknown> {
-    let Some(daemon) = &target.daemon else {
+    let Held::By(daemon) = &target.daemon else {
         return Ok(None);
     };
-    if queue.policy.as_deref() == Some("classic") {
-        return Err(Unknown::Withheld("the daemon runs with --classic".to_owned()));
-    }
     let deadline = client::deadline(PATIENCE).map_err(silent)?;
+    if queue.policy.as_deref() == Some("classic") {
+        return Err(is_there(&daemon.socket, deadline)
+            .err()
+            .unwrap_or_else(|| Unknown::Withheld("the daemon runs with --classic".to_owned())));
+    }
     let greeted = Session::greet(&daemon.socket, "status", "STATUS\n", PATIENCE, deadline);
-    let mut session = greeted.map_err(|failure| match is_denied(&failure) {
-        true => Unknown::Closed(failure.to_string()),
-        false => silent(failure),
-    })?;
+    let mut session = greeted.map_err(unreached)?;
     let answer =
         session.answer(PATIENCE, deadline).map_err(|failure| match is_denied(&failure) {
             true => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
@@ -56,6 +58,22 @@ pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, 
         })?;
     // An older daemon tells nothing of it.
     Ok(serde_json::from_value(answer.object["live"].clone()).unwrap_or(None))
+}
+
+/// Whether anybody closes a connection on which nothing is asked: all that a classic daemon tells.
+fn is_there(socket: &Path, deadline: Deadline) -> Result<(), Unknown> {
+    let closed = Connection::connect(socket, deadline).and_then(|mut client| {
+        client.end_sending();
+        client.read(deadline)
+    });
+    closed.map(drop).map_err(|error| unreached(client::no_answer(socket, PATIENCE, &error)))
+}
+
+fn unreached(failure: Failure) -> Unknown {
+    match is_denied(&failure) {
+        true => Unknown::Closed(failure.to_string()),
+        false => silent(failure),
+    }
 }
 
 fn is_denied(failure: &Failure) -> bool {
