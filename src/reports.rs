@@ -12,7 +12,7 @@ use shiftboss_actors::live::{Live, SpoolLive};
 use shiftboss_actors::reports::{ReportError, Reports, Turn};
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::wire::session::Question;
-use shiftboss_spool::{Options, Spool};
+use shiftboss_spool::Spool;
 
 use crate::lock::{self, Held, Holder};
 use crate::sqlite::views::{Wanted, log, queue, turns, why};
@@ -76,7 +76,7 @@ pub struct DatabaseReports {
     /// The database.
     pub database: PathBuf,
     /// The spool that the daemon takes tasks from.
-    pub spool: Option<PathBuf>,
+    pub spool: Option<Spool>,
 }
 
 impl Reports for DatabaseReports {
@@ -109,11 +109,11 @@ impl Reports for DatabaseReports {
 impl DatabaseReports {
     /// How the spool is. One that cannot be listed is the log's to tell.
     fn spool(&self) -> Option<SpoolLive> {
-        let path = self.spool.as_deref()?;
-        let spool = Spool::load_unchecked(path, Options::default()).ok();
-        let dead = spool.and_then(|spool| spool.list(&spool.options().dead_letter).ok());
+        let spool = self.spool.as_ref()?;
+        let dead = spool.list(&spool.options().dead_letter);
         Some(SpoolLive {
-            path: path.to_string_lossy().into_owned(),
+            path: spool.path().to_string_lossy().into_owned(),
+            lost: !spool.is_at_its_path(),
             dead_letters: dead.map_or(0, |entries| entries.len()),
         })
     }

@@ -45,6 +45,9 @@ pub struct Live {
 pub struct SpoolLive {
     /// Where it is.
     pub path: String,
+    /// It is not at its path any more: no task comes from it.
+    #[serde(default)]
+    pub lost: bool,
     /// Entries in its dead-letter queue: those that were rejected, and those that died too often.
     pub dead_letters: usize,
 }

@@ -124,6 +124,9 @@ impl Spool {
         let path = available(queue, name);
         match self.layer().look(&path)? {
             None => return Ok(Take::Gone),
+            Some(stat) if stat.linked => {
+                return Ok(Take::Stranger("it has other names (hard links): remove those"));
+            }
             Some(stat) if stat.kind == Kind::File => {}
             Some(_) => return Ok(Take::Stranger("it is not a file")),
         }

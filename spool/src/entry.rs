@@ -67,6 +67,21 @@ impl Data {
         self.spool.layer().read_file(&path, DATA_BYTES_MAX).map_err(io("read the data", &path))
     }
 
+    /// Looks that it is a file of the spool's own, if it is there: the path of anything else leads to what nobody
+    /// put into the spool.
+    ///
+    /// # Errors
+    /// What is there instead: a link, a pipe, a directory.
+    pub fn require_own(&self) -> Result<()> {
+        let path = under(DATA, &self.name);
+        match self.spool.layer().open(&path, How::Read) {
+            Err(errno @ (Errno::LOOP | Errno::MLINK | Errno::ISDIR | Errno::NXIO)) => {
+                Err(io("open the data", &path)(errno))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Looks at it; none if it is missing.
     pub fn stat(&self) -> Result<Option<DataStat>> {
         let found = self.spool.layer().look(&under(DATA, &self.name))?;

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::Spool;
 use super::entry::age;
-use super::error::{Result, SpoolError};
+use super::error::{Result, SpoolError, io};
 use super::files::DRAFTS;
 use super::layer::How;
 use super::layout::{
@@ -59,6 +59,8 @@ pub enum Finding {
     HalfRemoved,
     /// An available entry without data: set aside in quarantine.
     WithoutData,
+    /// An entry with other names (hard links): left alone, for whoever made them to remove.
+    Linked,
     /// Metadata that cannot be opened: set aside in quarantine.
     Unreadable,
     /// An entry in several places: the one that was saved last stays, the others are set aside.
@@ -125,6 +127,11 @@ impl Spool {
         let _held = if options.repair { Some(self.wait_for_lock()?) } else { None };
         check.entries()?;
         Ok(Fsck { findings: check.findings, quarantined: self.quarantined()? })
+    }
+
+    /// Whether a file has other names.
+    pub(crate) fn is_linked(&self, path: &Path) -> Result<bool> {
+        Ok(self.layer().look(path)?.is_some_and(|stat| stat.linked))
     }
 
     /// Whether a file can be opened, or is gone.
@@ -335,6 +342,12 @@ impl Check<'_> {
             return Ok(());
         }
         match (registered, data) {
+            (true, true) if spool.is_linked(&path)? => {
+                let open = || spool.layer().open(&path, How::Read).map_err(io("open", &path));
+                self.found(Finding::Linked, &path, "freed of its other names", || {
+                    open().map(|_| false)
+                });
+            }
             (false, true) => self.found(Finding::Unregistered, &path, "registered again", || {
                 spool.holding(name, || Ok(spool.layer().exists(&path)? && spool.register(name)?))
             }),

@@ -24,6 +24,8 @@ use rustix::io::Errno;
 /// New files may be read and written by whoever the umask lets.
 const FILE_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o777;
+/// Whoever can open a lock can hold it: it is for those alone whom the umask lets write.
+const LOCK_MODE: u32 = 0o222;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
@@ -32,7 +34,9 @@ pub(crate) enum How {
     New,
     /// To write from its beginning, made if it is not there.
     Over,
-    /// A directory, to sync or lock it.
+    /// To lock it, made if it is not there.
+    Lock,
+    /// A directory, to sync it.
     Directory,
 }
 
@@ -42,7 +46,7 @@ impl How {
             Self::Read => OFlags::RDONLY,
             Self::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
             // Emptied when it is known what it is.
-            Self::Over => OFlags::WRONLY | OFlags::CREATE,
+            Self::Over | Self::Lock => OFlags::WRONLY | OFlags::CREATE,
             Self::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
         };
         // A fifo in the wrong place must not hang its opener.
@@ -72,6 +76,8 @@ impl Kind {
 pub(crate) struct FileStat {
     pub kind: Kind,
     pub size: u64,
+    /// A file with other names (hard links) may be anybody's.
+    pub linked: bool,
     /// Its last modification, or touch.
     pub modified: SystemTime,
 }
@@ -125,6 +131,8 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn touch(&self, path: &Path) -> Result<(), Errno>;
     /// The names in a directory, in no order, without `.` and `..`.
     fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno>;
+    /// Whether a path leads to the spool's directory.
+    fn is_at(&self, path: &Path) -> bool;
     /// Tries to lock an open file against others; `WOULDBLOCK` if one has it.
     fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
 }
@@ -181,6 +189,18 @@ fn require_own(stat: &Stat) -> Result<(), Errno> {
         FileType::Directory => Err(Errno::ISDIR),
         _ => Err(Errno::NXIO),
     }
+}
+
+/// Those who may write to a lock may read it, for a copy of the spool, and nobody else: an earlier build let
+/// others.
+fn close_to_readers(lock: &OwnedFd) -> Result<(), Errno> {
+    let mode = fs::fstat(lock)?.st_mode & 0o777;
+    let writers = mode & LOCK_MODE;
+    if mode != writers | writers << 1 {
+        // What is not ours stays as it is.
+        let _ = fs::fchmod(lock, Mode::from_raw_mode(writers | writers << 1));
+    }
+    Ok(())
 }
 
 impl Disk {
@@ -251,11 +271,18 @@ fn born(found: &Statx) -> i64 {
 impl Layer for Disk {
     fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
         let flags = how.flags();
-        let mode = if flags.contains(OFlags::CREATE) { FILE_MODE } else { 0 };
+        let mode = match how {
+            How::New | How::Over => FILE_MODE,
+            How::Lock => LOCK_MODE,
+            How::Read | How::Directory => 0,
+        };
         let mode = Mode::from_raw_mode(mode);
         let file = self.at(path, |at, name| open_part(at, name, flags, mode))?;
-        if matches!(how, How::Read | How::Over) {
+        if matches!(how, How::Read | How::Over | How::Lock) {
             require_own(&fs::fstat(&file)?)?;
+        }
+        if how == How::Lock {
+            close_to_readers(&file)?;
         }
         if how == How::Over {
             again(|| fs::ftruncate(&file, 0))?;
@@ -326,7 +353,8 @@ impl Layer for Disk {
         // Times before 1970 count as 1970.
         let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
         let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-        Ok(FileStat { kind, size, modified: UNIX_EPOCH + Duration::new(seconds, nanoseconds) })
+        let modified = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        Ok(FileStat { kind, size, linked: kind == Kind::File && stat.st_nlink > 1, modified })
     }
 
     fn identity(&self, path: &Path) -> Result<FileIdentity, Errno> {
@@ -371,6 +399,12 @@ impl Layer for Disk {
             names.push(Listed { name: name.into(), kind });
         }
         Ok(names)
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        let which = |stat: Stat| (stat.st_dev, stat.st_ino);
+        let here = fs::fstat(&self.root).map(which);
+        here.is_ok_and(|here| fs::stat(path).map(which) == Ok(here))
     }
 
     fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {

@@ -34,6 +34,8 @@ pub(crate) const ID: &str = ".shiftboss/id";
 /// Files that are given up when the disk is full.
 const SPARE: &str = ".shiftboss/spare";
 pub(crate) const LOCK: &str = ".shiftboss/lock";
+/// Locked by the daemon that accepts.
+pub(crate) const ACCEPTING: &str = ".shiftboss/accepting";
 const VERSION: &str = ".shiftboss/version";
 
 /// The directories of the format itself. The registry is first: where it is, there is a spool.
@@ -85,7 +87,7 @@ pub(crate) fn create(layer: &dyn Layer, root: &Path, sync: bool) -> Result<()> {
         ensure(layer, Path::new(directory))?;
     }
     write_version(layer, sync)?;
-    layer.open(Path::new(LOCK), How::Over).map_err(io("create", Path::new(LOCK)))?;
+    layer.open(Path::new(LOCK), How::Lock).map_err(io("create", Path::new(LOCK)))?;
     keep_spare(layer);
     if sync {
         layer.sync_directory(Path::new("."))?;
@@ -226,7 +228,7 @@ pub(crate) fn entries_and_others(layer: &dyn Layer, path: &Path) -> Result<Entri
     Ok((names, others))
 }
 
-/// Locks a file or directory; none if another process has the lock. It goes with its holder.
+/// Locks a file; none if another process has the lock. It goes with its holder.
 pub(crate) fn lock(layer: &dyn Layer, path: &Path, how: How) -> Result<Option<OwnedFd>> {
     let file = layer.open(path, how).map_err(io("open", path))?;
     match layer.lock(file.as_fd()) {

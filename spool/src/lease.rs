@@ -12,7 +12,7 @@ use super::claim::{Holder, Note};
 use super::error::{Result, SpoolError};
 use super::guard::Guard;
 use super::layer::How;
-use super::layout::{MOVING, OURS, checked_out, checkouts, lock, under};
+use super::layout::{ACCEPTING, MOVING, checked_out, checkouts, lock, under};
 use super::name::{EntryName, QueueName};
 use super::owner;
 
@@ -43,13 +43,12 @@ impl Spool {
         }
     }
 
-    /// The lock of the one process that accepts a spool's entries; it goes with its holder. It is on a
-    /// directory of the spool, so that it needs no room on the disk.
+    /// The lock of the one process that accepts a spool's entries; it goes with its holder.
     ///
     /// # Errors
     /// [`SpoolError::Accepting`] when another one has it, or when the system refuses.
     pub fn lock_accepting(&self) -> Result<OwnedFd> {
-        let locked = lock(self.layer(), Path::new(OURS), How::Directory)?;
+        let locked = self.with_spare(|| lock(self.layer(), Path::new(ACCEPTING), How::Lock))?;
         locked.ok_or_else(|| SpoolError::Accepting(self.path().to_owned()))
     }
 

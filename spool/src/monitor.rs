@@ -62,6 +62,8 @@ pub enum ProblemKind {
     Orphaned,
     /// It is in two queues or checkouts.
     Duplicated,
+    /// It is an entry with other names (hard links), which nobody takes before those are removed.
+    Linked,
     /// It is not a regular file, or has a name that no entry can have.
     Foreign,
 }
@@ -124,6 +126,9 @@ impl Spool {
                 if let Some(limit) = limit {
                     found.too_old(place, name, limit)?;
                 }
+                if self.is_linked(&place.file(name))? {
+                    found.add(ProblemKind::Linked, vec![place.clone()], name.as_bytes())?;
+                }
                 if !survey.registry.contains(name) {
                     found.add(ProblemKind::Orphaned, vec![place.clone()], name.as_bytes())?;
                 }
@@ -166,6 +171,7 @@ impl Spool {
             (ProblemKind::Orphaned, [Place::Registry]) => self.is_nobodys(&name),
             (ProblemKind::Orphaned, [Place::Tmp]) => Ok(true),
             (ProblemKind::Orphaned, _) => Ok(!self.layer().exists(&under(REGISTRY, &name))?),
+            (ProblemKind::Linked, [place]) => self.is_linked(&place.file(&name)),
             (ProblemKind::TooOld, [Place::Checkout(_)]) => Ok(!self.is_delayed(&name)?),
             _ => Ok(true),
         }

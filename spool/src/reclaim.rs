@@ -60,7 +60,7 @@ impl Spool {
         if dead.is_empty() && self.overdue(&dead, false)?.is_empty() {
             return Ok(Vec::new());
         }
-        match lock(self.layer(), Path::new(LOCK), How::Over)? {
+        match lock(self.layer(), Path::new(LOCK), How::Lock)? {
             Some(_held) => self.reclaim_locked(false),
             None => Ok(Vec::new()),
         }
@@ -70,7 +70,7 @@ impl Spool {
     pub(crate) fn wait_for_lock(&self) -> Result<OwnedFd> {
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(held) = lock(self.layer(), Path::new(LOCK), How::Over)? {
+            if let Some(held) = lock(self.layer(), Path::new(LOCK), How::Lock)? {
                 return Ok(held);
             }
             if Instant::now() >= end {
@@ -229,7 +229,7 @@ impl Spool {
     fn is_silent(&self, id: &str) -> Result<bool> {
         let Some(record) = self.layer().look(&owner::path_of(id))? else { return Ok(true) };
         let clock = Path::new(LOCK);
-        self.layer().open(clock, How::Over).map_err(io("open", clock))?;
+        self.layer().open(clock, How::Lock).map_err(io("open", clock))?;
         self.layer().touch(clock).map_err(io("touch", clock))?;
         let now = self.layer().stat(clock).map_err(io("look at", clock))?.modified;
         Ok(now.duration_since(record.modified).unwrap_or_default() > LEASE)

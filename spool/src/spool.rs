@@ -92,14 +92,24 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Removes the spool that the caller made at `path`, unless somebody has put an entry into it meanwhile.
+    /// Whether a spool would be made at a path: there is nothing, or an empty directory.
+    #[must_use]
+    pub fn is_to_be_made(path: &Path) -> bool {
+        std::fs::read_dir(path).map_or(!path.exists(), |mut names| names.next().is_none())
+    }
+
+    /// Removes what the caller made of a spool at `path`, and the directory itself if that was made,
+    /// unless somebody has put an entry into it meanwhile.
     ///
     /// # Errors
     /// When there is an entry, or the system refuses.
-    pub fn remove_unused(path: &Path) -> std::io::Result<()> {
+    pub fn remove_unused(path: &Path, is_directory_made: bool) -> std::io::Result<()> {
         // Without the registry nobody can put anything in any more.
         std::fs::remove_dir(path.join(layout::REGISTRY))?;
-        std::fs::remove_dir_all(path)
+        if is_directory_made {
+            return std::fs::remove_dir_all(path);
+        }
+        std::fs::read_dir(path)?.try_for_each(|entry| std::fs::remove_dir_all(entry?.path()))
     }
 
     /// Opens a spool. One that the reference made gets `.shiftboss/`, if it may be written to.
@@ -148,6 +158,13 @@ impl Spool {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.root
+    }
+
+    /// Whether its path still leads to it. A spool that was removed, moved or replaced is still open here, and no
+    /// producer reaches it.
+    #[must_use]
+    pub fn is_at_its_path(&self) -> bool {
+        self.layer().is_at(self.path())
     }
 
     /// How this process works on it.

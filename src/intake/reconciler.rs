@@ -1,6 +1,7 @@
 //! The rounds of the intake: each takes entries, has storage accept them, removes them from the spool, and
 //! has storage forget them. Run by the [`SpoolActor`](super); a failed round is made anew after a pause.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use actix::MailboxError;
@@ -40,6 +41,11 @@ enum IntakeError {
         "as many single tasks are kept as may be (max_single_tasks); entries stay in the spool until some are done"
     )]
     Full,
+    /// The spool is another one, or gone.
+    #[error(
+        "the spool {} is not at its path any more: it was removed, moved or replaced; put it back, or restart the daemon to use what is there now", .0.display()
+    )]
+    Lost(PathBuf),
     /// Storage did not answer in time, or is gone.
     #[error("storage gave no answer: {0}")]
     Mailbox(#[from] MailboxError),
@@ -84,6 +90,10 @@ impl Reconciler {
 
     /// One round; how many entries were accepted.
     async fn round(&mut self) -> Result<usize, IntakeError> {
+        let spool = self.spool.clone();
+        if !blocking(move || spool.is_at_its_path()).await {
+            return Err(IntakeError::Lost(self.spool.path().to_owned()));
+        }
         self.catch_up().await?;
         self.on_queue(|queue| queue.fill(ROUND)).await?;
         let accepted = self.accept().await;

@@ -113,8 +113,22 @@ impl SpoolSource {
         let shared = Arc::clone(&self.0);
         let name = guard.name().clone();
         self.blocking(move || shared.settings.resolve(guard, end)).await?;
-        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).note(name, end);
+        self.note(name, end);
         Ok(())
+    }
+
+    fn note(&self, name: EntryName, end: End) {
+        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).note(name, end);
+    }
+
+    /// The entry, unless its data is not its own: then no command is given its path.
+    async fn refuse_planted(&self, guard: Guard) -> Result<Option<Guard>, SpoolRunError> {
+        let (shared, name) = (Arc::clone(&self.0), guard.name().clone());
+        let own = self.blocking(move || shared.settings.refuse_planted(guard)).await?;
+        if own.is_none() {
+            self.note(name, End::Failed);
+        }
+        Ok(own)
     }
 }
 
@@ -126,20 +140,26 @@ impl Source for SpoolSource {
         if let Some((guard, code)) = ended {
             self.resolve(guard, if code == 0 { End::Done } else { End::Failed }).await?;
         }
-        let mut reader = Arc::clone(&self.0.reader).lock_owned().await;
-        if *self.0.stop.borrow() > Stop::No {
-            return Ok(None);
-        }
-        let limit = self.0.settings.once.then_some(Duration::ZERO);
-        let waiting = self.0.waiting.clone();
-        Ok(match self.blocking(move || reader.dequeue(&waiting, limit)).await? {
-            Taken::Entry(guard) => Some(guard),
-            Taken::Stopped => None,
-            Taken::TimedOut => {
-                self.stop(Stop::Finish);
-                None
+        loop {
+            let mut reader = Arc::clone(&self.0.reader).lock_owned().await;
+            if *self.0.stop.borrow() > Stop::No {
+                return Ok(None);
             }
-        })
+            let limit = self.0.settings.once.then_some(Duration::ZERO);
+            let waiting = self.0.waiting.clone();
+            match self.blocking(move || reader.dequeue(&waiting, limit)).await? {
+                Taken::Entry(guard) => {
+                    if let Some(guard) = self.refuse_planted(guard).await? {
+                        return Ok(Some(guard));
+                    }
+                }
+                Taken::Stopped => return Ok(None),
+                Taken::TimedOut => {
+                    self.stop(Stop::Finish);
+                    return Ok(None);
+                }
+            }
+        }
     }
 
     fn command(&self, guard: &Guard, template: &Template) -> Result<JobCommand, Fault> {
@@ -227,6 +247,14 @@ enum End {
 }
 
 impl SpoolSettings {
+    fn refuse_planted(&self, guard: Guard) -> Result<Option<Guard>, SpoolError> {
+        let Err(error) = guard.data().require_own() else {
+            return Ok(Some(guard));
+        };
+        error!(name = %guard.name(), %error, to = %self.failed, "An entry's data is no file of its own; it was moved.");
+        guard.reject(&error.to_string()).map(|()| None)
+    }
+
     fn resolve(&self, guard: Guard, end: End) -> Result<(), SpoolError> {
         let (name, attempt) = (guard.name().clone(), guard.attempt());
         let resolved = match end {

@@ -1,6 +1,7 @@
 //! `run`: what a command is given, and what becomes of its entry by how it ended.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use rustix::process::Signal;
 
@@ -28,6 +29,20 @@ fn what_a_command_is_given() {
     assert_eq!(stdout, expected);
     assert_eq!(listed(&site, "q"), [""; 0]);
     assert_whole(&site);
+}
+
+/// An entry whose data is a planted link is given to no command, and `show` says why.
+#[test]
+fn planted_data_is_not_followed() {
+    let site = with(&["a", "b"]);
+    fs::write(site.path("secret"), "secret").unwrap();
+    fs::remove_file(site.path("s/.data/b")).unwrap();
+    symlink(site.path("secret"), site.path("s/.data/b")).unwrap();
+    let words = ["run", "--once", "s", "q", "--", "cat", "{data}"];
+    let (code, stdout, stderr) = spool(&site, &words);
+    assert_eq!((code, &*stdout), (1, "a: data\n"), "{stderr}");
+    assert_eq!(listed(&site, "dead-letter"), ["b"]);
+    assert!(done(&site, &["show", "s", "dead-letter", "b"]).contains("symbolic link"));
 }
 
 /// Names and metadata of any bytes reach the command as they are; what cannot fails alone.

@@ -116,6 +116,30 @@ fn entries_with_the_same_key_take_turns() {
     wait_accepted(&site, &spool);
 }
 
+/// A spool that is moved away or replaced under the daemon is told, and no task comes from what is in its place;
+/// when it is back, tasks come from it again.
+#[test]
+fn a_spool_that_is_not_at_its_path() {
+    let site = Site::new();
+    let daemon = start(&site, &[]);
+    let known = spool(&site);
+    let check = || shown(&site, &["status", "--check", "socket"]);
+    assert_eq!(check(), (0, String::new()));
+    fs::rename(site.path("spool"), site.path("away")).unwrap();
+    let (code, text) = check();
+    assert!(code == 1 && text.starts_with("spool: LOST: "), "{text}");
+    assert!(shown(&site, &["status", "socket"]).1.contains("\nSpool           LOST: "));
+    put(&spool(&site), "alpha 1");
+    wait_until("it is told", || daemon.log().contains("not at its path"));
+    fs::remove_dir_all(site.path("spool")).unwrap();
+    fs::rename(site.path("away"), site.path("spool")).unwrap();
+    put(&known, "bravo 1");
+    site.wait_sql(TASKS, &["bravo|1|waiting"]);
+    assert_eq!(check(), (0, String::new()));
+    assert_eq!(daemon.warnings(&["not at its path"]).len(), 1);
+    daemon.stop();
+}
+
 /// What has data, or metadata that is no task, goes to the dead letters, and `spool show` says why.
 #[test]
 fn what_is_no_task_is_laid_aside() {

@@ -2,7 +2,7 @@
 //! files and directories should be. What a link leads to stays as it is, and the error says what is there.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -151,6 +151,44 @@ fn nothing_is_read_through_a_planted_file() {
         assert!(read.iter().all(|error| error.contains(what)), "{what}: {read:?}");
         assert!(spool.checkout(&queue("in"), &name("b")).is_err(), "{what}");
     }
+}
+
+/// An entry with another name waits in its queue, and is told, until it has one again.
+#[test]
+fn a_linked_entry_waits_until_it_has_one_name() {
+    let site = Site::new();
+    let spool = inhabited(&site);
+    let (input, other) = (queue("in"), site.directory.path().join("other"));
+    fs::hard_link(site.file("in/b"), &other).unwrap();
+    let taken = || pass(&spool, &input).map(|guard| guard.name().to_string()).collect::<Vec<_>>();
+    let text = logged(|| assert_eq!(taken(), ["a", "c", "d", "g"]));
+    assert!(text.contains("hard links"), "{text}");
+    let problems = spool.monitor(&Limits::default()).unwrap().problems;
+    let told: Vec<_> = problems.iter().map(|problem| (problem.kind, &*problem.name)).collect();
+    assert_eq!(told, [(ProblemKind::Linked, "b")]);
+    let repair = FsckOptions { repair: true, older_than: None };
+    let found = spool.fsck(repair).unwrap().findings;
+    let linked = found.iter().find(|found| found.finding == Finding::Linked).unwrap();
+    assert!(!linked.mended && linked.error.as_ref().unwrap().contains("remove it"), "{linked:?}");
+    fs::remove_file(other).unwrap();
+    assert!(spool.fsck(repair).unwrap().is_clean());
+    assert_eq!(taken(), ["a", "b", "c", "d", "e", "g"]);
+}
+
+/// Who may only read a spool cannot open its locks, also one that an earlier build let others read.
+#[test]
+fn locks_are_for_those_who_may_write() {
+    let site = Site::new();
+    let spool = site.create();
+    let _accepting = spool.lock_accepting().unwrap();
+    let mode = |path| fs::metadata(site.file(path)).unwrap().permissions().mode() & 0o777;
+    for lock in [".shiftboss/lock", ".shiftboss/accepting"] {
+        assert_eq!(mode(lock) & 0o444, (mode(lock) & 0o222) << 1, "{lock}");
+    }
+    fs::set_permissions(site.file(".shiftboss/lock"), fs::Permissions::from_mode(0o644)).unwrap();
+    drop(spool.wait_for_lock().unwrap());
+    assert_eq!(mode(".shiftboss/lock"), 0o600);
+    assert!(matches!(spool.lock_accepting(), Err(SpoolError::Accepting(_))));
 }
 
 /// A pipe that somebody reads can be opened to write.

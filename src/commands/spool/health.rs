@@ -56,6 +56,7 @@ fn shown(problem: &Problem) -> String {
         ProblemKind::TooOld => "too old",
         ProblemKind::Orphaned => "orphaned",
         ProblemKind::Duplicated => "duplicated",
+        ProblemKind::Linked => "with other names (hard links), which must be removed",
         ProblemKind::Foreign => "no entry",
     };
     let mut text = kind.to_owned();
@@ -192,6 +193,7 @@ fn words(finding: Finding) -> &'static str {
         Finding::Unregistered => "an entry whose name is not registered",
         Finding::HalfRemoved => "a checkout without data",
         Finding::WithoutData => "an entry without data",
+        Finding::Linked => "an entry with other names (hard links)",
         Finding::Unreadable => "metadata that cannot be opened",
         Finding::Duplicated => "an entry in several places",
         Finding::Stray => "no entry",

@@ -54,8 +54,8 @@ pub(super) fn render(
     }
     if let Some(live) = live {
         out.push_str(&health(&live.health, now));
-        if let Some(dead) = trouble::dead_entries(live) {
-            out.push_str(&line("Spool", &dead));
+        for trouble in [trouble::lost_spool(live), trouble::dead_entries(live)] {
+            out.extend(trouble.map(|trouble| line("Spool", &trouble)));
         }
     }
     if let Some(since) = queue.directory_lost_since {
@@ -315,7 +315,7 @@ mod tests {
                 outage: Some(Outage { since: 1_000_003_580, error: "no space left".to_owned() }),
             },
             workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
-            spool: Some(SpoolLive { path: "/var/a spool".to_owned(), dead_letters: 2 }),
+            spool: Some(SpoolLive { path: "/var/a spool".to_owned(), lost: true, dead_letters: 2 }),
         }
     }
 
@@ -335,6 +335,7 @@ Dead letters    1: `shiftboss tasks --status dead_letter /var/state.db` lists th
 Paused          nothing is handed out until `shiftboss resume`
 Storage         NOTHING CAN BE WRITTEN since 2m ago: no space left
 Draining        waits for the end of 2 jobs; then the daemon stops
+Spool           LOST: /var/a spool was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now
 Spool           2 entries in dead-letter: `shiftboss spool list '/var/a spool' dead-letter` lists them
 Input           LOST since 10s ago: another directory is at its path
 Fetcher   run         state     lines  waiting  skipped  age    older runs
@@ -357,6 +358,7 @@ Rejected        a.b.txt: no number (1s ago)
                 "input: the directory is lost since 10s ago: another directory is at its path",
                 "paused: nothing is handed out until `shiftboss resume`",
                 "dead letters: 1 task lost too many leases",
+                "spool: LOST: /var/a spool was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now",
                 "spool: 2 entries in dead-letter: `shiftboss spool list '/var/a spool' dead-letter` lists them",
                 "input: a.b.txt is left out: no number",
             ]

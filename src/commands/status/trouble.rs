@@ -32,6 +32,15 @@ pub(super) fn dead_entries(live: &Live) -> Option<String> {
     ))
 }
 
+/// That the daemon's spool is not at its path any more.
+pub(super) fn lost_spool(live: &Live) -> Option<String> {
+    let spool = live.spool.as_ref().filter(|spool| spool.lost)?;
+    Some(format!(
+        "LOST: {} was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now",
+        shown(&spool.path)
+    ))
+}
+
 /// Everything that is wrong while a daemon runs.
 pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<String> {
     let Status { queue, live } = status;
@@ -63,9 +72,8 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
     if let Some(full) = no_room(queue) {
         found.push(format!("single tasks: {full}"));
     }
-    if let Some(dead) = live.as_ref().and_then(dead_entries) {
-        found.push(format!("spool: {dead}"));
-    }
+    let spool = live.iter().flat_map(|live| [lost_spool(live), dead_entries(live)]);
+    found.extend(spool.flatten().map(|trouble| format!("spool: {trouble}")));
     for fetcher in &queue.managed_fetchers {
         if let Some(run) = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0) {
             let (name, told) = (shown(&fetcher.name), shown(&run.message));
