@@ -52,6 +52,9 @@ mod tests {
                 "\\u{200b}\\u{200d}\\u{2060}\\u{feff}\\u{ad}",
             ),
             ("\u{2028}\u{2029}\u{e0041}", "\\u{2028}\\u{2029}\\u{e0041}"),
+            ("a\u{34f}\u{fe00}\u{fe0f}", "a\\u{34f}\\u{fe00}\\u{fe0f}"),
+            ("\u{180b}\u{180f}\u{3164}\u{ffa0}", "\\u{180b}\\u{180f}\\u{3164}\\u{ffa0}"),
+            ("\u{e0100}\u{e01ef}", "\\u{e0100}\\u{e01ef}"),
         ] {
             assert_eq!(shown(text), expected);
             assert_eq!(shown_bytes(text.as_bytes()), expected);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use shiftboss::cli::Cli;
 use shiftboss::exit::Failure;
-use shiftboss::{commands, exit};
+use shiftboss::{commands, escape, exit};
 
 fn main() -> ExitCode {
     let typed = match Cli::try_parse() {
@@ -23,8 +23,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_silent() {
-                // Nobody may be reading; the code tells all the same.
-                let _ = writeln!(std::io::stderr(), "shiftboss: {failure}");
+                // Paths and words of others are in it. Nobody may be reading; the code tells all the same.
+                let text = escape::shown(&failure.to_string());
+                let _ = writeln!(std::io::stderr(), "shiftboss: {text}");
             }
             failure.code().into()
         }

@@ -44,6 +44,8 @@ impl ShellTemplate {
             "env" => "each word as an argument of its own, without -S,".to_owned(),
             "fish" | "csh" | "tcsh" => format!("{program} -c 'echo \"{argv}\"' {place}"),
             "su" | "runuser" => format!("{program} USER -c 'echo \"{value}\"' sh {place}"),
+            "flock" => format!("flock FILE sh -c 'echo \"{value}\"' sh {place}"),
+            "sg" | "script" => format!("sh -c 'echo \"{value}\"' sh {place}, without {program},"),
             shell => format!("{shell} -c 'echo \"{value}\"' {shell} {place}"),
         };
         Self { place: place.to_owned(), program: program.to_owned(), instead }
@@ -89,22 +91,49 @@ impl Template {
 fn scripts<'w>(program: &str, words: &[&'w OsStr]) -> Vec<&'w OsStr> {
     match program {
         "env" => split_strings(words),
-        "su" | "runuser" => commands(words),
-        shell if SHELLS.contains(&shell) => shell_scripts(words),
+        "su" | "runuser" | "script" => commands(words),
+        "flock" => flock_command(words),
+        "sg" => group_command(words),
+        shell if SHELLS.contains(&shell) => shell_scripts(words, shell == "fish"),
         _ => Vec::new(),
     }
 }
 
+/// The script of `flock`, which takes one as the last word, behind a `-c` that follows its file.
+fn flock_command<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
+    let mut words = words.iter().copied();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"-w" | b"--timeout" | b"--wait" | b"-E" | b"--conflict-exit-code" => _ = words.next(),
+            [b'-', _, ..] => {}
+            _ => break,
+        }
+    }
+    let is_script = matches!(words.next().map(OsStr::as_bytes), Some(b"-c" | b"--command"));
+    words.next().filter(|_| is_script).into_iter().collect()
+}
+
+/// The script of `sg`, which stands behind the group, with or without a `-c`.
+fn group_command<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
+    let is_script = |word: &&&OsStr| !matches!(word.as_bytes(), b"-" | b"-c");
+    words.iter().filter(is_script).skip(1).take(1).copied().collect()
+}
+
 /// The scripts of a shell that is called with these words: the first of them behind the options, if `c` is
-/// one of these, with all that it may give to `eval`; and what fish takes as an option's value.
-fn shell_scripts<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
+/// one of these, with all that it may make a script of; and what fish takes as an option's value.
+fn shell_scripts<'w>(words: &[&'w OsStr], is_fish: bool) -> Vec<&'w OsStr> {
     let (mut has_c, mut found) = (false, Vec::new());
     let mut words = words.iter().copied();
     while let Some(word) = words.next() {
         match word.as_bytes() {
             b"--" | b"-" => break,
             b"--rcfile" | b"--init-file" => _ = words.next(),
-            [b'-', b'-', ..] => take_value(word, &mut words, b'c', "command", &mut found),
+            [b'-', b'-', ..] => {
+                let name =
+                    if word.as_bytes().starts_with(b"--i") { "init-command" } else { "command" };
+                take_value(word, &mut words, b'c', name, &mut found);
+            }
+            [b'-', .., b'C'] if is_fish => found.extend(words.next()),
             [sign @ (b'-' | b'+'), options @ ..] => {
                 has_c |= *sign == b'-' && options.contains(&b'c');
                 found.push(word);
@@ -113,25 +142,40 @@ fn shell_scripts<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
                     words.next();
                 }
             }
-            _ if has_c => return [found, script_and_eval(word, words)].concat(),
+            _ if has_c => return [found, script_and_arguments(word, words)].concat(),
             _ => return found,
         }
     }
     match words.next().filter(|_| has_c) {
-        Some(script) => [found, script_and_eval(script, words)].concat(),
+        Some(script) => [found, script_and_arguments(script, words)].concat(),
         None => found,
     }
 }
 
-/// A script, and its arguments if it has `eval`.
-fn script_and_eval<'w>(script: &'w OsStr, rest: impl Iterator<Item = &'w OsStr>) -> Vec<&'w OsStr> {
-    let has_eval = has_eval(script);
-    std::iter::once(script).chain(rest.filter(|_| has_eval)).collect()
+/// A script, and its arguments if it may make scripts of them.
+fn script_and_arguments<'w>(
+    script: &'w OsStr,
+    rest: impl Iterator<Item = &'w OsStr>,
+) -> Vec<&'w OsStr> {
+    let makes_scripts = makes_scripts(script);
+    std::iter::once(script).chain(rest.filter(|_| makes_scripts)).collect()
 }
 
-fn has_eval(script: &OsStr) -> bool {
+/// Whether a script may run its arguments: it has `eval`, or calls a shell with a script that has a variable.
+fn makes_scripts(script: &OsStr) -> bool {
     let is_between = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
-    script.as_bytes().split(is_between).any(|word| word == b"eval")
+    if script.as_bytes().split(is_between).any(|word| word == b"eval") {
+        return true;
+    }
+    let ends_word = |byte: &u8| byte.is_ascii_whitespace() || b"'\";&|()`".contains(byte);
+    let words = script.as_bytes().split(ends_word).filter(|word| !word.is_empty());
+    let words: Vec<&OsStr> = words.map(OsStr::from_bytes).collect();
+    // A quoted script is several words here: a variable in any of them is taken for one of its.
+    (0..words.len()).any(|at| {
+        let program = Path::new(words[at]).file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let behind = &words[at + 1..];
+        !scripts(program, behind).is_empty() && behind.iter().any(|word| has(word, "$"))
+    })
 }
 
 /// What `env -S` takes apart, and the scripts of the program that is in it: the words behind are further
@@ -168,8 +212,8 @@ fn commands<'w>(words: &[&'w OsStr]) -> Vec<&'w OsStr> {
             take_value(word, &mut words, b'c', name, &mut found);
         }
     }
-    // What a script gives to `eval` may be any of the words behind it.
-    if found.iter().any(|script| has_eval(script)) { words.to_vec() } else { found }
+    // What a script makes scripts of may be any of the words behind it.
+    if found.iter().any(|script| makes_scripts(script)) { words.to_vec() } else { found }
 }
 
 /// Takes the value of an option, within its word or behind it, if the word is that option.
@@ -281,6 +325,19 @@ mod tests {
             "runuser -u nobody --session-command echo_{key}",
             "sh -c eval_\"$1\" sh {key}",
             "sh -c x;eval_$* -- sh {payload}",
+            "flock -w 5 /lock -c echo_{key}",
+            "flock /lock --command echo_{key}",
+            "flock /lock sh -c echo_{key}",
+            "sg group -c echo_{key}",
+            "sg - group echo_{key}",
+            "script -qec echo_{key} /dev/null",
+            "script --command=echo_{key}",
+            "sh -c sh_-c_\"$1\" sh {key}",
+            "bash -c exec_/bin/sh_-ec_'echo_$1' bash {payload}",
+            "sh -c flock_/lock_-c_\"$1\" sh {key}",
+            "fish -C echo_{key}",
+            "fish -iC echo_{key} script.fish",
+            "fish --init-command=echo_{key}",
         ] {
             let told = check(refused).unwrap_err();
             assert!(told.contains("--allow-shell-templates"), "{refused}: {told}");
@@ -311,6 +368,12 @@ mod tests {
             "fish -c echo_$argv[1] {key}",
             "sh -c evaluate_\"$1\" sh {key}",
             "csh script.csh -c {key}",
+            "flock /lock ./check -c {key}",
+            "flock -n /lock sh -c echo_\"$1\" sh {key}",
+            "bash -C script.sh {key}",
+            "sh -c ./run.sh_-c_\"$1\" sh {key}",
+            "sh -c sh_-c_true;_echo_x sh {key}",
+            "sg group",
         ] {
             assert_eq!(check(taken), Ok(()), "{taken}");
         }

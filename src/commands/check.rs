@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use shiftboss_actors::directory::{Directory, Entry};
@@ -83,7 +84,9 @@ impl<'a, R: Report> Check<'a, R> {
             match FileName::parse(&name) {
                 Named::Fetcher(file) => self.fetcher_file(&name, file)?,
                 Named::Bad(fault) => self.skip_file(&name, &fault.to_string())?,
-                Named::Other => {}
+                // The daemon's own are hidden.
+                Named::Other if name.as_bytes().starts_with(b".") => {}
+                Named::Other => self.report.ignored_file(&name)?,
             }
         }
         self.report.end(&self.totals)?;

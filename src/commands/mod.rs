@@ -20,13 +20,14 @@ mod text;
 pub mod why;
 pub mod work;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cli::{Command, FetchSettings, OnChange, View, ViewArguments};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
-use crate::lock::{self, Holder, LockFile};
+use crate::lock::{self, Holder, LockError, LockFile};
 use crate::logging::{self, LogFormat};
 use crate::sqlite::ViewError;
 use crate::sqlite::views::{Asked, TaskStatus, Wanted};
@@ -144,5 +145,15 @@ fn locked(database: &Path) -> Result<LockFile, Failure> {
         return Err(Failure::new(ExitCode::Unavailable, text));
     }
     let holder = Holder::this_process(database, Path::new(""), Path::new(""));
-    lock::take(database, &holder).map_err(serve::failures::lock_failure)
+    lock::take(database, &holder).map_err(|error| match error {
+        LockError::Io { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => {
+            let text = format!(
+                "{} is on a read-only file system, where it cannot be locked: copy it, with the -wal beside it if \
+                 there is one, to where you may write, and give the copy",
+                database.display()
+            );
+            Failure::new(ExitCode::CannotCreate, text)
+        }
+        error => serve::failures::lock_failure(error),
+    })
 }

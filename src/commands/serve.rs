@@ -12,6 +12,7 @@ mod services;
 mod signals;
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,16 +49,18 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
     // Nothing is made before all that is there was looked at, and the database is changed last.
+    require_order(settings)?;
     require_directory(&settings.database, "database")?;
     require_directory(&settings.socket.path, "socket")?;
     sqlite::look(&settings.database).map_err(open_failure)?;
     let binder = SocketFile::prepare(&settings.socket).map_err(socket_failure)?;
     let mut locks = Locks::take(settings)?;
     binder.require_free().map_err(socket_failure)?;
-    let is_new_spool = settings.spool.as_ref().is_some_and(|spool| !spool.exists());
-    let services = services::of(&configuration, wanted)?;
+    let new_spool = settings.spool.clone().filter(|spool| Spool::is_to_be_made(spool));
+    let new_spool = new_spool.map(|spool| (!spool.exists(), spool));
+    let (services, spool) = services::of(&configuration, wanted)?;
     // Ours alone from here on: until its lock was taken it may have been another daemon's.
-    locks.spool = settings.spool.clone().filter(|_| is_new_spool);
+    locks.spool = new_spool;
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
     let (clean, paused) = (store.was_clean(), store.is_paused());
     let input = Input {
@@ -76,7 +79,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
             settings.connections_max,
             settings.fetchers.len(),
         ),
-        reports: reports(settings),
+        reports: reports(settings, spool),
         operator_group: settings.operator_group,
         services,
     };
@@ -112,12 +115,11 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
 }
 
 /// Operators' answers, and with them protocol 2: the Python supervisor knows neither.
-fn reports(settings: &ServeSettings) -> Option<Arc<dyn Reports>> {
+fn reports(settings: &ServeSettings, spool: Option<Spool>) -> Option<Arc<dyn Reports>> {
     match settings.store.policy {
-        Policy::Fair { .. } => Some(Arc::new(DatabaseReports {
-            database: settings.database.clone(),
-            spool: settings.spool.clone(),
-        })),
+        Policy::Fair { .. } => {
+            Some(Arc::new(DatabaseReports { database: settings.database.clone(), spool }))
+        }
         Policy::Classic => None,
     }
 }
@@ -178,8 +180,8 @@ async fn checked(database: Option<PathBuf>) -> String {
 struct Locks {
     /// The database, if there was none.
     made: Option<PathBuf>,
-    /// The spool, if there was none.
-    spool: Option<PathBuf>,
+    /// The spool, if there was none, and whether its directory was made.
+    spool: Option<(bool, PathBuf)>,
     database: LockFile,
     socket: LockFile,
     input: InputDirectory,
@@ -223,9 +225,9 @@ impl Drop for Locks {
                 let _ = std::fs::remove_file(file);
             }
         }
-        if let Some(spool) = &self.spool {
+        if let Some((is_directory_made, spool)) = &self.spool {
             // What stays is a spool all the same.
-            let _ = Spool::remove_unused(spool);
+            let _ = Spool::remove_unused(spool, *is_directory_made);
         }
     }
 }
@@ -269,6 +271,29 @@ fn require_directory(file: &Path, what: &str) -> Result<(), Failure> {
         parent.display()
     );
     Err(Failure::new(ExitCode::CannotCreate, text))
+}
+
+/// What is yet to be made, and is named like another of the three, stands in another's place.
+fn require_order(settings: &ServeSettings) -> Result<(), Failure> {
+    const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
+    const SOCKETS: [&str; 2] = ["sock", "socket"];
+    for (what, path, is_a_database, is_a_socket) in [
+        ("database", &settings.database, true, false),
+        ("input directory", &settings.input, false, false),
+        ("socket", &settings.socket.path, false, true),
+    ] {
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        let is_like = |endings: &[&str], is_it: bool| !is_it && endings.contains(&ending);
+        let is_other = is_like(&DATABASES, is_a_database) || is_like(&SOCKETS, is_a_socket);
+        if is_other && !path.exists() {
+            let text = format!(
+                "the {what} would be {}: is the order DATABASE INPUT_DIR SOCKET? If you mean it, give it another ending",
+                path.display()
+            );
+            return Err(Failure::new(ExitCode::Usage, text));
+        }
+    }
+    Ok(())
 }
 
 /// Each has a lock file beside it: with one path the daemon would be in its own way.

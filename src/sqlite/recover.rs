@@ -8,7 +8,9 @@ use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Params, Result, Row, params_from_iter};
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, Params, Result, Row, params_from_iter,
+};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::TASKS_FETCHER;
 
@@ -51,6 +53,13 @@ const TASKS_OF_QUEUE: &str = "SELECT fetcher_run_started, queue.attr_path,
         iif(is_dequeued = 0, NULL, log.started), payload
     FROM queue LEFT JOIN log ON log.attr_path = queue.attr_path AND log.finished IS NULL
     WHERE queue.fetcher_id = 0 AND NOT EXISTS (
+        SELECT 1 FROM shiftboss_single_tasks WHERE task = fetcher_run_started)";
+/// Single tasks with a number that none was given, for the counter goes up to ?1: a damaged page named it.
+const WILD_TASKS: &str = "SELECT task, attr_path, payload FROM shiftboss_single_tasks
+    WHERE task < 1 OR task > ?1 ORDER BY task";
+/// The number of the row that a single task has in the queue, if no other one has that.
+const NUMBER_IN_QUEUE: &str = "SELECT fetcher_run_started FROM queue
+    WHERE fetcher_id = 0 AND attr_path = ?1 AND payload = ?2 AND NOT EXISTS (
         SELECT 1 FROM shiftboss_single_tasks WHERE task = fetcher_run_started)";
 /// Which runs' lists are to be read again, and then pruned.
 const READ_AGAIN: &str = "UPDATE fetcher_runs SET is_complete = 0
@@ -121,6 +130,7 @@ fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Res
             saved.push(Copy::new(source, &transaction, &table, rowids)?.run()?);
         }
     }
+    number_wild_tasks(&transaction)?;
     if let Some(singles) = saved.iter_mut().find(|saved| saved.table == SINGLE_TASKS) {
         singles.rows += tasks_of_queue(&transaction)?;
     }
@@ -128,6 +138,32 @@ fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Res
     transaction.execute(READ_AGAIN, [TASKS_FETCHER])?;
     transaction.commit()?;
     Ok(saved)
+}
+
+/// Gives single tasks with wild numbers their row's of the queue, else they would be there twice; or new ones.
+fn number_wild_tasks(target: &Connection) -> Result<()> {
+    let counter = "SELECT value FROM shiftboss_counters WHERE name = 'task'";
+    let Some(mut last) = target.query_row(counter, [], |row| row.get::<_, i64>(0)).optional()?
+    else {
+        return Ok(());
+    };
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let mut find = target.prepare(WILD_TASKS)?;
+    let wild =
+        find.query_map([last], read)?.collect::<Result<Vec<(i64, String, String)>>>()?;
+    for (task, key, payload) in wild {
+        let known =
+            target.query_row(NUMBER_IN_QUEUE, (key, payload), |row| row.get(0)).optional()?;
+        let number = known.unwrap_or_else(|| {
+            last += 1;
+            last
+        });
+        target.execute(
+            "UPDATE shiftboss_single_tasks SET task = ?2 WHERE task = ?1",
+            (task, number),
+        )?;
+    }
+    target.execute("UPDATE shiftboss_counters SET value = ?1 WHERE name = 'task'", [last]).map(drop)
 }
 
 /// Puts single tasks back whose row of the queue is all that is left of them; says how many.
@@ -316,4 +352,84 @@ fn values(row: &Row<'_>) -> Result<Vec<Value>> {
 fn is_refused(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{ConstraintViolation, TypeMismatch};
     matches!(error.sqlite_error_code(), Some(ConstraintViolation | TypeMismatch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is saved of a database that these statements make: of one table, and where the new one is.
+    fn saved(statements: &str, table: &str) -> (Saved, Connection) {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (directory.path().join("old.db"), directory.path().join("new.db"));
+        Connection::open(&old).unwrap().execute_batch(statements).unwrap();
+        let saved = recover(&old, &new).unwrap();
+        let saved = saved.into_iter().find(|saved| saved.table == table).unwrap();
+        (saved, Connection::open(new).unwrap())
+    }
+
+    fn keys(new: &Connection, table: &str) -> Vec<String> {
+        let mut find = new.prepare(&format!("SELECT attr_path FROM {table} ORDER BY 1")).unwrap();
+        find.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    /// A row that was overwritten, so that it is none of the table's, is counted as lost; the others are saved.
+    #[test]
+    fn refused_rows_are_counted() {
+        let attempts =
+            "CREATE TABLE shiftboss_attempts (attempt INTEGER PRIMARY KEY, attr_path, fetcher_id,
+                run_started, started, finished, outcome);
+            INSERT INTO shiftboss_attempts VALUES (1, 'alpha', 1, 1, 1, 1, 'done'),
+                (2, 'bravo', 'text', 1, 1, 1, 'done'), (3, NULL, 1, 1, 1, 1, 'done'),
+                (4, 'delta', 1, 1, 1, 1, 'done')";
+        let (saved, new) = saved(attempts, "shiftboss_attempts");
+        assert_eq!((saved.rows, saved.lost_ranges, saved.lost_for_good()), (2, 2, true));
+        assert_eq!(keys(&new, "shiftboss_attempts"), ["alpha", "delta"]);
+    }
+
+    /// Of two rows with one key the first one stays, and the other is counted as lost.
+    #[test]
+    fn duplicates_are_counted() {
+        let log = "CREATE TABLE log (attr_path, started, finished, exit_code);
+            INSERT INTO log VALUES ('alpha', 1, 1, 0), ('alpha', 2, 2, 0), ('bravo', 3, 3, 0)";
+        let (saved, new) = saved(log, "log");
+        assert_eq!((saved.rows, saved.lost_ranges, saved.from_ends), (2, 1, false));
+        let started = "SELECT started FROM log WHERE attr_path = 'alpha'";
+        assert_eq!(new.query_row(started, [], |row| row.get::<_, i64>(0)), Ok(1));
+    }
+
+    /// The reference's log has no rowids: it is read in the order of its keys.
+    #[test]
+    fn the_reference_s_log_is_saved() {
+        let log = "CREATE TABLE log (attr_path TEXT PRIMARY KEY, started INTEGER NOT NULL, finished INTEGER,
+                exit_code INTEGER) STRICT, WITHOUT ROWID;
+            INSERT INTO log VALUES ('bravo', 2, NULL, NULL), ('alpha', 1, 1, 0)";
+        let (saved, new) = saved(log, "log");
+        assert_eq!((saved.rows, saved.lost_ranges, saved.from_ends), (2, 0, true));
+        assert_eq!(keys(&new, "log"), ["alpha", "bravo"]);
+    }
+
+    /// A single task with a wild number is its row's of the queue, and no second one; without a row it gets the
+    /// next number.
+    #[test]
+    fn wild_tasks_are_no_second_ones() {
+        let tasks = "CREATE TABLE fetchers (fetcher_id INTEGER PRIMARY KEY, name);
+            INSERT INTO fetchers VALUES (0, '@tasks');
+            CREATE TABLE fetcher_runs (fetcher_id, run_started, is_complete);
+            INSERT INTO fetcher_runs VALUES (0, 7, 1), (0, 8, 1);
+            CREATE TABLE queue (fetcher_id, fetcher_run_started, attr_path, payload, is_dequeued);
+            INSERT INTO queue VALUES (0, 7, 'alpha', '1', 0), (0, 8, 'bravo', '1', 0);
+            CREATE TABLE shiftboss_counters (name, value);
+            INSERT INTO shiftboss_counters VALUES ('task', 9);
+            CREATE TABLE shiftboss_single_tasks (task INTEGER PRIMARY KEY, attr_path, checksum, added, payload);
+            INSERT INTO shiftboss_single_tasks VALUES (-1, 'alpha', 1, 1, '1'),
+                (8, 'bravo', 1, 1, '1'), (9223372036854775807, 'bravo', 1, 1, '1')";
+        let (saved, new) = saved(tasks, "shiftboss_single_tasks");
+        assert_eq!((saved.rows, saved.lost_ranges), (3, 0));
+        let numbers = "SELECT group_concat(task || attr_path) FROM shiftboss_single_tasks";
+        let numbers: String = new.query_row(numbers, [], |row| row.get(0)).unwrap();
+        assert_eq!(numbers, "7alpha,8bravo,10bravo");
+        let counter = "SELECT value FROM shiftboss_counters WHERE name = 'task'";
+        assert_eq!(new.query_row(counter, [], |row| row.get::<_, i64>(0)), Ok(10));
+    }
 }

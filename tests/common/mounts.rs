@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change,
+    mount_remount, unmount,
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
@@ -28,6 +29,11 @@ impl FileSystem {
     pub fn mount_at(&mut self, place: &Path) {
         mount_bind(&self.home, place).unwrap();
         self.places.push(place.to_owned());
+    }
+
+    /// From now on nobody can write to it.
+    pub fn make_read_only(&self) {
+        mount_remount(&self.home, MountFlags::RDONLY, "").unwrap();
     }
 
     /// `umount -l`: what is mounted at `place` goes at once, though it is in use.

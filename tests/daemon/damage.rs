@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
+use crate::common::mounts::FileSystem;
 use crate::common::sql::{editor, reader, rows};
 use crate::common::{Site, wait_until};
 
@@ -294,6 +295,23 @@ fn wild_rowids_hide_nothing() {
         let saved: usize = saved[0].parse().unwrap();
         assert!(saved >= 500 - 2 * 500 / (leaves.len() - 1), "{saved}: {told}");
     }
+}
+
+/// On a read-only file system nothing can be locked: what to do is told, and nothing is said to be damaged.
+#[test]
+fn on_a_read_only_file_system() {
+    let site = filled(10);
+    let disk = FileSystem::new(&site.path("disk"));
+    fs::copy(site.database(), site.path("disk/state.db")).unwrap();
+    disk.make_read_only();
+    for words in
+        [&["check", "--database", "disk/state.db"][..], &["recover", "disk/state.db", "new.db"]]
+    {
+        let output = site.run(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(73) && said.contains("copy it"), "{said}");
+    }
+    assert!(!site.path("new.db").exists());
 }
 
 /// Single tasks whose table was lost come back from their rows of the queue.

@@ -31,7 +31,7 @@ fn directory(files: &[(&str, &[u8])]) -> TempDir {
     directory
 }
 
-/// Good files are counted, others in the directory are no matter, and the exit code is 0.
+/// Good files are counted, others in the directory are named and no matter, and the exit code is 0.
 #[test]
 fn good_files() {
     let directory = directory(&[
@@ -39,6 +39,7 @@ fn good_files() {
         ("a.1.txt", b"a 1\nlast 2"),
         ("empty.3.txt", b""),
         ("state.db", b"\xff"),
+        (".hidden", b""),
     ]);
     let output = check(&[], directory.path());
     assert_eq!(
@@ -46,6 +47,7 @@ fn good_files() {
         "a.1.txt: complete, 2 lines accepted, 0 skipped\n\
          b.2.txt.part: growing, 2 lines accepted, 0 skipped\n\
          empty.3.txt: complete, 0 lines accepted, 0 skipped\n\
+         state.db: ignored: a fetcher file is named FETCHER.NUMBER.txt\n\
          in all: 3 files, 0 skipped; 4 lines accepted, 0 skipped\n"
     );
     assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));

@@ -375,6 +375,11 @@ fn what_comes_from_outside_is_escaped() {
     for escaped in ["evil\\u{1b}[2J\\u{7}key (never run)", "f\\u{1b}[31m", "[0m"] {
         assert!(shown.contains(escaped), "{escaped}: {shown}");
     }
+    let said = failure(&site, "no\u{1b}[2J\u{e0100}such\nfile", 69);
+    assert!(
+        said.contains("no\\u{1b}[2J\\u{e0100}such\\nfile") && said.lines().count() == 1,
+        "{said}"
+    );
 }
 
 /// A lost input directory is shown as lost, with since when, until it is back.

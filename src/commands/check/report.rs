@@ -48,6 +48,8 @@ impl Totals {
 pub trait Report {
     /// A file that is not read, and why.
     fn skipped_file(&mut self, name: &OsStr, reason: &str) -> io::Result<()>;
+    /// A file that has nothing of a fetcher file's name. That is no fault.
+    fn ignored_file(&mut self, name: &OsStr) -> io::Result<()>;
     /// A file is being read.
     fn begin_file(&mut self, name: &OsStr) -> io::Result<()>;
     /// A line of it would be skipped.
@@ -71,6 +73,11 @@ impl<W: Write> TextReport<W> {
 impl<W: Write> Report for TextReport<W> {
     fn skipped_file(&mut self, name: &OsStr, reason: &str) -> io::Result<()> {
         writeln!(self.0, "{}: skipped: {reason}", shown_bytes(name.as_encoded_bytes()))
+    }
+
+    fn ignored_file(&mut self, name: &OsStr) -> io::Result<()> {
+        let name = shown_bytes(name.as_encoded_bytes());
+        writeln!(self.0, "{name}: ignored: a fetcher file is named FETCHER.NUMBER.txt")
     }
 
     fn begin_file(&mut self, _name: &OsStr) -> io::Result<()> {
@@ -133,6 +140,10 @@ impl<W: Write> Report for JsonReport<W> {
     fn skipped_file(&mut self, name: &OsStr, reason: &str) -> io::Result<()> {
         let file = json!({"name": name.to_string_lossy(), "error": reason});
         write!(self.out, "{}{file}", self.files.next())
+    }
+
+    fn ignored_file(&mut self, _name: &OsStr) -> io::Result<()> {
+        Ok(())
     }
 
     fn begin_file(&mut self, name: &OsStr) -> io::Result<()> {
