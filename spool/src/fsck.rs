@@ -18,7 +18,6 @@ use super::Spool;
 use super::entry::age;
 use super::error::{Result, SpoolError, io};
 use super::files::DRAFTS;
-use super::layer::How;
 use super::layout::{
     self, CLAIMS, DATA, FORMAT, MOVING, REGISTRY, STRAYS, TMP, available, checked_out, checkouts,
     joined, under,
@@ -127,16 +126,6 @@ impl Spool {
         let _held = if options.repair { Some(self.wait_for_lock()?) } else { None };
         check.entries()?;
         Ok(Fsck { findings: check.findings, quarantined: self.quarantined()? })
-    }
-
-    /// Whether a file has other names.
-    pub(crate) fn is_linked(&self, path: &Path) -> Result<bool> {
-        Ok(self.layer().look(path)?.is_some_and(|stat| stat.linked))
-    }
-
-    /// Whether a file can be opened, or is gone.
-    fn is_readable(&self, path: &Path) -> bool {
-        matches!(self.layer().open(path, How::Read), Ok(_) | Err(Errno::NOENT))
     }
 
     /// Moves an entry to quarantine, if it is there and still without data, or unreadable.
@@ -343,9 +332,8 @@ impl Check<'_> {
         }
         match (registered, data) {
             (true, true) if spool.is_linked(&path)? => {
-                let open = || spool.layer().open(&path, How::Read).map_err(io("open", &path));
                 self.found(Finding::Linked, &path, "freed of its other names", || {
-                    open().map(|_| false)
+                    Err(io("open", &path)(Errno::MLINK))
                 });
             }
             (false, true) => self.found(Finding::Unregistered, &path, "registered again", || {

@@ -131,8 +131,6 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn touch(&self, path: &Path) -> Result<(), Errno>;
     /// The names in a directory, in no order, without `.` and `..`.
     fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno>;
-    /// Whether a path leads to the spool's directory.
-    fn is_at(&self, path: &Path) -> bool;
     /// Tries to lock an open file against others; `WOULDBLOCK` if one has it.
     fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
 }
@@ -191,15 +189,12 @@ fn require_own(stat: &Stat) -> Result<(), Errno> {
     }
 }
 
-/// Those who may write to a lock may read it, for a copy of the spool, and nobody else: an earlier build let
-/// others.
+/// Those who may write to a lock may read it, for a copy of the spool; an earlier build let others, too.
 fn close_to_readers(lock: &OwnedFd) -> Result<(), Errno> {
     let mode = fs::fstat(lock)?.st_mode & 0o777;
-    let writers = mode & LOCK_MODE;
-    if mode != writers | writers << 1 {
-        // What is not ours stays as it is.
-        let _ = fs::fchmod(lock, Mode::from_raw_mode(writers | writers << 1));
-    }
+    let closed = (mode & LOCK_MODE) | (mode & LOCK_MODE) << 1;
+    // What is not ours stays as it is.
+    let _ = (mode != closed).then(|| fs::fchmod(lock, Mode::from_raw_mode(closed)));
     Ok(())
 }
 
@@ -271,21 +266,19 @@ fn born(found: &Statx) -> i64 {
 impl Layer for Disk {
     fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
         let flags = how.flags();
-        let mode = match how {
+        let mode = Mode::from_raw_mode(match how {
             How::New | How::Over => FILE_MODE,
             How::Lock => LOCK_MODE,
             How::Read | How::Directory => 0,
-        };
-        let mode = Mode::from_raw_mode(mode);
+        });
         let file = self.at(path, |at, name| open_part(at, name, flags, mode))?;
         if matches!(how, How::Read | How::Over | How::Lock) {
             require_own(&fs::fstat(&file)?)?;
         }
-        if how == How::Lock {
-            close_to_readers(&file)?;
-        }
-        if how == How::Over {
-            again(|| fs::ftruncate(&file, 0))?;
+        match how {
+            How::Over => again(|| fs::ftruncate(&file, 0))?,
+            How::Lock => close_to_readers(&file)?,
+            How::Read | How::New | How::Directory => {}
         }
         Ok(file)
     }
@@ -399,12 +392,6 @@ impl Layer for Disk {
             names.push(Listed { name: name.into(), kind });
         }
         Ok(names)
-    }
-
-    fn is_at(&self, path: &Path) -> bool {
-        let which = |stat: Stat| (stat.st_dev, stat.st_ino);
-        let here = fs::fstat(&self.root).map(which);
-        here.is_ok_and(|here| fs::stat(path).map(which) == Ok(here))
     }
 
     fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {

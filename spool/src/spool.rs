@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -164,7 +164,10 @@ impl Spool {
     /// producer reaches it.
     #[must_use]
     pub fn is_at_its_path(&self) -> bool {
-        self.layer().is_at(self.path())
+        let which = |stat: Stat| (stat.st_dev, stat.st_ino);
+        let here = self.layer().open_directory(Path::new(".")).ok();
+        let here = here.and_then(|here| rustix::fs::fstat(here).map(which).ok());
+        here.is_some() && here == rustix::fs::stat(self.path()).map(which).ok()
     }
 
     /// How this process works on it.

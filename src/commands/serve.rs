@@ -49,7 +49,6 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
     // Nothing is made before all that is there was looked at, and the database is changed last.
-    require_order(settings)?;
     require_directory(&settings.database, "database")?;
     require_directory(&settings.socket.path, "socket")?;
     sqlite::look(&settings.database).map_err(open_failure)?;
@@ -192,6 +191,7 @@ struct Locks {
 impl Locks {
     fn take(settings: &ServeSettings) -> Result<Self, Failure> {
         require_different(&settings.database, &settings.socket.path)?;
+        require_order(settings)?;
         let holder =
             Holder::this_process(&settings.database, &settings.input, &settings.socket.path);
         let input = InputDirectory::make(&settings.input)?;

@@ -185,9 +185,6 @@ impl Layer for Faulty {
         self.look()?;
         self.disk.list(path)
     }
-    fn is_at(&self, path: &Path) -> bool {
-        self.disk.is_at(path)
-    }
     fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         self.look()?;
         self.disk.lock(file)

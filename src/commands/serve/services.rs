@@ -14,15 +14,17 @@ use crate::fetchers::Fetchers;
 use crate::intake::SpoolIntake;
 use shiftboss_spool::{Options, Spool, SpoolError};
 
-/// The services that the configuration asks for, and the spool that one of them takes tasks from; `wanted` are
-/// its fetchers, now and later.
+/// What runs beside the tree, and the spool that one of them takes tasks from.
+type Services = (Vec<Box<dyn Service>>, Option<Spool>);
+
+/// The services that the configuration asks for; `wanted` are its fetchers, now and later.
 ///
 /// # Errors
 /// When the spool cannot be made or opened, or is another daemon's.
 pub(super) fn of(
     configuration: &Configuration,
     wanted: watch::Receiver<Vec<FetcherTable>>,
-) -> Result<(Vec<Box<dyn Service>>, Option<Spool>), Failure> {
+) -> Result<Services, Failure> {
     let settings = configuration.in_force();
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     let intake = settings.spool.as_deref().map(intake).transpose()?;
