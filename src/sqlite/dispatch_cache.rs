@@ -133,7 +133,9 @@ mod tests {
     fn the_order_is_forgotten() {
         let mut cache = DispatchCache::default();
         let forget: [fn(&mut DispatchCache); 3] =
-            [DispatchCache::forget, DispatchCache::forget_order, |cache| assert!(cache.hold_against(5))];
+            [DispatchCache::forget, DispatchCache::forget_order, |cache| {
+                assert!(cache.hold_against(5))
+            }];
         for forget in forget {
             cache.expect(keys(2), 7);
             assert_eq!(cache.next_key(7).as_deref(), Some("0"));
