@@ -284,7 +284,9 @@ impl Model {
                 }
             }
             // Its dispatch is not known: it may have been a single task's.
-            self.note_end(key);
+            if self.note_end(key) {
+                self.resolve_tasks(key);
+            }
         }
     }
 

@@ -75,6 +75,9 @@ impl Pair {
             }
             Event::Step(Step::Batch { words, fails: false }) => {
                 let batch = history.batch(words);
+                if !batch.iter().all(Operation::only_reads) {
+                    history.model.resolve_edited();
+                }
                 let store = &mut subject.site().store;
                 let outcomes = store.apply_at_once(history.now, batch.clone()).unwrap();
                 subject.site().check_partitions();

@@ -122,16 +122,23 @@ impl Model {
         }
     }
 
-    /// The log says that a job ended whose dispatch is not known.
-    pub(super) fn note_end(&mut self, key: &str) {
+    /// The log says that a job ended whose dispatch is not known; whether it was a single task's.
+    pub(super) fn note_end(&mut self, key: &str) -> bool {
         let Some((started, Some(_), code)) = self.log.get(key) else {
-            return;
+            return false;
         };
         let is_its = |single: &&mut Single| {
             single.key == key && single.status == "waiting" && single.started == Some(*started)
         };
         let singles = self.singles.iter_mut().filter(is_its);
-        singles.for_each(|single| single.code = Some(code.unwrap_or(0)));
+        singles.map(|single| single.code = Some(code.unwrap_or(0))).count() > 0
+    }
+
+    /// A batch begins: what somebody else ended in the log has ended.
+    pub fn resolve_edited(&mut self) {
+        let is_ended = |single: &&Single| single.started.is_some() && single.code.is_some();
+        let ended = self.singles.iter().filter(is_ended).map(|single| single.key.clone());
+        ended.collect::<Vec<_>>().iter().for_each(|key| self.resolve_tasks(key));
     }
 
     /// Whether a dispatch of it is known.
@@ -149,7 +156,7 @@ impl Model {
         Some((row.run, single.map(|single| single.status), row.dispatched))
     }
 
-    fn resolve_tasks(&mut self, key: &str) {
+    pub(super) fn resolve_tasks(&mut self, key: &str) {
         let has_ended = |single: &&Single| single.key == key && single.code.is_some();
         if let Some((task, code)) =
             self.singles.iter().find(has_ended).and_then(|single| Some((single.task, single.code?)))
