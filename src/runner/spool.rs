@@ -252,7 +252,10 @@ impl SpoolSettings {
             return Ok(Some(guard));
         };
         error!(name = %guard.name(), %error, to = %self.failed, "An entry's data is no file of its own; it was moved.");
-        guard.reject(&error.to_string()).map(|()| None)
+        match guard.reject(&error.to_string()) {
+            Ok(()) | Err(SpoolError::Lost { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn resolve(&self, guard: Guard, end: End) -> Result<(), SpoolError> {
