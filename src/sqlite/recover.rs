@@ -8,9 +8,7 @@ use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
-use rusqlite::{
-    Connection, OpenFlags, OptionalExtension, Params, Result, Row, params_from_iter,
-};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Result, Row, params_from_iter};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::TASKS_FETCHER;
 
@@ -149,8 +147,7 @@ fn number_wild_tasks(target: &Connection) -> Result<()> {
     };
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let mut find = target.prepare(WILD_TASKS)?;
-    let wild =
-        find.query_map([last], read)?.collect::<Result<Vec<(i64, String, String)>>>()?;
+    let wild = find.query_map([last], read)?.collect::<Result<Vec<(i64, String, String)>>>()?;
     for (task, key, payload) in wild {
         let known =
             target.query_row(NUMBER_IN_QUEUE, (key, payload), |row| row.get(0)).optional()?;
