@@ -13,7 +13,6 @@ use shiftboss_actors::store::{
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::dispatch_cache::DispatchCache;
-use super::dispatch_cache::DispatchCache;
 use super::error::{SqliteResult, classify};
 use super::open::Durability;
 use super::partitions::Partitions;
