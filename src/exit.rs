@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io;
 
+use crate::escape::shown;
+
 /// What the program's exit code says (docs/exit-codes.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -73,7 +75,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        // Paths and words of others are in it.
+        f.write_str(&shown(&self.message))
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use shiftboss::cli::Cli;
 use shiftboss::exit::Failure;
-use shiftboss::{commands, escape, exit};
+use shiftboss::{commands, exit};
 
 fn main() -> ExitCode {
     let typed = match Cli::try_parse() {
@@ -23,9 +23,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_silent() {
-                // Paths and words of others are in it. Nobody may be reading; the code tells all the same.
-                let text = escape::shown(&failure.to_string());
-                let _ = writeln!(std::io::stderr(), "shiftboss: {text}");
+                // Nobody may be reading; the code tells all the same.
+                let _ = writeln!(std::io::stderr(), "shiftboss: {failure}");
             }
             failure.code().into()
         }
