@@ -1,5 +1,6 @@
 //! What the daemon owes to the init system: notifications, sockets that are handed to it, and the
 //! rights of the one it makes.
+
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};

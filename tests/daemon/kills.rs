@@ -1,5 +1,6 @@
 //! `kill -9` at random moments under load, and a restart on the same directory each time
 //! (spec 4, 5, 6): nothing that was acknowledged is lost, nothing is handed out twice.
+
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::Shutdown;

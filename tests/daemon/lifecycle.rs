@@ -1,4 +1,5 @@
 //! Starting, stopping, signals, and the limits of the process.
+
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,5 @@
 //! What `status` and `backup` tell of a running daemon is true (spec 4 "visibly", spec 6).
+
 use std::fs;
 
 use crate::common::random::Random;

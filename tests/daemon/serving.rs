@@ -1,4 +1,5 @@
 //! What the reference's own tests assert of its daemon: statements 22 to 39 of spec 8.
+
 use crate::common::sql::{LOG, RUNS};
 use crate::common::{Client, Site};
 

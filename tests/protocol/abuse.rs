@@ -1,5 +1,6 @@
 //! Peers that behave badly: endless lines, silence, and answers that nobody reads. None of them
 //! takes memory or time from others (spec 3).
+
 use crate::common::{BOTH_POLICIES, Client, Daemon, Site};
 
 /// A daemon with the jobs `alpha` and `bravo`.

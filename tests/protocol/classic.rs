@@ -1,4 +1,5 @@
 //! The classic protocol, byte for byte (spec 3), under both policies.
+
 use crate::common::{BOTH_POLICIES, Client, Daemon, Site, wait_until};
 
 const DEQUEUED: &str = "SELECT count(*) FROM queue WHERE is_dequeued <> 0";

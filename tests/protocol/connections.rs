@@ -1,4 +1,5 @@
 //! Very many connections at once.
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 

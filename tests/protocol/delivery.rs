@@ -1,4 +1,5 @@
 //! Delivery (spec 5): what becomes of a dispatch whose answer never arrives.
+
 use crate::common::sql::LOG;
 use crate::common::{Client, Daemon, Site, child, wait_until};
 

@@ -1,4 +1,5 @@
 //! Single tasks: `shiftboss add` and `cancel` against the built daemon, and who may.
+
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,6 @@
 //! Whose turn it is (spec 2 and 5): the order of new keys, leases that run out, and fetchers that
 //! list the same key.
+
 use std::time::{Duration, Instant};
 
 use crate::common::sql::LOG;

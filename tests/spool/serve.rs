@@ -1,4 +1,5 @@
 //! `shiftboss serve --spool DIR`: entries of the spool are accepted as tasks, once each.
+
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! `serve --spool` on a disk that is full for a while: no entry is lost, none is done twice, and it goes on
 //! by itself when there is room again.
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;

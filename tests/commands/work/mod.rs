@@ -1,4 +1,5 @@
 //! `shiftboss work` as a user runs it: real daemons, real commands, real kills.
+
 mod answers;
 mod children;
 mod classic;

@@ -1,5 +1,6 @@
 //! The database as a public interface (spec 6): take-over, outsiders, faults, and one daemon
 //! for each.
+
 mod exclusive;
 mod faults;
 mod full;

@@ -1,5 +1,6 @@
 //! Fetcher files (spec 4): names, lines, life cycle, and everything that the reference loses
 //! or dies of.
+
 mod bulk;
 mod life;
 mod lines;

@@ -1,4 +1,5 @@
 //! Protocol 2 over the built daemon (docs/protocol.md).
+
 mod attempts;
 mod both;
 mod client;
