@@ -52,7 +52,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on SOCKET
@@ -143,10 +142,7 @@ pub enum Command {
     Spool(SpoolArguments),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
+    Completions { shell: Shell },
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,

@@ -11,9 +11,6 @@ use crate::exit::{ExitCode, Failure};
 use crate::socket::{PATH_MAX_BYTES, SocketError};
 
 /// The end of the time that `--timeout` gives, from now on.
-///
-/// # Errors
-/// `Usage` when that is no time at all, or more than the clock can count.
 pub fn deadline(timeout: Duration) -> Result<Deadline, Failure> {
     Deadline::after(timeout).ok_or_else(|| {
         let timeout = humantime::format_duration(timeout);
@@ -23,9 +20,6 @@ pub fn deadline(timeout: Duration) -> Result<Deadline, Failure> {
 }
 
 /// Refuses a path that no socket can have.
-///
-/// # Errors
-/// `Usage`.
 pub fn check_path(socket: &Path) -> Result<(), Failure> {
     let length = socket.as_os_str().len();
     if length <= PATH_MAX_BYTES {
@@ -36,7 +30,6 @@ pub fn check_path(socket: &Path) -> Result<(), Failure> {
 }
 
 /// Why there is no answer after `timeout`, and what may help.
-#[must_use]
 pub fn no_answer(socket: &Path, timeout: Duration, error: &io::Error) -> Failure {
     let code = match error.kind() {
         ErrorKind::PermissionDenied => ExitCode::Denied,

@@ -6,7 +6,6 @@
 pub use shiftboss_spool::misleads;
 
 /// A text, with each character that misleads as its number: `\u{1b}`, `\n`.
-#[must_use]
 pub fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|character| push(character, &mut out));
@@ -14,7 +13,6 @@ pub fn shown(text: &str) -> String {
 }
 
 /// The same for bytes; what is not UTF-8 is shown as `\xff`.
-#[must_use]
 pub fn shown_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

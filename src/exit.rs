@@ -16,9 +16,7 @@ pub enum ExitCode {
     Usage = 64,
     /// Input or database content is wrong.
     BadData = 65,
-    /// Nobody answers.
     Unavailable = 69,
-    /// A bug.
     Internal = 70,
     /// A file, directory or socket cannot be made.
     CannotCreate = 73,
@@ -43,31 +41,25 @@ pub struct Failure {
 
 impl Failure {
     /// A failure with its message.
-    #[must_use]
     pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
     /// A failure whose message is the command's own output.
-    #[must_use]
     pub fn silent(code: ExitCode) -> Self {
         Self { code, message: String::new() }
     }
 
-    /// The process's exit code.
-    #[must_use]
     pub fn code(&self) -> u8 {
         self.code as u8
     }
 
     /// The same, for another failure with its own words.
-    #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         self.code
     }
 
     /// Whether there is anything to be said.
-    #[must_use]
     pub fn is_silent(&self) -> bool {
         self.message.is_empty()
     }
@@ -82,9 +74,6 @@ impl fmt::Display for Failure {
 
 /// What a failed write to standard output means for a command. A reader that is gone
 /// (`shiftboss check DIR | head`) has what it wanted: the command ends well, and quietly.
-///
-/// # Errors
-/// Any other trouble with the output.
 pub fn output_failed(error: &io::Error) -> Result<(), Failure> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Ok(());

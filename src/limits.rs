@@ -28,9 +28,6 @@ pub struct Needs {
 
 impl Needs {
     /// Looks whether all of it can be had now.
-    ///
-    /// # Errors
-    /// Which limit is too low, how high it is, and what is needed.
     pub fn require(self) -> Result<(), Failure> {
         self.try_descriptors().map_err(|(free, error)| {
             let needed = self.descriptors;

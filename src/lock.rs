@@ -29,16 +29,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const MODE: u32 = 0o600;
 /// The name space of the processes that the kernel started with.
 const FIRST_PIDS: &str = "pid:[4026531836]";
-/// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a lock was not had.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Another daemon has it.
     #[error("another daemon{} is using {path}: stop it first", holder.as_ref().map_or(String::new(), |held| format!(" (pid {}, database {}, socket {})", held.pid, held.database.display(), held.socket.display())))]
     Held {
-        /// What is locked.
         path: PathBuf,
         /// Who has it, if the file tells.
         holder: Option<Holder>,
@@ -46,29 +43,19 @@ pub enum LockError {
     /// Another daemon watches the directory.
     #[error("another daemon{} is watching {path}: stop it first, or give each a directory of its own", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
     Watched {
-        /// The input directory.
         path: PathBuf,
         /// The daemon's process id, where the kernel tells.
         pid: Option<u32>,
     },
-    /// Another process has it.
     #[error("another process{} has {path} locked", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
     Taken {
-        /// The lock file.
         path: PathBuf,
         /// The other's process id, where the kernel tells.
         pid: Option<u32>,
     },
     /// The lock file cannot be used.
     #[error("cannot {doing} {path}: {source}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
 /// The lock of a database or a socket, held until it is dropped. The start it was taken for may still be
@@ -76,7 +63,6 @@ pub enum LockError {
 #[derive(Debug)]
 pub struct LockFile {
     path: PathBuf,
-    /// Held by being open.
     _file: File,
     /// Its file was made when it was taken.
     is_made: bool,
@@ -85,7 +71,6 @@ pub struct LockFile {
 }
 
 impl LockFile {
-    /// The start succeeded.
     pub fn keep(&mut self) {
         self.is_kept = true;
     }
@@ -104,19 +89,16 @@ impl Drop for LockFile {
 }
 
 /// The lock file of a database or a socket: the same through whatever links it is reached.
-#[must_use]
 pub fn file_of(path: &Path) -> PathBuf {
     hidden(&resolved(path), "shiftboss-lock")
 }
 
 /// The note of who holds the lock of a database or a socket.
-#[must_use]
 pub fn note_of(path: &Path) -> PathBuf {
     hidden(&resolved(path), "shiftboss-daemon")
 }
 
 /// A hidden file beside a database or a socket, for a purpose.
-#[must_use]
 pub fn hidden(path: &Path, purpose: &str) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -138,9 +120,6 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Takes the lock of the database or socket at `path`.
-///
-/// # Errors
-/// When another daemon has it, or the lock file cannot be opened for writing.
 pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     let lock = file_of(path);
     let held = |holder| LockError::Held { path: path.to_owned(), holder };
@@ -170,9 +149,6 @@ pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
 }
 
 /// Takes the lock that the file `lock` itself is, with nothing in it. Held until it is closed.
-///
-/// # Errors
-/// When another process has it, or the file cannot be opened for writing.
 pub fn take_file(lock: &Path) -> Result<File, LockError> {
     match open_locked(lock)? {
         Opened { file, is_ours: true, .. } => Ok(file),
@@ -184,7 +160,6 @@ pub fn take_file(lock: &Path) -> Result<File, LockError> {
 
 /// Whether another process holds the lock that the file `lock` itself is, and which, where the kernel
 /// tells. Changes nothing.
-#[must_use]
 pub fn is_taken(lock: &Path) -> (bool, Option<u32>) {
     let Ok(file) = safe_file::open_to_read(lock) else {
         return (false, None);
@@ -195,12 +170,9 @@ pub fn is_taken(lock: &Path) -> (bool, Option<u32>) {
     }
 }
 
-/// A lock file.
 struct Opened {
     file: File,
-    /// There was none.
     is_made: bool,
-    /// Its lock was had.
     is_ours: bool,
 }
 
@@ -227,9 +199,6 @@ fn open_locked(lock: &Path) -> Result<Opened, LockError> {
 }
 
 /// Takes the lock on an input directory itself: two daemons would both hand out its tasks.
-///
-/// # Errors
-/// When another daemon has it, or the directory cannot be opened.
 pub fn take_directory(path: &Path) -> Result<Directory, LockError> {
     let failed =
         |doing| move |source: io::Error| LockError::Io { doing, path: path.to_owned(), source };
@@ -293,22 +262,18 @@ fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
 /// What is known of who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Held {
-    /// Nobody does.
     Free,
-    /// Who noted it.
     By(Holder),
     /// It is not known whether anybody does, or who; and why.
     Unknown(&'static str),
 }
 
 /// Who holds the lock of the database or socket at `path` now. Changes nothing.
-#[must_use]
 pub fn held(path: &Path) -> Held {
     held_in(&file_of(path), &note_of(path), PATIENCE)
 }
 
 /// As [`held`], for those who need to know only who is known.
-#[must_use]
 pub fn holder_of(path: &Path) -> Option<Holder> {
     match held(path) {
         Held::By(holder) => Some(holder),
@@ -357,14 +322,12 @@ fn told(listed: &Listed, note: &Path) -> Held {
 
 /// Who wrote the note of the database or socket at `path` last: the holder, or one that was
 /// killed. A holder that stops takes its note away.
-#[must_use]
 pub fn noted(path: &Path) -> Option<Holder> {
     note::read(&note_of(path))
 }
 
 /// Waits until the process `pid` holds the lock of the database or socket at `path` no longer; false
 /// when it still does at `end`.
-#[must_use]
 pub fn wait_given_up(path: &Path, pid: u32, end: Instant) -> bool {
     while holder_of(path).is_some_and(|holder| holder.pid == pid) {
         if Instant::now() >= end {

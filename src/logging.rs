@@ -22,13 +22,11 @@ use crate::escape::{misleads, shown_bytes};
 use crate::exit::{ExitCode, Failure};
 use crate::terminal;
 
-/// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// `journal` when standard error is connected to the journal, else `text`
     Auto,
-    /// Time, level and message
     Text,
     /// The message behind a syslog priority, as journald reads it
     Journal,
@@ -56,9 +54,6 @@ pub fn share_terminal(progress: ProgressBar) {
 }
 
 /// Starts logging to standard error.
-///
-/// # Errors
-/// When `filter` is none, or logging was started before.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let wrong = |what: String| Failure::new(ExitCode::Usage, what);
     let filter =
@@ -89,9 +84,6 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
 }
 
 /// Whether this says what is to be logged.
-///
-/// # Errors
-/// Why it does not.
 pub fn check(filter: &str) -> Result<(), String> {
     parse(filter).map(drop)
 }
@@ -129,7 +121,6 @@ impl Write for StandardError {
 
 /// A line that somebody else wrote, as it may stand in a log or on a terminal: what misleads, but the
 /// tab and the line's end, is escaped.
-#[must_use]
 pub fn escaped_line(line: &[u8]) -> Cow<'_, [u8]> {
     one_line(line, false)
 }

@@ -12,7 +12,6 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// The end of an error's sentence: `; did you mean "alpha"?`, or nothing.
-#[must_use]
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or(String::new(), |name| format!("; did you mean {name:?}?"))
 }

@@ -21,7 +21,6 @@ use crate::sqlite::{QueueStatus, ViewError, queue_status};
 /// A database that is looked at, and the daemon that keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The database.
     pub database: PathBuf,
     /// Its daemon, if one runs.
     pub daemon: Held,
@@ -29,15 +28,11 @@ pub struct Target {
 
 impl Target {
     /// A database, with the daemon that runs on it now.
-    #[must_use]
     pub fn of_database(database: PathBuf) -> Self {
         Self { daemon: lock::held(&database), database }
     }
 
     /// What was found there as one line of JSON, without a line end.
-    ///
-    /// # Errors
-    /// When it cannot be put as JSON; a path that is not UTF-8 cannot.
     pub fn line<T: Serialize>(&self, found: &T) -> serde_json::Result<String> {
         let (daemon, daemon_unknown) = match &self.daemon {
             Held::Free => (None, None),
@@ -63,7 +58,6 @@ struct Told<'a, T> {
 /// How a queue and its daemon are; the JSON object of `status`.
 #[derive(Debug, Serialize)]
 pub struct Status {
-    /// What the database tells.
     #[serde(flatten)]
     pub queue: QueueStatus,
     /// What the daemon's memory tells; `None`: it could not be asked.
@@ -73,7 +67,6 @@ pub struct Status {
 /// Answers operators over the socket, from the database at a path.
 #[derive(Debug)]
 pub struct DatabaseReports {
-    /// The database.
     pub database: PathBuf,
     /// The spool that the daemon takes tasks from.
     pub spool: Option<Spool>,

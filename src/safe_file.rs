@@ -42,9 +42,6 @@ impl From<Planted> for io::Error {
 }
 
 /// Opens a directory to make files in. Links that lead to it are followed.
-///
-/// # Errors
-/// What the system says.
 pub fn directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -52,18 +49,12 @@ pub fn directory(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// The directory of a file, opened, and the file's name in it.
-///
-/// # Errors
-/// When the path ends in no name, or its directory cannot be opened.
 pub fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     Ok((directory(path.parent().unwrap_or(Path::new("/")))?, name))
 }
 
 /// Opens the directory `name`, made if it is missing. One that is another user's is refused.
-///
-/// # Errors
-/// When something else is there, or what the system says.
 pub fn subdirectory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -78,10 +69,6 @@ pub fn subdirectory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
 
 /// Opens the file `name` for reading and writing, made if it is missing, and says whether it was made.
 /// `more`: [`OFlags::APPEND`], or nothing.
-///
-/// # Errors
-/// When anything is there but a regular file with this one name that belongs to us or to the
-/// directory's owner; or what the system says.
 pub fn open_own(
     directory: impl AsFd,
     name: &OsStr,
@@ -108,18 +95,12 @@ pub fn open_own(
 }
 
 /// Makes the file `name`, which is an error if anything is there.
-///
-/// # Errors
-/// What the system says.
 pub fn create_new(directory: impl AsFd, name: &OsStr, mode: u32) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     Ok(open(directory.as_fd(), name, flags, mode)?.into())
 }
 
 /// Makes the file `name` in place of one that an earlier process has left there.
-///
-/// # Errors
-/// When what is there cannot be removed; or what the system says.
 pub fn create_anew(directory: impl AsFd, name: &OsStr, mode: u32) -> io::Result<File> {
     match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => create_new(directory, name, mode),
@@ -129,9 +110,6 @@ pub fn create_anew(directory: impl AsFd, name: &OsStr, mode: u32) -> io::Result<
 
 /// Gives the file at `path` a new content as a whole, whatever was there: a link is replaced, not
 /// followed. One process at a time may do so.
-///
-/// # Errors
-/// What `write` or the system says; what was there stays then.
 pub fn replace(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -152,9 +130,6 @@ pub fn replace(
 }
 
 /// Opens the file at `path` to read, if it is a regular one.
-///
-/// # Errors
-/// When it is anything else; or what the system says.
 pub fn open_to_read(path: &Path) -> io::Result<File> {
     let (directory, name) = parent(path)?;
     let found = open(directory.as_fd(), name, OFlags::RDONLY, 0)?;
@@ -163,9 +138,6 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 }
 
 /// Looks whether the file `name` is a regular one with no other name, or not there.
-///
-/// # Errors
-/// When it is anything else; or what the system says.
 pub fn require_plain_or_none(directory: impl AsFd, name: &OsStr) -> io::Result<()> {
     match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(require_plain(&found)?),

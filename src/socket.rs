@@ -24,44 +24,22 @@ pub enum SocketError {
     #[error(
         "the socket path {path} has {length} bytes; the system's limit is {PATH_MAX_BYTES}: choose a shorter one"
     )]
-    TooLong {
-        /// The path.
-        path: PathBuf,
-        /// Its length.
-        length: usize,
-    },
-    /// Something else stands there.
+    TooLong { path: PathBuf, length: usize },
     #[error("{0} exists and is not a socket: remove it, or choose another path")]
     NotASocket(PathBuf),
-    /// Somebody answers on it.
     #[error("another program is listening on {0}: stop it first, or choose another path")]
     Alive(PathBuf),
     /// The group does not exist.
     #[error("there is no group {group:?} for {setting}: create it, or name another")]
-    NoSuchGroup {
-        /// As it was named.
-        group: String,
-        /// Where.
-        setting: &'static str,
-    },
-    /// The system refused something.
+    NoSuchGroup { group: String, setting: &'static str },
     #[error("cannot {doing} {path}: {source}")]
-    System {
-        /// What was tried.
-        doing: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    System { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
 /// How the socket's file is to be made.
 #[derive(Debug, Clone)]
 pub struct SocketSettings {
-    /// Where it is.
     pub path: PathBuf,
-    /// Its permission bits.
     pub mode: u32,
     /// Its group, by name or number; `None`: the process's own.
     pub group: Option<String>,
@@ -79,9 +57,6 @@ pub struct SocketFile {
 
 impl SocketFile {
     /// Looks at what can be known to be wrong before the socket's lock is had. Makes nothing.
-    ///
-    /// # Errors
-    /// When the path or the group cannot be used.
     pub fn prepare(settings: &SocketSettings) -> Result<Self, SocketError> {
         let group = settings.group.as_deref();
         let group = group.map(|name| group_id(name, "--socket-group")).transpose()?;
@@ -94,9 +69,6 @@ impl SocketFile {
     }
 
     /// Looks whether the socket is free. To be asked by who has its lock.
-    ///
-    /// # Errors
-    /// When somebody listens on it, or what the system says.
     pub fn require_free(&self) -> Result<(), SocketError> {
         if self.inherited.is_some() { Ok(()) } else { check_free(&self.path) }
     }
@@ -196,9 +168,6 @@ fn check_free(path: &Path) -> Result<(), SocketError> {
 }
 
 /// As a start looks at the path, whether or not a daemon listens there now.
-///
-/// # Errors
-/// When no daemon can ever listen there.
 pub fn check_free_or_ours(path: &Path) -> Result<(), SocketError> {
     match check_path(path) {
         Err(SocketError::System { .. }) => Ok(()),
@@ -220,9 +189,6 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// The number of a group that `setting` names, by name or number.
-///
-/// # Errors
-/// `NoSuchGroup`.
 pub fn group_id(name: &str, setting: &'static str) -> Result<u32, SocketError> {
     if let Ok(number) = name.parse() {
         return Ok(number);

@@ -80,9 +80,6 @@ fn usual(choose: impl Fn(Place) -> Option<PathBuf>) -> Result<Option<PathBuf>, F
 
 /// The database or the socket that a command looks at: the given one, that of a configuration file, or the usual
 /// one.
-///
-/// # Errors
-/// When nothing says which, or the file cannot be read.
 pub fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, Failure> {
     let choose = |place: Place| place.database.or(place.socket);
     let found = match (given, config) {
@@ -99,9 +96,6 @@ pub fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, 
 }
 
 /// The socket on which `command` talks to the daemon: the given one, or the usual one.
-///
-/// # Errors
-/// When nothing says which, or it is a database.
 pub fn socket(given: Option<PathBuf>, command: &str) -> Result<PathBuf, Failure> {
     let found = match given {
         Some(given) => Some(given),
@@ -143,9 +137,6 @@ fn wrong(text: String) -> Failure {
 
 /// The words of a command whose first one, the target, may be left out. The number of arguments decides: where
 /// the last of `words` is missing, there is no target, and all of them move up.
-///
-/// # Errors
-/// `Usage`, with the name of the word that is missing.
 pub fn move_up<const N: usize>(
     target: Option<PathBuf>,
     words: [Option<String>; N],

@@ -16,7 +16,6 @@ pub fn can_redraw(stream: &impl IsTerminal) -> bool {
 }
 
 /// The same of standard error, where progress is shown.
-#[must_use]
 pub fn shows_progress() -> bool {
     can_redraw(&io::stderr())
 }

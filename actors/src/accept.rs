@@ -24,9 +24,6 @@ impl Acceptor {
     }
 
     /// The next connection. After an error it has already waited a moment.
-    ///
-    /// # Errors
-    /// As `accept`.
     pub(crate) async fn accept(&mut self) -> io::Result<UnixStream> {
         match self.listener.accept().await {
             Ok((stream, _)) => Ok(stream),

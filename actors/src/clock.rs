@@ -31,7 +31,6 @@ pub struct ManualClock(Arc<AtomicI64>);
 
 impl ManualClock {
     /// A clock that shows `now`.
-    #[must_use]
     pub fn at(now: UnixSeconds) -> Self {
         Self(Arc::new(AtomicI64::new(now)))
     }

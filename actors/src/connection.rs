@@ -45,14 +45,11 @@ const HURRIED_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// unread input resets its peer, which may yet have an answer to read.
 const DROPPED_INPUT_MAX: usize = 1024 * 1024;
 
-/// Whom a connection asks.
 #[derive(Clone)]
 pub struct WorkLinks {
-    /// The next job.
     pub dispatch: Recipient<TakeJob>,
     /// The end of a job, and the next one.
     pub finish: Recipient<Finish>,
-    /// The look before NOJOBS.
     pub barrier: Recipient<CatchUpBarrier>,
     /// For those who opt in to protocol 2; `None`: nobody may.
     pub session: Option<SessionLinks>,
@@ -76,7 +73,6 @@ pub struct ConnectionActor {
     /// Since when an unfinished line has been waiting for its end.
     unfinished: Rc<Cell<Option<Instant>>>,
     closing: bool,
-    /// The daemon is stopping.
     hurried: bool,
 }
 

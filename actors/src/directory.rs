@@ -26,9 +26,7 @@ const FILE_CLOCK_TICK_NANOSECONDS: i128 = 100_000_000;
 pub struct FileState {
     /// Device and inode: which file it is.
     pub device: u64,
-    /// See `device`.
     pub inode: u64,
-    /// Length in bytes.
     pub length: u64,
     /// Last change of the content, in nanoseconds since 1970.
     pub modified: i128,
@@ -49,14 +47,12 @@ impl FileState {
     }
 
     /// Whether both looks were at the same file, whatever happened to its content.
-    #[must_use]
     pub fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
     /// Whether the file was changed so shortly before now that the clock of its times may be too
     /// coarse to show a later change: it must be asked for its content.
-    #[must_use]
     pub fn is_fresh(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // A time that is to come was set by hand, or the clock was: no tick can be derived from it.
@@ -65,7 +61,6 @@ impl FileState {
 
     /// Whether a file that was read to its end when it was `self` has nothing new now, as far as
     /// its times tell.
-    #[must_use]
     pub fn is_as_read(&self, now: &Self) -> bool {
         self.is_same_file(now) && self.length == now.length && self.modified == now.modified
     }
@@ -74,15 +69,12 @@ impl FileState {
 /// What is found under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// A regular file.
     File(FileState),
-    /// Nothing.
     Absent,
     /// Something that is never read, and why.
     Unfit(String),
 }
 
-/// An open input directory.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -92,9 +84,6 @@ pub struct Directory {
 
 impl Directory {
     /// Opens the directory at `path`.
-    ///
-    /// # Errors
-    /// When it is missing, no directory, or may not be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -107,20 +96,16 @@ impl Directory {
         Ok(Self { path: path.to_owned(), descriptor, identity })
     }
 
-    /// Which directory it is.
-    #[must_use]
     pub fn identity(&self) -> DirectoryIdentity {
         self.identity
     }
 
     /// The path it was opened by.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether the path still leads to this directory, and it still exists.
-    #[must_use]
     pub fn is_at_its_path(&self) -> bool {
         let (Ok(here), Ok(there)) =
             (rustix::fs::fstat(&self.descriptor), rustix::fs::stat(&self.path))
@@ -131,28 +116,22 @@ impl Directory {
     }
 
     /// Whether this process may list it no longer, or may look at no file in it.
-    #[must_use]
     pub fn is_forbidden(&self) -> bool {
         may_read(&self.descriptor) == Err(Errno::ACCESS)
     }
 
     /// Locks it against other daemons as long as it is open; false: one of them has it.
-    #[must_use]
     pub fn lock(&self) -> bool {
         let locked = flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive);
         locked != Err(Errno::WOULDBLOCK)
     }
 
     /// Whether it exists no longer: it was emptied before, file by file.
-    #[must_use]
     pub fn is_removed(&self) -> bool {
         rustix::fs::fstat(&self.descriptor).is_ok_and(|here| here.st_nlink == 0)
     }
 
     /// All names in it, in no order.
-    ///
-    /// # Errors
-    /// As reading a directory.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.descriptor)? {
@@ -166,9 +145,6 @@ impl Directory {
     }
 
     /// Looks at a name without opening it; links are not followed.
-    ///
-    /// # Errors
-    /// As `fstatat`, apart from a missing name, which is an answer.
     pub fn look(&self, name: &OsStr) -> io::Result<Entry> {
         match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(entry_of(&stat)),
@@ -179,9 +155,6 @@ impl Directory {
     }
 
     /// Opens a regular file for reading. Never waits on a FIFO, never follows a link.
-    ///
-    /// # Errors
-    /// As `openat`; also when the name leads to anything but a regular file.
     pub fn open_file(&self, name: &OsStr) -> io::Result<(File, FileState)> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -208,9 +181,6 @@ fn may_read(directory: &File) -> Result<(), Errno> {
 }
 
 /// Looks at an open file.
-///
-/// # Errors
-/// As `fstat`.
 pub fn state_of(file: &File) -> io::Result<FileState> {
     Ok(FileState::of(&rustix::fs::fstat(file)?))
 }

@@ -12,7 +12,6 @@ pub struct ExitNotifier<E>(Option<oneshot::Sender<E>>);
 
 impl<E> ExitNotifier<E> {
     /// A `ExitNotifier` for the child, and what its parent waits on: `Err` there means a panic.
-    #[must_use]
     pub fn new() -> (Self, oneshot::Receiver<E>) {
         let (sender, receiver) = oneshot::channel();
         (Self(Some(sender)), receiver)

@@ -8,9 +8,7 @@ use std::fmt;
 /// again, so the time of its making is looked at, too, where the file system knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryIdentity {
-    /// Device of the directory.
     pub device: u64,
-    /// Inode of the directory.
     pub inode: u64,
     /// When it was made, in nanoseconds since 1970.
     pub born: Option<i64>,
@@ -18,14 +16,11 @@ pub struct DirectoryIdentity {
 
 impl DirectoryIdentity {
     /// Whether both are one directory, as far as is known of them.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let born = self.born.zip(other.born).is_none_or(|(one, another)| one == another);
         (self.device, self.inode) == (other.device, other.inode) && born
     }
 
-    /// Reads what [`Display`](fmt::Display) writes.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let (device, inode) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

@@ -69,7 +69,6 @@ pub struct Changed {
 #[rtype(result = "CaughtUp")]
 pub struct CatchUp;
 
-/// The answer to [`CatchUp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
 pub struct CaughtUp {
     /// There is more to be read.
@@ -85,9 +84,7 @@ pub struct StopTail;
 pub struct TailSeed {
     /// The run's file and the place in it.
     pub reader: RunReader,
-    /// What to read.
     pub target: Target,
-    /// Where rows go.
     pub storage: Addr<StorageActor>,
     /// Others wait for its place: it is to end when it has nothing to read.
     pub crowded: Rc<Cell<bool>>,
@@ -123,7 +120,6 @@ pub struct FileTailActor {
 
 impl FileTailActor {
     /// A tail made of `seed`.
-    #[must_use]
     pub fn new(seed: TailSeed) -> Self {
         let TailSeed { reader, target, storage, crowded, sound, exit_notifier } = seed;
         Self {

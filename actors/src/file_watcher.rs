@@ -64,7 +64,6 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The input directory, as the watcher is given it.
 #[derive(Debug, Clone)]
 pub struct Input {
-    /// Where it is.
     pub path: PathBuf,
     /// Which one it is; `None`: whichever is there.
     pub known: Option<DirectoryIdentity>,
@@ -129,7 +128,6 @@ pub struct FileWatcherActor {
 
 impl FileWatcherActor {
     /// A watcher of the directory `input`, which starts its tails through `start_tail`.
-    #[must_use]
     pub fn new(
         input: Input,
         storage: Addr<StorageActor>,

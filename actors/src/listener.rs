@@ -24,18 +24,11 @@ use crate::exit_notifier::ExitNotifier;
 /// How often the socket's file is looked for.
 const REBIND_EVERY: Duration = Duration::from_secs(2);
 
-/// Where workers connect to.
 pub trait SocketBinder {
     /// The listener to begin with.
-    ///
-    /// # Errors
-    /// As binding a socket.
     fn open(&mut self) -> io::Result<UnixListener>;
 
     /// A listener to go on with when the present one can no longer be reached; `None` while it can.
-    ///
-    /// # Errors
-    /// As binding a socket.
     fn rebind(&mut self) -> io::Result<Option<UnixListener>>;
 }
 

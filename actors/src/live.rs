@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use shiftboss_protocol::model::UnixSeconds;
 
-/// How storage is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     /// Jobs that are out; a drain waits for them.
@@ -27,10 +26,8 @@ pub struct Outage {
     pub error: String,
 }
 
-/// How the daemon is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
-    /// Its storage.
     #[serde(flatten)]
     pub health: Health,
     /// Workers that are connected with protocol 2, by name.
@@ -43,7 +40,6 @@ pub struct Live {
 /// The spool that a daemon takes tasks from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolLive {
-    /// Where it is.
     pub path: String,
     /// It is not at its path any more: no task comes from it.
     #[serde(default)]
@@ -55,9 +51,7 @@ pub struct SpoolLive {
 /// Connections of workers of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectedWorker {
-    /// As they named themselves.
     pub name: String,
-    /// How many there are.
     pub connections: u64,
     /// Seconds since the last request of any of them.
     pub silent_seconds: u64,

@@ -11,18 +11,14 @@ const REST: Duration = Duration::from_secs(10);
 /// What is to be said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
-    /// It began.
     Began,
-    /// It goes on.
     Lasts(Extent),
-    /// It is over.
     Over(Extent),
 }
 
 /// How far a outage has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Failures so far.
     pub failed: u64,
     /// From the first failure to the last one.
     pub lasted: Duration,
@@ -45,7 +41,6 @@ struct Current {
     failed: u64,
     /// Something succeeded since the last failure.
     succeeded: bool,
-    /// Its begin was reported.
     reported: bool,
 }
 
@@ -58,12 +53,10 @@ impl Current {
 
 impl OutageTracker {
     /// None yet; of one that lasts something is said once in `period`.
-    #[must_use]
     pub const fn new(period: Duration) -> Self {
         Self { period, now: None, said: None }
     }
 
-    /// Something failed.
     pub fn failed(&mut self, at: Instant) -> Option<Word> {
         let new = || Current { began: at, last: at, failed: 0, succeeded: false, reported: false };
         let current = self.now.get_or_insert_with(new);
@@ -80,12 +73,10 @@ impl OutageTracker {
     }
 
     /// Since when things fail, unless something has succeeded since the last failure.
-    #[must_use]
     pub fn lasts_since(&self) -> Option<Instant> {
         self.now.as_ref().filter(|current| !current.succeeded).map(|current| current.began)
     }
 
-    /// Something succeeded.
     pub fn succeeded(&mut self) {
         if let Some(current) = &mut self.now {
             current.succeeded = true;

@@ -20,7 +20,6 @@ const SO_PEERGROUPS: libc::c_int = 59;
 const GROUPS_MAX: usize = 65_536;
 /// First pause between two looks at a peer that has yet to read; doubled up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
-/// See [`PAUSE_FIRST`].
 const PAUSE_LONGEST: Duration = Duration::from_millis(100);
 
 /// What became of the bytes written to a peer.
@@ -35,9 +34,6 @@ pub enum Receipt {
 }
 
 /// Barriers what became of all bytes written so far.
-///
-/// # Errors
-/// As `ioctl` and `getsockopt`.
 pub fn receipt(stream: &UnixStream) -> io::Result<Receipt> {
     // In this order: a peer that closes first sets the error, then drops what was unread.
     let unread = unread_bytes(stream)?;
@@ -50,9 +46,6 @@ pub fn receipt(stream: &UnixStream) -> io::Result<Receipt> {
 }
 
 /// Waits until the peer has read everything or is gone.
-///
-/// # Errors
-/// As [`receipt`].
 pub async fn delivered(stream: &UnixStream) -> io::Result<bool> {
     let mut pause = PAUSE_FIRST;
     loop {
@@ -108,7 +101,6 @@ pub struct Peer {
 
 impl Peer {
     /// Asks the kernel; `None` when it does not tell. Members of `operators` are operators.
-    #[must_use]
     pub fn of(stream: &UnixStream, operators: Option<u32>) -> Option<Self> {
         let credentials = stream.peer_cred().ok()?;
         let is_in = |group: u32| {
@@ -122,7 +114,6 @@ impl Peer {
 
 impl Peer {
     /// Whether it is this process's own user, root, or a member of the operators' group.
-    #[must_use]
     pub fn is_operator(&self) -> bool {
         self.is_member || self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
     }

@@ -7,19 +7,12 @@ use crate::live::Live;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::wire::session::Question;
 
-/// Answers operators' questions.
 pub trait Reports: Send + Sync {
     /// The answer as one line of JSON, without a line end; to `STATUS` with what the daemon's memory
     /// knows. May take a while: it is called on a thread of its own.
-    ///
-    /// # Errors
-    /// Why there is none, for the operator.
     fn answer(&self, question: &Question, live: Option<Live>) -> Result<String, ReportError>;
 
     /// When single tasks of these keys are expected to be handed out; in their order. Called as `answer` is.
-    ///
-    /// # Errors
-    /// Why that is not known.
     fn turns(&self, keys: &[Key]) -> Result<Vec<Turn>, ReportError>;
 }
 
@@ -39,6 +32,5 @@ pub struct Turn {
 pub enum ReportError {
     /// What was asked for is not there.
     Unknown(String),
-    /// Not at present.
     Unavailable(String),
 }

@@ -28,7 +28,6 @@ use shiftboss_protocol::model::Run;
 /// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
 /// one batch; four times as many rows load no faster.
 const BATCH_ROWS_MAX: usize = 250;
-/// Bytes read at once.
 const CHUNK_BYTES: usize = 8 * 1024;
 /// Bytes read for one batch at the most, so that a file of faulty lines also lets others in.
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -79,7 +78,6 @@ enum Task {
 
 impl RunReader {
     /// A reader that goes on where `stored` stands.
-    #[must_use]
     pub fn new(directory: Rc<Directory>, name: FileName, stored: StoredRun) -> Self {
         let chunk = vec![0; CHUNK_BYTES];
         let task = Task::Follow;
@@ -113,7 +111,6 @@ impl RunReader {
 
     /// Whether all was read that the file lists, and it has not changed since that began. To be asked
     /// when there is nothing more to be read.
-    #[must_use]
     pub fn is_listed(&self) -> bool {
         matches!(self.task, Task::List)
     }
@@ -125,15 +122,11 @@ impl RunReader {
     }
 
     /// The run that is read.
-    #[must_use]
     pub fn run(&self) -> &Run {
         &self.stored.run
     }
 
     /// The next rows, or `None` when there is nothing to store. `target` says what to read.
-    ///
-    /// # Errors
-    /// When the file cannot be opened or read. A missing file is `None`: the watcher decides.
     pub fn next_batch(&mut self, target: Target) -> Result<Option<RowBatch>, ReadError> {
         self.interrupted = false;
         let name = self.name.spelled(target.growing_name);
@@ -272,20 +265,17 @@ impl RunReader {
     }
 
     /// The file that was read, with the length up to which it was; `None` when none was opened.
-    #[must_use]
     pub fn read_state(&self) -> Option<FileState> {
         self.open.as_ref().map(|open| FileState { length: open.next, ..open.state })
     }
 
     /// Whether the last call of [`next_batch`](Self::next_batch) ended before the file did: in the
     /// middle of a very long line there is nothing to store, and yet more to be read.
-    #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.interrupted
     }
 
     /// Whether bytes are there that were not read yet.
-    #[must_use]
     pub fn has_unread(&self) -> bool {
         let length =
             |open: &OpenFile| directory::state_of(&open.file).map_or(0, |state| state.length);

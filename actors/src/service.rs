@@ -31,10 +31,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Has a fetcher that the daemon runs itself run now; answered with one line of JSON.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<String, ReportError>")]
-pub struct RunFetcher(
-    /// Its name.
-    pub Arc<str>,
-);
+pub struct RunFetcher(pub Arc<str>);
 
 /// What a service may say to storage and to the watcher.
 #[derive(Clone)]
@@ -57,7 +54,6 @@ pub struct ServiceLinks {
 
 impl ServiceLinks {
     /// All links to a StorageActor and a FileWatcherActor.
-    #[must_use]
     pub fn to(storage: &Addr<StorageActor>, watcher: &Addr<FileWatcherActor>) -> Self {
         Self {
             accept: storage.clone().recipient(),
@@ -102,7 +98,6 @@ impl Services {
         Self { all, ends: Vec::new() }
     }
 
-    /// Starts them all.
     pub(crate) fn start(&mut self, storage: &Addr<StorageActor>, watcher: &Addr<FileWatcherActor>) {
         for service in &mut self.all {
             let (exit_notifier, end) = ExitNotifier::new();

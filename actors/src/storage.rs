@@ -89,7 +89,6 @@ struct Housekeeping {
 impl StorageActor {
     /// Takes the store over. `exit_notifier` learns when the store cannot go on, `drained` when an operator
     /// asked for a drain and no job is in flight any more.
-    #[must_use]
     pub fn new(
         store: Box<dyn Store>,
         clock: Box<dyn Clock>,

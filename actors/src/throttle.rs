@@ -13,7 +13,6 @@ pub enum Verdict {
         /// Left out since the last one.
         suppressed_before: u64,
     },
-    /// Leave it out.
     Suppress,
 }
 
@@ -31,7 +30,6 @@ pub struct Throttle {
 
 impl Throttle {
     /// Admits `burst` events in `per_seconds` seconds.
-    #[must_use]
     pub const fn new(burst: u32, per_seconds: u32) -> Self {
         Self {
             burst,
@@ -60,7 +58,6 @@ impl Throttle {
     }
 
     /// How many events there were, logged or not.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }

@@ -36,15 +36,12 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the tree is made of.
 pub struct Parts {
-    /// The queue.
     pub store: Box<dyn Store + Send>,
     /// What tells storage the time.
     pub clock: Box<dyn Clock>,
-    /// The input directory.
     pub input: Input,
     /// Where workers connect. Opened once every run is registered.
     pub binder: Box<dyn SocketBinder>,
-    /// Connections at once.
     pub connections_max: usize,
     /// Operators' answers, for protocol 2; `None`: nobody may opt in to it.
     pub reports: Option<Arc<dyn Reports>>,
@@ -56,9 +53,7 @@ pub struct Parts {
 
 /// What the tree tells the outside.
 pub trait Lifecycle {
-    /// Workers can connect.
     fn ready(&mut self);
-    /// The stop was begun.
     fn stopping(&mut self);
     /// A message went once through storage. Called once an interval.
     fn alive(&mut self);
@@ -74,12 +69,7 @@ pub enum TreeError {
     Storage(StoreError),
     /// The input directory cannot be used at the start.
     #[error("cannot watch the input directory {path}: {reason}")]
-    Input {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Input { path: PathBuf, reason: String },
     /// The socket cannot be opened.
     #[error("cannot open the socket: {0}")]
     Socket(#[source] io::Error),
@@ -90,12 +80,10 @@ pub enum TreeError {
         SHUTDOWN_TIMEOUT.as_secs()
     )]
     Hangs,
-    /// A central actor panicked.
     #[error("{0} panicked; this is a bug, please report it with the log")]
     Panicked(&'static str),
 }
 
-/// The running actors.
 struct Tree {
     storage: Addr<StorageActor>,
     storage_arbiter: Arbiter,
@@ -115,9 +103,6 @@ struct Ends {
 }
 
 /// Runs the tree until `stop` resolves or a central actor ends. Must be called on an actix system.
-///
-/// # Errors
-/// Why the tree could not be started, or why it ended by itself.
 pub async fn run(
     parts: Parts,
     lifecycle: &mut dyn Lifecycle,

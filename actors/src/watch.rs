@@ -21,17 +21,14 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub enum Happened {
     /// It came into being, by creation or link.
     Created,
-    /// Its content changed.
     Modified,
     /// Its rights, owner, times or links changed.
     Attributes,
-    /// A writer closed it.
     Closed,
     /// It was moved here; the number is that of the move, which its other end has too.
     MovedHere(u32),
     /// It was moved away, here under another name or out of the directory; see [`MovedHere`](Self::MovedHere).
     MovedAway(u32),
-    /// It was removed.
     Removed,
 }
 
@@ -54,11 +51,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches `directory`.
-    ///
-    /// # Errors
-    /// `EMFILE` or `ENOSPC` when the user's instances or watches are used up; when the path no
-    /// longer leads to `directory`.
     pub fn new(directory: &Directory) -> io::Result<Self> {
         let inotify = Inotify::init()?;
         let mask = WatchMask::CREATE
@@ -80,15 +72,11 @@ impl Watch {
     }
 
     /// Becomes readable when there may be events. Clear its readiness before draining.
-    #[must_use]
     pub fn ready(&self) -> Rc<AsyncFd<OwnedFd>> {
         Rc::clone(&self.ready)
     }
 
     /// Takes all events that are there now.
-    ///
-    /// # Errors
-    /// As reading the descriptor.
     pub fn drain(&mut self) -> io::Result<Events> {
         let mut events = Events::default();
         loop {

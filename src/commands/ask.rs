@@ -15,10 +15,6 @@ use crate::client;
 use crate::exit::{self, ExitCode, Failure};
 
 /// Asks on `socket`, and prints the answers.
-///
-/// # Errors
-/// `Unavailable` when nobody answers, or not all within `timeout`; `Usage` when socket or
-/// timeout cannot be used at all.
 pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {
     client::check_path(socket)?;
     let deadline = client::deadline(timeout)?;

@@ -22,9 +22,6 @@ use crate::sqlite::{make_new, open_to_read, quick_check_of};
 struct Corrupt(String);
 
 /// Copies `database` to `file`, which must not exist.
-///
-/// # Errors
-/// When the database cannot be read, the copy cannot be made, or is found to be corrupt.
 pub fn run(database: &Path, file: &Path) -> Result<(), Failure> {
     let source = open_to_read(database).map_err(|error| view_failure(&error))?;
     let cannot = |why: &dyn std::fmt::Display| {

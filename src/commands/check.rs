@@ -25,10 +25,6 @@ mod report;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Checks every fetcher file in the directory.
-///
-/// # Errors
-/// `Configuration` when the directory cannot be read, `BadData` when a line or a file would be
-/// skipped.
 pub fn run(input_dir: &Path, json: bool) -> Result<(), Failure> {
     let directory = Directory::open(input_dir).map_err(|why| unreadable(input_dir, &why))?;
     let mut names = directory.names().map_err(|why| unreadable(input_dir, &why))?;

@@ -8,16 +8,11 @@ use clap_complete::Shell;
 use crate::cli::Cli;
 use crate::exit::{self, Failure};
 
-/// Prints a shell's script.
-///
-/// # Errors
-/// When standard output cannot be written to.
 pub fn run(shell: Shell) -> Result<(), Failure> {
     io::stdout().lock().write_all(&script(shell)).or_else(|error| exit::output_failed(&error))
 }
 
 /// A shell's script, from the definitions of the command line.
-#[must_use]
 pub fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "shiftboss", &mut script);

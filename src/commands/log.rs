@@ -15,9 +15,6 @@ use crate::sqlite::views::{Ended, Log, Wanted, in_words, log};
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Shows the attempts that are wanted.
-///
-/// # Errors
-/// When there is no such database or daemon, or the database cannot be read.
 pub fn run(
     arguments: &ViewArguments,
     wanted: &Wanted,

@@ -33,10 +33,6 @@ use crate::sqlite::ViewError;
 use crate::sqlite::views::{Asked, TaskStatus, Wanted};
 use crate::target::{move_up, socket};
 
-/// Runs what was typed.
-///
-/// # Errors
-/// Why the command ended other than well.
 pub fn run(command: Command) -> Result<(), Failure> {
     if matches!(command, Command::Serve(_)) {
         // Each connection and each growing file takes a descriptor: as many as the system allows.

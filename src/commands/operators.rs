@@ -23,9 +23,6 @@ use crate::target::{move_up, socket};
 pub(super) use session::Session;
 
 /// Tells the daemon, and shows its answer.
-///
-/// # Errors
-/// `Unavailable` when nobody answers; `Denied` to other users; `BadData` for an unknown key.
 pub fn run(operate: Operate) -> Result<(), Failure> {
     match operate {
         Operate::Pause(arguments) => tell(&arguments, "pause", "PAUSE", |_| {

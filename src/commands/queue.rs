@@ -12,9 +12,6 @@ use crate::sqlite::views::{Next, Queue, queue};
 const PAYLOAD_WIDTH: usize = 60;
 
 /// Shows the next `number` keys.
-///
-/// # Errors
-/// When there is no such database or daemon, or the database cannot be read.
 pub fn run(arguments: &ViewArguments, number: u16) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();

@@ -7,10 +7,6 @@ use crate::exit::{ExitCode, Failure, output_failed};
 use crate::sqlite::recover::{Saved, recover};
 
 /// Makes `new` of what can be read of `database`, and tells what that is.
-///
-/// # Errors
-/// When `new` exists or cannot be made, a daemon uses `database`, nothing of it can be read, or something was
-/// lost that no list's file brings back.
 pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
     let _lock = super::locked(database)?;
     if new.symlink_metadata().is_ok() {

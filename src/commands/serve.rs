@@ -39,9 +39,6 @@ use shiftboss_spool::Spool;
 use signals::DaemonSignals;
 
 /// Runs the daemon until it is told to stop.
-///
-/// # Errors
-/// What is wrong at the start, and why the daemon had to end.
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     signals::ignore_hang_up();
     let settings = configuration::settle(&typed)?;
@@ -184,7 +181,6 @@ struct Locks {
     database: LockFile,
     socket: LockFile,
     input: InputDirectory,
-    /// The lock on it.
     directory: Directory,
 }
 
@@ -234,7 +230,6 @@ impl Drop for Locks {
 
 /// The input directory. Those that were made for it are removed when it is dropped.
 struct InputDirectory {
-    /// The deepest first.
     made: Vec<PathBuf>,
 }
 

@@ -23,10 +23,6 @@ use shiftboss_spool::{Durability, Options, Spool, SpoolError};
 /// Level of the log where a verb has no flag for it: what is left alone, or was given back.
 const LOG_LEVEL: &str = "warn";
 
-/// Does what was typed.
-///
-/// # Errors
-/// Why it was not done; for `fsck` and `monitor`, without a message, that something was found.
 pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
     let level = match &typed.verb {
         SpoolVerb::Run(run) => run.log_level.clone(),

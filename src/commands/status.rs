@@ -19,9 +19,6 @@ use crate::reports::{Status, Target};
 use crate::sqlite::queue_status;
 
 /// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 then.
-///
-/// # Errors
-/// When there is no such database or daemon, the database cannot be read, or something is wrong.
 pub fn run(arguments: &ViewArguments, check: bool) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();

@@ -15,9 +15,6 @@ use crate::reports::Target;
 use crate::target::either;
 
 /// Finds the database that is meant ([`either`]), and its daemon if one runs.
-///
-/// # Errors
-/// When nothing says which, or it is a socket that no daemon listens on, or was one, or is no path at all.
 pub fn find(given: Option<PathBuf>, config: Option<&Path>) -> Result<Target, Failure> {
     database_of(&either(given, config)?).map(Target::of_database)
 }
@@ -48,9 +45,6 @@ fn absolute(target: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Prints what was found: the JSON object, or the text that `render` makes of it.
-///
-/// # Errors
-/// When standard output cannot be written to.
 pub fn show<T: Serialize>(
     target: &Target,
     found: &T,

@@ -21,9 +21,6 @@ impl From<StatusChoice> for TaskStatus {
 }
 
 /// Shows the tasks that are asked for.
-///
-/// # Errors
-/// When there is no such database or daemon, or the database cannot be read.
 pub fn run(arguments: &ViewArguments, asked: &Asked) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();

@@ -55,12 +55,10 @@ pub fn span(seconds: i64) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// `3m 20s ago`.
 pub fn ago(seconds: i64) -> String {
     if seconds <= 0 { "just now".to_owned() } else { format!("{} ago", span(seconds)) }
 }
 
-/// `1 job`, `2 jobs`.
 pub fn counted(count: impl Into<i64>, noun: &str) -> String {
     let count = count.into();
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })

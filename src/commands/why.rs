@@ -10,11 +10,6 @@ use crate::cli::ViewArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::sqlite::views::why;
 
-/// Says where `key` is.
-///
-/// # Errors
-/// `BadData` when nobody ever heard of the key; when there is no such database or daemon, or the
-/// database cannot be read.
 pub fn run(arguments: &ViewArguments, key: &str) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();

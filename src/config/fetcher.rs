@@ -24,7 +24,6 @@ const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 /// A daemon runs no more than this.
 pub const FETCHERS_MAX: usize = 1000;
 
-/// One fetcher.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FetcherTable {
@@ -45,7 +44,6 @@ pub struct FetcherTable {
     /// How long it may run.
     #[serde(default, deserialize_with = "values::some_time")]
     pub timeout: Option<Duration>,
-    /// From TERM to KILL.
     #[serde(default = "grace", deserialize_with = "values::time")]
     pub grace: Duration,
     /// Fewer good lines are no list.
@@ -70,13 +68,11 @@ pub struct FetcherTable {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table, as in on_change = { paths = [\"notes\"] }")]
 pub struct OnChangeTable {
-    /// The directories.
     #[serde(deserialize_with = "values::directories")]
     pub paths: Vec<PathBuf>,
     /// What counts in them; all of it if none is given.
     #[serde(default, deserialize_with = "values::globs")]
     pub globs: Vec<String>,
-    /// What is left out.
     #[serde(default, deserialize_with = "values::globs")]
     pub ignore: Vec<String>,
     /// Whether what the trees' `.gitignore` files leave out is left out.
@@ -120,7 +116,6 @@ fn cooldown() -> Duration {
 impl FetcherTable {
     /// The same with its paths, and where it runs, below `directory` unless they are absolute. A program without a slash
     /// is looked for in `PATH`.
-    #[must_use]
     pub fn below(mut self, directory: &Path) -> Self {
         directory.clone_into(&mut self.directory);
         if let Some(program) = self.command.first_mut().filter(|program| has_slash(program)) {
@@ -169,18 +164,12 @@ impl FetcherTable {
 
 impl OnChangeTable {
     /// What counts in its trees.
-    ///
-    /// # Errors
-    /// When a glob cannot be understood; the file was refused then.
     pub fn filter(&self) -> Result<Globs, GlobError> {
         Globs::new(&self.globs, &self.ignore, self.gitignore)
     }
 }
 
 /// Looks for fetchers that watch what the daemon itself writes: each run would cause the next one, for ever.
-///
-/// # Errors
-/// The first of them, and what it is to leave out.
 pub fn check_own_files(tables: &[FetcherTable], own: &OwnFiles<'_>) -> Result<(), String> {
     for table in tables {
         let mut left_out = BTreeSet::new();
@@ -201,14 +190,10 @@ pub fn check_own_files(tables: &[FetcherTable], own: &OwnFiles<'_>) -> Result<()
     Ok(())
 }
 
-/// Where the daemon writes.
 #[derive(Debug)]
 pub struct OwnFiles<'a> {
-    /// The database.
     pub database: Option<&'a Path>,
-    /// The input directory.
     pub input: Option<&'a Path>,
-    /// The socket.
     pub socket: Option<&'a Path>,
 }
 
@@ -253,9 +238,6 @@ fn has_slash(program: &OsString) -> bool {
 }
 
 /// Looks at all fetchers of a file together.
-///
-/// # Errors
-/// The first thing that is wrong.
 pub fn check_fetchers(tables: &[Spanned<FetcherTable>]) -> Result<(), Fault> {
     if let Some(table) = tables.get(FETCHERS_MAX) {
         let what = format!(

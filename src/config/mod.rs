@@ -27,30 +27,16 @@ pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Why a configuration file is refused. None of it is in force then.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// It cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// It is a directory, a pipe or a device.
     #[error("the configuration file {} is no file: name one", path.display())]
-    NoFile {
-        /// What was named.
-        path: PathBuf,
-    },
-    /// It is too long.
+    NoFile { path: PathBuf },
     #[error("the configuration file {} has more than {FILE_BYTES_MAX} bytes: is it another file?", path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-    },
+    TooLong { path: PathBuf },
     /// Something in it is wrong.
     #[error("{}:{line}: {what}", path.display())]
     Wrong {
-        /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
@@ -62,25 +48,16 @@ pub enum ConfigError {
 /// What is wrong with a place in the text, in bytes from its beginning.
 #[derive(Debug)]
 pub struct Fault {
-    /// The place.
     pub place: Range<usize>,
-    /// What is wrong there.
     pub what: String,
 }
 
 /// Values that can be wrong together, though each of them is right.
 pub trait Checked {
-    /// Looks at them together.
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
     fn check(&self) -> Result<(), Fault>;
 }
 
 /// Reads a whole configuration file.
-///
-/// # Errors
-/// When it cannot be read, or anything in it is unknown or wrong.
 pub fn read<T: DeserializeOwned + Checked>(path: &Path) -> Result<T, ConfigError> {
     let bytes = bytes(path)?;
     let wrong = |(line, what)| ConfigError::Wrong { path: path.to_owned(), line, what };

@@ -21,16 +21,11 @@ pub const TIME_IN_QUOTES: &str = "write a time in quotes, with its unit: \"90s\"
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum Written<T> {
-    /// As it should be.
     Right(T),
-    /// Otherwise.
     Wrong(IgnoredAny),
 }
 
 /// A time such as `90s` or `1h 30m`.
-///
-/// # Errors
-/// When it is none, or above [`TIME_MAX`].
 pub fn time<'de, D: Deserializer<'de>>(typed: D) -> Result<Duration, D::Error> {
     let text: String = match Written::deserialize(typed)? {
         Written::Right(text) => text,
@@ -46,18 +41,12 @@ pub fn time<'de, D: Deserializer<'de>>(typed: D) -> Result<Duration, D::Error> {
 }
 
 /// A time as it is written on the command line, too.
-///
-/// # Errors
-/// When it is none.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("{text:?} is no time such as \"90s\" or \"1h 30m\": {error}"))
 }
 
 /// The same above zero, for a key that may be left out.
-///
-/// # Errors
-/// As [`time`], and for none at all.
 pub fn some_time<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Duration>, D::Error> {
     let time = time(typed)?;
     if time.is_zero() {
@@ -67,17 +56,11 @@ pub fn some_time<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Duration>
 }
 
 /// The same from a second on.
-///
-/// # Errors
-/// As [`time`], and for less.
 pub fn interval<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Duration>, D::Error> {
     at_least_a_second(time(typed)?).map(Some).map_err(D::Error::custom)
 }
 
 /// The same as it is written on the command line.
-///
-/// # Errors
-/// When it is none, or less than a second.
 pub fn parse_interval(text: &str) -> Result<Duration, String> {
     at_least_a_second(parse_time(text)?)
 }
@@ -90,9 +73,6 @@ fn at_least_a_second(time: Duration) -> Result<Duration, String> {
 }
 
 /// A number from 0 to 1.
-///
-/// # Errors
-/// For any other.
 pub fn share<'de, D: Deserializer<'de>>(typed: D) -> Result<f64, D::Error> {
     let share = f64::deserialize(typed)?;
     if !(0.0..=1.0).contains(&share) {
@@ -102,9 +82,6 @@ pub fn share<'de, D: Deserializer<'de>>(typed: D) -> Result<f64, D::Error> {
 }
 
 /// A program and its arguments.
-///
-/// # Errors
-/// When there is no program, or a NUL in one of them.
 pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::Error> {
     let words: Vec<String> = match Written::deserialize(typed)? {
         Written::Right(words) => words,
@@ -121,10 +98,6 @@ pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::
     Ok(words.into_iter().map(OsString::from).collect())
 }
 
-/// Directories, one at least.
-///
-/// # Errors
-/// When there is none.
 pub fn directories<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<PathBuf>, D::Error> {
     let paths: Vec<PathBuf> = match Written::deserialize(typed)? {
         Written::Right(paths) => paths,
@@ -138,9 +111,6 @@ pub fn directories<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<PathBuf>, 
 }
 
 /// A path, for a key that may be left out.
-///
-/// # Errors
-/// For an empty one, and one with a NUL.
 pub fn path<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<PathBuf>, D::Error> {
     let path = PathBuf::deserialize(typed)?;
     if !is_path(&path) {
@@ -163,9 +133,6 @@ fn is_path(path: &Path) -> bool {
 }
 
 /// What is logged: a level, or targets with theirs.
-///
-/// # Errors
-/// When it is neither.
 pub fn log_level<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<String>, D::Error> {
     let filter = String::deserialize(typed)?;
     logging::check(&filter).map_err(D::Error::custom)?;
@@ -173,9 +140,6 @@ pub fn log_level<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<String>, 
 }
 
 /// Globs as `.gitignore` has them.
-///
-/// # Errors
-/// The first that cannot be understood.
 pub fn globs<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<String>, D::Error> {
     let globs = Vec::<String>::deserialize(typed)?;
     Globs::new(&globs, &[], false).map_err(D::Error::custom)?;

@@ -36,7 +36,6 @@ struct Offered {
 pub struct TaskQueue {
     spool: Spool,
     queue: QueueName,
-    /// The spool's identity.
     id: Arc<str>,
     reader: Reader,
     stop: Stop,
@@ -50,9 +49,6 @@ pub struct TaskQueue {
 
 impl TaskQueue {
     /// The queue of a spool, which is made if it is not there. Waits end with `stop`.
-    ///
-    /// # Errors
-    /// When the queue cannot be made.
     pub fn open(spool: Spool, stop: Stop) -> Result<Self> {
         let queue = QueueName::new(QUEUE).map_err(|error| unreachable_name(&spool, error))?;
         let (reader, id) = (spool.reader(&queue, Order::Strict)?, spool.id()?.into());
@@ -62,9 +58,6 @@ impl TaskQueue {
 
     /// Takes over what a daemon was accepting when it died: it is offered again, and known if it was
     /// accepted.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn inherit(&mut self) -> Result<()> {
         for guard in self.spool.inherit(&self.queue)? {
             self.offer(guard)?;
@@ -103,9 +96,6 @@ impl TaskQueue {
     }
 
     /// Takes entries, unless some are to be offered still, waiting for the first one at most so long.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn fill(&mut self, wait: Duration) -> Result<()> {
         if !self.offered.is_empty() {
             return Ok(());
@@ -155,9 +145,6 @@ impl TaskQueue {
 
     /// What became of the offers, in their order: those that were not accepted are given back. How many
     /// those are.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn answered(&mut self, answers: &[Added]) -> Result<usize> {
         let mut refused = Vec::new();
         let answers = answers.iter().copied().chain(std::iter::repeat(Added::Full));
@@ -173,9 +160,6 @@ impl TaskQueue {
     }
 
     /// Removes what was accepted; all that can be forgotten now.
-    ///
-    /// # Errors
-    /// When the system refuses: what is left is removed later.
     pub fn remove(&mut self) -> Result<Vec<EntryId>> {
         let mut result = Ok(());
         for mut offered in std::mem::take(&mut self.accepted) {
@@ -211,9 +195,6 @@ fn unreachable_name(spool: &Spool, error: shiftboss_spool::NameError) -> SpoolEr
 }
 
 /// The task that an entry is: its metadata is one line as in a fetcher file, and it has no data.
-///
-/// # Errors
-/// Why it is none.
 fn task(guard: &Guard) -> std::result::Result<Row, String> {
     match guard.data().stat() {
         Ok(Some(data)) if data.bytes > 0 => {

@@ -37,9 +37,6 @@ pub struct SpoolIntake {
 
 impl SpoolIntake {
     /// An intake of the tasks of `spool`, whose lock for accepting it holds.
-    ///
-    /// # Errors
-    /// When the process has no descriptor left.
     pub fn new(spool: Spool, lock: OwnedFd) -> std::io::Result<Self> {
         Ok(Self { spool, stop: Stop::new()?, ended: None, _lock: lock })
     }

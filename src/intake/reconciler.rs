@@ -24,16 +24,13 @@ const ROUND: Duration = Duration::from_millis(500);
 const GATHER: Duration = Duration::from_millis(25);
 /// The first and the longest pause after a round that failed.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
-/// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Why a round could not be finished. Nothing is lost: the next one begins anew.
 #[derive(Debug, Error)]
 enum IntakeError {
-    /// The spool.
     #[error(transparent)]
     Spool(#[from] SpoolError),
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There are as many single tasks as may be.
@@ -66,7 +63,6 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// Rounds that have not begun. Waits end with `stop`.
-    #[must_use]
     pub fn new(spool: Spool, stop: Stop, links: ServiceLinks) -> Self {
         Self { spool, stop, links, queue: None, caught_up: false, pause: PAUSE_MIN }
     }

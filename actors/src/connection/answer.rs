@@ -56,11 +56,9 @@ pub(super) async fn serve(
 /// What was looked into for a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Barriers {
-    /// Nothing yet.
     None,
     /// Each file, one batch; some have more.
     Some,
-    /// All that there is.
     All,
 }
 

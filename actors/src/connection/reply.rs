@@ -37,7 +37,6 @@ const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
 /// What is written, and what is done then.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
-    /// Whole lines.
     pub(super) bytes: BytesMut,
     /// A job among them: written, it is the worker's.
     pub(super) job: Option<HandOut>,
@@ -47,7 +46,6 @@ pub(super) struct Reply {
     pub(super) errors: u32,
     /// Held until it is written: a long report lies in memory as long.
     pub(super) place: Option<OwnedSemaphorePermit>,
-    /// The connection ends.
     pub(super) close: bool,
 }
 
@@ -107,7 +105,6 @@ pub(super) fn text_of(fault: &Fault) -> &'static str {
     }
 }
 
-/// Somebody who asks.
 pub(super) struct Asker {
     pub(super) work: WorkLinks,
     pub(super) session: SessionLinks,

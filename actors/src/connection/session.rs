@@ -39,35 +39,26 @@ const REPORTS_AT_ONCE: usize = 4;
 pub struct SessionLinks {
     /// A job, when there is one.
     pub wait: Recipient<Wait>,
-    /// Why there is none.
     pub why_idle: Recipient<Perform<WhyIdle>>,
-    /// Words about attempts.
     pub tell: Recipient<Tell>,
     /// The end of one, and the next job.
     pub next: Recipient<Next>,
-    /// Operators' changes.
     pub change: Recipient<Change>,
     /// The input directory, to be taken as it is.
     pub accept_input: Recipient<AcceptInput>,
     /// Runs of the daemon's own fetchers; `None`: it has none.
     pub run_fetcher: Option<Recipient<RunFetcher>>,
-    /// How storage is.
     pub health: Recipient<HowAreYou>,
-    /// Single tasks.
     pub add: Recipient<Perform<Each<AddTask>>>,
-    /// Operators' questions.
     pub reports: Arc<dyn Reports>,
     /// The group whose members are operators, too.
     pub operator_group: Option<u32>,
-    /// Room for questions.
     pub(super) room: Arc<Semaphore>,
-    /// Who is connected.
     pub(super) workers: Workers,
 }
 
 impl SessionLinks {
     /// Links to storage, and to the others who answer.
-    #[must_use]
     pub fn new(
         storage: &Addr<StorageActor>,
         accept_input: Recipient<AcceptInput>,
@@ -97,7 +88,6 @@ pub(super) struct Session {
     links: SessionLinks,
     holder: LeaseHolder,
     errors: u32,
-    /// The wait under way.
     waiting: Option<SpawnHandle>,
     /// Taken with the first request for work: an operator's connection is no worker's.
     seat: Option<Seat>,
@@ -132,7 +122,6 @@ impl ConnectionActor {
         self.write(reply, ctx);
     }
 
-    /// Any further line.
     pub(super) fn session_line(
         &mut self,
         line: Result<SessionRequest, Fault>,

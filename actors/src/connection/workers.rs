@@ -29,7 +29,6 @@ pub(super) struct Seat {
 }
 
 impl Workers {
-    /// A worker has come.
     pub(super) fn seat(&self, worker: &Arc<str>) -> Seat {
         let mut seats = self.0.borrow_mut();
         let number = seats.last_key_value().map_or(0, |(number, _)| number + 1);
@@ -55,7 +54,6 @@ impl Workers {
 }
 
 impl Seat {
-    /// A sign of life.
     pub(super) fn seen(&self) {
         if let Some((_, seen)) = self.workers.0.borrow_mut().get_mut(&self.number) {
             *seen = Instant::now();

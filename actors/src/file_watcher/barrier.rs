@@ -20,7 +20,6 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 #[rtype(result = "CaughtUp")]
 pub struct CatchUpBarrier;
 
-/// The answer to [`CatchUpBarrier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
 pub struct CaughtUp {
     /// Some file has more than was stored now: look again if there is still no work.

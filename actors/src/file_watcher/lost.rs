@@ -26,7 +26,6 @@ use crate::watch::Watch;
 #[rtype(result = "Result<Accepted, String>")]
 pub struct AcceptInput;
 
-/// The answer to [`AcceptInput`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
     /// It is the input directory from now on.

@@ -18,7 +18,6 @@ use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Reques
 enum Topic {
     /// An input file, by its escaped name.
     File(String),
-    /// The input directory.
     Directory,
 }
 
@@ -33,7 +32,6 @@ struct Note {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Unsent,
-    /// Sent, under this number.
     Sent(u64),
     Stored,
 }
@@ -69,7 +67,6 @@ impl Notes {
         self.notes.get(&Topic::Directory)?.trouble.as_deref()
     }
 
-    /// The directory is there.
     pub(super) fn directory_found(&mut self) {
         self.put(Topic::Directory, None);
     }

@@ -14,13 +14,11 @@ pub struct TailLink {
     pub changed: Recipient<Changed>,
     /// Makes it store what is unread.
     pub catch_up: Recipient<CatchUp>,
-    /// Ends it.
     pub stop: Recipient<StopTail>,
 }
 
 /// Where a run stands, with what belongs to that.
 pub(super) enum Phase {
-    /// To be registered.
     New,
     /// The store is registering it.
     Registering,
@@ -28,7 +26,6 @@ pub(super) enum Phase {
     Stored(StoredRun),
     /// Registered; waits until fewer tails are running.
     Queued(StoredRun),
-    /// A tail reads it.
     Tailing(TailLink),
     /// Its tail failed; a new one is started after a delay.
     Delayed,

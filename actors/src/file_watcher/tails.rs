@@ -30,8 +30,6 @@ const RESTART_DELAY: Duration = Duration::from_millis(100);
 /// Starts a tail. A parameter of the watcher, so that its tests can start one that fails.
 pub type StartTail = Box<dyn Fn(TailSeed) -> TailLink>;
 
-/// Starts the real tail.
-#[must_use]
 pub fn start_tail(seed: TailSeed) -> TailLink {
     let tail = FileTailActor::new(seed).start();
     TailLink {

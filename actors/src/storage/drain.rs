@@ -12,7 +12,6 @@ use crate::store::CountInFlight;
 /// Whether one is asked for, and who is notified of its end.
 pub(super) struct Drain {
     pub(super) is_on: bool,
-    /// Notified once.
     drained: Option<oneshot::Sender<()>>,
 }
 

@@ -17,14 +17,12 @@ pub(super) const BATCH_OPERATIONS_MAX: usize = 256;
 pub(super) type Reply =
     Box<dyn FnOnce(&mut StorageActor, &mut Context<StorageActor>, StoreResult<Outcomes>)>;
 
-/// What one message asked.
 struct Asked {
     operations: usize,
     is_bulk: bool,
     reply: Reply,
 }
 
-/// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Gathered {
     operations: VecDeque<Operation>,
@@ -36,7 +34,6 @@ pub(super) struct Replies {
     asked: Vec<Asked>,
     /// Whether an operation may have brought work for those who wait.
     pub(super) makes_work: bool,
-    /// Whether it changes anything.
     pub(super) writes: bool,
 }
 
@@ -86,7 +83,6 @@ impl Replies {
         self.asked.len()
     }
 
-    /// Tells everybody, in order.
     pub(super) fn send(
         self,
         actor: &mut StorageActor,

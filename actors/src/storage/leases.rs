@@ -15,7 +15,6 @@ use shiftboss_protocol::model::Attempt;
 pub struct LeaseClock {
     ends: HashMap<Attempt, (Instant, Duration)>,
     order: BTreeSet<(Instant, Attempt)>,
-    /// Some may be missing.
     unsure: bool,
     /// Until when leases that ended are left alone, after a failure.
     pause: Option<Instant>,
@@ -78,7 +77,6 @@ impl LeaseClock {
         self.order.insert((end, attempt));
     }
 
-    /// The attempt ended.
     pub fn end(&mut self, attempt: Attempt) {
         if let Some((end, _)) = self.ends.remove(&attempt) {
             self.order.remove(&(end, attempt));

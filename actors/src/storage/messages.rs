@@ -40,9 +40,7 @@ pub struct Wait {
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Ack>")]
 pub struct Tell {
-    /// Which attempt.
     pub attempt: Attempt,
-    /// What of it.
     pub word: Word,
 }
 
@@ -50,9 +48,7 @@ pub struct Tell {
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Stepped>")]
 pub struct Next {
-    /// Which attempt.
     pub attempt: Attempt,
-    /// How it ended.
     pub exit_code: i64,
     /// To whom the next job will be leased.
     pub holder: LeaseHolder,
@@ -61,9 +57,7 @@ pub struct Next {
 /// What came of a [`Next`].
 #[derive(Debug)]
 pub struct Stepped {
-    /// Of the end.
     pub ack: Ack,
-    /// The next job.
     pub work: Work,
 }
 
@@ -78,10 +72,7 @@ pub struct HowAreYou {
 /// Changes what the queue does, for an operator; answered with what to say.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Controlled>")]
-pub struct Change(
-    /// The change.
-    pub Control,
-);
+pub struct Change(pub Control);
 
 /// What came of a [`Change`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +95,6 @@ pub enum Controlled {
 pub struct Finish {
     /// The key whose job ended.
     pub key: Key,
-    /// How it ended.
     pub exit_code: i64,
 }
 
@@ -114,7 +104,6 @@ pub struct Finish {
 pub struct UndoHandOut {
     /// The key that was handed out.
     pub key: Key,
-    /// Which dispatch.
     pub attempt: Attempt,
 }
 
@@ -122,7 +111,6 @@ pub struct UndoHandOut {
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<()>")]
 pub struct DeleteRun {
-    /// Which run.
     pub run: Run,
 }
 
@@ -141,7 +129,6 @@ pub struct Shutdown;
 pub enum Work {
     /// A job, to be written to a worker.
     Job(HandOut),
-    /// Nothing is eligible.
     Nothing,
     /// A deletion in progress must get on first: ask again in a moment.
     Later,
@@ -172,19 +159,16 @@ pub struct HandOut {
 
 impl HandOut {
     /// Guards `job`, dispatched as `attempt`; `undo` is notified if it does not arrive.
-    #[must_use]
     pub fn new(attempt: Attempt, job: Job, undo: Recipient<UndoHandOut>) -> Self {
         Self { job, attempt, undo: Some(undo) }
     }
 
     /// Which attempt at it this is.
-    #[must_use]
     pub fn attempt(&self) -> Attempt {
         self.attempt
     }
 
     /// The job to be written.
-    #[must_use]
     pub fn job(&self) -> &Job {
         &self.job
     }

@@ -16,13 +16,11 @@ use shiftboss_protocol::model::UnixSeconds;
 const REPEAT: Duration = Duration::from_secs(60);
 /// Refusals that are logged in one period, one by one.
 const REFUSALS_BURST: u32 = 10;
-/// See [`REFUSALS_BURST`].
 const REFUSALS_PERIOD_SECONDS: u32 = 60;
 
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Outages {
     tracker: OutageTracker,
-    /// What failed last.
     last: Option<StoreError>,
     refusals: Throttle,
 }
@@ -80,7 +78,6 @@ impl Outages {
         Some(Outage { since, error: self.last.as_ref()?.to_string() })
     }
 
-    /// Something was written.
     pub(super) fn succeeded(&mut self) {
         self.tracker.succeeded();
     }

@@ -11,7 +11,6 @@ type Slot<T> = Rc<RefCell<Option<OneshotSender<T>>>>;
 /// The result of a handler whose answer is given later, through the [`Reply`] that was made with it.
 pub struct Deferred<T>(Slot<T>);
 
-/// Where the answer goes.
 pub struct Reply<T>(Slot<T>);
 
 /// A handler's result, and what answers it.

@@ -20,7 +20,6 @@ const ERROR_PAUSE: Duration = Duration::from_secs(2);
 /// Workers that are served with one batch at the most; the first batch serves one.
 const SERVED_AT_ONCE_MAX: usize = 64;
 
-/// A worker that waits.
 struct Waiter {
     /// To whom the job will be leased.
     holder: LeaseHolder,
@@ -28,7 +27,6 @@ struct Waiter {
     reply: Reply<StoreResult<Work>>,
 }
 
-/// See the module's documentation.
 #[derive(Default)]
 pub(super) struct WaitQueue {
     /// By number: who waits longest has the least one.
@@ -47,7 +45,6 @@ pub(super) struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// There may be work.
     pub(super) fn wake(&mut self) {
         self.awake = true;
     }

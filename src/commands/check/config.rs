@@ -15,11 +15,6 @@ use crate::commands::text::shown;
 use crate::config::{FetcherTable, OwnFiles};
 use crate::exit::{self, ExitCode, Failure};
 
-/// Checks a configuration file.
-///
-/// # Errors
-/// `Configuration` with the line that is wrong, or when it cannot be read, or when something is missing that the
-/// daemon needs.
 pub fn run(file: &Path) -> Result<(), Failure> {
     let (options, path) = configuration::read(file)?;
     let directory = configuration::directory_of(&path);

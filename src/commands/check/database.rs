@@ -7,9 +7,6 @@ use crate::exit::{ExitCode, Failure, output_failed};
 use crate::sqlite::damage;
 
 /// Looks a database through, which no daemon uses meanwhile.
-///
-/// # Errors
-/// `BadData` when anything is wrong with it, `AlreadyRunning` when a daemon uses it.
 pub fn run(database: &Path) -> Result<(), Failure> {
     let _lock = crate::commands::locked(database)?;
     let findings = damage::findings(database);

@@ -15,7 +15,6 @@ pub struct FileTotals {
     pub complete: bool,
     /// Lines that would enter the queue.
     pub accepted_lines: u64,
-    /// Lines that would not.
     pub skipped_lines: u64,
     /// Why reading stopped before the file's end.
     pub error: Option<String>,
@@ -24,13 +23,11 @@ pub struct FileTotals {
 /// What was found in the directory.
 #[derive(Debug, Default)]
 pub struct Totals {
-    /// Files that were read.
     pub files: u64,
     /// Files that were not, or not to their end.
     pub skipped_files: u64,
     /// Lines that would enter the queue.
     pub accepted_lines: u64,
-    /// Lines that would not.
     pub skipped_lines: u64,
 }
 
@@ -54,9 +51,7 @@ pub trait Report {
     fn begin_file(&mut self, name: &OsStr) -> io::Result<()>;
     /// A line of it would be skipped.
     fn skipped_line(&mut self, name: &OsStr, number: u64, reason: &str) -> io::Result<()>;
-    /// The file was read.
     fn end_file(&mut self, name: &OsStr, totals: &FileTotals) -> io::Result<()>;
-    /// The directory was read.
     fn end(&mut self, totals: &Totals) -> io::Result<()>;
 }
 
@@ -64,7 +59,6 @@ pub trait Report {
 pub struct TextReport<W>(W);
 
 impl<W: Write> TextReport<W> {
-    /// Writes to `out`.
     pub fn new(out: W) -> Self {
         Self(out)
     }
@@ -116,7 +110,6 @@ pub struct JsonReport<W> {
 }
 
 impl<W: Write> JsonReport<W> {
-    /// Writes to `out`.
     pub fn new(out: W) -> Self {
         Self { out, files: Separator("{\"files\":["), lines: Separator("") }
     }

@@ -29,15 +29,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const END_PATIENCE: Duration = Duration::from_secs(30);
 /// How often what is in flight is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
-/// Jobs that are named.
 const NAMED_MAX: usize = 8;
 /// Characters of the line that shows them: a terminal's, so that it can be written over.
 const SHOWN_WIDTH: usize = 78;
 
 /// Drains the daemon, and waits until it has gone, at most for `timeout`.
-///
-/// # Errors
-/// `Unavailable` when nobody answers, or the time is over; `Denied` to other users.
 pub(super) fn run(socket: &Path, timeout: Option<Duration>, json: bool) -> Result<(), Failure> {
     client::check_path(socket)?;
     let whole = timeout.map_or(Ok(Deadline::NEVER), client::deadline)?;

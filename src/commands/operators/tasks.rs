@@ -30,9 +30,6 @@ const BATCH_BYTES: usize = 32 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Adds one task, or those of many lines.
-///
-/// # Errors
-/// `BadData` for a task that is none; `Denied` to other users; `Unavailable` when nobody answers.
 pub(super) fn add(add: Add) -> Result<(), Failure> {
     let Add { mut arguments, key, payload, file, lines } = add;
     if lines {
@@ -175,14 +172,12 @@ fn add_lines(
     }
 }
 
-/// Sends tasks in batches.
 struct Sender<'a> {
     arguments: &'a DaemonArguments,
     session: Session,
     /// The lines of a batch, and their numbers.
     batch: String,
     numbers: Vec<u64>,
-    /// Lines so far.
     lines: u64,
     sums: Sums,
 }
@@ -254,9 +249,6 @@ impl<'a> Sender<'a> {
 }
 
 /// Deletes a key's single tasks, as many rounds as that takes.
-///
-/// # Errors
-/// `BadData` for a key without any; `AlreadyRunning` when one is in flight.
 pub(super) fn cancel(mut arguments: DaemonArguments, key: Option<String>) -> Result<(), Failure> {
     let (target, [key]) = move_up(arguments.socket.take(), [key], ["KEY"])?;
     let key =

@@ -14,9 +14,6 @@ use crate::config::{self, FetcherTable, OwnFiles};
 use crate::exit::{ExitCode, Failure};
 
 /// What a file says, with the path that it is known by; what it says is relative to that path's directory.
-///
-/// # Errors
-/// What is wrong, with the file's line.
 pub(in crate::commands) fn read(path: &Path) -> Result<(ServeOptions, PathBuf), Failure> {
     let refused =
         |error: &dyn std::error::Error| Failure::new(ExitCode::Configuration, error.to_string());
@@ -31,9 +28,6 @@ pub(in crate::commands) fn directory_of(path: &Path) -> &Path {
 }
 
 /// Refuses fetchers that watch what the daemon writes.
-///
-/// # Errors
-/// Which, and what it is to leave out.
 pub(in crate::commands) fn refuse_own_files(
     path: &Path,
     tables: &[FetcherTable],
@@ -45,9 +39,6 @@ pub(in crate::commands) fn refuse_own_files(
 }
 
 /// The settings that the arguments, and the file they name, amount to.
-///
-/// # Errors
-/// What is missing or wrong, with the file's line.
 pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
     let Some(path) = &typed.config else {
         return ServeSettings::new(typed.options.clone(), None);
@@ -66,7 +57,6 @@ fn own_files(settings: &ServeSettings) -> OwnFiles<'_> {
     }
 }
 
-/// The configuration in force.
 pub(super) struct Configuration {
     typed: ServeArguments,
     in_force: ServeSettings,
@@ -83,7 +73,6 @@ impl Configuration {
         (Self { typed, in_force, fetchers }, wanted)
     }
 
-    /// The settings.
     pub(super) fn in_force(&self) -> &ServeSettings {
         &self.in_force
     }

@@ -18,9 +18,6 @@ use shiftboss_spool::{Options, Spool, SpoolError};
 type Services = (Vec<Box<dyn Service>>, Option<Spool>);
 
 /// The services that the configuration asks for; `wanted` are its fetchers, now and later.
-///
-/// # Errors
-/// When the spool cannot be made or opened, or is another daemon's.
 pub(super) fn of(
     configuration: &Configuration,
     wanted: watch::Receiver<Vec<FetcherTable>>,

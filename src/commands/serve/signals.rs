@@ -22,15 +22,12 @@ pub(super) fn ignore_hang_up() {
     }
 }
 
-/// The signals, listened for.
 pub(super) struct DaemonSignals {
     end: Signals,
     hang_up: Signal,
 }
 
 impl DaemonSignals {
-    /// # Errors
-    /// When the runtime has no room for them.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { end: Signals::without_hang_up()?, hang_up: signal(SignalKind::hangup())? })
     }

@@ -13,10 +13,6 @@ use shiftboss_spool::{
     Result as SpoolResult, Spool, Stop,
 };
 
-/// Reports problems.
-///
-/// # Errors
-/// When there are some, or a directory cannot be read.
 pub fn monitor(spool: &Spool, typed: MonitorArguments) -> Result<(), Failure> {
     let limits = Limits {
         tmp: typed.max_tmp_age,
@@ -33,7 +29,6 @@ pub fn monitor(spool: &Spool, typed: MonitorArguments) -> Result<(), Failure> {
     found(!report.problems.is_empty())
 }
 
-/// All was said already.
 fn found(something: bool) -> Result<(), Failure> {
     if something { Err(Failure::silent(ExitCode::Found)) } else { Ok(()) }
 }
@@ -152,9 +147,6 @@ fn print_event(event: SpoolResult<Event>, json: bool) -> Result<(bool, bool), Fa
 }
 
 /// Checks a spool, and repairs it if that is wanted.
-///
-/// # Errors
-/// When something is or was wrong, or it cannot be checked.
 pub fn fsck(spool: &Spool, options: FsckOptions, json: bool) -> Result<(), Failure> {
     let fsck = spool.fsck(options).map_err(failure)?;
     print(&fsck, json, |fsck| fsck_text(fsck, options.repair))?;

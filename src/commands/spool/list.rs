@@ -7,20 +7,14 @@ use crate::commands::text::columns;
 use crate::exit::Failure;
 use shiftboss_spool::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolError};
 
-/// A queue's entries.
 #[derive(Serialize)]
 struct Listed {
     queue: QueueName,
-    /// In order.
     available: Vec<EntryName>,
     /// In order, those that were still there when they were looked at.
     checked_out: Vec<EntryInfo>,
 }
 
-/// Lists a queue.
-///
-/// # Errors
-/// When it cannot be read, or nothing be written.
 pub fn run(spool: &Spool, queue: &QueueName, checkouts: bool, json: bool) -> Result<(), Failure> {
     let checked_out = if checkouts || json { self::checkouts(spool, queue)? } else { Vec::new() };
     let available = spool.list(queue).map_err(failure)?;

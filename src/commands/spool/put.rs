@@ -19,9 +19,6 @@ const BATCH_LINES_MAX: usize = 100_000;
 const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Puts what was typed, and prints the names.
-///
-/// # Errors
-/// When the data cannot be read, or the spool refuses it.
 pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
     let (queue, metadata) = (typed.place.queue, typed.meta.as_bytes());
     let (source, mut input) = input(typed.file.as_deref())?;

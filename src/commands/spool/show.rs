@@ -38,10 +38,6 @@ fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&text)
 }
 
-/// Shows an entry.
-///
-/// # Errors
-/// When it is not there, or cannot be read.
 pub fn run(spool: &Spool, entry: &OneEntry, json: bool) -> Result<(), Failure> {
     let info = spool.info(&entry.place.queue, &entry.name).map_err(failure)?;
     let metadata =

@@ -58,18 +58,11 @@ fn render(lengths: &Lengths) -> String {
     text
 }
 
-/// Shows the queues once.
-///
-/// # Errors
-/// When they cannot be read, or nothing be written.
 pub fn stat(spool: &Spool, json: bool) -> Result<(), Failure> {
     print(&look(spool).map_err(failure)?, json, render).map(drop)
 }
 
 /// Shows the queues until nobody reads any more, or a signal ends us.
-///
-/// # Errors
-/// As [`stat`].
 pub fn watch(spool: &Spool, every: Duration, json: bool) -> Result<(), Failure> {
     let (is_terminal, wait) = (terminal::can_redraw(&io::stdout()) && !json, never()?);
     let mut last: Option<Lengths> = None;

@@ -8,9 +8,6 @@ use crate::exit::{ExitCode, Failure};
 use shiftboss_spool::{Guard, Order, QueueName, Spool, SpoolError, Taken};
 
 /// Takes an entry, and leaves it checked out.
-///
-/// # Errors
-/// When there is none in time, or the spool refuses.
 pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
     let order = if typed.spread { Order::Spread } else { Order::Strict };
     let queue = &typed.place.queue;
@@ -59,27 +56,15 @@ fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
     }
 }
 
-/// `move`
-///
-/// # Errors
-/// When the entry is not there, somebody is at it, or the spool refuses.
 pub fn shift(spool: &Spool, entry: &OneEntry, to: &QueueName) -> Result<(), Failure> {
     held(spool, entry)?.move_to(to).map_err(failure)
 }
 
-/// `rm`
-///
-/// # Errors
-/// As [`shift`].
 pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
     let discarded = spool.discard(&entry.place.queue, &entry.name);
     discarded.map_err(|error| not_there(spool, entry, error))
 }
 
-/// `release`
-///
-/// # Errors
-/// As [`shift`], and when the entry is not checked out.
 pub fn release(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
     match spool.resolve(&entry.place.queue, &entry.name).map_err(failure)? {
         Some(guard) => guard.release().map_err(failure),

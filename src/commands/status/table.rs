@@ -187,7 +187,6 @@ fn fetchers(fetchers: &[FetcherStatus]) -> String {
     columns(&cells)
 }
 
-/// Workers of one name.
 #[derive(Default)]
 struct Worker {
     jobs: i64,
