@@ -77,6 +77,11 @@ impl OutageTracker {
         self.now.as_ref().filter(|current| !current.succeeded).map(|current| current.began)
     }
 
+    /// Whether something failed since then, and nothing has succeeded after it.
+    pub fn failed_since(&self, then: Instant) -> bool {
+        self.now.as_ref().is_some_and(|current| !current.succeeded && current.last > then)
+    }
+
     pub fn succeeded(&mut self) {
         if let Some(current) = &mut self.now {
             current.succeeded = true;

@@ -205,10 +205,12 @@ impl Handler<HowAreYou> for StorageActor {
     type Result = Deferred<StoreResult<Health>>;
 
     fn handle(&mut self, HowAreYou { lock }: HowAreYou, ctx: &mut Self::Context) -> Self::Result {
-        let probes = if lock { vec![Probe] } else { vec![] };
+        // While it has just been seen that nothing can be written there is nothing to try.
+        let probes = if lock && !self.outages.is_fresh() { vec![Probe] } else { vec![] };
+        let tried = !probes.is_empty();
         self.ask(ctx, (CountInFlight, Each(probes)), move |actor, _, answers| {
             let (in_flight, _) = answers?;
-            if lock {
+            if tried {
                 actor.outages.unlocked();
             }
             let outage = actor.outages.outage(actor.clock.now());

@@ -14,6 +14,8 @@ use shiftboss_protocol::model::UnixSeconds;
 
 /// While something lasts, it is logged so often.
 const REPEAT: Duration = Duration::from_secs(60);
+/// A failure is tried again after so long.
+const FRESH: Duration = Duration::from_secs(1);
 /// Refusals that are logged in one period, one by one.
 const REFUSALS_BURST: u32 = 10;
 const REFUSALS_PERIOD_SECONDS: u32 = 60;
@@ -80,6 +82,11 @@ impl Outages {
 
     pub(super) fn succeeded(&mut self) {
         self.tracker.succeeded();
+    }
+
+    /// Whether something failed within the last second, and nothing has succeeded since.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.tracker.failed_since(Instant::now() - FRESH)
     }
 
     /// Nobody else holds the database, so that a lock is no reason any more.
