@@ -30,7 +30,7 @@ fn ten_thousand_connections() {
     let daemon = site.start_with(&["--max-connections", "20000"]);
     site.wait_count(lines.len());
     let before = daemon.memory_kib("VmRSS:");
-    let mut crowd = child::command("role_crowd");
+    let mut crowd = child::command("connections::role_crowd");
     crowd.env("SITE_SOCKET", site.socket()).stdin(std::process::Stdio::piped());
     let mut crowd = crowd.spawn().unwrap();
     let served = child::wait_word(&mut crowd, "served ");
@@ -50,7 +50,7 @@ fn ten_thousand_connections() {
 /// standard input ends.
 #[test]
 fn role_crowd() {
-    if !child::plays("role_crowd") {
+    if !child::plays("connections::role_crowd") {
         return;
     }
     let hard = getrlimit(Resource::Nofile).maximum;

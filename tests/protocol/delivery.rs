@@ -58,7 +58,7 @@ fn an_answer_not_waited_for_is_undone() {
 #[test]
 fn a_killed_peer_s_answer_is_undone() {
     let (site, _daemon) = one_old_job(&[]);
-    let mut command = child::command("role_unread");
+    let mut command = child::command("delivery::role_unread");
     let mut peer = command.env("SITE_SOCKET", site.socket()).spawn().unwrap();
     child::wait_word(&mut peer, "answered");
     peer.kill().unwrap();
@@ -71,7 +71,7 @@ fn a_killed_peer_s_answer_is_undone() {
 #[test]
 fn role_unread() {
     use std::io::{Read, Write};
-    if child::plays("role_unread") {
+    if child::plays("delivery::role_unread") {
         let socket = std::env::var_os("SITE_SOCKET").unwrap();
         let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
         stream.write_all(b"READY\n").unwrap();
