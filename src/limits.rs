@@ -101,17 +101,17 @@ pub fn raise_descriptors() {
 mod tests {
     use super::*;
 
-    /// What can be had is no error, and what cannot be had is told with the limit.
+    /// What can be had is no error, and what cannot be had is an error with the limit.
     #[test]
     fn what_cannot_be_had_is_told() {
         Needs { descriptors: 8, threads: 4 }.require().unwrap();
         let limit = getrlimit(Resource::Nofile).current.unwrap();
         let needs = Needs { descriptors: usize::try_from(limit).unwrap(), threads: 0 };
-        let told = needs.require().unwrap_err();
-        assert_eq!(told.code(), ExitCode::Unavailable as u8);
-        let told = told.to_string();
+        let error = needs.require().unwrap_err();
+        assert_eq!(error.code(), ExitCode::Unavailable as u8);
+        let text = error.to_string();
         let limit = format!("(RLIMIT_NOFILE, `ulimit -n`) is {limit}, which leaves ");
-        assert!(told.contains(&limit), "{told}");
+        assert!(text.contains(&limit), "{text}");
         Needs { descriptors: 8, threads: 4 }.require().unwrap();
     }
 }

@@ -301,14 +301,14 @@ fn look(lock: &Path, note: &Path) -> Held {
             _ => Held::Free,
         },
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            rustix::fs::lstat(lock).map_or(Held::Free, |file| told(&locking(&file), note))
+            rustix::fs::lstat(lock).map_or(Held::Free, |file| judged(&locking(&file), note))
         }
         Err(_) => Held::Free,
     }
 }
 
 /// Who holds the lock of a file that this user may not open: the kernel and the note agree.
-fn told(listed: &Listed, note: &Path) -> Held {
+fn judged(listed: &Listed, note: &Path) -> Held {
     match (listed, note::read(note)) {
         // A clean stop leaves no note.
         (Listed::Nobody, _) | (Listed::Hidden, None) => Held::Free,
@@ -413,7 +413,7 @@ mod tests {
     }
 
     /// Nobody else can open a lock file, also one that an earlier build made; who holds it may be read, and is
-    /// told where it cannot be opened.
+    /// said where it cannot be opened.
     #[test]
     fn a_lock_is_its_owner_s_alone() {
         use std::os::unix::fs::PermissionsExt;
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(mode(&directory.path().join("fetch.lock")), 0o600);
     }
 
-    /// Another user is told that a daemon runs only where the kernel lists an exclusive lock of just this file, by
+    /// Another user learns that a daemon runs only where the kernel lists an exclusive lock of just this file, by
     /// the process that the note names; and that none runs only where the list would show it.
     #[test]
     fn the_kernel_s_list_is_read_with_care() {
@@ -452,14 +452,14 @@ mod tests {
         assert_eq!(listed(&line("WRITE", "00:2a:256"), btrfs, 256), Listed::Hidden);
         let directory = tempfile::tempdir().unwrap();
         let note = directory.path().join("note");
-        assert_eq!(told(&Listed::Hidden, &note), Held::Free, "stopped cleanly");
+        assert_eq!(judged(&Listed::Hidden, &note), Held::Free, "stopped cleanly");
         let holder = Holder::this_process(&note, &note, &note);
         std::fs::write(&note, serde_json::to_vec(&holder).unwrap()).unwrap();
         let pid = holder.pid;
-        assert_eq!(told(&Listed::By(pid), &note), Held::By(holder));
-        assert_eq!(told(&Listed::Nobody, &note), Held::Free);
+        assert_eq!(judged(&Listed::By(pid), &note), Held::By(holder));
+        assert_eq!(judged(&Listed::Nobody, &note), Held::Free);
         for listed in [Listed::By(pid + 1), Listed::Hidden] {
-            assert!(matches!(told(&listed, &note), Held::Unknown(_)), "{listed:?}");
+            assert!(matches!(judged(&listed, &note), Held::Unknown(_)), "{listed:?}");
         }
     }
 

@@ -216,7 +216,7 @@ fn priority(level: Level) -> u8 {
 mod tests {
     use super::*;
 
-    /// A mistyped level is told, not taken for a part of the program that logs nothing.
+    /// A mistyped level is an error, not taken for a part of the program that logs nothing.
     #[test]
     fn a_filter_is_levels_and_targets() {
         for good in ["", "info", "WARN", "off", "warn,shiftboss_actors=debug"] {

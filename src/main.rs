@@ -12,10 +12,10 @@ use shiftboss::{commands, exit};
 fn main() -> ExitCode {
     let typed = match Cli::try_parse() {
         Ok(typed) => typed,
-        Err(told) => {
-            // Help and version are told on standard output, and are no error.
-            let code = if told.use_stderr() { exit::ExitCode::Usage as u8 } else { 0 };
-            let _ = told.print();
+        Err(error) => {
+            // Help and version go to standard output, and are no error.
+            let code = if error.use_stderr() { exit::ExitCode::Usage as u8 } else { 0 };
+            let _ = error.print();
             return code.into();
         }
     };

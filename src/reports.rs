@@ -1,4 +1,4 @@
-//! What is told of a queue, as one line of JSON: the one place where that is made (docs/json.md).
+//! What there is to say of a queue, as one line of JSON: the one place where that is made (docs/json.md).
 //!
 //! The commands that look use [`Target`]; `serve` gives the connections [`DatabaseReports`], the
 //! actors' port [`Reports`] over the same. Every question opens the database for reading and closes
@@ -39,13 +39,13 @@ impl Target {
             Held::By(holder) => (Some(holder), None),
             Held::Unknown(why) => (None, Some(*why)),
         };
-        serde_json::to_string(&Told { database: &self.database, daemon, daemon_unknown, found })
+        serde_json::to_string(&Report { database: &self.database, daemon, daemon_unknown, found })
     }
 }
 
 /// The object: where it was found, and what.
 #[derive(Serialize)]
-struct Told<'a, T> {
+struct Report<'a, T> {
     database: &'a Path,
     /// `null`: none runs, or that is not known.
     daemon: Option<&'a Holder>,

@@ -269,7 +269,7 @@ mod tests {
         assert!(!site.path().join("made").exists());
     }
 
-    /// What the fallback opens nevertheless is told by a look at it.
+    /// What the fallback opens nevertheless is recognised by a look at it.
     #[test]
     fn what_the_fallback_opens_is_looked_at() {
         let (_site, directory) = planted();

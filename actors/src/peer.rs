@@ -74,7 +74,7 @@ fn groups(stream: &UnixStream) -> io::Result<Vec<u32>> {
         .map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: the kernel writes at most `bytes` bytes, which is what `groups` has, and says in `bytes` how
     // many it wrote. Any bits are a u32.
-    let told = unsafe {
+    let result = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
             libc::SOL_SOCKET,
@@ -83,7 +83,7 @@ fn groups(stream: &UnixStream) -> io::Result<Vec<u32>> {
             &raw mut bytes,
         )
     };
-    if told != 0 {
+    if result != 0 {
         return Err(io::Error::last_os_error());
     }
     groups.truncate(usize::try_from(bytes).unwrap_or(0) / size_of::<u32>());

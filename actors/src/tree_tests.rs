@@ -38,7 +38,7 @@ impl SocketBinder for TestBinder {
     }
 }
 
-/// Notes what it is told; clones share the notes.
+/// Notes what it gets; clones share the notes.
 #[derive(Clone, Default)]
 struct Notes(Rc<RefCell<Vec<&'static str>>>);
 
@@ -91,7 +91,7 @@ impl Actor for ServiceActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let panics = self.panics;
-        ctx.run_later(Duration::from_millis(1), move |_, _| assert!(!panics, "told to panic"));
+        ctx.run_later(Duration::from_millis(1), move |_, _| assert!(!panics, "on demand"));
     }
 }
 
@@ -217,7 +217,7 @@ async fn a_panic_in_storage_ends_the_tree() {
     assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
 }
 
-/// A stop is clean only if storage has closed: one that hangs is told, and not waited for.
+/// A stop is clean only if storage has closed: one that hangs is reported, and not waited for.
 #[actix::test]
 async fn a_storage_that_hangs_is_no_clean_stop() {
     let site = Site::new(MockStore::default());

@@ -48,7 +48,7 @@ fn built() -> Command {
 }
 
 /// Has each page show the usage that the command's help does. The default lists every option without its
-/// value, and no `--` before what another program is told.
+/// value, and no `--` before what another program gets.
 fn with_synopsis(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();
     let usage = usage.strip_prefix("Usage:").unwrap_or(&usage).trim().to_owned();

@@ -209,7 +209,7 @@ impl LineCodec {
 
     /// Drops the line that is too long as far as it is there, and says so once.
     fn skip(&mut self, bytes: &mut BytesMut) -> Option<Line> {
-        let told = self.mode == Mode::Skipping;
+        let was_reported = self.mode == Mode::Skipping;
         self.searched = 0;
         match memchr::memchr(b'\n', bytes) {
             Some(end) => {
@@ -221,7 +221,7 @@ impl LineCodec {
                 self.mode = Mode::Skipping;
             }
         }
-        (!told).then_some(Line::Session(Err(Fault::Usage(
+        (!was_reported).then_some(Line::Session(Err(Fault::Usage(
             "a line has at most 65536 bytes, or 1056768 if an operator adds a task",
         ))))
     }

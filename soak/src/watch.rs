@@ -29,9 +29,10 @@ const MEMORY_WITH_CACHE_MB: f64 = 72.0;
 /// The log is cut to 64 MiB when it is begun anew; what is written until that happens comes on top.
 const LOG_AFTER_READER_MAX: u64 = 96 << 20;
 /// The log at other times; and what it may get on top for each job that is handed out while a reader
-/// stays, for it cannot be begun anew then. A job writes about 8 KiB, its row's loading included.
+/// stays, for it cannot be begun anew then. A job writes 8 KiB where a commit has many, and 12 pages where it
+/// has few, as on a slow disk; its row's loading is little beside that.
 const LOG_MAX: u64 = 256 << 20;
-const LOG_A_JOB: u64 = 16 << 10;
+const LOG_A_JOB: u64 = 52 << 10;
 
 /// What was measured.
 #[derive(Debug, Default)]

@@ -324,7 +324,7 @@ impl Spool {
 
     /// Moves an entry to quarantine whose metadata cannot be read, so that it stops nobody.
     pub(crate) fn quarantine(&self, name: &EntryName, from: &Path) -> Result<()> {
-        self.layer().rename(from, &under(QUARANTINE, name)).map_err(io("set aside", from))?;
+        self.layer().rename(from, &under(QUARANTINE, name)).map_err(io("quarantine", from))?;
         self.set_attempts(name, 0)?;
         self.forget_note(name)
     }
@@ -338,7 +338,7 @@ impl Spool {
                 Ok(()) => return Ok(true),
                 Err(Errno::NOENT) => return Ok(false),
                 Err(Errno::EXIST) if *to != numbered => {}
-                Err(errno) => return Err(io("set aside", path)(errno)),
+                Err(errno) => return Err(io("quarantine", path)(errno)),
             }
         }
         Ok(false)

@@ -115,7 +115,7 @@ impl Spool {
         entries(self.layer(), &checkouts(queue))
     }
 
-    /// Entries that were set aside because their metadata could not be read, in order. Each is in
+    /// Entries in quarantine because their metadata could not be read, in order. Each is in
     /// `.shiftboss/quarantine`; renamed into a queue it is available again.
     pub fn quarantined(&self) -> Result<Vec<EntryName>> {
         entries(self.layer(), Path::new(QUARANTINE))

@@ -63,9 +63,7 @@ pub enum SpoolError {
     #[error("the name {0} is not reserved: reserve it first")]
     NotReserved(EntryName),
     /// The entry's metadata could not be read, and the entry was moved to quarantine.
-    #[error(
-        "the metadata of {1} in {0} cannot be read ({2}); it is set aside in .shiftboss/quarantine/{1}"
-    )]
+    #[error("the metadata of {1} in {0} cannot be read ({2}); it is in .shiftboss/quarantine/{1}")]
     Quarantined(QueueName, EntryName, #[source] io::Error),
     /// The metadata or the data has more bytes than this limit.
     #[error("{0} has more than {1} bytes, and no more may be")]

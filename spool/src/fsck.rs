@@ -1,6 +1,6 @@
 //! Repair: finds everything that a crash of anybody leaves in a spool (spec 5), says what it found
 //! and, if it may, mends it. What was acknowledged is there afterwards, once; what was half-made is
-//! gone; what cannot be judged is set aside, never deleted.
+//! gone; what cannot be judged goes to quarantine, never deleted.
 //!
 //! It presumes that producers are stopped, and consumers that make no notes (the reference's) too;
 //! with an age, it leaves alone what is younger. Consumers of ours may work: whatever is mended is
@@ -56,15 +56,15 @@ pub enum Finding {
     Unregistered,
     /// A checkout without data, from the reference's interrupted removal: removed.
     HalfRemoved,
-    /// An available entry without data: set aside in quarantine.
+    /// An available entry without data: put into quarantine.
     WithoutData,
     /// An entry with other names (hard links): left alone, for whoever made them to remove.
     Linked,
-    /// Metadata that cannot be opened: set aside in quarantine.
+    /// Metadata that cannot be opened: put into quarantine.
     Unreadable,
-    /// An entry in several places: the one that was saved last stays, the others are set aside.
+    /// An entry in several places: the one that was saved last stays, the others go to quarantine.
     Duplicated,
-    /// What is no entry at all: set aside among the strays.
+    /// What is no entry at all: put among the strays.
     Stray,
     /// A note or a count of nothing: deleted.
     Stale,

@@ -89,7 +89,7 @@ pub struct Problem {
 pub struct Report {
     /// In order; none in a healthy spool.
     pub problems: Vec<Problem>,
-    /// Entries that were set aside, unreadable. They wait for somebody, and are no problem.
+    /// Entries in quarantine, unreadable. They wait for somebody, and are no problem.
     pub quarantined: Vec<EntryName>,
 }
 
@@ -103,7 +103,7 @@ impl Spool {
                 break;
             }
             pause(PAUSE);
-            problems = self.standing(problems)?;
+            problems = self.confirm(problems)?;
         }
         problems.sort();
         Ok(Report { problems, quarantined: self.quarantined()? })
@@ -150,10 +150,10 @@ impl Spool {
     }
 
     /// The problems that still are.
-    fn standing(&self, problems: Vec<Problem>) -> Result<Vec<Problem>> {
-        let standing = problems.into_iter().map(|problem| Ok((self.stands(&problem)?, problem)));
-        let standing = standing.filter(|found| !matches!(found, Ok((false, _))));
-        standing.map(|found| found.map(|(_, problem)| problem)).collect()
+    fn confirm(&self, problems: Vec<Problem>) -> Result<Vec<Problem>> {
+        let confirmed = problems.into_iter().map(|problem| Ok((self.stands(&problem)?, problem)));
+        let confirmed = confirmed.filter(|found| !matches!(found, Ok((false, _))));
+        confirmed.map(|found| found.map(|(_, problem)| problem)).collect()
     }
 
     fn stands(&self, problem: &Problem) -> Result<bool> {

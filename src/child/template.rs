@@ -326,8 +326,8 @@ mod tests {
             "sh -c eval_\"$1\" sh {key}",
             "sh -c x;eval_$* -- sh {payload}",
         ] {
-            let told = check(refused).unwrap_err();
-            assert!(told.contains("--allow-shell-templates"), "{refused}: {told}");
+            let error = check(refused).unwrap_err();
+            assert!(error.contains("--allow-shell-templates"), "{refused}: {error}");
         }
         for (refused, instead) in [
             ("/bin/sh -c echo_{key}", "sh -c 'echo \"$1\"' sh {key} instead"),
@@ -337,8 +337,8 @@ mod tests {
             ("su x -c echo_{key}", "su USER -c 'echo \"$1\"' sh {key} instead"),
             ("env -S x_{key}", "without -S"),
         ] {
-            let told = check(refused).unwrap_err();
-            assert!(told.contains(instead), "{told}");
+            let error = check(refused).unwrap_err();
+            assert!(error.contains(instead), "{error}");
         }
         for taken in [
             "sh -c echo_\"$1\" sh {key}",

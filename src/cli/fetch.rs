@@ -36,7 +36,7 @@ pub struct FetchArguments {
     /// End COMMAND after so long (TERM, then KILL), and keep the old list
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub timeout: Option<Duration>,
-    /// How long COMMAND may take to end when it is told to
+    /// How long COMMAND may take to end after SIGTERM
     #[arg(long, value_name = "TIME", default_value_t = GRACE.into(), value_parser = grace)]
     pub grace: humantime::Duration,
     /// Keep the old list if there are fewer good lines

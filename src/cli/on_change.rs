@@ -61,7 +61,7 @@ pub struct OnChangeArguments {
     /// End COMMAND after so long (TERM, then KILL); that is a failure, and with --once exit code 124
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub timeout: Option<Duration>,
-    /// How long COMMAND may take to end when it is told to
+    /// How long COMMAND may take to end after SIGTERM
     #[arg(long, value_name = "TIME", default_value_t = GRACE.into(), value_parser = time)]
     pub grace: humantime::Duration,
     /// Take {paths} within the script of a shell's -c; as the whole script, it is executed

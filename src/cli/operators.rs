@@ -53,7 +53,7 @@ const CANCEL_EXAMPLES: &str = "\
 Example:
   shiftboss cancel /run/shiftboss/worker.sock alpha";
 
-/// What the daemon is told. All but `health` are for its own user, root, and the group of its --operator-group.
+/// Requests to the daemon. All but `health` are for its own user, root, and the group of its --operator-group.
 #[derive(Debug, Subcommand)]
 pub enum Operate {
     /// Hand nothing out until `resume`, also after a restart
@@ -95,7 +95,7 @@ pub enum Operate {
         override_usage = "shiftboss requeue [OPTIONS] [SOCKET] <KEY>"
     )]
     Requeue {
-        /// Who is told, and how the answer is shown.
+        /// The daemon, and how its answer is shown.
         #[command(flatten)]
         arguments: DaemonArguments,
         /// The key
@@ -110,7 +110,7 @@ pub enum Operate {
         override_usage = "shiftboss retry [OPTIONS] [SOCKET] <KEY>\n       shiftboss retry --failed [--since TIME] [--fetcher FETCHER] [--yes] [SOCKET]"
     )]
     Retry {
-        /// Who is told, and how the answer is shown.
+        /// The daemon, and how its answer is shown.
         #[command(flatten)]
         arguments: DaemonArguments,
         /// Which failed tasks, instead of one key's.
@@ -129,7 +129,7 @@ pub enum Operate {
         override_usage = "shiftboss run-fetcher [OPTIONS] [SOCKET] <NAME>"
     )]
     RunFetcher {
-        /// Who is told, and how the answer is shown.
+        /// The daemon, and how its answer is shown.
         #[command(flatten)]
         arguments: DaemonArguments,
         /// The fetcher's name
@@ -155,7 +155,7 @@ pub enum Operate {
         override_usage = "shiftboss cancel [OPTIONS] [SOCKET] <KEY>"
     )]
     Cancel {
-        /// Who is told, and how the answer is shown.
+        /// The daemon, and how its answer is shown.
         #[command(flatten)]
         arguments: DaemonArguments,
         /// The key
@@ -172,7 +172,7 @@ pub enum Operate {
         shiftboss add [OPTIONS] --lines [--file <FILE>] [SOCKET]"
 )]
 pub struct Add {
-    /// Who is told, and how the answer is shown.
+    /// The daemon, and how its answer is shown.
     #[command(flatten)]
     pub arguments: DaemonArguments,
     /// The key: one word
@@ -208,7 +208,7 @@ pub struct FailedOnes {
     pub yes: bool,
 }
 
-/// Who is told, and how the answer is shown.
+/// The daemon, and how its answer is shown.
 #[derive(Debug, Args)]
 pub struct DaemonArguments {
     /// How long to wait for the answer

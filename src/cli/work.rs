@@ -60,7 +60,7 @@ pub struct WorkArguments {
     /// End COMMAND after so long (TERM, then KILL), and report 124
     #[arg(long, value_name = "T", value_parser = humantime::parse_duration)]
     pub timeout: Option<Duration>,
-    /// How long COMMAND may take to end when it is told to
+    /// How long COMMAND may take to end after SIGTERM
     #[arg(long, value_name = "T", default_value_t = GRACE.into(), value_parser = time)]
     pub grace: humantime::Duration,
     /// Write the output to DIR/DAY/KEY.log; without it, to standard output behind each job's key

@@ -30,15 +30,15 @@ pub fn run(input_dir: &Path, json: bool) -> Result<(), Failure> {
     let mut names = directory.names().map_err(|why| unreadable(input_dir, &why))?;
     names.sort_unstable();
     let out = io::BufWriter::new(io::stdout().lock());
-    let told = if json {
+    let shown = if json {
         Check::new(&directory, JsonReport::new(out)).run(names)
     } else {
         Check::new(&directory, TextReport::new(out)).run(names)
     };
-    told.map_or_else(|error| exit::output_failed(&error), |totals| judge(input_dir, &totals))
+    shown.map_or_else(|error| exit::output_failed(&error), |totals| judge(input_dir, &totals))
 }
 
-/// Faulty input is told by the exit code too.
+/// Faulty input shows in the exit code too.
 fn judge(directory: &Path, totals: &Totals) -> Result<(), Failure> {
     if totals.skipped_lines == 0 && totals.skipped_files == 0 {
         return Ok(());

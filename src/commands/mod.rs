@@ -47,7 +47,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
         Command::View(asked) => look(asked),
-        Command::Operate(told) => operators::run(told),
+        Command::Operate(asked) => operators::run(asked),
         Command::Backup { target, file } => {
             let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
             let file = file.ok_or_else(|| Failure::new(ExitCode::Usage, "FILE is missing"))?;

@@ -1,5 +1,5 @@
 //! `shiftboss pause`, `resume`, `drain`, `retry`, `requeue`, `run-fetcher`, `accept-input`, `add`, `cancel` and
-//! `health`: what a running daemon is told and asked.
+//! `health`: requests to a running daemon.
 //!
 //! Clients of protocol 2 (docs/protocol.md): a greeting and one request in one write, one line of
 //! JSON as the answer. `drain` then waits until the daemon has gone.

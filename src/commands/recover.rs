@@ -20,14 +20,14 @@ pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
         );
         Failure::new(ExitCode::BadData, text)
     })?;
-    told(&saved, new).or_else(|error| output_failed(&error))?;
+    print(&saved, new).or_else(|error| output_failed(&error))?;
     if saved.iter().any(Saved::lost_for_good) {
         return Err(Failure::silent(ExitCode::Found));
     }
     Ok(())
 }
 
-fn told(saved: &[Saved], new: &Path) -> io::Result<()> {
+fn print(saved: &[Saved], new: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{:<24} {:>10}  lost ranges", "Table", "rows")?;
     for Saved { table, rows, lost_ranges, .. } in saved {

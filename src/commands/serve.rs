@@ -38,7 +38,7 @@ use init_system::InitSystem;
 use shiftboss_spool::Spool;
 use signals::DaemonSignals;
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until a signal stops it.
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     signals::ignore_hang_up();
     let settings = configuration::settle(&typed)?;
@@ -212,7 +212,7 @@ impl Locks {
 }
 
 impl Drop for Locks {
-    /// Before the locks go. Nobody was told of what such a database has, and lists are read again.
+    /// Before the locks go. Nobody was answered from what such a database has, and lists are read again.
     fn drop(&mut self) {
         for ending in ["", "-wal", "-shm"] {
             if let Some(made) = &self.made {

@@ -1,5 +1,5 @@
 //! Values in a configuration file that TOML has no type for: times as people write them, shares, globs.
-//! For `#[serde(deserialize_with)]`; what is refused here is told with its line.
+//! For `#[serde(deserialize_with)]`; what is refused here is reported with its line.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The spool's side of the intake: takes entries of the queue [`QUEUE`], lays aside what is no task, and
+//! The spool's side of the intake: takes entries of the queue [`QUEUE`], dead-letters what is no task, and
 //! removes what was accepted. Plain blocking code on the spool; it knows no actor.
 //!
 //! Used by the [`reconciler`](super::reconciler), which calls it on a thread for blocking work.

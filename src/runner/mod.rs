@@ -210,7 +210,7 @@ mod tests {
         type Error = ();
 
         async fn take(&mut self, _: Option<((), u8)>) -> Result<Option<()>, ()> {
-            assert!(!self.panics, "told to");
+            assert!(!self.panics, "on demand");
             self.stopped.wait_for(|stopped| *stopped).await.map(|_| None).map_err(|_| ())
         }
 

@@ -36,7 +36,7 @@ pub fn classify(error: Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(text),
         // The database is open already: it is a temporary file that could not be opened, for want
-        // of descriptors or space. A database that vanished is told by its identity.
+        // of descriptors or space. A database that vanished is recognised by its identity.
         Some(ErrorCode::DiskFull | ErrorCode::CannotOpen) => StoreError::Full(text),
         Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
             StoreError::Rejected(text)

@@ -36,7 +36,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 /// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
 ///
 /// # Errors
-/// What can be told to be wrong without SQLite.
+/// What can be seen to be wrong without SQLite.
 pub fn look(path: &Path) -> Result<(), OpenError> {
     match found(path)? {
         Some(path) => look_at(&path)

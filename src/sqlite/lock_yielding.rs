@@ -72,7 +72,7 @@ impl LockYielding {
         REST.checked_sub(free)
     }
 
-    /// Whether another process has the database open. If that cannot be told, it may well be.
+    /// Whether another process has the database open. If that is not known, it may well be.
     fn others_have_it_open(&self) -> bool {
         let lock = Flock {
             start: OPENED_BYTE,

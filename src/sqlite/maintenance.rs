@@ -92,7 +92,7 @@ pub(super) fn set_journal_mode(
     }
 }
 
-/// Waiting for others helps; a full disk, say, is told at once.
+/// Waiting for others helps; a full disk, say, is reported at once.
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }

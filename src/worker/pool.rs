@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(pool.patience(now), Some(later + LAST_PATIENCE));
     }
 
-    /// News is told once.
+    /// News is logged once.
     #[test]
     fn news_is_told_once() {
         let mut pool = Pool::new(false, None);

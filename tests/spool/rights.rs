@@ -64,6 +64,6 @@ fn unreadable_metadata_stops_nobody() {
     let site = with(&["a", "b"]);
     let (code, stdout, stderr) = denied(&site, "s/q/a", 0o000, &["take", "s", "q"]);
     assert_eq!((code, &*stdout), (0, "b\n"), "{stderr}");
-    assert!(stderr.contains("set aside"), "{stderr}");
+    assert!(stderr.contains("quarantine"), "{stderr}");
     assert!(site.path("s/.shiftboss/quarantine/a").exists());
 }

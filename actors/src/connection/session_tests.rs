@@ -212,7 +212,7 @@ async fn ten_errors_close() {
     assert_eq!(site.mock.inside().kept.undone, [], "closing releases nothing");
 }
 
-/// A HELLO that is wrong is told so, and closed.
+/// A HELLO that is wrong is answered so, and closed.
 #[actix::test]
 async fn a_faulty_hello_is_closed() {
     for (hello, answer) in [
@@ -275,7 +275,7 @@ async fn tasks_are_added_together() {
     }
     assert_eq!(site.mock.calls().iter().filter(|call| *call == "commit").count(), 2);
     site.mock.inside().kept.model.rules.max_single_tasks = 1_000;
-    // What is on disk is told, whether its turn can be told or not; what is not is busy.
+    // What is on disk is acknowledged, whether its turn is known or not; what is not is busy.
     let answer = site.ask("ADD unreadable 1").await;
     assert!(
         answer.contains("\"added\":true") && answer.contains("\"tasks_before\":null"),
@@ -288,7 +288,7 @@ async fn tasks_are_added_together() {
     }
 }
 
-/// What is cancelled is told in JSON, and a key without any in an error.
+/// What is cancelled is answered in JSON, and a key without any in an error.
 #[actix::test]
 async fn tasks_are_cancelled() {
     let mut site = Site::opted_in(&["b"]).await;

@@ -44,12 +44,12 @@ impl Workers {
             let known = by_name.entry(Arc::clone(worker)).or_insert((0, silent));
             *known = (known.0 + 1, known.1.min(silent));
         }
-        let told = |(name, (connections, silent_seconds)): (Arc<str>, _)| ConnectedWorker {
+        let worker = |(name, (connections, silent_seconds)): (Arc<str>, _)| ConnectedWorker {
             name: name.to_string(),
             connections,
             silent_seconds,
         };
-        by_name.into_iter().take(NAMES_MAX).map(told).collect()
+        by_name.into_iter().take(NAMES_MAX).map(worker).collect()
     }
 }
 
@@ -81,15 +81,15 @@ mod tests {
         tokio::time::advance(Duration::from_secs(7)).await;
         second.seen();
         tokio::time::advance(Duration::from_secs(2)).await;
-        let told = |name: &str, connections, silent_seconds| ConnectedWorker {
+        let worker = |name: &str, connections, silent_seconds| ConnectedWorker {
             name: name.to_owned(),
             connections,
             silent_seconds,
         };
-        assert_eq!(workers.connected(), [told("v", 1, 9), told("w", 2, 2)]);
+        assert_eq!(workers.connected(), [worker("v", 1, 9), worker("w", 2, 2)]);
         drop((second, other));
         let third = workers.seat(&"w".into());
-        assert_eq!(workers.connected(), [told("w", 2, 0)]);
+        assert_eq!(workers.connected(), [worker("w", 2, 0)]);
         drop((first, third));
         assert_eq!(workers.connected(), []);
     }

@@ -63,7 +63,7 @@ async fn a_lock_that_is_over_is_no_outage() {
     }
 }
 
-/// Tasks that are added share a commit, after which each is told, and whoever waits for work gets it.
+/// Tasks that are added share a commit, after which each is answered, and whoever waits for work gets it.
 #[actix::test]
 async fn what_is_added_is_told_after_the_commit() {
     let mock = MockStore::default();
@@ -115,7 +115,7 @@ fn record() -> FetcherRecord {
     }
 }
 
-/// What is noted or forgotten is answered after the commit, and told when it is asked for.
+/// What is noted or forgotten is answered after the commit, and shown when it is asked for.
 #[actix::test]
 async fn notes_are_answered_after_the_commit() {
     let mock = MockStore::default();
@@ -130,7 +130,7 @@ async fn notes_are_answered_after_the_commit() {
     assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![]));
 }
 
-/// A store that fails is told to whoever asked, at whichever step, and the next try is a new one.
+/// A store that fails is reported to whoever asked, at whichever step, and the next try is a new one.
 #[actix::test]
 async fn a_failing_store_is_told() {
     let mock = MockStore::default();

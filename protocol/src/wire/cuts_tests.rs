@@ -51,7 +51,7 @@ proptest! {
         if opt_in {
             let ends = bytes.iter().filter(|byte| **byte == b'\n').count();
             let unfinished = bytes.iter().rev().take_while(|byte| **byte != b'\n').count();
-            // One that is too long is told before its end.
+            // One that is too long is reported before its end.
             prop_assert_eq!(whole.0.len(), ends + usize::from(unfinished > LINE_MAX_BYTES));
         }
     }

@@ -47,7 +47,7 @@ pub struct SpoolRunArguments {
     /// End COMMAND after so long (TERM, then KILL); that is a failure
     #[arg(long, value_name = "T", value_parser = above_zero)]
     pub timeout: Option<Duration>,
-    /// How long COMMAND may take to end when it is told to
+    /// How long COMMAND may take to end after SIGTERM
     #[arg(long, value_name = "T", default_value_t = GRACE.into(), value_parser = time)]
     pub grace: humantime::Duration,
     /// Write the output to DIR/DAY/NAME.log; without it, to standard output behind each entry's name

@@ -10,11 +10,11 @@ use crate::sqlite::damage;
 pub fn run(database: &Path) -> Result<(), Failure> {
     let _lock = crate::commands::locked(database)?;
     let findings = damage::findings(database);
-    told(&findings)?;
+    print(&findings)?;
     if !findings.is_empty() {
         let path = database.display();
         let text = format!(
-            "the database {path} is damaged, as told above: restore a backup, or save what can be read with \
+            "the database {path} is damaged, as shown above: restore a backup, or save what can be read with \
              `shiftboss recover {path} NEW`"
         );
         return Err(Failure::new(ExitCode::BadData, text));
@@ -23,10 +23,10 @@ pub fn run(database: &Path) -> Result<(), Failure> {
         let text = format!("cannot remove the note beside {}: {error}", database.display());
         Failure::new(ExitCode::CannotCreate, text)
     })?;
-    told(&[format!("{} is sound", database.display())])
+    print(&[format!("{} is sound", database.display())])
 }
 
-fn told(lines: &[String]) -> Result<(), Failure> {
+fn print(lines: &[String]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = lines.iter().try_for_each(|line| writeln!(out, "{line}"));
     written.or_else(|error| output_failed(&error))

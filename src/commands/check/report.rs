@@ -41,7 +41,7 @@ impl Totals {
     }
 }
 
-/// Is told what `check` finds, in order: files, each with its lines between begin and end.
+/// Shows what `check` finds, in order: files, each with its lines between begin and end.
 pub trait Report {
     /// A file that is not read, and why.
     fn skipped_file(&mut self, name: &OsStr, reason: &str) -> io::Result<()>;

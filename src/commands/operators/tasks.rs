@@ -1,4 +1,4 @@
-//! `shiftboss add` and `shiftboss cancel`: single tasks, told to a running daemon.
+//! `shiftboss add` and `shiftboss cancel`: single tasks, by a running daemon.
 //!
 //! What is to be added is read and checked here first, by the rules of lists, so that a faulty line is named
 //! with its number. Many lines are sent in bounded batches, and the next one only when all of the last are

@@ -7,7 +7,7 @@ use crate::fetchers::RUNS_MAX;
 
 /// Descriptors for the database, its log, the locks, the watch and the runtime.
 const OWN_DESCRIPTORS: u64 = 32;
-/// Descriptors for a run of a fetcher: its output, its list, its lock, what its command is told.
+/// Descriptors for a run of a fetcher: its output, its list, its lock, what its command gets.
 const RUN_DESCRIPTORS: u64 = 8;
 /// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
 const FILE_DESCRIPTORS: u64 = 1024;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use shiftboss_actors::tree::Lifecycle;
 use tracing::{info, warn};
 
-/// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is told.
+/// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is notified.
 pub(super) struct InitSystem<F> {
     /// What else is to be done once workers can connect.
     at_ready: F,
@@ -18,7 +18,7 @@ impl<F: FnMut()> InitSystem<F> {
 
     fn tell(state: sd_notify::NotifyState<'_>) {
         if let Err(error) = sd_notify::notify(&[state]) {
-            warn!(%error, "The init system could not be told.");
+            warn!(%error, "The init system could not be notified.");
         }
     }
 }

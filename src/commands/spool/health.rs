@@ -43,7 +43,7 @@ fn report_text(report: &Report) -> String {
 }
 
 fn quarantined(names: &[EntryName]) -> String {
-    names.iter().map(|name| format!("set aside: .shiftboss/quarantine/{name}\n")).collect()
+    names.iter().map(|name| format!("quarantined: .shiftboss/quarantine/{name}\n")).collect()
 }
 
 fn shown(problem: &Problem) -> String {

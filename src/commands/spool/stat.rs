@@ -26,7 +26,7 @@ struct Lengths {
     /// When it was looked at: seconds since 1970.
     time: u64,
     queues: Vec<Length>,
-    /// Entries that were set aside, unreadable.
+    /// Entries in quarantine, unreadable.
     quarantined: usize,
 }
 
@@ -53,7 +53,7 @@ fn render(lengths: &Lengths) -> String {
         }
     };
     if lengths.quarantined > 0 {
-        text += &format!("{} set aside in .shiftboss/quarantine\n", lengths.quarantined);
+        text += &format!("{} in .shiftboss/quarantine\n", lengths.quarantined);
     }
     text
 }

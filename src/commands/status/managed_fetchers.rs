@@ -1,6 +1,6 @@
 //! The fetchers that the daemon runs itself, as lines for people. Pure; called by [`super::table`].
 //!
-//! Not the lists that are in the input directory, which are told of whoever made them.
+//! Not the lists that are in the input directory, which are shown whoever made them.
 
 use crate::commands::text::{ago, columns, cut, shown, span};
 use crate::sqlite::{ManagedFetcher, ManagedRun};

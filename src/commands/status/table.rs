@@ -132,13 +132,16 @@ fn rows(queue: &QueueStatus) -> String {
         0 => String::new(),
         again => format!(" ({again} of them again, after a lease that expired)"),
     };
-    let parked = match queue.dead_letters {
+    let dead_letters = match queue.dead_letters {
         0 => String::new(),
-        parked => format!(", {parked} dead-lettered"),
+        dead => format!(", {dead} dead-lettered"),
     };
     // Every row that was handed out is counted as dispatched.
     let ended = (rows.dispatched - rows.in_flight - queue.dead_letters).max(0);
-    format!("{} waiting, {} running{again}, {ended} ended{parked}", rows.pending, rows.in_flight)
+    format!(
+        "{} waiting, {} running{again}, {ended} ended{dead_letters}",
+        rows.pending, rows.in_flight
+    )
 }
 
 fn oldest(queue: &QueueStatus, now: i64) -> String {

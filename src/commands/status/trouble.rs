@@ -76,8 +76,8 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
     found.extend(spool.flatten().map(|trouble| format!("spool: {trouble}")));
     for fetcher in &queue.managed_fetchers {
         if let Some(run) = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0) {
-            let (name, told) = (shown(&fetcher.name), shown(&run.message));
-            found.push(format!("fetcher {name}: {told} ({})", ago(now - run.ended)));
+            let (name, message) = (shown(&fetcher.name), shown(&run.message));
+            found.push(format!("fetcher {name}: {message} ({})", ago(now - run.ended)));
         }
     }
     for rejected in &queue.rejected_files {

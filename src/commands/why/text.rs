@@ -95,7 +95,7 @@ fn turn(why: &Why) -> String {
             "when a worker asks for a job".to_owned()
         }
         Some(seconds) => format!("in about {} ({rate})", span(seconds)),
-        None => format!("cannot be told ({rate})"),
+        None => format!("not known ({rate})"),
     }
 }
 
@@ -220,7 +220,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         assert!(text.contains(&format!("1 key: {}...\n", "k".repeat(27))), "{text}");
     }
 
-    /// No list brings a single task back: what can be done is told instead.
+    /// No list brings a single task back: what can be done is said instead.
     #[test]
     fn single_tasks_that_ended() {
         let row = KeyRow {
@@ -228,16 +228,16 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
             expired_leases: 2,
             ..waiting().rows.remove(0)
         };
-        let told = |state| super::state(&Why { state, rows: vec![row.clone()], ..waiting() });
+        let text = |state| super::state(&Why { state, rows: vec![row.clone()], ..waiting() });
         let then = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
-        assert_eq!(told(KeyState::Dispatched), format!("failed: {then}"));
+        assert_eq!(text(KeyState::Dispatched), format!("failed: {then}"));
         assert_eq!(
-            told(KeyState::DeadLetter),
+            text(KeyState::DeadLetter),
             format!("a dead letter after 2 expired leases: {then}")
         );
     }
 
-    /// A list's row that failed says so and how it runs sooner; a failed single task beside it is told, too.
+    /// A list's row that failed says so and how it runs sooner; a failed single task beside it is named, too.
     #[test]
     fn rows_that_failed() {
         let mut row = waiting().rows.remove(0);
@@ -261,7 +261,7 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         assert!(text.contains("Last result     none: 2 leases expired\n"), "{text}");
     }
 
-    /// A job that is out is told with whom and since when; an unlisted key has next to nothing.
+    /// A job that is out is shown with whom and since when; an unlisted key has next to nothing.
     #[test]
     fn other_standings() {
         let leased = Delivery {
@@ -280,10 +280,10 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
             delivery_count: None,
             ..leased.clone()
         };
-        let told = "with builder-3, attempt 4711, delivery 2, handed out 1m 40s ago; its lease is 1m from each beat on";
-        assert_eq!(in_flight(&leased, 5_100), told);
-        let told = "with a classic worker, handed out 1m 40s ago; held for another 1m 40s";
-        assert_eq!(in_flight(&classic, 5_100), told);
+        let expected = "with builder-3, attempt 4711, delivery 2, handed out 1m 40s ago; its lease is 1m from each beat on";
+        assert_eq!(in_flight(&leased, 5_100), expected);
+        let expected = "with a classic worker, handed out 1m 40s ago; held for another 1m 40s";
+        assert_eq!(in_flight(&classic, 5_100), expected);
         let far = Place { keys_before: 100_000, exact: false, first: vec!["b".to_owned()] };
         assert_eq!(before(&far), "more than 100000 keys: b, ...");
         let gone = Why {

@@ -83,7 +83,7 @@ impl Runs for Fake {
         let inner = Rc::clone(&self.seen.0);
         if inner.panics.get() > 0 {
             inner.panics.set(inner.panics.get() - 1);
-            panic!("told to");
+            panic!("on demand");
         }
         let (name, origin) = (self.name.clone(), self.origin);
         Box::pin(async move {

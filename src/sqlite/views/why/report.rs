@@ -1,4 +1,4 @@
-//! What is told of a key; the JSON object of `why` is made of it (docs/json.md). Times are in seconds since 1970.
+//! What there is to say of a key; the JSON object of `why` is made of it (docs/json.md). Times are in seconds since 1970.
 
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
@@ -13,7 +13,7 @@ pub struct Why {
     /// Its place in the order; `None` unless it is waiting.
     pub place: Option<Place>,
     /// Seconds until it is handed out, if jobs go on ending as in the last hour; `None` where that
-    /// cannot be told, and for the next one.
+    /// is not known, and for the next one.
     pub expected_in_seconds: Option<i64>,
     pub jobs_last_hour: i64,
     /// Its job that is out, also beyond its lease.
