@@ -1,6 +1,6 @@
 //! The program's parts, as a library so that tests and benchmarks can reach some of them.
 //!
-//! [`sqlite`] implements the queue. [`child`] runs commands, [`change`] when files change, [`fetch`]
+//! [`stores`] implements the queue. [`child`] runs commands, [`schedule`] says when, [`fetch`]
 //! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`escape`], [`limits`], [`lock`], [`logging`],
 //! [`reports`], [`safe_file`], [`signals`] and [`exit`] are what they stand on.
@@ -9,7 +9,6 @@
 //!
 //! The filesystem queue is a crate of its own, [`shiftboss_spool`]; [`intake`] brings its tasks into the daemon's queue.
 
-mod change;
 pub mod child;
 pub mod cli;
 mod client;
@@ -27,9 +26,10 @@ mod near;
 mod reports;
 mod runner;
 mod safe_file;
+mod schedule;
 mod signals;
 mod socket;
-pub mod sqlite;
+pub mod stores;
 mod target;
 mod terminal;
 mod worker;

@@ -15,8 +15,8 @@ use shiftboss_protocol::wire::session::Question;
 use shiftboss_spool::Spool;
 
 use crate::lock::{self, Held, Holder};
-use crate::sqlite::views::{Wanted, log, queue, turns, why};
-use crate::sqlite::{QueueStatus, ViewError, queue_status};
+use crate::stores::sqlite::views::{Wanted, log, queue, turns, why};
+use crate::stores::sqlite::{QueueStatus, ViewError, queue_status};
 
 /// A database that is looked at, and the daemon that keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]

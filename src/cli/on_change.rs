@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::{absolute, template};
-use crate::change::globs::Globs;
-use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT, Timing};
-use crate::change::watch::Trees;
 use crate::child::{GRACE, Template};
 use crate::exit::{ExitCode, Failure};
+use crate::schedule::globs::Globs;
+use crate::schedule::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT, Timing};
+use crate::schedule::watch::Trees;
 
 /// What `--help` begins with.
 pub(super) const ABOUT: &str = "Watch directories, and run COMMAND when something in them has changed and it is \

@@ -14,7 +14,7 @@ use super::view_failure;
 use shiftboss_actors::store::StoreError;
 
 use crate::exit::{ExitCode, Failure};
-use crate::sqlite::{make_new, open_to_read, quick_check_of};
+use crate::stores::sqlite::{make_new, open_to_read, quick_check_of};
 
 /// What was copied is not sound.
 #[derive(Debug, Error)]

@@ -9,13 +9,13 @@ use shiftboss_actors::clock::SystemClock;
 use tokio::sync::{mpsc, oneshot};
 use tracing::info;
 
-use crate::change::handover::Given;
-use crate::change::schedule::{Every, Request, Schedule};
-use crate::change::status::Status;
 use crate::child::{Guardian, look_for};
 use crate::cli::FetchSettings;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{Delivered, FetchError, FetchRuns, Fetcher};
+use crate::schedule::handover::Given;
+use crate::schedule::scheduler::{Every, Request, Schedule};
+use crate::schedule::status::Status;
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 use show::Show;
 

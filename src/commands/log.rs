@@ -10,7 +10,7 @@ use super::{target, view_failure};
 use crate::child::{day, file_name};
 use crate::cli::ViewArguments;
 use crate::exit::Failure;
-use crate::sqlite::views::{Ended, Log, Wanted, in_words, log};
+use crate::stores::sqlite::views::{Ended, Log, Wanted, in_words, log};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

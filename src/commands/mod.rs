@@ -29,8 +29,8 @@ use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::lock::{self, Holder, LockError, LockFile};
 use crate::logging::{self, LogFormat};
-use crate::sqlite::ViewError;
-use crate::sqlite::views::{Asked, TaskStatus, Wanted};
+use crate::stores::sqlite::ViewError;
+use crate::stores::sqlite::views::{Asked, TaskStatus, Wanted};
 use crate::target::{move_up, socket};
 
 pub fn run(command: Command) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `shiftboss on-change`: wires a schedule of [`crate::change`] to a command, a lock and signals.
+//! `shiftboss on-change`: wires a schedule of [`crate::schedule`] to a command, a lock and signals.
 
 mod show;
 
@@ -9,18 +9,18 @@ use shiftboss_actors::clock::SystemClock;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
-use crate::change::command_runs::CommandRuns;
-use crate::change::follower::{FollowError, Follower};
-use crate::change::handover::Handover;
-use crate::change::machine::graph;
-use crate::change::paths::Changed;
-use crate::change::schedule::{Request, Runs, Schedule, ScheduleError};
-use crate::change::status::Status;
-use crate::change::status_file::{OwnFiles, Report, StatusFiles, StatusFilesError};
-use crate::change::tree_watch::Kernel;
 use crate::child::{Guardian, look_for};
 use crate::cli::{OnChange, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
+use crate::schedule::command_runs::CommandRuns;
+use crate::schedule::follower::{FollowError, Follower};
+use crate::schedule::handover::Handover;
+use crate::schedule::machine::graph;
+use crate::schedule::paths::Changed;
+use crate::schedule::scheduler::{Request, Runs, Schedule, ScheduleError};
+use crate::schedule::status::Status;
+use crate::schedule::status_file::{OwnFiles, Report, StatusFiles, StatusFilesError};
+use crate::schedule::tree_watch::Kernel;
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 
 /// Does what is asked for.
@@ -99,7 +99,7 @@ async fn watch(
         timing,
         every: None,
         runs: Box::new(runs),
-        watch: Some(Follower::new(Arc::new(move || crate::change::open(&trees, Kernel)))),
+        watch: Some(Follower::new(Arc::new(move || crate::schedule::open(&trees, Kernel)))),
         observer: Box::new(show::Shown { inner, timing, state: String::new() }),
         clock: Rc::new(SystemClock),
     };

@@ -6,7 +6,7 @@ use super::text::{ago, columns, cut, shown};
 use super::{target, view_failure};
 use crate::cli::ViewArguments;
 use crate::exit::Failure;
-use crate::sqlite::views::{Next, Queue, queue};
+use crate::stores::sqlite::views::{Next, Queue, queue};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 60;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::exit::{ExitCode, Failure, output_failed};
-use crate::sqlite::recover::{Saved, recover};
+use crate::stores::sqlite::recover::{Saved, recover};
 
 /// Makes `new` of what can be read of `database`, and tells what that is.
 pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {

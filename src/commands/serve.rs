@@ -31,7 +31,7 @@ use crate::lock::{self, Holder, LockFile};
 use crate::logging;
 use crate::reports::DatabaseReports;
 use crate::socket::SocketFile;
-use crate::sqlite::{self, Policy, SqliteStore};
+use crate::stores::sqlite::{self, Policy, SqliteStore};
 use configuration::Configuration;
 use failures::{lock_failure, open_failure, socket_failure, tree_failure};
 use init_system::InitSystem;

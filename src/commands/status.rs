@@ -16,7 +16,7 @@ use crate::cli::ViewArguments;
 use crate::exit::{self, ExitCode, Failure};
 use crate::lock::Held;
 use crate::reports::{Status, Target};
-use crate::sqlite::queue_status;
+use crate::stores::sqlite::queue_status;
 
 /// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 then.
 pub fn run(arguments: &ViewArguments, check: bool) -> Result<(), Failure> {

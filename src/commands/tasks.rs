@@ -6,7 +6,7 @@ use super::text::{ago, columns, shown};
 use super::{target, view_failure};
 use crate::cli::{StatusChoice, ViewArguments};
 use crate::exit::Failure;
-use crate::sqlite::views::{Asked, Task, TaskStatus, Tasks, tasks};
+use crate::stores::sqlite::views::{Asked, Task, TaskStatus, Tasks, tasks};
 
 impl From<StatusChoice> for TaskStatus {
     fn from(choice: StatusChoice) -> Self {

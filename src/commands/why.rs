@@ -8,7 +8,7 @@ use super::text::shown;
 use super::{target, view_failure};
 use crate::cli::ViewArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::sqlite::views::why;
+use crate::stores::sqlite::views::why;
 
 pub fn run(arguments: &ViewArguments, key: &str) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;

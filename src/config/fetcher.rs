@@ -13,11 +13,11 @@ use toml::Spanned;
 
 use super::Fault;
 use super::values;
-use crate::change::globs::{GlobError, Globs};
-use crate::change::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT};
 use crate::child::GRACE;
 use crate::fetch::ListName;
 use crate::lock;
+use crate::schedule::globs::{GlobError, Globs};
+use crate::schedule::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT};
 
 /// The ends of the names of a database's files.
 const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
-use crate::change::globs::Globs;
 use crate::logging;
+use crate::schedule::globs::Globs;
 
 /// The longest time that can be set.
 pub const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);

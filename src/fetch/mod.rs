@@ -19,8 +19,8 @@ use std::time::Duration;
 use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::Notify;
 
-use crate::change::handover::Given;
 use crate::child::{CommandSpec, Guardian, Output, Stream};
+use crate::schedule::handover::Given;
 use claim::{Claim, Part};
 pub use error::FetchError;
 use intake::{Intake, Tally};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, oneshot};
 
 use super::{Delivered, FetchError, Fetcher, Observer};
-use crate::change::handover::{Given, Handover};
-use crate::change::paths::Changed;
-use crate::change::schedule::{Outcome, Run, Runs};
 use crate::exit::ExitCode;
+use crate::schedule::handover::{Given, Handover};
+use crate::schedule::paths::Changed;
+use crate::schedule::scheduler::{Outcome, Run, Runs};
 
 /// The runs of one fetcher.
 pub struct FetchRuns {

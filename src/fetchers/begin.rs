@@ -13,10 +13,10 @@ use shiftboss_actors::file_watcher::WhyLost;
 use tokio::sync::{Semaphore, oneshot};
 use tracing::warn;
 
-use crate::change::paths::Changed;
-use crate::change::schedule::{Outcome, Run, Runs};
 use crate::exit::ExitCode;
 use crate::fetch::ListName;
+use crate::schedule::paths::Changed;
+use crate::schedule::scheduler::{Outcome, Run, Runs};
 
 /// How often a run that waits looks for the input directory.
 const LOST_PAUSE: Duration = Duration::from_secs(1);

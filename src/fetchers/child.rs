@@ -8,13 +8,15 @@ use actix_rt::task::JoinHandle;
 use shiftboss_actors::clock::Clock;
 use tokio::sync::mpsc;
 
-use crate::change::follower::Follower;
-use crate::change::globs::GlobError;
-use crate::change::machine::Timing;
-use crate::change::schedule::{Every, Observer, Outcome, Request, Runs, Schedule, ScheduleError};
-use crate::change::tree_watch::Kernel;
-use crate::change::watch::Trees;
 use crate::config::{FetcherTable, OnChangeTable};
+use crate::schedule::follower::Follower;
+use crate::schedule::globs::GlobError;
+use crate::schedule::machine::Timing;
+use crate::schedule::scheduler::{
+    Every, Observer, Outcome, Request, Runs, Schedule, ScheduleError,
+};
+use crate::schedule::tree_watch::Kernel;
+use crate::schedule::watch::Trees;
 
 pub(super) struct Child {
     /// What it was started for.
@@ -45,7 +47,7 @@ pub(super) fn start(
 /// A watch that cannot be opened yet is tried again: a tree may come later than the daemon.
 fn follower(on_change: &OnChangeTable) -> Result<Follower, GlobError> {
     let trees = Trees::new(on_change.paths.clone(), on_change.filter()?);
-    Ok(Follower::new(Arc::new(move || crate::change::open(&trees, Kernel))).patient())
+    Ok(Follower::new(Arc::new(move || crate::schedule::open(&trees, Kernel))).patient())
 }
 
 /// One that watches nothing has nothing to wait for.

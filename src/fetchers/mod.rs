@@ -1,4 +1,4 @@
-//! Fetchers that the daemon runs itself, as its configuration file says: each has a schedule of [`crate::change`]
+//! Fetchers that the daemon runs itself, as its configuration file says: each has a schedule of [`crate::schedule`]
 //! and fetches by [`crate::fetch`] (docs/spec/on-change.md, docs/configuration.md).
 //!
 //! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here are the fetchers' wiring ([`child`]),
@@ -25,11 +25,11 @@ use tokio::sync::watch;
 
 pub use begin::RUNS_MAX;
 
-use crate::change::handover::Handover;
-use crate::change::schedule::Runs;
 use crate::child::Guardian;
 use crate::config::FetcherTable;
 use crate::fetch::{FetchRuns, Fetcher, Settings};
+use crate::schedule::handover::Handover;
+use crate::schedule::scheduler::Runs;
 use output::ToLog;
 use supervisor::{FetchersActor, StopAll, SupervisorParts};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use shiftboss_actors::store::FetcherRecord;
 use shiftboss_protocol::model::UnixSeconds;
 
-use crate::change::status::Status;
 use crate::config::FetcherTable;
+use crate::schedule::status::Status;
 
 /// A fetcher of which nothing is known.
 pub(super) fn new(name: Arc<str>) -> FetcherRecord {

@@ -29,10 +29,10 @@ use tracing::{error, info, warn};
 use super::begin::{NotedRuns, RUNS_MAX};
 use super::child;
 use super::record;
-use crate::change::schedule::{Request, Runs};
 use crate::config::FetcherTable;
 use crate::fetch::ListName;
 use crate::near::did_you_mean;
+use crate::schedule::scheduler::{Request, Runs};
 use fetcher::Fetcher;
 use notes::Noter;
 

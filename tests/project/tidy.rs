@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol/src/wire", &["std::fs", "crate::fetcher_file"]),
     ("actors/src/store", &["actix", "tokio", "std::fs", "std::io", "protocol::wire"]),
     ("actors/src/connection", &["store::Store,", "store::Store;", "dyn Store", "impl Store"]),
-    ("src/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
+    ("src/stores/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
     ("spool/src", &["actix", "tokio", "rusqlite", "clap", "shiftboss::", "shiftboss_actors"]),
     ("spool/src/layer", &["super::"]),
     ("spool/src/files", &["super::Spool", "super::layout"]),
@@ -31,23 +31,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("spool/src/entry", &["super::publish", "super::reclaim", "super::guard"]),
     ("spool/src/reclaim", &["super::guard", "super::reader", "super::fsck", "super::survey"]),
     ("spool/src/guard", &["super::lease", "super::reader", "super::reclaim"]),
-    ("src/intake", &["rusqlite", "clap", "crate::sqlite", "crate::cli", "crate::commands"]),
+    ("src/intake", &["rusqlite", "clap", "crate::stores::sqlite", "crate::cli", "crate::commands"]),
     ("src/intake/entries", &["actix", "tokio"]),
     ("src/config", &["actix", "tokio", "rusqlite", "clap", "crate::commands", "crate::fetchers"]),
-    ("src/fetchers", &["rusqlite", "clap", "crate::sqlite", "crate::cli", "crate::commands"]),
+    (
+        "src/fetchers",
+        &["rusqlite", "clap", "crate::stores::sqlite", "crate::cli", "crate::commands"],
+    ),
     ("src/fetchers/record", &["actix", "tokio", "std::fs"]),
     ("src/child", &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli"]),
-    ("src/change/machine", &["actix", "tokio", "std::fs", "std::io", "Instant", "tracing"]),
-    ("src/change/paths", &["actix", "tokio", "std::fs", "std::io", "tracing"]),
-    ("src/change/tree_watch", &["actix", "tokio", "crate::child"]),
+    ("src/schedule/machine", &["actix", "tokio", "std::fs", "std::io", "Instant", "tracing"]),
+    ("src/schedule/paths", &["actix", "tokio", "std::fs", "std::io", "tracing"]),
+    ("src/schedule/tree_watch", &["actix", "tokio", "crate::child"]),
     (
-        "src/change",
-        &["actix", "rusqlite", "clap", "crate::cli", "crate::commands", "crate::sqlite"],
+        "src/schedule",
+        &["actix", "rusqlite", "clap", "crate::cli", "crate::commands", "crate::stores::sqlite"],
     ),
     ("src/fetch/", &["actix", "rusqlite", "clap", "crate::cli", "crate::commands"]),
     (
         "src/worker",
-        &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli", "crate::sqlite"],
+        &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli", "crate::stores::sqlite"],
     ),
     (
         "src/runner",
@@ -94,7 +97,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         "opens lists to read, O_NOFOLLOW, and the directory itself",
     ),
     (
-        "src/change/status_file.rs",
+        "src/schedule/status_file.rs",
         "DirBuilder::new",
         1,
         "follows no link; whose it is, is looked at then",
@@ -129,18 +132,23 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("spool/src/layer.rs", "renameat", 2, "follows no link that has the name"),
     ("spool/src/layer.rs", "symlinkat", 1, "replaces nothing"),
     ("spool/src/spool.rs", "mkdir", 1, "the operator's path"),
-    ("src/sqlite/damage.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/stores/sqlite/damage.rs", "Connection::open_with_flags", 1, "to read"),
     (
-        "src/sqlite/file.rs",
+        "src/stores/sqlite/file.rs",
         "Connection::open_with_flags",
         1,
         "NOFOLLOW, of a file that was just made",
     ),
-    ("src/sqlite/file.rs", "fs::linkat(", 1, "follows no link, and replaces nothing"),
-    ("src/sqlite/open.rs", "Connection::open_with_flags", 1, "an existing file, without CREATE"),
-    ("src/sqlite/reader.rs", "Connection::open_with_flags", 1, "to read"),
-    ("src/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
-    ("src/sqlite/maintenance.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/stores/sqlite/file.rs", "fs::linkat(", 1, "follows no link, and replaces nothing"),
+    (
+        "src/stores/sqlite/open.rs",
+        "Connection::open_with_flags",
+        1,
+        "an existing file, without CREATE",
+    ),
+    ("src/stores/sqlite/reader.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/stores/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/stores/sqlite/maintenance.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/worker/client.rs", "Connection::open(", 2, "a connection to the daemon"),
     ("src/worker/question.rs", "Connection::open(", 1, "a connection to the daemon"),
 ];
@@ -330,8 +338,8 @@ fn the_rules_bite() {
     let tests = "#[cfg(test)]\nmod tests {\n    use actix;\n}\n";
     assert_eq!(too_long(&source("src/a.rs", format!("{many}{tests}"))), [""; 0]);
     assert_eq!(too_long(&source("src/a.rs", format!("{many}// more\n{tests}"))).len(), 1);
-    let arrows = source("src/sqlite/a.rs", format!("//! no actix\nuse tokio::x;\n{tests}"));
+    let arrows = source("src/stores/sqlite/a.rs", format!("//! no actix\nuse tokio::x;\n{tests}"));
     let maker = source("src/a.rs", "//! a\nFile::create(x);\n// fs::write(\n".to_owned());
     assert_eq!(makers(&[maker]), [("src/a.rs".to_owned(), "File::create", 1)]);
-    assert_eq!(wrong_arrows(&arrows), ["src/sqlite/a.rs:2: must not know `tokio`"]);
+    assert_eq!(wrong_arrows(&arrows), ["src/stores/sqlite/a.rs:2: must not know `tokio`"]);
 }

@@ -11,7 +11,7 @@ use crate::config::{Checked, FetcherTable};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
-use crate::sqlite::{Durability, Options, Policy};
+use crate::stores::sqlite::{Durability, Options, Policy};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::exit::{ExitCode, Failure, output_failed};
-use crate::sqlite::damage;
+use crate::stores::sqlite::damage;
 
 /// Looks a database through, which no daemon uses meanwhile.
 pub fn run(database: &Path) -> Result<(), Failure> {

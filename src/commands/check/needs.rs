@@ -9,7 +9,7 @@ use rustix::fs::{Access, access};
 use crate::cli::{CLASSIC_SPOOL, ServeOptions};
 use crate::lock;
 use crate::socket;
-use crate::sqlite::{ViewError, open_to_read};
+use crate::stores::sqlite::{ViewError, open_to_read};
 
 /// What would keep `serve` from starting, a sentence each. What the file leaves to the command line is not looked at.
 pub(super) fn faults(said: &ServeOptions) -> Vec<String> {

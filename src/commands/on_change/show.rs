@@ -8,12 +8,12 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 
 use tracing::info;
 
-use crate::change::machine::Timing;
-use crate::change::schedule::Observer;
-use crate::change::status::Status;
-use crate::change::status_file::{Report, StatusFiles};
 use crate::commands::text::{ago, shown, span};
 use crate::exit::{ExitCode, Failure, output_failed};
+use crate::schedule::machine::Timing;
+use crate::schedule::scheduler::Observer;
+use crate::schedule::status::Status;
+use crate::schedule::status_file::{Report, StatusFiles};
 
 pub fn print(text: &str) -> Result<(), Failure> {
     io::stdout().write_all(text.as_bytes()).or_else(|error| output_failed(&error))

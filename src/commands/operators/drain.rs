@@ -19,7 +19,7 @@ use crate::commands::text::{counted, cut, shown};
 use crate::commands::view_failure;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
-use crate::sqlite::views::queue_status;
+use crate::stores::sqlite::views::queue_status;
 use crate::terminal;
 
 /// How long an answer may take.

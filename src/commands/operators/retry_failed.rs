@@ -17,7 +17,7 @@ use crate::client;
 use crate::commands::text::{counted, shown};
 use crate::commands::{seconds, target, view_failure};
 use crate::exit::{self, ExitCode, Failure};
-use crate::sqlite::views::{Asked, TaskStatus, tasks};
+use crate::stores::sqlite::views::{Asked, TaskStatus, tasks};
 use crate::target::socket;
 
 /// Tasks that one command puts back at the most.

@@ -8,7 +8,7 @@ use shiftboss_actors::tree::TreeError;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockError;
 use crate::socket::SocketError;
-use crate::sqlite::OpenError;
+use crate::stores::sqlite::OpenError;
 
 pub(super) fn socket_failure(error: SocketError) -> Failure {
     let code = match error {

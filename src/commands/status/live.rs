@@ -12,7 +12,7 @@ use crate::commands::operators::Session;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::Held;
 use crate::reports::Target;
-use crate::sqlite::QueueStatus;
+use crate::stores::sqlite::QueueStatus;
 
 /// How long the daemon may take. All the rest of the status is there without it.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -3,7 +3,7 @@
 //! Not the lists that are in the input directory, which are shown whoever made them.
 
 use crate::commands::text::{ago, columns, cut, shown, span};
-use crate::sqlite::{ManagedFetcher, ManagedRun};
+use crate::stores::sqlite::{ManagedFetcher, ManagedRun};
 
 /// What came of a run is shown in so many characters at the most.
 const RESULT_WIDTH: usize = 60;

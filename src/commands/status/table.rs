@@ -11,8 +11,8 @@ use crate::commands::text::{
 };
 use crate::lock::Held;
 use crate::reports::{Status, Target};
-use crate::sqlite::views::{HOLDERS_MAX, Holding};
-use crate::sqlite::{FetcherStatus, QueueStatus};
+use crate::stores::sqlite::views::{HOLDERS_MAX, Holding};
+use crate::stores::sqlite::{FetcherStatus, QueueStatus};
 
 /// Renders the whole table; `now` makes times relative.
 pub(super) fn render(
@@ -235,7 +235,7 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::views::status::{
+    use crate::stores::sqlite::views::status::{
         Done, ManagedFetcher, ManagedRun, NotStopped, RejectedFile, Rows, Waiting,
     };
     use shiftboss_actors::live::{ConnectedWorker, Outage, SpoolLive};

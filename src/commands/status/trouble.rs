@@ -6,7 +6,7 @@ use shiftboss_spool::DEAD_LETTER;
 use super::live::Unknown;
 use crate::commands::text::{ago, counted, quoted, shown};
 use crate::reports::Status;
-use crate::sqlite::QueueStatus;
+use crate::stores::sqlite::QueueStatus;
 
 /// That as many single tasks are kept as may be: `add` is refused, and a spool is stuck.
 pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {

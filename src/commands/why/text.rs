@@ -3,7 +3,7 @@
 use shiftboss_protocol::model::TASKS_FETCHER;
 
 use crate::commands::text::{ago, columns, counted, cut, line, shown, span};
-use crate::sqlite::views::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why};
+use crate::stores::sqlite::views::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 50;

@@ -6,8 +6,8 @@ use shiftboss_protocol::backoff::Backoff;
 use tokio::task::AbortHandle;
 
 use super::super::child::Child;
-use crate::change::schedule::Request;
 use crate::config::FetcherTable;
+use crate::schedule::scheduler::Request;
 
 /// From a panic to the start of the next child: at first, and at the longest.
 const RESTART: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];

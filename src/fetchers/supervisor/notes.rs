@@ -12,9 +12,9 @@ use tracing::{info, warn};
 use super::super::begin::Begin;
 use super::super::record;
 use super::{FetchersActor, STORE_TIMEOUT};
-use crate::change::schedule::Observer;
-use crate::change::status::Status;
 use crate::fetch::ListName;
+use crate::schedule::scheduler::Observer;
+use crate::schedule::status::Status;
 
 /// Before something is stored again: a full disk stays full for a while.
 const NOTE_RETRY: Duration = Duration::from_secs(5);

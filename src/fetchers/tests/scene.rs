@@ -20,9 +20,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 
 use super::super::supervisor::{FetchersActor, Memory, SupervisorParts};
-use crate::change::paths::Changed;
-use crate::change::schedule::{Outcome, Run, Runs};
 use crate::config::FetcherTable;
+use crate::schedule::paths::Changed;
+use crate::schedule::scheduler::{Outcome, Run, Runs};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 

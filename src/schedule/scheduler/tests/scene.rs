@@ -1,0 +1,193 @@
+//! A schedule with runs that take a time and end as they are told, under a paused clock.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use shiftboss_actors::clock::ManualClock;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use crate::schedule::scheduler::*;
+
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// What a test knows of the runs it has had.
+#[derive(Clone, Default)]
+pub struct Seen(pub Rc<Inner>);
+
+#[derive(Default)]
+pub struct Inner {
+    /// When each began, and for which paths.
+    began: RefCell<Vec<(Duration, Vec<String>, bool)>>,
+    pub on: Cell<usize>,
+    pub most_on: Cell<usize>,
+    pub stopped: Cell<usize>,
+    status: RefCell<Option<Status>>,
+}
+
+/// Counts a run as on until it is dropped.
+struct OnGuard(Rc<Inner>);
+
+impl Drop for OnGuard {
+    fn drop(&mut self) {
+        self.0.on.set(self.0.on.get() - 1);
+    }
+}
+
+/// Runs that take a time and end as they are told, the last one over and over.
+struct Fake {
+    seen: Seen,
+    origin: Instant,
+    takes: Duration,
+    codes: Vec<u8>,
+    ignores_stop: bool,
+}
+
+impl Runs for Fake {
+    fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run {
+        let inner = Rc::clone(&self.seen.0);
+        let paths = changed.paths().map(|path| path.display().to_string()).collect();
+        inner.began.borrow_mut().push((self.origin.elapsed(), paths, changed.is_whole()));
+        inner.on.set(inner.on.get() + 1);
+        inner.most_on.set(inner.most_on.get().max(inner.on.get()));
+        let guard = OnGuard(Rc::clone(&inner));
+        let exit_code = if self.codes.len() > 1 { self.codes.remove(0) } else { self.codes[0] };
+        let (takes, ignores) = (self.takes, self.ignores_stop);
+        Box::pin(async move {
+            let _guard = guard;
+            let message = String::new();
+            tokio::select! {
+                () = tokio::time::sleep(takes) => Outcome { exit_code, message },
+                _ = stop, if !ignores => {
+                    inner.stopped.set(inner.stopped.get() + 1);
+                    Outcome { exit_code: 143, message }
+                }
+            }
+        })
+    }
+}
+
+struct Note(Seen);
+
+impl Observer for Note {
+    fn note(&mut self, status: &Status) {
+        *self.0.0.status.borrow_mut() = Some(status.clone());
+    }
+}
+
+/// A watch that finds what it is sent, and, when it is drained, the same paths each time.
+struct FakeWatch {
+    found: UnboundedReceiver<Changed>,
+    rewritten: Vec<PathBuf>,
+}
+
+impl Watching for FakeWatch {
+    async fn next(&mut self) -> Result<Changed, FollowError> {
+        match self.found.recv().await {
+            Some(changed) => Ok(changed),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn drain(&mut self) -> Result<Changed, FollowError> {
+        Ok(Changed::of(self.rewritten.clone()))
+    }
+}
+
+/// A schedule at work, and what is known of it.
+pub struct Scene {
+    requests: UnboundedSender<Request>,
+    changes: UnboundedSender<Changed>,
+    pub end: JoinHandle<Result<Option<Outcome>, ScheduleError>>,
+    pub seen: Seen,
+    /// The wall clock.
+    pub wall: ManualClock,
+}
+
+/// How runs are to go, and how they are to be made.
+#[derive(Clone)]
+pub struct Plan {
+    pub takes: Duration,
+    pub codes: Vec<u8>,
+    pub retry: bool,
+    pub cooldown: Duration,
+    pub rewrites: Option<Vec<PathBuf>>,
+    pub ignores_stop: bool,
+}
+
+/// Runs of 2 s that end well, with a cooldown of 180 s.
+pub fn plan() -> Plan {
+    let (takes, cooldown) = (2 * SECOND, 180 * SECOND);
+    Plan { takes, codes: vec![0], retry: false, cooldown, rewrites: None, ignores_stop: false }
+}
+
+impl Plan {
+    /// Starts a schedule. The test has paused the clock.
+    pub fn start(self) -> Scene {
+        let seen = Seen::default();
+        let wall = ManualClock::at(1_000);
+        let timing = Timing {
+            debounce: 5 * SECOND,
+            max_wait: 60 * SECOND,
+            cooldown: self.cooldown,
+            retry: self.retry,
+        };
+        let runs = Fake {
+            seen: seen.clone(),
+            origin: Instant::now(),
+            takes: self.takes,
+            codes: self.codes,
+            ignores_stop: self.ignores_stop,
+        };
+        let (requests, received) = unbounded_channel();
+        let (changes, found) = unbounded_channel();
+        let schedule = Schedule {
+            name: "test".to_owned(),
+            timing,
+            every: None,
+            runs: Box::new(runs),
+            watch: Some(FakeWatch { found, rewritten: self.rewrites.unwrap_or_default() }),
+            observer: Box::new(Note(seen.clone())),
+            clock: Rc::new(wall.clone()),
+        };
+        let end = actix::spawn(schedule.run(received));
+        Scene { requests, changes, end, seen, wall }
+    }
+}
+
+impl Scene {
+    pub async fn touch(&self, path: &str) {
+        self.changes.send(Changed::of([path.into()])).unwrap();
+        self.heard().await;
+    }
+
+    pub async fn ask(&self, request: Request) {
+        let _ = self.requests.send(request);
+        self.heard().await;
+    }
+
+    /// What was sent has been taken in, and no time has passed.
+    async fn heard(&self) {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// When runs began, in whole seconds.
+    pub fn began(&self) -> Vec<u64> {
+        self.seen.0.began.borrow().iter().map(|(at, ..)| at.as_secs()).collect()
+    }
+
+    pub fn paths_of(&self, run: usize) -> Vec<String> {
+        self.seen.0.began.borrow()[run].1.clone()
+    }
+
+    pub fn status(&self) -> Status {
+        self.seen.0.status.borrow().clone().unwrap()
+    }
+}

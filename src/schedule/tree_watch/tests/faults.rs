@@ -1,0 +1,109 @@
+//! What goes wrong with trees and watches; what cannot be had from a real kernel is injected at the
+//! call that adds a watch.
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Place, assert_watches_all};
+use crate::schedule::tree_watch::*;
+
+/// Spec 2.5: where events were lost all is looked at again, and it counts as a change.
+#[test]
+fn an_overflow_is_a_change() {
+    let place = Place::new();
+    place.make("a/b");
+    let mut watch = place.watch(&[]);
+    let events = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    for number in 0..events.trim().parse::<usize>().unwrap() / 2 + 100 {
+        place.write(&format!("a/{number}"));
+        fs::remove_file(place.path(&format!("a/{number}"))).unwrap();
+    }
+    place.make("a/c/d");
+    fs::remove_dir(place.path("a/b")).unwrap();
+    let mut turn = watch.turn().unwrap();
+    while turn.is_pressed {
+        turn.changed.merge(watch.turn().unwrap().changed);
+        turn.is_pressed = false;
+    }
+    assert!(!turn.changed.is_whole());
+    assert_watches_all(&place, &watch);
+    place.write("a/c/d/f");
+    assert_eq!(place.turn(&mut watch), ["a/c/d/f"]);
+}
+
+/// The kernel as it would be with so many watches.
+struct Few(AtomicUsize);
+
+impl AddWatch for Few {
+    fn add(&self, inotify: &OwnedFd, path: &Path, flags: WatchFlags) -> Result<i32, Errno> {
+        let left =
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if left.is_err() { Err(Errno::NOSPC) } else { Kernel.add(inotify, path, flags) }
+    }
+}
+
+/// Spec 2.10: watches run out, at the start at each directory, or later; the trees are polled then.
+#[test]
+fn watches_run_out() {
+    let place = Place::new();
+    place.make("a/b");
+    for count in 0..3 {
+        let refused = TreeWatch::open(&place.trees(&[]), Few(count.into())).err().unwrap();
+        assert!(refused.can_poll() && refused.to_string().contains("fs.inotify.max_user_watches"));
+        let mut polling = crate::schedule::open(&place.trees(&[]), Few(count.into())).unwrap();
+        assert!(matches!(polling.wake(), Wake::After(_)));
+        place.write("a/b/f");
+        assert_eq!(polling.turn().unwrap().changed.paths().next(), Some(&*place.path("a/b/f")));
+        fs::remove_file(place.path("a/b/f")).unwrap();
+    }
+    let mut watch = TreeWatch::open(&place.trees(&[]), Few(3.into())).unwrap();
+    place.make("c");
+    assert!(matches!(watch.turn(), Err(WatchError::NoWatches { watched: 3 })));
+}
+
+/// The kernel, where `twin` is another mount of `one`, and `one/within` of `one` itself.
+struct Mounted;
+
+impl AddWatch for Mounted {
+    fn add(&self, inotify: &OwnedFd, path: &Path, flags: WatchFlags) -> Result<i32, Errno> {
+        let text = path.to_str().unwrap();
+        let real = text.replace("/one/within", "/one").replace("/twin", "/one");
+        Kernel.add(inotify, Path::new(&real), flags)
+    }
+}
+
+/// A directory that is mounted at two places, or within itself, costs no endless looking.
+#[test]
+fn a_directory_with_two_places() {
+    let place = Place::new();
+    ["one/a", "one/within", "twin/a"].iter().for_each(|name| place.make(name));
+    let mut watch = TreeWatch::open(&place.trees(&[]), Mounted).unwrap();
+    for file in ["one/f", "one/a/f"] {
+        place.write(file);
+        let turn = watch.turn().unwrap();
+        assert!(!turn.is_pressed && turn.changed.is_whole());
+        assert_eq!(turn.changed.paths().len(), 1, "{:?}", turn.changed);
+    }
+    place.make("one/a/new");
+    place.rename("one/a/new", "one/a/newer");
+    watch.turn().unwrap();
+    let turn = watch.turn().unwrap();
+    assert!(!turn.is_pressed && turn.changed.is_empty(), "{:?}", turn.changed);
+}
+
+/// A root that goes away is told, whichever way it goes; one that is none is refused.
+#[test]
+fn a_root_goes_away() {
+    let place = Place::new();
+    assert!(matches!(TreeWatch::open(&place.trees(&[]), Kernel), Err(WatchError::Root { .. })));
+    place.make("a");
+    let mut watch = place.watch(&[]);
+    fs::rename(place.root(), place.directory.path().join("moved")).unwrap();
+    assert!(matches!(watch.turn(), Err(WatchError::Lost { .. })));
+    place.make("a");
+    let mut watch = place.watch(&[]);
+    fs::remove_dir_all(place.root()).unwrap();
+    assert!(matches!(watch.turn(), Err(WatchError::Lost { .. })));
+    fs::write(place.root(), "a file").unwrap();
+    assert!(matches!(TreeWatch::open(&place.trees(&[]), Kernel), Err(WatchError::Root { .. })));
+}

@@ -1,0 +1,176 @@
+//! The schema and its numbered migrations (spec 6). Used when a database is opened.
+//!
+//! `user_version` says which migrations a file has had. The steps are in `migrations/`, the
+//! triggers in `triggers.sql`. A file that the Python supervisor took back in between says version
+//! 2 but has what a later version added: the last step finds what is there. Versions 3 to 6 were those of
+//! unreleased builds; 5 and 6 are upgraded, 3 and 4 are refused.
+
+use std::sync::LazyLock;
+
+use rusqlite::{Connection, Result, TransactionBehavior};
+use shiftboss_protocol::model::jitter;
+
+use super::query::Query;
+
+/// The version that this program reads and writes.
+pub const VERSION: i64 = 7;
+/// `application_id` of a database of ours ("SHFT"). The reference sets none.
+pub const APPLICATION_ID: i64 = 0x5348_4654;
+/// The id of the fetcher `@tasks`: no list has it, so a row of it is known by its number alone.
+pub(super) const TASKS_ID: i64 = 0;
+/// The tables that are a public interface.
+pub const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue", "log"];
+
+const REFERENCE: &str = include_str!("migrations/0001_reference.sql");
+const JITTER: &str = include_str!("migrations/0002_jitter.sql");
+const SHIFTBOSS: &str = include_str!("migrations/0007_shiftboss.sql");
+const FROM_5: &str = include_str!("migrations/0007_from_5.sql");
+const FROM_6: &str = include_str!("migrations/0007_from_6.sql");
+const TRIGGERS: &str = include_str!("triggers.sql");
+const REBUILD: &str = include_str!("rebuild.sql");
+
+/// What a row is to the dispatcher; see `0007_shiftboss.sql`. The `+` keeps SQLite on the key's index.
+pub(super) const STATE: &str = "CASE
+    WHEN EXISTS (
+        SELECT 1 FROM shiftboss_deliveries AS held
+        WHERE held.attr_path = queue.attr_path AND held.lease IS NOT NULL
+    ) THEN 0
+    WHEN EXISTS (
+        SELECT 1 FROM queue AS newer
+        WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id
+          AND +newer.fetcher_run_started > queue.fetcher_run_started
+    ) THEN 0
+    WHEN queue.is_dequeued <> 0 AND NOT EXISTS (
+        SELECT 1 FROM shiftboss_deliveries AS delivery
+        WHERE delivery.attr_path = queue.attr_path AND delivery.fetcher_id = queue.fetcher_id
+          AND delivery.run_started = queue.fetcher_run_started
+    ) THEN 0
+    WHEN EXISTS (
+        SELECT 1 FROM log WHERE log.attr_path = queue.attr_path AND log.finished IS NULL
+    ) THEN 2
+    ELSE 1 END";
+
+/// Sets the state of all rows of the key ?1.
+pub(super) static RECOMPUTE: LazyLock<String> = LazyLock::new(|| recompute("?1"));
+
+/// Brings a database from the version it has to [`VERSION`], in one transaction.
+pub fn migrate(connection: &mut Connection) -> Result<()> {
+    let application: i64 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if version(connection)? == VERSION && application == APPLICATION_ID {
+        // Nothing is written in vain: the disk may be full.
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version = version(&transaction)?;
+    if version < 1 {
+        transaction.execute_batch(REFERENCE)?;
+    }
+    if version < 2 {
+        add_jitter(&transaction)?;
+    }
+    if version < VERSION {
+        add_ours(&transaction)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.commit()
+}
+
+/// The version that a database says it has.
+pub fn version(connection: &Connection) -> Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Version 2. The reference threw all rows away here; the jitter can be had from the key.
+fn add_jitter(connection: &Connection) -> Result<()> {
+    if !has_column(connection, "queue", "order_jitter")? {
+        connection.execute_batch(JITTER)?;
+    }
+    let keys = "SELECT rowid, attr_path FROM queue WHERE order_jitter IS NULL";
+    for (rowid, key) in connection.rows::<(i64, String)>(keys, [])? {
+        let set = "UPDATE queue SET order_jitter = ?2 WHERE rowid = ?1";
+        connection.run(set, (rowid, jitter(&key)))?;
+    }
+    Ok(())
+}
+
+/// What is ours. On a file that had it before, only what is kept by triggers is made anew.
+fn add_ours(connection: &Connection) -> Result<()> {
+    let names = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'shiftboss!_%' ESCAPE '!'";
+    for name in connection.values::<String>(names, [])? {
+        connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
+    }
+    if is_unreleased(connection)? {
+        if !has_column(connection, "shiftboss_attempts", "took_ms")? {
+            connection.execute_batch(FROM_5)?;
+        }
+        connection.execute_batch(FROM_6)?;
+    } else if !has_column(connection, "queue", "state")? {
+        connection.execute_batch(SHIFTBOSS)?;
+    }
+    connection.execute_batch(&recomputing(REBUILD))?;
+    connection.execute_batch(&recomputing(TRIGGERS))
+}
+
+/// It has the tables of a version from 3 to 6, whatever its number says.
+pub(super) fn is_unreleased(connection: &Connection) -> Result<bool> {
+    has_column(connection, "queue", "slot")
+}
+
+/// It has those of version 3 or 4, which are not upgraded.
+pub(super) fn is_too_old(connection: &Connection) -> Result<bool> {
+    Ok(is_unreleased(connection)? && !has_column(connection, "shiftboss_own_fetchers", "name")?)
+}
+
+/// The tables of a whole database, in the order in which they were made.
+pub(super) fn tables() -> Result<Vec<String>> {
+    let mut whole = Connection::open_in_memory()?;
+    migrate(&mut whole)?;
+    let sql = "SELECT name FROM sqlite_schema
+        WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY rowid";
+    whole.values(sql, [])
+}
+
+pub(super) fn has_table(connection: &Connection, table: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    connection.value(sql, [table])
+}
+
+fn has_column(connection: &Connection, table: &str, column: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2)";
+    connection.value(sql, [table, column])
+}
+
+/// Puts the one rule in for every `RECOMPUTE(key)`; without a key it is for all rows.
+fn recomputing(sql: &str) -> String {
+    let mut out = sql.replace("RECOMPUTE()", &rule());
+    for key in ["NEW.attr_path", "OLD.attr_path"] {
+        out = out.replace(&format!("RECOMPUTE({key})"), &recompute(key));
+    }
+    out
+}
+
+fn recompute(key: &str) -> String {
+    format!("{} AND queue.attr_path = {key}", rule())
+}
+
+fn rule() -> String {
+    format!("UPDATE queue SET state = {STATE} WHERE queue.state IS NOT {STATE}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The documents name the version that is written.
+    #[test]
+    fn the_documents_say_which_version() {
+        let operating = include_str!("../../../docs/operating.md");
+        let migrating = include_str!("../../../docs/migrating-from-supervisor-py.md");
+        let json = include_str!("../../../docs/json.md");
+        assert!(json.contains(&format!("| `schema_version` | integer | {VERSION}. ")));
+        assert!(operating.contains(&format!("this program knows versions up to {VERSION} ")));
+        assert!(migrating.contains(&format!("`user_version` becomes {VERSION}.")));
+    }
+}

@@ -1,0 +1,59 @@
+//! Which tasks have failed, where several of one key have ended.
+
+use shiftboss_actors::testing::one_by_one::OneByOne;
+
+use super::support::{FAIR, Site, key, run};
+use crate::stores::sqlite::views::{Asked, TaskStatus, tasks, why};
+
+/// A list row and a single task of one key, which end with those codes in that order; who failed then.
+fn failed_of(list_code: i64, single_code: i64) -> (Vec<String>, Site) {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["alpha"]);
+    let (attempt, job) = site.take_task(10);
+    assert_eq!(job, "alpha f.1");
+    site.end_task(attempt, list_code);
+    site.add_task("alpha", "1");
+    let (attempt, _) = site.take_task(20);
+    site.end_task(attempt, single_code);
+    (failed(&site), site)
+}
+
+fn failed(site: &Site) -> Vec<String> {
+    let asked = Asked { status: TaskStatus::Failed, fetcher: None, since: None, count: 10 };
+    let found = tasks(&site.directory.path().join("state.db"), &asked, 30).unwrap();
+    found.tasks.iter().map(|task| format!("{} {}", task.fetcher, task.reason)).collect()
+}
+
+/// A task is judged by its own last attempt, not by another one's of its key.
+#[test]
+fn each_task_fails_for_itself() {
+    assert_eq!(failed_of(0, 7).0, ["@tasks failure 7"]);
+    assert_eq!(failed_of(3, 0).0, ["f failure 3"]);
+    let (both, mut site) = failed_of(3, 7);
+    assert_eq!(both, ["f failure 3", "@tasks failure 7"]);
+    site.commit(|store| store.retry(&key("alpha"), Some("f"))).unwrap();
+    assert_eq!(failed(&site), ["@tasks failure 7"]);
+    // What is said again of the last attempt counts; without any attempt, the log does.
+    let (_, site) = failed_of(0, 0);
+    site.edit("UPDATE log SET exit_code = 9");
+    assert_eq!(failed(&site), [""; 0], "the single task's");
+    site.edit("DELETE FROM shiftboss_attempts WHERE fetcher_id = 0");
+    assert_eq!(failed(&site), ["f failure 9"]);
+    site.edit("DELETE FROM shiftboss_attempts; UPDATE log SET exit_code = 8");
+    assert_eq!(failed(&site), ["f failure 8"]);
+}
+
+/// So does `why`: each row says how its own last attempt ended.
+#[test]
+fn each_row_says_how_it_ended() {
+    let codes = |list_code, single_code| {
+        let site = failed_of(list_code, single_code).1;
+        let path = site.directory.path().join("state.db");
+        let found = why(&path, "alpha", 30).unwrap().unwrap();
+        let rows = found.rows.iter().map(|row| (row.fetcher.clone(), row.exit_code));
+        (rows.collect::<Vec<_>>(), found.failed_single_tasks)
+    };
+    let [list, single] = ["f", "@tasks"].map(str::to_owned);
+    assert_eq!(codes(0, 7), (vec![(single, Some(7)), (list.clone(), Some(0))], 1));
+    assert_eq!(codes(3, 0), (vec![(list, Some(3))], 0));
+}

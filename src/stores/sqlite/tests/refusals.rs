@@ -1,0 +1,182 @@
+//! What is refused when a database is opened (spec 6): with a reason, and untouched.
+
+use std::fs;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::support::{FAIR, Site, options, run};
+use crate::stores::sqlite::{OpenError, SqliteStore};
+
+/// Opens what `make` made; the error's text. The file must be as it was.
+fn refusal(make: impl FnOnce(&Path)) -> (OpenError, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    make(&path);
+    let before = fs::read(&path).ok();
+    let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
+    assert_eq!(fs::read(&path).ok(), before, "{error}");
+    let text = error.to_string();
+    (error, text)
+}
+
+/// A database of ours, closed.
+fn ours(path: &Path) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut site = Site::in_directory(directory, FAIR);
+    let keys: Vec<String> = (0..2000).map(|i| format!("key{i}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    site.list(&run("f", 1), &keys);
+    shiftboss_actors::testing::one_by_one::OneByOne::close_at_once(&mut site.store).unwrap();
+    fs::copy(site.directory.path().join("state.db"), path).unwrap();
+}
+
+fn edited(path: &Path, sql: &str) {
+    Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+/// An emptied file is not taken for a new one.
+#[test]
+fn an_emptied_database() {
+    let (error, text) = refusal(|path| fs::write(path, "").unwrap());
+    assert!(matches!(error, OpenError::Emptied(_)), "{text}");
+    assert!(text.contains("backup"), "{text}");
+}
+
+/// Some other file, also one that is too short for a header, and a directory.
+#[test]
+fn no_database() {
+    for content in ["hello", &"x".repeat(5000)] {
+        let (error, _) = refusal(|path| fs::write(path, content).unwrap());
+        assert!(matches!(error, OpenError::NotADatabase(_)));
+    }
+    let (error, _) = refusal(|path| fs::create_dir(path).unwrap());
+    assert!(matches!(error, OpenError::NotADatabase(_)));
+}
+
+/// A pipe, at whose other end nobody is: refused at once, not waited for.
+#[test]
+fn a_pipe() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
+    assert!(matches!(error, OpenError::NotADatabase(_)), "{error}");
+}
+
+/// A link to nothing is told as that, and nothing is made.
+#[test]
+fn a_link_to_nowhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    std::os::unix::fs::symlink("not/mounted.db", &path).unwrap();
+    let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
+    assert!(error.to_string().contains("link to not/mounted.db"), "{error}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+/// A database that a killed daemon left shorter than its header says, whole in its log: through a
+/// link it is taken up too.
+#[test]
+fn a_link_to_a_database_with_a_log() {
+    let mut site = Site::new(FAIR);
+    let keys: Vec<String> = (0..2000).map(|i| format!("key{i}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    site.list(&run("f", 1), &keys);
+    let killed = tempfile::tempdir().unwrap();
+    // As if the power had gone in a checkpoint: the first page is written, the last is not.
+    site.edit("PRAGMA wal_checkpoint(PASSIVE)");
+    for ending in ["", "-wal"] {
+        let name = format!("state.db{ending}");
+        fs::copy(site.directory.path().join(&name), killed.path().join(&name)).unwrap();
+    }
+    let cut = fs::OpenOptions::new().write(true).open(killed.path().join("state.db")).unwrap();
+    cut.set_len(cut.metadata().unwrap().len() - 4096).unwrap();
+    let link = killed.path().join("link.db");
+    std::os::unix::fs::symlink("state.db", &link).unwrap();
+    let store = SqliteStore::open(&link, &options(FAIR)).unwrap();
+    assert_eq!(
+        shiftboss_actors::testing::one_by_one::OneByOne::runs(&mut { store }).unwrap()[0].rows,
+        2000
+    );
+}
+
+/// Another program's database: by its id, by its tables, by having none.
+#[test]
+fn a_foreign_database() {
+    for sql in [
+        "CREATE TABLE notes (text)",
+        "PRAGMA application_id = 7; CREATE TABLE notes (text)",
+        "CREATE TABLE fetchers (a); CREATE TABLE fetcher_runs (a); CREATE TABLE queue (a); CREATE TABLE log (a)",
+    ] {
+        let (error, text) = refusal(|path| edited(path, sql));
+        assert!(matches!(error, OpenError::Foreign { .. }), "{sql}: {text}");
+    }
+}
+
+/// A newer version than this program knows.
+#[test]
+fn a_newer_database() {
+    let (error, text) = refusal(|path| {
+        ours(path);
+        edited(path, "PRAGMA user_version = 99");
+    });
+    assert!(matches!(error, OpenError::Newer { version: 99, .. }), "{text}");
+    assert!(text.contains("newer shiftboss"), "{text}");
+}
+
+/// A file that was cut off: at a page's end, and anywhere.
+#[test]
+fn a_truncated_database() {
+    for keep in [4096 * 3, 5000, 200] {
+        let (error, text) = refusal(|path| {
+            ours(path);
+            fs::File::options().write(true).open(path).unwrap().set_len(keep).unwrap();
+        });
+        assert!(matches!(error, OpenError::Corrupt { .. }), "{keep}: {text}");
+        assert!(text.contains("shiftboss recover"), "{text}");
+    }
+}
+
+/// A first page of rubbish behind a good header.
+#[test]
+fn a_corrupt_schema() {
+    let (error, text) = refusal(|path| {
+        ours(path);
+        let mut bytes = fs::read(path).unwrap();
+        bytes[100..4096].fill(0xAA);
+        fs::write(path, bytes).unwrap();
+    });
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{text}");
+}
+
+/// The background check finds what opening does not, and says nothing of a sound database.
+#[test]
+fn a_corrupt_page_is_found_by_the_check() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    ours(&path);
+    assert_eq!(crate::stores::sqlite::quick_check(&path), Ok(()));
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 4096 * 4..].fill(0xAA);
+    fs::write(&path, bytes).unwrap();
+    assert!(crate::stores::sqlite::quick_check(&path).is_err());
+}
+
+/// A new database is whole or not there, and nothing is left beside it.
+#[test]
+fn a_new_database_leaves_nothing_beside_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let mut store = SqliteStore::open(&path, &options(FAIR)).unwrap();
+    assert!(store.was_clean());
+    shiftboss_actors::testing::one_by_one::OneByOne::close_at_once(&mut store).unwrap();
+    drop(store);
+    let names: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["state.db"]);
+    let missing = directory.path().join("missing/state.db");
+    assert!(SqliteStore::open(&missing, &options(FAIR)).is_err());
+}

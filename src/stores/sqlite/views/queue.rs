@@ -1,0 +1,139 @@
+//! What would be handed out next, in order: the question of `shiftboss queue`; and when single tasks are expected
+//! to be handed out: what `add` tells.
+//!
+//! A listing costs as much as so many dispatches, however long the queue is. The keys before a single task's are
+//! counted up to a bound that keeps it cheap; `why` counts further.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use rusqlite::{Connection, Result};
+use serde::Serialize;
+use shiftboss_actors::reports::Turn;
+use shiftboss_protocol::model::{Key, UnixSeconds};
+
+use super::order::{Order, Walked};
+use crate::stores::sqlite::dispatch::candidates;
+use crate::stores::sqlite::query::Query;
+use crate::stores::sqlite::reader::{ViewError, read_current};
+use crate::stores::sqlite::records::is_paused;
+
+/// Keys that can be asked for at once.
+pub const QUEUE_MAX: usize = 10_000;
+/// Keys before a key that are counted; and other single tasks of the key.
+const COUNTED_MAX: u64 = 1_000;
+/// A listing ends once its payloads have so many bytes: it is held in memory.
+pub(super) const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The JSON object of `queue` (docs/json.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Queue {
+    pub paused: bool,
+    /// The next keys, the first one first.
+    pub keys: Vec<Next>,
+    /// The listing ended before the number that was asked for, though there is more.
+    pub truncated: bool,
+}
+
+/// A job that would be handed out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Next {
+    pub key: String,
+    pub fetcher: String,
+    pub run: i64,
+    pub last_started: Option<UnixSeconds>,
+    /// The row was handed out before, and its lease expired.
+    pub again: bool,
+    pub payload: String,
+}
+
+/// The next `count` jobs in the order in which they would be handed out at the time `now`; one to
+/// [`QUEUE_MAX`] of them.
+///
+/// # Errors
+/// When the database is missing, not ours or cannot be read.
+pub fn queue(path: &Path, count: usize, now: UnixSeconds) -> Result<Queue, ViewError> {
+    read_current(path, |snapshot| list(snapshot, count.clamp(1, QUEUE_MAX), now))
+}
+
+pub(super) fn list(snapshot: &Connection, count: usize, now: UnixSeconds) -> Result<Queue> {
+    let order = Order::load(snapshot, now)?;
+    let (mut keys, mut bytes) = (Vec::new(), 0);
+    let walked = order.walk(snapshot, |position| {
+        if let Some(next) = job(snapshot, &order, position.2)? {
+            bytes += next.payload.len();
+            keys.push(next);
+        }
+        let enough = keys.len() >= count || bytes >= PAYLOADS_MAX_BYTES;
+        Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    let truncated = walked != Walked::ToTheEnd && keys.len() < count;
+    Ok(Queue { paused: is_paused(snapshot)?, keys, truncated })
+}
+
+/// The job that a key would be handed out as.
+fn job(snapshot: &Connection, order: &Order, key: String) -> Result<Option<Next>> {
+    let Some((_, mut rows)) = candidates(snapshot, &key)? else {
+        return Ok(None);
+    };
+    Ok(order.rule().choose(&rows).map(|chosen| {
+        let row = rows.swap_remove(chosen);
+        Next {
+            key,
+            fetcher: row.fetcher,
+            run: row.run_started,
+            last_started: row.last_started,
+            again: row.again,
+            payload: row.payload,
+        }
+    }))
+}
+
+/// The turns of single tasks of these keys at the time `now`, in their order.
+///
+/// # Errors
+/// When the database is missing, not ours or cannot be read.
+pub fn turns(path: &Path, keys: &[Key], now: UnixSeconds) -> Result<Vec<Turn>, ViewError> {
+    read_current(path, |snapshot| {
+        let (places, walked) = places(snapshot, keys, now)?;
+        let turn = |key: &Key| {
+            let found = places.get(key.as_str()).copied().flatten();
+            let is_further = found.is_none() && walked != Walked::ToTheEnd;
+            Ok(Turn {
+                keys_before: found.or(is_further.then_some(COUNTED_MAX)),
+                exact: found.is_some(),
+                tasks_before: tasks_of(snapshot, key)?.saturating_sub(1),
+            })
+        };
+        keys.iter().map(turn).collect()
+    })
+}
+
+/// How many keys come before each of these, where that was counted.
+fn places<'a>(
+    snapshot: &Connection,
+    keys: &'a [Key],
+    now: UnixSeconds,
+) -> Result<(HashMap<&'a str, Option<u64>>, Walked)> {
+    let mut places: HashMap<&str, Option<u64>> =
+        keys.iter().map(|key| (key.as_str(), None)).collect();
+    let (mut before, mut missing) = (0, places.len());
+    let walked = Order::load(snapshot, now)?.walk(snapshot, |(.., key, _)| {
+        if let Some(place) = places.get_mut(key.as_str()) {
+            *place = Some(before);
+            missing -= 1;
+        }
+        before += 1;
+        let is_enough = missing == 0 || before > COUNTED_MAX;
+        Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok((places, walked))
+}
+
+/// Single tasks of a key that wait or are in flight, up to a bound.
+fn tasks_of(snapshot: &Connection, key: &Key) -> Result<u64> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM shiftboss_single_tasks
+        WHERE attr_path = ?1 AND status = 'waiting' LIMIT ?2)";
+    snapshot.value(sql, (key.as_str(), COUNTED_MAX.cast_signed())).map(i64::cast_unsigned)
+}

@@ -1,0 +1,341 @@
+//! How a queue stands: the question of `shiftboss status`, whose JSON object is made of the answer (docs/json.md).
+//!
+//! All counts are kept ones; the only rows gone through are runs, fetchers of either kind, keys in flight and rows
+//! with an expired lease. A database that no shiftboss has taken over keeps no counts: there, and only there, rows
+//! are counted. Times are in seconds since 1970.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use rusqlite::{Connection, Result};
+use serde::Serialize;
+use shiftboss_actors::store::{EndedRun, FetcherRecord};
+use shiftboss_protocol::model::UnixSeconds;
+
+use super::order::Order;
+use crate::stores::sqlite::file::beside;
+use crate::stores::sqlite::query::{Query, columns};
+use crate::stores::sqlite::reader::{self, ViewError};
+use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, read_fetcher, state};
+use crate::stores::sqlite::schema;
+
+/// Jobs that ended within this many minutes are counted.
+pub(super) const HOUR_MINUTES: i64 = 60;
+/// Jobs in flight that are shown at the most.
+pub const HOLDERS_MAX: usize = 1_000;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct QueueStatus {
+    /// Below [`schema::VERSION`] no shiftboss of this version has taken the database over yet.
+    pub schema_version: i64,
+    /// `power` or `process`, as the last daemon was started.
+    pub durability: Option<String>,
+    /// `fair` or `classic`, likewise.
+    pub policy: Option<String>,
+    pub lease_seconds: Option<i64>,
+    pub paused: bool,
+    pub rows: Rows,
+    pub dead_letters: i64,
+    pub single_tasks: i64,
+    /// Of those, the ones that failed or are dead letters.
+    pub single_tasks_ended: i64,
+    pub max_single_tasks: Option<i64>,
+    /// The job that is in flight for longest first; at most [`HOLDERS_MAX`].
+    pub holders: Vec<Holding>,
+    /// By name, each with its newest run: the lists in the input directory, whoever made them.
+    pub fetchers: Vec<FetcherStatus>,
+    /// The fetchers that the daemon runs itself, by name.
+    pub managed_fetchers: Vec<ManagedFetcher>,
+    /// The key that has waited longest of those that could be handed out now.
+    pub oldest_waiting: Option<Waiting>,
+    pub done_last_hour: Vec<Done>,
+    pub rejected_files: Vec<RejectedFile>,
+    pub directory_lost_since: Option<UnixSeconds>,
+    pub directory_lost_reason: Option<String>,
+    /// A daemon that was started and not stopped cleanly: the one that runs, or one that died.
+    pub not_stopped: Option<NotStopped>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct NotStopped {
+    pub pid: u32,
+    pub started: UnixSeconds,
+    /// When the database was last written to: its last known sign of life.
+    pub last_write: Option<UnixSeconds>,
+}
+
+/// Counts of rows and, in flight, of keys.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Rows {
+    /// Rows not handed out yet.
+    pub pending: i64,
+    pub dispatched: i64,
+    pub in_flight: i64,
+    pub redelivered: i64,
+}
+
+columns!(Rows { pending, dispatched, in_flight, redelivered });
+
+/// A job in flight, and who holds it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Holding {
+    /// `None`: a classic worker, which has no name.
+    pub worker: Option<String>,
+    pub key: String,
+    /// `None`: a daemon under `--classic` keeps none.
+    pub attempt: Option<i64>,
+    pub since: UnixSeconds,
+    /// `None`: classic jobs have the daemon's lease.
+    pub lease_seconds: Option<i64>,
+}
+
+columns!(Holding { worker, key, attempt, since, lease_seconds });
+
+/// A fetcher and its newest run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FetcherStatus {
+    pub name: String,
+    pub run: i64,
+    pub complete: bool,
+    pub lines: i64,
+    pub pending: i64,
+    pub skipped: i64,
+    pub older_runs: i64,
+    /// Of the run's number, if that is a time.
+    pub age_seconds: Option<i64>,
+}
+
+columns!(FetcherStatus { name, run, complete, lines, pending, skipped, older_runs; age_seconds: None });
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ManagedFetcher {
+    pub name: String,
+    pub state: String,
+    /// When the run began that is on; without a daemon, the one that was broken off.
+    pub run_started: Option<UnixSeconds>,
+    pub last_run: Option<ManagedRun>,
+    /// When it runs next if nothing changes; `None`: when something does.
+    pub next_run: Option<UnixSeconds>,
+}
+
+/// A run of a managed fetcher that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ManagedRun {
+    pub started: UnixSeconds,
+    pub ended: UnixSeconds,
+    /// As a shell would report it; 0: its list is in place.
+    pub exit_code: u8,
+    /// What came of it, for people.
+    pub message: String,
+}
+
+impl From<FetcherRecord> for ManagedFetcher {
+    fn from(record: FetcherRecord) -> Self {
+        let FetcherRecord { name, state, run_started, last_run, next_run } = record;
+        let last_run = last_run.map(|EndedRun { started, ended, exit_code, message }| ManagedRun {
+            started,
+            ended,
+            exit_code,
+            message,
+        });
+        // One that was broken off and is still to be done is not on.
+        let run_started = run_started.filter(|_| state.starts_with("running"));
+        Self { name: name.to_string(), state, run_started, last_run, next_run }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    pub key: String,
+    /// `None`: never.
+    pub last_started: Option<UnixSeconds>,
+}
+
+/// Jobs that ended alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Done {
+    pub exit_code: i64,
+    pub jobs: i64,
+}
+
+columns!(Done { exit_code, jobs });
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RejectedFile {
+    /// Escaped.
+    pub name: String,
+    pub reason: String,
+    pub since: UnixSeconds,
+}
+
+columns!(RejectedFile { name, reason, since });
+
+/// How the queue at `path` stands at the time `now`.
+///
+/// # Errors
+/// When the database is missing, somebody else's, newer than this program, or cannot be read.
+pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewError> {
+    reader::read(path, |snapshot, version| match version {
+        schema::VERSION => status_of_current(snapshot, now),
+        version => status_of_reference(snapshot, version, now),
+    })
+}
+
+/// From what the daemon and its triggers keep.
+fn status_of_current(snapshot: &Connection, now: UnixSeconds) -> Result<QueueStatus> {
+    let number = |name| -> Result<Option<i64>> {
+        Ok(state(snapshot, name)?.and_then(|text| text.parse().ok()))
+    };
+    let directory_lost_since = number("directory_lost_since")?;
+    let rejected = "SELECT name, reason, since FROM shiftboss_rejected_files ORDER BY name";
+    Ok(QueueStatus {
+        schema_version: schema::VERSION,
+        durability: state(snapshot, "durability")?,
+        policy: state(snapshot, "policy")?,
+        lease_seconds: number("lease")?,
+        paused: is_paused(snapshot)?,
+        rows: snapshot.row(ROWS, [])?,
+        dead_letters: snapshot.value(DEAD_LETTERS, [])?,
+        single_tasks: snapshot.value(SINGLE_TASKS, ["single_tasks"])?,
+        single_tasks_ended: snapshot.value(SINGLE_TASKS, ["single_tasks_ended"])?,
+        max_single_tasks: number("max_single_tasks")?,
+        holders: holders(snapshot, reader::policy(snapshot)?.expired(now))?,
+        fetchers: fetchers(snapshot, FETCHERS, now)?,
+        managed_fetchers: managed_fetchers(snapshot, directory_lost_since)?,
+        oldest_waiting: oldest_waiting(snapshot, now)?,
+        done_last_hour: done_since(snapshot, now / 60 - HOUR_MINUTES)?,
+        rejected_files: snapshot.rows(rejected, [])?,
+        directory_lost_since,
+        directory_lost_reason: state(snapshot, "directory_lost_reason")?,
+        not_stopped: number("pid")?.zip(number("started")?).map(|(pid, started)| NotStopped {
+            pid: u32::try_from(pid).unwrap_or_default(),
+            started,
+            last_write: snapshot.path().and_then(|path| last_write(Path::new(path))),
+        }),
+    })
+}
+
+/// The time of the log's file, or of the database's.
+fn last_write(path: &Path) -> Option<UnixSeconds> {
+    let written = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    let last = written(&beside(path, "-wal")).max(written(path))?;
+    i64::try_from(last.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
+}
+
+/// The kept counts of all runs, and the keys in flight.
+const ROWS: &str = "SELECT coalesce(sum(pending), 0), coalesce(sum(rows - pending), 0),
+        (SELECT count(*) FROM log INDEXED BY shiftboss_unfinished WHERE finished IS NULL),
+        (SELECT count(DISTINCT attr_path) FROM shiftboss_deliveries WHERE delivery_count > 1)
+    FROM shiftboss_runs WHERE deleting = 0";
+/// Few rows have any expired lease.
+const DEAD_LETTERS: &str = "SELECT count(*) FROM shiftboss_expired_leases WHERE dead_letter <> 0";
+/// A kept count of single tasks, by its name: of all, or of those that ended.
+const SINGLE_TASKS: &str = "SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = ?1";
+/// Leased attempts, the first one first, at most ?1.
+const LEASED: &str = "SELECT worker, attr_path, attempt, started, lease
+    FROM shiftboss_deliveries INDEXED BY shiftboss_leased
+    WHERE lease IS NOT NULL ORDER BY attempt LIMIT ?1";
+/// Keys in flight that were started since ?2, the first one first, at most ?1; leased ones as well.
+const UNFINISHED: &str = "SELECT held.worker, log.attr_path, held.attempt,
+        iif(held.lease IS NULL, log.started, held.started), held.lease
+    FROM log INDEXED BY shiftboss_unfinished
+    LEFT JOIN shiftboss_deliveries AS held ON held.attr_path = log.attr_path AND held.attempt = (
+        SELECT max(attempt) FROM shiftboss_deliveries AS last WHERE last.attr_path = log.attr_path)
+    WHERE finished IS NULL AND log.started >= ?2 ORDER BY log.started LIMIT ?1";
+
+/// The jobs that are held, from their hand-out until they end or their lease expires: a classic job that was handed
+/// out before `expired` is held no longer.
+fn holders(snapshot: &Connection, expired: UnixSeconds) -> Result<Vec<Holding>> {
+    let limit = i64::try_from(HOLDERS_MAX).unwrap_or(i64::MAX);
+    let mut found: Vec<Holding> = snapshot.rows(LEASED, [limit])?;
+    found.extend(snapshot.rows::<Holding>(UNFINISHED, (limit, expired))?);
+    // The oldest of each are the oldest of all. A leased job was found twice.
+    found.sort_by(|a, b| (a.since, a.attempt, &a.key).cmp(&(b.since, b.attempt, &b.key)));
+    found.dedup();
+    found.truncate(HOLDERS_MAX);
+    Ok(found)
+}
+
+/// Each fetcher's newest run, from the kept counts. The runs of single tasks stand beside each other:
+/// they are shown as one.
+const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
+        iif(name = '@tasks', sum(rows), rows), iif(name = '@tasks', sum(pending), pending), skipped,
+        iif(name = '@tasks', 0, count(*) - 1)
+    FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id)
+    JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
+        AND ours.run_started = run.run_started
+    WHERE deleting = 0 GROUP BY fetchers.fetcher_id ORDER BY name";
+
+fn fetchers(snapshot: &Connection, sql: &str, now: UnixSeconds) -> Result<Vec<FetcherStatus>> {
+    const YEAR_2000: i64 = 946_684_800;
+    let mut fetchers: Vec<FetcherStatus> = snapshot.rows(sql, [])?;
+    for fetcher in &mut fetchers {
+        // A run's number is usually the time of its start; one that cannot be has no age.
+        let is_time = (YEAR_2000..=now).contains(&fetcher.run);
+        fetcher.age_seconds = is_time.then(|| now - fetcher.run);
+    }
+    Ok(fetchers)
+}
+
+/// A run that was begun since the input directory is lost waits for it.
+fn managed_fetchers(
+    snapshot: &Connection,
+    lost_since: Option<UnixSeconds>,
+) -> Result<Vec<ManagedFetcher>> {
+    let mut statement = snapshot.prepared(MANAGED_FETCHERS)?;
+    let fetchers = statement.query_map([], |row| {
+        let mut fetcher = ManagedFetcher::from(read_fetcher(row)?);
+        if lost_since.is_some_and(|lost| fetcher.run_started.is_some_and(|began| began >= lost)) {
+            fetcher.run_started = None;
+            fetcher.state = fetcher.state.replacen("running", "waiting", 1);
+        }
+        Ok(fetcher)
+    });
+    fetchers?.collect()
+}
+
+fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Waiting>> {
+    let mut first = None;
+    Order::load(snapshot, now)?.walk(snapshot, |position| {
+        first = Some(Waiting { last_started: position.0, key: position.2 });
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(first)
+}
+
+/// Jobs by exit code, from the counts by minute.
+const DONE: &str = "SELECT exit_code, sum(jobs) FROM shiftboss_completions WHERE minute > ?1
+    GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
+
+pub(super) fn done_since(snapshot: &Connection, minute: i64) -> Result<Vec<Done>> {
+    snapshot.rows(DONE, [minute])
+}
+
+/// The statements whose cost must not grow with the queue.
+#[cfg(test)]
+pub(in crate::stores::sqlite) const LOOKING: [&str; 8] =
+    [ROWS, FETCHERS, MANAGED_FETCHERS, DEAD_LETTERS, SINGLE_TASKS, LEASED, UNFINISHED, DONE];
+
+/// A database that the Python supervisor used last: what is kept may be old, so all is counted.
+fn status_of_reference(
+    snapshot: &Connection,
+    schema_version: i64,
+    now: UnixSeconds,
+) -> Result<QueueStatus> {
+    let rows = "SELECT count(*) FILTER (WHERE is_dequeued = 0),
+            count(*) FILTER (WHERE is_dequeued <> 0),
+            (SELECT count(*) FROM log WHERE finished IS NULL), 0 FROM queue";
+    let sql = "SELECT name, max(run_started), is_complete,
+            (SELECT count(*) FROM queue WHERE queue.fetcher_id = run.fetcher_id
+                AND fetcher_run_started = run_started),
+            (SELECT count(*) FROM queue WHERE queue.fetcher_id = run.fetcher_id
+                AND fetcher_run_started = run_started AND is_dequeued = 0), 0, count(*) - 1
+        FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id) GROUP BY fetcher_id ORDER BY name";
+    Ok(QueueStatus {
+        schema_version,
+        rows: snapshot.row(rows, [])?,
+        fetchers: fetchers(snapshot, sql, now)?,
+        ..QueueStatus::default()
+    })
+}

@@ -1,0 +1,185 @@
+//! Tasks by status, with the reason: the question of `shiftboss tasks`, and what `retry --failed` puts back.
+//!
+//! Few rows are dead letters or in flight; what waits is walked in its order; failed keys have an index, and
+//! the attempts that are kept, at most 100,000, and the single tasks, which have a limit, are gone through.
+//! So what it costs does not depend on how long the queue is.
+
+use std::path::Path;
+
+use rusqlite::{Connection, Result, Row};
+use serde::Serialize;
+use shiftboss_protocol::model::UnixSeconds;
+
+use super::attempts::{in_words, outcome};
+use super::queue::{QUEUE_MAX, list};
+use crate::stores::sqlite::query::{Query, columns};
+use crate::stores::sqlite::reader::{ViewError, policy, read_current};
+
+/// What a task is to the queue (the names are those of the life of a task).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// It is eligible when its turn comes.
+    Waiting,
+    InFlight,
+    /// It failed, and is due again by itself.
+    Delayed,
+    /// Its last attempt failed, and it is not due by itself.
+    Failed,
+    DeadLetter,
+}
+
+/// Which tasks are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    pub status: TaskStatus,
+    pub fetcher: Option<String>,
+    /// Those only that came into their status at that time or later; failed ones and those in flight.
+    pub since: Option<UnixSeconds>,
+    /// At most so many.
+    pub count: usize,
+}
+
+/// The JSON object of `tasks` (docs/json.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tasks {
+    pub status: TaskStatus,
+    pub tasks: Vec<Task>,
+    /// There are more than were asked for.
+    pub truncated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Task {
+    pub key: String,
+    /// `@tasks`: it is a single task.
+    pub fetcher: String,
+    /// The fetcher's run; a single task's number.
+    pub run: i64,
+    /// In seconds since 1970: the end of the attempt, its hand-out, or its last start.
+    pub since: Option<UnixSeconds>,
+    /// Why it has its status, in words.
+    pub reason: String,
+}
+
+columns!(Task { key, fetcher, run, since, reason });
+
+/// Rows whose own last attempt failed, and that wait for their fetcher's next list; then single tasks. The
+/// key's log row tells of its last attempt, and of rows of which none is kept.
+const FAILED: &str = "WITH
+    ended AS MATERIALIZED (
+        SELECT attr_path, fetcher_id, run_started, started, finished, exit_code,
+            max(attempt) AS attempt
+        FROM shiftboss_attempts WHERE outcome = 'done' GROUP BY attr_path, fetcher_id, run_started),
+    latest AS MATERIALIZED (
+        SELECT attr_path, started, max(attempt) AS attempt FROM ended GROUP BY attr_path),
+    own AS (
+        SELECT attr_path, fetcher_id, run_started, ended.finished,
+            iif(log.finished IS NULL OR ended.attempt <> latest.attempt, ended.exit_code, log.exit_code)
+                AS exit_code
+        FROM ended JOIN latest USING (attr_path) LEFT JOIN log USING (attr_path)
+        UNION ALL
+        SELECT log.attr_path, queue.fetcher_id, fetcher_run_started, log.finished, log.exit_code
+        FROM log INDEXED BY shiftboss_failed CROSS JOIN queue ON queue.attr_path = log.attr_path
+        LEFT JOIN latest ON latest.attr_path = log.attr_path
+        LEFT JOIN ended ON ended.attr_path = log.attr_path AND ended.run_started = fetcher_run_started
+            AND ended.fetcher_id = queue.fetcher_id
+        WHERE log.exit_code <> 0 AND log.finished IS NOT NULL AND ended.attempt IS NULL
+            AND (latest.attempt IS NULL OR latest.started < log.started))
+    SELECT * FROM (
+    SELECT own.attr_path, name, run_started, finished, exit_code
+    FROM own
+    CROSS JOIN queue ON queue.attr_path = own.attr_path AND queue.fetcher_id = own.fetcher_id
+        AND fetcher_run_started = run_started AND is_dequeued <> 0 AND queue.fetcher_id <> 0
+    JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
+    WHERE exit_code <> 0 AND finished >= ?3 AND (?2 IS NULL OR name = ?2)
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
+            WHERE delivery.attr_path = own.attr_path AND delivery.fetcher_id = own.fetcher_id)
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_expired_leases AS lost
+            WHERE lost.fetcher_id = own.fetcher_id AND lost.attr_path = own.attr_path
+                AND lost.run_started = own.run_started AND lost.dead_letter <> 0)
+        AND NOT EXISTS (SELECT 1 FROM queue AS newer
+            WHERE newer.attr_path = own.attr_path AND +newer.fetcher_id = own.fetcher_id
+                AND +newer.fetcher_run_started > own.run_started)
+    ORDER BY finished DESC)
+    UNION ALL SELECT single.attr_path, '@tasks', task, coalesce(own.finished, log.finished),
+        coalesce(own.exit_code, log.exit_code)
+    FROM shiftboss_single_tasks AS single
+    LEFT JOIN ended AS own
+        ON own.attr_path = single.attr_path AND own.fetcher_id = 0 AND own.run_started = task
+    LEFT JOIN log ON log.attr_path = single.attr_path
+    WHERE single.status = 'failed' AND coalesce(own.finished, log.finished, 0) >= ?3
+        AND (?2 IS NULL OR ?2 = '@tasks')
+    LIMIT ?1";
+const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL,
+        lost.expired_leases || ' leases expired'
+    FROM shiftboss_expired_leases AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id
+    WHERE dead_letter <> 0 AND lost.fetcher_id <> 0 AND (?2 IS NULL OR name = ?2)
+    UNION ALL SELECT attr_path, '@tasks', task, NULL, 'too many leases expired'
+    FROM shiftboss_single_tasks
+    WHERE status = 'dead_letter' AND (?2 IS NULL OR ?2 = '@tasks') LIMIT ?1";
+const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, started,
+        coalesce(worker, 'a classic worker') || ', attempt ' || attempt
+    FROM shiftboss_deliveries AS delivery
+    LEFT JOIN fetchers ON fetchers.fetcher_id = delivery.fetcher_id
+    WHERE (lease IS NOT NULL OR started >= ?4) AND (?2 IS NULL OR name = ?2) AND started >= ?3
+    ORDER BY started LIMIT ?1";
+
+/// The tasks that are asked for, at the time `now`: failed ones newest first, those in flight oldest first,
+/// waiting ones in the order of their turns.
+///
+/// # Errors
+/// When the database is missing, not ours or cannot be read.
+pub fn tasks(path: &Path, asked: &Asked, now: UnixSeconds) -> Result<Tasks, ViewError> {
+    read_current(path, |snapshot| {
+        let mut tasks = found(snapshot, asked, now)?;
+        let truncated = tasks.len() > asked.count;
+        tasks.truncate(asked.count);
+        Ok(Tasks { status: asked.status, tasks, truncated })
+    })
+}
+
+/// One more than asked for, if there is one.
+fn found(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> Result<Vec<Task>> {
+    let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
+    let since = asked.since.unwrap_or(i64::MIN);
+    match asked.status {
+        TaskStatus::Delayed => Ok(Vec::new()),
+        TaskStatus::Waiting => waiting(snapshot, asked, now),
+        TaskStatus::Failed => {
+            let mut statement = snapshot.prepared(FAILED)?;
+            statement.query_map((limit, &asked.fetcher, since), failed)?.collect()
+        }
+        TaskStatus::DeadLetter => snapshot.rows(DEAD_LETTERS, (limit, &asked.fetcher)),
+        TaskStatus::InFlight => {
+            let expired = policy(snapshot)?.expired(now);
+            snapshot.rows(IN_FLIGHT, (limit, &asked.fetcher, since, expired))
+        }
+    }
+}
+
+fn failed(row: &Row<'_>) -> Result<Task> {
+    let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    let code: Option<i64> = row.get(4)?;
+    // Of a single task another one of its key may have run since.
+    let end = outcome("done".to_owned(), code);
+    let reason = if end == "success" { "failure".to_owned() } else { in_words(&end, code) };
+    Ok(Task { key, fetcher, run, since, reason })
+}
+
+/// The next [`QUEUE_MAX`] jobs at the most, those of one fetcher among them.
+fn waiting(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> Result<Vec<Task>> {
+    let count = if asked.fetcher.is_some() { QUEUE_MAX } else { (asked.count + 1).min(QUEUE_MAX) };
+    let keys = list(snapshot, count, now)?.keys.into_iter();
+    let wanted =
+        keys.filter(|next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name));
+    Ok(wanted
+        .map(|next| Task {
+            key: next.key,
+            fetcher: next.fetcher,
+            run: next.run,
+            since: next.last_started,
+            reason: if next.again { "its lease expired" } else { "its turn comes" }.to_owned(),
+        })
+        .collect())
+}
