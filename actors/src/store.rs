@@ -5,19 +5,16 @@
 
 #![warn(missing_docs)]
 
-mod fetcher_runs;
 mod operations;
-mod tasks;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use fetcher_runs::{EndedRun, FetcherRecord};
 pub use operations::*;
-pub use tasks::{Added, Cancelled, EntryId, SpoolEntry};
 
 use crate::file_identity::{DirectoryIdentity, Position};
 use shiftboss_protocol::model::{Attempt, Job, Key, Row, Run, UnixSeconds};
@@ -218,4 +215,79 @@ pub enum InputDirectory {
     There(DirectoryIdentity),
     /// It is lost, and why.
     Lost(String),
+}
+
+/// What came of a task that was to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    /// It waits now.
+    Added,
+    /// The same payload of the same key waits already, or this very entry was accepted before.
+    Known,
+    /// There are as many single tasks as may be: it was not added.
+    Full,
+}
+
+/// Which entry of which spool. Another entry may have the same name later: its inode, birth or checksum
+/// differs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId {
+    /// The spool's identity, which stays the same over restarts.
+    pub spool: Arc<str>,
+    /// The entry's name, escaped.
+    pub name: Arc<str>,
+    /// The inode of its file.
+    pub inode: u64,
+    /// When its file was made, in nanoseconds since 1970: inodes are used again. 0 where that is not known.
+    pub born: i64,
+    /// A checksum of what the file says.
+    pub checksum: u64,
+}
+
+/// An entry of a spool that is to become a single task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpoolEntry {
+    /// Which one.
+    pub id: EntryId,
+    /// What it says.
+    pub task: Row,
+}
+
+/// What came of the single tasks of a key that were to be deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cancelled {
+    /// So many are gone.
+    pub deleted: u64,
+    /// There are more that are not in flight: to be asked for again.
+    pub more: bool,
+    /// One is in flight, and stays.
+    pub in_flight: bool,
+}
+
+/// A run of a managed fetcher that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedRun {
+    /// When it began.
+    pub started: UnixSeconds,
+    /// When it ended.
+    pub ended: UnixSeconds,
+    /// As a shell would report it; 0: its list is in place.
+    pub exit_code: u8,
+    /// What came of it, for people.
+    pub message: String,
+}
+
+/// How a managed fetcher is. What it fetches is not here: that comes through the input directory, as any list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetcherRecord {
+    /// Its name, and its list's.
+    pub name: Arc<str>,
+    /// What it is doing, in a word or two: idle, waiting, running...
+    pub state: String,
+    /// When the run began that is on. Still there after a death: that run was broken off.
+    pub run_started: Option<UnixSeconds>,
+    /// The run that ended last.
+    pub last_run: Option<EndedRun>,
+    /// When it runs next, if nothing changes; `None`: when something does.
+    pub next_run: Option<UnixSeconds>,
 }

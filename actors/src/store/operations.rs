@@ -1,8 +1,8 @@
 //! The operations of a store, as data: what is asked, and what each is answered.
 //!
 //! Made by the StorageActor, carried out by a [`Store`](super::Store). [`Request`] keeps the types of both
-//! sides together, so that whoever asks never sees [`Operation`] or [`Outcome`]. A new operation is a
-//! struct here, a line in the table below, and an arm in each store.
+//! sides together, so that whoever asks never sees [`Operation`] or [`Outcome`]. A new operation is an
+//! entry of the table below, and an arm in each store.
 
 use std::sync::Arc;
 
@@ -11,183 +11,6 @@ use super::{
     LeaseHolder, Rejected, Requeued, RowBatch, SpoolEntry, StoreError, StoreResult, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run};
-
-/// Takes the next job (spec 2, 5) and marks it as handed out; nothing while the queue is paused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dispatch {
-    /// To whom it is leased, which excludes its key until the attempt ends; `None`: to a classic worker.
-    pub holder: Option<LeaseHolder>,
-}
-
-/// Records the end of `key`'s job, by key alone (classic); an unknown key changes nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complete {
-    /// The key whose job ended.
-    pub key: Key,
-    /// How it ended.
-    pub exit_code: i64,
-}
-
-/// Records the end of a leased attempt. Said again, the first one stands. One whose lease expired still
-/// counts as long as its key was not handed out again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompleteAttempt {
-    /// Which attempt.
-    pub attempt: Attempt,
-    /// How it ended.
-    pub exit_code: i64,
-}
-
-/// Gives a leased attempt's job back to its old place in the order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release(pub Attempt);
-
-/// Asks whether an attempt is leased still: [`Ack::Recorded`] if so, else [`Ack::Stale`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heartbeat(pub Attempt);
-
-/// The lease of an attempt expired: its job goes back to its old place, or, after too many such ends, is
-/// dead-lettered until its fetcher's next run or a [`Retry`]. `None`: the attempt had ended already.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expire(pub Attempt);
-
-/// Makes a dispatch undone, order included, if the key's log row is still that dispatch's; says whether.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undo {
-    /// The key that was handed out.
-    pub key: Key,
-    /// Which dispatch.
-    pub attempt: Attempt,
-}
-
-/// Puts the ended rows of a key back in the queue, dead-lettered ones too, but for those in flight. Says
-/// how many; `None`: no row has that key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retry {
-    /// Which key.
-    pub key: Key,
-    /// The fetcher whose rows alone are meant; `None`: all are.
-    pub fetcher: Option<Arc<str>>,
-}
-
-/// Gives the job of a key that is in flight back to its old place, whoever has it; classic jobs, too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Requeue(pub Key);
-
-/// From now on, and after a restart, nothing is handed out; or the end of that. Says how many jobs are in
-/// delivery.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetPaused(pub bool);
-
-/// Makes a run known, empty and growing; a known one is left as it is. Says how it stands. One under
-/// deletion is rejected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegisterRun(pub Run);
-
-/// Adds rows, position and completion of a registered run. A row that is there keeps its state and takes
-/// the new payload. Rejected for an unknown run, or one under deletion.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddRows(pub RowBatch);
-
-/// Deletes rows of a run that were not read since its last [listing](super::Reading::Listing) began. Says
-/// whether to ask again; when not, the run is stale no longer. Without a listing it does nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prune {
-    /// Which run.
-    pub run: Run,
-    /// So many rows are looked at, at the most.
-    pub limit: usize,
-}
-
-/// Marks a run for its deletion: no row of it is handed out from now on. An unknown run is left alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BeginDeletion(pub Run);
-
-/// Deletes rows of `runs`, one run after the other, and each run with its last row. Says how many of the
-/// first runs are gone; one that was not known counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeleteRuns {
-    /// Which runs.
-    pub runs: Vec<Run>,
-    /// So many rows and runs, at the most.
-    pub limit: usize,
-}
-
-/// Notes that an input file is rejected, for status. An earlier note keeps its time, and gets the new reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RejectFile {
-    /// The file's name, escaped.
-    pub name: String,
-    /// Why.
-    pub reason: String,
-}
-
-/// Takes the note about a rejected file back, by its escaped name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForgetRejected(pub String);
-
-/// Notes how the input directory is. A loss that goes on keeps its time, and gets the new reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoteInput(pub InputDirectory);
-
-/// Adds a single task, behind those of its key that wait.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddTask(pub Row);
-
-/// Deletes the single tasks of a key, the newest first, a bounded number at once; that in flight stays.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CancelTasks(pub Key);
-
-/// Accepts entries of a spool: adds the task of each, and remembers which entry it came from. A batch with
-/// this in it is on the disk when it is answered, whatever the durability: the entry is removed then.
-/// One that is remembered is [`Added::Known`], whatever became of its task. One that is [`Added::Full`]
-/// is not remembered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AcceptEntries(pub Vec<SpoolEntry>);
-
-/// Forgets an accepted entry, once its removal from the spool is durable; an unknown one changes nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForgetAccepted(pub EntryId);
-
-/// Notes how a managed fetcher is, in place of what was noted of it before.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoteFetcher(pub FetcherRecord);
-
-/// Forgets a managed fetcher; an unknown one changes nothing. Its lists stay.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForgetFetcher(pub Arc<str>);
-
-/// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Probe;
-
-/// Every run that the store knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runs;
-
-/// All leased attempts, with their leases in seconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leases;
-
-/// Whether a [`Dispatch`] would find a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HasWork;
-
-/// How many jobs are in flight.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CountInFlight;
-
-/// Why there may be nothing to hand out; takes no longer the larger the queue is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WhyIdle;
-
-/// The accepted entries that are remembered, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AcceptedEntries;
-
-/// All that is noted of managed fetchers, by name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FetcherRecords;
 
 /// One operation or several that are asked together, with the type of its answer.
 pub trait Request: Send + 'static {
@@ -207,14 +30,21 @@ pub trait Request: Send + 'static {
 /// The outcomes of a request's operations, in order, as far as they were not taken yet.
 pub type Outcomes = std::vec::IntoIter<Result<Outcome, Rejected>>;
 
-/// What a store answers a request that it was not asked: a defect of the store.
-fn mismatched() -> StoreError {
-    StoreError::Fatal("the store did not answer what it was asked".to_owned())
-}
-
-/// The table of operations: what is asked, and the type of its answer.
+/// Makes an operation and its answer of each line of the table below: `What { it: takes } => what it is answered`.
 macro_rules! operations {
-    ($($request:ident => $answer:ty,)*) => {
+    (@struct [$($doc:tt)*] $request:ident { $($fields:tt)* }) => {
+        $($doc)*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $request { $($fields)* }
+    };
+    (@struct [$($doc:tt)*] $request:ident $(($field:ty))?) => {
+        $($doc)*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $request $((pub $field))?;
+    };
+    ($($(#[$doc:meta])* $request:ident $({ $($fields:tt)* })? $(($field:ty))? => $answer:ty,)*) => {
+        $(operations!(@struct [$(#[$doc])*] $request $({ $($fields)* })? $(($field))?);)*
+
         /// One step of a batch.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[allow(missing_docs)] // Each variant is the struct of its name.
@@ -236,7 +66,10 @@ macro_rules! operations {
                 match outcomes.next() {
                     Some(Ok(Outcome::$request(answer))) => Ok(answer),
                     Some(Err(Rejected(text))) => Err(StoreError::Rejected(text)),
-                    Some(Ok(_)) | None => Err(mismatched()),
+                    // A defect of the store.
+                    Some(Ok(_)) | None => Err(StoreError::Fatal(
+                        "the store did not answer what it was asked".to_owned(),
+                    )),
                 }
             }
         })*
@@ -244,37 +77,149 @@ macro_rules! operations {
 }
 
 operations! {
-    Dispatch => Dispatched,
-    Complete => (),
-    CompleteAttempt => Ack,
-    Release => Ack,
-    Heartbeat => Ack,
-    Expire => Option<ExpiredLease>,
-    Undo => bool,
-    Retry => Option<u64>,
-    Requeue => Requeued,
-    SetPaused => u64,
-    RegisterRun => StoredRun,
-    AddRows => (),
-    Prune => bool,
-    BeginDeletion => (),
-    DeleteRuns => usize,
-    RejectFile => (),
-    ForgetRejected => (),
-    NoteInput => (),
-    AddTask => Added,
-    CancelTasks => Cancelled,
-    AcceptEntries => Vec<Added>,
-    ForgetAccepted => (),
-    NoteFetcher => (),
-    ForgetFetcher => (),
+    /// Takes the next job (spec 2, 5) and marks it as handed out; nothing while the queue is paused.
+    Dispatch {
+        /// To whom it is leased, which excludes its key until the attempt ends; `None`: to a classic worker.
+        pub holder: Option<LeaseHolder>,
+    } => Dispatched,
+
+    /// Records the end of `key`'s job, by key alone (classic); an unknown key changes nothing.
+    Complete {
+        /// The key whose job ended.
+        pub key: Key,
+        /// How it ended.
+        pub exit_code: i64,
+    } => (),
+
+    /// Records the end of a leased attempt. Said again, the first one stands. One whose lease expired still
+    /// counts as long as its key was not handed out again.
+    CompleteAttempt {
+        /// Which attempt.
+        pub attempt: Attempt,
+        /// How it ended.
+        pub exit_code: i64,
+    } => Ack,
+
+    /// Gives a leased attempt's job back to its old place in the order.
+    Release(Attempt) => Ack,
+
+    /// Asks whether an attempt is leased still: [`Ack::Recorded`] if so, else [`Ack::Stale`].
+    Heartbeat(Attempt) => Ack,
+
+    /// The lease of an attempt expired: its job goes back to its old place, or, after too many such ends, is
+    /// dead-lettered until its fetcher's next run or a [`Retry`]. `None`: the attempt had ended already.
+    Expire(Attempt) => Option<ExpiredLease>,
+
+    /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's; says whether.
+    Undo {
+        /// The key that was handed out.
+        pub key: Key,
+        /// Which dispatch.
+        pub attempt: Attempt,
+    } => bool,
+
+    /// Puts the ended rows of a key back in the queue, dead-lettered ones too, but for those in flight. Says
+    /// how many; `None`: no row has that key.
+    Retry {
+        /// Which key.
+        pub key: Key,
+        /// The fetcher whose rows alone are meant; `None`: all are.
+        pub fetcher: Option<Arc<str>>,
+    } => Option<u64>,
+
+    /// Gives the job of a key that is in flight back to its old place, whoever has it; classic jobs, too.
+    Requeue(Key) => Requeued,
+
+    /// From now on, and after a restart, nothing is handed out; or the end of that. Says how many jobs are in
+    /// delivery.
+    SetPaused(bool) => u64,
+
+    /// Makes a run known, empty and growing; a known one is left as it is. Says how it stands. One under
+    /// deletion is rejected.
+    RegisterRun(Run) => StoredRun,
+
+    /// Adds rows, position and completion of a registered run. A row that is there keeps its state and takes
+    /// the new payload. Rejected for an unknown run, or one under deletion.
+    AddRows(RowBatch) => (),
+
+    /// Deletes rows of a run that were not read since its last [listing](super::Reading::Listing) began. Says
+    /// whether to ask again; when not, the run is stale no longer. Without a listing it does nothing.
+    Prune {
+        /// Which run.
+        pub run: Run,
+        /// So many rows are looked at, at the most.
+        pub limit: usize,
+    } => bool,
+
+    /// Marks a run for its deletion: no row of it is handed out from now on. An unknown run is left alone.
+    BeginDeletion(Run) => (),
+
+    /// Deletes rows of `runs`, one run after the other, and each run with its last row. Says how many of the
+    /// first runs are gone; one that was not known counts.
+    DeleteRuns {
+        /// Which runs.
+        pub runs: Vec<Run>,
+        /// So many rows and runs, at the most.
+        pub limit: usize,
+    } => usize,
+
+    /// Notes that an input file is rejected, for status. An earlier note keeps its time, and gets the new reason.
+    RejectFile {
+        /// The file's name, escaped.
+        pub name: String,
+        /// Why.
+        pub reason: String,
+    } => (),
+
+    /// Takes the note about a rejected file back, by its escaped name.
+    ForgetRejected(String) => (),
+
+    /// Notes how the input directory is. A loss that goes on keeps its time, and gets the new reason.
+    NoteInput(InputDirectory) => (),
+
+    /// Adds a single task, behind those of its key that wait.
+    AddTask(Row) => Added,
+
+    /// Deletes the single tasks of a key, the newest first, a bounded number at once; that in flight stays.
+    CancelTasks(Key) => Cancelled,
+
+    /// Accepts entries of a spool: adds the task of each, and remembers which entry it came from. A batch with
+    /// this in it is on the disk when it is answered, whatever the durability: the entry is removed then.
+    /// One that is remembered is [`Added::Known`], whatever became of its task. One that is [`Added::Full`]
+    /// is not remembered.
+    AcceptEntries(Vec<SpoolEntry>) => Vec<Added>,
+
+    /// Forgets an accepted entry, once its removal from the spool is durable; an unknown one changes nothing.
+    ForgetAccepted(EntryId) => (),
+
+    /// Notes how a managed fetcher is, in place of what was noted of it before.
+    NoteFetcher(FetcherRecord) => (),
+
+    /// Forgets a managed fetcher; an unknown one changes nothing. Its lists stay.
+    ForgetFetcher(Arc<str>) => (),
+
+    /// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
     Probe => (),
+
+    /// Every run that the store knows.
     Runs => Vec<StoredRun>,
+
+    /// All leased attempts, with their leases in seconds.
     Leases => Vec<(Attempt, u32)>,
+
+    /// Whether a [`Dispatch`] would find a job.
     HasWork => bool,
+
+    /// How many jobs are in flight.
     CountInFlight => u64,
+
+    /// Why there may be nothing to hand out; takes no longer the larger the queue is.
     WhyIdle => Idle,
+
+    /// The accepted entries that are remembered, in order.
     AcceptedEntries => Vec<EntryId>,
+
+    /// All that is noted of managed fetchers, by name.
     FetcherRecords => Vec<FetcherRecord>,
 }
 
