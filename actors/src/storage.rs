@@ -9,7 +9,6 @@
 
 mod deletions;
 mod drain;
-mod expiry;
 mod gathered;
 mod handlers;
 mod leases;
@@ -28,7 +27,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use actix::prelude::*;
-use futures_util::future::LocalBoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::debug;
@@ -46,9 +44,8 @@ use waiting::WaitQueue;
 
 /// How often the actor looks whether it is idle.
 const IDLE_TICK: Duration = Duration::from_millis(250);
-/// Those who wait are looked after without a reason at every second tick.
-const LOOK_TICKS: u32 = 2;
-const _: () = assert!(IDLE_TICK.as_millis() * (LOOK_TICKS as u128) < 1000);
+/// How often those who wait are looked after without a reason; documented as a second.
+const LOOK_TICK: Duration = Duration::from_millis(500);
 /// Without a commit for this long the main file is brought up to date (spec 6: a second).
 const IDLE_AFTER: Duration = Duration::from_millis(400);
 /// Even a busy store is maintained this often: its files may have vanished.
@@ -67,11 +64,8 @@ pub struct StorageActor {
     deletions: VecDeque<Deletion>,
     outages: Outages,
     leases: LeaseClock,
-    /// The timer for the lease that ends first, and when it rings.
-    lease_timer: Option<(Instant, SpawnHandle)>,
     waiting: WaitQueue,
     drain: Drain,
-    ticks: u32,
     /// Answered when the store is closed, once that is asked.
     closing: Option<Reply<StoreResult<()>>>,
     /// Gets the error that ends the process, once.
@@ -105,10 +99,8 @@ impl StorageActor {
             deletions: VecDeque::new(),
             outages: Outages::default(),
             leases: LeaseClock::default(),
-            lease_timer: None,
             waiting: WaitQueue::default(),
             drain: Drain::new(drained),
-            ticks: 0,
             closing: None,
             exit_notifier,
         }
@@ -155,27 +147,53 @@ impl StorageActor {
     }
 
     fn flush(&mut self, ctx: &mut Context<Self>) {
-        let Some(mut store) = self.store.take() else {
+        if self.store.is_none() {
             return; // What is at work calls this again.
-        };
+        }
         if self.gathered.is_empty() {
-            match self.closing.take() {
-                Some(reply) => close(store, reply, ctx),
-                None => self.store = Some(store),
-            }
-            return;
+            return self.close(ctx);
         }
         let now = self.clock.now();
         let (batch, replies) = self.gathered.take();
-        let applying: LocalBoxFuture<'static, _> = Box::pin(async move {
-            let outcomes = store.apply(now, batch).await;
-            (store, outcomes)
-        });
-        let applying = applying.into_actor(self);
-        ctx.spawn(applying.map(move |(store, outcomes), actor, ctx| {
+        self.call(
+            ctx,
+            async move |store| store.apply(now, batch).await,
+            |actor, ctx, outcomes| actor.applied(ctx, replies, outcomes),
+        );
+    }
+
+    /// Has the store do something. Nothing else is asked of it before `then`.
+    fn call<T: 'static>(
+        &mut self,
+        ctx: &mut Context<Self>,
+        work: impl AsyncFnOnce(&mut dyn Store) -> T + 'static,
+        then: impl FnOnce(&mut Self, &mut Context<Self>, T) + 'static,
+    ) {
+        let Some(mut store) = self.store.take() else {
+            return;
+        };
+        let worked = async move {
+            let result = work(&mut *store).await;
+            (store, result)
+        };
+        ctx.spawn(worked.into_actor(self).map(|(store, result), actor, ctx| {
             actor.store = Some(store);
-            actor.applied(ctx, replies, outcomes);
+            then(actor, ctx, result);
         }));
+    }
+
+    /// The last call of the store, if it is time for that, and the end of the actor.
+    fn close(&mut self, ctx: &mut Context<Self>) {
+        if let Some(reply) = self.closing.take() {
+            self.call(
+                ctx,
+                async |store| store.close().await,
+                |_, ctx, closed| {
+                    reply.send(closed);
+                    ctx.stop();
+                },
+            );
+        }
     }
 
     /// A batch is durable, or nothing of it has happened.
@@ -187,7 +205,7 @@ impl StorageActor {
     ) {
         debug!(messages = replies.len(), ok = outcomes.is_ok(), "Committed.");
         if let Err(error) = &outcomes {
-            self.leases.unsure();
+            self.leases.is_complete = false;
             // Of those that only look nobody's request failed.
             if replies.writes || error.is_fatal() {
                 self.note(error);
@@ -198,11 +216,8 @@ impl StorageActor {
         }
         let makes_work = replies.makes_work && outcomes.is_ok();
         replies.send(self, ctx, outcomes);
-        if makes_work {
-            self.waiting.wake();
-        }
+        self.waiting.awake |= makes_work;
         self.serve_waiting(ctx);
-        self.set_lease_timer(ctx);
         self.flush_later(ctx);
     }
 
@@ -211,48 +226,20 @@ impl StorageActor {
         let Some(is_idle) = self.housekeeping.due() else {
             return;
         };
-        let Some(mut store) = self.store.take_if(|_| self.gathered.is_empty()) else {
+        if self.store.is_none() || !self.gathered.is_empty() {
             return;
-        };
+        }
         self.housekeeping.last_maintained = Instant::now();
-        let maintaining: LocalBoxFuture<'static, _> = Box::pin(async move {
-            let checkpoint = store.maintain().await;
-            (store, checkpoint)
-        });
-        ctx.spawn(maintaining.into_actor(self).map(move |(store, checkpoint), actor, ctx| {
-            actor.store = Some(store);
+        let maintained = move |actor: &mut Self, ctx: &mut Context<Self>, checkpoint| {
             match checkpoint {
                 Ok(Checkpoint::Complete) if is_idle => actor.housekeeping.dirty = false,
                 Ok(Checkpoint::Complete | Checkpoint::Partial) => {}
                 Err(error) => actor.note(&error),
             }
             actor.flush_later(ctx);
-        }));
+        };
+        self.call(ctx, async |store| store.maintain().await, maintained);
     }
-
-    fn tick(&mut self, ctx: &mut Context<Self>) {
-        self.maintain(ctx);
-        self.outages.look();
-        self.begin_missing_leases(ctx);
-        self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(LOOK_TICKS) {
-            self.look_for_waiting(ctx);
-            self.look_whether_drained(ctx);
-        }
-    }
-}
-
-/// The last call of the store, and the end of the actor.
-fn close(
-    mut store: Box<dyn Store>,
-    reply: Reply<StoreResult<()>>,
-    ctx: &mut Context<StorageActor>,
-) {
-    let closing: LocalBoxFuture<'static, _> = Box::pin(async move { store.close().await });
-    ctx.spawn(actix::fut::wrap_future::<_, StorageActor>(closing).map(|closed, _, ctx| {
-        reply.send(closed);
-        ctx.stop();
-    }));
 }
 
 impl Housekeeping {
@@ -273,7 +260,15 @@ impl Actor for StorageActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.begin_missing_leases(ctx);
-        ctx.run_interval(IDLE_TICK, Self::tick);
+        ctx.run_interval(IDLE_TICK, |actor, ctx| {
+            actor.maintain(ctx);
+            actor.outages.look();
+            actor.begin_missing_leases(ctx);
+        });
+        ctx.run_interval(LOOK_TICK, |actor, ctx| {
+            actor.look_for_waiting(ctx);
+            actor.look_whether_drained(ctx);
+        });
     }
 }
 

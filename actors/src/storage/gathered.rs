@@ -17,21 +17,14 @@ pub(super) const BATCH_OPERATIONS_MAX: usize = 256;
 pub(super) type Reply =
     Box<dyn FnOnce(&mut StorageActor, &mut Context<StorageActor>, StoreResult<Outcomes>)>;
 
-struct Asked {
-    operations: usize,
-    is_bulk: bool,
-    reply: Reply,
-}
-
+/// Requests, in the order in which they came.
 #[derive(Default)]
-pub(super) struct Gathered {
-    operations: VecDeque<Operation>,
-    asked: VecDeque<Asked>,
-}
+pub(super) struct Gathered(VecDeque<(Vec<Operation>, Reply)>);
 
 /// Who waits for the answers of a batch that is under way.
 pub(super) struct Replies {
-    asked: Vec<Asked>,
+    /// With the number of operations of each.
+    asked: Vec<(usize, Reply)>,
     /// Whether an operation may have brought work for those who wait.
     pub(super) makes_work: bool,
     pub(super) writes: bool,
@@ -39,41 +32,36 @@ pub(super) struct Replies {
 
 impl Gathered {
     pub(super) fn is_empty(&self) -> bool {
-        self.asked.is_empty()
+        self.0.is_empty()
     }
 
     pub(super) fn push(&mut self, request: impl Request, reply: Reply) {
         let mut operations = Vec::new();
         request.push(&mut operations);
-        let is_bulk = operations.iter().any(Operation::is_bulk);
-        self.asked.push_back(Asked { operations: operations.len(), is_bulk, reply });
-        self.operations.extend(operations);
+        self.0.push_back((operations, reply));
     }
 
     /// Takes the next batch out, in order. One message's operations stay together, and a bulk operation
     /// begins a batch: there it costs least.
     pub(super) fn take(&mut self) -> (Vec<Operation>, Replies) {
-        let (mut messages, mut operations) = (0, 0);
-        for asked in &self.asked {
-            let is_full = operations + asked.operations > BATCH_OPERATIONS_MAX;
-            if messages > 0 && (asked.is_bulk || is_full) {
+        let (mut batch, mut asked) = (Vec::new(), Vec::new());
+        while let Some((operations, reply)) = self.0.pop_front() {
+            let is_full = batch.len() + operations.len() > BATCH_OPERATIONS_MAX;
+            if !batch.is_empty() && (is_full || operations.iter().any(Operation::is_bulk)) {
+                self.0.push_front((operations, reply));
                 break;
             }
-            (messages, operations) = (messages + 1, operations + asked.operations);
+            asked.push((operations.len(), reply));
+            batch.extend(operations);
         }
-        let batch: Vec<Operation> = self.operations.drain(..operations).collect();
         let writes = |operation: &Operation| {
             !(operation.only_reads() || matches!(operation, Operation::Probe(_)))
         };
         let makes_work = |operation: &Operation| {
             writes(operation) && !matches!(operation, Operation::Dispatch(_))
         };
-        let replies = Replies {
-            asked: self.asked.drain(..messages).collect(),
-            makes_work: batch.iter().any(makes_work),
-            writes: batch.iter().any(writes),
-        };
-        (batch, replies)
+        let (makes_work, writes) = (batch.iter().any(makes_work), batch.iter().any(writes));
+        (batch, Replies { asked, makes_work, writes })
     }
 }
 
@@ -90,7 +78,7 @@ impl Replies {
         outcomes: StoreResult<Vec<Result<Outcome, Rejected>>>,
     ) {
         let mut outcomes = outcomes.map(Vec::into_iter);
-        for Asked { operations, reply, .. } in self.asked {
+        for (operations, reply) in self.asked {
             let its = match &mut outcomes {
                 Ok(outcomes) => Ok(outcomes.take(operations).collect::<Vec<_>>().into_iter()),
                 Err(error) => Err(error.clone()),

@@ -9,8 +9,8 @@ use tracing::{debug, info};
 
 use super::StorageActor;
 use super::messages::{
-    Change, Controlled, Finish, HowAreYou, Next, Perform, Ping, Shutdown, Stepped, TakeJob, Tell,
-    UndoHandOut, Work,
+    Change, Controlled, Finish, HandOut, HowAreYou, Next, Perform, Ping, Shutdown, Stepped,
+    TakeJob, Tell, UndoHandOut, Work,
 };
 use super::reply::{Deferred, deferred};
 use crate::live::Health;
@@ -35,7 +35,13 @@ impl<R: Request> Handler<Perform<R>> for StorageActor {
 impl StorageActor {
     /// A job that was dispatched is guarded from here on: whoever drops it has it undone.
     pub(super) fn work(ctx: &mut Context<Self>, dispatched: Dispatched) -> Work {
-        Work::new(dispatched, || ctx.address().recipient())
+        match dispatched {
+            Dispatched::Job(attempt, job) => {
+                Work::Job(HandOut::new(attempt, job, ctx.address().recipient()))
+            }
+            Dispatched::Nothing => Work::Nothing,
+            Dispatched::Later => Work::Later,
+        }
     }
 }
 
@@ -46,7 +52,7 @@ impl Handler<TakeJob> for StorageActor {
         let request = Dispatch { holder: holder.clone() };
         self.ask(ctx, request, move |actor, ctx, dispatched| {
             let dispatched = dispatched?;
-            holder.iter().for_each(|holder| actor.begin_lease(&dispatched, holder));
+            holder.iter().for_each(|holder| actor.begin_lease(ctx, &dispatched, holder));
             Ok(Self::work(ctx, dispatched))
         })
     }
@@ -76,7 +82,7 @@ impl Handler<Next> for StorageActor {
         self.ask(ctx, request, move |actor, ctx, answers| {
             let (ack, dispatched) = answers?;
             let work = dispatched.map(|dispatched| {
-                actor.begin_lease(&dispatched, &holder);
+                actor.begin_lease(ctx, &dispatched, &holder);
                 Self::work(ctx, dispatched)
             });
             let ack = actor.end_lease(attempt, ack)?;
@@ -90,7 +96,11 @@ impl Handler<Tell> for StorageActor {
 
     fn handle(&mut self, Tell { attempt, word }: Tell, ctx: &mut Self::Context) -> Self::Result {
         match word {
-            Word::Beat => self.heartbeat(ctx, attempt),
+            Word::Beat => {
+                // At once, so that it cannot expire while the store is asked.
+                self.leases.extend(attempt, Instant::now());
+                self.ask(ctx, Heartbeat(attempt), |_, _, ack| ack)
+            }
             Word::Done(exit_code) => {
                 let request = CompleteAttempt { attempt, exit_code };
                 self.ask(ctx, request, move |actor, _, ack| actor.end_lease(attempt, ack))
@@ -103,21 +113,6 @@ impl Handler<Tell> for StorageActor {
 }
 
 impl StorageActor {
-    /// The lease is extended at once, so that it cannot expire while the store is asked.
-    fn heartbeat(
-        &mut self,
-        ctx: &mut Context<Self>,
-        attempt: Attempt,
-    ) -> Deferred<StoreResult<Ack>> {
-        let has_timer = self.leases.extend(attempt, Instant::now());
-        self.ask(ctx, Heartbeat(attempt), move |actor, _, ack| {
-            if ack == Ok(Ack::Recorded) && !has_timer {
-                actor.leases.unsure();
-            }
-            ack
-        })
-    }
-
     /// What was said of an attempt, if it is recorded, was its last word.
     fn end_lease(&mut self, attempt: Attempt, ack: StoreResult<Ack>) -> StoreResult<Ack> {
         if ack == Ok(Ack::Recorded) {

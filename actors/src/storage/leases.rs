@@ -1,102 +1,167 @@
-//! When leased attempts end unless their workers say a word (protocol 2). In memory, on the
-//! monotonic clock; the store knows which attempts are leased, not until when.
+//! Leases of protocol 2: each attempt that is leased ends unless its worker says a word in time.
 //!
-//! A plain struct of the StorageActor's. Times are handed in.
+//! Part of the StorageActor. When a lease ends is kept here, in memory and on the monotonic clock; the store
+//! knows which attempts are leased, and what an end means.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
+use actix::prelude::*;
 use tokio::time::Instant;
+use tracing::warn;
 
+use super::StorageActor;
+use super::gathered::BATCH_OPERATIONS_MAX;
+use crate::store::{Dispatched, Each, Expire, ExpiredLease, LeaseHolder, Leases, StoreResult};
 use shiftboss_protocol::model::Attempt;
 
-/// Leases by attempt and by end.
-#[derive(Debug)]
-pub struct LeaseClock {
-    ends: HashMap<Attempt, (Instant, Duration)>,
-    order: BTreeSet<(Instant, Attempt)>,
-    unsure: bool,
-    /// Until when leases that ended are left alone, after a failure.
-    pause: Option<Instant>,
+/// Delay before the ends of leases that could not be written are tried again.
+const EXPIRE_RETRY: Duration = Duration::from_secs(1);
+
+/// The leases that run.
+#[derive(Default)]
+pub(super) struct LeaseClock {
+    running: HashMap<Attempt, Lease>,
+    /// All that the store knows are among them: not so at the start, and after a batch that failed.
+    pub(super) is_complete: bool,
+    /// Rings when the first one ends, or earlier.
+    timer: Option<(Instant, SpawnHandle)>,
 }
 
-impl Default for LeaseClock {
-    fn default() -> Self {
-        Self { ends: HashMap::new(), order: BTreeSet::new(), unsure: true, pause: None }
+struct Lease {
+    end: Instant,
+    length: Duration,
+}
+
+impl Lease {
+    fn new(seconds: u32, now: Instant) -> Self {
+        let length = Duration::from_secs(seconds.into());
+        Self { end: now + length, length }
     }
 }
 
 impl LeaseClock {
-    /// Leases that the store knows may be missing: at the start, and after a batch that failed.
-    pub fn unsure(&mut self) {
-        self.unsure = true;
-    }
-
-    /// Whether some may be missing; asked once.
-    pub fn take_unsure(&mut self) -> bool {
-        std::mem::take(&mut self.unsure)
-    }
-
-    /// Ends could not be written: they are all due again at `end`.
-    pub fn pause(&mut self, end: Instant) {
-        self.pause = Some(end);
-    }
-
-    /// When the next end is due.
-    pub fn next_end(&self) -> Option<Instant> {
-        let first = self.first_end()?;
-        Some(first.max(self.pause.unwrap_or(first)))
-    }
-
-    /// A lease begins, or begins anew with that length.
-    pub fn begin(&mut self, attempt: Attempt, length: Duration, now: Instant) {
-        self.postpone(attempt, length, now + length);
-    }
-
-    /// A lease begins, unless it runs already.
-    pub fn begin_missing(&mut self, attempt: Attempt, length: Duration, now: Instant) {
-        if !self.ends.contains_key(&attempt) {
-            self.begin(attempt, length, now);
+    /// A lease begins anew, if it runs.
+    pub(super) fn extend(&mut self, attempt: Attempt, now: Instant) {
+        if let Some(lease) = self.running.get_mut(&attempt) {
+            lease.end = now + lease.length;
         }
     }
 
-    /// A lease begins anew. False: it is not known.
-    pub fn extend(&mut self, attempt: Attempt, now: Instant) -> bool {
-        let known = self.ends.get(&attempt).copied();
-        if let Some((_, length)) = known {
-            self.begin(attempt, length, now);
-        }
-        known.is_some()
+    pub(super) fn end(&mut self, attempt: Attempt) {
+        self.running.remove(&attempt);
     }
 
-    /// An end that could not be written is due again at `end`. A beat before then still extends the
-    /// lease by its whole length.
-    pub fn postpone(&mut self, attempt: Attempt, length: Duration, end: Instant) {
-        self.end(attempt);
-        self.ends.insert(attempt, (end, length));
-        self.order.insert((end, attempt));
-    }
-
-    pub fn end(&mut self, attempt: Attempt) {
-        if let Some((end, _)) = self.ends.remove(&attempt) {
-            self.order.remove(&(end, attempt));
-        }
-    }
-
-    /// The end of the lease that ends first.
     fn first_end(&self) -> Option<Instant> {
-        self.order.first().map(|(end, _)| *end)
+        self.running.values().map(|lease| lease.end).min()
     }
 
-    /// Takes out the lease that ended longest ago, if one has, with its length.
-    pub fn take_ended(&mut self, now: Instant) -> Option<(Attempt, Duration)> {
-        if self.pause.is_some_and(|until| now < until) {
-            return None;
+    /// Those that have ended, as many as share a batch. They run on until their ends are written.
+    fn ended(&self, now: Instant) -> Vec<Attempt> {
+        let ended = self.running.iter().filter(|(_, lease)| lease.end <= now);
+        let mut ended: Vec<_> = ended.map(|(attempt, lease)| (lease.end, *attempt)).collect();
+        ended.sort_unstable();
+        ended.into_iter().map(|(_, attempt)| attempt).take(BATCH_OPERATIONS_MAX).collect()
+    }
+}
+
+impl StorageActor {
+    /// Has a lease run for every attempt that the store knows as leased.
+    pub(super) fn begin_missing_leases(&mut self, ctx: &mut Context<Self>) {
+        if std::mem::replace(&mut self.leases.is_complete, true) {
+            return;
         }
-        let (_, attempt) = self.order.first().filter(|(end, _)| *end <= now).copied()?;
-        let (_, length) = self.ends.get(&attempt).copied()?;
-        self.end(attempt);
-        Some((attempt, length))
+        self.submit(ctx, Leases, |actor, ctx, leases| match leases {
+            Ok(leases) => {
+                let now = Instant::now();
+                for (attempt, seconds) in leases {
+                    actor.leases.running.entry(attempt).or_insert(Lease::new(seconds, now));
+                }
+                actor.set_lease_timer(ctx, now);
+            }
+            Err(_) => actor.leases.is_complete = false,
+        });
+    }
+
+    /// A job was handed out to somebody who speaks protocol 2.
+    pub(super) fn begin_lease(
+        &mut self,
+        ctx: &mut Context<Self>,
+        dispatched: &Dispatched,
+        holder: &LeaseHolder,
+    ) {
+        if let Dispatched::Job(attempt, _) = dispatched {
+            let lease = Lease::new(holder.lease_seconds, Instant::now());
+            self.ring_at(ctx, lease.end);
+            self.leases.running.insert(*attempt, lease);
+        }
+    }
+
+    /// Has the timer ring for the lease that ends first, but not before `earliest`.
+    fn set_lease_timer(&mut self, ctx: &mut Context<Self>, earliest: Instant) {
+        if let Some(end) = self.leases.first_end() {
+            self.ring_at(ctx, end.max(earliest));
+        }
+    }
+
+    /// Has the timer ring at `end`, or earlier.
+    fn ring_at(&mut self, ctx: &mut Context<Self>, end: Instant) {
+        match self.leases.timer {
+            Some((set, _)) if set <= end => return,
+            Some((_, timer)) => ctx.cancel_future(timer),
+            None => false,
+        };
+        let wait = end.saturating_duration_since(Instant::now());
+        self.leases.timer = Some((end, ctx.run_later(wait, Self::end_leases)));
+    }
+
+    fn end_leases(&mut self, ctx: &mut Context<Self>) {
+        self.leases.timer = None;
+        let now = Instant::now();
+        let ended = self.leases.ended(now);
+        if ended.is_empty() {
+            return self.set_lease_timer(ctx, now);
+        }
+        let expire = Each(ended.iter().copied().map(Expire).collect());
+        self.submit(ctx, expire, move |actor, ctx, expired| {
+            actor.leases_ended(ctx, &ended, expired.unwrap_or_default());
+        });
+    }
+
+    /// What cannot be written is tried again, all at once: somebody may hold a lock. A word of its worker
+    /// meanwhile still extends a lease.
+    fn leases_ended(
+        &mut self,
+        ctx: &mut Context<Self>,
+        ended: &[Attempt],
+        expired: Vec<StoreResult<Option<ExpiredLease>>>,
+    ) {
+        let mut written = 0;
+        for (attempt, expired) in ended.iter().zip(expired) {
+            let Ok(expired) = expired else { continue };
+            written += 1;
+            self.leases.end(*attempt);
+            expired.iter().for_each(|lease| warn_of(*attempt, lease));
+        }
+        let pause = if written == ended.len() { Duration::ZERO } else { EXPIRE_RETRY };
+        self.set_lease_timer(ctx, Instant::now() + pause);
+    }
+}
+
+/// Tells the log who lost what.
+fn warn_of(attempt: Attempt, lease: &ExpiredLease) {
+    let ExpiredLease { key, worker, dead_letter, single } = lease;
+    let (attempt, worker) = (attempt.0, &**worker);
+    match (dead_letter, single) {
+        (true, true) => {
+            warn!(%key, worker, attempt, "Too many leases expired: the single task is dead-lettered. `shiftboss retry` runs it again, `shiftboss cancel` deletes it.");
+        }
+        (true, false) => {
+            warn!(%key, worker, attempt, "Too many leases expired: the task is dead-lettered. It runs again when its fetcher's next list names it, or by `shiftboss retry`.");
+        }
+        (false, _) => {
+            warn!(%key, worker, attempt, "A lease expired: the task waits again, at its old place.");
+        }
     }
 }
 
@@ -104,23 +169,21 @@ impl LeaseClock {
 mod tests {
     use super::*;
 
-    /// Leases end in the order of their ends, once, unless they were extended or ended before.
+    /// Leases end in the order of their ends, unless they were extended or ended before.
     #[test]
     fn leases_end_in_order() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let mut leases = LeaseClock::default();
         for (attempt, seconds) in [(1, 10), (2, 5), (3, 5), (4, 7)] {
-            leases.begin(Attempt(attempt), second * seconds, start);
+            leases.running.insert(Attempt(attempt), Lease::new(seconds, start));
         }
         assert_eq!(leases.first_end(), Some(start + second * 5));
-        assert_eq!(leases.take_ended(start + second * 4), None);
-        assert!(leases.extend(Attempt(2), start + second * 3));
-        assert!(!leases.extend(Attempt(9), start));
+        assert_eq!(leases.ended(start + second * 4), []);
+        leases.extend(Attempt(2), start + second * 3);
+        leases.extend(Attempt(9), start);
         leases.end(Attempt(4));
-        let ended: Vec<i64> = std::iter::from_fn(|| leases.take_ended(start + second * 20))
-            .map(|(attempt, _)| attempt.0)
-            .collect();
-        assert_eq!(ended, [3, 2, 1]);
-        assert_eq!((leases.first_end(), leases.ends.len()), (None, 0));
+        assert_eq!(leases.ended(start + second * 20), [3, 2, 1].map(Attempt));
+        assert_eq!(leases.ended(start + second * 8), [3, 2].map(Attempt));
+        assert_eq!(leases.running.len(), 3);
     }
 }

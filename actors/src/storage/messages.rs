@@ -8,7 +8,7 @@
 use actix::prelude::*;
 
 use crate::live::Health;
-use crate::store::{Ack, Cancelled, Dispatched, LeaseHolder, Request, Requeued, StoreResult};
+use crate::store::{Ack, Cancelled, LeaseHolder, Request, Requeued, StoreResult};
 use shiftboss_protocol::model::{Attempt, Job, Key, Run};
 use shiftboss_protocol::wire::session::{Control, Word};
 
@@ -132,20 +132,6 @@ pub enum Work {
     Nothing,
     /// A deletion in progress must get on first: ask again in a moment.
     Later,
-}
-
-impl Work {
-    /// The store's answer; a job among it is guarded.
-    pub(super) fn new(
-        dispatched: Dispatched,
-        undo: impl FnOnce() -> Recipient<UndoHandOut>,
-    ) -> Self {
-        match dispatched {
-            Dispatched::Job(attempt, job) => Self::Job(HandOut::new(attempt, job, undo())),
-            Dispatched::Nothing => Self::Nothing,
-            Dispatched::Later => Self::Later,
-        }
-    }
 }
 
 /// A dispatched job on its way to a worker. Dropped before it is [`settled`](HandOut::settle),

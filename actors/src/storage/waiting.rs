@@ -13,9 +13,8 @@ use super::messages::{Wait, Work};
 use super::reply::{Deferred, Reply, deferred};
 use crate::store::{Dispatch, Dispatched, HasWork, LeaseHolder, StoreResult};
 
-/// Pause before those who wait are served again while a deletion is getting on.
-const LATER_PAUSE: Duration = Duration::from_millis(20);
-/// The same after an error: a lock or a full disk. The others would wait as long for the same.
+/// Pause before those who wait are served again after an error: a lock or a full disk. The others would wait
+/// as long for the same.
 const ERROR_PAUSE: Duration = Duration::from_secs(2);
 /// Workers that are served with one batch at the most; the first batch serves one.
 const SERVED_AT_ONCE_MAX: usize = 64;
@@ -33,22 +32,16 @@ pub(super) struct WaitQueue {
     waiters: BTreeMap<u64, Waiter>,
     last: u64,
     /// There may be work for them.
-    awake: bool,
+    pub(super) awake: bool,
     /// So many are being served.
     serving: usize,
     /// So many were given a job since one was answered that there is nothing.
     served: usize,
     /// They are left alone until then.
     pause: Option<Instant>,
-    /// A timer to wake them is set.
-    waking: bool,
 }
 
 impl WaitQueue {
-    pub(super) fn wake(&mut self) {
-        self.awake = true;
-    }
-
     /// There was nothing for this one, or it could not be answered: it stays where it was.
     fn put_back(&mut self, number: u64, waiter: Waiter) {
         self.waiters.insert(number, waiter);
@@ -103,16 +96,13 @@ impl StorageActor {
     ) {
         match dispatched {
             Ok(dispatched @ Dispatched::Job(..)) => {
-                self.begin_lease(&dispatched, &waiter.holder);
+                self.begin_lease(ctx, &dispatched, &waiter.holder);
                 self.waiting.served += 1;
                 // Who gave up in this very moment drops the job, which undoes itself.
                 waiter.reply.send(Ok(Self::work(ctx, dispatched)));
             }
-            Ok(Dispatched::Nothing) => self.waiting.put_back(number, waiter),
-            Ok(Dispatched::Later) => {
-                self.waiting.put_back(number, waiter);
-                self.wake_later(ctx);
-            }
+            // The next step of the deletion that is to get on first wakes them.
+            Ok(Dispatched::Nothing | Dispatched::Later) => self.waiting.put_back(number, waiter),
             Err(_) => {
                 self.waiting.put_back(number, waiter);
                 self.waiting.pause = Some(Instant::now() + ERROR_PAUSE);
@@ -120,27 +110,16 @@ impl StorageActor {
         }
     }
 
-    /// One timer for all who ask for it.
-    fn wake_later(&mut self, ctx: &mut Context<Self>) {
-        if !std::mem::replace(&mut self.waiting.waking, true) {
-            ctx.run_later(LATER_PAUSE, |actor, ctx| {
-                actor.waiting.waking = false;
-                actor.waiting.wake();
-                actor.serve_waiting(ctx);
-            });
-        }
-    }
-
     /// Others may have written to the database, and leases of classic jobs run out in silence.
     pub(super) fn look_for_waiting(&mut self, ctx: &mut Context<Self>) {
         if self.waiting.are_any() {
-            // A look alone: a transaction would wait for everybody else's.
-            self.submit(ctx, HasWork, |actor, _, has_work| {
-                if has_work == Ok(true) {
-                    actor.waiting.wake();
-                }
-            });
+            self.look_for_work(ctx);
         }
+    }
+
+    /// A look alone: a transaction would wait for everybody else's.
+    fn look_for_work(&mut self, ctx: &mut Context<Self>) {
+        self.submit(ctx, HasWork, |actor, _, has_work| actor.waiting.awake |= has_work == Ok(true));
     }
 }
 
@@ -153,11 +132,7 @@ impl Handler<Wait> for StorageActor {
         queue.last += 1;
         queue.waiters.insert(queue.last, Waiter { holder, reply });
         // Work may have come since the worker was answered that there is none.
-        self.submit(ctx, HasWork, |actor, _, has_work| {
-            if has_work == Ok(true) {
-                actor.waiting.wake();
-            }
-        });
+        self.look_for_work(ctx);
         result
     }
 }
