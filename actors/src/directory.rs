@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock};
 use rustix::io::Errno;
 
-use crate::file_identity::DirectoryIdentity;
+use crate::file_identity::{DirectoryIdentity, FileTimes};
 
 /// Two changes of a file that are this far apart have different times. Linux counts file times in
 /// ticks of 1 to 10 ms; the rest is room for clocks of other machines.
@@ -57,6 +57,12 @@ impl FileState {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // A time that is to come was set by hand, or the clock was: no tick can be derived from it.
         i128::try_from(now.as_nanos()).unwrap_or(0) - self.changed < FILE_CLOCK_TICK_NANOSECONDS
+    }
+
+    /// Its times, as they are stored.
+    pub fn times(&self) -> FileTimes {
+        let stored = |nanoseconds: i128| i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        FileTimes { modified: stored(self.modified), changed: stored(self.changed) }
     }
 
     /// Whether a file that was read to its end when it was `self` has nothing new now, as far as

@@ -18,11 +18,9 @@ use crate::directory::FileState;
 use crate::exit_notifier::ExitNotifier;
 use crate::run_reader::{RunReader, Target};
 use crate::storage::StorageActor;
-use crate::storage::messages::Perform;
+use crate::storage::messages::ask;
 use crate::store::{AddRows, Prune, RowBatch, STEP_ROWS, StoreError, StoreResult};
 
-/// How long one batch may take to be stored before it is sent again.
-const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay before a line that fills a batch and does not end is read on; others have their turn.
 const NEXT_PIECE: Duration = Duration::from_millis(1);
 /// Delay before a batch is sent again to a store that was busy or full.
@@ -96,14 +94,9 @@ pub struct TailSeed {
 
 /// Reads one run. See the module's documentation.
 pub struct FileTailActor {
-    reader: RunReader,
-    target: Target,
+    seed: TailSeed,
     /// The number of the last [`Changed`] that came before all was read.
     heard: u64,
-    storage: Addr<StorageActor>,
-    crowded: Rc<Cell<bool>>,
-    sound: Rc<Cell<bool>>,
-    exit_notifier: ExitNotifier<TailEnd>,
     /// A batch, or a step of a deletion, is on its way to the store.
     storing: bool,
     /// It is the last one of a complete file: a notification from now on comes after its reading.
@@ -121,15 +114,9 @@ pub struct FileTailActor {
 impl FileTailActor {
     /// A tail made of `seed`.
     pub fn new(seed: TailSeed) -> Self {
-        let TailSeed { reader, target, storage, crowded, sound, exit_notifier } = seed;
         Self {
-            reader,
-            target,
+            seed,
             heard: 0,
-            storage,
-            crowded,
-            sound,
-            exit_notifier,
             storing: false,
             completing: false,
             stalled: false,
@@ -145,14 +132,14 @@ impl FileTailActor {
             return;
         }
         self.waiting.append(&mut self.late);
-        match self.reader.next_batch(self.target) {
+        match self.seed.reader.next_batch(self.seed.target) {
             Ok(Some(batch)) => self.store(batch, ctx),
             Ok(None) => {
-                self.sound.set(true);
+                self.seed.sound.set(true);
                 self.answer_waiting();
-                if self.reader.is_interrupted() {
+                if self.seed.reader.is_interrupted() {
                     ctx.run_later(NEXT_PIECE, Self::read_on);
-                } else if !self.reader.has_unread() {
+                } else if !self.seed.reader.has_unread() {
                     self.all_read(ctx);
                 }
             }
@@ -162,23 +149,18 @@ impl FileTailActor {
 
     /// All is read: what is not in a whole list leaves the queue, a step at a time.
     fn all_read(&mut self, ctx: &mut Context<Self>) {
-        if !self.target.complete || !self.reader.is_listed() {
+        if !self.seed.target.complete || !self.seed.reader.is_listed() {
             return self.caught_up(ctx);
         }
         self.storing = true;
-        let run = self.reader.run().clone();
-        let sent = self
-            .storage
-            .send(Perform(Prune { run, limit: STEP_ROWS }))
-            .timeout(STORE_TIMEOUT)
-            .into_actor(self);
-        ctx.spawn(sent.map(|answer, tail, ctx| {
+        let run = self.seed.reader.run().clone();
+        let pruned = ask(&self.seed.storage, Prune { run, limit: STEP_ROWS });
+        ctx.spawn(pruned.into_actor(self).map(|answer, tail, ctx| {
             tail.storing = false;
-            let answer = answer.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())));
             tail.stalled = answer.is_err();
             match answer {
                 Err(StoreError::Rejected(reason)) => return tail.fail(reason, ctx),
-                Ok(false) => tail.reader.pruned(),
+                Ok(false) => tail.seed.reader.pruned(),
                 Ok(true) | Err(_) => {}
             }
             let pause = if tail.stalled { STORE_RETRY } else { NEXT_PIECE };
@@ -188,10 +170,10 @@ impl FileTailActor {
 
     /// All is done: the run is complete, or its place may be given to another.
     fn caught_up(&mut self, ctx: &mut Context<Self>) {
-        let read = LastRead { file: self.reader.read_state(), heard: self.heard };
-        if self.target.complete {
+        let read = LastRead { file: self.seed.reader.read_state(), heard: self.heard };
+        if self.seed.target.complete {
             self.end(TailEnd::Complete(read), ctx);
-        } else if self.crowded.get() {
+        } else if self.seed.crowded.get() {
             self.end(TailEnd::Idle(read), ctx);
         }
     }
@@ -199,12 +181,8 @@ impl FileTailActor {
     fn store(&mut self, batch: RowBatch, ctx: &mut Context<Self>) {
         self.storing = true;
         self.completing = batch.complete;
-        let sent = self.storage.send(Perform(AddRows(batch.clone()))).timeout(STORE_TIMEOUT);
-        let answered = sent.into_actor(self).map(move |answer, tail, ctx| {
-            let result = answer.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())));
-            tail.stored(batch, result, ctx);
-        });
-        ctx.spawn(answered);
+        let stored = ask(&self.seed.storage, AddRows(batch.clone())).into_actor(self);
+        ctx.spawn(stored.map(move |result, tail, ctx| tail.stored(batch, result, ctx)));
     }
 
     fn stored(&mut self, batch: RowBatch, result: StoreResult<()>, ctx: &mut Context<Self>) {
@@ -214,8 +192,8 @@ impl FileTailActor {
                 self.completing = false;
                 self.stalled = false;
                 self.progress = true;
-                self.sound.set(true);
-                self.reader.batch_stored(&batch);
+                self.seed.sound.set(true);
+                self.seed.reader.batch_stored(&batch);
                 self.answer_waiting();
                 self.read_on(ctx);
             }
@@ -233,7 +211,7 @@ impl FileTailActor {
     }
 
     fn answer_waiting(&mut self) {
-        let answer = CaughtUp { more: self.reader.has_unread() };
+        let answer = CaughtUp { more: self.seed.reader.has_unread() };
         for waiter in self.waiting.drain(..) {
             // A watcher that gave up needs no answer.
             let _ = waiter.send(answer);
@@ -246,7 +224,7 @@ impl FileTailActor {
     }
 
     fn end(&mut self, how: TailEnd, ctx: &mut Context<Self>) {
-        self.exit_notifier.ended(how);
+        self.seed.exit_notifier.ended(how);
         ctx.stop();
     }
 }
@@ -263,7 +241,7 @@ impl Handler<Changed> for FileTailActor {
     type Result = ();
 
     fn handle(&mut self, changed: Changed, ctx: &mut Self::Context) {
-        self.target = changed.target;
+        self.seed.target = changed.target;
         if !self.completing {
             self.heard = changed.number;
         }

@@ -14,7 +14,6 @@ mod names;
 mod notes;
 mod phase;
 mod reconcile;
-mod rejected;
 mod runs;
 mod stranger;
 mod tails;
@@ -23,7 +22,6 @@ mod tests;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -33,9 +31,8 @@ use actix::prelude::*;
 use crate::directory::Directory;
 use crate::exit_notifier::ExitNotifier;
 use crate::file_identity::DirectoryIdentity;
-use crate::file_tail::StopTail;
 use crate::storage::StorageActor;
-use crate::storage::messages::Perform;
+use crate::storage::messages::ask;
 use crate::store::{Runs, StoredRun};
 use crate::throttle::Throttle;
 use crate::watch::Watch;
@@ -44,7 +41,6 @@ use entry::Entry;
 pub use lost::{AcceptInput, Accepted, WhyLost};
 use phase::Phase;
 pub use phase::TailLink;
-use shiftboss_protocol::fetcher_file::FileName;
 use shiftboss_protocol::model::Run;
 pub use tails::{StartTail, start_tail};
 
@@ -54,8 +50,6 @@ const RESCAN_EVERY: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_secs(1);
 /// Between two warnings that a file cannot be looked at: it is tried every second.
 const WARNINGS_SECONDS: u32 = 60;
-/// How long the store may take for a request before it is asked again.
-const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay before the store is asked again.
 const STORE_RETRY: Duration = Duration::from_millis(200);
 /// Deleting a run of ten million rows takes minutes.
@@ -104,14 +98,10 @@ pub struct FileWatcherActor {
     /// What is at the path of the lost directory.
     stranger: Option<stranger::Stranger>,
     runs: BTreeMap<Run, Entry>,
-    /// Names that are left out for good, with the reason that was logged.
-    rejected_names: BTreeMap<OsString, String>,
-    /// What status is to show.
+    /// What is wrong with the input.
     notes: notes::Notes,
     /// Runs that wait for a free tail.
     queue: VecDeque<Run>,
-    /// Complete runs whose files are to be compared with what was read of them.
-    unverified: VecDeque<Run>,
     tails: usize,
     generation: u64,
     barriers: barrier::Barriers,
@@ -141,10 +131,8 @@ impl FileWatcherActor {
             open: None,
             stranger: None,
             runs: BTreeMap::new(),
-            rejected_names: BTreeMap::new(),
             notes: notes::Notes::default(),
             queue: VecDeque::new(),
-            unverified: VecDeque::new(),
             tails: 0,
             generation: 0,
             barriers: barrier::Barriers::default(),
@@ -159,11 +147,9 @@ impl FileWatcherActor {
     /// Takes what the store knows as the picture to be held against the directory.
     fn adopt(&mut self, known: &[StoredRun]) {
         for stored in known.iter().cloned() {
-            let mut entry = Entry::new(FileName::of(stored.run.clone()));
-            entry.known = true;
             let run = stored.run.clone();
-            entry.phase = if stored.deleting { Phase::HalfDeleted } else { Phase::Stored(stored) };
-            self.runs.insert(run, entry);
+            let phase = if stored.deleting { Phase::HalfDeleted } else { Phase::Stored(stored) };
+            self.runs.insert(run, Entry { phase, known: true, ..Entry::default() });
         }
     }
 }
@@ -185,16 +171,12 @@ impl Handler<Start> for FileWatcherActor {
     type Result = ResponseActFuture<Self, Result<(), String>>;
 
     fn handle(&mut self, _: Start, _: &mut Self::Context) -> Self::Result {
-        let known = self.storage.send(Perform(Runs)).timeout(STORE_TIMEOUT);
-        Box::pin(known.into_actor(self).then(|known, watcher, ctx| {
-            let opened = match known {
-                Ok(Ok(known)) => {
-                    watcher.adopt(&known);
-                    watcher.begin_watching(&known, ctx)
-                }
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
+        let known = ask(&self.storage, Runs).into_actor(self);
+        Box::pin(known.then(|known, watcher, ctx| {
+            let opened = known.map_err(|error| error.to_string()).and_then(|known| {
+                watcher.adopt(&known);
+                watcher.begin_watching(&known, ctx)
+            });
             match opened {
                 Ok(Some(registering)) => Box::pin(registering.map(|(), _, _| Ok(()))),
                 Ok(None) => Box::pin(fut::ready(Ok(()))) as ResponseActFuture<_, _>,
@@ -208,11 +190,7 @@ impl Handler<StopWatching> for FileWatcherActor {
     type Result = ();
 
     fn handle(&mut self, _: StopWatching, ctx: &mut Self::Context) {
-        for entry in self.runs.values() {
-            if let Phase::Tailing(tail) = &entry.phase {
-                tail.stop.do_send(StopTail);
-            }
-        }
+        self.runs.values().for_each(|entry| entry.phase.stop_tail());
         ctx.stop();
     }
 }

@@ -6,7 +6,6 @@
 //! A complete file that has rested is compared with what was read from it. If it differs, it is read as a
 //! *listing*: from start to end without a change meanwhile. What a listing lacks can leave the queue.
 
-mod comparison;
 mod open_file;
 
 use std::io;
@@ -18,8 +17,6 @@ use tracing::{info, warn};
 use crate::directory::{self, Directory, Entry, FileState};
 use crate::file_identity::Position;
 use crate::store::{Reading, RowBatch, StoredRun};
-use comparison::Comparison;
-pub(crate) use comparison::times_of;
 use open_file::OpenFile;
 pub(crate) use open_file::still_holds;
 use shiftboss_protocol::fetcher_file::{FileName, checksum};
@@ -67,18 +64,20 @@ pub struct RunReader {
 }
 
 /// What the file is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     /// Whatever is new in it.
     Follow,
-    /// To see whether it is as it was read.
-    Compare(Option<Box<Comparison>>),
+    /// To see whether it is as it was read: from its start, storing nothing.
+    Compare,
     /// To know all that it lists.
     List,
 }
 
 impl RunReader {
     /// A reader that goes on where `stored` stands.
-    pub fn new(directory: Rc<Directory>, name: FileName, stored: StoredRun) -> Self {
+    pub fn new(directory: Rc<Directory>, stored: StoredRun) -> Self {
+        let name = FileName::of(stored.run.clone());
         let chunk = vec![0; CHUNK_BYTES];
         let task = Task::Follow;
         Self { directory, name, stored, open: None, chunk, interrupted: false, task, anew: false }
@@ -100,7 +99,7 @@ impl RunReader {
         if self.stored.stale {
             self.list();
         } else {
-            self.task = Task::Compare(None);
+            self.task = Task::Compare;
         }
     }
 
@@ -112,7 +111,7 @@ impl RunReader {
     /// Whether all was read that the file lists, and it has not changed since that began. To be asked
     /// when there is nothing more to be read.
     pub fn is_listed(&self) -> bool {
-        matches!(self.task, Task::List)
+        self.task == Task::List
     }
 
     /// What the listing lacks is gone.
@@ -145,25 +144,24 @@ impl RunReader {
 
     /// Goes on with a comparison. One that finds the file as it was read ends with a batch that says so.
     fn compare(&mut self, target: Target) -> io::Result<Option<RowBatch>> {
-        let (Task::Compare(comparison), Some(at)) = (&mut self.task, self.stored.position) else {
+        let (Task::Compare, Some(at)) = (self.task, self.stored.position) else {
             return Ok(None);
         };
         let name = self.name.spelled(false);
         let seen = self.directory.look(name.as_ref())?;
-        let comparison = match comparison {
-            Some(comparison) => comparison,
-            None if seen == Entry::Absent => return Ok(None),
-            None => {
-                let (file, state) = self.directory.open_file(name.as_ref())?;
-                comparison.insert(Box::new(Comparison::new(file, state)))
-            }
+        if self.open.is_none() && seen != Entry::Absent {
+            let (file, state) = self.directory.open_file(name.as_ref())?;
+            self.open = Some(OpenFile::at(file, state, None));
+        }
+        let Some(open) = &mut self.open else {
+            return Ok(None);
         };
-        let state = comparison.state;
+        let state = open.state;
         if !target.complete || seen != Entry::File(state) || state.length != at.offset {
-            self.task = Task::Follow;
+            (self.task, self.open) = (Task::Follow, None);
             return Ok(None);
         }
-        let Some(content) = comparison.step(&mut self.chunk)? else {
+        let Some(content) = open.digest(&mut self.chunk)? else {
             self.interrupted = true;
             return Ok(None);
         };
@@ -172,9 +170,8 @@ impl RunReader {
             self.list();
             return Ok(None);
         }
-        self.task = Task::Follow;
-        let verified = Some(times_of(&state));
-        let position = Position { content: Some(content), verified, ..at };
+        (self.task, self.open) = (Task::Follow, None);
+        let position = Position { content: Some(content), verified: Some(state.times()), ..at };
         let (run, reading) = (self.stored.run.clone(), Reading::Onward);
         Ok(Some(RowBatch { run, rows: Vec::new(), skipped: 0, position, complete: true, reading }))
     }
@@ -256,7 +253,7 @@ impl RunReader {
         }
         let skipped = std::mem::take(&mut open.skipped);
         let run = self.stored.run.clone();
-        let reading = match (std::mem::take(&mut self.anew), &self.task) {
+        let reading = match (std::mem::take(&mut self.anew), self.task) {
             (false, _) => Reading::Onward,
             (true, Task::List) => Reading::Listing,
             (true, _) => Reading::Anew,
@@ -279,6 +276,7 @@ impl RunReader {
     pub fn has_unread(&self) -> bool {
         let length =
             |open: &OpenFile| directory::state_of(&open.file).map_or(0, |state| state.length);
-        self.open.as_ref().is_some_and(|open| length(open) > open.next)
+        let is_unread = |open: &OpenFile| length(open) > open.next;
+        self.task != Task::Compare && self.open.as_ref().is_some_and(is_unread)
     }
 }

@@ -35,11 +35,6 @@ pub(super) struct Barriers {
     running: bool,
 }
 
-/// The second half of a look: by now the new runs are registered.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct CatchUpAll;
-
 impl Handler<CatchUpBarrier> for FileWatcherActor {
     type Result = ResponseFuture<CaughtUp>;
 
@@ -53,10 +48,16 @@ impl Handler<CatchUpBarrier> for FileWatcherActor {
     }
 }
 
-impl Handler<CatchUpAll> for FileWatcherActor {
-    type Result = ();
+impl FileWatcherActor {
+    fn begin_catch_up(&mut self, ctx: &mut Context<Self>) {
+        self.barriers.running = true;
+        self.find_directory(ctx);
+        self.drain(ctx);
+        // After whatever the actor waits for now: by then the new runs are registered.
+        ctx.spawn(fut::ready(()).map(|(), watcher: &mut Self, ctx| watcher.catch_up_all(ctx)));
+    }
 
-    fn handle(&mut self, _: CatchUpAll, ctx: &mut Self::Context) {
+    fn catch_up_all(&mut self, ctx: &mut Context<Self>) {
         // Whoever asks from here on may have written since: the next look is theirs.
         let waiting = std::mem::take(&mut self.barriers.waiting);
         let tails = self.runs.values().filter_map(|entry| match &entry.phase {
@@ -78,14 +79,5 @@ impl Handler<CatchUpAll> for FileWatcherActor {
                 watcher.begin_catch_up(ctx);
             }
         }));
-    }
-}
-
-impl FileWatcherActor {
-    fn begin_catch_up(&mut self, ctx: &mut Context<Self>) {
-        self.barriers.running = true;
-        self.find_directory(ctx);
-        self.drain(ctx);
-        ctx.notify(CatchUpAll);
     }
 }

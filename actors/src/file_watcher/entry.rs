@@ -8,16 +8,15 @@ use super::phase::Phase;
 use crate::directory::FileState;
 use crate::file_tail::Changed;
 use crate::watch::Happened;
-use shiftboss_protocol::fetcher_file::FileName;
 
 /// One run: its file and its phase.
+#[derive(Default)]
 pub(super) struct Entry {
-    pub(super) name: FileName,
     pub(super) phase: Phase,
     pub(super) names: Names,
     /// The store knows it, and learns when it goes.
     pub(super) known: bool,
-    /// It waits in the watcher's queue of runs whose files are to be compared with what was read.
+    /// Its file is to be compared with what was read of it, once it rests.
     pub(super) unverified: bool,
     /// It is its turn: a tail is to be started for that, if its file rests.
     pub(super) due: bool,
@@ -25,50 +24,24 @@ pub(super) struct Entry {
     pub(super) failures: u32,
     /// Tells a tail's end from that of an earlier tail of the run.
     pub(super) generation: u64,
-    /// The name under which its file is noted as rejected, until a tail has read from it.
-    pub(super) rejected_name: Option<String>,
     /// Its tail has read from the file.
     pub(super) sound: Rc<Cell<bool>>,
     /// How often its tail was notified that the file may have changed.
-    notified: u64,
+    pub(super) notified: u64,
     /// `NAME.txt` was written to, made or closed, and no tail was started or notified since: whether
     /// its content is still what was stored, only its content can tell.
     pub(super) touched: bool,
     /// Bytes of `NAME.txt` were written since it was last read to its end.
-    written: bool,
+    pub(super) written: bool,
     /// It was logged that it is complete: a look at what was read is no news.
     pub(super) ended: bool,
 }
 
 impl Entry {
-    pub(super) fn new(name: FileName) -> Self {
-        Self {
-            name,
-            phase: Phase::New,
-            names: Names::default(),
-            known: false,
-            unverified: false,
-            due: false,
-            failures: 0,
-            generation: 0,
-            rejected_name: None,
-            sound: Rc::default(),
-            notified: 0,
-            touched: false,
-            written: false,
-            ended: false,
-        }
-    }
-
     /// There is a file, and the store still has to forget an earlier one of the same name first.
     pub(super) fn is_held_up(&self) -> bool {
         self.names.are_there()
             && matches!(self.phase, Phase::New | Phase::HalfDeleted | Phase::Deleting)
-    }
-
-    /// The name of the file to be read.
-    pub(super) fn file_name(&self) -> String {
-        self.name.spelled(self.names.target().growing_name)
     }
 
     /// Takes an event in, in the order in which they happened.
@@ -96,6 +69,7 @@ impl Entry {
         self.notified = 0;
         self.sound = Rc::default();
         self.touched = false;
+        self.unverified = false;
         self.names.begin_tail();
         std::mem::take(&mut self.written)
     }

@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
+use std::rc::Rc;
+use std::time::Instant;
 
 use actix::prelude::*;
 use tracing::{error, warn};
 
-use super::entry::Entry;
+use super::names::name_of;
 use super::phase::Phase;
 use super::{FileWatcherActor, Open};
 use crate::directory::{Directory, Entry as Seen};
@@ -22,12 +24,6 @@ use shiftboss_protocol::model::Run;
 /// Drains in a row before runs are dropped, while fetchers keep replacing them.
 const DRAINS_MAX: usize = 16;
 
-/// What a look at a run's names found.
-enum Found {
-    File,
-    Nothing,
-}
-
 impl FileWatcherActor {
     /// Handles all events that are there now, without waiting for any.
     pub(super) fn drain(&mut self, ctx: &mut Context<Self>) {
@@ -37,7 +33,7 @@ impl FileWatcherActor {
             self.lose(ctx);
         } else if std::mem::take(&mut self.overflow) {
             warn!("The kernel dropped events of the input directory; looking at everything.");
-            self.runs.values_mut().for_each(|entry| entry.names.forget_writer());
+            self.runs.values_mut().for_each(|entry| entry.names.writing = false);
             self.rescan(ctx);
         }
     }
@@ -75,15 +71,13 @@ impl FileWatcherActor {
             let file = match FileName::parse(&name) {
                 Named::Fetcher(file) => file,
                 Named::Bad(reason) => {
-                    self.note_bad_name(&name, happened, reason.to_string());
+                    self.note_bad_name(&name, happened, &reason.to_string());
                     continue;
                 }
                 Named::Other => continue,
             };
-            let (run, growing) = (file.run.clone(), file.growing);
-            let entry = self.runs.entry(run.clone()).or_insert_with(|| Entry::new(file));
-            entry.note(growing, happened);
-            touched.insert(run);
+            self.runs.entry(file.run.clone()).or_default().note(file.growing, happened);
+            touched.insert(file.run);
         }
         touched
     }
@@ -100,14 +94,11 @@ impl FileWatcherActor {
                 return BTreeSet::new();
             }
         };
-        self.forget_absent(&names);
+        self.take_back_absent(&names);
         for name in names {
             match FileName::parse(&name) {
-                Named::Fetcher(file) => {
-                    let run = file.run.clone();
-                    self.runs.entry(run).or_insert_with(|| Entry::new(file));
-                }
-                Named::Bad(reason) => self.reject_name(&name, reason.to_string()),
+                Named::Fetcher(file) => drop(self.runs.entry(file.run).or_default()),
+                Named::Bad(reason) => self.reject_name(&name, &reason.to_string()),
                 Named::Other => {}
             }
         }
@@ -129,21 +120,20 @@ impl FileWatcherActor {
     /// Looks at the runs and acts on what is there. The new ones are made known by the future.
     pub(super) fn advance(
         &mut self,
-        runs: BTreeSet<Run>,
+        mut runs: BTreeSet<Run>,
         ctx: &mut Context<Self>,
     ) -> Option<ResponseActFuture<Self, ()>> {
         let (mut fresh, mut gone) = (BTreeSet::new(), BTreeSet::new());
-        self.sort(runs, &mut fresh, &mut gone, ctx);
-        for _ in 0..DRAINS_MAX {
-            if gone.is_empty() {
+        for drains in 0.. {
+            self.sort(runs, &mut fresh, &mut gone, ctx);
+            if gone.is_empty() || drains == DRAINS_MAX {
                 break;
             }
             // The run that replaces one was there before that one went: it is in the events now.
-            let more = self.take_events();
-            if more.is_empty() {
+            runs = self.take_events();
+            if runs.is_empty() {
                 break;
             }
-            self.sort(more, &mut fresh, &mut gone, ctx);
         }
         // New runs first: a fetcher whose run was replaced keeps its id (spec 4, "At start").
         let registering = self.register(fresh.into_iter().collect());
@@ -168,11 +158,11 @@ impl FileWatcherActor {
         for run in runs {
             match self.look_at(&run) {
                 None => {}
-                Some(Found::Nothing) => {
+                Some(false) => {
                     fresh.remove(&run);
                     gone.insert(run);
                 }
-                Some(Found::File) => {
+                Some(true) => {
                     gone.remove(&run);
                     if self.act_on(&run, ctx) {
                         fresh.insert(run);
@@ -182,29 +172,24 @@ impl FileWatcherActor {
         }
     }
 
-    /// Looks at both names of a run. `None` when that could not be done: it stays as it is.
-    fn look_at(&mut self, run: &Run) -> Option<Found> {
-        let (open, entry) = (self.open.as_ref()?, self.runs.get(run)?);
-        let (growing, whole) = (entry.name.spelled(true), entry.name.spelled(false));
-        let (first, second) = match both_names(&open.directory, &growing, &whole) {
+    /// Looks at both names of a run: is its file there? `None` when that could not be done: it stays as it is.
+    fn look_at(&mut self, run: &Run) -> Option<bool> {
+        let directory = Rc::clone(&self.open.as_ref()?.directory);
+        let names = [true, false].map(|growing| OsString::from(name_of(run, growing)));
+        let seen = match both_names(&directory, &names) {
             Ok(seen) => seen,
             Err(error) => {
-                if let Verdict::Log { suppressed_before } =
-                    self.warnings.admit(std::time::Instant::now())
-                {
+                if let Verdict::Log { suppressed_before } = self.warnings.admit(Instant::now()) {
                     warn!(%run, %error, suppressed_before, "Cannot look at a fetcher file; trying again later.");
                 }
                 return None;
             }
         };
-        let first = self.accept(&growing, first);
-        let second = self.accept(&whole, second);
+        let [growing, whole] = [0, 1].map(|at| self.accept(&names[at], &seen[at]));
         let entry = self.runs.get_mut(run)?;
-        entry.names.saw(first, second);
-        entry.names.settle();
+        entry.names.saw(growing, whole);
         let emptied = entry.names.take_emptied() && entry.known;
-        let there = entry.names.file().is_some() && !emptied;
-        Some(if there { Found::File } else { Found::Nothing })
+        Some(entry.names.file().is_some() && !emptied)
     }
 
     /// Brings one run forward whose file is there. True when it is to be registered.
@@ -216,8 +201,8 @@ impl FileWatcherActor {
             return false;
         };
         if entry.names.is_newly_doubled() {
-            let left_out = entry.name.spelled(true);
-            warn!(file = left_out, "Left out: the complete file of the same run is there.");
+            let file = name_of(run, true);
+            warn!(file, "Left out: the complete file of the same run is there.");
         }
         match &entry.phase {
             Phase::New => return true,
@@ -246,11 +231,11 @@ impl FileWatcherActor {
     }
 }
 
-/// Looks at both names. A rename from the growing to the complete name in between is never missed
-/// in this order; the third look finds one the other way.
-fn both_names(directory: &Directory, growing: &str, whole: &str) -> io::Result<(Seen, Seen)> {
-    let first = directory.look(growing.as_ref())?;
-    let second = directory.look(whole.as_ref())?;
+/// Looks at the growing and the complete name. A rename from one to the other in between is never missed in
+/// this order; the third look finds one the other way.
+fn both_names(directory: &Directory, [growing, whole]: &[OsString; 2]) -> io::Result<[Seen; 2]> {
+    let first = directory.look(growing)?;
+    let second = directory.look(whole)?;
     let neither = first == Seen::Absent && second == Seen::Absent;
-    Ok((if neither { directory.look(growing.as_ref())? } else { first }, second))
+    Ok([if neither { directory.look(growing)? } else { first }, second])
 }

@@ -14,10 +14,11 @@ use tracing::{info, warn};
 
 use super::phase::Phase;
 use super::stranger::{Stranger, holds_known};
-use super::{FileWatcherActor, Open, STORE_TIMEOUT, StopTail};
+use super::{FileWatcherActor, Open};
 use crate::directory::Directory;
-use crate::storage::messages::Perform;
-use crate::store::{InputDirectory, NoteInput, Runs, StoreResult, StoredRun};
+use crate::file_identity::DirectoryIdentity;
+use crate::storage::messages::ask;
+use crate::store::{InputDirectory, NoteInput, Runs, StoredRun};
 use crate::watch::Watch;
 
 /// Takes the directory that is at the input's path now, whichever it is. An error: there is none, or it
@@ -60,15 +61,14 @@ impl FileWatcherActor {
     ) -> Result<Option<ResponseActFuture<Self, ()>>, String> {
         let directory = Directory::open(&self.input.path).map_err(|error| error.to_string())?;
         self.input.locked.get_or_insert(directory.identity());
-        let is_input = self.input.accept || self.recognise(&directory, known).is_some();
-        // Not the locked one: it took that one's place since.
-        let is_another_daemons = is_input && self.is_another_daemons(&directory);
-        if is_input && !is_another_daemons {
-            self.take(directory, ctx);
-            let all = self.scan();
-            return Ok(self.advance(all, ctx));
+        match self.recognise(&directory, known, self.input.accept) {
+            Ok(_) => {
+                self.take(directory, ctx);
+                let all = self.scan();
+                return Ok(self.advance(all, ctx));
+            }
+            Err(reason) => self.stay_lost(reason, ctx),
         }
-        self.stay_lost(if is_another_daemons { TAKEN } else { STRANGER }, ctx);
         // Lists whose withdrawal was begun before go on leaving.
         let leaving = |entry: &super::Entry| matches!(entry.phase, Phase::HalfDeleted);
         let leaving = self.runs.iter().filter(|(_, entry)| leaving(entry));
@@ -80,10 +80,10 @@ impl FileWatcherActor {
     /// Makes a directory the one that is watched. Watch first, scan afterwards.
     fn take(&mut self, directory: Directory, ctx: &mut Context<Self>) {
         self.input.known = Some(directory.identity());
+        self.notes.directory_is(InputDirectory::There(directory.identity()));
         self.stranger = None;
         self.open = Some(Open { directory: Rc::new(directory), watch: None, events: None });
         self.open_watch(ctx);
-        self.notes.directory_found();
     }
 
     /// Tries to get a watch. Without one everything is looked at every second.
@@ -160,8 +160,8 @@ impl FileWatcherActor {
         (self.lost, self.overflow) = (false, false);
         // Their descriptors lead to the old directory.
         for entry in self.runs.values_mut() {
-            if let Phase::Tailing(tail) = &entry.phase {
-                tail.stop.do_send(StopTail);
+            if matches!(entry.phase, Phase::Tailing(_)) {
+                entry.phase.stop_tail();
                 entry.phase.enter(Phase::New);
             }
         }
@@ -176,39 +176,44 @@ impl FileWatcherActor {
                 return self.stay_lost(&unreadable(&error), ctx);
             }
         };
-        let known = self.storage.send(Perform(Runs)).timeout(STORE_TIMEOUT).into_actor(self);
+        let known = ask(&self.storage, Runs).into_actor(self);
         ctx.wait(known.map(move |known, watcher, ctx| {
             // A store that does not answer proves nothing; it is asked again in a second.
-            let Ok(Ok(known)) = known else {
+            let Ok(known) = known else {
                 return;
             };
-            match watcher.recognise(&directory, &known) {
-                Some(_) if watcher.is_another_daemons(&directory) => watcher.stay_lost(TAKEN, ctx),
-                Some(why) => watcher.come_back(directory, why, ctx),
-                None => watcher.stay_lost(STRANGER, ctx),
+            match watcher.recognise(&directory, &known, false) {
+                Ok(why) => watcher.come_back(directory, why, ctx),
+                Err(reason) => watcher.stay_lost(reason, ctx),
             }
         }));
     }
 
-    /// Why a directory is the input directory; `None`: it is not, or not yet.
-    fn recognise(&mut self, directory: &Directory, known: &[StoredRun]) -> Option<&'static str> {
-        if self.input.known.is_none_or(|known| known.is_same(&directory.identity())) {
-            return Some("it is the one that it was");
-        }
-        if holds_known(directory, known) {
-            return Some("it holds all complete lists that are known");
-        }
-        let stranger = Stranger::seen(directory, self.stranger.take());
-        let rested = stranger.has_rested(self.input.accept_after);
-        self.stranger = Some(stranger);
-        rested.then_some("another directory has held lists for long enough without a change")
-    }
-
-    /// Whether another daemon watches a directory; from now on it is ours otherwise.
-    fn is_another_daemons(&self, directory: &Directory) -> bool {
-        let locked = self.input.locked;
-        let is_ours = locked.is_some_and(|locked| locked.is_same(&directory.identity()));
-        !is_ours && !directory.lock()
+    /// Why a directory is the input directory; an error: why it is not, or not yet. One that is becomes ours.
+    fn recognise(
+        &mut self,
+        directory: &Directory,
+        known: &[StoredRun],
+        accept: bool,
+    ) -> Result<&'static str, &'static str> {
+        let identity = directory.identity();
+        let is_one = |of: Option<DirectoryIdentity>| of.is_some_and(|of| of.is_same(&identity));
+        let why = if accept {
+            "an operator accepts what is there"
+        } else if self.input.known.is_none() || is_one(self.input.known) {
+            "it is the one that it was"
+        } else if holds_known(directory, known) {
+            "it holds all complete lists that are known"
+        } else {
+            let stranger = Stranger::seen(directory, self.stranger.take());
+            if !self.stranger.insert(stranger).has_rested(self.input.accept_after) {
+                return Err("another directory is at its path");
+            }
+            "another directory has held lists for long enough without a change"
+        };
+        let is_free = is_one(self.input.locked) || directory.lock();
+        let taken = "another daemon watches the directory at its path: stop one of the two";
+        if is_free { Ok(why) } else { Err(taken) }
     }
 
     fn come_back(&mut self, directory: Directory, why: &str, ctx: &mut Context<Self>) {
@@ -220,7 +225,7 @@ impl FileWatcherActor {
 
     /// Says once that the directory is lost, why, and what to do.
     fn stay_lost(&mut self, reason: &str, ctx: &mut Context<Self>) {
-        if !self.notes.directory_lost(reason) {
+        if !self.notes.directory_is(InputDirectory::Lost(reason.to_owned())) {
             return;
         }
         let path = self.input.path.display();
@@ -245,11 +250,6 @@ fn unreadable(error: &io::Error) -> String {
     }
 }
 
-/// Why the directory is lost when another one is in its place.
-const STRANGER: &str = "another directory is at its path";
-/// The same, when another daemon was started on that one.
-const TAKEN: &str = "another daemon watches the directory at its path: stop one of the two";
-
 impl Handler<AcceptInput> for FileWatcherActor {
     type Result = ResponseActFuture<Self, Result<Accepted, String>>;
 
@@ -257,25 +257,23 @@ impl Handler<AcceptInput> for FileWatcherActor {
         if self.open.as_ref().is_some_and(|open| open.directory.is_at_its_path()) {
             return Box::pin(fut::ready(Ok(Accepted::NotLost)));
         }
-        let directory = match Directory::open(&self.input.path) {
-            Ok(directory) => directory,
-            Err(error) => {
-                let path = self.input.path.display();
-                let reason = format!("the directory {path} cannot be opened: {error}");
-                return Box::pin(fut::ready(Err(reason)));
-            }
+        let opened = Directory::open(&self.input.path).map_err(|error| {
+            format!("the directory {} cannot be opened: {error}", self.input.path.display())
+        });
+        let recognised = opened.and_then(|directory| {
+            let why = self.recognise(&directory, &[], true)?;
+            Ok((directory, why))
+        });
+        let (directory, why) = match recognised {
+            Ok(recognised) => recognised,
+            Err(reason) => return Box::pin(fut::ready(Err(reason))),
         };
-        if self.is_another_daemons(&directory) {
-            return Box::pin(fut::ready(Err(TAKEN.to_owned())));
-        }
-        let identity = directory.identity();
+        let noted = NoteInput(InputDirectory::There(directory.identity()));
         self.close(ctx);
-        self.come_back(directory, "an operator accepts what is there", ctx);
-        let noted = self.storage.send(Perform(NoteInput(InputDirectory::There(identity))));
-        let noted = noted.timeout(STORE_TIMEOUT).into_actor(self);
-        Box::pin(noted.map(|noted: Result<StoreResult<()>, _>, _, _| match noted {
-            Ok(Ok(())) => Ok(Accepted::Taken),
-            Ok(Err(error)) => Err(error.to_string()),
+        self.come_back(directory, why, ctx);
+        let noted = ask(&self.storage, noted).into_actor(self);
+        Box::pin(noted.map(|noted, _, _| match noted {
+            Ok(()) => Ok(Accepted::Taken),
             Err(error) => Err(error.to_string()),
         }))
     }

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 use crate::directory::FileState;
 use crate::run_reader::Target;
 use crate::watch::Happened;
+use shiftboss_protocol::fetcher_file::FileName;
+use shiftboss_protocol::model::Run;
 
 /// A complete name that nobody was seen to write counts as closed after this long unchanged.
 const STEADY: Duration = Duration::from_secs(2);
@@ -25,17 +27,20 @@ pub(super) struct Names {
     /// The writer of `NAME.txt` is done with it.
     closed: bool,
     /// Somebody was seen writing to `NAME.txt`, and not yet closing it.
-    writing: bool,
-    /// `NAME.txt` is not known to be closed, and has been unchanged since then.
-    steady_since: Option<(FileState, Instant)>,
-    /// How `NAME.txt` was at the looks since a tail last began.
-    resting: Option<(FileState, Instant)>,
+    pub(super) writing: bool,
+    /// How `NAME.txt` was at all looks since then, or since a tail began.
+    unchanged: Option<(FileState, Instant)>,
     /// Its last name was removed since the last look: what is there now is a new file.
     emptied: bool,
     /// The number of the move that took its last name away.
     moved_away: Option<u32>,
     /// Both names were there at once, and that was logged.
     doubled: bool,
+}
+
+/// The name that a run's file has while it grows, or once it is complete.
+pub(super) fn name_of(run: &Run, growing: bool) -> String {
+    FileName::of(run.clone()).spelled(growing)
 }
 
 impl Names {
@@ -89,7 +94,8 @@ impl Names {
         }
     }
 
-    /// Takes over what a look at both names found.
+    /// Takes over what a look at both names found. A complete name counts as closed, too, when nobody was seen
+    /// writing to it and it has been as it is for a while.
     pub(super) fn saw(&mut self, growing: Option<FileState>, whole: Option<FileState>) {
         // Finished by link and unlink: it is the very file that grew.
         let finished = self.growing.is_some_and(|before| {
@@ -98,12 +104,15 @@ impl Names {
         self.closed = whole.is_some() && (self.closed || finished);
         (self.growing, self.whole) = (growing, whole);
         (self.has_growing, self.has_whole) = (growing.is_some(), whole.is_some());
-        self.note_rest();
+        if self.unchanged.map(|(before, _)| before) != whole {
+            self.unchanged = whole.map(|now| (now, Instant::now()));
+        }
+        let is_steady = |now: FileState| is_old(&now) || self.is_unchanged();
+        self.closed |= !self.writing && whole.is_some_and(is_steady);
     }
 
-    /// Forgets who is writing: events were lost.
-    pub(super) fn forget_writer(&mut self) {
-        self.writing = false;
+    fn is_unchanged(&self) -> bool {
+        self.unchanged.is_some_and(|(_, since)| since.elapsed() >= STEADY)
     }
 
     /// Whether its last name was removed since that was asked last.
@@ -113,42 +122,17 @@ impl Names {
 
     /// A tail begins: the time that the file rests counts from here.
     pub(super) fn begin_tail(&mut self) {
-        self.resting = None;
+        self.unchanged = self.whole.map(|now| (now, Instant::now()));
     }
 
     /// Whether its writer is done with it, and it has been as it is for a while since a tail last began.
     pub(super) fn is_rested(&self) -> bool {
-        let rests = |(_, since): &(FileState, Instant)| since.elapsed() >= STEADY;
-        self.target().complete && self.resting.as_ref().is_some_and(rests)
-    }
-
-    fn note_rest(&mut self) {
-        let same = |(before, _): &(FileState, Instant)| Some(*before) == self.whole;
-        if !self.resting.as_ref().is_some_and(same) {
-            self.resting = self.whole.map(|now| (now, Instant::now()));
-        }
+        self.target().complete && self.is_unchanged()
     }
 
     /// Whether time alone may close its file.
     pub(super) fn is_unsettled(&self) -> bool {
         self.whole.is_some() && !self.closed && !self.writing
-    }
-
-    /// A complete name that nobody was seen writing to (it was linked here, or found by a scan)
-    /// counts as closed when it has been as it is for a while.
-    pub(super) fn settle(&mut self) {
-        let Some(file) = self.whole.filter(|_| self.is_unsettled()) else {
-            self.steady_since = None;
-            return;
-        };
-        let steady = match self.steady_since {
-            Some((before, since)) if before == file => since.elapsed() >= STEADY,
-            _ => {
-                self.steady_since = Some((file, Instant::now()));
-                is_old(&file)
-            }
-        };
-        self.closed = steady;
     }
 
     /// True the first time that both names are there.

@@ -1,152 +1,209 @@
-//! What `status` is to show of the input: the files that are rejected, and whether the directory
-//! is lost and why. The store may be locked or full just then, so a note is sent until it is stored.
+//! What is wrong with the input: the files that are rejected, and that the directory is lost. It is said once
+//! in the log, and in status for as long as it is so.
 //!
-//! The rest of the watcher says what is so now; [`FileWatcherActor::send_notes`] does the sending, at
-//! the end of each look at runs and once a second.
+//! The rest of the watcher says what is so now. The store may be locked or full just then: a note is sent until
+//! it is stored, at the end of each look at runs and once a second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 
 use actix::prelude::*;
-use tracing::debug;
+use tracing::{debug, error, warn};
 
-use super::{FileWatcherActor, STORE_TIMEOUT};
-use crate::storage::messages::Perform;
+use super::FileWatcherActor;
+use super::names::name_of;
+use super::phase::Phase;
+use crate::directory::{Entry, FileState};
+use crate::storage::messages::ask;
 use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
+use crate::watch::Happened;
+use shiftboss_protocol::fetcher_file::{FileName, Named};
+use shiftboss_protocol::model::Run;
 
 /// What a note is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Topic {
-    /// An input file, by its escaped name.
-    File(String),
+    File(OsString),
     Directory,
 }
 
-/// What is so, for the store to know.
-struct Note {
-    /// Why the file is left out, or the directory lost; `None`: all is well.
-    trouble: Option<String>,
-    state: State,
+/// What keeps a file from being read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Its name, or what is there under it.
+    Name,
+    /// Its tails keep failing.
+    Tails,
 }
 
-/// How far a note is on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Unsent,
-    Sent(u64),
-    Stored,
-}
-
-/// All notes that the store does not have, or that tell of some trouble.
+/// What is so now, and what the store may not know of it.
 #[derive(Default)]
 pub(super) struct Notes {
-    notes: BTreeMap<Topic, Note>,
-    sent: u64,
+    rejected: BTreeMap<OsString, (Cause, String)>,
+    /// `None` before it was looked for.
+    directory: Option<InputDirectory>,
+    unsent: BTreeSet<Topic>,
 }
 
 impl Notes {
-    /// A file is left out. Returns whether that, or the reason, is new.
-    pub(super) fn reject(&mut self, name: String, reason: &str) -> bool {
-        self.put(Topic::File(name), Some(reason.to_owned()))
+    /// Returns whether that, or the reason, is new.
+    fn reject(&mut self, name: &OsStr, cause: Cause, reason: &str) -> bool {
+        let before = self.rejected.insert(name.to_owned(), (cause, reason.to_owned()));
+        let is_new = before.is_none_or(|(_, before)| before != reason);
+        if is_new {
+            self.unsent.insert(Topic::File(name.to_owned()));
+        }
+        is_new
     }
 
-    /// A file is no longer left out, if it was.
-    pub(super) fn clear_rejected(&mut self, name: &str) {
-        let topic = Topic::File(name.to_owned());
-        if self.notes.get(&topic).is_some_and(|note| note.trouble.is_some()) {
-            self.put(topic, None);
+    /// The cause is over, if there was one.
+    fn accept(&mut self, name: &OsStr, cause: Cause) {
+        if self.rejected.get(name).is_some_and(|(known, _)| *known == cause) {
+            self.rejected.remove(name);
+            self.unsent.insert(Topic::File(name.to_owned()));
         }
     }
 
-    /// The directory is lost. Returns whether that, or the reason, is new.
-    pub(super) fn directory_lost(&mut self, reason: &str) -> bool {
-        self.put(Topic::Directory, Some(reason.to_owned()))
+    /// Returns whether that is new.
+    pub(super) fn directory_is(&mut self, directory: InputDirectory) -> bool {
+        let is_new = self.directory.as_ref() != Some(&directory);
+        if is_new {
+            self.directory = Some(directory);
+            self.unsent.insert(Topic::Directory);
+        }
+        is_new
     }
 
     /// Why the directory is lost, if it was noted as lost.
     pub(super) fn lost_because(&self) -> Option<&str> {
-        self.notes.get(&Topic::Directory)?.trouble.as_deref()
-    }
-
-    pub(super) fn directory_found(&mut self) {
-        self.put(Topic::Directory, None);
-    }
-
-    fn put(&mut self, topic: Topic, trouble: Option<String>) -> bool {
-        let same = self.notes.get(&topic).is_some_and(|note| note.trouble == trouble);
-        if !same {
-            self.notes.insert(topic, Note { trouble, state: State::Unsent });
-        }
-        !same
-    }
-
-    /// The answer to the sending of that number. One that was overtaken by another note says
-    /// nothing; what is fine and stored need not be remembered.
-    fn answered(&mut self, topic: &Topic, number: u64, stored: bool) {
-        let Some(note) = self.notes.get_mut(topic).filter(|note| note.state == State::Sent(number))
-        else {
-            return;
-        };
-        note.state = if stored { State::Stored } else { State::Unsent };
-        if stored && note.trouble.is_none() {
-            self.notes.remove(topic);
+        match self.directory.as_ref()? {
+            InputDirectory::Lost(reason) => Some(reason),
+            InputDirectory::There(_) => None,
         }
     }
 }
 
 impl FileWatcherActor {
+    /// An event of a bad name.
+    pub(super) fn note_bad_name(&mut self, name: &OsStr, happened: Happened, reason: &str) {
+        if matches!(happened, Happened::Removed | Happened::MovedAway(_)) {
+            self.notes.accept(name, Cause::Name);
+        } else {
+            self.reject_name(name, reason);
+        }
+    }
+
+    /// The file found under a name, unless it is something that is never read.
+    pub(super) fn accept(&mut self, name: &OsStr, entry: &Entry) -> Option<FileState> {
+        match entry {
+            Entry::Unfit(reason) => self.reject_name(name, reason),
+            Entry::File(_) | Entry::Absent => self.notes.accept(name, Cause::Name),
+        }
+        match entry {
+            Entry::File(state) => Some(*state),
+            Entry::Absent | Entry::Unfit(_) => None,
+        }
+    }
+
+    /// Says once that a name is left out.
+    pub(super) fn reject_name(&mut self, name: &OsStr, reason: &str) {
+        if self.notes.reject(name, Cause::Name, reason) {
+            warn!(file = escaped(name), reason, "An input file is rejected.");
+        }
+    }
+
+    /// A run's file keeps failing.
+    pub(super) fn reject(&mut self, run: &Run, reason: &str) {
+        let Some(entry) = self.runs.get(run) else {
+            return;
+        };
+        let growing = entry.names.target().growing_name;
+        self.notes.accept(name_of(run, !growing).as_ref(), Cause::Tails);
+        if self.notes.reject(name_of(run, growing).as_ref(), Cause::Tails, reason) {
+            error!(%run, reason, "The run's file keeps failing and is rejected.");
+        } else {
+            debug!(%run, reason, "The run's file fails as before and stays rejected.");
+        }
+    }
+
+    /// A run's file is gone: it is not rejected any longer.
+    pub(super) fn take_back(&mut self, run: &Run) {
+        for growing in [true, false] {
+            self.notes.accept(name_of(run, growing).as_ref(), Cause::Tails);
+        }
+    }
+
+    /// Takes back the notes about files that were tried again, and read.
+    pub(super) fn take_back_sound(&mut self) {
+        let is_sound = |name: &OsString, cause| {
+            let entry = run_of(name).and_then(|run| self.runs.get(&run));
+            cause == Cause::Tails && entry.is_some_and(|entry| entry.sound.get())
+        };
+        let rejected = self.notes.rejected.iter();
+        let sound = rejected.filter(|(name, (cause, _))| is_sound(name, *cause));
+        for name in sound.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.notes.accept(&name, Cause::Tails);
+        }
+    }
+
+    /// Takes back the notes about names that are no longer there.
+    pub(super) fn take_back_absent(&mut self, names: &[OsString]) {
+        let there: BTreeSet<&OsString> = names.iter().collect();
+        let gone = self.notes.rejected.keys().filter(|name| !there.contains(name));
+        for name in gone.cloned().collect::<Vec<_>>() {
+            self.notes.accept(&name, Cause::Name);
+        }
+    }
+
+    /// The run whose file of that name is rejected: what kept it from being read may be over.
+    pub(super) fn rejected_under(&self, name: &OsStr) -> Option<Run> {
+        let is_rejected = |run: &Run| {
+            self.runs.get(run).is_some_and(|entry| matches!(entry.phase, Phase::Rejected(_)))
+        };
+        run_of(name).filter(is_rejected)
+    }
+
     /// Sends every note that the store is not known to have.
     pub(super) fn send_notes(&mut self, ctx: &mut Context<Self>) {
-        let Notes { notes, sent } = &mut self.notes;
-        let unsent = notes.iter_mut().filter(|(_, note)| note.state == State::Unsent);
-        let mut messages = Vec::new();
-        for (topic, note) in unsent {
-            *sent += 1;
-            note.state = State::Sent(*sent);
-            messages.push((topic.clone(), note.trouble.clone(), *sent));
-        }
-        for (topic, trouble, number) in messages {
-            self.send_note(topic, trouble, number, ctx);
-        }
-    }
-
-    fn send_note(
-        &self,
-        topic: Topic,
-        trouble: Option<String>,
-        number: u64,
-        ctx: &mut Context<Self>,
-    ) {
-        match (topic.clone(), trouble) {
-            (Topic::File(name), Some(reason)) => {
-                self.send_to(RejectFile { name, reason }, topic, number, ctx);
-            }
-            (Topic::File(name), None) => {
-                self.send_to(ForgetRejected(name), topic, number, ctx);
-            }
-            (Topic::Directory, trouble) => {
-                let there = || self.input.known.map(InputDirectory::There);
-                if let Some(input) = trouble.map(InputDirectory::Lost).or_else(there) {
-                    self.send_to(NoteInput(input), topic, number, ctx);
+        for topic in std::mem::take(&mut self.notes.unsent) {
+            match &topic {
+                Topic::Directory => {
+                    if let Some(directory) = self.notes.directory.clone() {
+                        self.send_note(NoteInput(directory), topic, ctx);
+                    }
                 }
+                Topic::File(file) => match (escaped(file), self.notes.rejected.get(file)) {
+                    (name, Some((_, reason))) => {
+                        let reason = reason.clone();
+                        self.send_note(RejectFile { name, reason }, topic, ctx);
+                    }
+                    (name, None) => self.send_note(ForgetRejected(name), topic, ctx),
+                },
             }
         }
     }
 
-    fn send_to(
-        &self,
-        note: impl Request<Answer = ()>,
-        topic: Topic,
-        number: u64,
-        ctx: &mut Context<Self>,
-    ) {
-        let sent = self.storage.send(Perform(note)).timeout(STORE_TIMEOUT).into_actor(self);
+    /// Storage answers in order: what failed is sent again as it is then.
+    fn send_note(&self, note: impl Request<Answer = ()>, topic: Topic, ctx: &mut Context<Self>) {
+        let sent = ask(&self.storage, note).into_actor(self);
         ctx.spawn(sent.map(move |answer, watcher, _| {
-            let stored = matches!(answer, Ok(Ok(())));
-            if !stored {
+            if let Err(error) = answer {
                 // Storage has warned of it already, and not too often.
-                debug!(?topic, ?answer, "A note could not be stored yet; trying again.");
+                debug!(?topic, %error, "A note could not be stored yet; trying again.");
+                watcher.notes.unsent.insert(topic);
             }
-            watcher.notes.answered(&topic, number, stored);
         }));
+    }
+}
+
+/// A name as text: control characters and bytes that are not UTF-8 escaped.
+fn escaped(name: &OsStr) -> String {
+    name.as_encoded_bytes().escape_ascii().to_string()
+}
+
+fn run_of(name: &OsStr) -> Option<Run> {
+    match FileName::parse(name) {
+        Named::Fetcher(file) => Some(file.run),
+        Named::Bad(_) | Named::Other => None,
     }
 }

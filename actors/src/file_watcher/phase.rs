@@ -18,7 +18,9 @@ pub struct TailLink {
 }
 
 /// Where a run stands, with what belongs to that.
+#[derive(Default)]
 pub(super) enum Phase {
+    #[default]
     New,
     /// The store is registering it.
     Registering,
@@ -110,6 +112,13 @@ impl Phase {
         let (from, to) = (self.state(), next.state());
         debug_assert!(may_follow(from, to), "{from:?} became {to:?}");
         *self = next;
+    }
+
+    /// Ends the run's tail, if it has one.
+    pub(super) fn stop_tail(&self) {
+        if let Self::Tailing(tail) = self {
+            tail.stop.do_send(StopTail);
+        }
     }
 }
 

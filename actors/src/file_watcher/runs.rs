@@ -7,10 +7,9 @@ use tracing::{debug, info};
 
 use super::entry::Entry;
 use super::phase::Phase;
-use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY, STORE_TIMEOUT};
-use crate::file_tail::StopTail;
-use crate::storage::messages::{DeleteRun, Perform};
-use crate::store::{Each, RegisterRun, StoreResult, StoredRun};
+use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY};
+use crate::storage::messages::{DeleteRun, ask};
+use crate::store::{Each, RegisterRun, StoreError, StoreResult, StoredRun};
 use shiftboss_protocol::model::Run;
 
 impl FileWatcherActor {
@@ -25,12 +24,10 @@ impl FileWatcherActor {
                 entry.known = true;
             }
         }
-        let sent =
-            self.storage.send(Perform(Each(runs.iter().cloned().map(RegisterRun).collect())));
-        let registered = sent.timeout(STORE_TIMEOUT).into_actor(self);
+        let request = Each(runs.iter().cloned().map(RegisterRun).collect());
+        let registered = ask(&self.storage, request).into_actor(self);
         Some(Box::pin(registered.map(|answer, watcher, ctx| match answer {
-            Ok(Ok(answers)) => watcher.registered(runs, answers, ctx),
-            Ok(Err(error)) => watcher.register_later(runs, &error, ctx),
+            Ok(answers) => watcher.registered(runs, answers, ctx),
             Err(error) => watcher.register_later(runs, &error, ctx),
         })))
     }
@@ -42,29 +39,25 @@ impl FileWatcherActor {
         answers: Vec<StoreResult<StoredRun>>,
         ctx: &mut Context<Self>,
     ) {
-        let mut rejected = Vec::new();
+        let mut rejected = (Vec::new(), None);
         for (run, answer) in runs.into_iter().zip(answers) {
             match answer {
                 Ok(stored) => {
                     debug!(%run, complete = stored.complete, "Registered.");
                     self.begin(&run, stored, ctx);
                 }
-                Err(error) => rejected.push((run, error)),
+                Err(error) => {
+                    rejected.0.push(run);
+                    rejected.1 = Some(error);
+                }
             }
         }
-        if let Some((_, error)) = rejected.first() {
-            let error = error.clone();
-            let runs = rejected.into_iter().map(|(run, _)| run).collect();
+        if let (runs, Some(error)) = rejected {
             self.register_later(runs, &error, ctx);
         }
     }
 
-    fn register_later(
-        &mut self,
-        runs: Vec<Run>,
-        error: &dyn std::error::Error,
-        ctx: &mut Context<Self>,
-    ) {
+    fn register_later(&mut self, runs: Vec<Run>, error: &StoreError, ctx: &mut Context<Self>) {
         debug!(%error, "Runs could not be registered yet; trying again.");
         for run in &runs {
             if let Some(entry) = self.runs.get_mut(run) {
@@ -87,13 +80,10 @@ impl FileWatcherActor {
                 self.runs.remove(run);
                 return;
             }
-            Phase::Tailing(tail) => tail.stop.do_send(StopTail),
-            _ => {}
+            phase => phase.stop_tail(),
         }
         info!(%run, "A run's file is gone: its rows leave the queue.");
         entry.phase.enter(Phase::Deleting);
-        self.generation += 1;
-        entry.generation = self.generation;
         self.delete(run.clone(), ctx);
     }
 
@@ -113,11 +103,8 @@ impl FileWatcherActor {
     }
 
     fn deleted(&mut self, run: &Run, ctx: &mut Context<Self>) {
-        let Some(old) = self.runs.remove(run) else {
-            return;
-        };
         // Its file may have been made anew meanwhile.
-        self.runs.insert(run.clone(), Entry::new(old.name));
+        self.runs.insert(run.clone(), Entry::default());
         self.refresh(BTreeSet::from([run.clone()]), ctx);
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::names::name_of;
 use crate::directory::{Directory, Entry, FileState};
 use crate::file_identity::DirectoryIdentity;
 use crate::run_reader::still_holds;
@@ -66,10 +67,9 @@ pub(super) fn holds_known(directory: &Directory, known: &[StoredRun]) -> bool {
 /// Whether a run's file is there, under one of its names, with what was read of it. Its numbers may be
 /// others: a copy does as well.
 fn holds(directory: &Directory, stored: &StoredRun) -> bool {
-    let name = FileName::of(stored.run.clone());
     [false, true].iter().any(|growing| {
         directory
-            .open_file(name.spelled(*growing).as_ref())
+            .open_file(name_of(&stored.run, *growing).as_ref())
             .and_then(|(file, state)| still_holds(&file, &state, stored.position))
             .unwrap_or(false)
     })

@@ -52,9 +52,7 @@ impl FileWatcherActor {
         let settled = stored.complete && read && whole && !entry.touched;
         if settled && (verified || !entry.names.is_rested()) {
             entry.phase.enter(Phase::Complete(file));
-            if !verified {
-                self.verify_later(run);
-            }
+            entry.unverified = !verified;
         } else if self.tails < TAILS_MAX {
             self.start_tail(run, stored, ctx);
         } else {
@@ -80,24 +78,22 @@ impl FileWatcherActor {
         entry.generation = generation;
         let as_long = stored.complete && is_as_long(&stored, entry.names.file());
         let rested = entry.names.is_rested();
-        let mut reader = RunReader::new(Rc::clone(&open.directory), entry.name.clone(), stored);
+        let mut reader = RunReader::new(Rc::clone(&open.directory), stored);
         if entry.begin_tail() && as_long {
             debug!(%run, "Its complete file was written to and is as long: reading it anew.");
             reader.read_anew();
         } else if as_long && rested {
             reader.reconcile();
         }
-        let storage = self.storage.clone();
-        let target = entry.names.target();
-        let (crowded, sound) = (Rc::clone(&self.crowded), Rc::clone(&entry.sound));
-        entry.phase.enter(Phase::Tailing((self.start_tail)(TailSeed {
+        let seed = TailSeed {
             reader,
-            target,
-            storage,
-            crowded,
-            sound,
+            target: entry.names.target(),
+            storage: self.storage.clone(),
+            crowded: Rc::clone(&self.crowded),
+            sound: Rc::clone(&entry.sound),
             exit_notifier,
-        })));
+        };
+        entry.phase.enter(Phase::Tailing((self.start_tail)(seed)));
         let run = run.clone();
         ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {
             watcher.tails -= 1;
@@ -145,7 +141,7 @@ impl FileWatcherActor {
                 }
                 entry.phase.enter(Phase::Complete(read.file));
                 entry.tail_is_done(read.heard);
-                self.verify_later(run);
+                entry.unverified = true;
                 // It may have grown between its last byte and now.
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }

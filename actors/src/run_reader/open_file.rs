@@ -79,6 +79,23 @@ impl OpenFile {
         Ok(false)
     }
 
+    /// Reads on, a bounded piece, and keeps nothing. Returns the digest of all lines at the end of the file.
+    pub(super) fn digest(&mut self, chunk: &mut [u8]) -> io::Result<Option<u64>> {
+        let limit = self.next + BATCH_BYTES_MAX;
+        let mut at_end = false;
+        while !at_end && self.next < limit {
+            let mut lines = Vec::new();
+            at_end = self.read_lines(chunk, &mut lines)?;
+            if at_end {
+                self.lines.finish(&mut lines);
+            }
+            if let Some(content) = &mut self.content {
+                lines.iter().for_each(|line| content.add(line));
+            }
+        }
+        Ok(self.content.filter(|_| at_end).map(Content::value))
+    }
+
     /// Keeps the rows; warns of the faulty lines, the first few of them by number.
     pub(super) fn sort_out(&mut self, lines: Vec<Line>, file: &str) -> Vec<Row> {
         let mut rows = Vec::with_capacity(lines.len());
@@ -123,7 +140,7 @@ impl OpenFile {
 }
 
 /// Reads at `offset`; 0 bytes are the end of the file.
-pub(super) fn read_chunk(file: &File, chunk: &mut [u8], offset: u64) -> io::Result<usize> {
+fn read_chunk(file: &File, chunk: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
         match file.read_at(chunk, offset) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -5,10 +5,13 @@
 //! [`Wait`], [`Tell`], [`Next`] and [`Change`]), of the watcher ([`DeleteRun`]) and of the tree ([`Ping`],
 //! [`Shutdown`]).
 
+use std::time::Duration;
+
 use actix::prelude::*;
 
+use super::StorageActor;
 use crate::live::Health;
-use crate::store::{Ack, Cancelled, LeaseHolder, Request, Requeued, StoreResult};
+use crate::store::{Ack, Cancelled, LeaseHolder, Request, Requeued, StoreError, StoreResult};
 use shiftboss_protocol::model::{Attempt, Job, Key, Run};
 use shiftboss_protocol::wire::session::{Control, Word};
 
@@ -18,6 +21,18 @@ pub struct Perform<R>(pub R);
 
 impl<R: Request> Message for Perform<R> {
     type Result = StoreResult<R::Answer>;
+}
+
+/// How long storage may take for a request before it is asked again.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Sends a request to storage, to be asked again if that fails. No answer in time is a store that is busy.
+pub(crate) fn ask<R: Request>(
+    storage: &Addr<StorageActor>,
+    request: R,
+) -> impl Future<Output = StoreResult<R::Answer>> + 'static {
+    let answer = storage.send(Perform(request)).timeout(PATIENCE);
+    async { answer.await.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string()))) }
 }
 
 /// Asks for the next job.
