@@ -98,9 +98,10 @@ struct Tree {
 struct Ends {
     storage: oneshot::Receiver<StoreError>,
     watcher: oneshot::Receiver<String>,
-    /// No end of an actor: an operator wanted the daemon to stop, and nothing is out any more.
-    drained: oneshot::Receiver<()>,
 }
+
+/// Resolves when an operator wanted the daemon to stop, and no job is in flight any more.
+type Drained = oneshot::Receiver<()>;
 
 /// Runs the tree until `stop` resolves or a central actor ends. Must be called on an actix system.
 pub async fn run(
@@ -111,7 +112,7 @@ pub async fn run(
     let Parts { store, clock, input, binder, connections_max, reports, operator_group, services } =
         parts;
     let path = input.path.clone();
-    let (mut tree, mut ends) = Tree::start(store, clock, input, reports);
+    let (mut tree, mut ends, drained) = Tree::start(store, clock, input, reports);
     tree.services = Services::new(services);
     tree.operator_group = operator_group;
     tokio::pin!(stop);
@@ -121,7 +122,13 @@ pub async fn run(
         () = &mut stop => Ok(false),
     };
     let ended = match started {
-        Ok(true) => tree.serve(binder, connections_max, lifecycle, &mut ends, stop).await,
+        Ok(true) => {
+            let stop = async {
+                // Silence is the end of storage, which is reported in its own way.
+                tokio::select! { () = stop => {} Ok(()) = drained => {} }
+            };
+            tree.serve(binder, connections_max, lifecycle, &mut ends, stop).await
+        }
         Ok(false) => Ok(()),
         // What failed for want of storage failed because of storage.
         Err(error) => Err(ends.storage.try_recv().map_or(error, TreeError::Storage)),
@@ -138,7 +145,7 @@ impl Tree {
         clock: Box<dyn Clock>,
         input: Input,
         reports: Option<Arc<dyn Reports>>,
-    ) -> (Self, Ends) {
+    ) -> (Self, Ends, Drained) {
         let storage_arbiter = Arbiter::new();
         let (exit_notifier, storage_end) = ExitNotifier::new();
         let (tell_drained, drained) = oneshot::channel();
@@ -158,7 +165,7 @@ impl Tree {
             reports,
             operator_group: None,
         };
-        (tree, Ends { storage: storage_end, watcher: watcher_end, drained })
+        (tree, Ends { storage: storage_end, watcher: watcher_end }, drained)
     }
 
     /// Registers every run. True: the workers may come.
@@ -189,7 +196,7 @@ impl Tree {
         lifecycle.ready();
         let ended = tokio::select! {
             name = services.ended() => Err(TreeError::Panicked(name)),
-            ended = ends.ended_or_drained() => ended,
+            error = ends.ended() => Err(error),
             _ = end => Err(TreeError::Panicked("the ListenerActor")),
             () = self.keep_alive(lifecycle) => Ok(()),
             () = stop => Ok(()),
@@ -254,35 +261,14 @@ impl Tree {
 }
 
 impl Ends {
-    /// Resolves when a central actor ended by itself, or well when the daemon was drained.
-    async fn ended_or_drained(&mut self) -> Result<(), TreeError> {
-        let drained = &mut self.drained;
-        let drained = async move {
-            // Silence is the end of storage, which is reported in its own way.
-            match drained.await {
-                Ok(()) => {}
-                Err(_) => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            error = ended(&mut self.storage, &mut self.watcher) => Err(error),
-            () = drained => Ok(()),
-        }
-    }
-
     /// Resolves when storage or the watcher ended by itself.
     async fn ended(&mut self) -> TreeError {
-        ended(&mut self.storage, &mut self.watcher).await
-    }
-}
-
-async fn ended(
-    storage: &mut oneshot::Receiver<StoreError>,
-    watcher: &mut oneshot::Receiver<String>,
-) -> TreeError {
-    tokio::select! {
-        end = storage => end.map_or(TreeError::Panicked("the StorageActor"), TreeError::Storage),
-        _ = watcher => TreeError::Panicked("the FileWatcherActor"),
+        tokio::select! {
+            end = &mut self.storage => {
+                end.map_or(TreeError::Panicked("the StorageActor"), TreeError::Storage)
+            }
+            _ = &mut self.watcher => TreeError::Panicked("the FileWatcherActor"),
+        }
     }
 }
 
