@@ -57,7 +57,7 @@ pub struct StorageActor {
     store: Option<Box<dyn Store>>,
     clock: Box<dyn Clock>,
     gathered: Gathered,
-    /// A [`Flush`] is on its way.
+    /// A [`flush`](Self::flush) is to come.
     flushing: bool,
     housekeeping: Housekeeping,
     /// Runs under deletion, in the order in which they go.
@@ -142,7 +142,10 @@ impl StorageActor {
     /// Has the store called when the mailbox is empty: all that is queued by then shares the batch.
     fn flush_later(&mut self, ctx: &mut Context<Self>) {
         if !std::mem::replace(&mut self.flushing, true) {
-            ctx.notify(Flush);
+            ctx.spawn(fut::ready(()).map(|(), actor: &mut Self, ctx| {
+                actor.flushing = false;
+                actor.flush(ctx);
+            }));
         }
     }
 
@@ -269,19 +272,5 @@ impl Actor for StorageActor {
             actor.look_for_waiting(ctx);
             actor.look_whether_drained(ctx);
         });
-    }
-}
-
-/// Calls the store with what was gathered.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Flush;
-
-impl Handler<Flush> for StorageActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Flush, ctx: &mut Self::Context) {
-        self.flushing = false;
-        self.flush(ctx);
     }
 }

@@ -16,7 +16,8 @@ use super::reply::{Deferred, deferred};
 use crate::live::Health;
 use crate::store::{
     Ack, CancelTasks, Complete, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Each,
-    Heartbeat, Probe, Release, Request, Requeue, Requeued, Retry, SetPaused, StoreResult, Undo,
+    Heartbeat, LeaseHolder, Probe, Release, Request, Requeue, Requeued, Retry, SetPaused,
+    StoreResult, Undo,
 };
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_protocol::wire::session::{Control, Word};
@@ -33,10 +34,18 @@ impl<R: Request> Handler<Perform<R>> for StorageActor {
 }
 
 impl StorageActor {
-    /// A job that was dispatched is guarded from here on: whoever drops it has it undone.
-    pub(super) fn work(ctx: &mut Context<Self>, dispatched: Dispatched) -> Work {
+    /// A job that was dispatched is guarded from here on: whoever drops it has it undone. Its lease begins.
+    pub(super) fn work(
+        &mut self,
+        ctx: &mut Context<Self>,
+        dispatched: Dispatched,
+        holder: Option<&LeaseHolder>,
+    ) -> Work {
         match dispatched {
             Dispatched::Job(attempt, job) => {
+                if let Some(holder) = holder {
+                    self.begin_lease(ctx, attempt, holder.lease_seconds);
+                }
                 Work::Job(HandOut::new(attempt, job, ctx.address().recipient()))
             }
             Dispatched::Nothing => Work::Nothing,
@@ -51,9 +60,7 @@ impl Handler<TakeJob> for StorageActor {
     fn handle(&mut self, TakeJob { holder }: TakeJob, ctx: &mut Self::Context) -> Self::Result {
         let request = Dispatch { holder: holder.clone() };
         self.ask(ctx, request, move |actor, ctx, dispatched| {
-            let dispatched = dispatched?;
-            holder.iter().for_each(|holder| actor.begin_lease(ctx, &dispatched, holder));
-            Ok(Self::work(ctx, dispatched))
+            Ok(actor.work(ctx, dispatched?, holder.as_ref()))
         })
     }
 }
@@ -64,9 +71,9 @@ impl Handler<Finish> for StorageActor {
     fn handle(&mut self, finish: Finish, ctx: &mut Self::Context) -> Self::Result {
         let Finish { key, exit_code } = finish;
         let request = (Complete { key, exit_code }, Dispatch { holder: None });
-        self.ask(ctx, request, |_, ctx, answers| {
+        self.ask(ctx, request, |actor, ctx, answers| {
             let (completed, dispatched) = answers?;
-            let work = dispatched.map(|dispatched| Self::work(ctx, dispatched));
+            let work = dispatched.map(|dispatched| actor.work(ctx, dispatched, None));
             completed.and(work)
         })
     }
@@ -81,10 +88,7 @@ impl Handler<Next> for StorageActor {
         let request = (CompleteAttempt { attempt, exit_code }, dispatch);
         self.ask(ctx, request, move |actor, ctx, answers| {
             let (ack, dispatched) = answers?;
-            let work = dispatched.map(|dispatched| {
-                actor.begin_lease(ctx, &dispatched, &holder);
-                Self::work(ctx, dispatched)
-            });
+            let work = dispatched.map(|dispatched| actor.work(ctx, dispatched, Some(&holder)));
             let ack = actor.end_lease(attempt, ack)?;
             Ok(Stepped { ack, work: work? })
         })

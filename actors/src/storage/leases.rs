@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::StorageActor;
 use super::gathered::BATCH_OPERATIONS_MAX;
-use crate::store::{Dispatched, Each, Expire, ExpiredLease, LeaseHolder, Leases, StoreResult};
+use crate::store::{Each, Expire, ExpiredLease, Leases, StoreResult};
 use shiftboss_protocol::model::Attempt;
 
 /// Delay before the ends of leases that could not be written are tried again.
@@ -84,17 +84,10 @@ impl StorageActor {
     }
 
     /// A job was handed out to somebody who speaks protocol 2.
-    pub(super) fn begin_lease(
-        &mut self,
-        ctx: &mut Context<Self>,
-        dispatched: &Dispatched,
-        holder: &LeaseHolder,
-    ) {
-        if let Dispatched::Job(attempt, _) = dispatched {
-            let lease = Lease::new(holder.lease_seconds, Instant::now());
-            self.ring_at(ctx, lease.end);
-            self.leases.running.insert(*attempt, lease);
-        }
+    pub(super) fn begin_lease(&mut self, ctx: &mut Context<Self>, attempt: Attempt, seconds: u32) {
+        let lease = Lease::new(seconds, Instant::now());
+        self.ring_at(ctx, lease.end);
+        self.leases.running.insert(attempt, lease);
     }
 
     /// Has the timer ring for the lease that ends first, but not before `earliest`.

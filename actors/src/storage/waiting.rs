@@ -96,10 +96,10 @@ impl StorageActor {
     ) {
         match dispatched {
             Ok(dispatched @ Dispatched::Job(..)) => {
-                self.begin_lease(ctx, &dispatched, &waiter.holder);
                 self.waiting.served += 1;
+                let work = self.work(ctx, dispatched, Some(&waiter.holder));
                 // Who gave up in this very moment drops the job, which undoes itself.
-                waiter.reply.send(Ok(Self::work(ctx, dispatched)));
+                waiter.reply.send(Ok(work));
             }
             // The next step of the deletion that is to get on first wakes them.
             Ok(Dispatched::Nothing | Dispatched::Later) => self.waiting.put_back(number, waiter),
