@@ -13,7 +13,6 @@ mod lost;
 mod names;
 mod notes;
 mod phase;
-mod reconcile;
 mod runs;
 mod stranger;
 mod tails;
@@ -27,6 +26,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
+use tokio::task::yield_now;
 
 use crate::directory::Directory;
 use crate::exit_notifier::ExitNotifier;
@@ -171,18 +171,16 @@ impl Handler<Start> for FileWatcherActor {
     type Result = ResponseActFuture<Self, Result<(), String>>;
 
     fn handle(&mut self, _: Start, _: &mut Self::Context) -> Self::Result {
-        let known = ask(&self.storage, Runs).into_actor(self);
-        Box::pin(known.then(|known, watcher, ctx| {
-            let opened = known.map_err(|error| error.to_string()).and_then(|known| {
-                watcher.adopt(&known);
-                watcher.begin_watching(&known, ctx)
-            });
-            match opened {
-                Ok(Some(registering)) => Box::pin(registering.map(|(), _, _| Ok(()))),
-                Ok(None) => Box::pin(fut::ready(Ok(()))) as ResponseActFuture<_, _>,
-                Err(reason) => Box::pin(fut::ready(Err(reason))),
-            }
-        }))
+        let begun = ask(&self.storage, Runs).into_actor(self).map(|known, watcher, ctx| {
+            let known = known.map_err(|error| error.to_string())?;
+            watcher.adopt(&known);
+            watcher.begin_watching(&known, ctx)
+        });
+        // Goes on after what the actor waits for by then: that the runs are registered.
+        let registered = begun.then(|begun, watcher, _| {
+            yield_now().into_actor(watcher).map(|(), _: &mut Self, _: &mut Context<Self>| begun)
+        });
+        Box::pin(registered)
     }
 }
 

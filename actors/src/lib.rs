@@ -8,7 +8,7 @@
 //! starts a [`connection`] (ConnectionActor) per socket.
 //!
 //! Plain helpers under them: [`directory`], [`watch`], [`file_identity`] and [`run_reader`] (files), [`peer`]
-//! (sockets), [`throttle`] and [`outage_tracker`] (warnings), [`clock`], [`exit_notifier`].
+//! (sockets), [`throttle`] (warnings), [`clock`], [`exit_notifier`].
 //!
 //! Invariants: nothing here knows SQL, the command line, or a file outside the input directory; `store` knows
 //! no actor.
@@ -23,7 +23,6 @@ pub mod file_tail;
 pub mod file_watcher;
 pub mod listener;
 pub mod live;
-pub mod outage_tracker;
 pub mod peer;
 pub mod reports;
 pub mod run_reader;

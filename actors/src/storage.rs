@@ -7,8 +7,8 @@
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
+mod control;
 mod deletions;
-mod drain;
 mod gathered;
 mod handlers;
 mod leases;
@@ -34,8 +34,8 @@ use tracing::debug;
 use crate::clock::Clock;
 use crate::exit_notifier::ExitNotifier;
 use crate::store::{Checkpoint, Outcome, Rejected, Request, Store, StoreError, StoreResult};
+use control::Drain;
 use deletions::Deletion;
-use drain::Drain;
 use gathered::{Gathered, Replies};
 use leases::LeaseClock;
 use outages::Outages;

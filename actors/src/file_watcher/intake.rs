@@ -1,6 +1,6 @@
 //! From events and scans to what is to be done about each run.
 //!
-//! Every way leads through [`FileWatcherActor::advance`]: look at the names of some runs, act on
+//! Every way leads through [`FileWatcherActor::refresh`]: look at the names of some runs, act on
 //! what is there, register the new ones, drop those that are gone.
 
 use std::collections::BTreeSet;
@@ -110,19 +110,8 @@ impl FileWatcherActor {
         self.refresh(all, ctx);
     }
 
-    /// Brings the runs forward. Nothing else is handled before the new ones are registered.
-    pub(super) fn refresh(&mut self, runs: BTreeSet<Run>, ctx: &mut Context<Self>) {
-        if let Some(registering) = self.advance(runs, ctx) {
-            ctx.wait(registering);
-        }
-    }
-
-    /// Looks at the runs and acts on what is there. The new ones are made known by the future.
-    pub(super) fn advance(
-        &mut self,
-        mut runs: BTreeSet<Run>,
-        ctx: &mut Context<Self>,
-    ) -> Option<ResponseActFuture<Self, ()>> {
+    /// Looks at the runs and acts on what is there. Nothing else is handled before the new ones are registered.
+    pub(super) fn refresh(&mut self, mut runs: BTreeSet<Run>, ctx: &mut Context<Self>) {
         let (mut fresh, mut gone) = (BTreeSet::new(), BTreeSet::new());
         for drains in 0.. {
             self.sort(runs, &mut fresh, &mut gone, ctx);
@@ -136,7 +125,7 @@ impl FileWatcherActor {
             }
         }
         // New runs first: a fetcher whose run was replaced keeps its id (spec 4, "At start").
-        let registering = self.register(fresh.into_iter().collect());
+        self.register(fresh.into_iter().collect(), ctx);
         // What is removed from a directory that was moved or unmounted is not removed from the input.
         if self.open.as_ref().is_some_and(Open::speaks_for_the_input) {
             for run in gone {
@@ -144,7 +133,6 @@ impl FileWatcherActor {
             }
         }
         self.send_notes(ctx);
-        registering
     }
 
     /// Sorts runs into those to be registered, those that are gone, and those that were seen to.

@@ -53,19 +53,19 @@ impl Open {
 }
 
 impl FileWatcherActor {
-    /// Opens the directory at the start, or begins to wait for it. The future registers its runs.
+    /// Opens the directory at the start and registers its runs, or begins to wait for it.
     pub(super) fn begin_watching(
         &mut self,
         known: &[StoredRun],
         ctx: &mut Context<Self>,
-    ) -> Result<Option<ResponseActFuture<Self, ()>>, String> {
+    ) -> Result<(), String> {
         let directory = Directory::open(&self.input.path).map_err(|error| error.to_string())?;
         self.input.locked.get_or_insert(directory.identity());
         match self.recognise(&directory, known, self.input.accept) {
             Ok(_) => {
                 self.take(directory, ctx);
-                let all = self.scan();
-                return Ok(self.advance(all, ctx));
+                self.rescan(ctx);
+                return Ok(());
             }
             Err(reason) => self.stay_lost(reason, ctx),
         }
@@ -74,7 +74,7 @@ impl FileWatcherActor {
         let leaving = self.runs.iter().filter(|(_, entry)| leaving(entry));
         let leaving: Vec<_> = leaving.map(|(run, _)| run.clone()).collect();
         leaving.iter().for_each(|run| self.drop_run(run, ctx));
-        Ok(None)
+        Ok(())
     }
 
     /// Makes a directory the one that is watched. Watch first, scan afterwards.

@@ -13,10 +13,10 @@ use crate::store::{Each, RegisterRun, StoreError, StoreResult, StoredRun};
 use shiftboss_protocol::model::Run;
 
 impl FileWatcherActor {
-    /// A future that makes runs known to the store and starts their tails.
-    pub(super) fn register(&mut self, runs: Vec<Run>) -> Option<ResponseActFuture<Self, ()>> {
+    /// Makes runs known to the store and starts their tails. Nothing else is handled meanwhile.
+    pub(super) fn register(&mut self, runs: Vec<Run>, ctx: &mut Context<Self>) {
         if runs.is_empty() {
-            return None;
+            return;
         }
         for run in &runs {
             if let Some(entry) = self.runs.get_mut(run) {
@@ -26,10 +26,10 @@ impl FileWatcherActor {
         }
         let request = Each(runs.iter().cloned().map(RegisterRun).collect());
         let registered = ask(&self.storage, request).into_actor(self);
-        Some(Box::pin(registered.map(|answer, watcher, ctx| match answer {
+        ctx.wait(registered.map(|answer, watcher, ctx| match answer {
             Ok(answers) => watcher.registered(runs, answers, ctx),
             Err(error) => watcher.register_later(runs, &error, ctx),
-        })))
+        }));
     }
 
     /// The store's answers, one for each run.

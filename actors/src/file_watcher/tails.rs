@@ -1,5 +1,6 @@
-//! Starting tails, and what follows when one ends: the run is complete, or the tail is started
-//! again after a growing delay, or, after some tries, its file is rejected.
+//! Starting tails, and what follows when one ends: the run is complete, or the tail is started again after a
+//! growing delay, or, after some tries, its file is rejected. A complete file is looked into once more when it
+//! rests; the comparing, and what follows when it has changed, is its tail's.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -12,7 +13,6 @@ use tracing::{debug, info, warn};
 use super::FileWatcherActor;
 use super::entry::Entry;
 use super::phase::{Phase, TailLink};
-use super::reconcile::is_verified;
 use crate::directory::FileState;
 use crate::exit_notifier::ExitNotifier;
 use crate::file_tail::{FileTailActor, TailEnd, TailSeed};
@@ -24,6 +24,8 @@ use shiftboss_protocol::model::Run;
 const TAILS_MAX: usize = 1024;
 /// A file whose tail failed this often without storing anything is rejected.
 const FAILURES_MAX: u32 = 5;
+/// Runs that are begun in one second to be compared. A look costs microseconds, and registering them a little more.
+const COMPARED_PER_TICK: usize = 256;
 /// Delay before the first restart; doubled with each failure.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
 
@@ -185,6 +187,21 @@ impl FileWatcherActor {
         }
     }
 
+    /// Once a second: starts tails for complete files that rest, and are to be compared with what was read of them:
+    /// after each reading, and after any change of their times, also while no daemon ran (spec 4, "Life").
+    pub(super) fn reconcile(&mut self, ctx: &mut Context<Self>) {
+        let is_next = |(_, entry): &(&Run, &mut Entry)| {
+            let is_complete = matches!(entry.phase, Phase::Complete(_));
+            entry.unverified && is_complete && entry.names.is_rested()
+        };
+        let mut turn = BTreeSet::new();
+        for (run, entry) in self.runs.iter_mut().filter(is_next).take(COMPARED_PER_TICK) {
+            entry.due = true;
+            turn.insert(run.clone());
+        }
+        self.refresh(turn, ctx);
+    }
+
     fn retry(&mut self, run: Run, ctx: &mut Context<Self>) {
         if let Some(entry) = self.runs.get_mut(&run)
             && matches!(entry.phase, Phase::Delayed)
@@ -201,4 +218,10 @@ fn is_as_long(stored: &StoredRun, file: Option<FileState>) -> bool {
     stored.position.zip(file).is_some_and(|(at, file)| {
         (at.device, at.inode, at.offset) == (file.device, file.inode, file.length)
     })
+}
+
+/// Whether a file holds just what is stored of it, as far as its times tell.
+fn is_verified(stored: &StoredRun, file: Option<FileState>) -> bool {
+    let verified = stored.position.and_then(|at| at.verified);
+    !stored.stale && verified.is_some() && verified == file.map(|file| file.times())
 }

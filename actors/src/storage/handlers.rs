@@ -1,5 +1,6 @@
 //! One handler a message of the StorageActor: each names what it asks of the store, and what the answer
-//! means to the StorageActor itself. Those of deletions and of workers that wait are in their modules.
+//! means to the StorageActor itself. Those of operators, of deletions and of workers that wait are in
+//! their modules.
 
 use std::time::Duration;
 
@@ -9,18 +10,17 @@ use tracing::{debug, info};
 
 use super::StorageActor;
 use super::messages::{
-    Change, Controlled, Finish, HandOut, HowAreYou, Next, Perform, Ping, Shutdown, Stepped,
-    TakeJob, Tell, UndoHandOut, Work,
+    Finish, HandOut, HowAreYou, Next, Perform, Ping, Shutdown, Stepped, TakeJob, Tell, UndoHandOut,
+    Work,
 };
 use super::reply::{Deferred, deferred};
 use crate::live::Health;
 use crate::store::{
-    Ack, CancelTasks, Complete, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Each,
-    Heartbeat, LeaseHolder, Probe, Release, Request, Requeue, Requeued, Retry, SetPaused,
-    StoreResult, Undo,
+    Ack, Complete, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Each, Heartbeat,
+    LeaseHolder, Probe, Release, Request, StoreResult, Undo,
 };
-use shiftboss_protocol::model::{Attempt, Key};
-use shiftboss_protocol::wire::session::{Control, Word};
+use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::wire::session::Word;
 
 /// Delay before an undo that could not be written is tried again.
 const UNDO_RETRY: Duration = Duration::from_secs(1);
@@ -140,63 +140,6 @@ impl Handler<UndoHandOut> for StorageActor {
             // In flight otherwise until its lease ends: try until it is written.
             Err(_) => drop(ctx.notify_later(message, UNDO_RETRY)),
         });
-    }
-}
-
-impl Handler<Change> for StorageActor {
-    type Result = Deferred<StoreResult<Controlled>>;
-
-    fn handle(&mut self, Change(control): Change, ctx: &mut Self::Context) -> Self::Result {
-        match control {
-            Control::Retry(key, fetcher) => {
-                let request = Retry { key, fetcher: fetcher.map(Into::into) };
-                self.ask(ctx, request, |_, _, rows| rows.map(Controlled::Retried))
-            }
-            Control::Requeue(key) => self.requeue(ctx, key),
-            Control::Cancel(key) => {
-                self.ask(ctx, CancelTasks(key), |_, _, tasks| tasks.map(Controlled::Cancelled))
-            }
-            Control::Pause => self.set_paused(ctx, true),
-            Control::Resume => self.set_paused(ctx, false),
-            Control::Drain => self.drain(ctx),
-        }
-    }
-}
-
-impl StorageActor {
-    fn requeue(&mut self, ctx: &mut Context<Self>, key: Key) -> Deferred<StoreResult<Controlled>> {
-        self.ask(ctx, Requeue(key.clone()), move |actor, _, requeued| {
-            if let Ok(Requeued::Back(attempt)) = requeued {
-                info!(%key, attempt = attempt.0, "An operator put a job back that was in flight.");
-                actor.leases.end(attempt);
-            }
-            requeued.map(Controlled::Requeued)
-        })
-    }
-
-    /// To resume ends a drain, too.
-    fn set_paused(
-        &mut self,
-        ctx: &mut Context<Self>,
-        paused: bool,
-    ) -> Deferred<StoreResult<Controlled>> {
-        info!(paused, "An operator's order.");
-        self.ask(ctx, SetPaused(paused), move |actor, _, set| {
-            actor.drain.is_on &= set.is_err() || paused;
-            set.map(|_| Controlled::Paused(paused))
-        })
-    }
-
-    fn drain(&mut self, ctx: &mut Context<Self>) -> Deferred<StoreResult<Controlled>> {
-        info!(
-            "An operator's order: nothing is handed out, and the daemon stops when no job is in flight."
-        );
-        self.ask(ctx, SetPaused(true), |actor, _, set| {
-            let in_flight = set?;
-            actor.drain.is_on = true;
-            actor.drain.note(in_flight);
-            Ok(Controlled::Draining(in_flight))
-        })
     }
 }
 

@@ -1,5 +1,6 @@
-//! What the StorageActor says of requests that failed. A full disk and a locked database fail them all
-//! for hours at times; what is refused is one request's own affair.
+//! What the StorageActor says of requests that failed. A full disk and a locked database fail them all for
+//! hours at times, which must neither fill pages of the log nor fall silent: that it began is said, at most
+//! once a minute that it goes on, and that it is over. What is refused is one request's own affair.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +8,15 @@ use tracing::{error, info, warn};
 
 use super::StorageActor;
 use crate::live::Outage;
-use crate::outage_tracker::{Extent, OutageTracker, Word};
 use crate::store::StoreError;
 use crate::throttle::{Throttle, Verdict};
 use shiftboss_protocol::model::UnixSeconds;
 
 /// While something lasts, it is logged so often.
 const REPEAT: Duration = Duration::from_secs(60);
+/// An outage is over when nothing has failed for so long, and something succeeded meanwhile: what fails
+/// in a bad time is tried again sooner.
+const REST: Duration = Duration::from_secs(10);
 /// A failure is tried again after so long.
 const FRESH: Duration = Duration::from_secs(1);
 /// Refusals that are logged in one period, one by one.
@@ -22,15 +25,43 @@ const REFUSALS_PERIOD_SECONDS: u32 = 60;
 
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Outages {
-    tracker: OutageTracker,
-    last: Option<StoreError>,
+    current: Option<Current>,
+    /// When something was last said of one, but for its end.
+    said: Option<Instant>,
     refusals: Throttle,
 }
 
-impl Default for Outages {
-    fn default() -> Self {
-        let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
-        Self { tracker: OutageTracker::new(REPEAT), last: None, refusals }
+/// A time in which things fail, though not all of them need to.
+struct Current {
+    began: Instant,
+    last: Instant,
+    /// The last one.
+    error: StoreError,
+    failed: u64,
+    /// Something succeeded since the last failure.
+    succeeded: bool,
+    reported: bool,
+}
+
+/// What is to be said of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Began,
+    Lasts(Extent),
+}
+
+/// How far an outage has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extent {
+    failed: u64,
+    /// From the first failure to the last one.
+    lasted: Duration,
+}
+
+impl Current {
+    fn extent(&self) -> Extent {
+        let lasted = self.last.saturating_duration_since(self.began);
+        Extent { failed: self.failed, lasted }
     }
 }
 
@@ -43,8 +74,26 @@ impl StorageActor {
                 self.exit_notifier.ended(error.clone());
             }
             StoreError::Rejected(_) => self.outages.refused(error),
-            StoreError::Full(_) | StoreError::Busy(_) => self.outages.failed(error),
+            StoreError::Full(_) | StoreError::Busy(_) => {
+                match self.outages.failed(error, Instant::now()) {
+                    Some(Word::Began) => {
+                        warn!(%error, "Not everything can be written: requests fail and lists wait until it can.");
+                    }
+                    Some(Word::Lasts(Extent { failed, lasted })) => {
+                        let seconds = lasted.as_secs();
+                        warn!(%error, failed, seconds, "There is still something that cannot be written.");
+                    }
+                    None => {}
+                }
+            }
         }
+    }
+}
+
+impl Default for Outages {
+    fn default() -> Self {
+        let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
+        Self { current: None, said: None, refusals }
     }
 }
 
@@ -59,48 +108,131 @@ impl Outages {
         }
     }
 
-    fn failed(&mut self, error: &StoreError) {
-        self.last = Some(error.clone());
-        match self.tracker.failed(Instant::now()) {
-            Some(Word::Began) => {
-                warn!(%error, "Not everything can be written: requests fail and lists wait until it can.");
-            }
-            Some(Word::Lasts(Extent { failed, lasted })) => {
-                let seconds = lasted.as_secs();
-                warn!(%error, failed, seconds, "There is still something that cannot be written.");
-            }
-            Some(Word::Over(_)) | None => {}
+    fn failed(&mut self, error: &StoreError, at: Instant) -> Option<Word> {
+        let current = self.current.get_or_insert_with(|| Current {
+            began: at,
+            last: at,
+            error: error.clone(),
+            failed: 0,
+            succeeded: false,
+            reported: false,
+        });
+        current.failed += 1;
+        (current.last, current.error, current.succeeded) = (at, error.clone(), false);
+        let is_early = |said| at.saturating_duration_since(said) < REPEAT;
+        if self.said.is_some_and(is_early) {
+            return None;
         }
-    }
-
-    /// What cannot be written, if nothing was since it failed.
-    pub(super) fn outage(&self, now: UnixSeconds) -> Option<Outage> {
-        let lasts = self.tracker.lasts_since()?.elapsed().as_secs();
-        let since = now.saturating_sub(i64::try_from(lasts).unwrap_or(0));
-        Some(Outage { since, error: self.last.as_ref()?.to_string() })
+        self.said = Some(at);
+        let is_known = std::mem::replace(&mut current.reported, true);
+        Some(if is_known { Word::Lasts(current.extent()) } else { Word::Began })
     }
 
     pub(super) fn succeeded(&mut self) {
-        self.tracker.succeeded();
-    }
-
-    /// Whether something failed within the last second, and nothing has succeeded since.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.tracker.failed_since(Instant::now() - FRESH)
+        self.current.iter_mut().for_each(|current| current.succeeded = true);
     }
 
     /// Nobody else holds the database, so that a lock is no reason any more.
     pub(super) fn unlocked(&mut self) {
-        if matches!(self.last, Some(StoreError::Busy(_))) {
-            self.tracker.succeeded();
+        if self.current.as_ref().is_some_and(|current| matches!(current.error, StoreError::Busy(_)))
+        {
+            self.succeeded();
         }
+    }
+
+    /// The one in which nothing has succeeded since the last failure.
+    fn lasting(&self) -> Option<&Current> {
+        self.current.as_ref().filter(|current| !current.succeeded)
+    }
+
+    /// What cannot be written, if nothing was since it failed.
+    pub(super) fn outage(&self, now: UnixSeconds) -> Option<Outage> {
+        let Current { began, error, .. } = self.lasting()?;
+        let lasts = i64::try_from(began.elapsed().as_secs()).unwrap_or(0);
+        Some(Outage { since: now.saturating_sub(lasts), error: error.to_string() })
+    }
+
+    /// Whether something failed within the last second, and nothing has succeeded since.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.lasting().is_some_and(|current| current.last.elapsed() < FRESH)
     }
 
     /// Says that it is over, once it is.
     pub(super) fn look(&mut self) {
-        if let Some(Word::Over(Extent { failed, lasted })) = self.tracker.poll(Instant::now()) {
+        if let Some(Extent { failed, lasted }) = self.poll(Instant::now()) {
             let seconds = lasted.as_secs();
             info!(failed, seconds, "Everything can be written again.");
         }
+    }
+
+    /// The one that is over by now, if something was said of it.
+    fn poll(&mut self, at: Instant) -> Option<Extent> {
+        let rests = |current: &mut Current| {
+            current.succeeded && at.saturating_duration_since(current.last) >= REST
+        };
+        let over = self.current.take_if(rests)?;
+        over.reported.then(|| over.extent())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUSY: StoreError = StoreError::Busy(String::new());
+
+    fn extent(failed: u64, seconds: u64) -> Extent {
+        Extent { failed, lasted: Duration::from_secs(seconds) }
+    }
+
+    /// Ten failures a second for three minutes: four words in all.
+    #[test]
+    fn a_long_outage_is_told_sparsely() {
+        let (mut outages, start) = (Outages::default(), Instant::now());
+        let at = |tenths: u64| start + Duration::from_millis(100 * tenths);
+        let reported: Vec<_> =
+            (0..1_800).filter_map(|tenths| outages.failed(&BUSY, at(tenths))).collect();
+        assert_eq!(
+            reported,
+            [Word::Began, Word::Lasts(extent(601, 60)), Word::Lasts(extent(1_201, 120))]
+        );
+        assert_eq!(outages.poll(at(3_000)), None, "nobody has tried since");
+        outages.succeeded();
+        let lasted = Duration::from_millis(179_900);
+        assert_eq!(outages.poll(at(3_000)), Some(Extent { failed: 1_800, lasted }));
+        assert_eq!(outages.poll(at(4_000)), None);
+    }
+
+    /// What succeeds among failures ends nothing.
+    #[test]
+    fn it_is_over_after_a_rest() {
+        let (mut outages, start) = (Outages::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(outages.failed(&BUSY, at(0)), Some(Word::Began));
+        assert!(outages.lasting().is_some_and(|outage| outage.began == start));
+        outages.succeeded();
+        assert!(outages.lasting().is_none());
+        assert_eq!(outages.poll(at(9)), None);
+        assert_eq!(outages.failed(&BUSY, at(9)), None);
+        assert_eq!(outages.poll(at(19)), None, "nothing succeeded after the last failure");
+        outages.succeeded();
+        assert_eq!(outages.poll(at(18)), None);
+        assert_eq!(outages.poll(at(19)), Some(extent(2, 9)));
+    }
+
+    /// Outages that follow each other are not reported more often than one that lasts, and of one that was
+    /// not reported the end is not either.
+    #[test]
+    fn short_outages_are_reported_as_one() {
+        let (mut outages, start) = (Outages::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut reported = Vec::new();
+        for round in 0..10 {
+            let failed = outages.failed(&BUSY, at(20 * round));
+            outages.succeeded();
+            reported.push((failed, outages.poll(at(20 * round + 10))));
+        }
+        reported.retain(|said| *said != (None, None));
+        assert_eq!(reported, [(Some(Word::Began), Some(extent(1, 0))); 4]);
     }
 }
