@@ -1,7 +1,7 @@
 //! Keeps a watch open and says what changed.
 //!
 //! Watching and listing trees can take long, so the watch works beside the runtime's thread. A watch that fails is
-//! opened anew, with a growing delay, and then anything may have changed. Used by [`super::schedule`].
+//! opened anew, with a growing delay, and then anything may have changed. Used by [`super::scheduler`].
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! When a run is due: a pure value, (state, event, now) → (state, whether a run starts).
 //!
-//! [`super::schedule`] holds one and does what it says. All that may follow what stands in one table
+//! [`super::scheduler`] holds one and does what it says. All that may follow what stands in one table
 //! ([`table::TABLE`]), from which the transitions, the tests and the pictures ([`graph`]) come. No clock
 //! here: `now` is a time since any fixed moment that never runs backwards. Spec 1 and 2.
 
