@@ -14,11 +14,11 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::Spool;
-use super::error::{Result, io};
+use super::error::{NoneIf, Result, io};
 use super::files;
 use super::layer::Kind;
 use super::layout::{
-    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REASONS, REGISTRY, STRAYS, available, checked_out, under,
+    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REGISTRY, STRAYS, available, checked_out, under,
 };
 use super::name::{EntryName, QueueName};
 
@@ -34,25 +34,11 @@ pub(crate) const FOREVER: u64 = u64::MAX;
 /// Who an entry is checked out by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// A process, by the name of its record.
-    Owner(String),
-    /// A process that takes entries over into a store of its own, by the name of its record. Others cannot
-    /// know what it has stored already: when it dies they leave the entry to its successor.
-    Accepting(String),
+    /// A process, by the name of its record. While it is `accepting`, others cannot know what it has stored
+    /// already: when it dies they leave the entry to its successor.
+    Process { id: String, accepting: bool },
     /// Nobody; to be given back at this time, in milliseconds since 1970.
     Until(u64),
-}
-
-impl Holder {
-    fn process(text: &str) -> Option<Self> {
-        let (accepting, id) = match text.strip_prefix(ACCEPTING) {
-            Some(id) => (true, id),
-            None => (false, text),
-        };
-        let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let id = is_id.then(|| id.to_owned())?;
-        Some(if accepting { Self::Accepting(id) } else { Self::Owner(id) })
-    }
 }
 
 /// What is noted of a claim.
@@ -68,21 +54,15 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// What a process notes before it takes an entry.
-    pub fn new(holder: Holder, attempt: u32, queue: QueueName) -> Self {
-        Self { holder, attempt, queue, moving: true }
-    }
-
     fn encode(&self) -> Vec<u8> {
         let way = if self.moving { ON_ITS_WAY } else { "" };
         let holder = match &self.holder {
-            Holder::Owner(id) => id.clone(),
-            Holder::Accepting(id) => format!("{ACCEPTING}{id}"),
+            Holder::Process { id, accepting: true } => format!("{ACCEPTING}{id}"),
+            Holder::Process { id, accepting: false } => id.clone(),
             Holder::Until(time) => format!("{UNTIL}{time}"),
         };
-        let mut bytes = format!("{way}{holder} {} ", self.attempt).into_bytes();
-        bytes.extend(self.queue.as_bytes());
-        bytes
+        let head = format!("{way}{holder} {} ", self.attempt);
+        [head.as_bytes(), self.queue.as_bytes()].concat()
     }
 
     /// Reads what [`Note::encode`] wrote; none if it is something else.
@@ -91,16 +71,22 @@ impl Note {
         let holder = str::from_utf8(parts.next()?).ok()?;
         let attempt = str::from_utf8(parts.next()?).ok()?.parse().ok()?;
         let queue = QueueName::new(parts.next()?).ok()?;
-        let (moving, holder) = match holder.strip_prefix(ON_ITS_WAY) {
-            Some(holder) => (true, holder),
-            None => (false, holder),
-        };
-        let holder = match holder.strip_prefix(UNTIL) {
-            Some(time) => Holder::Until(time.parse().ok()?),
-            None => Holder::process(holder)?,
+        let (moving, holder) = without(ON_ITS_WAY, holder);
+        let holder = match without(UNTIL, holder) {
+            (true, time) => Holder::Until(time.parse().ok()?),
+            (false, holder) => {
+                let (accepting, id) = without(ACCEPTING, holder);
+                let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+                Holder::Process { id: is_id.then(|| id.to_owned())?, accepting }
+            }
         };
         Some(Self { holder, attempt, queue, moving })
     }
+}
+
+/// Whether a text begins so, and what comes then.
+fn without<'t>(beginning: &str, text: &'t str) -> (bool, &'t str) {
+    text.strip_prefix(beginning).map_or((false, text), |rest| (true, rest))
 }
 
 /// What came of an attempt to take an entry.
@@ -121,19 +107,19 @@ impl Spool {
     }
 
     fn take_once(&self, queue: &QueueName, name: &EntryName) -> Result<Take> {
-        let path = available(queue, name);
-        match self.layer().look(&path)? {
+        match self.layer().look(&available(queue, name))? {
             None => return Ok(Take::Gone),
             Some(stat) if stat.linked => {
                 return Ok(Take::Stranger("it has other names (hard links): remove those"));
             }
-            Some(stat) if stat.kind == Kind::File => {}
-            Some(_) => return Ok(Take::Stranger("it is not a file")),
+            Some(stat) if stat.kind != Kind::File => return Ok(Take::Stranger("it is not a file")),
+            Some(_) if !self.layer().exists(&under(REGISTRY, name))? => {
+                return Ok(Take::Stranger("its name is not registered"));
+            }
+            Some(_) => {}
         }
-        if !self.layer().exists(&under(REGISTRY, name))? {
-            return Ok(Take::Stranger("its name is not registered"));
-        }
-        let mut note = Note::new(self.holder()?, 1, queue.clone());
+        let (holder, queue) = (self.holder()?, queue.clone());
+        let mut note = Note { holder, attempt: 1, queue, moving: true };
         if !self.note_new(name, &note)? {
             return Ok(Take::Busy);
         }
@@ -147,17 +133,15 @@ impl Spool {
 
     /// What this process is to the entries that it takes.
     pub(crate) fn holder(&self) -> Result<Holder> {
-        let id = self.owner()?;
-        Ok(if self.options().accepting { Holder::Accepting(id) } else { Holder::Owner(id) })
+        let (id, accepting) = (self.owner()?.to_owned(), self.options().accepting);
+        Ok(Holder::Process { id, accepting })
     }
 
     /// Makes a note where none is; whether none was.
     fn note_new(&self, name: &EntryName, note: &Note) -> Result<bool> {
         let path = under(CLAIMS, name);
-        match self.layer().symlink(&note.encode(), &path) {
-            Err(Errno::EXIST) => Ok(false),
-            made => made.map(|()| true).map_err(io("note the claim", &path)),
-        }
+        let made = self.layer().symlink(&note.encode(), &path).none_if(Errno::EXIST);
+        Ok(made.map_err(io("note the claim", &path))?.is_some())
     }
 
     fn take_noted(&self, name: &EntryName, note: &mut Note) -> Result<Take> {
@@ -180,10 +164,9 @@ impl Spool {
     /// The last step of a checkout, which the note tells of already.
     pub(crate) fn check_out(&self, name: &EntryName, note: &Note) -> Result<Take> {
         let to = checked_out(&note.queue, name);
-        match self.layer().rename(&under(MOVING, name), &to) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => return Ok(Take::Stranger("it is checked out as well")),
-            Err(errno) => return Err(io("check out", &to)(errno)),
+        let renamed = self.layer().rename(&under(MOVING, name), &to).none_if(Errno::EXIST);
+        if renamed.map_err(io("check out", &to))?.is_none() {
+            return Ok(Take::Stranger("it is checked out as well"));
         }
         // The time of the checkout, by which the monitor tells its age; the old one only makes it
         // look older.
@@ -216,6 +199,12 @@ impl Spool {
         Ok(target.and_then(|target| Note::decode(&target)))
     }
 
+    /// The notes that can be read, in the order of their names.
+    pub(crate) fn notes(&self) -> Result<Vec<(EntryName, Note)>> {
+        let read = |name: EntryName| Ok(self.note(&name)?.map(|note| (name, note)));
+        self.noted()?.into_iter().filter_map(|name| read(name).transpose()).collect()
+    }
+
     pub(crate) fn rewrite_note(&self, name: &EntryName, note: &Note) -> Result<()> {
         self.relink(&note.encode(), &under(CLAIMS, name))
     }
@@ -233,34 +222,39 @@ impl Spool {
         })
     }
 
+    /// What is noted beside an entry in one of our directories, as a link.
+    pub(crate) fn remark(&self, directory: &str, name: &EntryName) -> Result<Option<String>> {
+        let target = self.layer().link_target(&under(directory, name))?;
+        Ok(target.map(|target| String::from_utf8_lossy(&target).into_owned()))
+    }
+
+    pub(crate) fn set_remark(
+        &self,
+        directory: &str,
+        name: &EntryName,
+        remark: Option<&str>,
+    ) -> Result<()> {
+        let path = under(directory, name);
+        match remark {
+            None => self.layer().unlink(&path).map(drop),
+            Some(remark) => self.relink(remark.as_bytes(), &path),
+        }
+    }
+
     /// How often an entry was claimed before.
     pub(crate) fn attempts(&self, name: &EntryName) -> Result<u32> {
-        let target = self.layer().link_target(&under(ATTEMPTS, name))?.unwrap_or_default();
-        Ok(str::from_utf8(&target).ok().and_then(|text| text.parse().ok()).unwrap_or(0))
+        let attempts = self.remark(ATTEMPTS, name)?.and_then(|attempts| attempts.parse().ok());
+        Ok(attempts.unwrap_or(0))
     }
 
-    /// Notes how often an entry was claimed, for its next claim.
+    /// Notes how often an entry was claimed, for its next claim. What is noted so already is not written: there
+    /// may be no room.
     fn set_attempts(&self, name: &EntryName, attempts: u32) -> Result<()> {
-        let path = under(ATTEMPTS, name);
-        match attempts {
-            0 => self.layer().unlink(&path).map(drop),
-            attempts => self.relink(attempts.to_string().as_bytes(), &path),
+        if attempts == self.attempts(name)? {
+            return Ok(());
         }
-    }
-
-    /// Why an entry was moved to the dead letters, if that was said.
-    pub(crate) fn reason(&self, name: &EntryName) -> Result<Option<String>> {
-        let target = self.layer().link_target(&under(REASONS, name))?;
-        Ok(target.map(|reason| String::from_utf8_lossy(&reason).into_owned()))
-    }
-
-    /// Notes why an entry is moved to the dead letters; with `None`, that it is not.
-    pub(crate) fn set_reason(&self, name: &EntryName, reason: Option<&str>) -> Result<()> {
-        let path = under(REASONS, name);
-        match reason {
-            None => self.layer().unlink(&path).map(drop),
-            Some(reason) => self.relink(reason.as_bytes(), &path),
-        }
+        let attempts = (attempts > 0).then(|| attempts.to_string());
+        self.set_remark(ATTEMPTS, name, attempts.as_deref())
     }
 
     /// Puts a claimed entry into a queue with so many attempts behind it, and ends the claim. The
@@ -275,9 +269,7 @@ impl Spool {
         self.with_spare(|| self.ensure_queue(to))?;
         let there = self.take_back(name, note)?;
         if there {
-            if attempts != self.attempts(name)? {
-                self.set_attempts(name, attempts)?;
-            }
+            self.set_attempts(name, attempts)?;
             self.hand_back(name, note, to)?;
         }
         self.forget_note(name)?;
@@ -289,10 +281,9 @@ impl Spool {
     fn take_back(&self, name: &EntryName, note: &Note) -> Result<bool> {
         if !note.moving {
             let held = checked_out(&note.queue, name);
-            match self.layer().rename(&held, &under(MOVING, name)) {
-                Ok(()) => return Ok(true),
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(io("put back", &held)(errno)),
+            let taken = self.layer().rename(&held, &under(MOVING, name)).none_if(Errno::NOENT);
+            if taken.map_err(io("put back", &held))?.is_some() {
+                return Ok(true);
             }
         }
         self.is_moving(name)
@@ -331,17 +322,12 @@ impl Spool {
 
     /// Moves a file among the strays, under its name or, if that is taken, a number; whether it was there.
     pub(crate) fn move_to_strays(&self, path: &Path) -> Result<bool> {
-        let named = path.file_name().map(|name| Path::new(STRAYS).join(name));
-        let numbered = Path::new(STRAYS).join(files::random_name());
-        for to in named.iter().chain([&numbered]) {
-            match self.layer().rename(path, to) {
-                Ok(()) => return Ok(true),
-                Err(Errno::NOENT) => return Ok(false),
-                Err(Errno::EXIST) if *to != numbered => {}
-                Err(errno) => return Err(io("quarantine", path)(errno)),
-            }
+        let mut to = Path::new(STRAYS).join(path.file_name().unwrap_or_default());
+        if self.layer().exists(&to)? {
+            to = Path::new(STRAYS).join(files::random_name());
         }
-        Ok(false)
+        let moved = self.layer().rename(path, &to).none_if(Errno::NOENT);
+        Ok(moved.map_err(io("quarantine", path))?.is_some())
     }
 
     /// Runs a repair as the holder of an entry, so that no consumer is at it. Nothing is done, and
@@ -351,7 +337,8 @@ impl Spool {
         name: &EntryName,
         repair: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
-        let note = Note::new(Holder::Owner(self.owner()?), 0, QueueName::trusted("fsck"));
+        let holder = Holder::Process { id: self.owner()?.to_owned(), accepting: false };
+        let note = Note { holder, attempt: 0, queue: QueueName::trusted("fsck"), moving: true };
         if !self.note_new(name, &note)? {
             return Ok(false);
         }

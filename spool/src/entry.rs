@@ -1,5 +1,5 @@
 //! Entries as they lie on disk, without any exclusion: listing, looking, reading, removing. For tools
-//! and for people; consumers have a guard.
+//! and for people, by the next moment it may be different; consumers have a guard.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,13 +8,15 @@ use rustix::io::Errno;
 use serde::{Serialize, Serializer};
 
 use super::Spool;
-use super::error::{Result, SpoolError, io};
+use super::claim::{FOREVER, Holder};
+use super::error::{NoneIf, Result, SpoolError, io};
 use super::layer::{FileIdentity, How};
 use super::layout::{
     ATTEMPTS, DATA, MOVING, QUARANTINE, REASONS, REGISTRY, TMP, available, checked_out, checkouts,
     entries, under,
 };
 use super::name::{EntryName, QueueName};
+use super::owner::{self, Identity};
 
 /// Most bytes of metadata: it is small and rewritten often.
 pub const METADATA_BYTES_MAX: u64 = 1024 * 1024;
@@ -48,35 +50,29 @@ pub(crate) fn age(time: SystemTime) -> Duration {
 #[derive(Debug, Clone)]
 pub struct Data {
     spool: Spool,
-    name: EntryName,
+    /// In the spool.
+    place: PathBuf,
 }
 
 impl Data {
     /// The file, for programs that read it themselves.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.spool.path().join(under(DATA, &self.name))
+        self.spool.path().join(&self.place)
     }
 
-    /// Reads it.
-    ///
-    /// # Errors
-    /// When it is not there, cannot be read, or has more than [`DATA_BYTES_MAX`].
+    /// Reads it, if it has no more than [`DATA_BYTES_MAX`].
     pub fn load(&self) -> Result<Vec<u8>> {
-        let path = under(DATA, &self.name);
-        self.spool.layer().read_file(&path, DATA_BYTES_MAX).map_err(io("read the data", &path))
+        let read = self.spool.layer().read_file(&self.place, DATA_BYTES_MAX);
+        read.map_err(io("read the data", &self.place))
     }
 
     /// Looks that it is a file of the spool's own, if it is there: the path of anything else leads to what nobody
-    /// put into the spool.
-    ///
-    /// # Errors
-    /// What is there instead: a link, a pipe, a directory.
+    /// put into the spool. The error says what is there instead.
     pub fn require_own(&self) -> Result<()> {
-        let path = under(DATA, &self.name);
-        match self.spool.layer().open(&path, How::Read) {
+        match self.spool.layer().open(&self.place, How::Read) {
             Err(errno @ (Errno::LOOP | Errno::MLINK | Errno::ISDIR | Errno::NXIO)) => {
-                Err(io("open the data", &path)(errno))
+                Err(io("open the data", &self.place)(errno))
             }
             _ => Ok(()),
         }
@@ -84,9 +80,61 @@ impl Data {
 
     /// Looks at it; none if it is missing.
     pub fn stat(&self) -> Result<Option<DataStat>> {
-        let found = self.spool.layer().look(&under(DATA, &self.name))?;
+        let found = self.spool.layer().look(&self.place)?;
         Ok(found.map(|stat| DataStat { bytes: stat.size, modified: stat.modified }))
     }
+}
+
+/// Who or what has an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum Holding {
+    /// Nobody: it can be taken.
+    Available,
+    /// A process of ours.
+    Process {
+        /// Which, if its record can be read.
+        process: Option<Identity>,
+        /// Whether it lives; if not, the entry is given back by whoever waits next.
+        alive: bool,
+    },
+    /// Nobody's process, until this time: a detached lease, or a delay before the next attempt.
+    Until {
+        /// When it is given back.
+        #[serde(serialize_with = "unix_seconds")]
+        until: SystemTime,
+    },
+    /// Nobody's process, until somebody resolves it.
+    Detached,
+    /// A program that makes no notes.
+    Unknown,
+}
+
+/// What is known of an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EntryInfo {
+    /// Its queue, also while it is checked out.
+    pub queue: QueueName,
+    /// Its name.
+    pub name: EntryName,
+    /// Who has it.
+    #[serde(flatten)]
+    pub holding: Holding,
+    /// How often it was claimed, this time included.
+    pub attempts: u32,
+    /// When it came where it is: into the queue, or out of it.
+    #[serde(serialize_with = "unix_seconds")]
+    pub since: SystemTime,
+    /// Bytes of its metadata.
+    pub metadata_bytes: u64,
+    /// The file with its metadata, as long as it is where it is.
+    #[serde(skip)]
+    pub metadata_path: PathBuf,
+    /// What is known of its data; none if that is missing.
+    pub data: Option<DataStat>,
+    /// Why it was moved to the dead letters, if that was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Refuses more bytes than may be.
@@ -95,12 +143,6 @@ pub(crate) fn limited(what: &'static str, bytes: &[u8], limit: u64) -> Result<()
         return Err(SpoolError::TooLarge(what, limit));
     }
     Ok(())
-}
-
-/// The paths that an entry of a queue may have. The first comes again at the end: it may be given back while
-/// the others are looked at.
-fn paths(queue: &QueueName, name: &EntryName) -> [PathBuf; 3] {
-    [available(queue, name), checked_out(queue, name), available(queue, name)]
 }
 
 impl Spool {
@@ -131,14 +173,27 @@ impl Spool {
         matches!(self.layer().open(path, How::Read), Ok(_) | Err(Errno::NOENT))
     }
 
-    /// Whether an entry is in a queue, available or checked out of it, by whomever.
-    pub fn is_in(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
-        for path in paths(queue, name) {
-            if self.layer().exists(&path)? {
-                return Ok(true);
+    /// What `look` finds of an entry of a queue, available or checked out of it by whomever; `None` if it is in
+    /// neither place.
+    fn at_either<T>(
+        &self,
+        queue: &QueueName,
+        name: &EntryName,
+        look: impl Fn(&Path) -> Result<T, Errno>,
+    ) -> Result<Option<T>> {
+        // It may be given back while the other place is looked at.
+        let (first, other) = (available(queue, name), checked_out(queue, name));
+        for path in [&first, &other, &first] {
+            if let Some(found) = look(path).none_if(Errno::NOENT).map_err(io("look at", path))? {
+                return Ok(Some(found));
             }
         }
-        Ok(false)
+        Ok(None)
+    }
+
+    /// Whether an entry is in a queue, available or checked out of it, by whomever.
+    pub fn is_in(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+        Ok(self.at_either(queue, name, |path| self.layer().stat(path))?.is_some())
     }
 
     /// Which file an entry of a queue is, available or checked out of it by whomever, and its metadata.
@@ -147,41 +202,66 @@ impl Spool {
         queue: &QueueName,
         name: &EntryName,
     ) -> Result<Option<(FileIdentity, Vec<u8>)>> {
-        for path in paths(queue, name) {
-            let read = |file| Ok((file, self.layer().read_file(&path, METADATA_BYTES_MAX)?));
-            match self.layer().identity(&path).and_then(read) {
-                Err(Errno::NOENT) => {}
-                found => return found.map(Some).map_err(io("look at", &path)),
-            }
-        }
-        Ok(None)
+        self.at_either(queue, name, |path| {
+            let stat = self.layer().stat(path)?;
+            Ok((stat.identity, self.layer().read_file(path, METADATA_BYTES_MAX)?))
+        })
     }
 
     /// Reads the metadata of an entry, available or checked out of the queue by whomever.
-    ///
-    /// # Errors
-    /// When it is not there, cannot be read, or has more than [`METADATA_BYTES_MAX`].
     pub fn metadata(&self, queue: &QueueName, name: &EntryName) -> Result<Vec<u8>> {
-        for path in paths(queue, name) {
-            match self.layer().read_file(&path, METADATA_BYTES_MAX) {
-                Err(Errno::NOENT) => {}
-                result => return result.map_err(io("read the metadata", &path)),
+        let read = |path: &Path| self.layer().read_file(path, METADATA_BYTES_MAX);
+        self.at_either(queue, name, read)?.ok_or_else(|| SpoolError::not_found(queue, name))
+    }
+
+    /// Looks at an entry of a queue, available or checked out.
+    pub fn info(&self, queue: &QueueName, name: &EntryName) -> Result<EntryInfo> {
+        let look = |path: &Path| Ok((path.to_owned(), self.layer().stat(path)?));
+        let found = self.at_either(queue, name, look)?;
+        let (path, stat) = found.ok_or_else(|| SpoolError::not_found(queue, name))?;
+        let is_out = path == checked_out(queue, name);
+        let (holding, attempts) =
+            if is_out { self.who_has(name)? } else { (Holding::Available, self.attempts(name)?) };
+        Ok(EntryInfo {
+            queue: queue.clone(),
+            name: name.clone(),
+            holding,
+            attempts,
+            since: stat.modified,
+            metadata_bytes: stat.size,
+            metadata_path: self.path().join(path),
+            data: self.data(name).stat()?,
+            reason: self.remark(REASONS, name)?,
+        })
+    }
+
+    /// Who has an entry that is checked out, and how often it was claimed.
+    fn who_has(&self, name: &EntryName) -> Result<(Holding, u32)> {
+        let Some(note) = self.note(name)? else {
+            return Ok((Holding::Unknown, self.attempts(name)?));
+        };
+        let holding = match &note.holder {
+            Holder::Until(FOREVER) => Holding::Detached,
+            // A time that the system's clock cannot say is as good as none.
+            Holder::Until(time) => UNIX_EPOCH
+                .checked_add(Duration::from_millis(*time))
+                .map_or(Holding::Detached, |until| Holding::Until { until }),
+            Holder::Process { id, .. } => {
+                let process = owner::read(self.layer(), id)?;
+                Holding::Process { process, alive: !self.is_dead(id)? }
             }
-        }
-        Err(SpoolError::not_found(queue, name))
+        };
+        Ok((holding, note.attempt))
     }
 
     /// An entry's data, wherever the entry is.
     #[must_use]
     pub fn data(&self, name: &EntryName) -> Data {
-        Data { spool: self.clone(), name: name.clone() }
+        Data { spool: self.clone(), place: under(DATA, name) }
     }
 
     /// Removes an available entry; whether it was there. What a removal left that was interrupted
-    /// is taken away too, unless the entry is checked out.
-    ///
-    /// # Errors
-    /// When the system refuses. It can be repeated.
+    /// is taken away too, unless the entry is checked out. It can be repeated.
     pub fn remove(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         let _ = self.layer().touch(&under(REGISTRY, name));
         let was = self.layer().unlink(&available(queue, name))?;
@@ -195,20 +275,18 @@ impl Spool {
     /// Makes an entry available that nobody has a note of; whether it was still checked out.
     pub(crate) fn give_back_unowned(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         let from = checked_out(queue, name);
-        match self.layer().rename(&from, &available(queue, name)) {
-            Ok(()) => self.register(name).map(|_| true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(io("give back", &from)(errno)),
+        let renamed = self.layer().rename(&from, &available(queue, name)).none_if(Errno::NOENT);
+        match renamed.map_err(io("give back", &from))? {
+            Some(()) => self.register(name).map(|_| true),
+            None => Ok(false),
         }
     }
 
     /// Registers a name; whether it was not.
     pub(crate) fn register(&self, name: &EntryName) -> Result<bool> {
         let path = under(REGISTRY, name);
-        match self.layer().open(&path, How::New) {
-            Err(Errno::EXIST) => Ok(false),
-            made => made.map(|_| true).map_err(io("register", &path)),
-        }
+        let made = self.layer().open(&path, How::New).none_if(Errno::EXIST);
+        Ok(made.map_err(io("reserve the name", &path))?.is_some())
     }
 
     /// Whether an entry is in no queue, checked out of none, and not on its way into one.

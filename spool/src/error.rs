@@ -114,6 +114,21 @@ pub(crate) fn io<E: Into<io::Error>>(
     move |error| SpoolError::Io { doing, path: path.to_owned(), source: error.into() }
 }
 
+/// An error that is an answer.
+pub(crate) trait NoneIf<T> {
+    /// `None` if the system said `expected`.
+    fn none_if(self, expected: Errno) -> Result<Option<T>, Errno>;
+}
+
+impl<T> NoneIf<T> for Result<T, Errno> {
+    fn none_if(self, expected: Errno) -> Result<Option<T>, Errno> {
+        match self {
+            Err(errno) if errno == expected => Ok(None),
+            result => result.map(Some),
+        }
+    }
+}
+
 impl SpoolError {
     pub(crate) fn not_found(queue: &QueueName, name: &EntryName) -> Self {
         Self::NotFound(queue.clone(), name.clone())

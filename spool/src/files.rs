@@ -1,21 +1,18 @@
 //! Whole files through the layer: written new, read up to a limit, replaced at once, synced. It knows
 //! nothing of what is in them.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::error::{Result, io};
+use super::error::{NoneIf, Result, io};
 use super::layer::{FileStat, How, Layer, Listed};
 
 /// Where files are written before they have their name.
 pub(crate) const DRAFTS: &str = ".shiftboss/tmp";
-/// Read first, which is all of most metadata, and at most at once.
-const FIRST_BYTES: usize = 4096;
-const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// A number that no other process on any host has.
 pub(crate) fn random() -> u64 {
@@ -48,30 +45,17 @@ pub(crate) fn draft_owner(path: &Path) -> Option<&str> {
 }
 
 impl dyn Layer + '_ {
-    pub(crate) fn write_all(&self, file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
-        while !bytes.is_empty() {
-            match self.write(file.as_fd(), bytes)? {
-                0 => return Err(Errno::IO),
-                written => bytes = bytes.get(written..).unwrap_or_default(),
-            }
-        }
-        Ok(())
-    }
-
     /// Opens a file and writes it, without a sync. What fails half-way leaves a part of it.
-    pub(crate) fn write_file(&self, path: &Path, how: How, bytes: &[u8]) -> Result<OwnedFd> {
+    pub(crate) fn write_file(&self, path: &Path, how: How, bytes: &[u8]) -> Result<File> {
         let file = self.open(path, how).map_err(io("create", path))?;
-        self.write_all(&file, bytes).map_err(io("write", path))?;
+        self.write(&file, bytes).map_err(io("write", path))?;
         Ok(file)
     }
 
     /// Writes a new file; on disk when it returns, if `sync`.
     pub(crate) fn write_new(&self, path: &Path, bytes: &[u8], sync: bool) -> Result<()> {
         let file = self.write_file(path, How::New, bytes)?;
-        if sync {
-            self.sync(file.as_fd()).map_err(io("sync", path))?;
-        }
-        Ok(())
+        if sync { self.sync(&file).map_err(io("sync", path)) } else { Ok(()) }
     }
 
     /// Replaces a file's content by way of a draft: readers see the old or the new, and so does a crash.
@@ -83,33 +67,14 @@ impl dyn Layer + '_ {
         sync: bool,
     ) -> Result<()> {
         let written = self.write_new(draft, bytes, sync);
-        let result = written.and_then(|()| self.replace(draft, path).map_err(io("replace", path)));
-        if result.is_err() {
-            // The first failure is reported; a draft that stays is swept up.
-            let _ = self.remove(draft);
-        }
-        result
+        let replaced = written.and_then(|()| self.replace(draft, path).map_err(io("replace", path)));
+        // The first failure is reported; a draft that stays is swept up.
+        replaced.inspect_err(|_| _ = self.remove(draft))
     }
 
     /// Reads a file of at most `limit` bytes; `FBIG` if it has more.
     pub(crate) fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, Errno> {
-        let file = self.open(path, How::Read)?;
-        let mut bytes = Vec::new();
-        loop {
-            let len = bytes.len();
-            // One byte more than may be shows that there are more.
-            let chunk = len.clamp(FIRST_BYTES, CHUNK_BYTES) as u64;
-            let room = (limit + 1).saturating_sub(len as u64).min(chunk);
-            if room == 0 {
-                return Err(Errno::FBIG);
-            }
-            bytes.resize(len + room as usize, 0);
-            let count = self.read(file.as_fd(), &mut bytes[len..])?;
-            bytes.truncate(len + count);
-            if count == 0 {
-                return Ok(bytes);
-            }
-        }
+        self.open(path, How::Read).and_then(|file| self.read(&file, limit))
     }
 
     /// A link's target; none if there is no link.
@@ -120,40 +85,32 @@ impl dyn Layer + '_ {
         }
     }
 
-    /// Opens a directory, to sync or lock it.
-    pub(crate) fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
+    /// Opens a directory, to sync it.
+    pub(crate) fn open_directory(&self, path: &Path) -> Result<File> {
         self.open(path, How::Directory).map_err(io("open", path))
     }
 
     /// Waits until a directory's entries are on disk.
     pub(crate) fn sync_directory(&self, path: &Path) -> Result<()> {
-        let directory = self.open_directory(path)?;
-        self.sync(directory.as_fd()).map_err(io("sync the directory", path))
+        self.sync(&self.open_directory(path)?).map_err(io("sync the directory", path))
     }
 
     /// Waits for several files and directories, in no order.
-    pub(crate) fn sync_files(&self, files: &[(PathBuf, OwnedFd)]) -> Result<()> {
-        let open: Vec<_> = files.iter().map(|(_, file)| file.as_fd()).collect();
-        self.sync_each(&open).map_err(|(index, errno)| {
-            let path = files.get(index).map_or(Path::new("."), |(path, _)| path);
-            io("sync", path)(errno)
-        })
+    pub(crate) fn sync_files(&self, files: &[(PathBuf, File)]) -> Result<()> {
+        let synced = self.sync_each(&files.iter().map(|(_, file)| file).collect::<Vec<_>>());
+        let mut synced = synced.into_iter().zip(files);
+        synced.try_for_each(|(result, (path, _))| result.map_err(io("sync", path)))
     }
 
     /// Unlinks a file; whether it was there.
     pub(crate) fn unlink(&self, path: &Path) -> Result<bool> {
-        match self.remove(path) {
-            Err(Errno::NOENT) => Ok(false),
-            result => result.map(|()| true).map_err(io("remove", path)),
-        }
+        let removed = self.remove(path).none_if(Errno::NOENT).map_err(io("remove", path))?;
+        Ok(removed.is_some())
     }
 
     /// What is known of a file; none if it is not there.
     pub(crate) fn look(&self, path: &Path) -> Result<Option<FileStat>> {
-        match self.stat(path) {
-            Err(Errno::NOENT) => Ok(None),
-            stat => stat.map(Some).map_err(io("look at", path)),
-        }
+        self.stat(path).none_if(Errno::NOENT).map_err(io("look at", path))
     }
 
     pub(crate) fn exists(&self, path: &Path) -> Result<bool> {
@@ -162,9 +119,7 @@ impl dyn Layer + '_ {
 
     /// The names in a directory; none if it is not there.
     pub(crate) fn listed(&self, path: &Path) -> Result<Vec<Listed>> {
-        match self.list(path) {
-            Err(Errno::NOENT) => Ok(Vec::new()),
-            listed => listed.map_err(io("list", path)),
-        }
+        let listed = self.list(path).none_if(Errno::NOENT).map_err(io("list", path))?;
+        Ok(listed.unwrap_or_default())
     }
 }

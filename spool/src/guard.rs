@@ -12,7 +12,7 @@ use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
 use super::error::{Result, SpoolError, io};
 use super::layer::FileIdentity;
-use super::layout::{checked_out, checkouts};
+use super::layout::{REASONS, checked_out, checkouts};
 use super::name::{EntryName, QueueName};
 
 /// An entry that is checked out by this process.
@@ -49,11 +49,8 @@ fn milliseconds_in(time: Duration) -> u64 {
 }
 
 impl Spool {
-    /// Checks an entry out; `None` if it is not there, or another process has it.
-    ///
-    /// # Errors
-    /// When the system refuses; when the metadata cannot be read, in which case the entry is moved to
-    /// quarantine.
+    /// Checks an entry out; `None` if it is not there, or another process has it. If its metadata cannot be
+    /// read, it is moved to quarantine, and that is an error.
     pub fn try_checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
         match self.take(queue, name)? {
             Take::Claimed(note) => self.guard(name, note),
@@ -65,10 +62,7 @@ impl Spool {
         }
     }
 
-    /// Checks an entry out.
-    ///
-    /// # Errors
-    /// As [`Spool::try_checkout`], and [`SpoolError::NotFound`] when it cannot be had.
+    /// As [`Spool::try_checkout`]; [`SpoolError::NotFound`] if it cannot be had.
     pub fn checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Guard> {
         self.try_checkout(queue, name)?.ok_or_else(|| SpoolError::not_found(queue, name))
     }
@@ -93,16 +87,17 @@ impl Spool {
             Guard { spool, name, note, metadata, changed: false, held: true, kept: false };
         let path = guard.file_path();
         match self.layer().read_file(&path, METADATA_BYTES_MAX) {
-            Ok(metadata) => guard.metadata = metadata,
+            Ok(metadata) => {
+                guard.metadata = metadata;
+                Ok(Some(guard))
+            }
             Err(Errno::NOENT) => {
                 guard.held = false;
-                self.forget_note(&guard.name)?;
-                return Ok(None);
+                self.forget_note(&guard.name).map(|()| None)
             }
-            Err(errno) if is_unreadable(errno) => return Err(guard.quarantine(errno)),
-            Err(errno) => return Err(io("read the metadata", &path)(errno)),
+            Err(errno) if is_unreadable(errno) => Err(guard.quarantine(errno)),
+            Err(errno) => Err(io("read the metadata", &path)(errno)),
         }
-        Ok(Some(guard))
     }
 }
 
@@ -152,13 +147,11 @@ impl Guard {
     /// Tells this entry from another that has its name later.
     pub fn file(&self) -> Result<FileIdentity> {
         let path = self.file_path();
-        self.spool.layer().identity(&path).map_err(io("look at", &path))
+        let stat = self.spool.layer().stat(&path).map_err(io("look at", &path))?;
+        Ok(stat.identity)
     }
 
-    /// The work is done: removes the entry.
-    ///
-    /// # Errors
-    /// As every end. If the entry is still there it is given back.
+    /// The work is done: removes the entry. If that fails and the entry is still there, it is given back.
     pub fn complete(mut self) -> Result<()> {
         self.remove()?;
         self.spool.sync_after("removing", &self.name, &[checkouts(&self.note.queue)])
@@ -186,10 +179,8 @@ impl Guard {
     }
 
     /// Puts the entry into a queue, its own or another, with its metadata as it is now. It has no
-    /// attempts behind it there.
-    ///
-    /// # Errors
-    /// As every end. The entry is given back then, if it is not there already ([`SpoolError::NotDurable`]).
+    /// attempts behind it there. If that fails, the entry is given back, unless it is there already
+    /// ([`SpoolError::NotDurable`]).
     pub fn move_to(self, queue: &QueueName) -> Result<()> {
         self.move_with(queue, None)
     }
@@ -202,7 +193,7 @@ impl Guard {
             let (draft, path) = (spool.draft_path(), self.file_path());
             spool.layer().replace_content(&draft, &path, &self.metadata, spool.syncs_files())?;
         }
-        spool.set_reason(&self.name, reason)?;
+        spool.set_remark(REASONS, &self.name, reason)?;
         self.put(queue, 0)?;
         let (to, from) = (queue.as_os_str().into(), checkouts(&self.note.queue));
         spool.sync_after("moving", &self.name, &[to, from])

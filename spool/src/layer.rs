@@ -9,6 +9,8 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -16,16 +18,18 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlags,
-    Timespec, Timestamps, UTIME_NOW,
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, StatxFlags, Timespec,
+    Timestamps, UTIME_NOW,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 /// New files may be read and written by whoever the umask lets.
 const FILE_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o777;
 /// Whoever can open a lock can hold it: it is for those alone whom the umask lets write.
 const LOCK_MODE: u32 = 0o222;
+/// Read at once, which is all of most metadata.
+const READ_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
@@ -41,16 +45,18 @@ pub(crate) enum How {
 }
 
 impl How {
-    fn flags(self) -> OFlags {
-        let flags = match self {
-            Self::Read => OFlags::RDONLY,
-            Self::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+    fn flags_and_mode(self) -> (OFlags, Mode) {
+        let (flags, mode) = match self {
+            Self::Read => (OFlags::RDONLY, 0),
+            Self::New => (OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, FILE_MODE),
             // Emptied when it is known what it is.
-            Self::Over | Self::Lock => OFlags::WRONLY | OFlags::CREATE,
-            Self::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+            Self::Over => (OFlags::WRONLY | OFlags::CREATE, FILE_MODE),
+            Self::Lock => (OFlags::WRONLY | OFlags::CREATE, LOCK_MODE),
+            Self::Directory => (OFlags::RDONLY | OFlags::DIRECTORY, 0),
         };
         // A fifo in the wrong place must not hang its opener.
-        flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::NONBLOCK
+        let always = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        (flags | always, Mode::from_raw_mode(mode))
     }
 }
 
@@ -58,7 +64,8 @@ impl How {
 pub(crate) enum Kind {
     File,
     Directory,
-    /// A link, a socket, a device.
+    Link,
+    /// A pipe, a socket, a device.
     Other,
 }
 
@@ -67,6 +74,7 @@ impl Kind {
         match kind {
             FileType::RegularFile => Self::File,
             FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Link,
             _ => Self::Other,
         }
     }
@@ -80,6 +88,7 @@ pub(crate) struct FileStat {
     pub linked: bool,
     /// Its last modification, or touch.
     pub modified: SystemTime,
+    pub identity: FileIdentity,
 }
 
 /// Which file it is, wherever it is renamed to.
@@ -91,6 +100,38 @@ pub struct FileIdentity {
     pub born: i64,
 }
 
+impl FileStat {
+    /// Looks at what has a name, without following a link; with an empty name, at the open file itself.
+    fn of(at: BorrowedFd<'_>, name: &OsStr) -> Result<Self, Errno> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+        let found = fs::statx(at, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
+        let kind = Kind::of(FileType::from_raw_mode(found.stx_mode.into()));
+        let (changed, made) = (found.stx_mtime, found.stx_btime);
+        // Times before 1970 count as 1970.
+        let seconds = u64::try_from(changed.tv_sec).unwrap_or(0);
+        let is_born = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born = made.tv_sec.saturating_mul(1_000_000_000).saturating_add(made.tv_nsec.into());
+        Ok(Self {
+            kind,
+            size: found.stx_size,
+            linked: kind == Kind::File && found.stx_nlink > 1,
+            modified: UNIX_EPOCH + Duration::new(seconds, changed.tv_nsec),
+            identity: FileIdentity { inode: found.stx_ino, born: if is_born { born } else { 0 } },
+        })
+    }
+
+    /// Refuses what others planted to be read or written: anything but a regular file with one name.
+    fn require_own(self) -> Result<(), Errno> {
+        match self.kind {
+            Kind::File if self.linked => Err(Errno::MLINK),
+            Kind::File => Ok(()),
+            Kind::Link => Err(Errno::LOOP),
+            Kind::Directory => Err(Errno::ISDIR),
+            Kind::Other => Err(Errno::NXIO),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub name: Box<[u8]>,
@@ -99,18 +140,16 @@ pub(crate) struct Listed {
 
 /// The calls that the spool makes; paths are relative to the spool's directory.
 pub(crate) trait Layer: fmt::Debug + Send + Sync {
-    fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno>;
-    /// Writes some of the bytes; says how many.
-    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno>;
-    /// Reads some bytes; none at the end.
-    fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno>;
+    fn open(&self, path: &Path, how: How) -> Result<File, Errno>;
+    /// Writes all of the bytes; what fails may have written a part.
+    fn write(&self, file: &File, bytes: &[u8]) -> Result<(), Errno>;
+    /// Reads a file of at most `limit` bytes to its end; `FBIG` if it has more.
+    fn read(&self, file: &File, limit: u64) -> Result<Vec<u8>, Errno>;
     /// Waits until a file, or a directory's entries, are on disk.
-    fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
-    /// Waits for several, in any order; the first in theirs that failed, by its place. After a failure the
-    /// rest may not have been waited for.
-    fn sync_each(&self, files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
-        let mut all = files.iter().enumerate();
-        all.try_for_each(|(place, file)| self.sync(*file).map_err(|errno| (place, errno)))
+    fn sync(&self, file: &File) -> Result<(), Errno>;
+    /// Waits for several, in any order; the results are in theirs.
+    fn sync_each(&self, files: &[&File]) -> Vec<Result<(), Errno>> {
+        files.iter().map(|file| self.sync(file)).collect()
     }
     /// Waits until everything on the spool's file system is on disk.
     fn sync_all(&self) -> Result<(), Errno>;
@@ -125,14 +164,41 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn remove(&self, path: &Path) -> Result<(), Errno>;
     /// Looks at a file, without following a link.
     fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
-    /// Which file has a name, without following a link.
-    fn identity(&self, path: &Path) -> Result<FileIdentity, Errno>;
     /// Sets a file's times to now.
     fn touch(&self, path: &Path) -> Result<(), Errno>;
     /// The names in a directory, in no order, without `.` and `..`.
     fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno>;
     /// Tries to lock an open file against others; `WOULDBLOCK` if one has it.
-    fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
+    fn lock(&self, file: &File) -> Result<(), Errno>;
+}
+
+/// What the system said to a call of the standard library's.
+fn said(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// Those who may write to a lock may read it, for a copy of the spool; an earlier build let others, too.
+fn close_to_readers(lock: &File) -> Result<(), Errno> {
+    let mode = fs::fstat(lock)?.st_mode & 0o777;
+    let closed = (mode & LOCK_MODE) | (mode & LOCK_MODE) << 1;
+    // What is not ours stays as it is.
+    let _ = (mode != closed).then(|| fs::fchmod(lock, Mode::from_raw_mode(closed)));
+    Ok(())
+}
+
+/// Opens one part of a path, whose other parts were opened before.
+fn open_part(
+    at: BorrowedFd<'_>,
+    name: &OsStr,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    let is_link = || FileStat::of(at, name).is_ok_and(|stat| stat.kind == Kind::Link);
+    match retry_on_intr(|| fs::openat(at, name, flags, mode)) {
+        // What the system says of a link where a directory is wanted.
+        Err(Errno::NOTDIR) if is_link() => Err(Errno::LOOP),
+        opened => opened,
+    }
 }
 
 /// The real file system, below one directory that is held open.
@@ -147,58 +213,7 @@ impl Disk {
         let root = fs::open(path, flags, Mode::empty())?;
         Ok(Self { root })
     }
-}
 
-/// Repeats a call that a signal interrupted.
-fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
-}
-
-/// Opens one part of a path, whose other parts were opened before.
-fn open_part(
-    at: BorrowedFd<'_>,
-    name: &OsStr,
-    flags: OFlags,
-    mode: Mode,
-) -> Result<OwnedFd, Errno> {
-    match again(|| fs::openat(at, name, flags, mode)) {
-        // What the system says of a link where a directory is wanted.
-        Err(Errno::NOTDIR) if is_link(at, name) => Err(Errno::LOOP),
-        opened => opened,
-    }
-}
-
-fn is_link(at: BorrowedFd<'_>, name: &OsStr) -> bool {
-    let stat = fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
-}
-
-/// Refuses what others planted to be read or written: anything but a regular file with one name.
-fn require_own(stat: &Stat) -> Result<(), Errno> {
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if stat.st_nlink > 1 => Err(Errno::MLINK),
-        FileType::RegularFile => Ok(()),
-        FileType::Symlink => Err(Errno::LOOP),
-        FileType::Directory => Err(Errno::ISDIR),
-        _ => Err(Errno::NXIO),
-    }
-}
-
-/// Those who may write to a lock may read it, for a copy of the spool; an earlier build let others, too.
-fn close_to_readers(lock: &OwnedFd) -> Result<(), Errno> {
-    let mode = fs::fstat(lock)?.st_mode & 0o777;
-    let closed = (mode & LOCK_MODE) | (mode & LOCK_MODE) << 1;
-    // What is not ours stays as it is.
-    let _ = (mode != closed).then(|| fs::fchmod(lock, Mode::from_raw_mode(closed)));
-    Ok(())
-}
-
-impl Disk {
     /// Calls with the directory that a path's last part is in, and that part. Whoever may write to the
     /// spool, no link is followed on the way.
     fn at<T>(
@@ -209,16 +224,16 @@ impl Disk {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut parts = path.components();
         let last = parts.next_back().ok_or(Errno::INVAL)?;
-        let mut opened = None;
+        let mut above = None;
         for part in parts {
             let Component::Normal(part) = part else { return Err(Errno::INVAL) };
-            let above = opened.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
-            opened = Some(open_part(above, part, flags, Mode::empty())?);
+            let at = above.as_ref().unwrap_or(&self.root).as_fd();
+            above = Some(open_part(at, part, flags, Mode::empty())?);
         }
         if !matches!(last, Component::Normal(_) | Component::CurDir) {
             return Err(Errno::INVAL);
         }
-        call(opened.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd), last.as_os_str())
+        call(above.as_ref().unwrap_or(&self.root).as_fd(), last.as_os_str())
     }
 
     fn at_both(
@@ -231,72 +246,55 @@ impl Disk {
     }
 }
 
-/// Syncs each of a few files on a thread of its own: a journal writes what several wait for in one commit,
-/// with one flush of the disk. The first that failed, by its place, and why.
-fn sync_together(files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
-    let Some((first, others)) = files.split_first() else { return Ok(()) };
-    let sync = |file: &BorrowedFd<'_>| again(|| fs::fsync(file));
-    let results = thread::scope(|scope| {
-        let start = |file| {
-            let thread = thread::Builder::new().name("spool-sync".into());
-            (file, thread.spawn_scoped(scope, move || sync(file)))
-        };
-        let waits: Vec<_> = others.iter().map(start).collect();
-        let mut results = vec![sync(first)];
-        results.extend(waits.into_iter().map(|(file, wait)| match wait {
-            // What a thread that panicked waited for is not known to be on disk.
-            Ok(wait) => wait.join().unwrap_or(Err(Errno::IO)),
-            // No room for a thread.
-            Err(_) => sync(file),
-        }));
-        results
-    });
-    let mut all = results.into_iter().enumerate();
-    all.try_for_each(|(place, result)| result.map_err(|errno| (place, errno)))
-}
-
-/// When a file was made, if its file system tells.
-fn born(found: &Statx) -> i64 {
-    let time = &found.stx_btime;
-    let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-    let born = time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec));
-    if known { born } else { 0 }
-}
-
 impl Layer for Disk {
-    fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
-        let flags = how.flags();
-        let mode = Mode::from_raw_mode(match how {
-            How::New | How::Over => FILE_MODE,
-            How::Lock => LOCK_MODE,
-            How::Read | How::Directory => 0,
-        });
-        let file = self.at(path, |at, name| open_part(at, name, flags, mode))?;
+    fn open(&self, path: &Path, how: How) -> Result<File, Errno> {
+        let (flags, mode) = how.flags_and_mode();
+        let file = File::from(self.at(path, |at, name| open_part(at, name, flags, mode))?);
         if matches!(how, How::Read | How::Over | How::Lock) {
-            require_own(&fs::fstat(&file)?)?;
+            FileStat::of(file.as_fd(), OsStr::new(""))?.require_own()?;
         }
         match how {
-            How::Over => again(|| fs::ftruncate(&file, 0))?,
+            How::Over => file.set_len(0).map_err(said)?,
             How::Lock => close_to_readers(&file)?,
             How::Read | How::New | How::Directory => {}
         }
         Ok(file)
     }
 
-    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-        again(|| rustix::io::write(file, bytes))
+    fn write(&self, mut file: &File, bytes: &[u8]) -> Result<(), Errno> {
+        file.write_all(bytes).map_err(said)
     }
 
-    fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        again(|| rustix::io::read(file, &mut *buffer))
+    fn read(&self, file: &File, limit: u64) -> Result<Vec<u8>, Errno> {
+        let mut bytes = Vec::with_capacity(READ_BYTES);
+        // One byte more than may be shows that there are more.
+        file.take(limit + 1).read_to_end(&mut bytes).map_err(said)?;
+        if bytes.len() as u64 > limit { Err(Errno::FBIG) } else { Ok(bytes) }
     }
 
-    fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        again(|| fs::fsync(file))
+    fn sync(&self, file: &File) -> Result<(), Errno> {
+        file.sync_all().map_err(said)
     }
 
-    fn sync_each(&self, files: &[BorrowedFd<'_>]) -> Result<(), (usize, Errno)> {
-        sync_together(files)
+    /// Each on a thread of its own: a journal writes what several wait for in one commit, with one flush of
+    /// the disk.
+    fn sync_each(&self, files: &[&File]) -> Vec<Result<(), Errno>> {
+        let Some((first, others)) = files.split_first() else { return Vec::new() };
+        thread::scope(|scope| {
+            let start = |file| {
+                let thread = thread::Builder::new().name("spool-sync".into());
+                (file, thread.spawn_scoped(scope, move || self.sync(file)))
+            };
+            let waits: Vec<_> = others.iter().copied().map(start).collect();
+            let mut results = vec![self.sync(first)];
+            results.extend(waits.into_iter().map(|(file, wait)| match wait {
+                // What a thread that panicked waited for is not known to be on disk.
+                Ok(wait) => wait.join().unwrap_or(Err(Errno::IO)),
+                // No room for a thread.
+                Err(_) => self.sync(file),
+            }));
+            results
+        })
     }
 
     fn sync_all(&self) -> Result<(), Errno> {
@@ -340,34 +338,14 @@ impl Layer for Disk {
     }
 
     fn stat(&self, path: &Path) -> Result<FileStat, Errno> {
-        let stat = self.at(path, |at, name| fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW))?;
-        let kind = Kind::of(FileType::from_raw_mode(stat.st_mode));
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        // Times before 1970 count as 1970.
-        let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-        let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-        let modified = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-        Ok(FileStat { kind, size, linked: kind == Kind::File && stat.st_nlink > 1, modified })
-    }
-
-    fn identity(&self, path: &Path) -> Result<FileIdentity, Errno> {
-        self.at(path, |at, name| {
-            let (flags, asked) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO | StatxFlags::BTIME);
-            match fs::statx(at, name, flags, asked) {
-                Ok(found) => Ok(FileIdentity { inode: found.stx_ino, born: born(&found) }),
-                Err(Errno::NOSYS) => {
-                    Ok(FileIdentity { inode: fs::statat(at, name, flags)?.st_ino, born: 0 })
-                }
-                Err(errno) => Err(errno),
-            }
-        })
+        self.at(path, FileStat::of)
     }
 
     fn touch(&self, path: &Path) -> Result<(), Errno> {
         let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now(), last_modification: now() };
         self.at(path, |at, name| {
-            require_own(&fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+            FileStat::of(at, name)?.require_own()?;
             fs::utimensat(at, name, &times, AtFlags::SYMLINK_NOFOLLOW)
         })
     }
@@ -394,7 +372,7 @@ impl Layer for Disk {
         Ok(names)
     }
 
-    fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        again(|| fs::flock(file, FlockOperation::NonBlockingLockExclusive))
+    fn lock(&self, file: &File) -> Result<(), Errno> {
+        retry_on_intr(|| fs::flock(file, FlockOperation::NonBlockingLockExclusive))
     }
 }

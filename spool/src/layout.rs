@@ -4,13 +4,13 @@
 //! interrupted is taken up by the next, and several at once help each other.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::error::{Result, SpoolError, io};
+use super::error::{NoneIf, Result, SpoolError, io};
 use super::files::{self, DRAFTS};
 use super::layer::{How, Kind, Layer};
 use super::name::{EntryName, QueueName, text};
@@ -72,12 +72,10 @@ pub(crate) fn joined(directory: &Path, name: &[u8]) -> PathBuf {
     directory.join(OsStr::from_bytes(name))
 }
 
-/// Makes one directory; whether it was missing.
-pub(crate) fn ensure(layer: &dyn Layer, path: &Path) -> Result<bool> {
-    match layer.make_directory(path) {
-        Err(Errno::EXIST) => Ok(false),
-        result => result.map(|()| true).map_err(io("make the directory", path)),
-    }
+/// Makes one directory, if it is missing.
+pub(crate) fn ensure(layer: &dyn Layer, path: &Path) -> Result<()> {
+    let made = layer.make_directory(path).none_if(Errno::EXIST);
+    made.map(drop).map_err(io("make the directory", path))
 }
 
 /// Makes what is missing of a spool: a new one, or the rest of one whose making was interrupted.
@@ -131,7 +129,7 @@ fn add_ours(layer: &dyn Layer) -> Result<()> {
     if [VERSION, MOVING, REASONS].iter().all(|path| layer.stat(Path::new(path)).is_ok()) {
         return Ok(());
     }
-    let made = ADDED.iter().try_for_each(|directory| ensure(layer, Path::new(directory)).map(drop));
+    let made = ADDED.iter().try_for_each(|directory| ensure(layer, Path::new(directory)));
     match made.and_then(|()| write_version(layer, true)) {
         Err(error) if error.is(Errno::ROFS) || error.is(Errno::ACCESS) => Ok(()),
         result => result,
@@ -146,19 +144,20 @@ fn write_version(layer: &dyn Layer, sync: bool) -> Result<()> {
     }
     let draft = files::draft_path(&files::random_name());
     layer.write_new(&draft, THIS_VERSION, sync)?;
-    match layer.rename(&draft, path) {
-        Err(Errno::EXIST) => layer.remove(&draft).map_err(io("remove", &draft)),
-        result => result.map_err(io("publish", path)),
+    match layer.rename(&draft, path).none_if(Errno::EXIST).map_err(io("publish", path))? {
+        Some(()) => Ok(()),
+        None => layer.unlink(&draft).map(drop),
     }
 }
 
 fn check_version(layer: &dyn Layer, root: &Path) -> Result<()> {
     let path = Path::new(VERSION);
-    match layer.read_file(path, VERSION_BYTES_MAX) {
-        Ok(found) if found == THIS_VERSION => Ok(()),
-        Ok(found) => Err(SpoolError::Version(root.into(), text(&found))),
-        Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(io("read", path)(errno)),
+    let read = layer.read_file(path, VERSION_BYTES_MAX).none_if(Errno::NOENT);
+    match read.map_err(io("read", path))? {
+        Some(found) if found != THIS_VERSION => {
+            Err(SpoolError::Version(root.into(), text(&found)))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -169,13 +168,10 @@ pub(crate) fn keep_spare(layer: &dyn Layer) {
     if there.len() >= SPARE_FILES || ensure(layer, Path::new(SPARE)).is_err() {
         return;
     }
-    for number in 0..SPARE_FILES {
+    let _ = (0..SPARE_FILES).try_for_each(|number| {
         let path = Path::new(SPARE).join(number.to_string());
-        let Ok(file) = layer.open(&path, How::Over) else { return };
-        if layer.write_all(&file, &[0; SPARE_BYTES]).is_err() {
-            return;
-        }
-    }
+        layer.write_file(&path, How::Over, &[0; SPARE_BYTES]).map(drop)
+    });
 }
 
 /// Removes a file of the spared room; whether there was one.
@@ -186,9 +182,12 @@ pub(crate) fn give_up_spare(layer: &dyn Layer) -> bool {
 
 pub(crate) fn ensure_queue(layer: &dyn Layer, queue: &QueueName, sync: bool) -> Result<()> {
     let path = Path::new(queue.as_os_str());
-    let new = ensure(layer, path)?;
-    let new = ensure(layer, &checkouts(queue))? || new;
-    if new && sync {
+    if layer.exists(&checkouts(queue))? {
+        return Ok(());
+    }
+    ensure(layer, path)?;
+    ensure(layer, &checkouts(queue))?;
+    if sync {
         layer.sync_directory(path)?;
         layer.sync_directory(Path::new("."))?;
     }
@@ -197,10 +196,10 @@ pub(crate) fn ensure_queue(layer: &dyn Layer, queue: &QueueName, sync: bool) -> 
 
 /// The queues of a spool: its directories without a leading dot, in order.
 pub(crate) fn queues(layer: &dyn Layer) -> Result<Vec<QueueName>> {
-    let listed = layer.list(Path::new(".")).map_err(io("list", Path::new(".")))?;
-    let directories = listed.iter().filter(|entry| entry.kind == Kind::Directory);
+    let mut listed = layer.list(Path::new(".")).map_err(io("list", Path::new(".")))?;
+    listed.retain(|entry| entry.kind == Kind::Directory);
     let mut queues: Vec<_> =
-        directories.filter_map(|entry| QueueName::new(&entry.name).ok()).collect();
+        listed.iter().filter_map(|entry| QueueName::new(&entry.name).ok()).collect();
     queues.sort();
     Ok(queues)
 }
@@ -216,9 +215,8 @@ pub(crate) fn entries(layer: &dyn Layer, path: &Path) -> Result<Vec<EntryName>> 
 type EntriesAndOthers = (Vec<EntryName>, Vec<Box<[u8]>>);
 
 pub(crate) fn entries_and_others(layer: &dyn Layer, path: &Path) -> Result<EntriesAndOthers> {
-    let listed = layer.listed(path)?;
-    let (mut names, mut others) = (Vec::with_capacity(listed.len()), Vec::new());
-    for entry in listed {
+    let (mut names, mut others) = (Vec::new(), Vec::new());
+    for entry in layer.listed(path)? {
         match EntryName::new(&entry.name) {
             Ok(name) if entry.kind == Kind::File => names.push(name),
             _ if &*entry.name == CHECKOUT.as_bytes() => {}
@@ -229,10 +227,8 @@ pub(crate) fn entries_and_others(layer: &dyn Layer, path: &Path) -> Result<Entri
 }
 
 /// Locks a file; none if another process has the lock. It goes with its holder.
-pub(crate) fn lock(layer: &dyn Layer, path: &Path, how: How) -> Result<Option<OwnedFd>> {
+pub(crate) fn lock(layer: &dyn Layer, path: &Path, how: How) -> Result<Option<File>> {
     let file = layer.open(path, how).map_err(io("open", path))?;
-    match layer.lock(file.as_fd()) {
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        locked => locked.map(|()| Some(file)).map_err(io("lock", path)),
-    }
+    let locked = layer.lock(&file).none_if(Errno::WOULDBLOCK).map_err(io("lock", path))?;
+    Ok(locked.map(|()| file))
 }

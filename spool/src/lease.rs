@@ -4,7 +4,7 @@
 //! A detached lease is a delayed entry: its note has a time for an owner, or no time at all. Who
 //! resolves it changes a note that is not his own, and has the lock of those who reclaim meanwhile.
 
-use std::os::fd::OwnedFd;
+use std::fs::File;
 use std::path::Path;
 
 use super::Spool;
@@ -18,15 +18,13 @@ use super::owner;
 
 impl Spool {
     /// Takes over a checkout that was detached, is delayed, or is a dead process's; `None` if the entry is
-    /// not checked out of this queue. It is the same attempt.
-    ///
-    /// # Errors
-    /// [`SpoolError::Held`] when a process that lives has it, or one that makes no notes; when another
-    /// fsck or reclaim has been at it for ten seconds; when the system refuses.
+    /// not checked out of this queue. It is the same attempt. [`SpoolError::Held`] if a process that lives has
+    /// it, or one that makes no notes; [`SpoolError::Locked`] if a repair has been at work for ten seconds.
     pub fn resolve(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
-        let Some((_held, note)) = self.nobodys(queue, name)? else { return Ok(None) };
-        let note = self.take_from_nobody(name, note)?;
-        self.hold(name, note)
+        match self.nobodys(queue, name)? {
+            Some((_held, note)) => self.take_from_nobody(name, note),
+            None => Ok(None),
+        }
     }
 
     /// Removes an entry that is available, or checked out by nobody that lives. On a disk that is too full
@@ -44,10 +42,8 @@ impl Spool {
     }
 
     /// The lock of the one process that accepts a spool's entries; it goes with its holder.
-    ///
-    /// # Errors
-    /// [`SpoolError::Accepting`] when another one has it, or when the system refuses.
-    pub fn lock_accepting(&self) -> Result<OwnedFd> {
+    /// [`SpoolError::Accepting`] if another one has it.
+    pub fn lock_accepting(&self) -> Result<File> {
         let locked = self.with_spare(|| lock(self.layer(), Path::new(ACCEPTING), How::Lock))?;
         locked.ok_or_else(|| SpoolError::Accepting(self.path().to_owned()))
     }
@@ -57,20 +53,16 @@ impl Spool {
     pub fn inherit(&self, queue: &QueueName) -> Result<Vec<Guard>> {
         let _lock = self.wait_for_lock()?;
         let mut guards = Vec::new();
-        for name in self.noted()? {
-            let Some(note) = self.note(&name)?.filter(|note| note.queue == *queue) else {
+        for (name, note) in self.notes()? {
+            let Holder::Process { id, accepting: true } = &note.holder else { continue };
+            if note.moving || note.queue != *queue || !self.is_dead(id)? {
                 continue;
-            };
-            match &note.holder {
-                Holder::Accepting(id) if !note.moving && self.is_dead(id)? => {}
-                _ => continue,
             }
-            if !self.is_out(queue, &name)? {
+            if self.is_out(queue, &name)? {
+                guards.extend(self.take_from_nobody(&name, note)?);
+            } else {
                 self.end_removal(&name, &note)?;
-                continue;
             }
-            let note = self.take_from_nobody(&name, note)?;
-            guards.extend(self.hold(&name, note)?);
         }
         Ok(guards)
     }
@@ -89,48 +81,47 @@ impl Spool {
 
     /// The note of a checkout that no living process has, and the lock under which it stays so; `None` if
     /// the entry is not checked out of this queue.
-    fn nobodys(&self, queue: &QueueName, name: &EntryName) -> Result<Option<(OwnedFd, Note)>> {
+    fn nobodys(&self, queue: &QueueName, name: &EntryName) -> Result<Option<(File, Note)>> {
         if !self.is_out(queue, name)? {
             return Ok(None);
         }
         let lock = self.wait_for_lock()?;
-        let note = self.note(name)?;
+        let note = self.note(name)?.filter(|note| note.queue == *queue);
         // Others may have ended it between the two looks; then the note is of another claim or none.
         if !self.is_out(queue, name)? {
             return Ok(None);
         }
-        let ours = |note: &Note| note.queue == *queue;
-        let Some(note) = note.filter(ours) else { return Err(self.held(queue, name, None)) };
+        let Some(note) = note else { return Err(self.held(queue, name, None)) };
         match &note.holder {
-            Holder::Owner(id) if !self.is_dead(id)? => Err(self.held(queue, name, Some(id))),
-            Holder::Accepting(id) if !note.moving => Err(self.held(queue, name, Some(id))),
+            Holder::Process { id, accepting }
+                if (*accepting && !note.moving) || !self.is_dead(id)? =>
+            {
+                Err(self.held(queue, name, Some(id)))
+            }
             // What is checked out under its name is another's.
             _ if note.moving && !self.is_moving(name)? => Err(self.held(queue, name, None)),
             _ => Ok(Some((lock, note))),
         }
     }
 
-    fn take_from_nobody(&self, name: &EntryName, note: Note) -> Result<Note> {
+    fn take_from_nobody(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
         let is_moving = self.is_moving(name)?;
         let note = Note { holder: self.holder()?, moving: false, ..note };
         self.rewrite_note(name, &note)?;
         if is_moving {
             self.check_out(name, &note)?;
         }
-        Ok(note)
+        self.hold(name, note)
     }
 
     /// The error of an entry that a process works on, or that is left to a daemon's successor.
     fn held(&self, queue: &QueueName, name: &EntryName, id: Option<&str>) -> SpoolError {
         let identity = id.and_then(|id| owner::read(self.layer(), id).ok().flatten());
-        let by = match (identity, id) {
-            (_, Some(id)) if self.is_dead(id).unwrap_or(false) => "a daemon that died while it accepted it; the next `serve --spool` knows what became of it, and without one `fsck --repair` gives it back".to_owned(),
-            (Some(of), _) => format!("process {} on {}, which still works on it", of.pid, of.host),
-            (None, Some(_)) => "a process that may still work on it".to_owned(),
-            (None, None) => {
-                "a program that makes no notes; if that has ended, `fsck --repair` gives it back"
-                    .to_owned()
-            }
+        let by = match (id, identity) {
+            (None, _) => "a program that makes no notes; if that has ended, `fsck --repair` gives it back".to_owned(),
+            (Some(id), _) if self.is_dead(id).unwrap_or(false) => "a daemon that died while it accepted it; the next `serve --spool` knows what became of it, and without one `fsck --repair` gives it back".to_owned(),
+            (_, Some(of)) => format!("process {} on {}, which still works on it", of.pid, of.host),
+            (_, None) => "a process that may still work on it".to_owned(),
         };
         SpoolError::Held(queue.clone(), name.clone(), by)
     }

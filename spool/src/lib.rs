@@ -89,7 +89,6 @@ mod error;
 mod files;
 mod fsck;
 mod guard;
-mod info;
 mod layer;
 mod layout;
 mod lease;
@@ -106,11 +105,12 @@ mod survey;
 mod tests;
 mod watch;
 
-pub use entry::{DATA_BYTES_MAX, Data, DataStat, METADATA_BYTES_MAX};
+pub use entry::{
+    DATA_BYTES_MAX, Data, DataStat, EntryInfo, Holding, METADATA_BYTES_MAX,
+};
 pub use error::{Result, SpoolError};
 pub use fsck::{Finding, Fsck, FsckOptions, Mended};
 pub use guard::Guard;
-pub use info::{EntryInfo, Holding};
 pub use layer::FileIdentity;
 pub use monitor::{Event, Limits, Problem, ProblemKind, Report};
 pub use name::{EntryName, NameError, QueueName, misleads, time_ordered};

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -91,7 +91,8 @@ impl Identity {
 #[derive(Debug)]
 pub(crate) struct Owner {
     record: Arc<Record>,
-    heart: Option<(Stop, JoinHandle<()>)>,
+    stop: Stop,
+    heart: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -142,23 +143,17 @@ impl Owner {
     ) -> Result<Self> {
         let text = serde_json::to_vec(identity).unwrap_or_default();
         let record = Arc::new(Record { layer: layer.clone(), path: path_of(id), text });
-        // Dropped after a failure, it removes what is there of the record.
-        let mut owner = Self { record, heart: None };
-        owner.record.write()?;
-        let heart = owner.start_heart(every);
-        owner.heart = Some(heart.map_err(io("start the heartbeat for", &owner.record.path))?);
-        Ok(owner)
-    }
-
-    fn start_heart(&self, every: Duration) -> std::io::Result<(Stop, JoinHandle<()>)> {
-        let stop = Stop::new()?;
-        let (record, signal) = (self.record.clone(), stop.clone());
+        record.write()?;
+        let stop = Stop::new().map_err(io("start the heartbeat for", &record.path))?;
+        let (beating, signal) = (record.clone(), stop.clone());
         let beats = move || {
             while !signal.wait(every) {
-                record.beat();
+                beating.beat();
             }
         };
-        Ok((stop, std::thread::Builder::new().name("spool-heart".into()).spawn(beats)?))
+        let heart = thread::Builder::new().name("spool-heart".into()).spawn(beats);
+        let heart = Some(heart.map_err(io("start the heartbeat for", &record.path))?);
+        Ok(Self { record, stop, heart })
     }
 
     /// Sees to it that the record is there, before something is claimed in its name.
@@ -169,13 +164,16 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Some((stop, thread)) = self.heart.take() {
-            stop.stop();
-            // The panic hook has reported a panic there.
-            let _ = thread.join();
-        }
+        self.stop.stop();
+        // The panic hook has reported a panic there.
+        let _ = self.heart.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
         // A record that stays is that of a dead process, and reclaim's.
-        let _ = self.record.layer.remove(&self.record.path);
+        let _ = self.layer.remove(&self.path);
     }
 }
 

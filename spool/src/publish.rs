@@ -1,8 +1,8 @@
 //! Publication: a name is reserved, metadata and data are written where nobody looks, and one rename
 //! makes the entry available. Whatever fails before that rename is undone.
 
+use std::fs::File;
 use std::io::{self as std_io, BufRead};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -41,15 +41,13 @@ impl Item {
 pub struct Reservation {
     spool: Spool,
     name: EntryName,
-    /// Whether it is given up when dropped.
-    held: bool,
-    /// Whether metadata and data are written under it.
-    written: bool,
+    /// The directories in which it has a file that goes when this is dropped.
+    made: &'static [&'static str],
 }
 
 impl Reservation {
     fn new(spool: &Spool, name: EntryName) -> Self {
-        Self { spool: spool.clone(), name, held: true, written: false }
+        Self { spool: spool.clone(), name, made: &[REGISTRY] }
     }
 
     /// The name.
@@ -61,7 +59,7 @@ impl Reservation {
     /// Leaves it reserved, for another process that will [`Spool::adopt`] it.
     #[must_use]
     pub fn keep(mut self) -> EntryName {
-        self.held = false;
+        self.made = &[];
         self.name.clone()
     }
 
@@ -78,11 +76,9 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let written = if self.written { &[TMP, DATA][..] } else { &[] };
-        if self.held {
+        for directory in self.made {
             // What stays is reported by the monitor and mended by fsck.
-            let remove = |place| _ = self.spool.layer().remove(&under(place, &self.name));
-            written.iter().copied().chain([REGISTRY]).for_each(remove);
+            let _ = self.spool.layer().remove(&under(directory, &self.name));
         }
     }
 }
@@ -94,13 +90,13 @@ pub struct Draft {
     spool: Spool,
     path: PathBuf,
     /// To sync it, and locked; none once it is an entry's.
-    file: Option<OwnedFd>,
+    file: Option<File>,
     is_empty: bool,
 }
 
 impl Draft {
     /// Makes it the data of an entry; what is to be synced of it.
-    fn place(mut self, path: &Path) -> Result<Option<OwnedFd>> {
+    fn place(mut self, path: &Path) -> Result<Option<File>> {
         let renamed = self.spool.layer().rename(&self.path, path);
         renamed.map_err(io("place the data at", path))?;
         Ok(self.file.take().filter(|_| !self.is_empty))
@@ -117,7 +113,7 @@ impl Drop for Draft {
 }
 
 /// Copies data piece by piece; how many bytes there were.
-fn copy(layer: &dyn Layer, path: &Path, file: &OwnedFd, data: &mut dyn BufRead) -> Result<u64> {
+fn copy(layer: &dyn Layer, path: &Path, file: &File, data: &mut dyn BufRead) -> Result<u64> {
     let mut bytes = 0;
     loop {
         let piece = match data.fill_buf() {
@@ -132,7 +128,7 @@ fn copy(layer: &dyn Layer, path: &Path, file: &OwnedFd, data: &mut dyn BufRead) 
         if bytes > DATA_BYTES_MAX {
             return Err(SpoolError::TooLarge("the data", DATA_BYTES_MAX));
         }
-        layer.write_all(file, piece).map_err(io("write", path))?;
+        layer.write(file, piece).map_err(io("write", path))?;
         data.consume(length);
     }
 }
@@ -140,9 +136,6 @@ fn copy(layer: &dyn Layer, path: &Path, file: &OwnedFd, data: &mut dyn BufRead) 
 impl Spool {
     /// Reserves a name for a later enqueue. The generator is asked with 0, 1, 2... while its answers
     /// are taken, up to 10,000 times.
-    ///
-    /// # Errors
-    /// When the system refuses, or all names are taken.
     pub fn reserve(&self, mut names: impl FnMut(u32) -> EntryName) -> Result<Reservation> {
         let mut last = names(0);
         for tries in 1..=NAME_TRIES_MAX {
@@ -155,23 +148,14 @@ impl Spool {
     }
 
     /// Reserves this name.
-    ///
-    /// # Errors
-    /// When it is taken, or the system refuses.
     pub fn reserve_name(&self, name: EntryName) -> Result<Reservation> {
-        let path = under(REGISTRY, &name);
-        match self.layer().open(&path, How::New) {
-            Err(Errno::EXIST) => Err(SpoolError::Taken(name)),
-            made => {
-                made.map(|_| Reservation::new(self, name)).map_err(io("reserve the name", &path))
-            }
+        match self.register(&name)? {
+            true => Ok(Reservation::new(self, name)),
+            false => Err(SpoolError::Taken(name)),
         }
     }
 
     /// Takes over a name that another process reserved and kept.
-    ///
-    /// # Errors
-    /// When it is not reserved.
     pub fn adopt(&self, name: EntryName) -> Result<Reservation> {
         if !self.layer().exists(&under(REGISTRY, &name))? {
             return Err(SpoolError::NotReserved(name));
@@ -180,11 +164,7 @@ impl Spool {
     }
 
     /// Publishes an entry under a new name. When it returns, the entry is in the queue, as durable as
-    /// the options say.
-    ///
-    /// # Errors
-    /// When the system refuses; then nothing is left of it, except after
-    /// [`SpoolError::NotDurable`].
+    /// the options say. If it fails, nothing is left of it, except after [`SpoolError::NotDurable`].
     pub fn enqueue(
         &self,
         queue: &QueueName,
@@ -194,10 +174,7 @@ impl Spool {
         self.enqueue_reserved(queue, self.reserve(names)?, item)
     }
 
-    /// Publishes an entry under a reserved name.
-    ///
-    /// # Errors
-    /// As [`Spool::enqueue`], and when the name has an entry already; the reservation is given up.
+    /// Publishes an entry under a reserved name, which is given up if that fails.
     pub fn enqueue_reserved(
         &self,
         queue: &QueueName,
@@ -209,11 +186,8 @@ impl Spool {
         self.sync_and_publish(queue, reservation, files)
     }
 
-    /// Publishes many entries with one sync, in the order given.
-    ///
-    /// # Errors
-    /// When the system refuses. [`SpoolError::Batch`] says which are published; of the others
-    /// nothing is left.
+    /// Publishes many entries with one sync, in the order given. If it fails, [`SpoolError::Batch`] says which
+    /// are published; of the others nothing is left.
     pub fn enqueue_batch(
         &self,
         queue: &QueueName,
@@ -245,26 +219,20 @@ impl Spool {
     }
 
     /// Writes data that is large or comes slowly, piece by piece up to the end of its source, before its entry
-    /// has a name.
-    ///
-    /// # Errors
-    /// [`SpoolError::Unread`] when the source fails, [`SpoolError::TooLarge`] when it has more than
-    /// [`DATA_BYTES_MAX`]; when the system refuses. Nothing is left of it.
+    /// has a name. If it fails, nothing is left of it: [`SpoolError::Unread`] if the source did,
+    /// [`SpoolError::TooLarge`] if that has more than [`DATA_BYTES_MAX`].
     pub fn draft(&self, data: &mut dyn BufRead) -> Result<Draft> {
         let path = self.draft_path().with_extension(DRAFT_OF_DATA);
         let file = self.layer().open(&path, How::New).map_err(io("create", &path))?;
         // Where there are no locks a draft is judged by its age alone.
-        let _ = self.layer().lock(file.as_fd());
+        let _ = self.layer().lock(&file);
         let copied = copy(self.layer(), &path, &file, data);
         let mut draft = Draft { spool: self.clone(), path, file: Some(file), is_empty: true };
         draft.is_empty = copied? == 0;
         Ok(draft)
     }
 
-    /// Publishes an entry with this data under a reserved name.
-    ///
-    /// # Errors
-    /// As [`Spool::enqueue_reserved`]. The draft is gone then, too.
+    /// Publishes an entry with this data under a reserved name. Both are gone if that fails.
     pub fn enqueue_draft(
         &self,
         queue: &QueueName,
@@ -304,7 +272,7 @@ impl Spool {
         &self,
         mut reservation: Reservation,
         metadata: &[u8],
-        place: impl FnOnce(&Path) -> Result<Option<OwnedFd>>,
+        place: impl FnOnce(&Path) -> Result<Option<File>>,
     ) -> Result<Written> {
         limited("the metadata", metadata, METADATA_BYTES_MAX)?;
         let (draft, data) = (under(TMP, &reservation.name), under(DATA, &reservation.name));
@@ -321,7 +289,7 @@ impl Spool {
                 return Err(reservation.not_written(&data, error));
             }
         }
-        reservation.written = true;
+        reservation.made = &[TMP, DATA, REGISTRY];
         Ok((reservation, files))
     }
 
@@ -330,14 +298,15 @@ impl Spool {
         &self,
         queue: &QueueName,
         reservation: Reservation,
-        mut files: Vec<(PathBuf, OwnedFd)>,
+        mut files: Vec<(PathBuf, File)>,
     ) -> Result<EntryName> {
-        if self.syncs_files() {
-            let directories = if self.full() { &[DATA, REGISTRY][..] } else { &[] };
-            for directory in directories.iter().map(PathBuf::from) {
+        if self.full() {
+            for directory in [DATA, REGISTRY].map(PathBuf::from) {
                 let opened = self.layer().open_directory(&directory)?;
                 files.push((directory, opened));
             }
+        }
+        if self.syncs_files() {
             self.layer().sync_files(&files)?;
         }
         let name = self.publish(queue, reservation)?;
@@ -348,17 +317,10 @@ impl Spool {
     /// Makes an entry available; it is taken away again if that fails.
     fn publish(&self, queue: &QueueName, reservation: Reservation) -> Result<EntryName> {
         let (draft, path) = (under(TMP, &reservation.name), available(queue, &reservation.name));
-        let mut result = self.layer().rename(&draft, &path);
-        if result == Err(Errno::NOENT) && self.layer().exists(&draft)? {
-            // The queue was removed since it was made.
-            self.forget_queue(queue);
-            self.ensure_queue(queue)?;
-            result = self.layer().rename(&draft, &path);
-        }
-        result.map_err(io("publish", &path))?;
+        self.layer().rename(&draft, &path).map_err(io("publish", &path))?;
         Ok(reservation.keep())
     }
 }
 
 /// An entry that is written and not published, and what is to be synced of it. Dropped, it is taken away.
-type Written = (Reservation, Vec<(PathBuf, OwnedFd)>);
+type Written = (Reservation, Vec<(PathBuf, File)>);

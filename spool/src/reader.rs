@@ -17,7 +17,7 @@ use super::files;
 use super::guard::Guard;
 use super::layout;
 use super::name::{EntryName, QueueName};
-use super::reclaim::{Reclaimed, Why};
+use super::reclaim::Reclaimed;
 use super::stop::Stop;
 use super::watch::Watch;
 
@@ -254,7 +254,6 @@ impl Reader {
         let arrivals = self.watch.as_ref().map(Watch::drain).unwrap_or_default();
         if arrivals.ended {
             self.watch = None;
-            self.spool.forget_queue(&self.queue);
         }
         let old = |listed: Instant| self.known.is_empty() && listed.elapsed() >= POLL;
         let unwatched = self.watch.is_none() && self.known.is_empty();
@@ -306,23 +305,12 @@ fn log_reclaimed(given: &[Reclaimed]) {
     if given.is_empty() {
         return;
     }
-    let mut counts = BTreeMap::<_, usize>::new();
-    given.iter().for_each(|one| *counts.entry(whence(one)).or_default() += 1);
+    let mut counts = BTreeMap::<&str, usize>::new();
+    given.iter().for_each(|one| *counts.entry(&one.whence).or_default() += 1);
     let which = first_few(counts.iter().map(|(whence, count)| format!("{count} {whence}")));
     let names =
         first_few(given.iter().map(|one| format!("{} (attempt {})", one.name, one.attempts)));
     warn!(entries = given.len(), %which, %names, "Entries were given back.");
-}
-
-fn whence(given: &Reclaimed) -> String {
-    let Reclaimed { from, to, why, .. } = given;
-    let whose = match why {
-        Why::OwnerDied(Some(owner)) => format!("of process {} on {}", owner.pid, owner.host),
-        Why::OwnerDied(None) => "of a process without a record".to_owned(),
-        Why::Due => "that were delayed and are due".to_owned(),
-    };
-    let way = if from == to { String::new() } else { format!("from {from} ") };
-    format!("{whose} {way}to {to}")
 }
 
 fn first_few(mut all: impl ExactSizeIterator<Item = String>) -> String {

@@ -5,7 +5,7 @@
 //! or here when that is dead, so what was read twice the same is not in anybody's hands.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ use super::layout::{
     lock, under,
 };
 use super::name::{EntryName, QueueName};
-use super::owner::{self, Identity, LEASE, Life};
+use super::owner::{self, LEASE, Life};
 use super::stop::pause;
 
 /// A half-written file whose writer has no record is nobody's when it is so old.
@@ -31,25 +31,15 @@ const DRAFT_AGE: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why an entry was given back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// Its owner died; who it was, if its record tells.
-    OwnerDied(Option<Identity>),
-    /// It was to be tried again by now.
-    Due,
-}
-
 /// An entry that was given back for another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reclaimed {
     pub name: EntryName,
-    /// The queue that it was checked out of.
-    pub from: QueueName,
-    /// The same, or the dead-letter queue.
+    /// Its own queue again, or the dead-letter queue.
     pub to: QueueName,
     pub attempts: u32,
-    pub why: Why,
+    /// In words, who had it, and where it went.
+    pub whence: String,
 }
 
 impl Spool {
@@ -67,7 +57,7 @@ impl Spool {
     }
 
     /// The lock of those who change others' notes.
-    pub(crate) fn wait_for_lock(&self) -> Result<OwnedFd> {
+    pub(crate) fn wait_for_lock(&self) -> Result<File> {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(held) = lock(self.layer(), Path::new(LOCK), How::Lock)? {
@@ -109,11 +99,12 @@ impl Spool {
     }
 
     fn reclaim_one(&self, name: &EntryName, note: &Note) -> Result<Option<Reclaimed>> {
-        let why = match &note.holder {
-            Holder::Owner(id) | Holder::Accepting(id) => {
-                Why::OwnerDied(owner::read(self.layer(), id)?)
-            }
-            Holder::Until(_) => Why::Due,
+        let whose = match &note.holder {
+            Holder::Until(_) => "that were delayed and are due".to_owned(),
+            Holder::Process { id, .. } => match owner::read(self.layer(), id)? {
+                Some(owner) => format!("of process {} on {}", owner.pid, owner.host),
+                None => "of a process without a record".to_owned(),
+            },
         };
         // Its owner ended it between two looks.
         if self.note(name)?.as_ref() != Some(note) {
@@ -124,10 +115,12 @@ impl Spool {
             self.end_removal(name, note)?;
             return Ok(None);
         }
-        let (from, attempts) = (note.queue.clone(), note.attempt);
-        let to = self.destination(&from, attempts);
+        let (from, attempts) = (&note.queue, note.attempt);
+        let to = self.destination(from, attempts);
+        let way = if *from == to { String::new() } else { format!("from {from} ") };
+        let whence = format!("{whose} {way}to {to}");
         let there = self.put(name, note, &to, attempts)?;
-        Ok(there.then(|| Reclaimed { name: name.clone(), from, to, attempts, why }))
+        Ok(there.then(|| Reclaimed { name: name.clone(), to, attempts, whence }))
     }
 
     /// A claim without an entry. Its owner died before the checkout or after the end of it; or in the
@@ -154,19 +147,17 @@ impl Spool {
         all: bool,
     ) -> Result<Vec<(EntryName, Note)>> {
         let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
-        let me = self.known_owner();
         let mut overdue = Vec::new();
-        for name in self.noted()? {
-            let Some(note) = self.note(&name)? else { continue };
+        for (name, note) in self.notes()? {
             let is = match &note.holder {
                 Holder::Until(time) => u128::from(*time) <= now,
-                Holder::Owner(id) | Holder::Accepting(id) if me.as_ref() == Some(id) => false,
-                Holder::Accepting(_)
+                Holder::Process { id, .. } if self.is_me(id) => false,
+                Holder::Process { accepting: true, .. }
                     if !all && !note.moving && self.is_out(&note.queue, &name)? =>
                 {
                     false
                 }
-                Holder::Owner(id) | Holder::Accepting(id) => {
+                Holder::Process { id, .. } => {
                     dead.contains(id) || !self.layer().exists(&owner::path_of(id))?
                 }
             };
@@ -179,11 +170,10 @@ impl Spool {
 
     /// The records of processes, other than this one, that live or do not.
     fn owners(&self, dead: bool) -> Result<HashSet<String>> {
-        let me = self.known_owner();
         let mut owners = HashSet::new();
         for name in entries(self.layer(), Path::new(OWNERS))? {
             let id = name.to_string();
-            if me.as_ref() != Some(&id) && self.is_dead(&id)? == dead {
+            if !self.is_me(&id) && self.is_dead(&id)? == dead {
                 owners.insert(id);
             }
         }
@@ -203,14 +193,14 @@ impl Spool {
     /// Whether a living process has a note of this entry.
     pub(crate) fn is_held(&self, name: &EntryName) -> Result<bool> {
         match self.note(name)?.map(|note| note.holder) {
-            Some(Holder::Owner(id) | Holder::Accepting(id)) => Ok(!self.is_dead(&id)?),
+            Some(Holder::Process { id, .. }) => Ok(!self.is_dead(&id)?),
             Some(Holder::Until(_)) | None => Ok(false),
         }
     }
 
     /// Whether the owner with this record is dead.
     pub(crate) fn is_dead(&self, id: &str) -> Result<bool> {
-        if self.known_owner().as_deref() == Some(id) {
+        if self.is_me(id) {
             // Whatever is left of its record.
             return Ok(false);
         }

@@ -1,6 +1,5 @@
 //! The handle of an open spool, and how this process works on it.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +7,7 @@ use rustix::fs::{Mode, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::error::{Result, SpoolError, io};
+use super::error::{NoneIf, Result, SpoolError, io};
 use super::files;
 use super::layer::{Disk, Layer};
 use super::layout;
@@ -72,21 +71,15 @@ struct Inner {
     id: String,
     /// This process's record; written at the first claim.
     owner: Mutex<Option<Owner>>,
-    /// Queues that are known to have their directories.
-    queues: Mutex<HashSet<QueueName>>,
 }
 
 impl Spool {
     /// Makes a spool, or what is missing of one, and opens it. Several processes may do so at once,
-    /// and one that died in the middle has done no harm. The directory's parent must be there.
-    ///
-    /// # Errors
-    /// When the directory has other files in it, or the system refuses.
+    /// and one that died in the middle has done no harm. The directory's parent must be there. A directory
+    /// with other files in it is refused.
     pub fn create(path: &Path, options: Options) -> Result<Self> {
-        match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(io("make the directory", path)(errno)),
-        }
+        let made = rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)).none_if(Errno::EXIST);
+        made.map_err(io("make the directory", path))?;
         let spool = Self::load_unchecked(path, options)?;
         layout::create(spool.layer(), path, spool.full())?;
         Ok(spool)
@@ -99,10 +92,7 @@ impl Spool {
     }
 
     /// Removes what the caller made of a spool at `path`, and the directory itself if that was made,
-    /// unless somebody has put an entry into it meanwhile.
-    ///
-    /// # Errors
-    /// When there is an entry, or the system refuses.
+    /// unless somebody has put an entry into it meanwhile: that is an error.
     pub fn remove_unused(path: &Path, is_directory_made: bool) -> std::io::Result<()> {
         // Without the registry nobody can put anything in any more.
         std::fs::remove_dir(path.join(layout::REGISTRY))?;
@@ -112,20 +102,15 @@ impl Spool {
         std::fs::read_dir(path)?.try_for_each(|entry| std::fs::remove_dir_all(entry?.path()))
     }
 
-    /// Opens a spool. One that the reference made gets `.shiftboss/`, if it may be written to.
-    ///
-    /// # Errors
-    /// When it is not a spool, a part of one, or one of a later version.
+    /// Opens a spool. One that the reference made gets `.shiftboss/`, if it may be written to. What is not a
+    /// spool, a part of one, or one of a later version, is refused.
     pub fn load(path: &Path, options: Options) -> Result<Self> {
         let spool = Self::load_unchecked(path, options)?;
         layout::load(spool.layer(), path)?;
         Ok(spool)
     }
 
-    /// Opens a spool without looking whether it is one.
-    ///
-    /// # Errors
-    /// When there is no such directory.
+    /// Opens a directory without looking whether it is a spool.
     pub fn load_unchecked(path: &Path, options: Options) -> Result<Self> {
         let disk = Disk::open(path).map_err(io("open the spool", path))?;
         Ok(Self::on(Arc::new(disk), path, options, Identity::this_process()))
@@ -138,18 +123,15 @@ impl Spool {
         options: Options,
         identity: Identity,
     ) -> Self {
-        let (owner, queues) = (Mutex::default(), Mutex::default());
-        let id = files::random_name();
-        Self(Arc::new(Inner { layer, root: path.into(), options, identity, id, owner, queues }))
+        let (id, owner) = (files::random_name(), Mutex::default());
+        Self(Arc::new(Inner { layer, root: path.into(), options, identity, id, owner }))
     }
 
     /// What tells this spool from others, wherever it is moved.
     pub fn id(&self) -> Result<String> {
         let path = Path::new(layout::ID);
-        match self.layer().symlink(files::random_name().as_bytes(), path) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(io("name the spool by", path)(errno)),
-        }
+        let made = self.layer().symlink(files::random_name().as_bytes(), path);
+        made.none_if(Errno::EXIST).map_err(io("name the spool by", path))?;
         let id = self.layer().read_link(path).map_err(io("read", path))?;
         Ok(name::text(&id))
     }
@@ -183,18 +165,7 @@ impl Spool {
 
     /// Makes a queue, if it is not there. Publishing into one does so as well.
     pub fn ensure_queue(&self, queue: &QueueName) -> Result<()> {
-        let mut known = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains(queue) {
-            layout::ensure_queue(self.layer(), queue, self.full())?;
-            known.insert(queue.clone());
-        }
-        Ok(())
-    }
-
-    /// A call found a queue's directory gone: it is to be made anew.
-    pub(crate) fn forget_queue(&self, queue: &QueueName) {
-        let mut known = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(queue);
+        layout::ensure_queue(self.layer(), queue, self.full())
     }
 
     pub(crate) fn layer(&self) -> &dyn Layer {
@@ -214,7 +185,7 @@ impl Spool {
     }
 
     /// The name of this process's record, which is written first if it was not.
-    pub(crate) fn owner(&self) -> Result<String> {
+    pub(crate) fn owner(&self) -> Result<&str> {
         let Inner { layer, id, identity, owner, .. } = &*self.0;
         let mut owner = owner.lock().unwrap_or_else(PoisonError::into_inner);
         match &*owner {
@@ -224,13 +195,12 @@ impl Spool {
                 *owner = Some(self.with_spare(register)?);
             }
         }
-        Ok(id.clone())
+        Ok(id)
     }
 
-    /// The name of this process's record, if it has one.
-    pub(crate) fn known_owner(&self) -> Option<String> {
-        let owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        owner.is_some().then(|| self.0.id.clone())
+    /// Whether this is the name of this process's record, be it written or not.
+    pub(crate) fn is_me(&self, id: &str) -> bool {
+        id == self.0.id
     }
 
     /// Does what a full disk may refuse, and undoes itself then; again with the spared room.
@@ -250,10 +220,7 @@ impl Spool {
 
     /// Waits until what was removed from a queue's checkouts is durable, as the options say.
     pub fn sync_removals(&self, queue: &QueueName) -> Result<()> {
-        if !self.full() {
-            return Ok(());
-        }
-        self.layer().sync_directory(&layout::checkouts(queue))
+        if self.full() { self.layer().sync_directory(&layout::checkouts(queue)) } else { Ok(()) }
     }
 
     /// Syncs directories in which something that was done must last.

@@ -1,8 +1,8 @@
 //! A layer that fails or dies at its Nth call, counts its calls, and writes down those that matter to
 //! durability.
 
-use std::fs;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -115,11 +115,11 @@ impl Faulty {
 }
 
 impl Layer for Faulty {
-    fn open(&self, path: &Path, how: How) -> Result<OwnedFd, Errno> {
+    fn open(&self, path: &Path, how: How) -> Result<File, Errno> {
         self.look()?;
         self.disk.open(path, how)
     }
-    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, file: &File, bytes: &[u8]) -> Result<(), Errno> {
         let step = self.step();
         if step.is_err() && self.calls() == self.at {
             self.disk.write(file, &bytes[..bytes.len() / 2])?;
@@ -127,11 +127,11 @@ impl Layer for Faulty {
         step?;
         self.disk.write(file, bytes)
     }
-    fn read(&self, file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn read(&self, file: &File, limit: u64) -> Result<Vec<u8>, Errno> {
         self.look()?;
-        self.disk.read(file, buffer)
+        self.disk.read(file, limit)
     }
-    fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn sync(&self, file: &File) -> Result<(), Errno> {
         // Not done in tests: it costs time, and no power is cut.
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
         let path = path.to_str().unwrap().rsplit_once("/spool").unwrap().1;
@@ -173,10 +173,6 @@ impl Layer for Faulty {
         self.look()?;
         self.disk.stat(path)
     }
-    fn identity(&self, path: &Path) -> Result<FileIdentity, Errno> {
-        self.look()?;
-        self.disk.identity(path)
-    }
     fn touch(&self, path: &Path) -> Result<(), Errno> {
         self.step()?;
         self.disk.touch(path)
@@ -185,7 +181,7 @@ impl Layer for Faulty {
         self.look()?;
         self.disk.list(path)
     }
-    fn lock(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn lock(&self, file: &File) -> Result<(), Errno> {
         self.look()?;
         self.disk.lock(file)
     }

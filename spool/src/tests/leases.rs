@@ -41,7 +41,8 @@ fn a_lease_ends() {
     assert_eq!(spool.reclaim().unwrap(), []);
     spool.resolve(&queue("in"), &name("a")).unwrap().unwrap().release().unwrap();
     lend(&spool, Some(Duration::ZERO));
-    assert_eq!(spool.reclaim().unwrap()[0].why, Why::Due);
+    let given = spool.reclaim().unwrap();
+    assert_eq!(given[0].whence, "that were delayed and are due to in");
     assert_eq!(spool.info(&queue("in"), &name("a")).unwrap().attempts, 1);
 }
 

@@ -26,7 +26,8 @@ fn the_dead_give_back() {
     let given = spool.reclaim().unwrap();
     assert_eq!(given.len(), 1);
     assert_eq!((given[0].attempts, &given[0].to), (1, &queue("in")));
-    assert_eq!(given[0].why, Why::OwnerDied(Some(dead())));
+    let (pid, host) = (dead().pid, dead().host);
+    assert_eq!(given[0].whence, format!("of process {pid} on {host} to in"));
     assert_eq!(spool.reclaim().unwrap(), []);
     let records = std::fs::read_dir(site.file(".shiftboss/owners")).unwrap().count();
     assert_eq!(records, 1, "the record of this process alone");

@@ -15,7 +15,6 @@ pub use super::faulty::{Fault, Faulty};
 pub(crate) use crate::layer::*;
 pub(crate) use crate::monitor::Monitor;
 use crate::name::text;
-pub(crate) use crate::reclaim::Why;
 use crate::*;
 
 pub const DEADLINE: Duration = Duration::from_secs(30);
