@@ -9,7 +9,7 @@
 //! So a process may die at any call, and its link tells whose a file among the checkouts is: one that says
 //! `moving` has none there, whoever has taken the entry meanwhile; any other has the one that is there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
@@ -44,6 +44,7 @@ pub(crate) enum Holder {
 /// What is noted of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Note {
+    pub name: EntryName,
     pub holder: Holder,
     /// How often the entry was claimed, this time included.
     pub attempt: u32,
@@ -66,7 +67,7 @@ impl Note {
     }
 
     /// Reads what [`Note::encode`] wrote; none if it is something else.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(name: &EntryName, bytes: &[u8]) -> Option<Self> {
         let mut parts = bytes.splitn(3, |byte| *byte == b' ');
         let holder = str::from_utf8(parts.next()?).ok()?;
         let attempt = str::from_utf8(parts.next()?).ok()?.parse().ok()?;
@@ -80,7 +81,12 @@ impl Note {
                 Holder::Process { id: is_id.then(|| id.to_owned())?, accepting }
             }
         };
-        Some(Self { holder, attempt, queue, moving })
+        Some(Self { name: name.clone(), holder, attempt, queue, moving })
+    }
+
+    /// Where its entry is checked out.
+    pub fn checked_out(&self) -> PathBuf {
+        checked_out(&self.queue, &self.name)
     }
 }
 
@@ -118,12 +124,13 @@ impl Spool {
             }
             Some(_) => {}
         }
-        let (holder, queue) = (self.holder()?, queue.clone());
-        let mut note = Note { holder, attempt: 1, queue, moving: true };
-        if !self.note_new(name, &note)? {
+        let (name, queue) = (name.clone(), queue.clone());
+        let note = Note { name, holder: self.holder()?, attempt: 1, queue, moving: true };
+        if !self.note_new(&note)? {
             return Ok(Take::Busy);
         }
-        let taken = self.take_noted(name, &mut note);
+        let name = &note.name.clone();
+        let taken = self.take_noted(note);
         if !matches!(taken, Ok(Take::Claimed(_))) && !self.is_moving(name)? {
             // A note that stays while this process lives would keep the entry from everybody.
             self.forget_note(name)?;
@@ -138,33 +145,33 @@ impl Spool {
     }
 
     /// Makes a note where none is; whether none was.
-    fn note_new(&self, name: &EntryName, note: &Note) -> Result<bool> {
-        let path = under(CLAIMS, name);
+    fn note_new(&self, note: &Note) -> Result<bool> {
+        let path = under(CLAIMS, &note.name);
         let made = self.layer().symlink(&note.encode(), &path).none_if(Errno::EXIST);
         Ok(made.map_err(io("note the claim", &path))?.is_some())
     }
 
-    fn take_noted(&self, name: &EntryName, note: &mut Note) -> Result<Take> {
-        note.attempt = self.attempts(name)?.saturating_add(1);
-        let from = available(&note.queue, name);
-        match self.layer().rename(&from, &under(MOVING, name)) {
+    fn take_noted(&self, mut note: Note) -> Result<Take> {
+        note.attempt = self.attempts(&note.name)?.saturating_add(1);
+        let from = available(&note.queue, &note.name);
+        match self.layer().rename(&from, &under(MOVING, &note.name)) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(Take::Gone),
             Err(Errno::EXIST) => return Ok(Take::Stranger("another of its name is on its way")),
             Err(errno) => return Err(io("check out", &from)(errno)),
         }
         note.moving = false;
-        let taken = self.rewrite_note(name, note).and_then(|()| self.check_out(name, note));
+        let taken = self.rewrite_note(&note).and_then(|()| self.check_out(&note));
         if !matches!(taken, Ok(Take::Claimed(_))) {
-            self.hand_back(name, note, &note.queue)?;
+            self.hand_back(&note, &note.queue)?;
         }
         taken
     }
 
     /// The last step of a checkout, which the note tells of already.
-    pub(crate) fn check_out(&self, name: &EntryName, note: &Note) -> Result<Take> {
-        let to = checked_out(&note.queue, name);
-        let renamed = self.layer().rename(&under(MOVING, name), &to).none_if(Errno::EXIST);
+    pub(crate) fn check_out(&self, note: &Note) -> Result<Take> {
+        let to = note.checked_out();
+        let renamed = self.layer().rename(&under(MOVING, &note.name), &to).none_if(Errno::EXIST);
         if renamed.map_err(io("check out", &to))?.is_none() {
             return Ok(Take::Stranger("it is checked out as well"));
         }
@@ -196,17 +203,16 @@ impl Spool {
     /// What is noted of an entry that may be checked out.
     pub(crate) fn note(&self, name: &EntryName) -> Result<Option<Note>> {
         let target = self.layer().link_target(&under(CLAIMS, name))?;
-        Ok(target.and_then(|target| Note::decode(&target)))
+        Ok(target.and_then(|target| Note::decode(name, &target)))
     }
 
     /// The notes that can be read, in the order of their names.
-    pub(crate) fn notes(&self) -> Result<Vec<(EntryName, Note)>> {
-        let read = |name: EntryName| Ok(self.note(&name)?.map(|note| (name, note)));
-        self.noted()?.into_iter().filter_map(|name| read(name).transpose()).collect()
+    pub(crate) fn notes(&self) -> Result<Vec<Note>> {
+        self.noted()?.iter().filter_map(|name| self.note(name).transpose()).collect()
     }
 
-    pub(crate) fn rewrite_note(&self, name: &EntryName, note: &Note) -> Result<()> {
-        self.relink(&note.encode(), &under(CLAIMS, name))
+    pub(crate) fn rewrite_note(&self, note: &Note) -> Result<()> {
+        self.relink(&note.encode(), &under(CLAIMS, &note.name))
     }
 
     pub(crate) fn forget_note(&self, name: &EntryName) -> Result<()> {
@@ -259,46 +265,40 @@ impl Spool {
 
     /// Puts a claimed entry into a queue with so many attempts behind it, and ends the claim. The
     /// caller is its holder, or reclaim for a dead one. Whether the entry was still there.
-    pub(crate) fn put(
-        &self,
-        name: &EntryName,
-        note: &Note,
-        to: &QueueName,
-        attempts: u32,
-    ) -> Result<bool> {
+    pub(crate) fn put(&self, note: &Note, to: &QueueName, attempts: u32) -> Result<bool> {
         self.with_spare(|| self.ensure_queue(to))?;
-        let there = self.take_back(name, note)?;
+        let there = self.take_back(note)?;
         if there {
-            self.set_attempts(name, attempts)?;
-            self.hand_back(name, note, to)?;
+            self.set_attempts(&note.name, attempts)?;
+            self.hand_back(note, to)?;
         }
-        self.forget_note(name)?;
+        self.forget_note(&note.name)?;
         Ok(there)
     }
 
     /// Takes an entry from among the checkouts, where no other can be at it; whether it was there, or had
     /// been taken already.
-    fn take_back(&self, name: &EntryName, note: &Note) -> Result<bool> {
+    fn take_back(&self, note: &Note) -> Result<bool> {
         if !note.moving {
-            let held = checked_out(&note.queue, name);
-            let taken = self.layer().rename(&held, &under(MOVING, name)).none_if(Errno::NOENT);
+            let (held, way) = (note.checked_out(), under(MOVING, &note.name));
+            let taken = self.layer().rename(&held, &way).none_if(Errno::NOENT);
             if taken.map_err(io("put back", &held))?.is_some() {
                 return Ok(true);
             }
         }
-        self.is_moving(name)
+        self.is_moving(&note.name)
     }
 
     /// Makes an entry available that is on its way, and not held any more. If that fails, it is held again.
-    fn hand_back(&self, name: &EntryName, note: &Note, to: &QueueName) -> Result<()> {
-        let back = available(to, name);
-        if self.rewrite_note(name, &Note { moving: true, ..note.clone() }).is_err() {
+    fn hand_back(&self, note: &Note, to: &QueueName) -> Result<()> {
+        let back = available(to, &note.name);
+        if self.rewrite_note(&Note { moving: true, ..note.clone() }).is_err() {
             // There is no room to note that. Without a note nobody takes for ours what others check out.
-            self.forget_note(name)?;
+            self.forget_note(&note.name)?;
         }
-        if let Err(errno) = self.layer().rename(&under(MOVING, name), &back) {
-            let again = self.rewrite_note(name, &Note { moving: false, ..note.clone() });
-            let _ = again.and_then(|()| self.check_out(name, note));
+        if let Err(errno) = self.layer().rename(&under(MOVING, &note.name), &back) {
+            let again = self.rewrite_note(&Note { moving: false, ..note.clone() });
+            let _ = again.and_then(|()| self.check_out(note));
             return Err(io("put back", &back)(errno));
         }
         // Its age in the queue begins anew.
@@ -338,12 +338,13 @@ impl Spool {
         repair: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
         let holder = Holder::Process { id: self.owner()?.to_owned(), accepting: false };
-        let note = Note { holder, attempt: 0, queue: QueueName::trusted("fsck"), moving: true };
-        if !self.note_new(name, &note)? {
+        let (name, queue) = (name.clone(), QueueName::trusted("fsck"));
+        let note = Note { name, holder, attempt: 0, queue, moving: true };
+        if !self.note_new(&note)? {
             return Ok(false);
         }
         let result = repair();
-        self.forget_note(name)?;
+        self.forget_note(&note.name)?;
         result
     }
 }

@@ -67,7 +67,8 @@ impl dyn Layer + '_ {
         sync: bool,
     ) -> Result<()> {
         let written = self.write_new(draft, bytes, sync);
-        let replaced = written.and_then(|()| self.replace(draft, path).map_err(io("replace", path)));
+        let replaced =
+            written.and_then(|()| self.replace(draft, path).map_err(io("replace", path)));
         // The first failure is reported; a draft that stays is swept up.
         replaced.inspect_err(|_| _ = self.remove(draft))
     }

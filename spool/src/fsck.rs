@@ -15,9 +15,11 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::Spool;
+use super::claim::Note;
 use super::entry::age;
 use super::error::{Result, SpoolError, io};
 use super::files::DRAFTS;
+use super::layer::FileStat;
 use super::layout::{
     self, CLAIMS, DATA, FORMAT, MOVING, REGISTRY, STRAYS, TMP, available, checked_out, checkouts,
     joined, under,
@@ -157,7 +159,7 @@ impl Check<'_> {
     fn directory(&mut self, path: &Path) -> Result<()> {
         let layer = self.spool.layer();
         if !layer.exists(path)? {
-            let make = || layout::ensure(layer, path).map(|_| true);
+            let make = || layout::ensure(layer, path).map(|()| true);
             self.found(Finding::MissingDirectory, path, "made", make);
         }
         Ok(())
@@ -182,16 +184,26 @@ impl Check<'_> {
         self.findings.push(Mended { finding, path, action, mended, error });
     }
 
-    /// Notes a file that belongs to nothing, and deletes it.
-    fn deleted(&mut self, finding: Finding, path: &Path) {
-        let layer = self.spool.layer();
-        self.found(finding, path, "deleted", || layer.unlink(path));
+    /// As [`Check::found`], if the file is there, and old enough that nobody is at it.
+    fn left(
+        &mut self,
+        finding: Finding,
+        path: &Path,
+        action: &str,
+        repair: impl FnOnce() -> Result<bool>,
+    ) -> Result<()> {
+        let is_old =
+            |stat: FileStat| self.options.older_than.is_none_or(|limit| age(stat.modified) > limit);
+        if self.spool.layer().look(path)?.is_some_and(is_old) {
+            self.found(finding, path, action, repair);
+        }
+        Ok(())
     }
 
-    /// Whether a file is there, and old enough that nobody is at it.
-    fn is_left(&self, path: &Path) -> Result<bool> {
-        let Some(stat) = self.spool.layer().look(path)? else { return Ok(false) };
-        Ok(self.options.older_than.is_none_or(|limit| age(stat.modified) > limit))
+    /// Notes a file that belongs to nothing, and deletes it.
+    fn deleted(&mut self, finding: Finding, path: &Path) -> Result<()> {
+        let layer = self.spool.layer();
+        self.left(finding, path, "deleted", || layer.unlink(path))
     }
 
     /// The classes of damage in the order in which they are mended: first what others hold, then what is in
@@ -199,8 +211,7 @@ impl Check<'_> {
     fn entries(&mut self) -> Result<()> {
         self.unread_notes()?;
         self.dead_owners()?;
-        self.strays()?;
-        self.stranded()?;
+        self.strays(&self.spool.survey()?)?;
         // What was mended must be seen as it is now.
         self.duplicates(&self.spool.survey()?)?;
         let survey = self.spool.survey()?;
@@ -219,16 +230,14 @@ impl Check<'_> {
         self.drafts(&survey)?;
         self.orphans(&self.spool.survey()?)?;
         // What was noted of entries that are gone.
-        self.spool.stale()?.iter().for_each(|path| self.deleted(Finding::Stale, path));
-        Ok(())
+        self.spool.stale()?.iter().try_for_each(|path| self.deleted(Finding::Stale, path))
     }
 
     /// Notes that nobody can read. Their entries are nobody's from then on.
     fn unread_notes(&mut self) -> Result<()> {
         for name in self.spool.noted()? {
-            let path = under(CLAIMS, &name);
-            if self.spool.note(&name)?.is_none() && self.spool.layer().exists(&path)? {
-                self.deleted(Finding::Stale, &path);
+            if self.spool.note(&name)?.is_none() {
+                self.deleted(Finding::Stale, &under(CLAIMS, &name))?;
             }
         }
         Ok(())
@@ -242,7 +251,7 @@ impl Check<'_> {
             paths.extend(given.iter().map(|one| available(&one.to, &one.name)));
         } else {
             let overdue = spool.overdue(&spool.dead_owners()?, true)?;
-            paths.extend(overdue.iter().map(|(name, note)| checked_out(&note.queue, name)));
+            paths.extend(overdue.iter().map(Note::checked_out));
         }
         for path in paths {
             if self.options.repair || spool.layer().exists(&path)? {
@@ -252,27 +261,20 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn strays(&mut self) -> Result<()> {
+    /// What is no entry; and what somebody was moving who has no note of it: from where, nobody knows.
+    fn strays(&mut self, survey: &Survey) -> Result<()> {
         let spool = self.spool;
-        for (place, name) in spool.survey()?.strangers {
-            let path = joined(&place.path(), &name);
-            if self.is_left(&path)? {
-                let action = format!("moved to {STRAYS}");
-                self.found(Finding::Stray, &path, &action, || spool.move_to_strays(&path));
-            }
+        for (place, name) in &survey.strangers {
+            let path = joined(&place.path(), name);
+            let action = format!("moved to {STRAYS}");
+            self.left(Finding::Stray, &path, &action, || spool.move_to_strays(&path))?;
         }
-        Ok(())
-    }
-
-    /// What somebody was moving who has no note of it: from where, nobody knows.
-    fn stranded(&mut self) -> Result<()> {
-        let spool = self.spool;
-        for name in spool.survey()?.moving {
-            let path = under(MOVING, &name);
-            if spool.note(&name)?.is_none() && self.is_left(&path)? {
-                self.found(Finding::Unowned, &path, TO_QUARANTINE, || {
-                    spool.holding(&name, || spool.quarantine(&name, &path).map(|()| true))
-                });
+        for name in &survey.moving {
+            let path = under(MOVING, name);
+            if spool.note(name)?.is_none() {
+                self.left(Finding::Unowned, &path, TO_QUARANTINE, || {
+                    spool.holding(name, || spool.quarantine(name, &path).map(|()| true))
+                })?;
             }
         }
         Ok(())
@@ -292,12 +294,10 @@ impl Check<'_> {
             // The last one stays.
             ranked.pop();
             for (_, _, path) in ranked {
-                if self.is_left(&path)? {
-                    let action = format!("moved to {STRAYS}: it is in another queue as well");
-                    self.found(Finding::Duplicated, &path, &action, || {
-                        spool.holding(name, || spool.move_to_strays(&path))
-                    });
-                }
+                let action = format!("moved to {STRAYS}: it is in another queue as well");
+                self.left(Finding::Duplicated, &path, &action, || {
+                    spool.holding(name, || spool.move_to_strays(&path))
+                })?;
             }
         }
         Ok(())
@@ -306,51 +306,47 @@ impl Check<'_> {
     fn checkout(&mut self, survey: &Survey, queue: &QueueName, name: &EntryName) -> Result<()> {
         let spool = self.spool;
         let path = checked_out(queue, name);
-        if spool.note(name)?.is_some() || !self.is_left(&path)? {
+        if spool.note(name)?.is_some() {
             return Ok(());
         }
         if survey.data.contains(name) {
-            self.found(Finding::Unowned, &path, "given back", || {
+            return self.left(Finding::Unowned, &path, "given back", || {
                 spool.holding(name, || spool.give_back_unowned(queue, name))
             });
-        } else {
-            let remove = || {
+        }
+        self.left(Finding::HalfRemoved, &path, "removed", || {
+            spool.holding(name, || {
                 spool.layer().unlink(&path)?;
                 spool.remove_rest(name).map(|()| true)
-            };
-            self.found(Finding::HalfRemoved, &path, "removed", || spool.holding(name, remove));
-        }
-        Ok(())
+            })
+        })
     }
 
     fn available(&mut self, survey: &Survey, queue: &QueueName, name: &EntryName) -> Result<()> {
         let spool = self.spool;
         let (registered, data) = (survey.registry.contains(name), survey.data.contains(name));
         let path = available(queue, name);
-        if registered && data && spool.is_readable(&path) || !self.is_left(&path)? {
-            return Ok(());
-        }
         match (registered, data) {
+            (true, true) if spool.is_readable(&path) => Ok(()),
             (true, true) if spool.is_linked(&path)? => {
-                self.found(Finding::Linked, &path, "freed of its other names", || {
+                self.left(Finding::Linked, &path, "freed of its other names", || {
                     Err(io("open", &path)(Errno::MLINK))
-                });
+                })
             }
-            (false, true) => self.found(Finding::Unregistered, &path, "registered again", || {
+            (false, true) => self.left(Finding::Unregistered, &path, "registered again", || {
                 spool.holding(name, || Ok(spool.layer().exists(&path)? && spool.register(name)?))
             }),
             (false, false) => {
                 let action = format!("moved to {STRAYS}: it has neither a name nor data");
-                self.found(Finding::Stray, &path, &action, || spool.move_to_strays(&path));
+                self.left(Finding::Stray, &path, &action, || spool.move_to_strays(&path))
             }
             (true, data) => {
                 let finding = if data { Finding::Unreadable } else { Finding::WithoutData };
-                self.found(finding, &path, TO_QUARANTINE, || {
+                self.left(finding, &path, TO_QUARANTINE, || {
                     spool.holding(name, || spool.quarantine_damaged(name, &path))
-                });
+                })
             }
         }
-        Ok(())
     }
 
     fn drafts(&mut self, survey: &Survey) -> Result<()> {
@@ -364,12 +360,7 @@ impl Check<'_> {
                 drafts.push(path);
             }
         }
-        for path in drafts {
-            if self.is_left(&path)? {
-                self.deleted(Finding::HalfWritten, &path);
-            }
-        }
-        Ok(())
+        drafts.iter().try_for_each(|path| self.deleted(Finding::HalfWritten, path))
     }
 
     fn orphans(&mut self, survey: &Survey) -> Result<()> {
@@ -377,23 +368,21 @@ impl Check<'_> {
         let mut data: Vec<_> = survey.data.difference(&survey.registry).collect();
         data.retain(|name| !living.contains(name));
         data.sort();
-        for path in data.into_iter().map(|name| under(DATA, name)) {
-            if self.is_left(&path)? {
-                self.deleted(Finding::OrphanedData, &path);
-            }
+        for name in data {
+            self.deleted(Finding::OrphanedData, &under(DATA, name))?;
         }
         for name in survey.unplaced() {
-            let path = under(REGISTRY, name);
-            if !self.is_left(&path)? || spool.is_held(name)? || !spool.is_unseen(name)? {
+            if spool.is_held(name)? || !spool.is_unseen(name)? {
                 continue;
             }
             let give_up = || match spool.is_unseen(name)? {
                 true => spool.remove_rest(name).map(|()| true),
                 false => Ok(false),
             };
-            self.found(Finding::OrphanedName, &path, "given up, with its data", || {
+            let path = under(REGISTRY, name);
+            self.left(Finding::OrphanedName, &path, "given up, with its data", || {
                 spool.holding(name, give_up)
-            });
+            })?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
 use super::error::{Result, SpoolError, io};
 use super::layer::FileIdentity;
-use super::layout::{REASONS, checked_out, checkouts};
+use super::layout::{REASONS, checkouts};
 use super::name::{EntryName, QueueName};
 
 /// An entry that is checked out by this process.
@@ -26,7 +26,6 @@ use super::name::{EntryName, QueueName};
 #[must_use = "dropped, it gives the entry back"]
 pub struct Guard {
     spool: Spool,
-    name: EntryName,
     note: Note,
     metadata: Vec<u8>,
     changed: bool,
@@ -53,7 +52,7 @@ impl Spool {
     /// read, it is moved to quarantine, and that is an error.
     pub fn try_checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
         match self.take(queue, name)? {
-            Take::Claimed(note) => self.guard(name, note),
+            Take::Claimed(note) => self.guard(note),
             Take::Gone | Take::Busy => Ok(None),
             Take::Stranger(why) => {
                 warn!(%queue, %name, why, "What has this name in the queue is not an entry.");
@@ -69,23 +68,21 @@ impl Spool {
 
     /// A guard on what was claimed; `None` if it had too many attempts behind it, and went to the
     /// dead-letter queue.
-    pub(crate) fn guard(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
+    pub(crate) fn guard(&self, note: Note) -> Result<Option<Guard>> {
         let tried = note.attempt - 1;
         let to = self.destination(&note.queue, tried);
         if to != note.queue {
-            self.put(name, &note, &to, tried)?;
-            warn!(%name, attempts = tried, queue = %to, "An entry was tried too often; it was moved.");
+            self.put(&note, &to, tried)?;
+            warn!(name = %note.name, attempts = tried, queue = %to, "An entry was tried too often; it was moved.");
             return Ok(None);
         }
-        self.hold(name, note)
+        self.hold(note)
     }
 
     /// A guard on what this process has a note of; `None` if the entry is not there after all.
-    pub(crate) fn hold(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
-        let (spool, name, metadata) = (self.clone(), name.clone(), Vec::new());
-        let mut guard =
-            Guard { spool, name, note, metadata, changed: false, held: true, kept: false };
-        let path = guard.file_path();
+    pub(crate) fn hold(&self, note: Note) -> Result<Option<Guard>> {
+        let (spool, metadata, path) = (self.clone(), Vec::new(), note.checked_out());
+        let mut guard = Guard { spool, note, metadata, changed: false, held: true, kept: false };
         match self.layer().read_file(&path, METADATA_BYTES_MAX) {
             Ok(metadata) => {
                 guard.metadata = metadata;
@@ -93,7 +90,7 @@ impl Spool {
             }
             Err(Errno::NOENT) => {
                 guard.held = false;
-                self.forget_note(&guard.name).map(|()| None)
+                self.forget_note(&guard.note.name).map(|()| None)
             }
             Err(errno) if is_unreadable(errno) => Err(guard.quarantine(errno)),
             Err(errno) => Err(io("read the metadata", &path)(errno)),
@@ -105,7 +102,7 @@ impl Guard {
     /// The entry's name.
     #[must_use]
     pub fn name(&self) -> &EntryName {
-        &self.name
+        &self.note.name
     }
 
     /// The queue that it was checked out of.
@@ -129,7 +126,7 @@ impl Guard {
     /// The file with its metadata, for programs that read it themselves; they must not write it.
     #[must_use]
     pub fn metadata_path(&self) -> PathBuf {
-        self.spool.path().join(self.file_path())
+        self.spool.path().join(self.note.checked_out())
     }
 
     /// Other metadata, which [`Guard::move_to`] writes. All other ends leave the old.
@@ -141,12 +138,12 @@ impl Guard {
     /// Its data.
     #[must_use]
     pub fn data(&self) -> Data {
-        self.spool.data(&self.name)
+        self.spool.data(&self.note.name)
     }
 
     /// Tells this entry from another that has its name later.
     pub fn file(&self) -> Result<FileIdentity> {
-        let path = self.file_path();
+        let path = self.note.checked_out();
         let stat = self.spool.layer().stat(&path).map_err(io("look at", &path))?;
         Ok(stat.identity)
     }
@@ -154,16 +151,16 @@ impl Guard {
     /// The work is done: removes the entry. If that fails and the entry is still there, it is given back.
     pub fn complete(mut self) -> Result<()> {
         self.remove()?;
-        self.spool.sync_after("removing", &self.name, &[checkouts(&self.note.queue)])
+        self.spool.sync_after("removing", &self.note.name, &[checkouts(&self.note.queue)])
     }
 
     /// As [`Guard::complete`], without waiting until the removal is durable
     /// ([`Spool::sync_removals`]). It can be repeated.
     pub fn remove(&mut self) -> Result<()> {
         self.still_mine()?;
-        self.spool.layer().unlink(&self.file_path())?;
+        self.spool.layer().unlink(&self.note.checked_out())?;
         self.held = false;
-        self.spool.remove_rest(&self.name)
+        self.spool.remove_rest(&self.note.name)
     }
 
     /// From now on the entry stays checked out when the guard is dropped: what becomes of it is known
@@ -190,13 +187,13 @@ impl Guard {
         let spool = self.spool.clone();
         if self.changed {
             limited("the metadata", &self.metadata, METADATA_BYTES_MAX)?;
-            let (draft, path) = (spool.draft_path(), self.file_path());
+            let (draft, path) = (spool.draft_path(), self.note.checked_out());
             spool.layer().replace_content(&draft, &path, &self.metadata, spool.syncs_files())?;
         }
-        spool.set_remark(REASONS, &self.name, reason)?;
+        spool.set_remark(REASONS, &self.note.name, reason)?;
         self.put(queue, 0)?;
         let (to, from) = (queue.as_os_str().into(), checkouts(&self.note.queue));
-        spool.sync_after("moving", &self.name, &[to, from])
+        spool.sync_after("moving", &self.note.name, &[to, from])
     }
 
     /// Gives the entry back untried: this claim does not count.
@@ -231,13 +228,9 @@ impl Guard {
 
     fn leave_until(&mut self, until: u64) -> Result<()> {
         let note = Note { holder: Holder::Until(until), ..self.note.clone() };
-        self.spool.rewrite_note(&self.name, &note)?;
+        self.spool.rewrite_note(&note)?;
         self.held = false;
         Ok(())
-    }
-
-    fn file_path(&self) -> PathBuf {
-        checked_out(&self.note.queue, &self.name)
     }
 
     fn release_untried(&mut self) -> Result<()> {
@@ -251,17 +244,17 @@ impl Guard {
     }
 
     fn put(&mut self, to: &QueueName, attempts: u32) -> Result<()> {
-        let there = self.spool.put(&self.name, &self.note, to, attempts)?;
+        let there = self.spool.put(&self.note, to, attempts)?;
         self.held = false;
         if there { Ok(()) } else { Err(self.lost()) }
     }
 
     /// Moves the entry to quarantine; the error that says so.
     fn quarantine(&mut self, errno: Errno) -> SpoolError {
-        match self.spool.quarantine(&self.name, &self.file_path()) {
+        match self.spool.quarantine(&self.note.name, &self.note.checked_out()) {
             Ok(()) => {
                 self.held = false;
-                let (queue, name) = (self.note.queue.clone(), self.name.clone());
+                let (queue, name) = (self.note.queue.clone(), self.note.name.clone());
                 SpoolError::Quarantined(queue, name, errno.into())
             }
             Err(error) => error,
@@ -270,7 +263,7 @@ impl Guard {
 
     /// Whether the claim stands: others end it when they take this process for dead.
     fn still_mine(&mut self) -> Result<()> {
-        if self.spool.note(&self.name)?.as_ref() == Some(&self.note) {
+        if self.spool.note(&self.note.name)?.as_ref() == Some(&self.note) {
             return Ok(());
         }
         self.held = false;
@@ -278,7 +271,7 @@ impl Guard {
     }
 
     fn lost(&self) -> SpoolError {
-        SpoolError::Lost(self.note.queue.clone(), self.name.clone())
+        SpoolError::Lost(self.note.queue.clone(), self.note.name.clone())
     }
 }
 
@@ -295,7 +288,7 @@ impl Drop for Guard {
         }
         if let Err(error) = given {
             // The note stays, and the entry comes back when this process ends.
-            warn!(name = %self.name, %error, "An entry could not be given back.");
+            warn!(name = %self.note.name, %error, "An entry could not be given back.");
         }
     }
 }

@@ -154,9 +154,7 @@ fn check_version(layer: &dyn Layer, root: &Path) -> Result<()> {
     let path = Path::new(VERSION);
     let read = layer.read_file(path, VERSION_BYTES_MAX).none_if(Errno::NOENT);
     match read.map_err(io("read", path))? {
-        Some(found) if found != THIS_VERSION => {
-            Err(SpoolError::Version(root.into(), text(&found)))
-        }
+        Some(found) if found != THIS_VERSION => Err(SpoolError::Version(root.into(), text(&found))),
         _ => Ok(()),
     }
 }

@@ -22,7 +22,7 @@ impl Spool {
     /// it, or one that makes no notes; [`SpoolError::Locked`] if a repair has been at work for ten seconds.
     pub fn resolve(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
         match self.nobodys(queue, name)? {
-            Some((_held, note)) => self.take_from_nobody(name, note),
+            Some((_held, note)) => self.take_from_nobody(note),
             None => Ok(None),
         }
     }
@@ -53,15 +53,15 @@ impl Spool {
     pub fn inherit(&self, queue: &QueueName) -> Result<Vec<Guard>> {
         let _lock = self.wait_for_lock()?;
         let mut guards = Vec::new();
-        for (name, note) in self.notes()? {
+        for note in self.notes()? {
             let Holder::Process { id, accepting: true } = &note.holder else { continue };
             if note.moving || note.queue != *queue || !self.is_dead(id)? {
                 continue;
             }
-            if self.is_out(queue, &name)? {
-                guards.extend(self.take_from_nobody(&name, note)?);
+            if self.is_out(queue, &note.name)? {
+                guards.extend(self.take_from_nobody(note)?);
             } else {
-                self.end_removal(&name, &note)?;
+                self.end_removal(&note)?;
             }
         }
         Ok(guards)
@@ -104,14 +104,14 @@ impl Spool {
         }
     }
 
-    fn take_from_nobody(&self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
-        let is_moving = self.is_moving(name)?;
+    fn take_from_nobody(&self, note: Note) -> Result<Option<Guard>> {
+        let is_moving = self.is_moving(&note.name)?;
         let note = Note { holder: self.holder()?, moving: false, ..note };
-        self.rewrite_note(name, &note)?;
+        self.rewrite_note(&note)?;
         if is_moving {
-            self.check_out(name, &note)?;
+            self.check_out(&note)?;
         }
-        self.hold(name, note)
+        self.hold(note)
     }
 
     /// The error of an entry that a process works on, or that is left to a daemon's successor.

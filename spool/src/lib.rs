@@ -1,34 +1,13 @@
 //! A filesystem spool: queues that are directories, for processes that share no daemon.
-//! docs/spool.md describes the files and the promises; this is the library.
-//!
-//! Producers put entries into a queue. A consumer checks an entry out, works on it, and ends the checkout; if it
-//! fails or dies, the entry is given back. An entry has a name, metadata that is small and rewritten as the entry
-//! moves, and data that is written once.
+//! docs/spool.md describes the files and the promises; this is the library. A producer and a worker, as programs,
+//! are in `examples/`.
 //!
 //! Everything here blocks, and fails with [`SpoolError::Io`] when the system refuses a call.
-//!
-//! A producer:
-//!
-//! ```
-//! use shiftboss_spool::{Item, Options, QueueName, Spool, time_ordered};
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let directory = tempfile::tempdir()?;
-//! # let path = directory.path().join("spool");
-//! let spool = Spool::create(&path, Options::default())?;
-//! let name = spool.enqueue(&QueueName::new("mail")?, time_ordered, &Item::new("to: ann", "Hello"))?;
-//! // It is in the queue now, and on disk.
-//! println!("{name}");
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! A worker that waits for entries, and tries one that fails again after ten seconds, up to five times:
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use shiftboss_spool::{Options, Order, QueueName, Spool, Stop, Taken};
+//! use shiftboss_spool::{Item, Options, Order, QueueName, Spool, Stop, Taken, time_ordered};
 //!
 //! # fn send(_to: &[u8], _mail: &[u8]) -> std::io::Result<()> { Ok(()) }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,16 +15,16 @@
 //! # let path = directory.path().join("spool");
 //! let options = Options { attempts_max: Some(5), ..Options::default() };
 //! let spool = Spool::create(&path, options)?;
-//! let mut reader = spool.reader(&QueueName::new("mail")?, Order::Strict)?;
+//! let queue = QueueName::new("mail")?;
+//! spool.enqueue(&queue, time_ordered, &Item::new("to: ann", "Hello"))?;
+//! // It is in the queue now, and on disk. A worker, in any process:
+//! let mut reader = spool.reader(&queue, Order::Strict)?;
 //! let stop = Stop::new()?; // A clone of it, in a thread for signals, ends the wait.
-//! # stop.stop();
-//! while let Taken::Entry(guard) = reader.dequeue(&stop, None)? {
+//! # let limit = Some(Duration::ZERO);
+//! while let Taken::Entry(guard) = reader.dequeue(&stop, limit)? {
 //!     match send(guard.metadata(), &guard.data().load()?) {
 //!         Ok(()) => guard.complete()?,
-//!         Err(error) => {
-//!             eprintln!("{}, attempt {}: {error}", guard.name(), guard.attempt());
-//!             guard.retry_after(Duration::from_secs(10))?;
-//!         }
+//!         Err(_) => guard.retry_after(Duration::from_secs(10))?,
 //!     }
 //! }
 //! # Ok(())
@@ -55,28 +34,20 @@
 //! # Inside
 //!
 //! Every file-system call is a method of `layer`; `files` makes whole files of them, and `layout` says where they
-//! are. `spool` is the handle. On it stand `claim` (who has what), `entry` (entries as they lie there), `publish`,
-//! `reclaim` (what the dead left), `guard`, `lease` (checkouts that outlive their process), `reader`, `info`, and
-//! `survey`, which `monitor` and `fsck` judge.
+//! are. `spool` is the handle. On it stand `claim` (who has what, and how that is noted), `entry` (entries as they
+//! lie there), `publish`, `reclaim` (what the dead left), `guard`, `lease` (checkouts that outlive their process),
+//! `reader`, and `survey`, which `monitor` and `fsck` judge.
 //!
-//! - **The rename is the lock**, as in the reference. Beside it, a claim of ours first makes a symbolic
-//!   link `.shiftboss/claims/NAME` that says who, which attempt and from where. A link is made, with
-//!   its content and exclusively, by one call, and read by one; a file would take four and could be
-//!   half-written. Noted before the rename, a dead claimer's entry always has a note; and since a note
-//!   is changed by its owner or, when that is dead, by the one process that has the reclaim lock,
-//!   nothing is taken from the living.
-//! - **A note proves whose the checkout is**, for the reference, which makes none, may take an entry that a
-//!   dead note names. So an entry goes into the checkouts, and out of them, by way of a directory of ours,
-//!   and the note is changed while it is there.
+//! - **Notes are symbolic links.** A link is made, with its content and exclusively, by one call, and read by one;
+//!   a file would take four and could be half-written. A note is changed by its owner or, when that is dead,
+//!   by the one process that has the reclaim lock: nothing is taken from the living.
 //! - **A delayed entry is a checked-out one** whose note has a time for an owner: the reference leaves
 //!   it alone, and reclaim gives it back when it is due.
 //! - **Attempts** are counted in the note at the claim. A number of its own (`.shiftboss/attempts/`) is
 //!   written only when an entry comes back, so that what succeeds at once pays nothing.
 //! - **An entry is in one directory at any moment.** Changed metadata replaces the checked-out file,
-//!   which is then renamed into the other queue. Removal takes away the entry, its data, its name:
-//!   what has no entry is not there, and fsck takes the rest.
-//! - **A registered name in no queue is nobody's**: a publication or a removal in progress. That is why
-//!   fsck may delete it, once nobody is at it.
+//!   which is then renamed into the other queue. Removal takes away the entry, its data, its name. So a registered
+//!   name in no queue is nobody's, a publication or a removal in progress, and fsck may delete it.
 //! - **Paths are relative to one open directory**, so that a spool which is renamed goes on, and a
 //!   second one mounted over it is not mistaken for it.
 //! - **One sync for a batch** is `syncfs`: a thousand files one by one are a thousand waits.
@@ -105,14 +76,12 @@ mod survey;
 mod tests;
 mod watch;
 
-pub use entry::{
-    DATA_BYTES_MAX, Data, DataStat, EntryInfo, Holding, METADATA_BYTES_MAX,
-};
+pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryInfo, Holding, METADATA_BYTES_MAX};
 pub use error::{Result, SpoolError};
 pub use fsck::{Finding, Fsck, FsckOptions, Mended};
 pub use guard::Guard;
 pub use layer::FileIdentity;
-pub use monitor::{Event, Limits, Problem, ProblemKind, Report};
+pub use monitor::{Event, Limits, Problem, ProblemKind, Report, Turn};
 pub use name::{EntryName, NameError, QueueName, misleads, time_ordered};
 pub use owner::Identity;
 pub use publish::{Draft, Item, Reservation};

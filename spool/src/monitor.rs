@@ -14,7 +14,7 @@ use super::Spool;
 use super::claim::{FOREVER, Holder};
 use super::entry::{age, unix_seconds};
 use super::error::Result;
-use super::layer::Kind;
+use super::layer::FileStat;
 use super::layout::{QUARANTINE, REGISTRY, TMP, joined, under};
 use super::name::{EntryName, QueueName, text};
 use super::stop::{Stop, pause};
@@ -84,6 +84,12 @@ pub struct Problem {
     bytes: Box<[u8]>,
 }
 
+impl Problem {
+    fn new(kind: ProblemKind, places: Vec<Place>, bytes: &[u8], stat: FileStat) -> Self {
+        Self { kind, places, name: text(bytes), modified: stat.modified, bytes: bytes.into() }
+    }
+}
+
 /// What one look found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -96,64 +102,52 @@ pub struct Report {
 impl Spool {
     /// Looks once.
     pub fn monitor(&self, limits: &Limits) -> Result<Report> {
-        let survey = self.survey()?;
-        let mut problems = self.suspicions(&survey, limits)?;
+        let mut problems = self.suspicions(&self.survey()?, limits)?;
         for _ in 0..LOOKS {
             if problems.is_empty() {
                 break;
             }
             pause(PAUSE);
-            problems = self.confirm(problems)?;
+            for problem in std::mem::take(&mut problems) {
+                if self.stands(&problem)? {
+                    problems.push(problem);
+                }
+            }
         }
         problems.sort();
         Ok(Report { problems, quarantined: self.quarantined()? })
     }
 
+    /// What looks wrong in a survey. What is gone by now was in motion.
     fn suspicions(&self, survey: &Survey, limits: &Limits) -> Result<Vec<Problem>> {
-        let mut found = Suspicions { spool: self, found: Vec::new() };
-        for name in &survey.tmp {
-            found.too_old(&Place::Tmp, name, limits.tmp)?;
-            if !survey.owns_draft(name) {
-                found.add(ProblemKind::Orphaned, vec![Place::Tmp], name.as_bytes())?;
-            }
-        }
-        for (place, names) in &survey.placed {
-            let limit = match place {
-                Place::Queue(queue) => limits.queues.get(queue).copied(),
-                _ => Some(limits.checkout),
+        use ProblemKind as Kind;
+        let mut found = Vec::new();
+        for (place, names) in [(Place::Tmp, survey.tmp.clone())].iter().chain(&survey.placed) {
+            let (is_entry, limit) = match place {
+                Place::Queue(queue) => (true, limits.queues.get(queue).copied()),
+                Place::Checkout(_) => (true, Some(limits.checkout)),
+                _ => (false, Some(limits.tmp)),
             };
             for name in names {
-                if let Some(limit) = limit {
-                    found.too_old(place, name, limit)?;
-                }
-                if self.is_linked(&place.file(name))? {
-                    found.add(ProblemKind::Linked, vec![place.clone()], name.as_bytes())?;
-                }
-                if !survey.registry.contains(name) {
-                    found.add(ProblemKind::Orphaned, vec![place.clone()], name.as_bytes())?;
+                let Some(stat) = self.layer().look(&place.file(name))? else { continue };
+                let is_owned =
+                    if is_entry { survey.registry.contains(name) } else { survey.owns_draft(name) };
+                let kinds = [
+                    (Kind::TooOld, limit.is_some_and(|limit| age(stat.modified) > limit)),
+                    (Kind::Linked, is_entry && stat.linked),
+                    (Kind::Orphaned, !is_owned),
+                ];
+                for (kind, _) in kinds.into_iter().filter(|(_, is_so)| *is_so) {
+                    found.push(Problem::new(kind, vec![place.clone()], name.as_bytes(), stat));
                 }
             }
         }
-        for name in survey.data.difference(&survey.registry) {
-            found.add(ProblemKind::Orphaned, vec![Place::Data], name.as_bytes())?;
+        for (kind, places, bytes) in of_the_whole(survey) {
+            if let Some(stat) = self.layer().look(&joined(&places[0].path(), bytes))? {
+                found.push(Problem::new(kind, places, bytes, stat));
+            }
         }
-        for name in survey.unplaced() {
-            found.add(ProblemKind::Orphaned, vec![Place::Registry], name.as_bytes())?;
-        }
-        for (name, places) in survey.duplicated() {
-            found.add(ProblemKind::Duplicated, places, name.as_bytes())?;
-        }
-        for (place, name) in &survey.strangers {
-            found.add(ProblemKind::Foreign, vec![place.clone()], name)?;
-        }
-        Ok(found.found)
-    }
-
-    /// The problems that still are.
-    fn confirm(&self, problems: Vec<Problem>) -> Result<Vec<Problem>> {
-        let confirmed = problems.into_iter().map(|problem| Ok((self.stands(&problem)?, problem)));
-        let confirmed = confirmed.filter(|found| !matches!(found, Ok((false, _))));
-        confirmed.map(|found| found.map(|(_, problem)| problem)).collect()
+        Ok(found)
     }
 
     fn stands(&self, problem: &Problem) -> Result<bool> {
@@ -194,51 +188,40 @@ impl Spool {
     }
 }
 
-struct Suspicions<'s> {
-    spool: &'s Spool,
-    found: Vec<Problem>,
-}
-
-impl Suspicions<'_> {
-    /// Notes a problem, unless its file is gone by now.
-    fn add(&mut self, kind: ProblemKind, places: Vec<Place>, bytes: &[u8]) -> Result<()> {
-        let Some(place) = places.first() else { return Ok(()) };
-        if let Some(stat) = self.spool.layer().look(&joined(&place.path(), bytes))? {
-            let (name, modified, bytes) = (text(bytes), stat.modified, bytes.into());
-            self.found.push(Problem { kind, places, name, modified, bytes });
-        }
-        Ok(())
-    }
-
-    fn too_old(&mut self, place: &Place, name: &EntryName, limit: Duration) -> Result<()> {
-        let stat = self.spool.layer().look(&place.file(name))?;
-        if stat.is_some_and(|stat| age(stat.modified) > limit && stat.kind == Kind::File) {
-            self.add(ProblemKind::TooOld, vec![place.clone()], name.as_bytes())?;
-        }
-        Ok(())
-    }
+/// What looks wrong in a survey when its places are compared: what, where and its name.
+fn of_the_whole(survey: &Survey) -> Vec<(ProblemKind, Vec<Place>, &[u8])> {
+    use ProblemKind as Kind;
+    let data = survey.data.difference(&survey.registry);
+    let data = data.map(|name| (Kind::Orphaned, vec![Place::Data], name.as_bytes()));
+    let unplaced = survey.unplaced().into_iter();
+    let unplaced = unplaced.map(|name| (Kind::Orphaned, vec![Place::Registry], name.as_bytes()));
+    let doubled = survey.duplicated().into_iter();
+    let doubled = doubled.map(|(name, places)| (Kind::Duplicated, places, name.as_bytes()));
+    let foreign = survey.strangers.iter();
+    let foreign = foreign.map(|(place, name)| (Kind::Foreign, vec![place.clone()], &**name));
+    data.chain(unplaced).chain(doubled).chain(foreign).collect()
 }
 
 /// The beginning or the end of a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "event")]
-pub enum Event {
+pub struct Event {
+    /// Which of both.
+    pub event: Turn,
+    /// When that was.
+    #[serde(serialize_with = "unix_seconds")]
+    pub time: SystemTime,
+    /// The problem.
+    pub problem: Problem,
+}
+
+/// What became of a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turn {
     /// It was seen in enough scans.
-    Start {
-        /// When it began.
-        #[serde(serialize_with = "unix_seconds")]
-        time: SystemTime,
-        /// The problem.
-        problem: Problem,
-    },
+    Start,
     /// It was not seen any more.
-    End {
-        /// When it ended.
-        #[serde(serialize_with = "unix_seconds")]
-        time: SystemTime,
-        /// The problem.
-        problem: Problem,
-    },
+    End,
 }
 
 impl Spool {
@@ -286,14 +269,14 @@ impl Monitor {
         for problem in &report.problems {
             let count = before.remove(problem).unwrap_or(0).saturating_add(1);
             if count == self.alert_after.saturating_add(1) {
-                starts.push(Event::Start { time, problem: problem.clone() });
+                starts.push(Event { event: Turn::Start, time, problem: problem.clone() });
             }
             self.seen.insert(problem.clone(), count);
         }
         let ended = before.into_iter().filter(|(_, count)| *count > self.alert_after);
         let mut ended: Vec<_> = ended.map(|(problem, _)| problem).collect();
         ended.sort();
-        let ends = ended.into_iter().map(|problem| Event::End { time, problem });
+        let ends = ended.into_iter().map(|problem| Event { event: Turn::End, time, problem });
         ends.chain(starts).collect()
     }
 }

@@ -104,17 +104,18 @@ macro_rules! name {
 
         impl $type {
             /// Checks raw bytes.
-            ///
-            /// # Errors
-            /// When they are not a name: empty, too long, with a leading dot, a slash or a zero.
             pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, NameError> {
                 check(bytes.as_ref())?;
                 Ok(Self(bytes.as_ref().into()))
             }
 
-            /// A name that this program makes itself, of letters, digits and dashes.
-            pub(crate) fn trusted(text: &str) -> Self {
-                debug_assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
+            /// A name that the program makes itself.
+            ///
+            /// # Panics
+            /// When it is none.
+            #[must_use]
+            pub fn trusted(text: &str) -> Self {
+                assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
                 Self(text.as_bytes().into())
             }
 

@@ -4,7 +4,8 @@
 //! It lists once and then knows arrivals by inotify, so that taking costs the same from a long queue
 //! as from a short one. Events are hints: without them, and from time to time with them, it lists.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -60,66 +61,34 @@ pub enum Taken {
 
 /// The entries that a reader knows of.
 #[derive(Debug)]
-enum Known {
-    Strict(BTreeSet<EntryName>),
-    /// In order, beginning anywhere.
-    Spread(VecDeque<EntryName>),
+struct Known {
+    names: BTreeSet<EntryName>,
+    order: Order,
+    /// Behind this name a spread reader goes on, and begins anew after the last.
+    place: Option<EntryName>,
 }
 
 impl Known {
-    fn new(order: Order) -> Self {
-        match order {
-            Order::Strict => Self::Strict(BTreeSet::new()),
-            Order::Spread => Self::Spread(VecDeque::new()),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Strict(names) => names.is_empty(),
-            Self::Spread(names) => names.is_empty(),
-        }
-    }
-
-    fn is_spread(&self) -> bool {
-        matches!(self, Self::Spread(_))
-    }
-
     /// All that is there, by a new listing.
-    fn replace(&mut self, mut listed: Vec<EntryName>) {
-        match self {
-            Self::Strict(names) => *names = listed.into_iter().collect(),
-            Self::Spread(names) => {
-                listed.sort_unstable();
-                *names = listed.into();
-                self.missed();
-            }
-        }
-    }
-
-    /// One that arrived.
-    fn add(&mut self, name: EntryName) {
-        match self {
-            Self::Strict(names) => _ = names.insert(name),
-            Self::Spread(names) => names.push_back(name),
-        }
+    fn replace(&mut self, listed: Vec<EntryName>) {
+        self.names = listed.into_iter().collect();
+        self.missed();
     }
 
     /// The one to be tried next.
     fn next(&mut self) -> Option<EntryName> {
-        match self {
-            Self::Strict(names) => names.pop_first(),
-            Self::Spread(names) => names.pop_front(),
-        }
+        let behind = |place| self.names.range((Excluded(place), Unbounded)).next();
+        let next = self.place.as_ref().and_then(behind).or_else(|| self.names.first())?.clone();
+        self.names.remove(&next);
+        self.place = (self.order == Order::Spread).then(|| next.clone());
+        Some(next)
     }
 
     /// Somebody else was at this place: a reader that is spread goes to another.
     fn missed(&mut self) {
-        if let Self::Spread(names) = self
-            && !names.is_empty()
-        {
-            let places = names.len() as u64;
-            names.rotate_left((files::random() % places) as usize);
+        if self.order == Order::Spread && !self.names.is_empty() {
+            let places = self.names.len() as u64;
+            self.place = self.names.iter().nth((files::random() % places) as usize).cloned();
         }
     }
 }
@@ -149,7 +118,7 @@ impl Spool {
         Ok(Reader {
             spool: self.clone(),
             queue: queue.clone(),
-            known: Known::new(order),
+            known: Known { names: BTreeSet::new(), order, place: None },
             watch: None,
             listed: None,
             reclaimed: None,
@@ -163,10 +132,7 @@ impl Spool {
 }
 
 impl Reader {
-    /// Waits for the next entry: until the signal, or for at most `limit`.
-    ///
-    /// # Errors
-    /// When the system refuses. It may be called again.
+    /// Waits for the next entry: until the signal, or for at most `limit`. After an error it may be called again.
     pub fn dequeue(&mut self, stop: &Stop, limit: Option<Duration>) -> Result<Taken> {
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
@@ -184,10 +150,7 @@ impl Reader {
         }
     }
 
-    /// The next entry that is there, without waiting.
-    ///
-    /// # Errors
-    /// When the system refuses. It may be called again.
+    /// The next entry that is there, without waiting. After an error it may be called again.
     pub fn dequeue_available(&mut self) -> Result<Option<Guard>> {
         self.reclaim();
         self.refresh()?;
@@ -195,10 +158,10 @@ impl Reader {
         while let Some(name) = self.known.next() {
             let take = self.spool.take(&self.queue, &name).inspect_err(|_| {
                 // It is still there, and next.
-                self.known.add(name.clone());
+                self.known.names.insert(name.clone());
             })?;
             match take {
-                Take::Claimed(note) => match self.guard(&name, note)? {
+                Take::Claimed(note) => match self.guard(note)? {
                     Some(guard) => return Ok(Some(guard)),
                     None => continue,
                 },
@@ -211,7 +174,7 @@ impl Reader {
             }
             misses += 1;
             self.known.missed();
-            if misses >= MISSES_MAX && self.known.is_spread() {
+            if misses >= MISSES_MAX && self.known.order == Order::Spread {
                 misses = 0;
                 self.list()?;
             }
@@ -219,9 +182,9 @@ impl Reader {
         Ok(None)
     }
 
-    fn guard(&mut self, name: &EntryName, note: Note) -> Result<Option<Guard>> {
+    fn guard(&mut self, note: Note) -> Result<Option<Guard>> {
         self.pause = PAUSE_MIN;
-        match self.spool.guard(name, note) {
+        match self.spool.guard(note) {
             Err(error @ SpoolError::Quarantined(..)) => {
                 warn!(%error, "An entry was moved to quarantine.");
                 Ok(None)
@@ -255,14 +218,14 @@ impl Reader {
         if arrivals.ended {
             self.watch = None;
         }
-        let old = |listed: Instant| self.known.is_empty() && listed.elapsed() >= POLL;
-        let unwatched = self.watch.is_none() && self.known.is_empty();
+        let old = |listed: Instant| self.known.names.is_empty() && listed.elapsed() >= POLL;
+        let unwatched = self.watch.is_none() && self.known.names.is_empty();
         if arrivals.missed || arrivals.ended || unwatched || self.listed.is_none_or(old) {
             self.list()?;
         }
-        arrivals.names.into_iter().for_each(|name| self.known.add(name));
+        self.known.names.extend(arrivals.names);
         if !self.busy.is_empty() && self.again <= Instant::now() {
-            self.busy.drain(..).for_each(|name| self.known.add(name));
+            self.known.names.extend(self.busy.drain(..));
             self.pause = (self.pause * 2).min(PAUSE_MAX);
             self.again = Instant::now() + self.pause;
         }

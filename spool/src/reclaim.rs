@@ -18,8 +18,7 @@ use super::error::{Result, SpoolError, io};
 use super::files::{DRAFTS, draft_owner};
 use super::layer::How;
 use super::layout::{
-    ATTEMPTS, CLAIMS, LOCK, OWNERS, REASONS, REGISTRY, checked_out, entries, joined, keep_spare,
-    lock, under,
+    ATTEMPTS, CLAIMS, LOCK, OWNERS, REASONS, REGISTRY, entries, joined, keep_spare, lock, under,
 };
 use super::name::{EntryName, QueueName};
 use super::owner::{self, LEASE, Life};
@@ -80,12 +79,12 @@ impl Spool {
             // Should this process die now, its record tells whose half-written notes are.
             self.owner()?;
         }
-        for (name, note) in overdue {
-            match self.reclaim_one(&name, &note) {
+        for note in overdue {
+            match self.reclaim_one(&note) {
                 Ok(reclaimed) => given.extend(reclaimed),
                 Err(error) => {
                     done = false;
-                    warn!(%name, %error, "An entry could not be given back.");
+                    warn!(name = %note.name, %error, "An entry could not be given back.");
                 }
             }
         }
@@ -98,7 +97,8 @@ impl Spool {
         Ok(given)
     }
 
-    fn reclaim_one(&self, name: &EntryName, note: &Note) -> Result<Option<Reclaimed>> {
+    fn reclaim_one(&self, note: &Note) -> Result<Option<Reclaimed>> {
+        let name = &note.name;
         let whose = match &note.holder {
             Holder::Until(_) => "that were delayed and are due".to_owned(),
             Holder::Process { id, .. } => match owner::read(self.layer(), id)? {
@@ -110,22 +110,23 @@ impl Spool {
         if self.note(name)?.as_ref() != Some(note) {
             return Ok(None);
         }
-        let held = !note.moving && self.layer().exists(&checked_out(&note.queue, name))?;
+        let held = !note.moving && self.layer().exists(&note.checked_out())?;
         if !held && !self.is_moving(name)? {
-            self.end_removal(name, note)?;
+            self.end_removal(note)?;
             return Ok(None);
         }
         let (from, attempts) = (&note.queue, note.attempt);
         let to = self.destination(from, attempts);
         let way = if *from == to { String::new() } else { format!("from {from} ") };
         let whence = format!("{whose} {way}to {to}");
-        let there = self.put(name, note, &to, attempts)?;
+        let there = self.put(note, &to, attempts)?;
         Ok(there.then(|| Reclaimed { name: name.clone(), to, attempts, whence }))
     }
 
     /// A claim without an entry. Its owner died before the checkout or after the end of it; or in the
     /// middle of a removal, and then the rest goes, unless it is of a new entry with that name already.
-    pub(crate) fn end_removal(&self, name: &EntryName, note: &Note) -> Result<()> {
+    pub(crate) fn end_removal(&self, note: &Note) -> Result<()> {
+        let name = &note.name;
         if !note.moving && self.is_unseen(name)? && !self.is_registered_since(name)? {
             return self.remove_rest(name);
         }
@@ -141,19 +142,15 @@ impl Spool {
 
     /// The notes whose owner is dead, or whose time has come. What was being accepted is its successor's
     /// as long as it is checked out, unless `all` are wanted.
-    pub(crate) fn overdue(
-        &self,
-        dead: &HashSet<String>,
-        all: bool,
-    ) -> Result<Vec<(EntryName, Note)>> {
+    pub(crate) fn overdue(&self, dead: &HashSet<String>, all: bool) -> Result<Vec<Note>> {
         let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
         let mut overdue = Vec::new();
-        for (name, note) in self.notes()? {
+        for note in self.notes()? {
             let is = match &note.holder {
                 Holder::Until(time) => u128::from(*time) <= now,
                 Holder::Process { id, .. } if self.is_me(id) => false,
                 Holder::Process { accepting: true, .. }
-                    if !all && !note.moving && self.is_out(&note.queue, &name)? =>
+                    if !all && !note.moving && self.is_out(&note.queue, &note.name)? =>
                 {
                     false
                 }
@@ -162,7 +159,7 @@ impl Spool {
                 }
             };
             if is {
-                overdue.push((name, note));
+                overdue.push(note);
             }
         }
         Ok(overdue)

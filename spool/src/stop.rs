@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-/// Longer waits are several.
+use super::error::NoneIf;
+
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// A signal to stop, once and for all; its clones are the same signal.
@@ -23,10 +24,7 @@ struct Signal {
 }
 
 impl Stop {
-    /// A signal that was not given yet.
-    ///
-    /// # Errors
-    /// When the process has no descriptor left.
+    /// A signal that was not given yet. It needs a descriptor.
     pub fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self(Arc::new(Signal { set: AtomicBool::new(false), wake })))
@@ -49,15 +47,11 @@ impl Stop {
     #[must_use]
     pub fn wait(&self, time: Duration) -> bool {
         let start = Instant::now();
-        while !self.is_set() {
-            let left = time.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return false;
-            }
-            // What else could be wrong with the descriptor would not mend: the time still ends it.
-            self.wait_with(None, left).unwrap_or_default();
+        while !self.is_set() && start.elapsed() < time {
+            // What could be wrong with the descriptor would not mend: the time still ends it.
+            self.wait_with(None, time.saturating_sub(start.elapsed())).unwrap_or_default();
         }
-        true
+        self.is_set()
     }
 
     /// Waits for the signal, or for something to read from `other`, for at most `time`.
@@ -75,16 +69,9 @@ impl Stop {
 
 /// Waits until one of these can be read, a Unix signal comes, or the time is over.
 fn wait_for(descriptors: &mut [PollFd<'_>], time: Duration) -> Result<(), Errno> {
-    // Rounded up, for a wait of less than a tick must not become a busy one.
-    let time = time.min(WAIT_MAX) + Duration::from_micros(1);
-    let limit = Timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
-    };
-    match poll(descriptors, Some(&limit)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno),
-    }
+    // Rounded up, for a wait of less than a tick must not become a busy one. Longer waits are several.
+    let limit = Timespec::try_from(time.min(WAIT_MAX) + Duration::from_micros(1)).ok();
+    poll(descriptors, limit.as_ref()).none_if(Errno::INTR).map(drop)
 }
 
 /// Lets a short time pass.

@@ -8,9 +8,7 @@ use serde::Serialize;
 
 use super::Spool;
 use super::error::Result;
-use super::layout::{
-    DATA, MOVING, REGISTRY, TMP, available, checked_out, checkouts, entries, entries_and_others,
-};
+use super::layout::{DATA, MOVING, REGISTRY, TMP, checkouts, entries, entries_and_others};
 use super::name::{EntryName, QueueName};
 
 /// A directory of the spool.
@@ -43,11 +41,7 @@ impl Place {
 
     /// Where an entry is in it.
     pub(crate) fn file(&self, name: &EntryName) -> PathBuf {
-        match self {
-            Self::Queue(queue) => available(queue, name),
-            Self::Checkout(queue) => checked_out(queue, name),
-            other => other.path().join(name.as_os_str()),
-        }
+        self.path().join(name.as_os_str())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The spool's side of the intake: takes entries of the queue [`QUEUE`], dead-letters what is no task, and
 //! removes what was accepted. Plain blocking code on the spool; it knows no actor.
 //!
-//! Used by the [`reconciler`](super::reconciler), which calls it on a thread for blocking work.
+//! Used by the [`Reconciler`](super::Reconciler), which calls it on a thread for blocking work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub struct TaskQueue {
 impl TaskQueue {
     /// The queue of a spool, which is made if it is not there. Waits end with `stop`.
     pub fn open(spool: Spool, stop: Stop) -> Result<Self> {
-        let queue = QueueName::new(QUEUE).map_err(|error| unreachable_name(&spool, error))?;
+        let queue = QueueName::trusted(QUEUE);
         let (reader, id) = (spool.reader(&queue, Order::Strict)?, spool.id()?.into());
         let (offered, accepted, removed) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self { spool, queue, id, reader, stop, offered, accepted, removed, stuck: Vec::new() })
@@ -77,12 +77,9 @@ impl TaskQueue {
         let Ok(name) = id.name.parse::<EntryName>() else {
             return false;
         };
-        match self.spool.find(&self.queue, &name) {
-            Ok(found) => {
-                found.is_some_and(|(file, metadata)| self.entry_id(&name, file, &metadata) == *id)
-            }
-            Err(_) => true,
-        }
+        self.spool.find(&self.queue, &name).map_or(true, |found| {
+            found.is_some_and(|(file, metadata)| self.entry_id(&name, file, &metadata) == *id)
+        })
     }
 
     fn entry_id(&self, name: &EntryName, file: FileIdentity, metadata: &[u8]) -> EntryId {
@@ -154,9 +151,9 @@ impl TaskQueue {
                 Added::Full => refused.push(offered.guard),
             }
         }
-        let count = refused.len();
-        let results: Vec<_> = refused.into_iter().map(Guard::release).collect();
-        results.into_iter().collect::<Result<Vec<()>>>().map(|_| count)
+        // Each is tried, whatever becomes of the others.
+        let released: Vec<_> = refused.into_iter().map(Guard::release).collect();
+        released.into_iter().try_fold(0, |count, released| released.map(|()| count + 1))
     }
 
     /// Removes what was accepted; all that can be forgotten now.
@@ -182,15 +179,6 @@ impl TaskQueue {
     /// These are not remembered any more.
     pub fn forgotten(&mut self, ids: &[EntryId]) {
         self.removed.retain(|id| !ids.contains(id));
-    }
-}
-
-/// [`QUEUE`] is a name; were it none, that is said rather than panicked about.
-fn unreachable_name(spool: &Spool, error: shiftboss_spool::NameError) -> SpoolError {
-    SpoolError::Io {
-        doing: "name the queue of tasks in",
-        path: spool.path().into(),
-        source: std::io::Error::other(error),
     }
 }
 

@@ -121,7 +121,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("src/safe_file.rs", "renameat", 1, "replaces whatever has the name"),
     ("src/socket.rs", "Listener::bind", 1, "bind(2) follows no link, and replaces nothing"),
     ("src/socket.rs", "chown(", 1, "lchown follows no link"),
-    ("spool/src/layer.rs", "OFlags::CREATE", 2, "beneath the spool, O_NOFOLLOW"),
+    ("spool/src/layer.rs", "OFlags::CREATE", 3, "beneath the spool, O_NOFOLLOW"),
     ("spool/src/layer.rs", "mkdir", 1, "follows no link; looked at then"),
     (
         "spool/src/layer.rs",

@@ -98,7 +98,7 @@ fn problems_begin_and_end() {
     let problem = report(&spool).problems.remove(0);
     assert_eq!(monitor.update(&report(&spool), now), []);
     assert_eq!(monitor.update(&report(&spool), now), []);
-    let start = Event::Start { time: now, problem: problem.clone() };
+    let start = Event { event: Turn::Start, time: now, problem: problem.clone() };
     assert_eq!(monitor.update(&report(&spool), now), [start]);
     assert_eq!(monitor.update(&report(&spool), now), []);
     site.write(".data/y", "");
@@ -106,8 +106,10 @@ fn problems_begin_and_end() {
     assert_eq!(monitor.update(&report(&spool), now), []);
     std::fs::remove_file(site.file(".data/x")).unwrap();
     let events = monitor.update(&report(&spool), now);
-    assert_eq!(events[0], Event::End { time: now, problem });
-    assert!(matches!(&events[1..], [Event::Start { problem, .. }] if problem.name == "y"));
+    assert_eq!(events[0], Event { event: Turn::End, time: now, problem });
+    assert!(
+        matches!(&events[1..], [Event { event: Turn::Start, problem, .. }] if problem.name == "y")
+    );
     std::fs::remove_file(site.file(".data/y")).unwrap();
     site.write(".data/z", "");
     assert_eq!(monitor.update(&report(&spool), now).len(), 1);
@@ -125,7 +127,10 @@ fn a_touched_file_is_another_problem() {
     assert_eq!(monitor.update(&report(&spool), SystemTime::now()).len(), 1);
     set_age(&site.file(".data/x"), Duration::from_secs(9));
     let events = monitor.update(&report(&spool), SystemTime::now());
-    assert!(matches!(&events[..], [Event::End { .. }, Event::Start { .. }]), "{events:?}");
+    assert!(
+        matches!(&events[..], [Event { event: Turn::End, .. }, Event { event: Turn::Start, .. }]),
+        "{events:?}"
+    );
 }
 
 /// The daemon looks until it is stopped, and tells what happens.
@@ -140,12 +145,12 @@ fn the_daemon_tells() {
         scope.spawn(|| spool.monitor_daemon(&limits, &stop, |event| tell.send(event).unwrap()));
         site.write(".data/x", "");
         let event = told.recv_timeout(DEADLINE).unwrap().unwrap();
-        assert!(matches!(&event, Event::Start { problem, .. } if problem.name == "x"));
+        assert!(matches!(&event, Event { event: Turn::Start, problem, .. } if problem.name == "x"));
         let json = serde_json::to_value(&event).unwrap();
         assert_eq!(json["event"], "start");
         std::fs::remove_file(site.file(".data/x")).unwrap();
         let event = told.recv_timeout(DEADLINE).unwrap().unwrap();
-        assert!(matches!(&event, Event::End { .. }));
+        assert_eq!(event.event, Turn::End);
         std::fs::rename(site.file(".data"), site.file(".gone")).unwrap();
         std::fs::write(site.file(".data"), "").unwrap();
         assert!(told.recv_timeout(DEADLINE).unwrap().is_err());

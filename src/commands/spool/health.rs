@@ -10,7 +10,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::signals::Signals;
 use shiftboss_spool::{
     EntryName, Event, Finding, Fsck, FsckOptions, Limits, Place, Problem, ProblemKind, Report,
-    Result as SpoolResult, Spool, Stop,
+    Result as SpoolResult, Spool, Stop, Turn,
 };
 
 pub fn monitor(spool: &Spool, typed: MonitorArguments) -> Result<(), Failure> {
@@ -130,12 +130,9 @@ fn print_event(event: SpoolResult<Event>, json: bool) -> Result<(bool, bool), Fa
     match event {
         Ok(event) => {
             let is_read = print(&event, json, |event| {
-                let (word, time, problem) = match event {
-                    Event::Start { time, problem } => ("begins", time, problem),
-                    Event::End { time, problem } => ("ends", time, problem),
-                };
-                let time = humantime::format_rfc3339_seconds(*time);
-                format!("{time} {word}: {}\n", shown(problem))
+                let word = if event.event == Turn::Start { "begins" } else { "ends" };
+                let time = humantime::format_rfc3339_seconds(event.time);
+                format!("{time} {word}: {}\n", shown(&event.problem))
             })?;
             Ok((true, is_read))
         }
