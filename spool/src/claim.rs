@@ -11,12 +11,12 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::Spool;
 use super::error::{NoneIf, Result, io};
 use super::files;
-use super::layer::Kind;
 use super::layout::{
     ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REGISTRY, STRAYS, available, checked_out, under,
 };
@@ -118,7 +118,9 @@ impl Spool {
             Some(stat) if stat.linked => {
                 return Ok(Take::Stranger("it has other names (hard links): remove those"));
             }
-            Some(stat) if stat.kind != Kind::File => return Ok(Take::Stranger("it is not a file")),
+            Some(stat) if stat.kind != FileType::RegularFile => {
+                return Ok(Take::Stranger("it is not a file"));
+            }
             Some(_) if !self.layer().exists(&under(REGISTRY, name))? => {
                 return Ok(Take::Stranger("its name is not registered"));
             }

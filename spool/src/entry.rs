@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::Spool;
 use super::claim::{FOREVER, Holder};
 use super::error::{NoneIf, Result, SpoolError, io};
-use super::layer::{FileIdentity, How};
+use super::layer::{FileIdentity, FileStat, How};
 use super::layout::{
     ATTEMPTS, DATA, MOVING, QUARANTINE, REASONS, REGISTRY, TMP, available, checked_out, checkouts,
     entries, under,
@@ -70,12 +70,8 @@ impl Data {
     /// Looks that it is a file of the spool's own, if it is there: the path of anything else leads to what nobody
     /// put into the spool. The error says what is there instead.
     pub fn require_own(&self) -> Result<()> {
-        match self.spool.layer().open(&self.place, How::Read) {
-            Err(errno @ (Errno::LOOP | Errno::MLINK | Errno::ISDIR | Errno::NXIO)) => {
-                Err(io("open the data", &self.place)(errno))
-            }
-            _ => Ok(()),
-        }
+        let stat = self.spool.layer().look(&self.place)?;
+        stat.map_or(Ok(()), FileStat::require_own).map_err(io("open the data", &self.place))
     }
 
     /// Looks at it; none if it is missing.
@@ -265,21 +261,13 @@ impl Spool {
     pub fn remove(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         let _ = self.layer().touch(&under(REGISTRY, name));
         let was = self.layer().unlink(&available(queue, name))?;
-        if was || self.is_nowhere(name)? {
+        // Whoever holds it may be moving it from where it was not looked for yet to where it was.
+        let is_unnoted = || Ok(self.note(name)?.is_none());
+        if was || is_unnoted()? && self.is_unseen(name)? && is_unnoted()? {
             self.remove_rest(name)?;
         }
         self.sync_after("removing", name, &[queue.as_os_str().into()])?;
         Ok(was)
-    }
-
-    /// Makes an entry available that nobody has a note of; whether it was still checked out.
-    pub(crate) fn give_back_unowned(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
-        let from = checked_out(queue, name);
-        let renamed = self.layer().rename(&from, &available(queue, name)).none_if(Errno::NOENT);
-        match renamed.map_err(io("give back", &from))? {
-            Some(()) => self.register(name).map(|_| true),
-            None => Ok(false),
-        }
     }
 
     /// Registers a name; whether it was not.
@@ -290,11 +278,6 @@ impl Spool {
     }
 
     /// Whether an entry is in no queue, checked out of none, and not on its way into one.
-    fn is_nowhere(&self, name: &EntryName) -> Result<bool> {
-        // Whoever holds it may be moving it from where it was not looked for yet to where it was.
-        Ok(self.note(name)?.is_none() && self.is_unseen(name)? && self.note(name)?.is_none())
-    }
-
     pub(crate) fn is_unseen(&self, name: &EntryName) -> Result<bool> {
         let mut paths = Vec::new();
         for queue in self.queues()? {

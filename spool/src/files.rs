@@ -2,11 +2,11 @@
 //! nothing of what is in them.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::{NoneIf, Result, io};
 use super::layer::{FileStat, How, Layer, Listed};
@@ -14,17 +14,9 @@ use super::layer::{FileStat, How, Layer, Listed};
 /// Where files are written before they have their name.
 pub(crate) const DRAFTS: &str = ".shiftboss/tmp";
 
-/// A number that no other process on any host has.
+/// A number that no other process on any host has: so are the keys of the standard library's hash maps.
 pub(crate) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    match getrandom(&mut bytes, GetRandomFlags::empty()) {
-        Ok(8) => u64::from_ne_bytes(bytes),
-        // Before the kernel had entropy, or in a jail without the call: time and process do.
-        _ => {
-            let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-            (now.as_nanos() as u64).rotate_left(20) ^ u64::from(std::process::id())
-        }
-    }
+    RandomState::new().hash_one(0)
 }
 
 /// A number as a name of 16 digits.

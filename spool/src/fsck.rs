@@ -17,17 +17,20 @@ use serde::Serialize;
 use super::Spool;
 use super::claim::Note;
 use super::entry::age;
-use super::error::{Result, SpoolError, io};
+use super::error::{NoneIf, Result, SpoolError, io};
 use super::files::DRAFTS;
 use super::layer::FileStat;
 use super::layout::{
-    self, CLAIMS, DATA, FORMAT, MOVING, REGISTRY, STRAYS, TMP, available, checked_out, checkouts,
-    joined, under,
+    self, CLAIMS, DATA, FORMAT, MOVING, REGISTRY, TMP, available, checked_out, checkouts, joined,
+    under,
 };
 use super::name::{EntryName, QueueName, text};
 use super::survey::{Place, Survey};
 
 const TO_QUARANTINE: &str = "moved to .shiftboss/quarantine";
+const TO_STRAYS: &str = "moved to .shiftboss/strays";
+const DOUBLED: &str = "moved to .shiftboss/strays: it is in another queue as well";
+const UNKNOWN: &str = "moved to .shiftboss/strays: it has neither a name nor data";
 
 /// How a spool is checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,7 +83,7 @@ pub struct Mended {
     /// The file, relative to the spool, with `\xNN` for what is not text.
     pub path: String,
     /// What was done or, without repair, is to be done.
-    pub action: String,
+    pub action: &'static str,
     /// Whether it was done.
     pub mended: bool,
     /// Why not, if it was tried.
@@ -118,25 +121,13 @@ struct Check<'s> {
 
 impl Spool {
     /// Checks the spool, which may be open without checks ([`Spool::load_unchecked`]), and repairs it.
-    ///
-    /// # Errors
-    /// When it is no spool at all, a directory cannot be listed, or another process has been at it
-    /// for ten seconds. What could not be mended is a finding.
+    /// What could not be mended is a finding, and no error.
     pub fn fsck(&self, options: FsckOptions) -> Result<Fsck> {
         let mut check = Check { spool: self, options, findings: Vec::new() };
         check.directories()?;
         let _held = if options.repair { Some(self.wait_for_lock()?) } else { None };
         check.entries()?;
         Ok(Fsck { findings: check.findings, quarantined: self.quarantined()? })
-    }
-
-    /// Moves an entry to quarantine, if it is there and still without data, or unreadable.
-    fn quarantine_damaged(&self, name: &EntryName, path: &Path) -> Result<bool> {
-        let whole = self.layer().exists(&under(DATA, name))? && self.is_readable(path);
-        if whole || !self.layer().exists(path)? {
-            return Ok(false);
-        }
-        self.quarantine(name, path).map(|()| true)
     }
 }
 
@@ -171,7 +162,7 @@ impl Check<'_> {
         &mut self,
         finding: Finding,
         path: &Path,
-        action: &str,
+        action: &'static str,
         repair: impl FnOnce() -> Result<bool>,
     ) {
         let (mended, error) = match self.options.repair.then(repair) {
@@ -180,7 +171,7 @@ impl Check<'_> {
             Some(Err(error)) => (false, Some(error.to_string())),
             None => (false, None),
         };
-        let (path, action) = (text(path.as_os_str().as_bytes()), action.to_owned());
+        let path = text(path.as_os_str().as_bytes());
         self.findings.push(Mended { finding, path, action, mended, error });
     }
 
@@ -189,7 +180,7 @@ impl Check<'_> {
         &mut self,
         finding: Finding,
         path: &Path,
-        action: &str,
+        action: &'static str,
         repair: impl FnOnce() -> Result<bool>,
     ) -> Result<()> {
         let is_old =
@@ -266,8 +257,7 @@ impl Check<'_> {
         let spool = self.spool;
         for (place, name) in &survey.strangers {
             let path = joined(&place.path(), name);
-            let action = format!("moved to {STRAYS}");
-            self.left(Finding::Stray, &path, &action, || spool.move_to_strays(&path))?;
+            self.left(Finding::Stray, &path, TO_STRAYS, || spool.move_to_strays(&path))?;
         }
         for name in &survey.moving {
             let path = under(MOVING, name);
@@ -294,8 +284,7 @@ impl Check<'_> {
             // The last one stays.
             ranked.pop();
             for (_, _, path) in ranked {
-                let action = format!("moved to {STRAYS}: it is in another queue as well");
-                self.left(Finding::Duplicated, &path, &action, || {
+                self.left(Finding::Duplicated, &path, DOUBLED, || {
                     spool.holding(name, || spool.move_to_strays(&path))
                 })?;
             }
@@ -311,7 +300,12 @@ impl Check<'_> {
         }
         if survey.data.contains(name) {
             return self.left(Finding::Unowned, &path, "given back", || {
-                spool.holding(name, || spool.give_back_unowned(queue, name))
+                spool.holding(name, || {
+                    let back = spool.layer().rename(&path, &available(queue, name));
+                    let there = back.none_if(Errno::NOENT).map_err(io("give back", &path))?;
+                    // Its name may be lost, too.
+                    Ok(there.is_some() && spool.register(name).map(|_| true)?)
+                })
             });
         }
         self.left(Finding::HalfRemoved, &path, "removed", || {
@@ -323,7 +317,7 @@ impl Check<'_> {
     }
 
     fn available(&mut self, survey: &Survey, queue: &QueueName, name: &EntryName) -> Result<()> {
-        let spool = self.spool;
+        let (spool, layer) = (self.spool, self.spool.layer());
         let (registered, data) = (survey.registry.contains(name), survey.data.contains(name));
         let path = available(queue, name);
         match (registered, data) {
@@ -334,16 +328,19 @@ impl Check<'_> {
                 })
             }
             (false, true) => self.left(Finding::Unregistered, &path, "registered again", || {
-                spool.holding(name, || Ok(spool.layer().exists(&path)? && spool.register(name)?))
+                spool.holding(name, || Ok(layer.exists(&path)? && spool.register(name)?))
             }),
             (false, false) => {
-                let action = format!("moved to {STRAYS}: it has neither a name nor data");
-                self.left(Finding::Stray, &path, &action, || spool.move_to_strays(&path))
+                self.left(Finding::Stray, &path, UNKNOWN, || spool.move_to_strays(&path))
             }
             (true, data) => {
                 let finding = if data { Finding::Unreadable } else { Finding::WithoutData };
                 self.left(finding, &path, TO_QUARANTINE, || {
-                    spool.holding(name, || spool.quarantine_damaged(name, &path))
+                    spool.holding(name, || {
+                        let whole = layer.exists(&under(DATA, name))? && spool.is_readable(&path);
+                        let damaged = !whole && layer.exists(&path)?;
+                        Ok(damaged && spool.quarantine(name, &path).map(|()| true)?)
+                    })
                 })
             }
         }

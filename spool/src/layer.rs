@@ -61,28 +61,8 @@ impl How {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    File,
-    Directory,
-    Link,
-    /// A pipe, a socket, a device.
-    Other,
-}
-
-impl Kind {
-    fn of(kind: FileType) -> Self {
-        match kind {
-            FileType::RegularFile => Self::File,
-            FileType::Directory => Self::Directory,
-            FileType::Symlink => Self::Link,
-            _ => Self::Other,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStat {
-    pub kind: Kind,
+    pub kind: FileType,
     pub size: u64,
     /// A file with other names (hard links) may be anybody's.
     pub linked: bool,
@@ -105,7 +85,7 @@ impl FileStat {
     fn of(at: BorrowedFd<'_>, name: &OsStr) -> Result<Self, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
         let found = fs::statx(at, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
-        let kind = Kind::of(FileType::from_raw_mode(found.stx_mode.into()));
+        let kind = FileType::from_raw_mode(found.stx_mode.into());
         let (changed, made) = (found.stx_mtime, found.stx_btime);
         // Times before 1970 count as 1970.
         let seconds = u64::try_from(changed.tv_sec).unwrap_or(0);
@@ -114,20 +94,20 @@ impl FileStat {
         Ok(Self {
             kind,
             size: found.stx_size,
-            linked: kind == Kind::File && found.stx_nlink > 1,
+            linked: kind == FileType::RegularFile && found.stx_nlink > 1,
             modified: UNIX_EPOCH + Duration::new(seconds, changed.tv_nsec),
             identity: FileIdentity { inode: found.stx_ino, born: if is_born { born } else { 0 } },
         })
     }
 
     /// Refuses what others planted to be read or written: anything but a regular file with one name.
-    fn require_own(self) -> Result<(), Errno> {
+    pub fn require_own(self) -> Result<(), Errno> {
         match self.kind {
-            Kind::File if self.linked => Err(Errno::MLINK),
-            Kind::File => Ok(()),
-            Kind::Link => Err(Errno::LOOP),
-            Kind::Directory => Err(Errno::ISDIR),
-            Kind::Other => Err(Errno::NXIO),
+            FileType::RegularFile if self.linked => Err(Errno::MLINK),
+            FileType::RegularFile => Ok(()),
+            FileType::Symlink => Err(Errno::LOOP),
+            FileType::Directory => Err(Errno::ISDIR),
+            _ => Err(Errno::NXIO),
         }
     }
 }
@@ -135,7 +115,7 @@ impl FileStat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub name: Box<[u8]>,
-    pub kind: Kind,
+    pub kind: FileType,
 }
 
 /// The calls that the spool makes; paths are relative to the spool's directory.
@@ -193,7 +173,7 @@ fn open_part(
     flags: OFlags,
     mode: Mode,
 ) -> Result<OwnedFd, Errno> {
-    let is_link = || FileStat::of(at, name).is_ok_and(|stat| stat.kind == Kind::Link);
+    let is_link = || FileStat::of(at, name).is_ok_and(|stat| stat.kind == FileType::Symlink);
     match retry_on_intr(|| fs::openat(at, name, flags, mode)) {
         // What the system says of a link where a directory is wanted.
         Err(Errno::NOTDIR) if is_link() => Err(Errno::LOOP),
@@ -236,13 +216,10 @@ impl Disk {
         call(above.as_ref().unwrap_or(&self.root).as_fd(), last.as_os_str())
     }
 
-    fn at_both(
-        &self,
-        from: &Path,
-        to: &Path,
-        call: impl FnOnce(BorrowedFd<'_>, &OsStr, BorrowedFd<'_>, &OsStr) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        self.at(from, |old, from| self.at(to, |new, to| call(old, from, new, to)))
+    fn rename_with(&self, from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Errno> {
+        self.at(from, |old, from| {
+            self.at(to, |new, to| fs::renameat_with(old, from, new, to, flags))
+        })
     }
 }
 
@@ -306,13 +283,10 @@ impl Layer for Disk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
-        let renamed = self.at_both(from, to, |old, from, new, to| {
-            fs::renameat_with(old, from, new, to, RenameFlags::NOREPLACE)
-        });
-        match renamed {
+        match self.rename_with(from, to, RenameFlags::NOREPLACE) {
             // The file system does not know the flag: names are unique by the registry, and this
             // look catches what others put there.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match self.stat(to) {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => match self.stat(to) {
                 Ok(_) => Err(Errno::EXIST),
                 Err(Errno::NOENT) => self.replace(from, to),
                 Err(errno) => Err(errno),
@@ -322,7 +296,7 @@ impl Layer for Disk {
     }
 
     fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno> {
-        self.at_both(from, to, |old, from, new, to| fs::renameat(old, from, new, to))
+        self.rename_with(from, to, RenameFlags::empty())
     }
 
     fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno> {
@@ -365,7 +339,7 @@ impl Layer for Disk {
                     Err(Errno::NOENT) => continue,
                     stat => stat?.kind,
                 },
-                kind => Kind::of(kind),
+                kind => kind,
             };
             names.push(Listed { name: name.into(), kind });
         }

@@ -8,11 +8,12 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::error::{NoneIf, Result, SpoolError, io};
 use super::files::{self, DRAFTS};
-use super::layer::{How, Kind, Layer};
+use super::layer::{How, Layer};
 use super::name::{EntryName, QueueName, text};
 
 pub(crate) const REGISTRY: &str = ".registry";
@@ -112,7 +113,7 @@ pub(crate) fn load(layer: &dyn Layer, root: &Path) -> Result<()> {
     for directory in FORMAT {
         let path = Path::new(directory);
         match layer.look(path)? {
-            Some(stat) if stat.kind == Kind::Directory => {}
+            Some(stat) if stat.kind == FileType::Directory => {}
             // The error says what is there instead.
             Some(_) => drop(layer.open_directory(path)?),
             None if directory == REGISTRY => return Err(SpoolError::NotASpool(root.into())),
@@ -178,30 +179,6 @@ pub(crate) fn give_up_spare(layer: &dyn Layer) -> bool {
     listed.iter().any(|file| layer.remove(&joined(Path::new(SPARE), &file.name)).is_ok())
 }
 
-pub(crate) fn ensure_queue(layer: &dyn Layer, queue: &QueueName, sync: bool) -> Result<()> {
-    let path = Path::new(queue.as_os_str());
-    if layer.exists(&checkouts(queue))? {
-        return Ok(());
-    }
-    ensure(layer, path)?;
-    ensure(layer, &checkouts(queue))?;
-    if sync {
-        layer.sync_directory(path)?;
-        layer.sync_directory(Path::new("."))?;
-    }
-    Ok(())
-}
-
-/// The queues of a spool: its directories without a leading dot, in order.
-pub(crate) fn queues(layer: &dyn Layer) -> Result<Vec<QueueName>> {
-    let mut listed = layer.list(Path::new(".")).map_err(io("list", Path::new(".")))?;
-    listed.retain(|entry| entry.kind == Kind::Directory);
-    let mut queues: Vec<_> =
-        listed.iter().filter_map(|entry| QueueName::new(&entry.name).ok()).collect();
-    queues.sort();
-    Ok(queues)
-}
-
 /// The entries in a directory, in order; none if it is not there.
 pub(crate) fn entries(layer: &dyn Layer, path: &Path) -> Result<Vec<EntryName>> {
     let mut names = entries_and_others(layer, path)?.0;
@@ -216,7 +193,7 @@ pub(crate) fn entries_and_others(layer: &dyn Layer, path: &Path) -> Result<Entri
     let (mut names, mut others) = (Vec::new(), Vec::new());
     for entry in layer.listed(path)? {
         match EntryName::new(&entry.name) {
-            Ok(name) if entry.kind == Kind::File => names.push(name),
+            Ok(name) if entry.kind == FileType::RegularFile => names.push(name),
             _ if &*entry.name == CHECKOUT.as_bytes() => {}
             _ => others.push(entry.name),
         }

@@ -166,7 +166,11 @@ impl Spool {
             (ProblemKind::Orphaned, [Place::Tmp]) => Ok(true),
             (ProblemKind::Orphaned, _) => Ok(!self.layer().exists(&under(REGISTRY, &name))?),
             (ProblemKind::Linked, [place]) => self.is_linked(&place.file(&name)),
-            (ProblemKind::TooOld, [Place::Checkout(_)]) => Ok(!self.is_delayed(&name)?),
+            (ProblemKind::TooOld, [Place::Checkout(_)]) => {
+                // One that ends by itself, at a time that was said, may be as old as that.
+                let holder = self.note(&name)?.map(|note| note.holder);
+                Ok(!matches!(holder, Some(Holder::Until(time)) if time != FOREVER))
+            }
             _ => Ok(true),
         }
     }
@@ -179,12 +183,6 @@ impl Spool {
             }
         }
         Ok(!self.is_held(name)? && self.is_unseen(name)?)
-    }
-
-    /// Whether a checkout ends by itself, at a time that was said.
-    fn is_delayed(&self, name: &EntryName) -> Result<bool> {
-        let holder = self.note(name)?.map(|note| note.holder);
-        Ok(matches!(holder, Some(Holder::Until(time)) if time != FOREVER))
     }
 }
 

@@ -40,14 +40,6 @@ pub struct Identity {
     pub started: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
-    Alive,
-    Dead,
-    /// It runs under another kernel or in another name space.
-    Elsewhere,
-}
-
 /// What `/proc/PID/stat` says: state, number of threads, start time.
 fn process(pid: u32) -> Option<(char, u64, u64)> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -71,19 +63,15 @@ impl Identity {
         }
     }
 
-    /// Whether this process lives, seen from `me`.
-    pub(crate) fn life(&self, me: &Self) -> Life {
+    /// Whether this process lives, seen from `me`; `None` if it runs under another kernel or in another name space.
+    pub(crate) fn is_alive(&self, me: &Self) -> Option<bool> {
         let near = !me.boot_id.is_empty()
             && (&self.boot_id, &self.pid_namespace) == (&me.boot_id, &me.pid_namespace);
-        if !near {
-            return Life::Elsewhere;
-        }
-        match process(self.pid) {
+        near.then(|| match process(self.pid) {
             // It has ended and nobody has asked for its exit status yet.
-            Some(('Z' | 'X', 0 | 1, _)) | None => Life::Dead,
-            Some((_, _, started)) if started != self.started => Life::Dead,
-            Some(_) => Life::Alive,
-        }
+            Some(('Z' | 'X', 0 | 1, _)) | None => false,
+            Some((_, _, started)) => started == self.started,
+        })
     }
 }
 

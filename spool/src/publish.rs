@@ -42,12 +42,14 @@ pub struct Reservation {
     spool: Spool,
     name: EntryName,
     /// The directories in which it has a file that goes when this is dropped.
-    made: &'static [&'static str],
+    made: Vec<&'static str>,
+    /// What is to be synced of those. An empty file needs no sync: that of its directory says that it is there.
+    files: Vec<(PathBuf, File)>,
 }
 
 impl Reservation {
     fn new(spool: &Spool, name: EntryName) -> Self {
-        Self { spool: spool.clone(), name, made: &[REGISTRY] }
+        Self { spool: spool.clone(), name, made: vec![REGISTRY], files: Vec::new() }
     }
 
     /// The name.
@@ -59,24 +61,32 @@ impl Reservation {
     /// Leaves it reserved, for another process that will [`Spool::adopt`] it.
     #[must_use]
     pub fn keep(mut self) -> EntryName {
-        self.made = &[];
+        self.made.clear();
         self.name.clone()
     }
 
-    /// Undoes what could not be written; what was there before, under this name, is somebody else's.
-    fn not_written(self, path: &Path, error: SpoolError) -> SpoolError {
-        if error.is(Errno::EXIST) {
+    /// Has one of its files written. What was there before, under this name, is somebody else's.
+    fn write(
+        &mut self,
+        directory: &'static str,
+        write: impl FnOnce(&Path) -> Result<Option<File>>,
+    ) -> Result<()> {
+        let path = under(directory, &self.name);
+        let written = write(&path);
+        if written.as_ref().is_err_and(|error| error.is(Errno::EXIST)) {
             // The name stays as it was: it has an entry, or remains of one.
-            return SpoolError::Taken(self.keep());
+            self.made.retain(|made| *made != REGISTRY);
+            return Err(SpoolError::Taken(self.name.clone()));
         }
-        let _ = self.spool.layer().remove(path);
-        error
+        self.made.push(directory);
+        self.files.extend(written?.map(|file| (path, file)));
+        Ok(())
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        for directory in self.made {
+        for directory in self.made.iter().rev() {
             // What stays is reported by the monitor and mended by fsck.
             let _ = self.spool.layer().remove(&under(directory, &self.name));
         }
@@ -178,12 +188,12 @@ impl Spool {
     pub fn enqueue_reserved(
         &self,
         queue: &QueueName,
-        reservation: Reservation,
+        mut reservation: Reservation,
         item: &Item,
     ) -> Result<EntryName> {
         self.ensure_queue(queue)?;
-        let (reservation, files) = self.write_item(reservation, item)?;
-        self.sync_and_publish(queue, reservation, files)
+        self.write_item(&mut reservation, item)?;
+        self.sync_and_publish(queue, reservation)
     }
 
     /// Publishes many entries with one sync, in the order given. If it fails, [`SpoolError::Batch`] says which
@@ -197,8 +207,11 @@ impl Spool {
         self.ensure_queue(queue)?;
         let mut written = Vec::with_capacity(items.len());
         for item in items {
-            // Their descriptors are not kept: there may be more entries than a process may open.
-            written.push(self.write_item(self.reserve(&mut names)?, item)?.0);
+            let mut reservation = self.reserve(&mut names)?;
+            self.write_item(&mut reservation, item)?;
+            // There may be more entries than a process may open files.
+            reservation.files.clear();
+            written.push(reservation);
         }
         if self.syncs_files() && !items.is_empty() {
             self.layer().sync_all().map_err(io("sync the file system of", self.path()))?;
@@ -236,14 +249,14 @@ impl Spool {
     pub fn enqueue_draft(
         &self,
         queue: &QueueName,
-        reservation: Reservation,
+        mut reservation: Reservation,
         metadata: &[u8],
         draft: Draft,
     ) -> Result<EntryName> {
         self.ensure_queue(queue)?;
-        let (reservation, files) =
-            self.write_entry(reservation, metadata, |path| draft.place(path))?;
-        self.sync_and_publish(queue, reservation, files)
+        self.write_metadata(&mut reservation, metadata)?;
+        reservation.write(DATA, |path| draft.place(path))?;
+        self.sync_and_publish(queue, reservation)
     }
 
     /// Whether the draft at `path` has a living writer; `None`: it is another kind of draft, of which that
@@ -258,48 +271,29 @@ impl Spool {
         }
     }
 
-    fn write_item(&self, reservation: Reservation, item: &Item) -> Result<Written> {
+    fn write_item(&self, reservation: &mut Reservation, item: &Item) -> Result<()> {
         limited("the data", &item.data, DATA_BYTES_MAX)?;
-        self.write_entry(reservation, &item.metadata, |path| {
-            let data = self.layer().write_file(path, How::New, &item.data)?;
-            Ok((!item.data.is_empty()).then_some(data))
-        })
+        self.write_metadata(reservation, &item.metadata)?;
+        reservation.write(DATA, |path| self.write_part(path, &item.data))
     }
 
-    /// Writes an entry's metadata, and has `place` put the data into its place, which fails if there is some.
-    /// An empty file needs no sync: that of the directory says that it is there.
-    fn write_entry(
-        &self,
-        mut reservation: Reservation,
-        metadata: &[u8],
-        place: impl FnOnce(&Path) -> Result<Option<File>>,
-    ) -> Result<Written> {
+    fn write_metadata(&self, reservation: &mut Reservation, metadata: &[u8]) -> Result<()> {
         limited("the metadata", metadata, METADATA_BYTES_MAX)?;
-        let (draft, data) = (under(TMP, &reservation.name), under(DATA, &reservation.name));
-        let mut files = Vec::new();
-        match self.layer().write_file(&draft, How::New, metadata) {
-            Ok(file) if !metadata.is_empty() => files.push((draft.clone(), file)),
-            Ok(_) => {}
-            Err(error) => return Err(reservation.not_written(&draft, error)),
-        }
-        match place(&data) {
-            Ok(file) => files.extend(file.map(|file| (data, file))),
-            Err(error) => {
-                let _ = self.layer().remove(&draft);
-                return Err(reservation.not_written(&data, error));
-            }
-        }
-        reservation.made = &[TMP, DATA, REGISTRY];
-        Ok((reservation, files))
+        reservation.write(TMP, |path| self.write_part(path, metadata))
+    }
+
+    fn write_part(&self, path: &Path, bytes: &[u8]) -> Result<Option<File>> {
+        let file = self.layer().write_file(path, How::New, bytes)?;
+        Ok((!bytes.is_empty()).then_some(file))
     }
 
     /// Waits for an entry's files and, if so durable, for their names; then makes it available.
     fn sync_and_publish(
         &self,
         queue: &QueueName,
-        reservation: Reservation,
-        mut files: Vec<(PathBuf, File)>,
+        mut reservation: Reservation,
     ) -> Result<EntryName> {
+        let mut files = std::mem::take(&mut reservation.files);
         if self.full() {
             for directory in [DATA, REGISTRY].map(PathBuf::from) {
                 let opened = self.layer().open_directory(&directory)?;
@@ -321,6 +315,3 @@ impl Spool {
         Ok(reservation.keep())
     }
 }
-
-/// An entry that is written and not published, and what is to be synced of it. Dropped, it is taken away.
-type Written = (Reservation, Vec<(PathBuf, File)>);

@@ -21,7 +21,7 @@ use super::layout::{
     ATTEMPTS, CLAIMS, LOCK, OWNERS, REASONS, REGISTRY, entries, joined, keep_spare, lock, under,
 };
 use super::name::{EntryName, QueueName};
-use super::owner::{self, LEASE, Life};
+use super::owner::{self, LEASE};
 use super::stop::pause;
 
 /// A half-written file whose writer has no record is nobody's when it is so old.
@@ -49,10 +49,10 @@ impl Spool {
         if dead.is_empty() && self.overdue(&dead, false)?.is_empty() {
             return Ok(Vec::new());
         }
-        match lock(self.layer(), Path::new(LOCK), How::Lock)? {
-            Some(_held) => self.reclaim_locked(false),
-            None => Ok(Vec::new()),
-        }
+        let Some(_held) = lock(self.layer(), Path::new(LOCK), How::Lock)? else {
+            return Ok(Vec::new());
+        };
+        self.reclaim_locked(false)
     }
 
     /// The lock of those who change others' notes.
@@ -127,17 +127,12 @@ impl Spool {
     /// middle of a removal, and then the rest goes, unless it is of a new entry with that name already.
     pub(crate) fn end_removal(&self, note: &Note) -> Result<()> {
         let name = &note.name;
-        if !note.moving && self.is_unseen(name)? && !self.is_registered_since(name)? {
+        let modified =
+            |directory| Ok(self.layer().look(&under(directory, name))?.map(|stat| stat.modified));
+        if !note.moving && self.is_unseen(name)? && modified(REGISTRY)? <= modified(CLAIMS)? {
             return self.remove_rest(name);
         }
         self.forget_note(name)
-    }
-
-    /// Whether a name was registered after the note of it was made.
-    fn is_registered_since(&self, name: &EntryName) -> Result<bool> {
-        let modified =
-            |directory| Ok(self.layer().look(&under(directory, name))?.map(|stat| stat.modified));
-        Ok(modified(REGISTRY)? > modified(CLAIMS)?)
     }
 
     /// The notes whose owner is dead, or whose time has come. What was being accepted is its successor's
@@ -202,12 +197,10 @@ impl Spool {
             return Ok(false);
         }
         // A record that was lost in a crash of the system says nothing but its age.
-        let life = owner::read(self.layer(), id)?
-            .map_or(Life::Elsewhere, |identity| identity.life(self.identity()));
-        match life {
-            Life::Alive => Ok(false),
-            Life::Dead => Ok(true),
-            Life::Elsewhere => self.is_silent(id),
+        let owner = owner::read(self.layer(), id)?;
+        match owner.and_then(|owner| owner.is_alive(self.identity())) {
+            Some(is_alive) => Ok(!is_alive),
+            None => self.is_silent(id),
         }
     }
 

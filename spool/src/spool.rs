@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{Mode, Stat};
+use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -160,12 +160,28 @@ impl Spool {
 
     /// Its queues, in order.
     pub fn queues(&self) -> Result<Vec<QueueName>> {
-        layout::queues(self.layer())
+        let root = Path::new(".");
+        let mut listed = self.layer().list(root).map_err(io("list", root))?;
+        listed.retain(|entry| entry.kind == FileType::Directory);
+        let mut queues: Vec<_> =
+            listed.iter().filter_map(|entry| QueueName::new(&entry.name).ok()).collect();
+        queues.sort();
+        Ok(queues)
     }
 
     /// Makes a queue, if it is not there. Publishing into one does so as well.
     pub fn ensure_queue(&self, queue: &QueueName) -> Result<()> {
-        layout::ensure_queue(self.layer(), queue, self.full())
+        let (path, checkouts) = (Path::new(queue.as_os_str()), layout::checkouts(queue));
+        if self.layer().exists(&checkouts)? {
+            return Ok(());
+        }
+        layout::ensure(self.layer(), path)?;
+        layout::ensure(self.layer(), &checkouts)?;
+        if self.full() {
+            self.layer().sync_directory(path)?;
+            self.layer().sync_directory(Path::new("."))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn layer(&self) -> &dyn Layer {

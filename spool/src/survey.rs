@@ -1,7 +1,7 @@
 //! One look at all of a spool: what is where. The monitor and fsck judge it. It
 //! opens no entry, and by the time it ends its beginning may not be true any more.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -100,7 +100,7 @@ impl Survey {
     /// The names that are in several places, each with those.
     pub fn duplicated(&self) -> Vec<(&EntryName, Vec<Place>)> {
         let mut first: HashMap<&EntryName, usize> = HashMap::with_capacity(self.registry.len());
-        let mut several: HashMap<&EntryName, Vec<Place>> = HashMap::new();
+        let mut several: BTreeMap<&EntryName, Vec<Place>> = BTreeMap::new();
         for (index, (place, names)) in self.placed.iter().enumerate() {
             for name in names {
                 if let Some(before) = first.insert(name, index) {
@@ -110,9 +110,7 @@ impl Survey {
                 }
             }
         }
-        let mut several: Vec<_> = several.into_iter().collect();
-        several.sort();
-        several
+        several.into_iter().collect()
     }
 
     /// Whether a temporary file belongs to a registered name: it is that, or begins with it.

@@ -129,7 +129,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         1,
         "one part of a path, O_NOFOLLOW; looked at before it is written",
     ),
-    ("spool/src/layer.rs", "renameat", 2, "follows no link that has the name"),
+    ("spool/src/layer.rs", "renameat", 1, "follows no link that has the name"),
     ("spool/src/layer.rs", "symlinkat", 1, "replaces nothing"),
     ("spool/src/spool.rs", "mkdir", 1, "the operator's path"),
     ("src/stores/sqlite/damage.rs", "Connection::open_with_flags", 1, "to read"),

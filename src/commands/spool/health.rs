@@ -155,7 +155,7 @@ fn fsck_text(fsck: &Fsck, repaired: bool) -> String {
     for found in &fsck.findings {
         let done = match (&found.error, repaired) {
             (Some(error), _) => format!("could not be {}: {error}", found.action),
-            (None, true) => found.action.clone(),
+            (None, true) => found.action.to_owned(),
             (None, false) => format!("to be {}", found.action),
         };
         // Writing into a string cannot fail.
