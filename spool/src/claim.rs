@@ -18,7 +18,7 @@ use super::Spool;
 use super::error::{NoneIf, Result, io};
 use super::files;
 use super::layout::{
-    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REGISTRY, STRAYS, available, checked_out, under,
+    ATTEMPTS, CLAIMS, MOVING, QUARANTINE, REGISTRY, STRAYS, available, checked_out, names, under,
 };
 use super::name::{EntryName, QueueName};
 
@@ -193,15 +193,6 @@ impl Spool {
         Ok(self.layer().exists(&checked_out(queue, name))? || self.is_moving(name)?)
     }
 
-    /// The names that have a note, in order.
-    pub(crate) fn noted(&self) -> Result<Vec<EntryName>> {
-        let listed = self.layer().listed(Path::new(CLAIMS))?;
-        let mut names: Vec<_> =
-            listed.iter().filter_map(|entry| EntryName::new(&entry.name).ok()).collect();
-        names.sort();
-        Ok(names)
-    }
-
     /// What is noted of an entry that may be checked out.
     pub(crate) fn note(&self, name: &EntryName) -> Result<Option<Note>> {
         let target = self.layer().link_target(&under(CLAIMS, name))?;
@@ -210,7 +201,8 @@ impl Spool {
 
     /// The notes that can be read, in the order of their names.
     pub(crate) fn notes(&self) -> Result<Vec<Note>> {
-        self.noted()?.iter().filter_map(|name| self.note(name).transpose()).collect()
+        let noted = names(self.layer(), CLAIMS)?;
+        noted.iter().filter_map(|name| self.note(name).transpose()).collect()
     }
 
     pub(crate) fn rewrite_note(&self, note: &Note) -> Result<()> {

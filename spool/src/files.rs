@@ -50,21 +50,6 @@ impl dyn Layer + '_ {
         if sync { self.sync(&file).map_err(io("sync", path)) } else { Ok(()) }
     }
 
-    /// Replaces a file's content by way of a draft: readers see the old or the new, and so does a crash.
-    pub(crate) fn replace_content(
-        &self,
-        draft: &Path,
-        path: &Path,
-        bytes: &[u8],
-        sync: bool,
-    ) -> Result<()> {
-        let written = self.write_new(draft, bytes, sync);
-        let replaced =
-            written.and_then(|()| self.replace(draft, path).map_err(io("replace", path)));
-        // The first failure is reported; a draft that stays is swept up.
-        replaced.inspect_err(|_| _ = self.remove(draft))
-    }
-
     /// Reads a file of at most `limit` bytes; `FBIG` if it has more.
     pub(crate) fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, Errno> {
         self.open(path, How::Read).and_then(|file| self.read(&file, limit))

@@ -226,7 +226,7 @@ impl Check<'_> {
 
     /// Notes that nobody can read. Their entries are nobody's from then on.
     fn unread_notes(&mut self) -> Result<()> {
-        for name in self.spool.noted()? {
+        for name in layout::names(self.spool.layer(), CLAIMS)? {
             if self.spool.note(&name)?.is_none() {
                 self.deleted(Finding::Stale, &under(CLAIMS, &name))?;
             }

@@ -188,7 +188,11 @@ impl Guard {
         if self.changed {
             limited("the metadata", &self.metadata, METADATA_BYTES_MAX)?;
             let (draft, path) = (spool.draft_path(), self.note.checked_out());
-            spool.layer().replace_content(&draft, &path, &self.metadata, spool.syncs_files())?;
+            // By way of a draft, readers see the old or the new, and so does a crash.
+            let written = spool.layer().write_new(&draft, &self.metadata, spool.syncs_files());
+            let replace = || spool.layer().replace(&draft, &path).map_err(io("replace", &path));
+            // The first failure is reported; a draft that stays is swept up.
+            written.and_then(|()| replace()).inspect_err(|_| _ = spool.layer().remove(&draft))?;
         }
         spool.set_remark(REASONS, &self.note.name, reason)?;
         self.put(queue, 0)?;

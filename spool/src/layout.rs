@@ -179,6 +179,15 @@ pub(crate) fn give_up_spare(layer: &dyn Layer) -> bool {
     listed.iter().any(|file| layer.remove(&joined(Path::new(SPARE), &file.name)).is_ok())
 }
 
+/// The entries' names in a directory, of whatever kind of file, in order; none if it is not there.
+pub(crate) fn names(layer: &dyn Layer, directory: &str) -> Result<Vec<EntryName>> {
+    let listed = layer.listed(Path::new(directory))?;
+    let mut names: Vec<_> =
+        listed.iter().filter_map(|file| EntryName::new(&file.name).ok()).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// The entries in a directory, in order; none if it is not there.
 pub(crate) fn entries(layer: &dyn Layer, path: &Path) -> Result<Vec<EntryName>> {
     let mut names = entries_and_others(layer, path)?.0;

@@ -18,7 +18,8 @@ use super::error::{Result, SpoolError, io};
 use super::files::{DRAFTS, draft_owner};
 use super::layer::How;
 use super::layout::{
-    ATTEMPTS, CLAIMS, LOCK, OWNERS, REASONS, REGISTRY, entries, joined, keep_spare, lock, under,
+    ATTEMPTS, CLAIMS, LOCK, OWNERS, REASONS, REGISTRY, entries, joined, keep_spare, lock, names,
+    under,
 };
 use super::name::{EntryName, QueueName};
 use super::owner::{self, LEASE};
@@ -229,8 +230,7 @@ impl Spool {
     pub(crate) fn stale(&self) -> Result<Vec<PathBuf>> {
         let mut stale = Vec::new();
         for directory in [ATTEMPTS, REASONS] {
-            let listed = self.layer().list(Path::new(directory)).unwrap_or_default();
-            for name in listed.iter().filter_map(|file| EntryName::new(&file.name).ok()) {
+            for name in names(self.layer(), directory)? {
                 if !self.layer().exists(&under(REGISTRY, &name))? {
                     stale.push(under(directory, &name));
                 }
