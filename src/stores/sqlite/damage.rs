@@ -14,6 +14,7 @@ use rusqlite::{Connection, OpenFlags, Result};
 use tracing::error;
 
 use super::query::Query;
+use super::records::state;
 use super::refusal::OpenError;
 use super::schema;
 use crate::safe_file;
@@ -72,25 +73,21 @@ pub fn mark(database: &Path, what: &str) {
     }
 }
 
+/// Refuses a database if there is a note about this very file.
 pub(super) fn refuse_marked(database: &Path) -> Result<(), OpenError> {
-    match marked(database) {
-        Some(note) => Err(OpenError::Marked { path: database.to_owned(), note }),
-        None => Ok(()),
-    }
-}
-
-/// What the note says, if there is one about this very file.
-fn marked(database: &Path) -> Option<String> {
     let note = note_of(database);
     if note.symlink_metadata().is_err() {
-        return None;
+        return Ok(());
     }
     let text = read(&note).unwrap_or_else(|error| format!("{}: {error}", note.display()));
     let first = text.lines().next().unwrap_or_default();
     let about_another =
         first.starts_with("File: ") && file_line(database).is_ok_and(|file| file != first);
-    let fault = || text.lines().skip(1).collect::<Vec<_>>().join("; ");
-    (!about_another).then(fault)
+    if about_another {
+        return Ok(());
+    }
+    let note = text.lines().skip(1).collect::<Vec<_>>().join("; ");
+    Err(OpenError::Marked { path: database.to_owned(), note })
 }
 
 fn read(note: &Path) -> io::Result<String> {
@@ -117,12 +114,14 @@ pub(super) fn missing(connection: &Connection) -> Result<Option<String>> {
             return Ok(Some(format!("the table {table} is missing")));
         }
     }
-    let rows = COUNTERS.map(|counter| ("shiftboss_counters", counter));
-    for (table, name) in rows.into_iter().chain([("shiftboss_state", "made")]) {
-        let sql = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE name = ?1)");
-        if !connection.value::<bool>(&sql, [name])? {
-            return Ok(Some(format!("the table {table} lacks the row '{name}'")));
-        }
+    let sql = "SELECT name FROM shiftboss_counters";
+    let counters: Vec<String> = connection.values(sql, [])?;
+    let lacks = |table, row| Ok(Some(format!("the table {table} lacks the row '{row}'")));
+    if let Some(counter) = COUNTERS.into_iter().find(|name| !counters.iter().any(|is| is == name)) {
+        return lacks("shiftboss_counters", counter);
+    }
+    if state(connection, "made")?.is_none() {
+        return lacks("shiftboss_state", "made");
     }
     let runs = "SELECT count(*) FROM fetcher_runs AS run WHERE NOT EXISTS (
         SELECT 1 FROM shiftboss_runs AS ours

@@ -10,12 +10,14 @@ use rusqlite::{OptionalExtension, Result};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{Attempt, Job, Key, UnixSeconds, jitter};
 
-use super::attempts::{Delivery, Outcome};
+use super::attempts::done;
 use super::dispatch::{Candidate, History, Rule, candidates};
 use super::dispatch_cache::PlainDelivery;
+use super::options::Policy;
 use super::query::Query;
+use super::rows::Delivery;
 use super::schema::TASKS_ID;
-use super::{Policy, SqliteStore};
+use super::session::Session;
 
 struct DispatchRecord<'a> {
     key: &'a str,
@@ -37,7 +39,7 @@ impl DispatchRecord<'_> {
     }
 }
 
-impl SqliteStore {
+impl Session<'_> {
     /// Dispatches the row of a key whose turn it is; `None` if none of them may be.
     pub(super) fn hand_out(
         &mut self,
@@ -45,33 +47,26 @@ impl SqliteStore {
         now: UnixSeconds,
         holder: Option<&LeaseHolder>,
     ) -> Result<Option<Dispatched>> {
-        let Some((history, mut rows)) = candidates(&self.connection, key)? else {
+        let Some((history, mut rows)) = candidates(self, key)? else {
             return Ok(None);
         };
-        let expired = self.policy.expired(now);
-        let rule = Rule { policy: self.policy, partitions: &self.partitions, expired };
+        let expired = self.queue.policy.expired(now);
+        let rule = Rule { policy: self.queue.policy, partitions: &self.queue.partitions, expired };
         let Some(chosen) = rule.choose(&rows) else {
             return Ok(None);
         };
-        let (attempt, row) = (self.counters.next_attempt(), &rows[chosen]);
-        let (rows_of_key, history) = (&rows[..], &history);
-        self.record_dispatch(&DispatchRecord {
-            key,
-            rows: rows_of_key,
-            row,
-            history,
-            attempt,
-            now,
-            holder,
-        })?;
+        let attempt = self.queue.counters.next_attempt();
+        let (row, history) = (&rows[chosen], &history);
+        let record = DispatchRecord { key, rows: &rows, row, history, attempt, now, holder };
+        self.record_dispatch(&record)?;
         let payload = rows.swap_remove(chosen).payload;
         Ok(Some(Dispatched::Job(attempt, Job { key: Key::stored(key), payload })))
     }
 
     fn record_dispatch(&mut self, record: &DispatchRecord<'_>) -> Result<()> {
         let DispatchRecord { key, rows, row, history, .. } = *record;
-        let fair = matches!(self.policy, Policy::Fair { .. });
-        self.cache.take_plain(key);
+        let fair = matches!(self.queue.policy, Policy::Fair { .. });
+        self.queue.cache.take_plain(key);
         // Rows of older runs of the same fetcher are nobody's any more.
         let is_older = |other: &&Candidate| {
             other.expired_leases.is_some()
@@ -87,13 +82,13 @@ impl SqliteStore {
             self.set_last_served(key, &row.fetcher, record.attempt)?;
             let is_plain = rows.len() == 1 && row.fetcher_id != TASKS_ID;
             if is_plain && !history.has_deliveries && row.expired_leases.is_none() {
-                self.cache.remember(key, PlainDelivery { rowid: row.rowid, delivery });
+                self.queue.cache.remember(key, PlainDelivery { rowid: row.rowid, delivery });
             }
         }
         let state = if fair && record.holder.is_none() { 2 } else { 0 };
         self.mark(record, state)?;
         for marked in record.marked() {
-            self.counters.count_pending(marked.run(), -1);
+            self.queue.counters.count_pending(marked.run(), -1);
         }
         Ok(())
     }
@@ -124,8 +119,13 @@ impl SqliteStore {
     /// Keeps what undoing this dispatch must restore.
     fn record_delivery(&self, record: &DispatchRecord<'_>) -> Result<Delivery> {
         let DispatchRecord { key, rows, row, history, .. } = *record;
-        let earlier =
-            if history.has_deliveries { self.live_deliveries(key, rows)? } else { Vec::new() };
+        let earlier = if history.has_deliveries {
+            // Those whose row is gone have nothing left to lose.
+            let is_gone = |old: &Delivery| !rows.iter().any(|row| old.run() == row.run());
+            self.retire_all_expired(key, is_gone)?
+        } else {
+            Vec::new()
+        };
         let same = earlier.iter().filter(|delivery| delivery.run() == row.run());
         // Of a classic attempt that is out still the row is dispatched; its lease may have expired since.
         let classic = same.filter(|_| row.again).map(|delivery| delivery.delivery_count).max();
@@ -163,16 +163,6 @@ impl SqliteStore {
         Ok(delivery)
     }
 
-    /// The earlier dispatches of a key; those whose row is gone have nothing left to lose.
-    fn live_deliveries(&self, key: &str, rows: &[Candidate]) -> Result<Vec<Delivery>> {
-        let mut deliveries = self.deliveries(key)?;
-        let is_live = |delivery: &Delivery| rows.iter().any(|row| delivery.run() == row.run());
-        for stale in deliveries.extract_if(.., |delivery| !is_live(delivery)) {
-            self.retire_expired(key, &stale)?;
-        }
-        Ok(deliveries)
-    }
-
     pub(super) fn set_last_served(&self, key: &str, fetcher: &str, attempt: Attempt) -> Result<()> {
         let sql = "INSERT INTO shiftboss_last_served (order_jitter, attr_path, name, attempt)
             VALUES (?1, ?2, ?3, ?4)
@@ -182,7 +172,7 @@ impl SqliteStore {
 
     /// Records the end of a key's job. False: the log does not know the key, and nothing changes.
     pub(super) fn end_job(&mut self, key: &str, exit_code: i64, now: UnixSeconds) -> Result<bool> {
-        let plain = self.cache.take_plain(key);
+        let plain = self.queue.cache.take_plain(key);
         let known: Option<(Option<i64>, Option<i64>)> = match plain {
             Some(_) => Some((None, None)),
             None => {
@@ -200,12 +190,12 @@ impl SqliteStore {
             // Said again: the last one stands, and is not counted twice.
             (None, Some(finished)) => {
                 let code = code_before.unwrap_or(0);
-                self.counters.uncount_done(&self.connection, finished / 60, code)?;
+                self.queue.counters.uncount_done(self.connection, finished / 60, code)?;
                 self.note_task_end(key, exit_code)?;
             }
             (None, None) => self.complete_delivery(key, exit_code, now)?,
         }
-        self.counters.count_done(now / 60, exit_code);
+        self.queue.counters.count_done(now / 60, exit_code);
         Ok(true)
     }
 
@@ -217,7 +207,7 @@ impl SqliteStore {
         exit_code: i64,
         now: UnixSeconds,
     ) -> Result<()> {
-        self.retire(key, &plain.delivery, Outcome::Done(exit_code), now)?;
+        self.retire(key, &plain.delivery, done(exit_code), now)?;
         if plain.delivery.worker.is_some() {
             // A leased row was out of the order all the time.
             return Ok(());
@@ -234,14 +224,10 @@ impl SqliteStore {
         exit_code: i64,
         now: UnixSeconds,
     ) -> Result<()> {
-        let mut deliveries = self.deliveries(key)?;
-        if let Some(last) = deliveries.pop() {
-            self.retire(key, &last, Outcome::Done(exit_code), now)?;
-            for earlier in
-                deliveries.extract_if(.., |delivery| delivery.fetcher_id == last.fetcher_id)
-            {
-                self.retire_expired(key, &earlier)?;
-            }
+        let mut left = self.deliveries(key)?;
+        if let Some(last) = left.pop() {
+            self.retire(key, &last, done(exit_code), now)?;
+            left = self.retire_all_expired(key, |other| other.fetcher_id == last.fetcher_id)?;
             // A classic attempt before the expired leases may be the one that ended.
             self.forget_expired_leases(key, last.run())?;
             if last.fetcher_id == TASKS_ID {
@@ -251,7 +237,7 @@ impl SqliteStore {
             self.note_task_end(key, exit_code)?;
         }
         // Other rows of the key may come before those that are known to be next.
-        self.cache.forget_order();
-        if deliveries.is_empty() { self.recompute_idle(key) } else { self.recompute(key) }
+        self.queue.cache.forget_order();
+        if left.is_empty() { self.recompute_idle(key) } else { self.recompute(key) }
     }
 }

@@ -5,14 +5,15 @@
 //! change rows; each change here has its trigger in `triggers.sql`, and the random histories in the
 //! tests compare both with the rule.
 
-use rusqlite::Result;
+use rusqlite::{Params, Result};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::partitions::RunId;
 use super::query::Query;
-use super::{SqliteStore, schema};
+use super::rows::RunId;
+use super::schema;
+use super::session::Session;
 
-impl SqliteStore {
+impl Session<'_> {
     /// Sets `queue.state` of all rows of a key by the one rule ([`schema::STATE`]).
     pub(super) fn recompute(&self, key: &str) -> Result<()> {
         self.run(&schema::RECOMPUTE, [key])
@@ -36,6 +37,19 @@ impl SqliteStore {
     pub(super) fn set_last_started(&self, key: &str, started: Option<UnixSeconds>) -> Result<()> {
         let sql = "UPDATE queue SET last_started = ?2 WHERE attr_path = ?1";
         self.run(sql, (key, started))
+    }
+
+    /// Carries out an UPDATE that marks rows as dispatched, or not any more, and returns their runs. It counts each
+    /// row there.
+    pub(super) fn mark_rows(
+        &self,
+        sql: &'static str,
+        parameters: impl Params,
+        pending: i64,
+    ) -> Result<Vec<RunId>> {
+        let runs: Vec<RunId> = self.rows(sql, parameters)?;
+        runs.iter().try_for_each(|run| self.count(*run, 0, pending))?;
+        Ok(runs)
     }
 
     pub(super) fn count(&self, run: RunId, rows: i64, pending: i64) -> Result<()> {

@@ -7,13 +7,17 @@
 
 use std::cmp::Ordering;
 
-use rusqlite::{Connection, Result, Row};
+use rusqlite::ffi::SQLITE_CORRUPT_INDEX;
+use rusqlite::{Result, Row};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{UnixSeconds, jitter};
 
-use super::partitions::{Partitions, RunId};
+use super::error::failure;
+use super::options::Policy;
+use super::partitions::Partitions;
 use super::query::{Query, columns};
-use super::{Policy, SqliteStore};
+use super::rows::RunId;
+use super::session::Session;
 
 /// started, finished and exit_code of a key's log row.
 pub(super) type LogRow = (Option<i64>, Option<i64>, Option<i64>);
@@ -107,14 +111,14 @@ impl History {
     }
 }
 
-impl SqliteStore {
+impl Session<'_> {
     /// Takes the next job and marks it.
     pub(super) fn next_job(
         &mut self,
         now: UnixSeconds,
         holder: Option<&LeaseHolder>,
     ) -> Result<Dispatched> {
-        if self.paused {
+        if self.queue.paused {
             return Ok(Dispatched::Nothing);
         }
         while let Some(key) = self.next_key(now)? {
@@ -122,8 +126,10 @@ impl SqliteStore {
                 return Ok(job);
             }
             // A key that came up twice may be in flight by now; the first one of a lookup cannot.
-            if self.cache.is_first() {
-                return Err(indexes_disagree(&key));
+            if self.queue.cache.is_first() {
+                let why =
+                    format!("the indexes of the queue disagree about {key}: the file is damaged");
+                return Err(failure(SQLITE_CORRUPT_INDEX, why));
             }
         }
         if self.may_be_shadowed()? { Ok(Dispatched::Later) } else { Ok(Dispatched::Nothing) }
@@ -131,18 +137,18 @@ impl SqliteStore {
 
     /// Whether there is an eligible row, and nothing is paused.
     pub(super) fn is_any_eligible(&self, now: UnixSeconds) -> Result<bool> {
-        Ok(!self.paused
+        Ok(!self.queue.paused
             && (!self.first_positions(now, 1)?.is_empty() || !self.edited_tasks()?.is_empty()))
     }
 
     /// The key of the first eligible row.
     fn next_key(&mut self, now: UnixSeconds) -> Result<Option<String>> {
-        if let Some(key) = self.cache.next_key(now) {
+        if let Some(key) = self.queue.cache.next_key(now) {
             return Ok(Some(key));
         }
-        let positions = self.first_positions(now, self.cache.wanted())?;
-        self.cache.expect(positions.into_iter().map(|position| position.2), now);
-        Ok(self.cache.next_key(now))
+        let positions = self.first_positions(now, self.queue.cache.wanted())?;
+        self.queue.cache.expect(positions.into_iter().map(|position| position.2), now);
+        Ok(self.queue.cache.next_key(now))
     }
 
     /// The first eligible rows, at most `limit`, in order.
@@ -151,9 +157,9 @@ impl SqliteStore {
         now: UnixSeconds,
         limit: usize,
     ) -> Result<Vec<QueuePosition>> {
-        let expired = self.policy.expired(now);
+        let expired = self.queue.policy.expired(now);
         let mut positions = Vec::new();
-        for partition in &self.partitions.open {
+        for partition in &self.queue.partitions.open {
             self.first_of(READY, [partition], limit, &mut positions)?;
             self.first_of(HELD, [partition, &expired], limit, &mut positions)?;
         }
@@ -164,25 +170,28 @@ impl SqliteStore {
     /// under deletion are left out: they count as gone.
     fn first_of(
         &self,
-        sql: &str,
+        sql: &'static str,
         parameters: impl rusqlite::Params,
         limit: usize,
         positions: &mut Vec<QueuePosition>,
     ) -> Result<()> {
         let (full, last) = (positions.len() + limit, positions.get(limit - 1).cloned());
-        let mut statement = self.prepared(sql)?;
-        let mut rows = statement.query(parameters)?;
-        while positions.len() < full
-            && let Some(row) = rows.next()?
-        {
-            let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            if last.as_ref().is_some_and(|last| position > *last) {
-                break;
+        self.with(sql, |statement| {
+            let mut rows = statement.query(parameters)?;
+            while positions.len() < full
+                && let Some(row) = rows.next()?
+            {
+                let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+                if last.as_ref().is_some_and(|last| position > *last) {
+                    break;
+                }
+                let run = RunId { fetcher_id: position.3, started: row.get(4)? };
+                if self.queue.partitions.allow(run) {
+                    positions.push(position);
+                }
             }
-            if self.partitions.allow(RunId { fetcher_id: position.3, started: row.get(4)? }) {
-                positions.push(position);
-            }
-        }
+            Ok(())
+        })?;
         positions.sort_unstable();
         positions.truncate(limit);
         Ok(())
@@ -190,10 +199,10 @@ impl SqliteStore {
 
     /// A row of an older run may be eligible once a newer run's deletion got to its key.
     fn may_be_shadowed(&mut self) -> Result<bool> {
-        if self.partitions.deleting.is_empty() {
+        if self.queue.partitions.deleting.is_empty() {
             return Ok(false);
         }
-        self.counters.flush(&self.connection)?;
+        self.queue.counters.flush(self.connection)?;
         // One query over all runs: there may be very many, and all of one fetcher.
         let sql = "SELECT EXISTS (
             SELECT 1 FROM shiftboss_runs AS older JOIN (
@@ -208,20 +217,17 @@ impl SqliteStore {
 
 /// All rows of a key and what is known of it; `None` if it has no row.
 pub(super) fn candidates(
-    connection: &Connection,
+    database: &impl Query,
     key: &str,
 ) -> Result<Option<(History, Vec<Candidate>)>> {
-    let mut statement = connection.prepare_cached(CANDIDATES)?;
-    let mut rows = statement.query((key, jitter(key)))?;
-    let mut found: Option<(History, Vec<Candidate>)> = None;
-    while let Some(row) = rows.next()? {
-        let candidate = Candidate::try_from(row)?;
-        match &mut found {
-            Some((_, candidates)) => candidates.push(candidate),
-            None => found = Some((History::read(row)?, vec![candidate])),
+    let mut history = None;
+    let candidates = database.map(CANDIDATES, (key, jitter(key)), |row| {
+        if history.is_none() {
+            history = Some(History::read(row)?);
         }
-    }
-    Ok(found)
+        Candidate::try_from(row)
+    })?;
+    Ok(history.map(|history| (history, candidates)))
 }
 
 /// What decides which of a key's rows is dispatched.
@@ -246,11 +252,4 @@ impl Rule<'_> {
         let held = row.state == 2 && row.last_started >= Some(self.expired);
         row.state > 0 && !held && self.partitions.allow(row.run())
     }
-}
-
-/// What the index of the order says of a key, its rows do not.
-fn indexes_disagree(key: &str) -> rusqlite::Error {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT_INDEX);
-    let text = format!("the indexes of the queue disagree about {key}: the file is damaged");
-    rusqlite::Error::SqliteFailure(code, Some(text))
 }

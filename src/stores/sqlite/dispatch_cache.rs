@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::attempts::Delivery;
+use super::rows::Delivery;
 
 const KEYS_MAX: usize = 512;
 const PLAIN_MAX: usize = 16_384;

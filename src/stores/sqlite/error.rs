@@ -3,32 +3,18 @@
 use rusqlite::{Error, ErrorCode, ffi};
 use shiftboss_actors::store::StoreError;
 
-#[derive(Debug)]
-pub enum SqliteError {
-    Sqlite(Error),
-    /// It cannot be done as things are; nothing was changed.
-    Rejected(String),
+/// An error as SQLite's own are, for what only we can know.
+pub(super) fn failure(code: i32, why: String) -> Error {
+    Error::SqliteFailure(ffi::Error::new(code), Some(why))
 }
 
-pub type SqliteResult<T> = Result<T, SqliteError>;
-
-impl From<Error> for SqliteError {
-    fn from(error: Error) -> Self {
-        Self::Sqlite(error)
-    }
-}
-
-impl From<SqliteError> for StoreError {
-    fn from(error: SqliteError) -> Self {
-        match error {
-            SqliteError::Sqlite(error) => classify(error),
-            SqliteError::Rejected(why) => Self::Rejected(why),
-        }
-    }
+/// It cannot be done as things are.
+pub(super) fn rejected(why: String) -> Error {
+    failure(ffi::SQLITE_CONSTRAINT, why)
 }
 
 /// Classifies an error: one request's, or the end of the store.
-pub fn classify(error: Error) -> StoreError {
+pub(super) fn classify(error: Error) -> StoreError {
     let text = error.to_string();
     if grows_shared_memory(&error) {
         return StoreError::Full(text);

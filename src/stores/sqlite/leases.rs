@@ -10,11 +10,11 @@ use shiftboss_protocol::model::{
     Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds, jitter,
 };
 
-use super::SqliteStore;
-use super::attempts::{Delivery, Ended, Outcome};
-use super::partitions::RunId;
+use super::attempts::{EXPIRED, Ended, RELEASED, done};
 use super::query::Query;
+use super::rows::{Delivery, RunId};
 use super::schema::TASKS_ID;
+use super::session::Session;
 
 /// Jobs in flight, up to ?2 leased ones and up to ?2 classic ones that were started from ?1 on.
 pub(super) const IN_FLIGHT: &str = "SELECT
@@ -28,7 +28,7 @@ pub(super) const IN_FLIGHT: &str = "SELECT
             WHERE held.attr_path = log.attr_path AND held.lease IS NOT NULL)
         LIMIT ?2))";
 
-impl SqliteStore {
+impl Session<'_> {
     pub(super) fn complete_attempt(
         &mut self,
         &CompleteAttempt { attempt, exit_code }: &CompleteAttempt,
@@ -44,7 +44,7 @@ impl SqliteStore {
         }
         if self.leased(attempt.0)?.is_some() {
             // Somebody ended it in the log, without triggers.
-            self.take_back(&key, &delivery, Outcome::Done(exit_code), now, false)?;
+            self.take_back(&key, &delivery, done(exit_code), now, false)?;
             if delivery.fetcher_id == TASKS_ID {
                 self.end_task(&key, delivery.run_started, exit_code)?;
             }
@@ -83,10 +83,8 @@ impl SqliteStore {
         let (key, fetcher_id) = (&ended.key, ended.fetcher_id);
         let sql = "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND fetcher_run_started <= ?3 AND (fetcher_id <> 0 OR fetcher_run_started = ?3)
-            AND is_dequeued = 0 RETURNING fetcher_run_started";
-        for started in self.values(sql, (key, fetcher_id, ended.run_started))? {
-            self.count(RunId { fetcher_id, started }, 0, -1)?;
-        }
+            AND is_dequeued = 0 RETURNING fetcher_id, fetcher_run_started";
+        self.mark_rows(sql, (key, fetcher_id, ended.run_started), -1)?;
         let sql = "SELECT name FROM fetchers WHERE fetcher_id = ?1";
         let name: Option<String> = self.value(sql, [fetcher_id]).optional()?;
         // A fetcher that is gone has no name any more; its key was handed out all the same.
@@ -98,7 +96,7 @@ impl SqliteStore {
         self.retire_all_expired(key, |delivery| delivery.fetcher_id == fetcher_id)?;
         self.forget_expired_leases(key, RunId { fetcher_id, started: ended.run_started })?;
         self.log_end(key, ended.started, now, exit_code)?;
-        self.cache.forget_key(key);
+        self.queue.cache.forget_key(key);
         if fetcher_id == TASKS_ID {
             self.end_task(key, ended.run_started, exit_code)?;
         }
@@ -118,7 +116,7 @@ impl SqliteStore {
             SET started = excluded.started, finished = excluded.finished,
                 exit_code = excluded.exit_code";
         self.run(sql, (key, started, finished, exit_code))?;
-        self.counters.count_done(finished / 60, exit_code);
+        self.queue.counters.count_done(finished / 60, exit_code);
         self.set_last_started(key, Some(started))
     }
 
@@ -129,7 +127,7 @@ impl SqliteStore {
 
     pub(super) fn release_attempt(&mut self, attempt: Attempt, now: UnixSeconds) -> Result<Ack> {
         if let Some((key, delivery)) = self.leased(attempt.0)? {
-            self.take_back(&key, &delivery, Outcome::Released, now, true)?;
+            self.take_back(&key, &delivery, RELEASED, now, true)?;
             return Ok(Ack::Recorded);
         }
         Ok(match self.ended(attempt.0)? {
@@ -142,11 +140,11 @@ impl SqliteStore {
     /// Gives a key's job back that is in flight, whoever has it.
     pub(super) fn requeue_key(&mut self, key: &Key, now: UnixSeconds) -> Result<Requeued> {
         let key = key.as_str();
-        let expired = self.policy.expired(now);
+        let expired = self.queue.policy.expired(now);
         let is_held =
             |delivery: &Delivery| delivery.worker.is_some() || delivery.started >= expired;
         if let Some(delivery) = self.deliveries(key)?.pop().filter(is_held) {
-            self.take_back(key, &delivery, Outcome::Released, now, true)?;
+            self.take_back(key, &delivery, RELEASED, now, true)?;
             return Ok(Requeued::Back(Attempt(delivery.attempt)));
         }
         Ok(if self.is_listed(key)? { Requeued::NotInFlight } else { Requeued::Unknown })
@@ -165,7 +163,7 @@ impl SqliteStore {
         let Some((key, delivery)) = self.leased(attempt.0)? else {
             return Ok(None);
         };
-        let dead_letter = delivery.delivery_count >= self.max_expired_leases;
+        let dead_letter = delivery.delivery_count >= self.queue.max_expired_leases;
         let single = delivery.fetcher_id == TASKS_ID;
         if dead_letter {
             // Earlier classic attempts of the row would bring it back.
@@ -174,7 +172,7 @@ impl SqliteStore {
                 other.attempt < delivery.attempt && of_row(other)
             })?;
         }
-        self.take_back(&key, &delivery, Outcome::Expired, now, !dead_letter)?;
+        self.take_back(&key, &delivery, EXPIRED, now, !dead_letter)?;
         self.record_expired_lease(&key, &delivery, dead_letter)?;
         if dead_letter && single {
             self.set_task_ended(delivery.run_started, "dead_letter")?;
@@ -217,17 +215,17 @@ impl SqliteStore {
     pub(super) fn count_in_flight(&self, now: UnixSeconds) -> Result<u64> {
         let sql =
             "SELECT count(*) FROM shiftboss_deliveries WHERE lease IS NOT NULL OR started >= ?1";
-        let since = self.policy.expired(now);
+        let since = self.queue.policy.expired(now);
         self.value(sql, [since]).map(i64::cast_unsigned)
     }
 
     /// Why there may be nothing to hand out. Each part stops counting at the limit.
     pub(super) fn reason_for_idleness(&self, now: UnixSeconds) -> Result<Idle> {
-        if self.paused {
+        if self.queue.paused {
             let waiting = self.first_positions(now, IDLE_COUNT_MAX as usize)?.len();
             return Ok(Idle::Paused(u32::try_from(waiting).unwrap_or(IDLE_COUNT_MAX)));
         }
-        let since = self.policy.expired(now);
+        let since = self.queue.policy.expired(now);
         let jobs: u32 = self.value(IN_FLIGHT, (since, IDLE_COUNT_MAX))?;
         Ok(if jobs == 0 { Idle::Nothing } else { Idle::Busy(jobs.min(IDLE_COUNT_MAX)) })
     }
@@ -248,13 +246,9 @@ impl SqliteStore {
                 WHERE newer.attr_path = ?1 AND +newer.fetcher_id = queue.fetcher_id
                     AND +newer.fetcher_run_started > queue.fetcher_run_started)
             RETURNING fetcher_id, fetcher_run_started";
-        let rows: Vec<(i64, i64)> = self.rows(sql, (key, fetcher))?;
-        for (fetcher_id, started) in rows.iter().copied() {
-            let run = RunId { fetcher_id, started };
-            self.count(run, 0, 1)?;
-            self.forget_expired_leases(key, run)?;
-        }
+        let runs = self.mark_rows(sql, (key, fetcher), 1)?;
+        runs.iter().try_for_each(|run| self.forget_expired_leases(key, *run))?;
         self.recompute(key)?;
-        Ok(Some(rows.len() as u64 + tasks))
+        Ok(Some(runs.len() as u64 + tasks))
     }
 }

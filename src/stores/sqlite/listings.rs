@@ -9,9 +9,9 @@ use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_actors::store::Reading;
 use shiftboss_protocol::model::Run;
 
-use super::SqliteStore;
-use super::partitions::RunId;
 use super::query::Query;
+use super::rows::RunId;
+use super::session::Session;
 
 /// A listing's number is never used again, so what is left of one that was broken off does no harm.
 const TABLES: &str = "
@@ -33,7 +33,7 @@ pub(super) fn prepare(connection: &Connection) -> Result<()> {
     connection.execute_batch(TABLES)
 }
 
-impl SqliteStore {
+impl Session<'_> {
     /// Notes what a batch means to the run's listing. Returns the listing that its rows belong to.
     pub(super) fn note_reading(&self, run: RunId, reading: Reading) -> Result<Option<i64>> {
         if reading != Reading::Onward {
@@ -62,7 +62,7 @@ impl SqliteStore {
         let Some(run) = self.run_id(run)? else {
             return Ok(false);
         };
-        self.counters.flush(&self.connection)?;
+        self.queue.counters.flush(self.connection)?;
         let Some((listing, pruned_to)) = self.listing(run)? else {
             return Ok(false);
         };

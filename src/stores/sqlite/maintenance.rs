@@ -11,6 +11,7 @@ use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
 use super::checkpoints::checkpoint;
 use super::error::classify;
 use super::query::Query;
+use super::records::set_state;
 use super::{SqliteStore, file};
 
 /// How long the end waits for readers to leave, so that the journal mode can be changed.
@@ -57,11 +58,12 @@ impl SqliteStore {
     /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
     /// cannot be opened read-only where its directory is not writable.
     pub(super) fn close_file(&mut self) -> Result<()> {
-        self.counters.reserve(&self.connection, 0)?;
-        self.set_state("clean", "1")?;
-        self.run("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
-        let is_busy: bool = self.value("PRAGMA wal_checkpoint(TRUNCATE)", [])?;
-        if !is_busy && set_journal_mode(&self.connection, "delete", LEAVE_WAL_PATIENCE).is_ok() {
+        let connection = &self.connection;
+        self.queue.counters.reserve(connection, 0)?;
+        set_state(connection, "clean", "1")?;
+        connection.run("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
+        let is_busy: bool = connection.value("PRAGMA wal_checkpoint(TRUNCATE)", [])?;
+        if !is_busy && set_journal_mode(connection, "delete", LEAVE_WAL_PATIENCE).is_ok() {
             return Ok(());
         }
         // A reader is in. The log stays beside the file, and whoever opens it next reads both.

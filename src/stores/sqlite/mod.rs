@@ -26,6 +26,7 @@ mod listings;
 mod lock_yielding;
 mod maintenance;
 mod open;
+mod options;
 mod partitions;
 mod query;
 mod reader;
@@ -33,8 +34,10 @@ mod records;
 pub(crate) mod recover;
 mod refusal;
 mod rowids;
+mod rows;
 mod runs;
 mod schema;
+mod session;
 mod store;
 mod task_resolution;
 mod task_rows;
@@ -47,53 +50,47 @@ mod write_behind;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
+use shiftboss_actors::file_identity::DirectoryIdentity;
+use shiftboss_actors::store::StoreResult;
 
-use checkpoints::Checkpoints;
-use dispatch_cache::DispatchCache;
 pub(crate) use file::{look, make_new};
 use lock_yielding::LockYielding;
 pub(crate) use maintenance::{quick_check, quick_check_of};
-pub use open::{Durability, Options, Policy};
-use partitions::Partitions;
+pub use options::{Durability, Options, Policy};
 pub(crate) use reader::{ViewError, open_to_read};
+use records::state;
 pub use refusal::OpenError;
 #[cfg(test)]
 use schema::VERSION;
+use session::Queue;
 pub(crate) use views::{FetcherStatus, ManagedFetcher, ManagedRun, QueueStatus, queue_status};
-use write_behind::WriteBehindCounters;
 
 /// The queue in one SQLite file.
 pub struct SqliteStore {
     connection: Connection,
-    policy: Policy,
+    queue: Queue,
     /// The files that were opened: the database, its log, and the log's index.
     files: Vec<(PathBuf, file::Identity)>,
-    partitions: Partitions,
-    checkpoints: Checkpoints,
     lock_yielding: LockYielding,
-    cache: DispatchCache,
-    counters: WriteBehindCounters,
-    /// Nothing is handed out.
-    paused: bool,
     durability: Durability,
-    /// So many single tasks may be kept.
-    max_single_tasks: i64,
-    /// A job is a dead letter after so many expired leases.
-    max_expired_leases: i64,
     was_clean: bool,
 }
 
 impl SqliteStore {
     /// Whether nothing is handed out until an operator says so.
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.paused
+    pub(crate) fn is_paused(&self) -> bool {
+        self.queue.paused
     }
 
     /// Whether the last daemon closed this database, rather than being killed.
-    #[must_use]
-    pub fn was_clean(&self) -> bool {
+    pub(crate) fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    /// Which directory the input directory is; `None` on a database that no daemon has noted it in.
+    pub(crate) fn input_directory(&self) -> StoreResult<Option<DirectoryIdentity>> {
+        let noted = state(&self.connection, "input_directory").map_err(error::classify)?;
+        Ok(noted.as_deref().and_then(DirectoryIdentity::parse))
     }
 }
 

@@ -5,11 +5,11 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
-use shiftboss_protocol::model::{TASKS_FETCHER, UnixSeconds};
+use shiftboss_protocol::model::TASKS_FETCHER;
 use tracing::warn;
 
 use super::adopt::record_dispatches;
@@ -17,11 +17,13 @@ use super::checkpoints::Checkpoints;
 use super::dispatch_cache::DispatchCache;
 use super::lock_yielding::LockYielding;
 use super::maintenance::set_journal_mode;
+use super::options::{Options, Policy};
 use super::partitions::Partitions;
 use super::query::Query;
-use super::records::{is_paused, state};
+use super::records::{is_paused, set_state, state};
 use super::refusal::{OpenError, access, failed, foreign};
 use super::schema::TASKS_ID;
+use super::session::Queue;
 use super::write_behind::WriteBehindCounters;
 use super::{SqliteStore, damage, file, listings, schema};
 
@@ -35,82 +37,9 @@ const CACHE_KIB_MAX: i64 = 4 * 1024;
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// How long the start waits for readers to leave, so that WAL mode can be entered.
 const ENTER_WAL_PATIENCE: Duration = Duration::from_secs(30);
-/// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
-const CLASSIC_LEASE_SECONDS: i64 = 43_200;
-
 /// Runs of lists that are named as the fetcher of single tasks is.
 const LISTS_OF_THE_NAME: &str = "DELETE FROM fetcher_runs WHERE fetcher_id IN (
     SELECT fetcher_id FROM fetchers WHERE name = ?1 AND fetcher_id <> ?2)";
-
-/// Which of the two sets of rules of spec 5 the queue follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// Lost answers are undone, leases run out, fetchers take turns.
-    Fair {
-        /// How long a job may be in flight.
-        lease_seconds: i64,
-    },
-    /// The Python supervisor's rules, bit for bit.
-    Classic,
-}
-
-impl Policy {
-    /// How long a key in flight is excluded, in seconds.
-    #[must_use]
-    pub fn lease(self) -> i64 {
-        match self {
-            Self::Fair { lease_seconds } => lease_seconds,
-            Self::Classic => CLASSIC_LEASE_SECONDS,
-        }
-    }
-
-    /// A key whose dispatch is older than this has no lease at the time `now`.
-    pub(super) fn expired(self, now: UnixSeconds) -> UnixSeconds {
-        now.saturating_sub(self.lease())
-    }
-}
-
-/// What a reply outlives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// A power cut: every commit is synced (synchronous FULL).
-    Power,
-    /// The end of the process, not of the machine (synchronous NORMAL).
-    Process,
-}
-
-impl Durability {
-    /// Its name on the command line and in status.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Power => "power",
-            Self::Process => "process",
-        }
-    }
-
-    pub(super) fn synchronous(self) -> &'static str {
-        match self {
-            Self::Power => "full",
-            Self::Process => "normal",
-        }
-    }
-}
-
-/// How to open a database.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// The rules of the queue.
-    pub policy: Policy,
-    /// What a reply outlives.
-    pub durability: Durability,
-    /// How long to wait for another process's write.
-    pub busy_timeout: Duration,
-    /// Leases of one job that may expire before it is a dead letter.
-    pub max_expired_leases: u32,
-    /// Single tasks that may be kept at once.
-    pub max_single_tasks: u32,
-}
 
 impl SqliteStore {
     /// Opens the database at `path`, made anew if there is none, migrated if it is older.
@@ -127,7 +56,7 @@ impl SqliteStore {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection =
             Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
-        configure(&connection, options).map_err(failed("configure", path))?;
+        configure(&mut connection, options).map_err(failed("configure", path))?;
         // One that is refused keeps its log.
         let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
         connection
@@ -143,91 +72,91 @@ impl SqliteStore {
         }
         listings::prepare(&connection).map_err(failed("configure", path))?;
         let checkpoints = Checkpoints::new(&mut connection).map_err(failed("configure", path))?;
-        let mut store = Self {
-            connection,
-            policy: options.policy,
-            files: Vec::new(),
-            checkpoints,
-            lock_yielding: LockYielding::new(&file::beside(path, "-shm"))
-                .map_err(|source| access("open", path, source))?,
-            partitions: Partitions::default(),
-            cache: DispatchCache::default(),
-            counters: WriteBehindCounters::default(),
-            paused: false,
-            durability: options.durability,
-            max_single_tasks: options.max_single_tasks.into(),
-            max_expired_leases: options.max_expired_leases.into(),
-            was_clean: true,
+        let began = || {
+            let was_clean = state(&connection, "clean")?.as_deref() != Some("0");
+            note_start(&connection, options).or_else(|error| tolerate(error, options))?;
+            Ok((was_clean, Queue::load(&connection, checkpoints, options)?))
         };
-        store.take_over(options).map_err(failed("begin to use", path))?;
+        let (was_clean, queue) = began().map_err(failed("begin to use", path))?;
+        let lock_yielding = LockYielding::new(&file::beside(path, "-shm"))
+            .map_err(|source| access("open", path, source))?;
+        let (files, durability) = (Vec::new(), options.durability);
+        let mut store = Self { connection, queue, files, lock_yielding, durability, was_clean };
         // What triggers do for others is done by `derived_state` from here on.
         store
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
             .map_err(failed("configure", path))?;
-        store.restore_tasks().map_err(failed("begin to use", path))?;
+        store.session().restore_tasks().map_err(failed("begin to use", path))?;
         // By now SQLite has all of them open; a link is looked at as well as what it leads to.
         let files = [given.to_owned(), file::beside(path, "-wal"), file::beside(path, "-shm")];
         store.watch_files(files).map_err(|source| access("look at", path, source))?;
         Ok(store)
     }
+}
 
-    /// Notes what status shows of this daemon, and that it has not been stopped yet.
-    fn take_over(&mut self, options: &Options) -> Result<()> {
-        self.was_clean = state(&self.connection, "clean")?.as_deref() != Some("0");
-        self.partitions = Partitions::load(&self.connection)?;
-        let noted = self.note_start(options);
-        self.counters = WriteBehindCounters::load(&self.connection)?;
-        self.paused = is_paused(&self.connection)?;
-        match noted {
-            // An earlier daemon's notes stand as well. Requests fail until there is space again.
-            Err(error)
-                if options.policy != Policy::Classic
-                    && error.sqlite_error_code() == Some(ErrorCode::DiskFull) =>
-            {
-                warn!(%error, "The disk is full: requests wait until there is space for the database.");
-                Ok(())
-            }
-            noted => noted,
-        }
-    }
-
-    fn note_start(&self, options: &Options) -> Result<()> {
-        let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
-        let lease = options.policy.lease().to_string();
-        let max_single_tasks = options.max_single_tasks.to_string();
-        let transaction = self.connection.unchecked_transaction()?;
-        if options.policy != Policy::Classic {
-            record_dispatches(&transaction)?;
-        }
-        for (name, value) in [
-            ("clean", "0"),
-            ("durability", options.durability.name()),
-            ("policy", policy),
-            ("lease", lease.as_str()),
-            ("max_single_tasks", max_single_tasks.as_str()),
-            ("pid", std::process::id().to_string().as_str()),
-        ] {
-            self.set_state(name, value)?;
-        }
-        self.run("INSERT OR REPLACE INTO shiftboss_state VALUES ('started', unixepoch())", [])?;
-        // What an earlier daemon left out, this one finds out for itself.
-        self.run("DELETE FROM shiftboss_rejected_files", [])?;
-        // No list may have that name; one that the Python supervisor took in goes.
-        self.run(LISTS_OF_THE_NAME, (TASKS_FETCHER, TASKS_ID))?;
-        if options.policy == Policy::Classic {
-            self.run("DELETE FROM shiftboss_deliveries", [])?;
-            // It knows no single tasks; they come back with the other policy.
-            self.run("DELETE FROM fetcher_runs WHERE fetcher_id = ?1", [TASKS_ID])?;
-            // The Python supervisor knows no pause, and nobody could end it.
-            self.run("DELETE FROM shiftboss_state WHERE name = 'paused'", [])?;
-        }
-        transaction.commit()
+impl Queue {
+    fn load(connection: &Connection, checkpoints: Checkpoints, options: &Options) -> Result<Self> {
+        Ok(Self {
+            policy: options.policy,
+            partitions: Partitions::load(connection)?,
+            checkpoints,
+            cache: DispatchCache::default(),
+            counters: WriteBehindCounters::load(connection)?,
+            paused: is_paused(connection)?,
+            max_single_tasks: options.max_single_tasks.into(),
+            max_expired_leases: options.max_expired_leases.into(),
+        })
     }
 }
 
-fn configure(connection: &Connection, options: &Options) -> Result<()> {
-    connection.busy_timeout(options.busy_timeout)?;
+/// On a full disk an earlier daemon's notes stand as well. Requests fail until there is space again.
+fn tolerate(error: rusqlite::Error, options: &Options) -> Result<()> {
+    let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+    if options.policy == Policy::Classic || !is_full {
+        return Err(error);
+    }
+    warn!(%error, "The disk is full: requests wait until there is space for the database.");
+    Ok(())
+}
+
+/// Notes what status shows of this daemon, and that it has not been stopped yet.
+fn note_start(connection: &Connection, options: &Options) -> Result<()> {
+    let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
+    let lease = options.policy.lease().to_string();
+    let max_single_tasks = options.max_single_tasks.to_string();
+    let transaction = connection.unchecked_transaction()?;
+    if options.policy != Policy::Classic {
+        record_dispatches(&transaction)?;
+    }
+    for (name, value) in [
+        ("clean", "0"),
+        ("durability", options.durability.name()),
+        ("policy", policy),
+        ("lease", lease.as_str()),
+        ("max_single_tasks", max_single_tasks.as_str()),
+        ("pid", std::process::id().to_string().as_str()),
+    ] {
+        set_state(&*transaction, name, value)?;
+    }
+    transaction
+        .run("INSERT OR REPLACE INTO shiftboss_state VALUES ('started', unixepoch())", [])?;
+    // What an earlier daemon left out, this one finds out for itself.
+    transaction.run("DELETE FROM shiftboss_rejected_files", [])?;
+    // No list may have that name; one that the Python supervisor took in goes.
+    transaction.run(LISTS_OF_THE_NAME, (TASKS_FETCHER, TASKS_ID))?;
+    if options.policy == Policy::Classic {
+        transaction.run("DELETE FROM shiftboss_deliveries", [])?;
+        // It knows no single tasks; they come back with the other policy.
+        transaction.run("DELETE FROM fetcher_runs WHERE fetcher_id = ?1", [TASKS_ID])?;
+        // The Python supervisor knows no pause, and nobody could end it.
+        transaction.run("DELETE FROM shiftboss_state WHERE name = 'paused'", [])?;
+    }
+    transaction.commit()
+}
+
+fn configure(connection: &mut Connection, options: &Options) -> Result<()> {
+    connection.busy_handler(Some(wait_for_lock(options.busy_timeout)))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Plans must not depend on bound values: SQLite would compile statements anew at every call.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -237,6 +166,21 @@ fn configure(connection: &Connection, options: &Options) -> Result<()> {
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB_MAX)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)
+}
+
+/// Waits for a lock of somebody else, up to `patience` by the clock. SQLite's own timeout adds up how long it meant
+/// to sleep, which on a loaded machine is much less than it did.
+#[allow(clippy::disallowed_methods)] // The thread is the store's own, and SQLite's handler sleeps as well.
+fn wait_for_lock(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
+    let mut since = Instant::now();
+    move |tries| {
+        if tries == 0 {
+            since = Instant::now();
+        }
+        let left = patience.saturating_sub(since.elapsed());
+        std::thread::sleep(left.min(Duration::from_millis(1 << tries.min(6))));
+        !left.is_zero()
+    }
 }
 
 /// Looks at what the database holds: is it a supervisor's, of a version that we know?

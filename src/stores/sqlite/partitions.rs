@@ -10,25 +10,12 @@ use std::collections::HashSet;
 use rusqlite::{Connection, Result};
 
 use super::query::Query;
+use super::rows::RunId;
 
 /// A run with more rows than this gets a partition; `rebuild.sql` says so too.
 pub(super) const SMALL_RUN_ROWS: i64 = 500;
 /// Partitions at the most: each costs a dispatch two seeks. Further large runs share partition 0.
 const PARTITIONS_MAX: i64 = 64;
-
-/// A run in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct RunId {
-    pub(super) fetcher_id: i64,
-    pub(super) started: i64,
-}
-
-impl RunId {
-    /// As the parameters ?1 and ?2 of a statement.
-    pub(super) fn pair(self) -> (i64, i64) {
-        (self.fetcher_id, self.started)
-    }
-}
 
 /// Where rows are looked for, and which are passed over. In memory; the truth is `shiftboss_runs`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -79,13 +66,10 @@ impl Partitions {
 }
 
 /// The partition for further rows of a run: its own once it is large, as long as there are any left.
-pub(super) fn partition_for(
-    connection: &Connection,
-    RunId { fetcher_id, started }: RunId,
-) -> Result<i64> {
+pub(super) fn partition_for(connection: &Connection, run: RunId) -> Result<i64> {
     let sql =
         "SELECT partition, rows FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2";
-    let (partition, rows): (i64, i64) = connection.row(sql, (fetcher_id, started))?;
+    let (partition, rows): (i64, i64) = connection.row(sql, run.pair())?;
     if partition > 0 || rows <= SMALL_RUN_ROWS {
         return Ok(partition);
     }
@@ -93,6 +77,6 @@ pub(super) fn partition_for(
     let taken: Vec<i64> = connection.values(taken, [])?;
     let free = (1..PARTITIONS_MAX).find(|partition| !taken.contains(partition)).unwrap_or(0);
     let sql = "UPDATE shiftboss_runs SET partition = ?3 WHERE fetcher_id = ?1 AND run_started = ?2";
-    connection.run(sql, (fetcher_id, started, free))?;
+    connection.run(sql, (run.fetcher_id, run.started, free))?;
     Ok(free)
 }

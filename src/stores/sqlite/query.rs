@@ -2,9 +2,7 @@
 //! structs with a field for each column.
 
 use rusqlite::types::FromSql;
-use rusqlite::{CachedStatement, Connection, Params, Row};
-
-use super::SqliteStore;
+use rusqlite::{Connection, Params, Result, Row, Statement};
 
 /// What a row can be read as.
 pub(super) trait FromRow: for<'r> TryFrom<&'r Row<'r>, Error = rusqlite::Error> {}
@@ -26,45 +24,58 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
+/// Statements are `'static`: one is known by where its text is.
 pub(super) trait Query {
-    fn prepared(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>>;
+    /// Calls `ask` with a statement that is prepared.
+    fn with<T>(
+        &self,
+        sql: &'static str,
+        ask: impl FnOnce(&mut Statement<'_>) -> Result<T>,
+    ) -> Result<T>;
 
     /// Says how many rows were changed.
-    fn change(&self, sql: &str, parameters: impl Params) -> rusqlite::Result<usize> {
-        self.prepared(sql)?.execute(parameters)
+    fn change(&self, sql: &'static str, parameters: impl Params) -> Result<usize> {
+        self.with(sql, |statement| statement.execute(parameters))
     }
 
-    fn run(&self, sql: &str, parameters: impl Params) -> rusqlite::Result<()> {
+    fn run(&self, sql: &'static str, parameters: impl Params) -> Result<()> {
         self.change(sql, parameters).map(|_| ())
     }
 
     /// The first column of the first row.
-    fn value<T: FromSql>(&self, sql: &str, parameters: impl Params) -> rusqlite::Result<T> {
-        self.prepared(sql)?.query_row(parameters, |row| row.get(0))
+    fn value<T: FromSql>(&self, sql: &'static str, parameters: impl Params) -> Result<T> {
+        self.with(sql, |statement| statement.query_row(parameters, |row| row.get(0)))
     }
 
-    fn row<T: FromRow>(&self, sql: &str, parameters: impl Params) -> rusqlite::Result<T> {
-        self.prepared(sql)?.query_row(parameters, |row| T::try_from(row))
+    fn row<T: FromRow>(&self, sql: &'static str, parameters: impl Params) -> Result<T> {
+        self.with(sql, |statement| statement.query_row(parameters, |row| T::try_from(row)))
     }
 
-    fn rows<T: FromRow>(&self, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<T>> {
-        self.prepared(sql)?.query_map(parameters, |row| T::try_from(row))?.collect()
+    fn rows<T: FromRow>(&self, sql: &'static str, parameters: impl Params) -> Result<Vec<T>> {
+        self.map(sql, parameters, |row| T::try_from(row))
     }
 
     /// The first column of all rows.
-    fn values<T: FromSql>(&self, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<T>> {
-        self.prepared(sql)?.query_map(parameters, |row| row.get(0))?.collect()
+    fn values<T: FromSql>(&self, sql: &'static str, parameters: impl Params) -> Result<Vec<T>> {
+        self.map(sql, parameters, |row| row.get(0))
+    }
+
+    fn map<T>(
+        &self,
+        sql: &'static str,
+        parameters: impl Params,
+        read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.with(sql, |statement| statement.query_map(parameters, read)?.collect())
     }
 }
 
 impl Query for Connection {
-    fn prepared(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
-        self.prepare_cached(sql)
-    }
-}
-
-impl Query for SqliteStore {
-    fn prepared(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
-        self.connection.prepare_cached(sql)
+    fn with<T>(
+        &self,
+        sql: &'static str,
+        ask: impl FnOnce(&mut Statement<'_>) -> Result<T>,
+    ) -> Result<T> {
+        ask(&mut *self.prepare_cached(sql)?)
     }
 }

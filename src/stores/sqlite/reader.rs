@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use super::file::beside;
-use super::open::Policy;
+use super::options::Policy;
 use super::records::state;
 use super::schema;
 

@@ -6,13 +6,11 @@
 //! made is an error, as any other of ours is.
 
 use rusqlite::{Connection, OptionalExtension, Result, Row};
-use shiftboss_actors::file_identity::DirectoryIdentity;
-use shiftboss_actors::store::{EndedRun, FetcherRecord, InputDirectory, RejectFile, StoreResult};
+use shiftboss_actors::store::{EndedRun, FetcherRecord, InputDirectory, RejectFile};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::SqliteStore;
-use super::error::classify;
 use super::query::Query;
+use super::session::Session;
 
 /// What the last daemon noted under a name.
 pub(super) fn state(connection: &Connection, name: &str) -> Result<Option<String>> {
@@ -21,6 +19,11 @@ pub(super) fn state(connection: &Connection, name: &str) -> Result<Option<String
 
 pub(super) fn is_paused(connection: &Connection) -> Result<bool> {
     Ok(state(connection, "paused")?.as_deref() == Some("1"))
+}
+
+pub(super) fn set_state(database: &impl Query, name: &str, value: &str) -> Result<()> {
+    let sql = "INSERT OR REPLACE INTO shiftboss_state (name, value) VALUES (?1, ?2)";
+    database.run(sql, (name, value))
 }
 
 /// All managed fetchers, by name.
@@ -53,38 +56,24 @@ fn text(row: &Row<'_>, column: usize) -> Result<String> {
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-impl SqliteStore {
-    pub(super) fn set_state(&self, name: &str, value: &str) -> Result<()> {
-        let sql = "INSERT OR REPLACE INTO shiftboss_state (name, value) VALUES (?1, ?2)";
-        self.run(sql, (name, value))
-    }
-
+impl Session<'_> {
     /// Kept over restarts; in memory for the dispatches to come. Says how many jobs are in flight.
     pub(super) fn pause(&mut self, paused: bool, now: UnixSeconds) -> Result<u64> {
-        self.set_state("paused", if paused { "1" } else { "0" })?;
-        self.paused = paused;
+        set_state(self, "paused", if paused { "1" } else { "0" })?;
+        self.queue.paused = paused;
         self.count_in_flight(now)
-    }
-
-    /// Which directory the input directory is; `None` on a database that no daemon has noted it in.
-    ///
-    /// # Errors
-    /// As any read.
-    pub fn input_directory(&self) -> StoreResult<Option<DirectoryIdentity>> {
-        let noted = state(&self.connection, "input_directory").map_err(classify)?;
-        Ok(noted.as_deref().and_then(DirectoryIdentity::parse))
     }
 
     pub(super) fn set_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> Result<()> {
         match input {
             InputDirectory::There(identity) => {
-                self.set_state("input_directory", &identity.to_string())?;
+                set_state(self, "input_directory", &identity.to_string())?;
                 let found = "DELETE FROM shiftboss_state
                     WHERE name IN ('directory_lost_since', 'directory_lost_reason')";
                 self.run(found, [])
             }
             InputDirectory::Lost(reason) => {
-                self.set_state("directory_lost_reason", reason)?;
+                set_state(self, "directory_lost_reason", reason)?;
                 let since = "INSERT INTO shiftboss_state (name, value)
                     VALUES ('directory_lost_since', ?1) ON CONFLICT DO NOTHING";
                 self.run(since, [now.to_string()])
@@ -122,7 +111,7 @@ impl SqliteStore {
     }
 
     pub(super) fn records(&self) -> Result<Vec<FetcherRecord>> {
-        self.prepared(MANAGED_FETCHERS)?.query_map([], read_fetcher)?.collect()
+        self.map(MANAGED_FETCHERS, [], read_fetcher)
     }
 
     /// Forgets a fetcher that is not managed any more.

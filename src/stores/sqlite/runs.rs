@@ -5,12 +5,13 @@ use shiftboss_actors::file_identity::{FileTimes, Position};
 use shiftboss_actors::store::{RowBatch, StoredRun};
 use shiftboss_protocol::model::{Row as Line, Run};
 
-use super::SqliteStore;
-use super::error::{SqliteError, SqliteResult};
-use super::partitions::{RunId, partition_for};
+use super::error::rejected;
+use super::partitions::partition_for;
 use super::query::Query;
 use super::rowids::RowidAllocator;
+use super::rows::{Delivery, RunId};
 use super::schema::TASKS_ID;
+use super::session::Session;
 
 /// A run with its counts and position; the columns of [`read_run`].
 const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
@@ -53,11 +54,11 @@ fn read_position(row: &Row<'_>) -> Result<Option<Position>> {
     }))
 }
 
-impl SqliteStore {
+impl Session<'_> {
     /// All but those of single tasks, which may be very many.
     pub(super) fn all_runs(&self) -> Result<Vec<StoredRun>> {
         let sql = format!("{RUNS} WHERE run.fetcher_id <> {TASKS_ID}");
-        self.prepared(&sql)?.query_map([], read_run)?.collect()
+        self.connection.prepare_cached(&sql)?.query_map([], read_run)?.collect()
     }
 
     /// `None`: its fetcher is not known.
@@ -67,34 +68,36 @@ impl SqliteStore {
         Ok(fetcher_id.map(|fetcher_id| RunId { fetcher_id, started: run.started }))
     }
 
-    pub(super) fn register(&mut self, run: &Run) -> SqliteResult<StoredRun> {
+    pub(super) fn register(&mut self, run: &Run) -> Result<StoredRun> {
         let fetcher = "INSERT INTO fetchers (name) SELECT ?1
             WHERE NOT EXISTS (SELECT 1 FROM fetchers WHERE name = ?1)";
         self.run(fetcher, [&*run.fetcher])?;
-        for table in ["fetcher_runs", "shiftboss_runs"] {
-            let started = format!(
-                "INSERT INTO {table} (fetcher_id, run_started)
-                SELECT fetcher_id, ?2 FROM fetchers WHERE name = ?1 ON CONFLICT DO NOTHING"
-            );
-            self.run(&started, (&*run.fetcher, run.started))?;
+        for started in [
+            "INSERT INTO fetcher_runs (fetcher_id, run_started)
+            SELECT fetcher_id, ?2 FROM fetchers WHERE name = ?1 ON CONFLICT DO NOTHING",
+            "INSERT INTO shiftboss_runs (fetcher_id, run_started)
+            SELECT fetcher_id, ?2 FROM fetchers WHERE name = ?1 ON CONFLICT DO NOTHING",
+        ] {
+            self.run(started, (&*run.fetcher, run.started))?;
         }
         let sql = format!("{RUNS} WHERE name = ?1 AND run.run_started = ?2");
-        let mut statement = self.prepared(&sql)?;
+        let mut statement = self.connection.prepare_cached(&sql)?;
         let stored = statement.query_row((&*run.fetcher, run.started), read_run)?;
         if stored.deleting {
-            return Err(SqliteError::Rejected(format!("run {run} is being deleted")));
+            return Err(rejected(format!("run {run} is being deleted")));
         }
         Ok(stored)
     }
 
-    pub(super) fn add(&mut self, batch: &RowBatch) -> SqliteResult<()> {
-        let Some(run) = self.run_id(&batch.run)?.filter(|run| self.partitions.allow(*run)) else {
-            return Err(SqliteError::Rejected(format!("run {} is not known", batch.run)));
+    pub(super) fn add(&mut self, batch: &RowBatch) -> Result<()> {
+        let Some(run) = self.run_id(&batch.run)?.filter(|run| self.queue.partitions.allow(*run))
+        else {
+            return Err(rejected(format!("run {} is not known", batch.run)));
         };
         self.add_position(run, batch)?;
         let listing = self.note_reading(run, batch.reading)?;
-        let partition = partition_for(&self.connection, run)?;
-        let mut rowids = RowidAllocator::load(&self.connection)?;
+        let partition = partition_for(self.connection, run)?;
+        let mut rowids = RowidAllocator::load(self.connection)?;
         let mut added = 0;
         for row in &batch.rows {
             added += i64::from(self.add_row(run, partition, row, &mut rowids)?);
@@ -102,10 +105,10 @@ impl SqliteStore {
                 self.note_listed(listing, row.key.as_str())?;
             }
         }
-        rowids.store(&self.connection)?;
-        self.checkpoints.count_rows(added);
+        rowids.store(self.connection)?;
+        self.queue.checkpoints.count_rows(added);
         self.count(run, added, added)?;
-        self.partitions.open(partition);
+        self.queue.partitions.open(partition);
         Ok(())
     }
 
@@ -132,17 +135,15 @@ impl SqliteStore {
         let (started, in_flight, is_known): (Option<i64>, bool, bool) = self.row(known, [key])?;
         let (fetcher_id, run) = run.pair();
         let (state, jitter) = (if in_flight { 2 } else { 1 }, row.key.jitter());
-        let mut insert = self.prepared(insert)?;
         let inserted = rowids.claim(jitter, |rowid| {
             let payload = &row.payload;
-            insert
-                .execute((fetcher_id, run, key, payload, jitter, partition, started, state, rowid))
+            let values = (fetcher_id, run, key, payload, jitter, partition, started, state, rowid);
+            self.change(insert, values)
         })?;
         if inserted == 0 {
             self.run(again, (fetcher_id, run, key, &row.payload))?;
             return Ok(false);
         }
-        drop(insert);
         // What a row is beside others, or while its key is leased, the rule knows.
         if is_known || in_flight {
             self.recompute(key)?;
@@ -150,7 +151,7 @@ impl SqliteStore {
         Ok(true)
     }
 
-    fn add_position(&self, run: RunId, batch: &RowBatch) -> SqliteResult<()> {
+    fn add_position(&self, run: RunId, batch: &RowBatch) -> Result<()> {
         let Position { offset, lines, device, inode, checksum, content, verified } = batch.position;
         let (fetcher_id, run) = run.pair();
         // A file that is read from the start again has its faulty lines counted again.
@@ -173,11 +174,11 @@ impl SqliteStore {
             verified.map(|times| times.changed),
         );
         if self.change(position, values)? == 0 {
-            return Err(SqliteError::Rejected(format!("run {} is not known", batch.run)));
+            return Err(rejected(format!("run {} is not known", batch.run)));
         }
         let complete = "UPDATE fetcher_runs SET is_complete = ?3
             WHERE fetcher_id = ?1 AND run_started = ?2 AND is_complete <> ?3";
-        Ok(self.run(complete, (fetcher_id, run, batch.complete))?)
+        self.run(complete, (fetcher_id, run, batch.complete))
     }
 
     /// Marks a run for its deletion, on disk and in memory.
@@ -185,14 +186,14 @@ impl SqliteStore {
         let mark = "UPDATE shiftboss_runs SET deleting = 1
             WHERE fetcher_id = ?1 AND run_started = ?2 RETURNING partition";
         if let Some(partition) = self.value(mark, run.pair()).optional()? {
-            self.partitions.begin_deletion(run, partition);
+            self.queue.partitions.begin_deletion(run, partition);
         }
         Ok(())
     }
 
     /// Deletes up to `limit` rows and runs; returns how many of the first runs are gone.
     pub(super) fn delete_step(&mut self, runs: &[Run], limit: usize) -> Result<usize> {
-        self.counters.flush(&self.connection)?;
+        self.queue.counters.flush(self.connection)?;
         let mut left = i64::try_from(limit).unwrap_or(i64::MAX);
         for (gone, run) in runs.iter().enumerate() {
             if left <= 0 {
@@ -212,7 +213,7 @@ impl SqliteStore {
         let Some(run) = self.run_id(run)? else {
             return Ok(Some(0));
         };
-        if self.partitions.allow(run) {
+        if self.queue.partitions.allow(run) {
             self.mark_deleting(run)?;
         }
         let sql = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
@@ -225,7 +226,7 @@ impl SqliteStore {
         }
         self.end_listing(run)?;
         self.delete_empty(run)?;
-        self.partitions.end_deletion(run);
+        self.queue.partitions.end_deletion(run);
         Ok(Some(deleted))
     }
 
@@ -251,7 +252,7 @@ impl SqliteStore {
         }
         let pending: i64 = deleted.iter().map(|(_, pending)| pending).sum();
         let count = i64::try_from(deleted.len()).unwrap_or(i64::MAX);
-        self.checkpoints.count_rows(count);
+        self.queue.checkpoints.count_rows(count);
         self.count(run, -count, -pending)?;
         Ok(count)
     }
@@ -259,20 +260,24 @@ impl SqliteStore {
     /// A dispatch whose lease expired has nothing left to be handed out; one in flight stays known, and
     /// one that is leased is its worker's.
     pub(super) fn drop_expired_deliveries(&self, key: &str, run: RunId) -> Result<()> {
-        for delivery in self.deliveries(key)? {
-            let is_meant = delivery.worker.is_none() && delivery.run() == run;
-            if is_meant && !self.is_in_log(key, delivery.started)? {
-                self.retire_expired(key, &delivery)?;
-            }
-        }
-        Ok(())
+        let sql = "SELECT started FROM log WHERE attr_path = ?1 AND finished IS NULL";
+        let in_flight: Option<i64> = self.value(sql, [key]).optional()?;
+        let is_meant = |delivery: &Delivery| {
+            delivery.worker.is_none()
+                && delivery.run() == run
+                && Some(delivery.started) != in_flight
+        };
+        self.retire_all_expired(key, is_meant).map(|_| ())
     }
 
     /// Deletes a run without rows, and with its last run the fetcher.
     pub(super) fn delete_empty(&self, run: RunId) -> Result<()> {
-        for table in ["fetcher_runs", "shiftboss_runs", "shiftboss_expired_leases"] {
-            let sql = format!("DELETE FROM {table} WHERE fetcher_id = ?1 AND run_started = ?2");
-            self.run(&sql, run.pair())?;
+        for sql in [
+            "DELETE FROM fetcher_runs WHERE fetcher_id = ?1 AND run_started = ?2",
+            "DELETE FROM shiftboss_runs WHERE fetcher_id = ?1 AND run_started = ?2",
+            "DELETE FROM shiftboss_expired_leases WHERE fetcher_id = ?1 AND run_started = ?2",
+        ] {
+            self.run(sql, run.pair())?;
         }
         let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
             AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";

@@ -13,11 +13,12 @@ use shiftboss_actors::store::{
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::dispatch_cache::DispatchCache;
-use super::error::{SqliteResult, classify};
-use super::open::Durability;
+use super::error::classify;
+use super::options::Durability;
 use super::partitions::Partitions;
 use super::query::Query;
 use super::records::is_paused;
+use super::session::Session;
 use super::{SqliteStore, damage};
 
 /// What came of each operation of a batch.
@@ -55,7 +56,8 @@ impl SqliteStore {
 
     fn apply_synced(&mut self, now: UnixSeconds, batch: &[Operation]) -> StoreResult<Outcomes> {
         if batch.iter().all(Operation::only_reads) {
-            return batch.iter().map(|operation| Ok(Ok(self.perform(operation, now)?))).collect();
+            let mut session = self.session();
+            return batch.iter().map(|asked| Ok(Ok(session.perform(asked, now)?))).collect();
         }
         if !batch.iter().any(|operation| matches!(operation, Operation::AcceptEntries(_))) {
             return self.transact(now, batch);
@@ -73,70 +75,32 @@ impl SqliteStore {
     fn transact(&mut self, now: UnixSeconds, batch: &[Operation]) -> StoreResult<Outcomes> {
         let mut rejected = BTreeMap::new();
         loop {
-            match self.try_to_transact(now, batch, &rejected)? {
-                Ok(outcomes) => return Ok(outcomes),
-                Err((at, why)) => rejected.insert(at, why),
-            };
-        }
-    }
-
-    /// The inner error: the operation of that number was rejected, and nothing has happened.
-    fn try_to_transact(
-        &mut self,
-        now: UnixSeconds,
-        batch: &[Operation],
-        rejected: &BTreeMap<usize, Rejected>,
-    ) -> StoreResult<Result<Outcomes, (usize, Rejected)>> {
-        self.begin().map_err(classify)?;
-        let mut outcomes = Vec::with_capacity(batch.len());
-        for (at, operation) in batch.iter().enumerate() {
-            if let Some(rejected) = rejected.get(&at) {
-                outcomes.push(Err(rejected.clone()));
-                continue;
+            self.begin().map_err(classify)?;
+            let performed = self.session().perform_all(now, batch, &mut rejected);
+            if let Ok(Some(outcomes)) = performed {
+                self.commit().map_err(classify)?;
+                return Ok(outcomes);
             }
-            let changes = self.connection.total_changes();
-            match self.perform(operation, now) {
-                Ok(outcome) => outcomes.push(Ok(outcome)),
-                // SQLite may have ended the transaction by itself, with whatever was done before in it.
-                Err(StoreError::Rejected(why))
-                    if self.in_transaction() && self.connection.total_changes() == changes =>
-                {
-                    outcomes.push(Err(Rejected(why)));
-                }
-                Err(error) => {
-                    self.roll_back().map_err(classify)?;
-                    let StoreError::Rejected(why) = error else {
-                        return Err(error);
-                    };
-                    return Ok(Err((at, Rejected(why))));
-                }
-            }
+            self.roll_back().map_err(classify)?;
+            performed?;
         }
-        self.commit().map_err(classify)?;
-        Ok(Ok(outcomes))
     }
 
     fn begin(&mut self) -> Result<()> {
         self.lock_yielding.wait();
-        self.run("BEGIN IMMEDIATE", [])?;
-        let noticed = self.notice_others();
+        self.connection.run("BEGIN IMMEDIATE", [])?;
+        let noticed = self.session().notice_others();
         if noticed.is_err() {
             self.roll_back()?;
         }
         noticed
     }
 
-    /// What is cached holds only as long as nobody else writes.
-    fn notice_others(&mut self) -> Result<()> {
-        let version = self.value("PRAGMA data_version", [])?;
-        if self.cache.hold_against(version) { self.resolve_edited_tasks() } else { Ok(()) }
-    }
-
     fn commit(&mut self) -> Result<()> {
-        let flushed = self.counters.flush(&self.connection);
-        let result = flushed.and_then(|()| self.run("COMMIT", []));
+        let flushed = self.queue.counters.flush(&self.connection);
+        let result = flushed.and_then(|()| self.connection.run("COMMIT", []));
         match result {
-            Ok(()) => self.checkpoints.after_commit(&self.connection),
+            Ok(()) => self.queue.checkpoints.after_commit(&self.connection),
             Err(_) => self.roll_back()?,
         }
         self.lock_yielding.released();
@@ -146,19 +110,23 @@ impl SqliteStore {
     /// Ends the transaction, and forgets what was cached in it, also what others wrote before: that first, for
     /// the rest may fail.
     fn roll_back(&mut self) -> Result<()> {
-        self.cache = DispatchCache::default();
-        self.counters.roll_back();
+        self.queue.cache = DispatchCache::default();
+        self.queue.counters.roll_back();
         self.lock_yielding.released();
         if self.in_transaction() {
-            self.run("ROLLBACK", [])?;
+            self.connection.run("ROLLBACK", [])?;
         }
-        self.partitions = Partitions::load(&self.connection)?;
-        self.paused = is_paused(&self.connection)?;
+        self.queue.partitions = Partitions::load(&self.connection)?;
+        self.queue.paused = is_paused(&self.connection)?;
         Ok(())
     }
 
     pub(super) fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
+    }
+
+    pub(super) fn session(&mut self) -> Session<'_> {
+        Session::new(&self.connection, &mut self.queue)
     }
 
     /// Which commits from now on are synced. Not inside a transaction.
@@ -167,6 +135,46 @@ impl SqliteStore {
             return Ok(());
         }
         self.connection.pragma_update(None, "synchronous", durability.synchronous())
+    }
+}
+
+impl Session<'_> {
+    /// `None`: one more operation was rejected half-way.
+    fn perform_all(
+        &mut self,
+        now: UnixSeconds,
+        batch: &[Operation],
+        rejected: &mut BTreeMap<usize, Rejected>,
+    ) -> StoreResult<Option<Outcomes>> {
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for (at, operation) in batch.iter().enumerate() {
+            if let Some(why) = rejected.get(&at) {
+                outcomes.push(Err(why.clone()));
+                continue;
+            }
+            let changes = self.connection.total_changes();
+            match self.perform(operation, now) {
+                Ok(outcome) => outcomes.push(Ok(outcome)),
+                Err(StoreError::Rejected(why)) => {
+                    let why = Rejected(why);
+                    // SQLite may have ended the transaction by itself, with whatever was done before in it.
+                    let is_whole = !self.connection.is_autocommit();
+                    if !is_whole || self.connection.total_changes() != changes {
+                        rejected.insert(at, why);
+                        return Ok(None);
+                    }
+                    outcomes.push(Err(why));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(outcomes))
+    }
+
+    /// What is cached holds only as long as nobody else writes.
+    fn notice_others(&mut self) -> Result<()> {
+        let version = self.value("PRAGMA data_version", [])?;
+        if self.queue.cache.hold_against(version) { self.resolve_edited_tasks() } else { Ok(()) }
     }
 
     /// What is cached of the queue is forgotten with every operation, but for those that say
@@ -177,13 +185,13 @@ impl SqliteStore {
         let says_itself =
             matches!(operation, Op::Dispatch(_) | Op::Complete(_) | Op::CompleteAttempt(_));
         if outcome.is_err() || !(says_itself || operation.only_reads()) {
-            self.cache.forget();
+            self.queue.cache.forget();
         }
-        outcome.map_err(StoreError::from)
+        outcome.map_err(classify)
     }
 
     /// One flat match over all operations.
-    fn carry_out(&mut self, operation: &Operation, now: UnixSeconds) -> SqliteResult<Outcome> {
+    fn carry_out(&mut self, operation: &Operation, now: UnixSeconds) -> Result<Outcome> {
         use {Operation as Op, Outcome as Out};
         Ok(match operation {
             Op::Dispatch(it) => Out::Dispatch(self.next_job(now, it.holder.as_ref())?),

@@ -8,8 +8,9 @@ use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Result};
 use tracing::info;
 
+use super::options::Policy;
 use super::query::Query;
-use super::{Policy, SqliteStore};
+use super::session::Session;
 
 /// Keys whose rows are made in one transaction.
 const KEYS_AT_ONCE: i64 = 10_000;
@@ -32,11 +33,11 @@ const WRONG_ROW: &str = "SELECT queue.attr_path, run.run_started
                 AND delivery.run_started = single.task))
     ORDER BY run.run_started LIMIT ?2";
 
-impl SqliteStore {
+impl Session<'_> {
     /// What the queue holds of single tasks is made to be what the table says, as far as it can differ.
     /// Under the classic policy nothing is derived. On a full disk all stays as it is.
     pub(super) fn restore_tasks(&mut self) -> Result<()> {
-        if self.policy == Policy::Classic {
+        if self.queue.policy == Policy::Classic {
             return Ok(());
         }
         self.recount_tasks()?;
@@ -45,7 +46,7 @@ impl SqliteStore {
     }
 
     /// Resolves the keys that a question finds, in bounded steps.
-    fn restore_each(&mut self, question: &str, mut behind: Value) -> Result<()> {
+    fn restore_each(&mut self, question: &'static str, mut behind: Value) -> Result<()> {
         loop {
             let found: Vec<(String, Value)> = self.rows(question, (&behind, KEYS_AT_ONCE))?;
             let Some((_, last)) = found.last() else {
@@ -56,7 +57,7 @@ impl SqliteStore {
             self.connection.execute_batch("BEGIN IMMEDIATE")?;
             let resolved = found.iter().try_for_each(|(key, _)| self.resolve_tasks(key));
             let ended = resolved.and_then(|()| self.connection.execute_batch("COMMIT"));
-            if self.in_transaction() {
+            if !self.connection.is_autocommit() {
                 return self.connection.execute_batch("ROLLBACK").and(ended);
             }
             ended?;
@@ -95,7 +96,7 @@ impl SqliteStore {
 
     /// Keys of single tasks whose jobs somebody ended in the log by hand, as the triggers noted.
     pub(super) fn edited_tasks(&self) -> Result<Vec<String>> {
-        if self.policy == Policy::Classic {
+        if self.queue.policy == Policy::Classic {
             return Ok(Vec::new());
         }
         let sql =
@@ -114,7 +115,11 @@ impl SqliteStore {
         let sql = "UPDATE shiftboss_single_tasks SET exit_code = ?2
             WHERE attr_path = ?1 AND status = 'waiting'
                 AND started = (SELECT started FROM log WHERE log.attr_path = ?1)";
-        let noted = self.prepared(sql)?.execute((key, exit_code))?;
-        if noted > 0 && self.policy != Policy::Classic { self.resolve_tasks(key) } else { Ok(()) }
+        let noted = self.change(sql, (key, exit_code))?;
+        if noted > 0 && self.queue.policy != Policy::Classic {
+            self.resolve_tasks(key)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -7,15 +7,17 @@
 use rusqlite::{OptionalExtension, Result};
 use shiftboss_protocol::model::{Key, Row as Task, TASKS_FETCHER};
 
-use super::SqliteStore;
-use super::partitions::RunId;
 use super::query::{Query, columns};
 use super::rowids::RowidAllocator;
+use super::rows::RunId;
 use super::schema::TASKS_ID;
+use super::session::Session;
 
 /// The oldest task of a key that waits, and the newest one that does not: in the order of the index.
-const WAITING: &str = "status = 'waiting' ORDER BY task";
-const ENDED: &str = "status < 'waiting' ORDER BY status DESC, task DESC";
+const WAITING: &str = "SELECT task, payload, status FROM shiftboss_single_tasks
+    WHERE attr_path = ?1 AND status = 'waiting' ORDER BY task LIMIT 1";
+const ENDED: &str = "SELECT task, payload, status FROM shiftboss_single_tasks
+    WHERE attr_path = ?1 AND status < 'waiting' ORDER BY status DESC, task DESC LIMIT 1";
 
 struct Current {
     task: i64,
@@ -39,7 +41,7 @@ fn run_of(task: i64) -> RunId {
     RunId { fetcher_id: TASKS_ID, started: task }
 }
 
-impl SqliteStore {
+impl Session<'_> {
     /// Sees to it that the key's row is the one that it has to be: one that is in flight or waits
     /// there stays, or else it is the oldest one that waits. One that failed stays while none waits.
     pub(super) fn derive_row(&mut self, key: &str) -> Result<()> {
@@ -51,13 +53,13 @@ impl SqliteStore {
         if current.as_ref().is_some_and(is_right) {
             return Ok(());
         }
-        let waiting = self.first_task(key, WAITING)?;
+        let waiting: Option<Single> = self.row(WAITING, [key]).optional()?;
         match (current, waiting) {
             (Some(Current { status: Some(_), .. }), None) => Ok(()),
             (current, waiting) => {
                 let next = match waiting {
                     Some(waiting) => Some(waiting),
-                    None => self.first_task(key, ENDED)?,
+                    None => self.row(ENDED, [key]).optional()?,
                 };
                 current.map_or(Ok(()), |current| self.drop_row(key, current.task))?;
                 next.map_or(Ok(()), |next| self.put_row(key, &next))
@@ -86,14 +88,6 @@ impl SqliteStore {
         self.row(sql, [key]).optional()
     }
 
-    fn first_task(&self, key: &str, which: &str) -> Result<Option<Single>> {
-        let sql = format!(
-            "SELECT task, payload, status FROM shiftboss_single_tasks
-            WHERE attr_path = ?1 AND {which} LIMIT 1"
-        );
-        self.row(&sql, [key]).optional()
-    }
-
     /// Makes a task's row and run, as adding a list's would.
     fn put_row(&mut self, key: &str, single: &Single) -> Result<()> {
         let fetcher =
@@ -107,12 +101,12 @@ impl SqliteStore {
         let counts = "INSERT INTO shiftboss_runs (fetcher_id, run_started, rows, pending)
             VALUES (?1, ?2, 1, 1) ON CONFLICT DO UPDATE SET rows = 1, pending = 1";
         self.run(counts, id.pair())?;
-        let mut rowids = RowidAllocator::load(&self.connection)?;
+        let mut rowids = RowidAllocator::load(self.connection)?;
         let row = Task { key: Key::stored(key), payload: single.payload.clone() };
         self.add_row(id, 0, &row, &mut rowids)?;
-        rowids.store(&self.connection)?;
-        self.cache.forget_order();
-        self.checkpoints.count_rows(1);
+        rowids.store(self.connection)?;
+        self.queue.cache.forget_order();
+        self.queue.checkpoints.count_rows(1);
         self.mark_dispatched(key, single)
     }
 
@@ -132,7 +126,7 @@ impl SqliteStore {
             let sql = "INSERT INTO shiftboss_expired_leases
                     (fetcher_id, run_started, attr_path, expired_leases, dead_letter)
                 VALUES (?1, ?2, ?3, ?4, 1)";
-            self.run(sql, (TASKS_ID, single.task, key, self.max_expired_leases))?;
+            self.run(sql, (TASKS_ID, single.task, key, self.queue.max_expired_leases))?;
         }
         self.recompute(key)
     }
@@ -144,8 +138,8 @@ impl SqliteStore {
         self.run(sql, (TASKS_ID, task, key))?;
         self.drop_expired_deliveries(key, run_of(task))?;
         self.delete_empty(run_of(task))?;
-        self.cache.forget_key(key);
-        self.checkpoints.count_rows(1);
+        self.queue.cache.forget_key(key);
+        self.queue.checkpoints.count_rows(1);
         self.recompute(key)
     }
 }

@@ -9,8 +9,8 @@ use shiftboss_actors::store::{Added, Cancelled, EntryId, SpoolEntry};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Row as Task, UnixSeconds};
 
-use super::SqliteStore;
 use super::query::Query;
+use super::session::Session;
 
 /// Single tasks that one call deletes, or puts back.
 const AT_ONCE_MAX: i64 = 10_000;
@@ -30,7 +30,7 @@ fn read_id(row: &Row<'_>) -> Result<EntryId> {
     })
 }
 
-impl SqliteStore {
+impl Session<'_> {
     /// Its removal from the spool is durable.
     pub(super) fn forget_entry(&self, id: &EntryId) -> Result<()> {
         let sql = "DELETE FROM shiftboss_accepted
@@ -41,14 +41,12 @@ impl SqliteStore {
     pub(super) fn accept_entry(&mut self, entry: &SpoolEntry, now: UnixSeconds) -> Result<Added> {
         let remember = "INSERT INTO shiftboss_accepted (spool, name, inode, born, checksum)
             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
-        let known = "SELECT EXISTS (SELECT 1 FROM shiftboss_accepted
-            WHERE spool = ?1 AND name = ?2 AND inode = ?3 AND born = ?4 AND checksum = ?5)";
-        if self.value(known, columns(&entry.id))? {
+        if self.change(remember, columns(&entry.id))? == 0 {
             return Ok(Added::Known);
         }
         let added = self.add_single(&entry.task, now)?;
-        if added != Added::Full {
-            self.run(remember, columns(&entry.id))?;
+        if added == Added::Full {
+            self.forget_entry(&entry.id)?;
         }
         Ok(added)
     }
@@ -56,7 +54,7 @@ impl SqliteStore {
     pub(super) fn all_accepted(&self) -> Result<Vec<EntryId>> {
         let sql = "SELECT spool, name, inode, born, checksum FROM shiftboss_accepted
             ORDER BY spool, name, inode, born, checksum";
-        self.prepared(sql)?.query_map([], read_id)?.collect()
+        self.map(sql, [], read_id)
     }
 
     pub(super) fn add_single(&mut self, task: &Task, now: UnixSeconds) -> Result<Added> {
@@ -91,7 +89,7 @@ impl SqliteStore {
     fn next_task(&self, now: UnixSeconds) -> Result<Option<i64>> {
         let count = "UPDATE shiftboss_counters SET value = value + 1
             WHERE name = 'single_tasks' AND value < ?1";
-        if self.change(count, [self.max_single_tasks])? == 0 {
+        if self.change(count, [self.queue.max_single_tasks])? == 0 {
             return Ok(None);
         }
         let sql = "UPDATE shiftboss_counters SET value = max(value + 1, ?1)
@@ -121,7 +119,7 @@ impl SqliteStore {
         let sql =
             "SELECT run_started FROM shiftboss_deliveries WHERE attr_path = ?1 AND fetcher_id = 0
             AND (lease IS NOT NULL OR started >= ?2) ORDER BY attempt DESC LIMIT 1";
-        let expired = self.policy.expired(now);
+        let expired = self.queue.policy.expired(now);
         self.value(sql, (key, expired)).optional()
     }
 
@@ -162,14 +160,12 @@ impl SqliteStore {
             SELECT task FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status IN ('failed', 'dead_letter')
             ORDER BY task LIMIT ?2)";
-        let ended = "SELECT EXISTS (SELECT 1 FROM shiftboss_single_tasks
-            WHERE attr_path = ?1 AND status IN ('failed', 'dead_letter'))";
-        if !self.value(ended, [key])? {
-            return Ok(0);
-        }
         // Its row, too, begins anew, and the oldest one comes first.
         self.drop_ended_row(key)?;
         let back = self.change(sql, (key, AT_ONCE_MAX))?;
+        if back == 0 {
+            return Ok(0);
+        }
         self.count_tasks(0, -i64::try_from(back).unwrap_or(i64::MAX))?;
         self.derive_row(key)?;
         Ok(back as u64)

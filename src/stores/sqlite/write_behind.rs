@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::Attempt;
 
-use super::attempts::forget_old;
-use super::partitions::RunId;
 use super::query::Query;
+use super::rows::RunId;
 
 /// Attempts that are reserved in one write. A daemon that is killed skips those it had left.
 const ATTEMPTS_RESERVED: i64 = 1_000;
+/// Attempts that ended are kept, so many of the last ones.
+pub(super) const ATTEMPTS_KEPT: i64 = 100_000;
 /// Minutes for which ended jobs are counted.
 const COUNTED_MINUTES: i64 = 24 * 60;
 
@@ -84,7 +85,8 @@ impl WriteBehindCounters {
         }
         if self.attempt > self.reserved {
             self.reserve(connection, ATTEMPTS_RESERVED)?;
-            forget_old(connection, self.attempt)?;
+            let old = "DELETE FROM shiftboss_attempts WHERE attempt <= ?1";
+            connection.run(old, [self.attempt - ATTEMPTS_KEPT])?;
         }
         Ok(())
     }

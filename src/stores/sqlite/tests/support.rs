@@ -131,7 +131,7 @@ impl Site {
             partitions
         };
         let on_disk = Partitions::load(&self.store.connection).unwrap();
-        assert_eq!(sorted(self.store.partitions.clone()), sorted(on_disk));
+        assert_eq!(sorted(self.store.queue.partitions.clone()), sorted(on_disk));
     }
 
     /// Registers a run and adds rows of (key, payload).

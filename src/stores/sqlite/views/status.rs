@@ -267,7 +267,11 @@ const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
         AND ours.run_started = run.run_started
     WHERE deleting = 0 GROUP BY fetchers.fetcher_id ORDER BY name";
 
-fn fetchers(snapshot: &Connection, sql: &str, now: UnixSeconds) -> Result<Vec<FetcherStatus>> {
+fn fetchers(
+    snapshot: &Connection,
+    sql: &'static str,
+    now: UnixSeconds,
+) -> Result<Vec<FetcherStatus>> {
     const YEAR_2000: i64 = 946_684_800;
     let mut fetchers: Vec<FetcherStatus> = snapshot.rows(sql, [])?;
     for fetcher in &mut fetchers {
@@ -283,7 +287,7 @@ fn managed_fetchers(
     snapshot: &Connection,
     lost_since: Option<UnixSeconds>,
 ) -> Result<Vec<ManagedFetcher>> {
-    let mut statement = snapshot.prepared(MANAGED_FETCHERS)?;
+    let mut statement = snapshot.prepare(MANAGED_FETCHERS)?;
     let fetchers = statement.query_map([], |row| {
         let mut fetcher = ManagedFetcher::from(read_fetcher(row)?);
         if lost_since.is_some_and(|lost| fetcher.run_started.is_some_and(|began| began >= lost)) {

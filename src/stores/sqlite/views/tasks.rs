@@ -147,7 +147,7 @@ fn found(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> Result<Vec<T
         TaskStatus::Delayed => Ok(Vec::new()),
         TaskStatus::Waiting => waiting(snapshot, asked, now),
         TaskStatus::Failed => {
-            let mut statement = snapshot.prepared(FAILED)?;
+            let mut statement = snapshot.prepare(FAILED)?;
             statement.query_map((limit, &asked.fetcher, since), failed)?.collect()
         }
         TaskStatus::DeadLetter => snapshot.rows(DEAD_LETTERS, (limit, &asked.fetcher)),

@@ -1,0 +1,78 @@
+//! How a database is to be used: what `open` is given.
+
+use std::time::Duration;
+
+use shiftboss_protocol::model::UnixSeconds;
+
+/// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
+const CLASSIC_LEASE_SECONDS: i64 = 43_200;
+
+/// Which of the two sets of rules of spec 5 the queue follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Lost answers are undone, leases run out, fetchers take turns.
+    Fair {
+        /// How long a job may be in flight.
+        lease_seconds: i64,
+    },
+    /// The Python supervisor's rules, bit for bit.
+    Classic,
+}
+
+impl Policy {
+    /// How long a key in flight is excluded, in seconds.
+    #[must_use]
+    pub fn lease(self) -> i64 {
+        match self {
+            Self::Fair { lease_seconds } => lease_seconds,
+            Self::Classic => CLASSIC_LEASE_SECONDS,
+        }
+    }
+
+    /// A key whose dispatch is older than this has no lease at the time `now`.
+    pub(super) fn expired(self, now: UnixSeconds) -> UnixSeconds {
+        now.saturating_sub(self.lease())
+    }
+}
+
+/// What a reply outlives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: every commit is synced (synchronous FULL).
+    Power,
+    /// The end of the process, not of the machine (synchronous NORMAL).
+    Process,
+}
+
+impl Durability {
+    /// Its name on the command line and in status.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Power => "power",
+            Self::Process => "process",
+        }
+    }
+
+    pub(super) fn synchronous(self) -> &'static str {
+        match self {
+            Self::Power => "full",
+            Self::Process => "normal",
+        }
+    }
+}
+
+/// How to open a database.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The rules of the queue.
+    pub policy: Policy,
+    /// What a reply outlives.
+    pub durability: Durability,
+    /// How long to wait for another process's write.
+    pub busy_timeout: Duration,
+    /// Leases of one job that may expire before it is a dead letter.
+    pub max_expired_leases: u32,
+    /// Single tasks that may be kept at once.
+    pub max_single_tasks: u32,
+}

@@ -1,0 +1,50 @@
+//! Rows of the tables that several modules name or read.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::query::columns;
+
+/// A run in the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct RunId {
+    pub(super) fetcher_id: i64,
+    pub(super) started: i64,
+}
+
+columns!(RunId { fetcher_id, started });
+
+impl RunId {
+    /// As the parameters ?1 and ?2 of a statement.
+    pub(super) fn pair(self) -> (i64, i64) {
+        (self.fetcher_id, self.started)
+    }
+}
+
+/// An attempt whose end is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Delivery {
+    pub(super) attempt: i64,
+    pub(super) fetcher_id: i64,
+    pub(super) run_started: i64,
+    pub(super) started: i64,
+    /// Which try of its row this is.
+    pub(super) delivery_count: i64,
+    /// `None`: a classic worker.
+    pub(super) worker: Option<Arc<str>>,
+    /// When it was handed out, if that is still in memory: wall clocks have whole seconds here, and step.
+    pub(super) handed_out: Option<Instant>,
+}
+
+columns!(Delivery { attempt, fetcher_id, run_started, started, delivery_count, worker; handed_out: None });
+
+impl Delivery {
+    /// How long it is out, in milliseconds.
+    pub(super) fn took_ms(&self) -> Option<i64> {
+        i64::try_from(self.handed_out?.elapsed().as_millis()).ok()
+    }
+
+    pub(super) fn run(&self) -> RunId {
+        RunId { fetcher_id: self.fetcher_id, started: self.run_started }
+    }
+}
