@@ -24,16 +24,6 @@ const UNDONE: Outcome = ("undone", None);
 /// The lease expired.
 pub(super) const EXPIRED: Outcome = ("expired", None);
 
-pub(super) struct Ended {
-    pub(super) key: String,
-    pub(super) fetcher_id: i64,
-    pub(super) run_started: i64,
-    pub(super) started: i64,
-    pub(super) outcome: String,
-}
-
-columns!(Ended { key, fetcher_id, run_started, started, outcome });
-
 /// What a dispatch changed, as it was before.
 struct Before {
     last_served: Option<i64>,
@@ -111,11 +101,13 @@ impl Session<'_> {
         Ok(deliveries)
     }
 
-    /// A leased attempt that ended, if it is not too long ago. A classic job's number is nobody's.
-    pub(super) fn ended(&self, attempt: i64) -> Result<Option<Ended>> {
-        let sql = "SELECT attr_path, fetcher_id, run_started, started, outcome
+    /// A leased attempt that ended, if it is not too long ago, with its key and its outcome. A classic job's number is
+    /// nobody's.
+    pub(super) fn ended(&self, attempt: i64) -> Result<Option<(String, Delivery, String)>> {
+        let sql = "SELECT attempt, fetcher_id, run_started, started, 0, worker, attr_path, outcome
             FROM shiftboss_attempts WHERE attempt = ?1 AND worker IS NOT NULL";
-        self.row(sql, [attempt]).optional()
+        let read = |row: &Row<'_>| Ok((row.get(6)?, Delivery::try_from(row)?, row.get(7)?));
+        self.with(sql, |statement| statement.query_row([attempt], read)).optional()
     }
 
     /// Whether a key's log row is still that of the dispatch that started then.

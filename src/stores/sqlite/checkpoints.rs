@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::hooks::Wal;
-use rusqlite::{Connection, Result, Row};
+use rusqlite::{Connection, Result};
+use shiftboss_actors::store::Checkpoint;
 use tracing::debug;
+
+use super::query::Query;
 
 const LOG_BYTES: i64 = 32 * 1024 * 1024;
 /// Rows that came or went since the last checkpoint at which the next one is made.
@@ -21,13 +24,11 @@ const ROWS_MAX: i64 = 250;
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// Moves what can be moved without waiting for anybody; says whether that was all.
-pub(super) fn checkpoint(connection: &Connection) -> Result<bool> {
+pub(super) fn checkpoint(connection: &Connection) -> Result<Checkpoint> {
+    let (busy, log, moved): (i64, i64, i64) =
+        connection.row("PRAGMA wal_checkpoint(PASSIVE)", [])?;
     // Busy: somebody else makes one, and nothing is known of the rest.
-    let read = |row: &Row<'_>| {
-        let [busy, log, moved]: [i64; 3] = [row.get(0)?, row.get(1)?, row.get(2)?];
-        Ok(busy == 0 && log == moved)
-    };
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], read)
+    Ok(if busy == 0 && log == moved { Checkpoint::Complete } else { Checkpoint::Partial })
 }
 
 /// How much there is to be moved.
@@ -69,7 +70,7 @@ impl Checkpoints {
             // Nothing is lost, it is all in the log; a disk that stays full shows elsewhere.
             debug!(%error, "A checkpoint failed.");
         }
-        if moved.unwrap_or(false) {
+        if matches!(moved, Ok(Checkpoint::Complete)) {
             self.rows = 0;
             self.pages.store(0, Ordering::Relaxed);
             self.kept = None;
@@ -169,7 +170,7 @@ mod tests {
             assert!(Instant::now() < until, "the other one never began");
             std::thread::yield_now();
         }
-        assert!(!checkpoint(&connection).unwrap());
+        assert_eq!(checkpoint(&connection), Ok(Checkpoint::Partial));
         reader.execute_batch("COMMIT").unwrap();
         waiting.join().unwrap();
     }

@@ -55,7 +55,7 @@ fn file_line(database: &Path) -> io::Result<String> {
 }
 
 /// Leaves the note that a database is corrupt. No link is followed, and an earlier note stays.
-pub fn mark(database: &Path, what: &str) {
+pub(crate) fn mark(database: &Path, what: &str) {
     let now = humantime::format_rfc3339_seconds(SystemTime::now());
     let note = note_of(database);
     let noted = file_line(database).and_then(|file| {
@@ -96,11 +96,8 @@ fn read(note: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Takes the note away.
-///
-/// # Errors
-/// What the system says, but not that there is none.
-pub fn unmark(database: &Path) -> io::Result<()> {
+/// Takes the note away, if there is one.
+pub(crate) fn unmark(database: &Path) -> io::Result<()> {
     match std::fs::remove_file(note_of(database)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -132,8 +129,7 @@ pub(super) fn missing(connection: &Connection) -> Result<Option<String>> {
 
 /// Looks a database through and tells all that is wrong with it, in SQLite's words and ours. Changes
 /// nothing.
-#[must_use]
-pub fn findings(database: &Path) -> Vec<String> {
+pub(crate) fn findings(database: &Path) -> Vec<String> {
     let connection = match Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY) {
         Ok(connection) => connection,
         Err(error) => return vec![error.to_string()],

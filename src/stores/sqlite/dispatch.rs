@@ -34,7 +34,8 @@ pub(super) const HELD: &str =
     WHERE partition = ?1 AND state = 2 AND state > 0 AND last_started < ?2
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
 /// All rows of a key: the columns of a [`Candidate`], then those of [`History::read`].
-const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
+pub(super) const CANDIDATES: &str =
+    "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
         queue.payload, queue.is_dequeued, queue.state, queue.last_started,
         coalesce(fetchers.name, ''), served.attempt, lost.expired_leases,
         log.attr_path IS NOT NULL, log.started, log.finished, log.exit_code,
@@ -47,9 +48,6 @@ const CANDIDATES: &str = "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_ru
         AND lost.run_started = queue.fetcher_run_started AND lost.attr_path = ?1
     LEFT JOIN log ON log.attr_path = ?1
     WHERE queue.attr_path = ?1";
-/// The statements whose cost must not grow with the queue.
-#[cfg(test)]
-pub(super) const CHOOSING: [&str; 3] = [READY, HELD, CANDIDATES];
 
 /// Where a row is in the order; `None` comes first, as NULL does.
 pub(super) type QueuePosition = (Option<i64>, Option<i64>, String, i64);

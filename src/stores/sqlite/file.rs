@@ -34,10 +34,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
-///
-/// # Errors
-/// What can be seen to be wrong without SQLite.
-pub fn look(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn look(path: &Path) -> Result<(), OpenError> {
     match found(path)? {
         Some(path) => look_at(&path)
             .and_then(|()| damage::refuse_marked(&path))
@@ -49,14 +46,13 @@ pub fn look(path: &Path) -> Result<(), OpenError> {
 /// The database's path without links, for SQLite keeps its files beside what a link leads to; `None` if
 /// there is nothing.
 fn found(path: &Path) -> Result<Option<PathBuf>, OpenError> {
-    if path.try_exists().map_err(|source| access("look at", path, source))? {
-        return std::fs::canonicalize(path)
-            .map(Some)
-            .map_err(|source| access("look at", path, source));
-    }
-    match std::fs::read_link(path) {
-        Ok(target) => Err(OpenError::LinkToNowhere { path: path.to_owned(), target }),
-        Err(_) => Ok(None),
+    match (std::fs::canonicalize(path), std::fs::read_link(path)) {
+        (Ok(found), _) => Ok(Some(found)),
+        (Err(source), _) if source.kind() != io::ErrorKind::NotFound => {
+            Err(access("look at", path, source))
+        }
+        (_, Ok(target)) => Err(OpenError::LinkToNowhere { path: path.to_owned(), target }),
+        _ => Ok(None),
     }
 }
 
@@ -80,11 +76,8 @@ pub(super) fn make_schema(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// Makes a database at `path`, filled by `fill`, under a temporary name, and gives it its name when it is
-/// whole and on disk.
-///
-/// # Errors
-/// When anything is at `path`; what `fill`, SQLite or the system says.
-pub fn make_new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+/// whole and on disk. It is an error if anything is at `path`.
+pub(crate) fn make_new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     path: &Path,
     fill: impl FnOnce(&mut Connection) -> Result<(), E>,
 ) -> io::Result<()> {
@@ -94,7 +87,8 @@ pub fn make_new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     let file = safe_file::create_anew(&directory, &draft, 0o644)?;
     // Its links gone, for SQLite is to follow none.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let made = std::fs::canonicalize(parent.unwrap_or(Path::new(".")))
+    let parent = parent.unwrap_or(Path::new("."));
+    let made = std::fs::canonicalize(parent)
         .and_then(|parent| make(&parent.join(&draft), |to| fill(to).map_err(io::Error::other)))
         .and_then(|()| file.sync_all())
         // A link, unlike a rename, never replaces what has come to stand there meanwhile.
@@ -104,7 +98,7 @@ pub fn make_new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     // It has its name, or is of no use.
     let _ = rustix::fs::unlinkat(&directory, &draft, AtFlags::empty());
     made?;
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(parent)?.sync_all()
 }
 
 fn make(path: &Path, fill: impl FnOnce(&mut Connection) -> io::Result<()>) -> io::Result<()> {

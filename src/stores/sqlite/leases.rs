@@ -10,7 +10,7 @@ use shiftboss_protocol::model::{
     Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds, jitter,
 };
 
-use super::attempts::{EXPIRED, Ended, RELEASED, done};
+use super::attempts::{EXPIRED, RELEASED, done};
 use super::query::Query;
 use super::rows::{Delivery, RunId};
 use super::schema::TASKS_ID;
@@ -54,51 +54,51 @@ impl Session<'_> {
 
     /// The end of an attempt that ended before.
     fn end_ended(&mut self, attempt: Attempt, exit_code: i64, now: UnixSeconds) -> Result<Ack> {
-        let Some(ended) = self.ended(attempt.0)? else {
+        let Some((key, delivery, outcome)) = self.ended(attempt.0)? else {
             return Ok(Ack::Unknown);
         };
-        if ended.outcome != "expired" {
-            return Ok(if ended.outcome == "done" { Ack::Recorded } else { Ack::Stale });
+        if outcome != "expired" {
+            return Ok(if outcome == "done" { Ack::Recorded } else { Ack::Stale });
         }
         // It counts unless the key was handed to somebody since.
         let sql = "SELECT NOT EXISTS (SELECT 1 FROM shiftboss_last_served
                 WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt > ?3)
             AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned_attempts
                 WHERE attr_path = ?2 AND attempt > ?3 AND outcome IN ('released', 'expired'))";
-        if !self.value(sql, (jitter(&ended.key), &ended.key, attempt.0))? {
+        if !self.value(sql, (jitter(&key), &key, attempt.0))? {
             return Ok(Ack::Stale);
         }
-        self.end_late(&ended, attempt, exit_code, now)?;
+        self.end_late(&key, &delivery, exit_code, now)?;
         Ok(Ack::Recorded)
     }
 
     /// A job ended after its lease: its row is dispatched again, to nobody, and ended.
     fn end_late(
         &mut self,
-        ended: &Ended,
-        attempt: Attempt,
+        key: &str,
+        late: &Delivery,
         exit_code: i64,
         now: UnixSeconds,
     ) -> Result<()> {
-        let (key, fetcher_id) = (&ended.key, ended.fetcher_id);
+        let Delivery { attempt, fetcher_id, run_started, started, .. } = *late;
         let sql = "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND fetcher_run_started <= ?3 AND (fetcher_id <> 0 OR fetcher_run_started = ?3)
             AND is_dequeued = 0 RETURNING fetcher_id, fetcher_run_started";
-        self.mark_rows(sql, (key, fetcher_id, ended.run_started), -1)?;
+        self.mark_rows(sql, (key, fetcher_id, run_started), -1)?;
         let sql = "SELECT name FROM fetchers WHERE fetcher_id = ?1";
         let name: Option<String> = self.value(sql, [fetcher_id]).optional()?;
         // A fetcher that is gone has no name any more; its key was handed out all the same.
-        self.set_last_served(key, &name.unwrap_or_default(), attempt)?;
+        self.set_last_served(key, &name.unwrap_or_default(), Attempt(attempt))?;
         let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
             WHERE attempt = ?1";
-        self.run(sql, (attempt.0, now, exit_code))?;
+        self.run(sql, (attempt, now, exit_code))?;
         // Earlier classic attempts would bring the row back.
         self.retire_all_expired(key, |delivery| delivery.fetcher_id == fetcher_id)?;
-        self.forget_expired_leases(key, RunId { fetcher_id, started: ended.run_started })?;
-        self.log_end(key, ended.started, now, exit_code)?;
+        self.forget_expired_leases(key, late.run())?;
+        self.log_end(key, started, now, exit_code)?;
         self.queue.cache.forget_key(key);
         if fetcher_id == TASKS_ID {
-            self.end_task(key, ended.run_started, exit_code)?;
+            self.end_task(key, run_started, exit_code)?;
         }
         self.recompute(key)
     }
@@ -131,7 +131,7 @@ impl Session<'_> {
             return Ok(Ack::Recorded);
         }
         Ok(match self.ended(attempt.0)? {
-            Some(ended) if ended.outcome == "released" => Ack::Recorded,
+            Some((.., outcome)) if outcome == "released" => Ack::Recorded,
             Some(_) => Ack::Stale,
             None => Ack::Unknown,
         })

@@ -29,12 +29,7 @@ impl SqliteStore {
 
     pub(super) fn run_maintenance(&mut self) -> StoreResult<Checkpoint> {
         self.check_files()?;
-        self.checkpoint()
-    }
-
-    fn checkpoint(&self) -> StoreResult<Checkpoint> {
-        let is_all = checkpoint(&self.connection).map_err(classify)?;
-        Ok(if is_all { Checkpoint::Complete } else { Checkpoint::Partial })
+        checkpoint(&self.connection).map_err(classify)
     }
 
     /// A file that was removed or replaced would take all further work with it in silence.
@@ -47,7 +42,7 @@ impl SqliteStore {
         };
         if path.as_os_str().as_encoded_bytes().ends_with(b"-wal") {
             // SQLite has it open still: what was answered goes into the main file while it can.
-            let saved = self.checkpoint();
+            let saved = checkpoint(&self.connection);
             tracing::warn!(?saved, "The database's log was removed: saving what it held.");
         }
         let text =
@@ -99,21 +94,14 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Reads the whole database, on a connection of its own, and tells what is wrong with it.
-///
-/// # Errors
-/// `Corrupt` with what is wrong, in SQLite's words; any other when it could not be read.
-pub fn quick_check(path: &Path) -> StoreResult<()> {
+/// Reads the whole database, on a connection of its own. `Corrupt` tells in SQLite's words what is wrong with it.
+pub(crate) fn quick_check(path: &Path) -> StoreResult<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let connection = Connection::open_with_flags(path, flags).map_err(classify)?;
-    quick_check_of(&connection)
+    quick_check_of(&Connection::open_with_flags(path, flags).map_err(classify)?)
 }
 
-/// Reads the whole database, and tells what is wrong with it.
-///
-/// # Errors
-/// As [`quick_check`].
-pub fn quick_check_of(connection: &Connection) -> StoreResult<()> {
+/// The same on a connection that there is.
+pub(crate) fn quick_check_of(connection: &Connection) -> StoreResult<()> {
     let said = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     match said.map_err(classify)?.as_str() {
         "ok" => Ok(()),

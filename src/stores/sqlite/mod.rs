@@ -33,13 +33,11 @@ mod reader;
 mod records;
 pub(crate) mod recover;
 mod refusal;
-mod rowids;
 mod rows;
 mod runs;
 mod schema;
 mod session;
 mod store;
-mod task_resolution;
 mod task_rows;
 mod tasks;
 #[cfg(test)]
@@ -60,8 +58,6 @@ pub use options::{Durability, Options, Policy};
 pub(crate) use reader::{ViewError, open_to_read};
 use records::state;
 pub use refusal::OpenError;
-#[cfg(test)]
-use schema::VERSION;
 use session::Queue;
 pub(crate) use views::{FetcherStatus, ManagedFetcher, ManagedRun, QueueStatus, queue_status};
 
@@ -91,17 +87,5 @@ impl SqliteStore {
     pub(crate) fn input_directory(&self) -> StoreResult<Option<DirectoryIdentity>> {
         let noted = state(&self.connection, "input_directory").map_err(error::classify)?;
         Ok(noted.as_deref().and_then(DirectoryIdentity::parse))
-    }
-}
-
-#[cfg(test)]
-impl SqliteStore {
-    /// A count of SQLite's over the statements that choose a job, since they were made.
-    pub(super) fn choosing_costs(&self, what: rusqlite::StatementStatus) -> i64 {
-        let count = |sql: &&str| {
-            let statement = self.connection.prepare_cached(sql);
-            statement.map_or(0, |statement| i64::from(statement.get_status(what)))
-        };
-        dispatch::CHOOSING.iter().map(count).sum()
     }
 }

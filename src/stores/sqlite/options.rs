@@ -21,8 +21,7 @@ pub enum Policy {
 
 impl Policy {
     /// How long a key in flight is excluded, in seconds.
-    #[must_use]
-    pub fn lease(self) -> i64 {
+    pub(crate) fn lease(self) -> i64 {
         match self {
             Self::Fair { lease_seconds } => lease_seconds,
             Self::Classic => CLASSIC_LEASE_SECONDS,
@@ -46,8 +45,7 @@ pub enum Durability {
 
 impl Durability {
     /// Its name on the command line and in status.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Power => "power",
             Self::Process => "process",

@@ -22,7 +22,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a database cannot be looked at.
 #[derive(Debug, Error)]
-pub enum ViewError {
+pub(crate) enum ViewError {
     #[error(
         "there is no database {0}, and no daemon with such a socket: give the database that `shiftboss serve` was given"
     )]
@@ -66,10 +66,7 @@ pub enum ViewError {
 }
 
 /// Opens a supervisor's database for reading alone.
-///
-/// # Errors
-/// When it is missing, somebody else's, or cannot be read.
-pub fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
+pub(crate) fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
     let connection = try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
     for table in schema::PUBLIC_TABLES {
         let has_table = schema::has_table(&connection, table);

@@ -67,30 +67,27 @@ const STALE: &str = "UPDATE shiftboss_runs SET stale = 1
 
 /// What became of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Saved {
+pub(crate) struct Saved {
     /// Its name.
-    pub table: String,
+    pub(crate) table: String,
     /// Rows that are in the new database.
-    pub rows: u64,
-    /// RowidAllocator at which something could not be read.
-    pub lost_ranges: u64,
+    pub(crate) rows: u64,
+    /// Ranges of rowids in which something could not be read.
+    pub(crate) lost_ranges: u64,
     /// It has no rowids: it was read from both ends only.
-    pub from_ends: bool,
+    pub(crate) from_ends: bool,
 }
 
 impl Saved {
     /// Whether something was lost that no list's file brings back.
-    #[must_use]
-    pub fn lost_for_good(&self) -> bool {
+    pub(crate) fn lost_for_good(&self) -> bool {
         self.lost_ranges > 0 && !FROM_FILES.contains(&self.table.as_str())
     }
 }
 
-/// Saves what can be read of `old` into a new database, which is at `new` once it is complete.
-///
-/// # Errors
-/// When not even the schema of `old` can be read, or `new` cannot be made; in words.
-pub fn recover(old: &Path, new: &Path) -> Result<Vec<Saved>, String> {
+/// Saves what can be read of `old` into a new database, which is at `new` once it is complete. Errors
+/// are in words.
+pub(crate) fn recover(old: &Path, new: &Path) -> Result<Vec<Saved>, String> {
     let source = open_source(old).map_err(|error| format!("its schema cannot be read: {error}"))?;
     if schema::is_unreleased(&source).unwrap_or(false) {
         return Err("it is of an unreleased build: recover it with that build".to_owned());
@@ -160,7 +157,7 @@ fn number_wild_tasks(target: &Connection) -> Result<()> {
             (task, number),
         )?;
     }
-    target.execute("UPDATE shiftboss_counters SET value = ?1 WHERE name = 'task'", [last]).map(drop)
+    Ok(())
 }
 
 /// Puts single tasks back whose row of the queue is all that is left of them; says how many.

@@ -1,6 +1,6 @@
 //! Runs and their rows: registering, adding, deleting in steps (spec 4).
 
-use rusqlite::{OptionalExtension, Result, Row};
+use rusqlite::{Connection, OptionalExtension, Result, Row};
 use shiftboss_actors::file_identity::{FileTimes, Position};
 use shiftboss_actors::store::{RowBatch, StoredRun};
 use shiftboss_protocol::model::{Row as Line, Run};
@@ -8,10 +8,14 @@ use shiftboss_protocol::model::{Row as Line, Run};
 use super::error::rejected;
 use super::partitions::partition_for;
 use super::query::Query;
-use super::rowids::RowidAllocator;
 use super::rows::{Delivery, RunId};
 use super::schema::TASKS_ID;
 use super::session::Session;
+
+/// Bits of a rowid below the jitter, so that rows of equal jitter have room.
+const SEQUENCE_BITS: u32 = 31;
+/// Tries of a row whose rowid is taken, which takes the same jitter and 2^31 rows in between.
+const TRIES_MAX: u32 = 1000;
 
 /// A run with its counts and position; the columns of [`read_run`].
 const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
@@ -97,24 +101,29 @@ impl Session<'_> {
         self.add_position(run, batch)?;
         let listing = self.note_reading(run, batch.reading)?;
         let partition = partition_for(self.connection, run)?;
-        let mut rowids = RowidAllocator::load(self.connection)?;
-        let mut added = 0;
-        for row in &batch.rows {
-            added += i64::from(self.add_row(run, partition, row, &mut rowids)?);
-            if let Some(listing) = listing {
-                self.note_listed(listing, row.key.as_str())?;
-            }
+        self.add_rows(run, partition, &batch.rows)?;
+        if let Some(listing) = listing {
+            let mut keys = batch.rows.iter().map(|row| row.key.as_str());
+            keys.try_for_each(|key| self.note_listed(listing, key))?;
         }
-        rowids.store(self.connection)?;
-        self.queue.checkpoints.count_rows(added);
-        self.count(run, added, added)?;
         self.queue.partitions.open(partition);
         Ok(())
     }
 
+    pub(super) fn add_rows(&mut self, run: RunId, partition: i64, rows: &[Line]) -> Result<()> {
+        let mut rowids = RowidAllocator::load(self.connection)?;
+        let mut added = 0;
+        for row in rows {
+            added += i64::from(self.add_row(run, partition, row, &mut rowids)?);
+        }
+        rowids.store(self.connection)?;
+        self.queue.checkpoints.count_rows(added);
+        self.count(run, added, added)
+    }
+
     /// Adds a row; false when it was there already, and only its payload counts.
-    pub(super) fn add_row(
-        &mut self,
+    fn add_row(
+        &self,
         run: RunId,
         partition: i64,
         row: &Line,
@@ -282,5 +291,81 @@ impl Session<'_> {
         let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
             AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";
         self.run(sql, [run.fetcher_id])
+    }
+}
+
+/// Gives out rowids in the order in which new keys are dispatched. What is dispatched one after the other then shares
+/// pages, and a commit writes few of them: that counts for more than the number of statements. Loading scatters its
+/// rows instead. The order is only good, never needed: rows of an older database, or after a VACUUM, may lie anywhere.
+#[derive(Debug)]
+struct RowidAllocator {
+    /// Rows that were ever given a rowid.
+    sequence: i64,
+}
+
+impl RowidAllocator {
+    fn load(connection: &Connection) -> Result<Self> {
+        let sql = "SELECT value FROM shiftboss_counters WHERE name = 'row'";
+        let sequence = connection.value(sql, [])?;
+        Ok(Self { sequence })
+    }
+
+    fn store(&self, connection: &Connection) -> Result<()> {
+        let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'row'";
+        connection.run(sql, [self.sequence])
+    }
+
+    /// Calls `insert` with a rowid for a key of that jitter, again if it is taken.
+    fn claim(
+        &mut self,
+        jitter: i32,
+        mut insert: impl FnMut(i64) -> Result<usize>,
+    ) -> Result<usize> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match insert(self.next(jitter)) {
+                Err(error) if is_taken(&error) && tries < TRIES_MAX => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn next(&mut self, jitter: i32) -> i64 {
+        self.sequence = self.sequence.wrapping_add(1);
+        let in_order = i64::from(jitter) - i64::from(i32::MIN);
+        (in_order << SEQUENCE_BITS) | (self.sequence & ((1 << SEQUENCE_BITS) - 1))
+    }
+}
+
+fn is_taken(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_CONSTRAINT_ROWID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RowidAllocator follow the jitter, are positive, and fit.
+    #[test]
+    fn rowids_are_in_the_order_of_jitter() {
+        let mut rowids = RowidAllocator { sequence: (1 << SEQUENCE_BITS) - 2 };
+        let taken: Vec<i64> =
+            [i32::MIN, -1, 0, 1, i32::MAX].map(|jitter| rowids.next(jitter)).to_vec();
+        assert!(taken.is_sorted() && taken[0] >= 0, "{taken:?}");
+    }
+
+    /// A rowid that is taken is not the end of it.
+    #[test]
+    fn a_taken_rowid_is_passed_over() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (name)").unwrap();
+        let sql = "INSERT INTO t (rowid, name) VALUES (?1, 'x')";
+        for _ in 0..3 {
+            let mut rowids = RowidAllocator { sequence: 0 };
+            let inserted = rowids.claim(7, |rowid| connection.execute(sql, [rowid]));
+            assert_eq!(inserted.unwrap(), 1);
+        }
     }
 }

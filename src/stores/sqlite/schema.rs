@@ -13,13 +13,13 @@ use shiftboss_protocol::model::jitter;
 use super::query::Query;
 
 /// The version that this program reads and writes.
-pub const VERSION: i64 = 7;
+pub(super) const VERSION: i64 = 7;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
-pub const APPLICATION_ID: i64 = 0x5348_4654;
+pub(super) const APPLICATION_ID: i64 = 0x5348_4654;
 /// The id of the fetcher `@tasks`: no list has it, so a row of it is known by its number alone.
 pub(super) const TASKS_ID: i64 = 0;
 /// The tables that are a public interface.
-pub const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue", "log"];
+pub(super) const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue", "log"];
 
 const REFERENCE: &str = include_str!("migrations/0001_reference.sql");
 const JITTER: &str = include_str!("migrations/0002_jitter.sql");
@@ -54,7 +54,7 @@ pub(super) const STATE: &str = "CASE
 pub(super) static RECOMPUTE: LazyLock<String> = LazyLock::new(|| recompute("?1"));
 
 /// Brings a database from the version it has to [`VERSION`], in one transaction.
-pub fn migrate(connection: &mut Connection) -> Result<()> {
+pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
     let application: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if version(connection)? == VERSION && application == APPLICATION_ID {
@@ -78,7 +78,7 @@ pub fn migrate(connection: &mut Connection) -> Result<()> {
 }
 
 /// The version that a database says it has.
-pub fn version(connection: &Connection) -> Result<i64> {
+pub(super) fn version(connection: &Connection) -> Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 

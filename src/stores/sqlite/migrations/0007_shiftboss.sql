@@ -201,7 +201,7 @@ CREATE TABLE shiftboss_rejected_files (
     since  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- attempt: no attempt up to this one is free. row: see src/stores/sqlite/rowids.rs. task: no task up to this one is free.
+-- attempt: no attempt up to this one is free. row: see src/stores/sqlite/runs.rs. task: no task up to this one is free.
 -- single_tasks: rows of that table; single_tasks_ended: of those, the ones that failed or are dead letters.
 CREATE TABLE shiftboss_counters (
     name  TEXT PRIMARY KEY,

@@ -8,8 +8,9 @@ use shiftboss_actors::store::{
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, options, run};
+use crate::stores::sqlite::Policy;
+use crate::stores::sqlite::schema::VERSION;
 use crate::stores::sqlite::views::queue_status;
-use crate::stores::sqlite::{Policy, VERSION};
 
 fn ended(exit_code: u8, message: &str) -> Option<EndedRun> {
     Some(EndedRun { started: 100, ended: 112, exit_code, message: message.to_owned() })

@@ -5,7 +5,8 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 use tempfile::TempDir;
 
 use super::support::{FAIR, Site, options, rows_of, run};
-use crate::stores::sqlite::{Policy, VERSION};
+use crate::stores::sqlite::Policy;
+use crate::stores::sqlite::schema::VERSION;
 
 /// The reference's schema of version 1 or 2, in its own quoting.
 fn reference_schema(version: i64) -> String {

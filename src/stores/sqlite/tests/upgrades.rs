@@ -4,7 +4,8 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::support::{FAIR, Site, options};
-use crate::stores::sqlite::{OpenError, SqliteStore, VERSION};
+use crate::stores::sqlite::schema::VERSION;
+use crate::stores::sqlite::{OpenError, SqliteStore};
 
 const REFERENCE: [&str; 2] = [
     include_str!("../migrations/0001_reference.sql"),

@@ -7,9 +7,10 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, batch, run};
 use crate::stores::sqlite::dispatch::{HELD, READY};
+use crate::stores::sqlite::schema::VERSION;
 use crate::stores::sqlite::views::status::LOOKING;
 use crate::stores::sqlite::views::status::{Done, RejectedFile, Rows, Waiting};
-use crate::stores::sqlite::{Policy, QueueStatus, VERSION, ViewError, queue_status};
+use crate::stores::sqlite::{Policy, QueueStatus, ViewError, queue_status};
 
 fn look(site: &Site, now: i64) -> QueueStatus {
     queue_status(&site.directory.path().join("state.db"), now).unwrap()
