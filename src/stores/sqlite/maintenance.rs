@@ -10,9 +10,10 @@ use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
 
 use super::checkpoints::checkpoint;
 use super::error::classify;
+use super::file;
 use super::query::Query;
 use super::records::set_state;
-use super::{SqliteStore, file};
+use super::store::SqliteStore;
 
 /// How long the end waits for readers to leave, so that the journal mode can be changed.
 const LEAVE_WAL_PATIENCE: Duration = Duration::from_secs(1);

@@ -24,8 +24,9 @@ use super::records::{is_paused, set_state, state};
 use super::refusal::{OpenError, access, failed, foreign};
 use super::schema::TASKS_ID;
 use super::session::Queue;
+use super::store::SqliteStore;
 use super::write_behind::WriteBehindCounters;
-use super::{SqliteStore, damage, file, listings, schema};
+use super::{damage, file, listings, schema};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;

@@ -3,10 +3,12 @@
 //!
 //! Called by the StorageActor, on whose thread everything here is done before it returns.
 
-use rusqlite::Result;
 use std::collections::BTreeMap;
 use std::future::ready;
+use std::path::PathBuf;
 
+use rusqlite::{Connection, Result};
+use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
     Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
 };
@@ -14,12 +16,42 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::dispatch_cache::DispatchCache;
 use super::error::classify;
+use super::lock_yielding::LockYielding;
 use super::options::Durability;
 use super::partitions::Partitions;
 use super::query::Query;
-use super::records::is_paused;
-use super::session::Session;
-use super::{SqliteStore, damage};
+use super::records::{is_paused, state};
+use super::session::{Queue, Session};
+use super::{damage, file};
+
+/// The queue in one SQLite file.
+pub struct SqliteStore {
+    pub(super) connection: Connection,
+    pub(super) queue: Queue,
+    /// The files that were opened: the database, its log, and the log's index.
+    pub(super) files: Vec<(PathBuf, file::Identity)>,
+    pub(super) lock_yielding: LockYielding,
+    pub(super) durability: Durability,
+    pub(super) was_clean: bool,
+}
+
+impl SqliteStore {
+    /// Whether nothing is handed out until an operator says so.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.queue.paused
+    }
+
+    /// Whether the last daemon closed this database, rather than being killed.
+    pub(crate) fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// Which directory the input directory is; `None` on a database that no daemon has noted it in.
+    pub(crate) fn input_directory(&self) -> StoreResult<Option<DirectoryIdentity>> {
+        let noted = state(&self.connection, "input_directory").map_err(classify)?;
+        Ok(noted.as_deref().and_then(DirectoryIdentity::parse))
+    }
+}
 
 /// What came of each operation of a batch.
 type Outcomes = Vec<Result<Outcome, Rejected>>;
@@ -75,7 +107,8 @@ impl SqliteStore {
     fn transact(&mut self, now: UnixSeconds, batch: &[Operation]) -> StoreResult<Outcomes> {
         let mut rejected = BTreeMap::new();
         loop {
-            self.begin().map_err(classify)?;
+            self.lock_yielding.wait();
+            self.connection.run("BEGIN IMMEDIATE", []).map_err(classify)?;
             let performed = self.session().perform_all(now, batch, &mut rejected);
             if let Ok(Some(outcomes)) = performed {
                 self.commit().map_err(classify)?;
@@ -84,16 +117,6 @@ impl SqliteStore {
             self.roll_back().map_err(classify)?;
             performed?;
         }
-    }
-
-    fn begin(&mut self) -> Result<()> {
-        self.lock_yielding.wait();
-        self.connection.run("BEGIN IMMEDIATE", [])?;
-        let noticed = self.session().notice_others();
-        if noticed.is_err() {
-            self.roll_back()?;
-        }
-        noticed
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -146,6 +169,7 @@ impl Session<'_> {
         batch: &[Operation],
         rejected: &mut BTreeMap<usize, Rejected>,
     ) -> StoreResult<Option<Outcomes>> {
+        self.notice_others().map_err(classify)?;
         let mut outcomes = Vec::with_capacity(batch.len());
         for (at, operation) in batch.iter().enumerate() {
             if let Some(why) = rejected.get(&at) {
