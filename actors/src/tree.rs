@@ -115,24 +115,15 @@ pub async fn run(
     let (mut tree, mut ends, drained) = Tree::start(store, clock, input, reports);
     tree.services = Services::new(services);
     tree.operator_group = operator_group;
-    tokio::pin!(stop);
-    let started = tokio::select! {
-        started = tree.start_intake(path) => started,
+    let ended = tokio::select! {
         error = ends.ended() => Err(error),
-        () = &mut stop => Ok(false),
+        ended = tree.live(path, binder, connections_max, lifecycle) => ended,
+        () = stop => Ok(()),
+        // Silence is the end of storage, which is reported in its own way.
+        Ok(()) = drained => Ok(()),
     };
-    let ended = match started {
-        Ok(true) => {
-            let stop = async {
-                // Silence is the end of storage, which is reported in its own way.
-                tokio::select! { () = stop => {} Ok(()) = drained => {} }
-            };
-            tree.serve(binder, connections_max, lifecycle, &mut ends, stop).await
-        }
-        Ok(false) => Ok(()),
-        // What failed for want of storage failed because of storage.
-        Err(error) => Err(ends.storage.try_recv().map_or(error, TreeError::Storage)),
-    };
+    // What failed for want of storage failed because of storage.
+    let ended = ended.map_err(|error| ends.storage.try_recv().map_or(error, TreeError::Storage));
     lifecycle.stopping();
     let shut_down = tree.shutdown().await;
     ended.and(shut_down)
@@ -168,41 +159,31 @@ impl Tree {
         (tree, Ends { storage: storage_end, watcher: watcher_end }, drained)
     }
 
-    /// Registers every run. True: the workers may come.
-    async fn start_intake(&self, path: PathBuf) -> Result<bool, TreeError> {
-        match self.watcher.send(Start).await {
-            Ok(Ok(())) => Ok(true),
-            Ok(Err(reason)) => Err(TreeError::Input { path, reason }),
-            Err(_) => Err(TreeError::Panicked("the FileWatcherActor")),
-        }
-    }
-
-    /// Lets workers in until it is time to stop.
-    async fn serve(
+    /// Registers every run, lets workers in, and goes on until something fails.
+    async fn live(
         &mut self,
+        path: PathBuf,
         mut binder: Box<dyn SocketBinder>,
         connections_max: usize,
         lifecycle: &mut dyn Lifecycle,
-        ends: &mut Ends,
-        stop: impl Future<Output = ()>,
     ) -> Result<(), TreeError> {
+        match self.watcher.send(Start).await {
+            Ok(Ok(())) => {}
+            Ok(Err(reason)) => return Err(TreeError::Input { path, reason }),
+            Err(_) => return Err(TreeError::Panicked("the FileWatcherActor")),
+        }
         let listener = binder.open().map_err(TreeError::Socket)?;
         let (exit_notifier, end) = ExitNotifier::new();
-        let mut services = std::mem::take(&mut self.services);
-        services.start(&self.storage, &self.watcher);
-        let links = self.work_links(services.run_fetcher());
+        self.services.start(&self.storage, &self.watcher);
+        let links = self.work_links(self.services.run_fetcher());
         self.listener =
             Some(ListenerActor::start(listener, binder, links, connections_max, exit_notifier));
         lifecycle.ready();
-        let ended = tokio::select! {
-            name = services.ended() => Err(TreeError::Panicked(name)),
-            error = ends.ended() => Err(error),
+        tokio::select! {
+            name = self.services.ended() => Err(TreeError::Panicked(name)),
             _ = end => Err(TreeError::Panicked("the ListenerActor")),
-            () = self.keep_alive(lifecycle) => Ok(()),
-            () = stop => Ok(()),
-        };
-        self.services = services;
-        ended
+            () = keep_alive(&self.storage, lifecycle) => Ok(()),
+        }
     }
 
     fn work_links(&self, run_fetcher: Option<Recipient<RunFetcher>>) -> WorkLinks {
@@ -216,20 +197,6 @@ impl Tree {
                 links.operator_group = self.operator_group;
                 links
             }),
-        }
-    }
-
-    /// Tells the outside once an interval that storage still answers. Never ends.
-    async fn keep_alive(&self, lifecycle: &mut dyn Lifecycle) {
-        let Some(every) = lifecycle.alive_every() else {
-            return std::future::pending().await;
-        };
-        let mut ticks = tokio::time::interval(every);
-        loop {
-            ticks.tick().await;
-            if self.storage.send(Ping).await.is_ok() {
-                lifecycle.alive();
-            }
         }
     }
 
@@ -257,6 +224,20 @@ impl Tree {
             warn!("The storage thread ended with a panic.");
         }
         Ok(())
+    }
+}
+
+/// Tells the outside once an interval that storage still answers. Never ends.
+async fn keep_alive(storage: &Addr<StorageActor>, lifecycle: &mut dyn Lifecycle) {
+    let Some(every) = lifecycle.alive_every() else {
+        return std::future::pending().await;
+    };
+    let mut ticks = tokio::time::interval(every);
+    loop {
+        ticks.tick().await;
+        if storage.send(Ping).await.is_ok() {
+            lifecycle.alive();
+        }
     }
 }
 
