@@ -18,13 +18,11 @@ use crate::directory::FileState;
 use crate::exit_notifier::ExitNotifier;
 use crate::run_reader::{RunReader, Target};
 use crate::storage::StorageActor;
-use crate::storage::messages::ask;
+use crate::storage::messages::{STORE_RETRY, ask};
 use crate::store::{AddRows, Prune, RowBatch, STEP_ROWS, StoreError, StoreResult};
 
 /// Delay before a line that fills a batch and does not end is read on; others have their turn.
 const NEXT_PIECE: Duration = Duration::from_millis(1);
-/// Delay before a batch is sent again to a store that was busy or full.
-const STORE_RETRY: Duration = Duration::from_millis(200);
 
 /// How a tail ended, for its parent. No word at all is a panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,16 +60,10 @@ pub struct Changed {
     pub number: u64,
 }
 
-/// Asks a tail to store what is unread, one batch; answered when that batch is on disk.
+/// Asks a tail to store what is unread, one batch; answered when that batch is on disk: is there more?
 #[derive(Debug, Message)]
-#[rtype(result = "CaughtUp")]
+#[rtype(result = "bool")]
 pub struct CatchUp;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
-pub struct CaughtUp {
-    /// There is more to be read.
-    pub more: bool,
-}
 
 /// Ends a tail: its run is gone.
 #[derive(Debug, Message)]
@@ -106,9 +98,9 @@ pub struct FileTailActor {
     /// A batch was stored since the start.
     progress: bool,
     /// Answered when the batch under way is stored: it was read after they asked.
-    waiting: Vec<oneshot::Sender<CaughtUp>>,
+    waiting: Vec<oneshot::Sender<bool>>,
     /// Answered after the next batch: the one under way may have been read before they asked.
-    late: Vec<oneshot::Sender<CaughtUp>>,
+    late: Vec<oneshot::Sender<bool>>,
 }
 
 impl FileTailActor {
@@ -211,10 +203,10 @@ impl FileTailActor {
     }
 
     fn answer_waiting(&mut self) {
-        let answer = CaughtUp { more: self.seed.reader.has_unread() };
+        let more = self.seed.reader.has_unread();
         for waiter in self.waiting.drain(..) {
             // A watcher that gave up needs no answer.
-            let _ = waiter.send(answer);
+            let _ = waiter.send(more);
         }
     }
 
@@ -250,7 +242,7 @@ impl Handler<Changed> for FileTailActor {
 }
 
 impl Handler<CatchUp> for FileTailActor {
-    type Result = ResponseFuture<CaughtUp>;
+    type Result = ResponseFuture<bool>;
 
     fn handle(&mut self, _: CatchUp, ctx: &mut Self::Context) -> Self::Result {
         let (waiter, answer) = oneshot::channel();
@@ -260,7 +252,7 @@ impl Handler<CatchUp> for FileTailActor {
             self.answer_waiting();
         }
         self.read_on(ctx);
-        Box::pin(async move { answer.await.unwrap_or(CaughtUp { more: false }) })
+        Box::pin(async move { answer.await.unwrap_or(false) })
     }
 }
 

@@ -33,13 +33,12 @@ use crate::exit_notifier::ExitNotifier;
 use crate::file_identity::DirectoryIdentity;
 use crate::storage::StorageActor;
 use crate::storage::messages::ask;
-use crate::store::{Runs, StoredRun};
+use crate::store::Runs;
 use crate::throttle::Throttle;
 use crate::watch::Watch;
 pub use barrier::{CatchUpBarrier, CaughtUp};
 use entry::Entry;
 pub use lost::{AcceptInput, Accepted, WhyLost};
-use phase::Phase;
 pub use phase::TailLink;
 use shiftboss_protocol::model::Run;
 pub use tails::{StartTail, start_tail};
@@ -50,10 +49,6 @@ const RESCAN_EVERY: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_secs(1);
 /// Between two warnings that a file cannot be looked at: it is tried every second.
 const WARNINGS_SECONDS: u32 = 60;
-/// Delay before the store is asked again.
-const STORE_RETRY: Duration = Duration::from_millis(200);
-/// Deleting a run of ten million rows takes minutes.
-const DELETE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The input directory, as the watcher is given it.
 #[derive(Debug, Clone)]
@@ -100,6 +95,8 @@ pub struct FileWatcherActor {
     runs: BTreeMap<Run, Entry>,
     /// What is wrong with the input.
     notes: notes::Notes,
+    /// Runs under deletion, in the order in which they go.
+    deleting: VecDeque<Run>,
     /// Runs that wait for a free tail.
     queue: VecDeque<Run>,
     tails: usize,
@@ -132,6 +129,7 @@ impl FileWatcherActor {
             stranger: None,
             runs: BTreeMap::new(),
             notes: notes::Notes::default(),
+            deleting: VecDeque::new(),
             queue: VecDeque::new(),
             tails: 0,
             generation: 0,
@@ -141,15 +139,6 @@ impl FileWatcherActor {
             crowded: Rc::default(),
             warnings: Throttle::new(1, WARNINGS_SECONDS),
             _exit_notifier: exit_notifier,
-        }
-    }
-
-    /// Takes what the store knows as the picture to be held against the directory.
-    fn adopt(&mut self, known: &[StoredRun]) {
-        for stored in known.iter().cloned() {
-            let run = stored.run.clone();
-            let phase = if stored.deleting { Phase::HalfDeleted } else { Phase::Stored(stored) };
-            self.runs.insert(run, Entry { phase, known: true, ..Entry::default() });
         }
     }
 }
@@ -173,7 +162,7 @@ impl Handler<Start> for FileWatcherActor {
     fn handle(&mut self, _: Start, _: &mut Self::Context) -> Self::Result {
         let begun = ask(&self.storage, Runs).into_actor(self).map(|known, watcher, ctx| {
             let known = known.map_err(|error| error.to_string())?;
-            watcher.adopt(&known);
+            watcher.adopt(&known, ctx);
             watcher.begin_watching(&known, ctx)
         });
         // Goes on after what the actor waits for by then: that the runs are registered.

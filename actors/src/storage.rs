@@ -8,7 +8,6 @@
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
 mod control;
-mod deletions;
 mod gathered;
 mod handlers;
 mod leases;
@@ -23,7 +22,6 @@ mod session_tests;
 mod tests;
 mod waiting;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -35,7 +33,6 @@ use crate::clock::Clock;
 use crate::exit_notifier::ExitNotifier;
 use crate::store::{Checkpoint, Outcome, Rejected, Request, Store, StoreError, StoreResult};
 use control::Drain;
-use deletions::Deletion;
 use gathered::{Gathered, Replies};
 use leases::LeaseClock;
 use outages::Outages;
@@ -60,8 +57,6 @@ pub struct StorageActor {
     /// A [`flush`](Self::flush) is to come.
     flushing: bool,
     housekeeping: Housekeeping,
-    /// Runs under deletion, in the order in which they go.
-    deletions: VecDeque<Deletion>,
     outages: Outages,
     leases: LeaseClock,
     waiting: WaitQueue,
@@ -96,7 +91,6 @@ impl StorageActor {
             gathered: Gathered::default(),
             flushing: false,
             housekeeping: Housekeeping { dirty: true, last_commit: now, last_maintained: now },
-            deletions: VecDeque::new(),
             outages: Outages::default(),
             leases: LeaseClock::default(),
             waiting: WaitQueue::default(),

@@ -66,10 +66,10 @@ impl FileWatcherActor {
         });
         let caught_up = join_all(tails.collect::<Vec<_>>()).into_actor(self);
         ctx.spawn(caught_up.map(move |answers, watcher, ctx| {
-            // Runs that wait for a tail have unread bytes as well. Of a lost directory nothing is owed.
-            let held_up = watcher.runs.values().any(Entry::is_held_up);
-            let missed = watcher.open.is_some() && (held_up || !watcher.queue.is_empty());
-            let more = missed || answers.iter().flatten().any(|tail| tail.more);
+            // Runs that wait for a tail have unread bytes as well. A lost directory is not waited for.
+            let blocked = watcher.runs.values().any(Entry::is_blocked);
+            let missed = watcher.open.is_some() && (blocked || !watcher.queue.is_empty());
+            let more = missed || answers.into_iter().flatten().any(|more| more);
             for waiter in waiting {
                 // A connection that gave up needs no answer.
                 let _ = waiter.send(CaughtUp { more, missed });

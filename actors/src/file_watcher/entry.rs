@@ -39,9 +39,8 @@ pub(super) struct Entry {
 
 impl Entry {
     /// There is a file, and the store still has to forget an earlier one of the same name first.
-    pub(super) fn is_held_up(&self) -> bool {
-        self.names.are_there()
-            && matches!(self.phase, Phase::New | Phase::HalfDeleted | Phase::Deleting)
+    pub(super) fn is_blocked(&self) -> bool {
+        self.names.are_there() && matches!(self.phase, Phase::New | Phase::Deleting)
     }
 
     /// Takes an event in, in the order in which they happened.

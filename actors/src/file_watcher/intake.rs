@@ -212,7 +212,6 @@ impl FileWatcherActor {
                 let stored = stored.clone();
                 self.begin(run, stored, ctx);
             }
-            Phase::HalfDeleted => self.drop_run(run, ctx),
             _ => {}
         }
         false

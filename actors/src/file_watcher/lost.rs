@@ -65,15 +65,9 @@ impl FileWatcherActor {
             Ok(_) => {
                 self.take(directory, ctx);
                 self.rescan(ctx);
-                return Ok(());
             }
             Err(reason) => self.stay_lost(reason, ctx),
         }
-        // Lists whose withdrawal was begun before go on leaving.
-        let leaving = |entry: &super::Entry| matches!(entry.phase, Phase::HalfDeleted);
-        let leaving = self.runs.iter().filter(|(_, entry)| leaving(entry));
-        let leaving: Vec<_> = leaving.map(|(run, _)| run.clone()).collect();
-        leaving.iter().for_each(|run| self.drop_run(run, ctx));
         Ok(())
     }
 

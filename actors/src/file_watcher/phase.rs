@@ -37,8 +37,6 @@ pub(super) enum Phase {
     Idle(Option<FileState>),
     /// It failed too often; tried again when its file is no longer so.
     Rejected(Option<FileState>),
-    /// An earlier daemon began to delete its rows.
-    HalfDeleted,
     /// Its rows are being deleted.
     Deleting,
 }
@@ -55,13 +53,11 @@ enum State {
     Complete,
     Idle,
     Rejected,
-    HalfDeleted,
     Deleting,
 }
 
 use State::{
-    Complete, Delayed, Deleting, HalfDeleted, Idle, New, Queued, Registering, Rejected, Stored,
-    Tailing,
+    Complete, Delayed, Deleting, Idle, New, Queued, Registering, Rejected, Stored, Tailing,
 };
 
 /// What may follow what, and why. Besides, a run that the store knows is `Deleting` once its file is gone, and
@@ -101,7 +97,6 @@ impl Phase {
             Self::Complete(_) => Complete,
             Self::Idle(_) => Idle,
             Self::Rejected(_) => Rejected,
-            Self::HalfDeleted => HalfDeleted,
             Self::Deleting => Deleting,
         }
     }
@@ -137,12 +132,12 @@ mod tests {
     #[test]
     fn the_picture_is_the_table() {
         let mut drawn =
-            "stateDiagram-v2\n    [*] --> New\n    [*] --> Stored\n    [*] --> HalfDeleted\n"
+            "stateDiagram-v2\n    [*] --> New\n    [*] --> Stored\n    [*] --> Deleting\n"
                 .to_owned();
         for (from, to, why) in TABLE {
             let _ = writeln!(drawn, "    {from:?} --> {to:?}: {why}");
         }
-        drawn += "    HalfDeleted --> Deleting\n    Deleting --> [*]\n";
+        drawn += "    Deleting --> [*]\n";
         let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/architecture.md");
         let document = std::fs::read_to_string(document).unwrap();
         assert!(document.contains(&drawn), "docs/architecture.md has not:\n{drawn}");

@@ -1,18 +1,39 @@
-//! Telling the store which runs there are: registering new ones, deleting those that are gone.
+//! Telling the store which runs there are: registering new ones, deleting those that are gone (spec 4). A run is
+//! marked at once, so that no row of it is handed out any more; its rows leave in bounded steps.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use actix::prelude::*;
 use tracing::{debug, info};
 
+use super::FileWatcherActor;
 use super::entry::Entry;
 use super::phase::Phase;
-use super::{DELETE_TIMEOUT, FileWatcherActor, STORE_RETRY};
-use crate::storage::messages::{DeleteRun, ask};
-use crate::store::{Each, RegisterRun, StoreError, StoreResult, StoredRun};
+use crate::storage::messages::{STORE_RETRY, ask};
+use crate::store::{
+    BeginDeletion, DeleteRuns, Each, RegisterRun, STEP_ROWS, StoreError, StoreResult, StoredRun,
+};
 use shiftboss_protocol::model::Run;
 
+/// Pause between two steps of deletions, so that others get at the database.
+const STEP_PAUSE: Duration = Duration::from_millis(1);
+/// Pause after a step that failed: a full disk stays full for a while.
+const STEP_RETRY: Duration = Duration::from_secs(1);
+
 impl FileWatcherActor {
+    /// Takes what the store knows, to be compared with the directory. Deletions that an earlier daemon began go on.
+    pub(super) fn adopt(&mut self, known: &[StoredRun], ctx: &mut Context<Self>) {
+        for stored in known.iter().cloned() {
+            let run = stored.run.clone();
+            let phase = if stored.deleting { Phase::Deleting } else { Phase::Stored(stored) };
+            if matches!(phase, Phase::Deleting) {
+                self.marked(run.clone(), ctx);
+            }
+            self.runs.insert(run, Entry { phase, known: true, ..Entry::default() });
+        }
+    }
+
     /// Makes runs known to the store and starts their tails. Nothing else is handled meanwhile.
     pub(super) fn register(&mut self, runs: Vec<Run>, ctx: &mut Context<Self>) {
         if runs.is_empty() {
@@ -84,22 +105,41 @@ impl FileWatcherActor {
         }
         info!(%run, "A run's file is gone: its rows leave the queue.");
         entry.phase.enter(Phase::Deleting);
-        self.delete(run.clone(), ctx);
+        self.mark(run.clone(), ctx);
     }
 
-    fn delete(&mut self, run: Run, ctx: &mut Context<Self>) {
-        let sent = self.storage.send(DeleteRun { run: run.clone() });
-        let deleted = sent.timeout(DELETE_TIMEOUT).into_actor(self).map(
-            move |answer: Result<StoreResult<()>, _>, watcher, ctx| {
-                if matches!(answer, Ok(Ok(()))) {
-                    watcher.deleted(&run, ctx);
-                } else {
-                    debug!(%run, ?answer, "A run could not be deleted yet; trying again.");
-                    ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.delete(run, ctx));
-                }
-            },
-        );
-        ctx.spawn(deleted);
+    /// From the answer on no row of the run is handed out.
+    fn mark(&mut self, run: Run, ctx: &mut Context<Self>) {
+        let marked = ask(&self.storage, BeginDeletion(run.clone())).into_actor(self);
+        ctx.spawn(marked.map(move |marked, watcher, ctx| match marked {
+            Ok(()) => watcher.marked(run, ctx),
+            Err(error) => {
+                debug!(%run, %error, "A run could not be deleted yet; trying again.");
+                ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.mark(run, ctx));
+            }
+        }));
+    }
+
+    fn marked(&mut self, run: Run, ctx: &mut Context<Self>) {
+        self.deleting.push_back(run);
+        if self.deleting.len() == 1 {
+            ctx.run_later(STEP_PAUSE, Self::delete_step);
+        }
+    }
+
+    /// One step at a time, however many runs go: a worker's request waits for one at most. A run once marked is
+    /// tried until it is gone; a stop in between leaves the mark, and the next start goes on.
+    fn delete_step(&mut self, ctx: &mut Context<Self>) {
+        let runs = self.deleting.iter().take(STEP_ROWS).cloned().collect();
+        let step = ask(&self.storage, DeleteRuns { runs, limit: STEP_ROWS }).into_actor(self);
+        ctx.spawn(step.map(|gone, watcher, ctx| {
+            let pause = if gone.is_ok() { STEP_PAUSE } else { STEP_RETRY };
+            let gone: Vec<Run> = watcher.deleting.drain(..gone.unwrap_or(0)).collect();
+            if !watcher.deleting.is_empty() {
+                ctx.run_later(pause, Self::delete_step);
+            }
+            gone.iter().for_each(|run| watcher.deleted(run, ctx));
+        }));
     }
 
     fn deleted(&mut self, run: &Run, ctx: &mut Context<Self>) {

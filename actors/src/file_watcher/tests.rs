@@ -1,5 +1,6 @@
 //! The FileWatcherActor and its tails over a mock store and a real directory.
 
+mod deletions;
 mod failures;
 mod lost;
 
@@ -23,6 +24,7 @@ struct Site {
     home: TempDir,
     path: PathBuf,
     mock: MockStore,
+    storage: Addr<StorageActor>,
     watcher: Addr<FileWatcherActor>,
 }
 
@@ -45,8 +47,9 @@ impl Site {
             StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start();
         let (exit_notifier, _end) = ExitNotifier::new();
         let path = input.path.clone();
-        let watcher = FileWatcherActor::new(input, storage, start, exit_notifier).start();
-        Self { home, path, mock, watcher }
+        let watcher = FileWatcherActor::new(input, storage.clone(), start, exit_notifier);
+        let watcher = watcher.start();
+        Self { home, path, mock, storage, watcher }
     }
 
     async fn started(mock: MockStore, start: StartTail) -> Self {
@@ -144,11 +147,11 @@ async fn notes_are_repeated_until_they_are_stored() {
     tokio::time::pause();
     let site = Site::started(MockStore::default(), real()).await;
     let busy = || Trouble::Error(StoreError::Busy("backup".to_owned()));
-    site.mock.trouble("aside", busy());
-    site.mock.trouble("aside", busy());
+    site.mock.trouble("reject", busy());
+    site.mock.trouble("reject", busy());
     site.write("a.b.txt", "alpha 1\n");
     until("the name is noted", || !site.mock.inside().kept.rejected.is_empty()).await;
-    site.mock.trouble("clear", busy());
+    site.mock.trouble("forget rejected", busy());
     fs::remove_file(site.path.join("a.b.txt")).unwrap();
     until("the note is taken back", || site.mock.inside().kept.rejected.is_empty()).await;
     site.mock.trouble("lost", busy());

@@ -1,6 +1,5 @@
 //! One handler a message of the StorageActor: each names what it asks of the store, and what the answer
-//! means to the StorageActor itself. Those of operators, of deletions and of workers that wait are in
-//! their modules.
+//! means to the StorageActor itself. Those of operators and of workers that wait are in their modules.
 
 use std::time::Duration;
 

@@ -2,8 +2,7 @@
 //!
 //! Most is an operation of the store, sent as [`Perform`]. The other messages mean something to the
 //! StorageActor itself: those of connections ([`TakeJob`], [`Finish`], [`UndoHandOut`]; of protocol 2 also
-//! [`Wait`], [`Tell`], [`Next`] and [`Change`]), of the watcher ([`DeleteRun`]) and of the tree ([`Ping`],
-//! [`Shutdown`]).
+//! [`Wait`], [`Tell`], [`Next`] and [`Change`]), and of the tree ([`Ping`], [`Shutdown`]).
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use actix::prelude::*;
 use super::StorageActor;
 use crate::live::Health;
 use crate::store::{Ack, Cancelled, LeaseHolder, Request, Requeued, StoreError, StoreResult};
-use shiftboss_protocol::model::{Attempt, Job, Key, Run};
+use shiftboss_protocol::model::{Attempt, Job, Key};
 use shiftboss_protocol::wire::session::{Control, Word};
 
 /// Has the store carry out a request; answered once that is durable.
@@ -25,6 +24,8 @@ impl<R: Request> Message for Perform<R> {
 
 /// How long storage may take for a request before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Delay before storage is asked again that was busy or full.
+pub(crate) const STORE_RETRY: Duration = Duration::from_millis(200);
 
 /// Sends a request to storage, to be asked again if that fails. No answer in time is a store that is busy.
 pub(crate) fn ask<R: Request>(
@@ -120,13 +121,6 @@ pub struct UndoHandOut {
     /// The key that was handed out.
     pub key: Key,
     pub attempt: Attempt,
-}
-
-/// Deletes a run and its rows, in steps; answered when it is gone.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<()>")]
-pub struct DeleteRun {
-    pub run: Run,
 }
 
 /// Goes once through the mailbox; answered when all before it was handled. For the watchdog.

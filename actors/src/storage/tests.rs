@@ -1,4 +1,4 @@
-//! The StorageActor over a mock store: group commit, failures, undoing, deletions, the end.
+//! The StorageActor over a mock store: group commit, failures, undoing, the end.
 
 use std::time::Duration;
 
@@ -136,83 +136,6 @@ async fn an_undo_is_tried_again() {
     drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
     until("it is undone", || mock.inside().kept.undone == [Attempt(1)]).await;
     assert_eq!(mock.calls().iter().filter(|call| **call == "undo 1").count(), 3);
-}
-
-/// How often the store was called so.
-fn count(mock: &MockStore, call: &str) -> usize {
-    mock.calls().iter().filter(|known| **known == call).count()
-}
-
-/// A deletion is marked before the next request, and goes in steps, each committed; requests are
-/// answered in between.
-#[actix::test]
-async fn a_deletion_lets_others_in() {
-    let mock = MockStore::with_jobs(&["a"]);
-    mock.add_run(&run(1), 1_200);
-    let (storage, _end) = start(&mock);
-    let deleted = storage.send(DeleteRun { run: run(1) });
-    let work = job(storage.send(CLASSIC).await.unwrap().unwrap());
-    assert_eq!(mock.calls()[..3], ["begin", "mark f.1", "dispatch"]);
-    assert_eq!(count(&mock, "delete f.1"), 0);
-    work.settle();
-    assert_eq!(deleted.await.unwrap(), Ok(()));
-    assert_eq!(count(&mock, "delete f.1"), 3);
-    assert!(count(&mock, "commit") >= 4);
-}
-
-/// Deletions that are asked for together are marked in one commit.
-#[actix::test]
-async fn deletions_share_a_commit() {
-    let mock = MockStore::with_jobs(&[]);
-    let (storage, _end) = start(&mock);
-    let asked: Vec<_> = (1..4).map(|i| storage.send(DeleteRun { run: run(i) })).collect();
-    until("the first is deleted", || count(&mock, "delete f.1") > 0).await;
-    assert_eq!(mock.calls()[..5], ["begin", "mark f.1", "mark f.2", "mark f.3", "commit"]);
-    assert!(join_all(asked).await.into_iter().all(|answer| answer.unwrap().is_ok()));
-}
-
-/// A mark that is not on disk is told, and nothing is deleted.
-#[actix::test]
-async fn a_deletion_that_cannot_begin_is_told() {
-    let mock = MockStore::with_jobs(&[]);
-    mock.trouble("commit", Trouble::Error(full()));
-    let (storage, _end) = start(&mock);
-    assert_eq!(storage.send(DeleteRun { run: run(1) }).await.unwrap(), Err(full()));
-    storage.send(Ping).await.unwrap();
-    assert_eq!(count(&mock, "delete f.1"), 0);
-}
-
-/// Deletes a run while calls of a kind go wrong; returns the mock and how long it took.
-async fn delete_through(call: &'static str, troubles: Vec<Trouble>) -> (MockStore, Duration) {
-    tokio::time::pause();
-    let mock = MockStore::default();
-    mock.add_run(&run(1), 1_200);
-    for trouble in troubles {
-        mock.trouble(call, trouble);
-    }
-    let (storage, _end) = start(&mock);
-    let begun = tokio::time::Instant::now();
-    assert_eq!(storage.send(DeleteRun { run: run(1) }).await.unwrap(), Ok(()));
-    (mock, begun.elapsed())
-}
-
-/// A deletion once begun is never forgotten: a step that fails is tried again after a pause.
-#[actix::test]
-async fn a_step_that_fails_is_tried_again() {
-    let troubles = vec![Trouble::Error(full()), Trouble::Error(full())];
-    let (mock, took) = delete_through("delete", troubles).await;
-    assert!(took >= Duration::from_secs(2), "{took:?}");
-    assert_eq!(count(&mock, "delete f.1"), 5);
-}
-
-/// The last step's commit fails: only one that succeeded is told as the end.
-#[actix::test]
-async fn a_last_commit_that_fails_is_no_end() {
-    let mut troubles = vec![Trouble::None; 3];
-    troubles.push(Trouble::Error(full()));
-    let (mock, took) = delete_through("commit", troubles).await;
-    assert!(took >= Duration::from_secs(1), "{took:?}");
-    assert_eq!(count(&mock, "delete f.1"), 4, "{:?}", mock.calls());
 }
 
 /// A batch of rows has a transaction of its own at its beginning.

@@ -150,10 +150,10 @@ impl History {
         let leases = store.leases().unwrap();
         prop_assert!(leases.iter().all(|(_, seconds)| *seconds == LEASE_SECONDS));
         let leases: BTreeSet<i64> = leases.iter().map(|(attempt, _)| attempt.0).collect();
-        prop_assert_eq!(leases, self.model.held().into_iter().collect::<BTreeSet<i64>>());
+        prop_assert_eq!(leases, self.model.all_leased().into_iter().collect::<BTreeSet<i64>>());
         for attempt in &self.given {
-            let is_held = store.is_held(Attempt(*attempt)).unwrap();
-            prop_assert_eq!(is_held, self.model.is_held(*attempt));
+            let is_leased = store.is_leased(Attempt(*attempt)).unwrap();
+            prop_assert_eq!(is_leased, self.model.is_leased(*attempt));
         }
         prop_assert_eq!(store.in_flight(self.now).unwrap(), self.model.in_flight(self.now));
         Ok(())

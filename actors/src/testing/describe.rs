@@ -14,7 +14,7 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::Complete(it) => ("finish", format!("{} {}", it.key, it.exit_code)),
         Op::CompleteAttempt(it) => ("done", format!("{} {}", it.attempt.0, it.exit_code)),
         Op::Release(it) => ("release", it.0.0.to_string()),
-        Op::Heartbeat(it) => ("held", it.0.0.to_string()),
+        Op::Heartbeat(it) => ("heartbeat", it.0.0.to_string()),
         Op::Expire(it) => ("expire", it.0.0.to_string()),
         Op::Undo(it) => ("undo", it.attempt.0.to_string()),
         Op::Retry(it) => ("retry", it.key.to_string()),
@@ -25,8 +25,8 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::Prune(it) => ("prune", it.run.to_string()),
         Op::BeginDeletion(it) => ("mark", it.0.to_string()),
         Op::DeleteRuns(it) => ("delete", it.runs.first().map(Run::to_string).unwrap_or_default()),
-        Op::RejectFile(it) => ("aside", it.name.clone()),
-        Op::ForgetRejected(it) => ("clear", it.0.clone()),
+        Op::RejectFile(it) => ("reject", it.name.clone()),
+        Op::ForgetRejected(it) => ("forget rejected", it.0.clone()),
         Op::NoteInput(it) => {
             let lost = matches!(it.0, InputDirectory::Lost(_));
             ("lost", if lost { "yes" } else { "no" }.to_owned())

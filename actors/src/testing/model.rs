@@ -198,7 +198,7 @@ impl Model {
         if self.leases.paused {
             return None;
         }
-        let held = |key: &str| {
+        let is_leased = |key: &str| {
             self.deliveries.iter().any(|delivery| delivery.leased && delivery.key == key)
         };
         let free = |key: &str| match self.log.get(key) {
@@ -214,7 +214,7 @@ impl Model {
             (started(row), (self.rules.jitter)(&row.key), row.key.clone(), turn, row.fetcher)
         };
         let eligible =
-            self.candidates().into_iter().filter(|row| free(&row.key) && !held(&row.key));
+            self.candidates().into_iter().filter(|row| free(&row.key) && !is_leased(&row.key));
         let row = eligible.min_by_key(|row| rank(row))?.clone();
         let last_served = served(&row);
         self.attempts += 1;

@@ -79,7 +79,7 @@ pub trait OneByOne: Store {
         self.ask(now, Release(attempt))
     }
 
-    fn is_held(&mut self, attempt: Attempt) -> StoreResult<bool> {
+    fn is_leased(&mut self, attempt: Attempt) -> StoreResult<bool> {
         self.ask(0, Heartbeat(attempt)).map(|ack| ack == Ack::Recorded)
     }
 

@@ -216,8 +216,8 @@ impl Kept {
             Op::Probe(_) => Out::Probe(()),
             Op::Runs(_) => Out::Runs(self.runs.values().cloned().collect()),
             Op::Leases(_) => {
-                let held = self.model.held().into_iter().map(Attempt);
-                Out::Leases(held.map(|attempt| (attempt, self.leases[&attempt])).collect())
+                let leased = self.model.all_leased().into_iter().map(Attempt);
+                Out::Leases(leased.map(|attempt| (attempt, self.leases[&attempt])).collect())
             }
             Op::AcceptedEntries(_) => Out::AcceptedEntries(self.accepted.clone()),
             Op::FetcherRecords(_) => Out::FetcherRecords(self.fetchers.values().cloned().collect()),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use actix::prelude::*;
 
 use super::{Site, real, rejected};
-use crate::file_tail::{CatchUp, CaughtUp, Changed, StopTail, TailSeed};
+use crate::file_tail::{CatchUp, Changed, StopTail, TailSeed};
 use crate::file_watcher::{StartTail, TailLink, start_tail};
 use crate::testing::{MockStore, until};
 
@@ -31,10 +31,10 @@ impl Handler<Changed> for Bomb {
 }
 
 impl Handler<CatchUp> for Bomb {
-    type Result = CaughtUp;
+    type Result = bool;
 
-    fn handle(&mut self, _: CatchUp, _: &mut Self::Context) -> CaughtUp {
-        CaughtUp { more: false }
+    fn handle(&mut self, _: CatchUp, _: &mut Self::Context) -> bool {
+        false
     }
 }
 
@@ -91,7 +91,7 @@ async fn a_tail_is_restarted_after_a_panic() {
 /// A file that keeps failing is rejected, visibly; everything else goes on; and it is tried again
 /// when it changes.
 #[actix::test]
-async fn a_file_that_keeps_failing_is_set_aside() {
+async fn a_file_that_keeps_failing_is_rejected() {
     let (start, panics) = panicking(6);
     let site = Site::started(MockStore::default(), start).await;
     site.write("bad.1.txt", "alpha 1\n");
@@ -109,7 +109,7 @@ async fn a_file_that_keeps_failing_is_set_aside() {
 
 /// A file that was rejected is tried again from time to time, though it did not change.
 #[actix::test]
-async fn a_file_set_aside_is_tried_again() {
+async fn a_rejected_file_is_tried_again() {
     tokio::time::pause();
     let (start, panics) = panicking(7);
     let site = Site::started(MockStore::default(), start).await;
@@ -121,14 +121,14 @@ async fn a_file_set_aside_is_tried_again() {
 /// A file that fails again when it is tried again was rejected all the time, and is noted once;
 /// the note goes when the file is read, also when it may still grow, and when it is gone.
 #[actix::test]
-async fn a_file_that_fails_again_stays_set_aside() {
+async fn a_file_that_fails_again_stays_rejected() {
     tokio::time::pause();
     for gone in [false, true] {
         let (start, panics) = panicking(10);
         let site = Site::started(MockStore::default(), start).await;
         site.write("bad.1.txt.part", "alpha 1\n");
         until("it was tried again", || panics.get() == 8).await;
-        assert_eq!((site.calls("aside"), site.calls("clear")), (1, 0));
+        assert_eq!((site.calls("reject"), site.calls("forget rejected")), (1, 0));
         if gone {
             fs::remove_file(site.path.join("bad.1.txt.part")).unwrap();
         } else {
@@ -136,6 +136,6 @@ async fn a_file_that_fails_again_stays_set_aside() {
         }
         until("it is not rejected any longer", || site.mock.inside().kept.rejected.is_empty())
             .await;
-        assert_eq!((site.calls("aside"), site.calls("clear")), (1, 1));
+        assert_eq!((site.calls("reject"), site.calls("forget rejected")), (1, 1));
     }
 }

@@ -139,12 +139,12 @@ const STATEMENTS: [(&str, Check); 26] = [
     ("16 a leased job comes back by its release or the end of its lease, at its old place", |it| {
         list(it, "f", 1, &["a"]);
         let first = lease(it, NOW);
-        assert_eq!(it.store().is_held(first), Ok(true));
+        assert_eq!(it.store().is_leased(first), Ok(true));
         assert_eq!(it.store().release(first, NOW), Ok(Ack::Recorded));
         let second = lease(it, NOW);
         let expired = it.store().expire(second, NOW + 60).unwrap().unwrap();
         assert_eq!((expired.key, expired.dead_letter, expired.single), (key("a"), false, false));
-        assert_eq!((it.store().is_held(second), jobs(it, NOW)), (Ok(false), words("a")));
+        assert_eq!((it.store().is_leased(second), jobs(it, NOW)), (Ok(false), words("a")));
     }),
     ("17 a task whose leases expired too often is a dead letter until it is retried", |it| {
         list(it, "f", 1, &["a"]);

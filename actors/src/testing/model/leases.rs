@@ -62,11 +62,11 @@ impl Model {
             .cloned()
     }
 
-    pub fn is_held(&self, attempt: i64) -> bool {
+    pub fn is_leased(&self, attempt: i64) -> bool {
         self.leased(attempt).is_some()
     }
 
-    pub fn held(&self) -> Vec<i64> {
+    pub fn all_leased(&self) -> Vec<i64> {
         let leased = self.deliveries.iter().filter(|delivery| delivery.leased);
         leased.map(|delivery| delivery.attempt).collect()
     }

@@ -37,7 +37,7 @@ impl Model {
             }
             Op::Release(it) => Out::Release(self.release(it.0.0)),
             Op::Heartbeat(it) => {
-                Out::Heartbeat(if self.is_held(it.0.0) { Ack::Recorded } else { Ack::Stale })
+                Out::Heartbeat(if self.is_leased(it.0.0) { Ack::Recorded } else { Ack::Stale })
             }
             Op::Expire(it) => Out::Expire(self.expire_lease(it.0.0)),
             Op::Undo(it) => {

@@ -94,7 +94,7 @@ fn a_leased_key_is_handed_to_nobody() {
     for later in [0, HALF_DAY + 1, 10 * HALF_DAY] {
         assert_eq!((site.lease(NOW + later), site.next(NOW + later)), (None, None));
     }
-    assert!(site.store.is_held(attempt).unwrap());
+    assert!(site.store.is_leased(attempt).unwrap());
     assert_eq!(site.store.in_flight(NOW + 10 * HALF_DAY).unwrap(), 1);
 }
 
@@ -192,7 +192,7 @@ fn a_run_deleted_while_its_job_is_leased() {
         } else {
             site.delete(&run("f", 1));
         }
-        assert!(site.store.is_held(attempt).unwrap(), "{edit} {by_hand}");
+        assert!(site.store.is_leased(attempt).unwrap(), "{edit} {by_hand}");
         site.list(&run("g", 1), &["alpha"]);
         assert_eq!(site.next(NOW + HALF_DAY + 1), None, "the key is held still");
         assert_eq!(site.done(attempt, 4, NOW + 5), Ack::Recorded);

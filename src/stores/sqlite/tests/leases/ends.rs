@@ -145,7 +145,7 @@ fn a_classic_end_ends_a_leased_attempt() {
     let mut site = site(&["alpha"]);
     let attempt = site.leased(NOW);
     site.finish("alpha", NOW + 5);
-    assert!(!site.store.is_held(attempt).unwrap());
+    assert!(!site.store.is_leased(attempt).unwrap());
     assert_eq!(
         (site.done(attempt, 7, NOW + 6), site.outcomes()),
         (Ack::Recorded, vec!["1|done|0".to_owned()])
