@@ -100,7 +100,6 @@ pub struct FileWatcherActor {
     /// Runs that wait for a free tail.
     queue: VecDeque<Run>,
     tails: usize,
-    generation: u64,
     barriers: barrier::Barriers,
     /// Events said that the directory is gone, or that others were dropped.
     lost: bool,
@@ -132,7 +131,6 @@ impl FileWatcherActor {
             deleting: VecDeque::new(),
             queue: VecDeque::new(),
             tails: 0,
-            generation: 0,
             barriers: barrier::Barriers::default(),
             lost: false,
             overflow: false,

@@ -25,7 +25,6 @@ use shiftboss_protocol::model::Run;
 /// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
 /// one batch; four times as many rows load no faster.
 const BATCH_ROWS_MAX: usize = 250;
-const CHUNK_BYTES: usize = 8 * 1024;
 /// Bytes read for one batch at the most, so that a file of faulty lines also lets others in.
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Faulty lines of one batch that are logged one by one; the others are counted.
@@ -55,7 +54,6 @@ pub struct RunReader {
     name: FileName,
     stored: StoredRun,
     open: Option<OpenFile>,
-    chunk: Vec<u8>,
     /// The last batch was full before the file ended.
     interrupted: bool,
     task: Task,
@@ -78,9 +76,8 @@ impl RunReader {
     /// A reader that goes on where `stored` stands.
     pub fn new(directory: Rc<Directory>, stored: StoredRun) -> Self {
         let name = FileName::of(stored.run.clone());
-        let chunk = vec![0; CHUNK_BYTES];
         let task = Task::Follow;
-        Self { directory, name, stored, open: None, chunk, interrupted: false, task, anew: false }
+        Self { directory, name, stored, open: None, interrupted: false, task, anew: false }
     }
 
     /// Reads a known file from its start, whatever the bytes before the stored position are.
@@ -161,7 +158,7 @@ impl RunReader {
             (self.task, self.open) = (Task::Follow, None);
             return Ok(None);
         }
-        let Some(content) = open.digest(&mut self.chunk)? else {
+        let Some(content) = open.digest()? else {
             self.interrupted = true;
             return Ok(None);
         };
@@ -236,7 +233,7 @@ impl RunReader {
             open.skip_to_end();
         }
         let mut lines = Vec::new();
-        let at_end = open.read_lines(&mut self.chunk, &mut lines)?;
+        let at_end = open.read_lines(&mut lines)?;
         self.interrupted = !at_end;
         let complete = target.complete && at_end;
         if complete {

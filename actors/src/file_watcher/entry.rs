@@ -22,8 +22,6 @@ pub(super) struct Entry {
     pub(super) due: bool,
     /// Tails that failed in a row without storing anything.
     pub(super) failures: u32,
-    /// Tells a tail's end from that of an earlier tail of the run.
-    pub(super) generation: u64,
     /// Its tail has read from the file.
     pub(super) sound: Rc<Cell<bool>>,
     /// How often its tail was notified that the file may have changed.

@@ -64,6 +64,14 @@ impl Notes {
         }
     }
 
+    /// The same for every file of which `is_over` says so.
+    fn accept_where(&mut self, cause: Cause, is_over: impl Fn(&OsString) -> bool) {
+        let over =
+            |name: &OsString, (known, _): &mut (Cause, String)| *known == cause && is_over(name);
+        let over = self.rejected.extract_if(.., over);
+        self.unsent.extend(over.map(|(name, _)| Topic::File(name)));
+    }
+
     /// Returns whether that is new.
     pub(super) fn directory_is(&mut self, directory: InputDirectory) -> bool {
         let is_new = self.directory.as_ref() != Some(&directory);
@@ -135,24 +143,16 @@ impl FileWatcherActor {
 
     /// Takes back the notes about files that were tried again, and read.
     pub(super) fn take_back_sound(&mut self) {
-        let is_sound = |name: &OsString, cause| {
-            let entry = run_of(name).and_then(|run| self.runs.get(&run));
-            cause == Cause::Tails && entry.is_some_and(|entry| entry.sound.get())
-        };
-        let rejected = self.notes.rejected.iter();
-        let sound = rejected.filter(|(name, (cause, _))| is_sound(name, *cause));
-        for name in sound.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            self.notes.accept(&name, Cause::Tails);
-        }
+        let runs = &self.runs;
+        self.notes.accept_where(Cause::Tails, |name| {
+            run_of(name).and_then(|run| runs.get(&run)).is_some_and(|entry| entry.sound.get())
+        });
     }
 
     /// Takes back the notes about names that are no longer there.
     pub(super) fn take_back_absent(&mut self, names: &[OsString]) {
         let there: BTreeSet<&OsString> = names.iter().collect();
-        let gone = self.notes.rejected.keys().filter(|name| !there.contains(name));
-        for name in gone.cloned().collect::<Vec<_>>() {
-            self.notes.accept(&name, Cause::Name);
-        }
+        self.notes.accept_where(Cause::Name, |name| !there.contains(name));
     }
 
     /// The run whose file of that name is rejected: what kept it from being read may be over.

@@ -15,7 +15,7 @@ use super::entry::Entry;
 use super::phase::{Phase, TailLink};
 use crate::directory::FileState;
 use crate::exit_notifier::ExitNotifier;
-use crate::file_tail::{FileTailActor, TailEnd, TailSeed};
+use crate::file_tail::{FileTailActor, StopTail, TailEnd, TailSeed};
 use crate::run_reader::RunReader;
 use crate::store::StoredRun;
 use shiftboss_protocol::model::Run;
@@ -74,10 +74,7 @@ impl FileWatcherActor {
             return;
         };
         let (exit_notifier, end) = ExitNotifier::new();
-        self.generation += 1;
         self.tails += 1;
-        let generation = self.generation;
-        entry.generation = generation;
         let as_long = stored.complete && is_as_long(&stored, entry.names.file());
         let rested = entry.names.is_rested();
         let mut reader = RunReader::new(Rc::clone(&open.directory), stored);
@@ -95,11 +92,12 @@ impl FileWatcherActor {
             sound: Rc::clone(&entry.sound),
             exit_notifier,
         };
-        entry.phase.enter(Phase::Tailing((self.start_tail)(seed)));
-        let run = run.clone();
+        let tail = (self.start_tail)(seed);
+        let (run, stop) = (run.clone(), tail.stop.clone());
+        entry.phase.enter(Phase::Tailing(tail));
         ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {
             watcher.tails -= 1;
-            watcher.tail_ended(&run, generation, end, ctx);
+            watcher.tail_ended(&run, &stop, end, ctx);
             watcher.start_next(ctx);
         }));
     }
@@ -126,14 +124,15 @@ impl FileWatcherActor {
     fn tail_ended(
         &mut self,
         run: &Run,
-        generation: u64,
+        stop: &Recipient<StopTail>,
         end: Result<TailEnd, RecvError>,
         ctx: &mut Context<Self>,
     ) {
         let Some(entry) = self.runs.get_mut(run) else {
             return;
         };
-        if entry.generation != generation || !matches!(entry.phase, Phase::Tailing(_)) {
+        // An earlier tail of the run may end late.
+        if !matches!(&entry.phase, Phase::Tailing(tail) if tail.stop == *stop) {
             return;
         }
         match end {

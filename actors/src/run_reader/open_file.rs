@@ -13,6 +13,9 @@ use crate::file_identity::Position;
 use shiftboss_protocol::fetcher_file::{CHECKSUM_BYTES, Content, Line, LineReader, checksum};
 use shiftboss_protocol::model::Row;
 
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 8 * 1024;
+
 /// An open file and how far it was read.
 pub(super) struct OpenFile {
     pub(super) file: File,
@@ -62,14 +65,11 @@ impl OpenFile {
     }
 
     /// Reads until a batch is full or the file ends; tells whether it ended.
-    pub(super) fn read_lines(
-        &mut self,
-        chunk: &mut [u8],
-        lines: &mut Vec<Line>,
-    ) -> io::Result<bool> {
+    pub(super) fn read_lines(&mut self, lines: &mut Vec<Line>) -> io::Result<bool> {
+        let mut chunk = [0; CHUNK_BYTES];
         let limit = self.next + BATCH_BYTES_MAX;
         while lines.len() < BATCH_ROWS_MAX && self.next < limit {
-            let length = read_chunk(&self.file, chunk, self.next)?;
+            let length = self.file.read_at(&mut chunk, self.next)?;
             if length == 0 {
                 return Ok(true);
             }
@@ -80,12 +80,12 @@ impl OpenFile {
     }
 
     /// Reads on, a bounded piece, and keeps nothing. Returns the digest of all lines at the end of the file.
-    pub(super) fn digest(&mut self, chunk: &mut [u8]) -> io::Result<Option<u64>> {
+    pub(super) fn digest(&mut self) -> io::Result<Option<u64>> {
         let limit = self.next + BATCH_BYTES_MAX;
         let mut at_end = false;
         while !at_end && self.next < limit {
             let mut lines = Vec::new();
-            at_end = self.read_lines(chunk, &mut lines)?;
+            at_end = self.read_lines(&mut lines)?;
             if at_end {
                 self.lines.finish(&mut lines);
             }
@@ -136,16 +136,6 @@ impl OpenFile {
         };
         let same = |at: &Position| Position { verified: None, ..*at } == position;
         Ok(stored.filter(same).unwrap_or(position))
-    }
-}
-
-/// Reads at `offset`; 0 bytes are the end of the file.
-fn read_chunk(file: &File, chunk: &mut [u8], offset: u64) -> io::Result<usize> {
-    loop {
-        match file.read_at(chunk, offset) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => return read,
-        }
     }
 }
 
