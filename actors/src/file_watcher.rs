@@ -81,6 +81,8 @@ struct Open {
     /// `None` while the system has no watch left: everything is looked at every second.
     watch: Option<Watch>,
     events: Option<SpawnHandle>,
+    /// Other machines change it without an event: everything is looked at every second, too.
+    is_on_network: bool,
 }
 
 /// Watches the input directory. See the module's documentation.

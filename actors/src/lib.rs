@@ -21,6 +21,7 @@ pub mod exit_notifier;
 pub mod file_identity;
 pub mod file_tail;
 pub mod file_watcher;
+pub mod fs_events;
 pub mod listener;
 pub mod live;
 pub mod peer;

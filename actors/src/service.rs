@@ -42,12 +42,18 @@ pub struct ServiceLinks {
     pub known: Recipient<Perform<AcceptedEntries>>,
     /// Accepted entries that are out of their spool.
     pub forget: Recipient<Perform<Each<ForgetAccepted>>>,
-    /// How a fetcher of the daemon's own is.
-    pub note_fetcher: Recipient<Perform<NoteFetcher>>,
+    pub fetchers: FetcherLinks,
+}
+
+/// What who runs fetchers may say.
+#[derive(Clone)]
+pub struct FetcherLinks {
+    /// How a managed fetcher is.
+    pub note: Recipient<Perform<NoteFetcher>>,
     /// Asks what was noted of them.
-    pub known_fetchers: Recipient<Perform<FetcherRecords>>,
+    pub known: Recipient<Perform<FetcherRecords>>,
     /// One that is run no more.
-    pub forget_fetcher: Recipient<Perform<ForgetFetcher>>,
+    pub forget: Recipient<Perform<ForgetFetcher>>,
     /// Asks whether the input directory is lost.
     pub why_lost: Recipient<WhyLost>,
 }
@@ -59,10 +65,12 @@ impl ServiceLinks {
             accept: storage.clone().recipient(),
             known: storage.clone().recipient(),
             forget: storage.clone().recipient(),
-            note_fetcher: storage.clone().recipient(),
-            known_fetchers: storage.clone().recipient(),
-            forget_fetcher: storage.clone().recipient(),
-            why_lost: watcher.clone().recipient(),
+            fetchers: FetcherLinks {
+                note: storage.clone().recipient(),
+                known: storage.clone().recipient(),
+                forget: storage.clone().recipient(),
+                why_lost: watcher.clone().recipient(),
+            },
         }
     }
 }

@@ -5,16 +5,14 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use inotify::{EventMask, Inotify, WatchMask};
 use tokio::io::unix::AsyncFd;
 
 use crate::directory::Directory;
-
-/// Room for the events of one read; each takes 16 bytes and its padded name.
-const BUFFER_BYTES: usize = 64 * 1024;
+use crate::fs_events::{Event, EventMask, Inotify, WatchMask, readiness};
 
 /// What happened to a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +44,12 @@ pub struct Events {
 /// A watch on one directory.
 pub struct Watch {
     inotify: Inotify,
-    ready: Rc<AsyncFd<OwnedFd>>,
-    buffer: Vec<u8>,
+    ready: Rc<AsyncFd<Arc<OwnedFd>>>,
 }
 
 impl Watch {
     pub fn new(directory: &Directory) -> io::Result<Self> {
-        let inotify = Inotify::init()?;
+        let inotify = Inotify::new()?;
         let mask = WatchMask::CREATE
             | WatchMask::MODIFY
             | WatchMask::ATTRIB
@@ -67,43 +64,25 @@ impl Watch {
         if !directory.is_at_its_path() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let ready = Rc::new(readiness(inotify.as_fd().try_clone_to_owned()?)?);
-        Ok(Self { inotify, ready, buffer: vec![0; BUFFER_BYTES] })
+        let ready = Rc::new(readiness(inotify.descriptor())?);
+        Ok(Self { inotify, ready })
     }
 
     /// Becomes readable when there may be events. Clear its readiness before draining.
-    pub fn ready(&self) -> Rc<AsyncFd<OwnedFd>> {
+    pub fn ready(&self) -> Rc<AsyncFd<Arc<OwnedFd>>> {
         Rc::clone(&self.ready)
     }
 
     /// Takes all events that are there now.
     pub fn drain(&mut self) -> io::Result<Events> {
         let mut events = Events::default();
-        loop {
-            match self.inotify.read_events(&mut self.buffer) {
-                Ok(read) => {
-                    for event in read {
-                        events.note(&event);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        while self.inotify.read(|event| events.note(&event))? {}
         Ok(events)
     }
 }
 
-#[allow(unsafe_code)]
-fn readiness(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` keeps its descriptor open, and the same, for as long as it lives, and
-    // the `AsyncFd` owns it from here on.
-    unsafe { AsyncFd::register(descriptor) }.map_err(Into::into)
-}
-
 impl Events {
-    fn note(&mut self, event: &inotify::Event<&std::ffi::OsStr>) {
+    fn note(&mut self, event: &Event<'_>) {
         if event.mask.contains(EventMask::Q_OVERFLOW) {
             self.overflow = true;
         }

@@ -98,6 +98,7 @@ impl TryFrom<FetchArguments> for FetchSettings {
             min_lines: typed.min_lines,
             min_share: typed.min_share,
             live: typed.live,
+            changed_file: None,
         };
         Ok(Self { list, every: typed.every })
     }

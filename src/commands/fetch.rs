@@ -13,9 +13,8 @@ use crate::child::{Guardian, look_for};
 use crate::cli::FetchSettings;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{Delivered, FetchError, FetchRuns, Fetcher};
-use crate::schedule::handover::Given;
+use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Every, Request, Schedule};
-use crate::schedule::status::Status;
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 use show::Show;
 
@@ -47,7 +46,7 @@ async fn once(
 ) -> Result<Option<i32>, Failure> {
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async { _ = stopped.await };
-    let run = fetcher.run(Given::default(), Box::new(Show::new(name)), stopped);
+    let run = fetcher.run(Changed::default(), Box::new(Show::new(name)), stopped);
     match signals.attend(run, || _ = stop.send(())).await {
         // A signal may have come too late to end it.
         (Some(Ok(Delivered { file, accepted, faulty })), _) => {
@@ -68,13 +67,13 @@ async fn by_schedule(
 ) -> Result<Option<i32>, Failure> {
     let shown = name.clone();
     let observer = Box::new(move || Box::new(Show::new(&shown)) as _);
-    let schedule: Schedule = Schedule {
+    let schedule = Schedule {
         name,
         timing: Default::default(),
         every: Some(Every { period, first: Duration::ZERO }),
-        runs: Box::new(FetchRuns::new(fetcher, observer)),
+        runs: Box::new(FetchRuns::new(fetcher, observer, false)),
         watch: None,
-        observer: Box::new(|_: &Status| {}),
+        observer: Box::new(|_| {}),
         clock: Rc::new(SystemClock),
     };
     let (requests, received) = mpsc::unbounded_channel();

@@ -14,13 +14,12 @@ use crate::cli::{OnChange, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
 use crate::schedule::command_runs::CommandRuns;
 use crate::schedule::follower::{FollowError, Follower};
-use crate::schedule::handover::Handover;
+use crate::schedule::handover::ChangedFile;
 use crate::schedule::machine::graph;
 use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Request, Runs, Schedule, ScheduleError};
-use crate::schedule::status::Status;
-use crate::schedule::status_file::{OwnFiles, Report, StatusFiles, StatusFilesError};
-use crate::schedule::tree_watch::Kernel;
+use crate::schedule::scheduler::{Request, Runs, Schedule, ScheduleError, Status};
+use crate::schedule::status_file::{OwnFiles, Report, StatusFiles};
+use crate::schedule::tree_watch::kernel;
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 
 /// Does what is asked for.
@@ -36,8 +35,7 @@ pub fn run(asked: OnChange) -> Result<(), Failure> {
 fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     look_for(&settings.program)
         .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
-    let files = StatusFiles::of_user().and_then(|files| files.take(&settings.name));
-    let files = files.map_err(|error| files_failure(&error))?;
+    let files = StatusFiles::of_user()?.take(&settings.name)?;
     let ended = with_signals(async |mut signals| {
         let runs = command_runs(&settings, &files);
         if settings.is_once {
@@ -57,12 +55,9 @@ fn command_runs(settings: &OnChangeSettings, files: &OwnFiles) -> CommandRuns {
     CommandRuns {
         guardian: Guardian::new(),
         name: settings.name.clone(),
-        handover: Arc::new(Handover {
-            program: settings.program.clone(),
-            arguments: settings.arguments.clone(),
-            environment: Vec::new(),
-            file: files.changed().to_owned(),
-        }),
+        program: settings.program.clone(),
+        arguments: settings.arguments.clone(),
+        changed_file: Rc::new(ChangedFile(files.changed().to_owned())),
         time_limit: settings.time_limit,
         grace: settings.grace,
     }
@@ -92,15 +87,16 @@ async fn watch(
 ) -> Result<i32, Failure> {
     let (name, roots) = (settings.name.clone(), settings.trees.roots.len());
     info!(name, roots, "Starting.");
-    let (inner, timing) = (files.observer(report(&settings)), settings.timing);
-    let OnChangeSettings { trees, .. } = settings;
+    let (observer, timing) = (files.observer(report(&settings)), settings.timing);
+    let trees = settings.trees;
+    let open = move || crate::schedule::open(&trees, kernel());
     let schedule = Schedule {
         name: settings.name,
         timing,
         every: None,
         runs: Box::new(runs),
-        watch: Some(Follower::new(Arc::new(move || crate::schedule::open(&trees, Kernel)))),
-        observer: Box::new(show::Shown { inner, timing, state: String::new() }),
+        watch: Some(Follower::new(Arc::new(open), false)),
+        observer: show::on_terminal(observer, timing),
         clock: Rc::new(SystemClock),
     };
     let (requests, received) = mpsc::unbounded_channel();
@@ -126,15 +122,6 @@ fn report(settings: &OnChangeSettings) -> Report {
         command: words.map(|word| word.to_string_lossy().into_owned()).collect(),
         status: Status::default(),
     }
-}
-
-fn files_failure(error: &StatusFilesError) -> Failure {
-    let code = match error {
-        StatusFilesError::Taken { .. } => ExitCode::AlreadyRunning,
-        StatusFilesError::Foreign { .. } => ExitCode::Configuration,
-        StatusFilesError::Directory { .. } | StatusFilesError::Lock(_) => ExitCode::CannotCreate,
-    };
-    Failure::new(code, error.to_string())
 }
 
 fn failure(error: &ScheduleError) -> Failure {

@@ -28,6 +28,9 @@ pub enum FetchError {
         /// The file with the largest number.
         path: PathBuf,
     },
+    /// What changed cannot be handed over.
+    #[error("{0}")]
+    Changed(#[source] io::Error),
     /// The command did not start.
     #[error(transparent)]
     Start(#[from] StartError),

@@ -20,7 +20,8 @@ use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::Notify;
 
 use crate::child::{CommandSpec, Guardian, Output, Stream};
-use crate::schedule::handover::Given;
+use crate::schedule::handover::ChangedFile;
+use crate::schedule::paths::Changed;
 use claim::{Claim, Part};
 pub use error::FetchError;
 use intake::{Intake, Tally};
@@ -48,6 +49,8 @@ pub struct Settings {
     pub min_share: f64,
     /// The daemon hands its lines out while it is fetched, whatever becomes of it.
     pub live: bool,
+    /// The file in which the command is given what changed; `None`: nothing is watched.
+    pub changed_file: Option<PathBuf>,
 }
 
 /// Shows a run while it goes on.
@@ -73,6 +76,7 @@ pub struct Delivered {
 pub struct Fetcher {
     settings: Settings,
     guardian: Guardian,
+    changed_file: Option<ChangedFile>,
     /// The directory, and the right to deliver there. None until it was claimed.
     claim: Option<Arc<Claim>>,
 }
@@ -80,7 +84,8 @@ pub struct Fetcher {
 impl Fetcher {
     /// A fetcher whose commands `guardian` starts. Nothing is touched yet.
     pub fn new(settings: Settings, guardian: Guardian) -> Self {
-        Self { settings, guardian, claim: None }
+        let changed_file = settings.changed_file.clone().map(ChangedFile);
+        Self { settings, guardian, changed_file, claim: None }
     }
 
     /// Claims the list for this process, until the fetcher is dropped; claims it anew when another
@@ -104,11 +109,11 @@ impl Fetcher {
         Ok(Arc::clone(self.claim.insert(Arc::new(claim))))
     }
 
-    /// Runs the command once, to its end or until `stop` resolves. Whenever this is dropped, the
+    /// Runs the command once for what changed, to its end or until `stop` resolves. Whenever this is dropped, the
     /// command is killed and its list thrown away.
     pub async fn run(
         &mut self,
-        given: Given,
+        changed: Changed,
         observer: Box<dyn Observer>,
         stop: impl Future<Output = ()>,
     ) -> Result<Delivered, FetchError> {
@@ -116,7 +121,7 @@ impl Fetcher {
         let live = self.settings.live;
         let (part, file) = blocking(move || Part::begin(claim, live)).await?;
         let intake = Arc::new(Mutex::new(Intake::new(file, observer)));
-        self.command(given, &intake, stop).await?;
+        self.command(changed, &intake, stop).await?;
         let tally = lock(&intake).finish().map_err(|source| part.unwritten(source))?;
         // The intake's descriptor is closed before the file gets its name.
         drop(intake);
@@ -127,12 +132,16 @@ impl Fetcher {
     /// Runs the command into the intake.
     async fn command(
         &self,
-        given: Given,
+        changed: Changed,
         intake: &Arc<Mutex<Intake>>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), FetchError> {
         let broken = Arc::new(Notify::new());
-        let mut running = self.guardian.start(self.spec(given, intake, &broken))?;
+        let mut spec = self.spec(intake, &broken);
+        if let Some(file) = &self.changed_file {
+            file.give(&mut spec, changed).await.map_err(FetchError::Changed)?;
+        }
+        let mut running = self.guardian.start(spec)?;
         let mut is_stopped = false;
         let end = tokio::select! {
             end = running.wait() => Some(end),
@@ -159,7 +168,7 @@ impl Fetcher {
         }
     }
 
-    fn spec(&self, given: Given, intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> CommandSpec {
+    fn spec(&self, intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> CommandSpec {
         let (intake, broken) = (Arc::clone(intake), Arc::clone(broken));
         let sink = move |stream, piece: &[u8]| {
             let mut intake = lock(&intake);
@@ -171,8 +180,8 @@ impl Fetcher {
         };
         let settings = &self.settings;
         CommandSpec {
-            arguments: given.arguments.unwrap_or_else(|| settings.arguments.clone()),
-            environment: [settings.environment.as_slice(), &given.environment].concat(),
+            arguments: settings.arguments.clone(),
+            environment: settings.environment.clone(),
             directory: settings.directory.clone(),
             time_limit: settings.time_limit,
             grace: settings.grace,

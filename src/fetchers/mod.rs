@@ -1,11 +1,11 @@
 //! Fetchers that the daemon runs itself, as its configuration file says: each has a schedule of [`crate::schedule`]
 //! and fetches by [`crate::fetch`] (docs/spec/on-change.md, docs/configuration.md).
 //!
-//! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here are the fetchers' wiring ([`child`]),
+//! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here are the fetchers' wiring ([`fetcher`]),
 //! their supervision ([`supervisor`]) and their memory over restarts ([`record`]). No SQL, no socket.
 
 mod begin;
-mod child;
+mod fetcher;
 mod output;
 mod record;
 mod supervisor;
@@ -28,7 +28,6 @@ pub use begin::RUNS_MAX;
 use crate::child::Guardian;
 use crate::config::FetcherTable;
 use crate::fetch::{FetchRuns, Fetcher, Settings};
-use crate::schedule::handover::Handover;
 use crate::schedule::scheduler::Runs;
 use output::ToLog;
 use supervisor::{FetchersActor, StopAll, SupervisorParts};
@@ -64,7 +63,7 @@ impl Service for Fetchers {
         let parts = SupervisorParts {
             runs: Box::new(runs),
             wanted: self.wanted.clone(),
-            memory: links.into(),
+            links: links.fetchers,
             clock: Rc::new(SystemClock),
             _exit_notifier: exit_notifier,
         };
@@ -88,20 +87,13 @@ impl Service for Fetchers {
 
 /// The runs of a fetcher whose lists go to `input`.
 fn runs(table: &FetcherTable, input: &Path, database: &Path, guardian: &Guardian) -> Box<dyn Runs> {
-    let settings = settings(table, input);
-    let handover = table.on_change.is_some().then(|| Handover {
-        program: settings.program.clone(),
-        arguments: settings.arguments.clone(),
-        environment: settings.environment.clone(),
-        file: table.name.changed_file(database),
-    });
     let name = table.name.shared();
     let observer = Box::new(move || Box::new(ToLog::new(name.clone())) as _);
-    let fetcher = Fetcher::new(settings, guardian.clone());
-    Box::new(FetchRuns::new(fetcher, observer).shared(handover))
+    let fetcher = Fetcher::new(settings(table, input, database), guardian.clone());
+    Box::new(FetchRuns::new(fetcher, observer, true))
 }
 
-fn settings(table: &FetcherTable, input: &Path) -> Settings {
+fn settings(table: &FetcherTable, input: &Path, database: &Path) -> Settings {
     let mut words = table.command.iter().cloned();
     let variable = |(name, value): (&String, &String)| (name.into(), value.into());
     Settings {
@@ -117,5 +109,6 @@ fn settings(table: &FetcherTable, input: &Path) -> Settings {
         min_lines: table.min_lines,
         min_share: table.min_share,
         live: table.live,
+        changed_file: table.on_change.is_some().then(|| table.name.changed_file(database)),
     }
 }

@@ -9,7 +9,7 @@ use shiftboss_actors::store::FetcherRecord;
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::config::FetcherTable;
-use crate::schedule::status::Status;
+use crate::schedule::scheduler::Status;
 
 /// A fetcher of which nothing is known.
 pub(super) fn new(name: Arc<str>) -> FetcherRecord {

@@ -5,7 +5,6 @@
 //! configuration, an end, a death) ends in [`FetchersActor::settle`], which makes the two agree. It knows
 //! no command and no machine.
 
-mod fetcher;
 mod notes;
 
 use std::cell::RefCell;
@@ -18,23 +17,21 @@ use std::time::Duration;
 use actix::prelude::*;
 use shiftboss_actors::clock::Clock;
 use shiftboss_actors::exit_notifier::ExitNotifier;
-use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::reports::ReportError;
-use shiftboss_actors::service::{RunFetcher, ServiceLinks};
+use shiftboss_actors::service::{FetcherLinks, RunFetcher};
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_actors::store::{FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher};
+use shiftboss_actors::store::{FetcherRecord, FetcherRecords};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tracing::{error, info, warn};
 
 use super::begin::{NotedRuns, RUNS_MAX};
-use super::child;
+use super::fetcher::{self, Fetcher};
 use super::record;
 use crate::config::FetcherTable;
 use crate::fetch::ListName;
 use crate::near::did_you_mean;
-use crate::schedule::scheduler::{Request, Runs};
-use fetcher::Fetcher;
-use notes::Noter;
+use crate::schedule::scheduler::{Request, Runs, Status};
+use notes::Noted;
 
 /// How long storage may take for one request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,28 +48,13 @@ pub(super) type MakeRuns = Box<dyn Fn(&FetcherTable) -> Box<dyn Runs>>;
 #[rtype(result = "()")]
 pub(super) struct StopAll;
 
-/// Where it is noted how fetchers are.
-pub(super) struct Memory {
-    pub note: Recipient<Perform<NoteFetcher>>,
-    pub known: Recipient<Perform<FetcherRecords>>,
-    pub forget: Recipient<Perform<ForgetFetcher>>,
-    /// Whether lists can be put into the input directory.
-    pub why_lost: Recipient<WhyLost>,
-}
-
-impl From<ServiceLinks> for Memory {
-    fn from(links: ServiceLinks) -> Self {
-        let ServiceLinks { note_fetcher, known_fetchers, forget_fetcher, why_lost, .. } = links;
-        Self { note: note_fetcher, known: known_fetchers, forget: forget_fetcher, why_lost }
-    }
-}
-
 /// What a FetchersActor is made of.
 pub(super) struct SupervisorParts {
     pub runs: MakeRuns,
     /// The fetchers that are to run; a new value takes the place of the old one.
     pub wanted: watch::Receiver<Vec<FetcherTable>>,
-    pub memory: Memory,
+    /// To storage, which remembers how they are, and to the input directory's watcher.
+    pub links: FetcherLinks,
     /// The wall clock: what is planned is noted in its time.
     pub clock: Rc<dyn Clock>,
     /// Its silence ends the process.
@@ -88,9 +70,8 @@ pub(super) struct FetchersActor {
     running: Arc<Semaphore>,
     /// Those whose records could not be stored, and will be.
     unsaved: HashSet<Arc<str>>,
-    is_stopping: bool,
-    /// Those who wait for the end; dropped then.
-    waiters: Vec<oneshot::Sender<()>>,
+    /// Who waits for the end at a stop; it goes with this.
+    stopping: Option<oneshot::Sender<()>>,
 }
 
 impl FetchersActor {
@@ -102,28 +83,26 @@ impl FetchersActor {
             records: BTreeMap::new(),
             running: Arc::new(Semaphore::new(RUNS_MAX)),
             unsaved: HashSet::new(),
-            is_stopping: false,
-            waiters: Vec::new(),
+            stopping: None,
         }
     }
 
     /// Learns what ran before this process, then follows what is wanted.
     fn recall(&mut self, ctx: &mut Context<Self>) {
-        let known = self.parts.memory.known.send(Perform(FetcherRecords)).timeout(STORE_TIMEOUT);
-        ctx.spawn(known.into_actor(self).map(|known, act, ctx| match known {
-            Ok(Ok(records)) => {
-                let by_name = |record: FetcherRecord| (Arc::clone(&record.name), record);
-                act.records = records.into_iter().map(by_name).collect();
-                act.follow(ctx);
-            }
-            Ok(Err(error)) => act.recall_later(&error.to_string(), ctx),
-            Err(error) => act.recall_later(&error.to_string(), ctx),
+        let known = self.parts.links.known.send(Perform(FetcherRecords)).timeout(STORE_TIMEOUT);
+        ctx.spawn(known.into_actor(self).map(|known, act, ctx| {
+            let error = match known {
+                Ok(Ok(records)) => {
+                    let by_name = |record: FetcherRecord| (Arc::clone(&record.name), record);
+                    act.records = records.into_iter().map(by_name).collect();
+                    return act.follow(ctx);
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            warn!(error, "It is not known when the fetchers ran last; asking again.");
+            ctx.run_later(STORE_RETRY, Self::recall);
         }));
-    }
-
-    fn recall_later(&mut self, error: &str, ctx: &mut Context<Self>) {
-        warn!(error, "It is not known when the fetchers ran last; asking again.");
-        ctx.run_later(STORE_RETRY, Self::recall);
     }
 
     fn follow(&mut self, ctx: &mut Context<Self>) {
@@ -158,11 +137,11 @@ impl FetchersActor {
 
     /// Makes what runs agree with what is wanted. What agrees goes on undisturbed.
     fn settle(&mut self, name: &ListName, ctx: &mut Context<Self>) {
-        let Some(fetcher) = self.fetchers.get_mut(name).filter(|_| !self.is_stopping) else {
+        let Some(fetcher) = self.fetchers.get_mut(name).filter(|_| self.stopping.is_none()) else {
             return;
         };
-        match (&fetcher.child, &fetcher.wanted) {
-            (Some((child, _)), Some(table)) if child.table == *table => {}
+        match (&fetcher.running, &fetcher.wanted) {
+            (Some(running), Some(table)) if running.table == *table => {}
             (Some(_), wanted) => {
                 fetcher.is_changed = wanted.is_some();
                 fetcher.end();
@@ -181,21 +160,24 @@ impl FetchersActor {
     fn start(&mut self, name: &ListName, table: FetcherTable, ctx: &mut Context<Self>) {
         let unknown = || record::new(name.shared());
         let record = self.records.entry(name.shared()).or_insert_with(unknown);
-        let runs = Box::new(NotedRuns {
-            name: name.clone(),
-            runs: Rc::new(RefCell::new((self.parts.runs)(&table))),
-            begin: ctx.address().recipient(),
-            why_lost: self.parts.memory.why_lost.clone(),
-            running: Arc::clone(&self.running),
-        });
         let Some(fetcher) = self.fetchers.get_mut(name) else {
             return;
         };
         let is_changed = take(&mut fetcher.is_changed);
         let first = record::first_due(&table, record, is_changed, self.parts.clock.now());
-        let observer = Box::new(Noter::new(name, ctx.address().recipient()));
+        let runs = Box::new(NotedRuns {
+            name: name.clone(),
+            runs: Rc::new(RefCell::new((self.parts.runs)(&table))),
+            begin: ctx.address().recipient(),
+            why_lost: self.parts.links.why_lost.clone(),
+            running: Arc::clone(&self.running),
+        });
+        let (noted, actor) = (name.clone(), ctx.address());
+        let observer = Box::new(move |status: &Status| {
+            actor.do_send(Noted { name: noted.clone(), status: status.clone() });
+        });
         let clock = Rc::clone(&self.parts.clock);
-        let (child, life) = match child::start(table, first, runs, observer, clock) {
+        let (running, life) = match fetcher::start(table, first, runs, observer, clock) {
             Ok(started) => started,
             Err(error) => return error!(name = name.as_str(), %error, "It cannot run."),
         };
@@ -203,7 +185,7 @@ impl FetchersActor {
             format!("in {}", humantime::format_duration(Duration::from_secs(first.as_secs())))
         });
         info!(name = name.as_str(), due, "The daemon runs this fetcher.");
-        (fetcher.child, fetcher.is_ending) = (Some((child, life.abort_handle())), false);
+        fetcher.running = Some(running);
         let ended = name.clone();
         ctx.spawn(life.into_actor(self).map(move |_, act, ctx| act.ended(&ended, ctx)));
     }
@@ -211,9 +193,7 @@ impl FetchersActor {
     /// Nothing of a fetcher runs any more: it was ended, or it died.
     fn ended(&mut self, name: &ListName, ctx: &mut Context<Self>) {
         if let Some(fetcher) = self.fetchers.get_mut(name) {
-            let was_ending = fetcher.is_ending;
-            fetcher.clear();
-            if was_ending {
+            if fetcher.running.take().is_some_and(|running| running.is_ending) {
                 self.settle(name, ctx);
             } else {
                 let delay = fetcher.restarts.next_delay();
@@ -227,8 +207,7 @@ impl FetchersActor {
 
     /// At a stop: all is over once nothing runs.
     fn finish(&mut self, ctx: &mut Context<Self>) {
-        if self.is_stopping && self.fetchers.values().all(|fetcher| fetcher.child.is_none()) {
-            self.waiters.clear();
+        if self.stopping.is_some() && self.fetchers.values().all(|of| of.running.is_none()) {
             ctx.stop();
         }
     }
@@ -252,17 +231,15 @@ impl Handler<RunFetcher> for FetchersActor {
             let near = did_you_mean(&name, names());
             return Err(ReportError::Unknown(format!("the daemon runs no fetcher {name}{near}")));
         };
-        let fetcher = self.fetchers.get(&table.name);
-        let fetcher = fetcher.filter(|fetcher| !fetcher.is_ending && !self.is_stopping);
-        let child = fetcher.and_then(|fetcher| Some((fetcher.is_running, fetcher.child.as_ref()?)));
-        let Some((is_running, (child, _))) = child else {
+        let fetcher = self.fetchers.get_mut(&table.name).filter(|_| self.stopping.is_none());
+        let Some(running) = fetcher.and_then(Fetcher::lasting) else {
             return Err(ReportError::Unavailable(format!("{name} is just being started or ended")));
         };
-        if is_running {
+        if running.is_on {
             return Err(ReportError::Unavailable(format!("a run of {name} is on")));
         }
         info!(name = &*name, "An operator asked for a run.");
-        let _ = child.requests.send(Request::Run);
+        let _ = running.requests.send(Request::Run);
         let state = self.records.get(&name).map_or("", |record| &record.state);
         Ok(serde_json::json!({"fetcher": &*name, "state": state}).to_string())
     }
@@ -273,14 +250,13 @@ impl Handler<StopAll> for FetchersActor {
 
     fn handle(&mut self, _: StopAll, ctx: &mut Self::Context) -> Self::Result {
         // What is noted from now on would say that a run ended which was broken off.
-        self.is_stopping = true;
+        let (waiter, over) = oneshot::channel();
+        self.stopping = Some(waiter);
         self.fetchers.values_mut().for_each(Fetcher::end);
         ctx.run_later(STOP_GRACE, |act, _| {
-            let children = act.fetchers.values().filter_map(|fetcher| fetcher.child.as_ref());
-            children.for_each(|(_, life)| life.abort());
+            let running = act.fetchers.values().filter_map(|fetcher| fetcher.running.as_ref());
+            running.for_each(|running| running.life.abort());
         });
-        let (waiter, over) = oneshot::channel();
-        self.waiters.push(waiter);
         self.finish(ctx);
         Box::pin(async move {
             // It is dropped when all is over.

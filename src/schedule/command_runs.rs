@@ -3,13 +3,14 @@
 //! [`Runs`] over [`crate::child`]. Its standard output is ours, byte by byte; its standard
 //! error goes to ours, a line at a time.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::handover::Handover;
+use super::handover::{ChangedFile, NOT_EXECUTABLE};
 use super::paths::Changed;
 use super::scheduler::{Outcome, Run, Runs};
 use crate::child::{CommandSpec, Guardian, LinePrefixer, Output, Stream};
@@ -19,8 +20,10 @@ pub struct CommandRuns {
     pub guardian: Guardian,
     /// Put before each line of standard error, unless that goes to a terminal.
     pub name: String,
-    /// The command; `{paths}` in its arguments stands for the changed paths.
-    pub handover: Arc<Handover>,
+    pub program: OsString,
+    /// What it is called with; `{paths}` stands for the changed paths.
+    pub arguments: Vec<OsString>,
+    pub changed_file: Rc<ChangedFile>,
     pub time_limit: Option<Duration>,
     /// From TERM to KILL.
     pub grace: Duration,
@@ -28,17 +31,19 @@ pub struct CommandRuns {
 
 impl Runs for CommandRuns {
     fn start(&mut self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
-        let (guardian, handover) = (self.guardian.clone(), Arc::clone(&self.handover));
-        let (time_limit, grace) = (self.time_limit, self.grace);
-        let spec = CommandSpec::new(&handover.program, log_of(&self.name));
+        let (guardian, changed_file) = (self.guardian.clone(), Rc::clone(&self.changed_file));
+        let time_limit = self.time_limit;
+        let mut command = CommandSpec {
+            arguments: self.arguments.clone(),
+            time_limit,
+            grace: self.grace,
+            ..CommandSpec::new(&self.program, log_of(&self.name))
+        };
         Box::pin(async move {
-            let given = match handover.give(changed).await {
-                Ok(given) => given,
-                Err(outcome) => return outcome,
-            };
-            let (arguments, environment) = (given.arguments.unwrap_or_default(), given.environment);
-            let spec = CommandSpec { arguments, environment, time_limit, grace, ..spec };
-            let mut running = match guardian.start(spec) {
+            if let Err(error) = changed_file.give(&mut command, changed).await {
+                return Outcome { exit_code: NOT_EXECUTABLE, message: error.to_string() };
+            }
+            let mut running = match guardian.start(command) {
                 Ok(running) => running,
                 Err(error) => {
                     return Outcome { exit_code: error.shell_code(), message: error.to_string() };

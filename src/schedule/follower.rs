@@ -1,34 +1,36 @@
-//! Keeps a watch open and says what changed.
+//! Keeps a watch open and says what changed. Used by [`super::scheduler`].
 //!
 //! Watching and listing trees can take long, so the watch works beside the runtime's thread. A watch that fails is
-//! opened anew, with a growing delay, and then anything may have changed. Used by [`super::scheduler`].
+//! opened anew, with a growing delay, and then anything may have changed.
 
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::mem::{replace, take};
-use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shiftboss_actors::fs_events::readiness;
 use shiftboss_protocol::backoff::Backoff;
 use thiserror::Error;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::paths::Changed;
-use super::scheduler::Watching;
-use super::watch::{Turn, Wake, Watch, WatchError};
+use super::watch::{Wake, Watch, WatchError};
 
 /// From a watch that failed to the next one: at first, and at the longest.
 const REOPEN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
 
 /// Opens a watch; may take long.
 pub type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sync>;
+
+/// Asks for what changed until now; dropped when that was sent.
+pub type Drain = oneshot::Sender<()>;
 
 #[derive(Debug, Error)]
 pub enum FollowError {
@@ -40,154 +42,160 @@ pub enum FollowError {
     Wait(#[source] io::Error),
 }
 
-enum Stage {
-    /// Opened anew at this time.
-    Closed(Instant),
-    Opening(JoinHandle<Result<Box<dyn Watch>, WatchError>>),
-    /// Until this time, or until there are events.
-    Waiting(Box<dyn Watch>, Option<Instant>),
-    Turning(JoinHandle<(Box<dyn Watch>, Result<Turn, WatchError>)>),
-}
-
 pub struct Follower {
-    opener: Opener,
-    stage: Stage,
-    /// A watch has been open before, or the owner is patient: a failure is no reason to give up.
-    may_fail: bool,
-    readiness: Option<AsyncFd<Arc<OwnedFd>>>,
-    backoff: Backoff,
-    /// The last failure that was logged: the same again is no news.
-    warned: Option<String>,
-    /// Found, and not returned yet.
-    changed: Changed,
+    found: UnboundedReceiver<Changed>,
+    drains: UnboundedSender<Drain>,
+    following: JoinHandle<Result<(), FollowError>>,
 }
 
 impl Follower {
-    pub fn new(opener: Opener) -> Self {
-        Self {
-            opener,
-            stage: Stage::Closed(Instant::now()),
-            may_fail: false,
-            readiness: None,
-            backoff: Backoff::new(REOPEN[0], REOPEN[1]),
-            warned: None,
-            changed: Changed::default(),
-        }
+    /// Follows the watch that `opener` opens. If it is patient, one that cannot be opened is tried again from the
+    /// first time on.
+    pub fn new(opener: Opener, is_patient: bool) -> Self {
+        Self::of(|found, drains| follow(opener, is_patient, found, drains))
     }
 
-    /// The same, but a watch that cannot be opened is tried again from the first time on.
-    pub fn patient(self) -> Self {
-        Self { may_fail: true, ..self }
+    /// Follows what sends changes and takes drains, until it ends.
+    pub fn of<F>(
+        follow: impl FnOnce(UnboundedSender<Changed>, UnboundedReceiver<Drain>) -> F,
+    ) -> Self
+    where
+        F: Future<Output = Result<(), FollowError>> + Send + 'static,
+    {
+        let (finder, found) = unbounded_channel();
+        let (drains, asked) = unbounded_channel();
+        Self { found, drains, following: tokio::spawn(follow(finder, asked)) }
     }
 
-    async fn step(&mut self) -> Result<(), FollowError> {
-        match &mut self.stage {
-            Stage::Closed(until) => {
-                sleep_until(*until).await;
-                let opener = Arc::clone(&self.opener);
-                self.stage = Stage::Opening(spawn_blocking(move || opener()));
-            }
-            Stage::Opening(opened) => match opened.await {
-                Ok(Ok(watch)) => self.opened(watch)?,
-                Ok(Err(error)) if !self.may_fail => return Err(FollowError::Watch(error)),
-                Ok(Err(error)) => self.close(&error),
-                Err(_) => return Err(FollowError::Panicked),
-            },
-            Stage::Waiting(_, Some(until)) => {
-                sleep_until(*until).await;
-                self.turn();
-            }
-            Stage::Waiting(_, None) => {
-                if let Some(readiness) = &self.readiness {
-                    // Cleared before the events are read, so that none is overlooked.
-                    readiness.readable().await.map_err(FollowError::Wait)?.clear_ready();
-                }
-                self.turn();
-            }
-            Stage::Turning(turned) => match turned.await {
-                Ok((watch, Ok(turn))) => {
-                    self.backoff.reset();
-                    self.changed.merge(turn.changed);
-                    self.wait(watch, turn.is_pressed);
-                }
-                Ok((_, Err(error))) => self.close(&error),
-                Err(_) => return Err(FollowError::Panicked),
+    /// What changed next; at first when the watch is open. May be cancelled.
+    pub async fn next(&mut self) -> Result<Changed, FollowError> {
+        match self.found.recv().await {
+            Some(changed) => Ok(changed),
+            None => match (&mut self.following).await {
+                Ok(Err(error)) => Err(error),
+                _ => Err(FollowError::Panicked),
             },
         }
-        Ok(())
     }
 
-    /// From here on nothing is missed; what was before is unknown.
-    fn opened(&mut self, watch: Box<dyn Watch>) -> Result<(), FollowError> {
-        if let Wake::Readable(descriptor) = watch.wake() {
-            self.readiness = Some(readiness(descriptor).map_err(FollowError::Wait)?);
+    /// What changed until now; nothing while no watch is open. May be cancelled.
+    pub async fn drain(&mut self) -> Changed {
+        let (ask, drained) = oneshot::channel();
+        let _ = self.drains.send(ask);
+        // It is dropped without a word.
+        let _ = drained.await;
+        let mut changed = Changed::default();
+        while let Ok(more) = self.found.try_recv() {
+            changed.merge(more);
         }
-        self.may_fail = true;
-        self.warned = None;
-        self.changed.merge(Changed::unknown());
-        self.wait(watch, false);
-        Ok(())
+        changed
     }
+}
 
-    fn wait(&mut self, watch: Box<dyn Watch>, is_pressed: bool) {
-        let until = match watch.wake() {
-            _ if is_pressed => Some(Instant::now()),
-            Wake::After(pause) => Some(Instant::now() + pause),
-            Wake::Readable(_) => None,
+/// Has a watch open until its owner is gone, or nothing can be watched any more.
+async fn follow(
+    opener: Opener,
+    is_patient: bool,
+    found: UnboundedSender<Changed>,
+    mut drains: UnboundedReceiver<Drain>,
+) -> Result<(), FollowError> {
+    let mut backoff = Backoff::new(REOPEN[0], REOPEN[1]);
+    // Once a watch has been open, a failure is no reason to give up.
+    let mut may_fail = is_patient;
+    // The last failure that was logged: the same again is no news.
+    let mut warned = None;
+    loop {
+        let open = Arc::clone(&opener);
+        let opening = spawn_blocking(move || open());
+        let Some(opened) = without_watch(&mut drains, opening).await else {
+            return Ok(());
         };
-        self.stage = Stage::Waiting(watch, until);
-    }
-
-    fn turn(&mut self) {
-        let waiting = replace(&mut self.stage, Stage::Closed(Instant::now()));
-        if let Stage::Waiting(mut watch, _) = waiting {
-            self.stage = Stage::Turning(spawn_blocking(move || {
-                let turn = watch.turn();
-                (watch, turn)
-            }));
-        }
-    }
-
-    fn close(&mut self, error: &WatchError) {
-        let delay = self.backoff.next_delay();
-        let error = error.to_string();
-        if self.warned.as_ref() == Some(&error) {
+        let error = match opened.map_err(|_| FollowError::Panicked)? {
+            Ok(watch) => {
+                (may_fail, warned) = (true, None);
+                // From here on nothing is missed; what was before is unknown.
+                let _ = found.send(Changed::unknown());
+                match attend(watch, &found, &mut drains, &mut backoff).await {
+                    Err(FollowError::Watch(error)) => error,
+                    ended => return ended,
+                }
+            }
+            Err(error) if may_fail => error,
+            Err(error) => return Err(FollowError::Watch(error)),
+        };
+        let (delay, error) = (backoff.next_delay(), error.to_string());
+        if warned.as_ref() == Some(&error) {
             debug!(error, retry_in = ?delay, "The watch has failed again.");
         } else {
             warn!(error, "The watch has failed; it is opened again until that works.");
-            self.warned = Some(error);
+            warned = Some(error);
         }
-        self.readiness = None;
-        self.stage = Stage::Closed(Instant::now() + delay);
+        if without_watch(&mut drains, sleep(delay)).await.is_none() {
+            return Ok(());
+        }
     }
 }
 
-impl Watching for Follower {
-    /// The first change comes when the watch is open.
-    async fn next(&mut self) -> Result<Changed, FollowError> {
-        while self.changed.is_empty() {
-            self.step().await?;
+/// Waits while no watch is open: whoever asks what changed has an answer at once. `None`: the owner is gone.
+async fn without_watch<T>(
+    drains: &mut UnboundedReceiver<Drain>,
+    awaited: impl Future<Output = T>,
+) -> Option<T> {
+    let mut awaited = pin!(awaited);
+    loop {
+        tokio::select! {
+            done = &mut awaited => return Some(done),
+            asked = drains.recv() => drop(asked?),
         }
-        Ok(take(&mut self.changed))
-    }
-
-    /// Nothing while no watch is open.
-    async fn drain(&mut self) -> Result<Changed, FollowError> {
-        // A turn that is under way may have read too early.
-        if matches!(self.stage, Stage::Turning(_)) {
-            self.step().await?;
-        }
-        if matches!(self.stage, Stage::Waiting(..)) {
-            self.turn();
-            self.step().await?;
-        }
-        Ok(take(&mut self.changed))
     }
 }
 
-#[allow(unsafe_code)]
-fn readiness(descriptor: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
-    // SAFETY: an `Arc<OwnedFd>` keeps its descriptor open, and the same, for as long as it lives, and
-    // the `AsyncFd` owns one from here on.
-    unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }.map_err(Into::into)
+/// Takes turns with a watch until it fails, or its owner is gone.
+async fn attend(
+    mut watch: Box<dyn Watch>,
+    found: &UnboundedSender<Changed>,
+    drains: &mut UnboundedReceiver<Drain>,
+    backoff: &mut Backoff,
+) -> Result<(), FollowError> {
+    let mut is_pressed = false;
+    loop {
+        let wake = if is_pressed { Wake::After(Duration::ZERO) } else { watch.wake() };
+        let asked = tokio::select! {
+            asked = drains.recv() => match asked {
+                Some(asked) => Some(asked),
+                None => return Ok(()),
+            },
+            woken = woken(wake) => {
+                woken.map_err(FollowError::Wait)?;
+                None
+            }
+        };
+        let turned = spawn_blocking(move || {
+            let turn = watch.turn();
+            (watch, turn)
+        });
+        let turn;
+        (watch, turn) = turned.await.map_err(|_| FollowError::Panicked)?;
+        let turn = turn.map_err(FollowError::Watch)?;
+        backoff.reset();
+        is_pressed = turn.is_pressed;
+        if !turn.changed.is_empty() {
+            let _ = found.send(turn.changed);
+        }
+        drop(asked);
+    }
+}
+
+async fn woken(wake: Wake) -> io::Result<()> {
+    match wake {
+        // Waited for anew each time, so what was read before wakes nobody.
+        Wake::Readable(descriptor) => {
+            let ready = readiness(descriptor)?;
+            ready.readable().await.map(drop)
+        }
+        Wake::After(pause) => {
+            sleep(pause).await;
+            Ok(())
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! files, and those only on request.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ignore::Match;
@@ -88,6 +89,20 @@ impl Globs {
             Some(own) => known.insert(relative.to_owned(), own),
             None => known.remove(relative),
         };
+    }
+
+    /// What is in a directory and not left out, by its path below the root, and whether it is a directory.
+    pub fn list<'a>(
+        &'a self,
+        directory: &Path,
+        relative: &'a Path,
+    ) -> io::Result<impl Iterator<Item = (PathBuf, bool)> + use<'a>> {
+        let entries = std::fs::read_dir(directory)?.flatten();
+        let found = entries.map(|entry| {
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            (relative.join(entry.file_name()), is_dir)
+        });
+        Ok(found.filter(|(path, is_dir)| !self.leaves_out(path, *is_dir)))
     }
 
     /// Whether a change of this file changes what counts.

@@ -1,19 +1,17 @@
 //! What changed, as a command is given it: a file that names the paths, two variables that name the
 //! file, and paths in place of arguments (spec 2.9).
 //!
-//! [`super::command_runs`] and the daemon's fetchers call it before each run, beside the runtime's thread.
-//! It starts nothing.
+//! [`super::command_runs`] and the daemon's fetchers call it before each run. It starts nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
 
 use super::paths::Changed;
-use super::scheduler::Outcome;
+use crate::child::CommandSpec;
 use crate::safe_file;
 
 /// An argument that stands for the changed paths.
@@ -29,59 +27,40 @@ const ARGUMENTS_BYTES_MAX: u64 = 6 * 1024 * 1024;
 /// Left free, as POSIX advises, for what the command adds to its own children's environment.
 const ARGUMENTS_BYTES_SPARE: usize = 4096;
 
-/// A shell's code for what cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
+/// A shell's code for what cannot be executed: a run without its file.
+pub const NOT_EXECUTABLE: u8 = 126;
 
-/// What a command is called with, and the file that names what changed. Dropped, it removes the file.
-pub struct Handover {
-    pub program: OsString,
-    pub arguments: Vec<OsString>,
-    /// What its environment has beyond ours.
-    pub environment: Vec<(OsString, OsString)>,
-    pub file: PathBuf,
-}
+/// The file that names what changed before a run. Dropped, it is removed.
+#[derive(Debug)]
+pub struct ChangedFile(pub PathBuf);
 
-/// What one run's command is given, where that differs from run to run.
-#[derive(Debug, Default)]
-pub struct Given {
-    /// Its arguments, the paths in place; `None`: the usual ones.
-    pub arguments: Option<Vec<OsString>>,
-    /// What its environment has beyond the usual one: the variables that name the file.
-    pub environment: Vec<(OsString, OsString)>,
-}
-
-impl Handover {
-    /// Writes the file, beside the runtime's thread, and says what the command is to be given; else how the run
-    /// failed.
-    pub async fn give(self: Arc<Self>, changed: Changed) -> Result<Given, Outcome> {
-        let shown = self.file.display().to_string();
-        let given = tokio::task::spawn_blocking(move || self.write(&changed)).await;
-        given.unwrap_or_else(|_| Err(io::Error::other("it broke off"))).map_err(|error| Outcome {
-            exit_code: NOT_EXECUTABLE,
-            message: format!("cannot write the changed paths to {shown}: {error}"),
-        })
-    }
-
-    fn write(&self, changed: &Changed) -> io::Result<Given> {
-        write_changed(&self.file, changed)?;
+impl ChangedFile {
+    /// Writes it, beside the runtime's thread, and gives it and the paths to a command that is about to be started.
+    pub async fn give(&self, command: &mut CommandSpec, changed: Changed) -> io::Result<()> {
+        let file = self.0.clone();
+        let written = tokio::task::spawn_blocking(move || write(&file, &changed).map(|()| changed));
+        let written = written.await.unwrap_or_else(|_| Err(io::Error::other("it broke off")));
+        let changed = written.map_err(|error| {
+            let file = self.0.display();
+            let text = format!("cannot write the changed paths to {file}: {error}");
+            io::Error::new(error.kind(), text)
+        })?;
         let whole = if changed.is_whole() { "1" } else { "0" };
-        let room = argument_room(&self.program, &self.arguments, &self.environment, &self.file);
-        let file = self.file.as_os_str().to_owned();
-        Ok(Given {
-            arguments: Some(arguments(&self.arguments, changed, room)),
-            environment: vec![(CHANGED.into(), file), (CHANGED_WHOLE.into(), whole.into())],
-        })
+        command.environment.push((CHANGED.into(), self.0.as_os_str().to_owned()));
+        command.environment.push((CHANGED_WHOLE.into(), whole.into()));
+        command.arguments = arguments(&command.arguments, &changed, argument_room(command));
+        Ok(())
     }
 }
 
-impl Drop for Handover {
+impl Drop for ChangedFile {
     fn drop(&mut self) {
         // It may never have been written.
-        let _ = std::fs::remove_file(&self.file);
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
-fn write_changed(file: &Path, changed: &Changed) -> io::Result<()> {
+fn write(file: &Path, changed: &Changed) -> io::Result<()> {
     safe_file::replace(file, |out| {
         for path in changed.paths() {
             out.write_all(path.as_os_str().as_bytes())?;
@@ -116,25 +95,15 @@ fn argument_bytes(argument: &OsStr) -> usize {
 }
 
 /// Bytes that are left for paths, of those that the kernel grants to arguments and environment.
-fn argument_room(
-    program: &OsStr,
-    typed: &[OsString],
-    environment: &[(OsString, OsString)],
-    file: &Path,
-) -> usize {
+fn argument_room(command: &CommandSpec) -> usize {
     let stack = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
     let all = (stack / 4).clamp(ARGUMENTS_BYTES_MIN, ARGUMENTS_BYTES_MAX);
     let environment = std::env::vars_os()
-        .chain(environment.iter().cloned())
+        .chain(command.environment.iter().cloned())
         .map(|(name, value)| argument_bytes(&name) + value.len() + 1);
-    let typed = typed.iter().map(OsString::as_os_str).chain([program]).map(argument_bytes);
-    let taken = environment.chain(typed).sum::<usize>();
-    let ours = argument_bytes(file.as_os_str()) + CHANGED.len() + CHANGED_WHOLE.len();
-    usize::try_from(all)
-        .unwrap_or(usize::MAX)
-        .saturating_sub(taken)
-        .saturating_sub(ours)
-        .saturating_sub(ARGUMENTS_BYTES_SPARE)
+    let words = command.arguments.iter().chain([&command.program]);
+    let taken = environment.chain(words.map(|word| argument_bytes(word))).sum::<usize>();
+    usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(taken + ARGUMENTS_BYTES_SPARE)
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ impl PollWatch {
             let failed = |source| WatchError::Root { path: root.clone(), source };
             std::fs::read_dir(&root).map_err(failed)?;
             let mut unlisted = vec![PathBuf::new()];
-            while let Some(relative) = unlisted.pop() {
-                self.list(&root, &relative, &mut unlisted, &mut now, changed);
+            while let Some(below) = unlisted.pop() {
+                self.list(&root, &below, &mut unlisted, &mut now, changed);
             }
         }
         Ok(now)
@@ -52,31 +52,26 @@ impl PollWatch {
     fn list(
         &mut self,
         root: &Path,
-        relative: &Path,
+        below: &Path,
         unlisted: &mut Vec<PathBuf>,
         now: &mut HashMap<u64, u64>,
         changed: &mut Changed,
     ) {
-        let directory = root.join(relative);
-        self.globs.enter(&directory, relative);
-        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
-            let below = relative.join(entry.file_name());
-            let Ok(metadata) = entry.metadata() else {
-                continue;
-            };
-            if self.globs.leaves_out(&below, metadata.is_dir()) {
-                continue;
-            }
-            if self.globs.takes(&below, metadata.is_dir()) {
-                let path = root.join(&below);
+        let directory = root.join(below);
+        self.globs.enter(&directory, below);
+        for (found, is_dir) in self.globs.list(&directory, below).into_iter().flatten() {
+            let path = root.join(&found);
+            if self.globs.takes(&found, is_dir)
+                && let Ok(metadata) = path.symlink_metadata()
+            {
                 let (name, stamp) = (hash(&path), stamp(&metadata));
                 now.insert(name, stamp);
                 if self.seen.get(&name) != Some(&stamp) {
                     changed.add(path);
                 }
             }
-            if metadata.is_dir() {
-                unlisted.push(below);
+            if is_dir {
+                unlisted.push(found);
             }
         }
     }

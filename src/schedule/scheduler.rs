@@ -1,7 +1,7 @@
 //! Starts runs when they are due: after changes, by the clock, and when somebody asks. One run at a time.
 //!
 //! `on-change`, `fetch --every` and the daemon's fetchers use it. When a run is due is the [`Machine`]'s decision;
-//! what a run does is behind [`Runs`]; an [`Observer`] hears of each new state.
+//! what a run does is behind [`Runs`]; an [`Observer`] hears of each new [`Status`].
 
 #[cfg(test)]
 mod tests;
@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use shiftboss_actors::clock::Clock;
 use shiftboss_actors::store::EndedRun;
 use thiserror::Error;
@@ -21,7 +22,6 @@ use tracing::{error, info, warn};
 use super::follower::{FollowError, Follower};
 use super::machine::{Event, Machine, Moment, Refusal, State, Timing};
 use super::paths::{Changed, Loops};
-use super::status::Status;
 
 /// How long the watch may take to say what changed when a run has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,23 +49,24 @@ pub trait Runs {
     fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run;
 }
 
-pub trait Observer {
-    fn note(&mut self, status: &Status);
+/// How it is. Times are in seconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The machine's state, by name.
+    pub state: String,
+    pub runs: u64,
+    pub run_started: Option<i64>,
+    pub last_run: Option<EndedRun>,
+    /// The earliest start of the next run. `None`: when a run has ended, while one is on; else any time,
+    /// as soon as something has changed and it is quiet.
+    pub next_possible_run: Option<i64>,
+    /// The next run, as far as one is planned.
+    #[serde(skip)]
+    pub next_run: Option<i64>,
 }
 
-impl<F: FnMut(&Status)> Observer for F {
-    fn note(&mut self, status: &Status) {
-        self(status);
-    }
-}
-
-/// What says that something changed.
-pub trait Watching {
-    /// What changed next. May be cancelled.
-    fn next(&mut self) -> impl Future<Output = Result<Changed, FollowError>>;
-    /// What changed until now. May be cancelled.
-    fn drain(&mut self) -> impl Future<Output = Result<Changed, FollowError>>;
-}
+/// Hears of each new status.
+pub type Observer = Box<dyn FnMut(&Status)>;
 
 /// Asks a schedule for something.
 #[derive(Debug, Clone, Copy)]
@@ -94,19 +95,19 @@ pub struct Every {
 }
 
 /// What a schedule is made of.
-pub struct Schedule<W = Follower> {
+pub struct Schedule {
     /// Names it in the log.
     pub name: String,
     pub timing: Timing,
     pub every: Option<Every>,
     pub runs: Box<dyn Runs>,
-    pub watch: Option<W>,
-    pub observer: Box<dyn Observer>,
+    pub watch: Option<Follower>,
+    pub observer: Observer,
     /// The wall clock, for the observer alone.
     pub clock: Rc<dyn Clock>,
 }
 
-impl<W: Watching> Schedule<W> {
+impl Schedule {
     /// Runs until it is asked to stop; how the run ended that was on then. Dropped, it kills that one.
     pub async fn run(
         self,
@@ -123,8 +124,8 @@ struct On {
     started: i64,
 }
 
-struct Scheduler<W> {
-    parts: Schedule<W>,
+struct Scheduler {
+    parts: Schedule,
     machine: Machine,
     /// The moments of the machine count from here.
     origin: Instant,
@@ -142,8 +143,8 @@ struct Scheduler<W> {
     noted: Option<Status>,
 }
 
-impl<W: Watching> Scheduler<W> {
-    fn new(parts: Schedule<W>) -> Self {
+impl Scheduler {
+    fn new(parts: Schedule) -> Self {
         Self {
             machine: Machine::new(parts.timing),
             origin: Instant::now(),
@@ -172,18 +173,18 @@ impl<W: Watching> Scheduler<W> {
             tokio::select! {
                 biased;
                 request = requests.recv() => match request {
-                    Some(Request::Run) => self.tell(Event::Due)?,
+                    Some(Request::Run) => self.apply(Event::Due)?,
                     Some(Request::Stop) | None => return Ok(self.stop().await),
                 },
                 outcome = ended(&mut self.on) => self.ended(outcome).await?,
                 changed = next(&mut self.parts.watch) => self.take(changed?)?,
                 () = at(self.origin, wake.map(|(_, moment)| moment)) => {
-                    wake.map_or(Ok(()), |(event, _)| self.tell(event))?;
+                    wake.map_or(Ok(()), |(event, _)| self.apply(event))?;
                 }
                 () = at(self.origin, self.due) => {
                     // While a run is on that costs it its turn.
                     self.set_due();
-                    self.tell(Event::Due)?;
+                    self.apply(Event::Due)?;
                 }
                 () = sleep(COMPARE_CLOCKS), if is_planned => self.compare_clocks(),
             }
@@ -199,7 +200,7 @@ impl<W: Watching> Scheduler<W> {
     }
 
     /// Hands an event to the machine and does what it says.
-    fn tell(&mut self, event: Event) -> Result<(), ScheduleError> {
+    fn apply(&mut self, event: Event) -> Result<(), ScheduleError> {
         let (machine, starts) = self.machine.on(event, self.now()).inspect_err(|refusal| {
             error!(name = self.parts.name, %refusal, "A bug: an event came that cannot be.");
         })?;
@@ -228,7 +229,7 @@ impl<W: Watching> Scheduler<W> {
         if let Some(watch) = &mut self.parts.watch
             && let Ok(changed) = timeout(DRAIN_TIMEOUT, watch.drain()).await
         {
-            self.take(changed?)?;
+            self.take(changed)?;
         }
         let exit_code = outcome.exit_code;
         self.log_end(&outcome);
@@ -243,7 +244,7 @@ impl<W: Watching> Scheduler<W> {
         }
         self.report_loops();
         let is_again = exit_code != 0 && self.parts.timing.retry;
-        self.tell(if is_again { Event::Failed } else { Event::Done })
+        self.apply(if is_again { Event::Failed } else { Event::Done })
     }
 
     async fn stop(self) -> Option<Outcome> {
@@ -287,7 +288,7 @@ impl<W: Watching> Scheduler<W> {
             return Ok(());
         }
         self.changed.merge(changed);
-        self.tell(Event::Touch)
+        self.apply(Event::Touch)
     }
 
     /// Follows a wall clock that was set: what is planned is noted in the new time.
@@ -320,7 +321,7 @@ impl<W: Watching> Scheduler<W> {
             next_run: next_run.map(wall),
         };
         if self.noted.as_ref() != Some(&status) {
-            self.parts.observer.note(&status);
+            (self.parts.observer)(&status);
             self.noted = Some(status);
         }
     }
@@ -333,7 +334,7 @@ async fn ended(on: &mut Option<On>) -> Outcome {
     }
 }
 
-async fn next(watch: &mut Option<impl Watching>) -> Result<Changed, FollowError> {
+async fn next(watch: &mut Option<Follower>) -> Result<Changed, FollowError> {
     match watch {
         Some(watch) => watch.next().await,
         None => std::future::pending().await,

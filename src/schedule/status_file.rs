@@ -11,10 +11,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use super::scheduler::Observer;
-use super::status::Status;
+use super::scheduler::{Observer, Status};
+use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockError};
 use crate::safe_file;
 
@@ -23,29 +22,7 @@ const STATUS_BYTES_MAX: u64 = 1024 * 1024;
 /// The end of a status file's name.
 const STATUS: &str = ".status";
 
-#[derive(Debug, Error)]
-pub enum StatusFilesError {
-    #[error("cannot use the directory {}: {source}; XDG_RUNTIME_DIR names another", path.display())]
-    Directory { path: PathBuf, source: io::Error },
-    #[error(
-        "the directory {} is not this user's alone: remove it, or name another in XDG_RUNTIME_DIR",
-        path.display()
-    )]
-    Foreign { path: PathBuf },
-    #[error(
-        "another on-change{} runs under the name {name:?}: stop it first, or give this one another --name",
-        pid.map_or(String::new(), |pid| format!(" (pid {pid})"))
-    )]
-    Taken {
-        name: String,
-        /// The other's process id, where the kernel tells.
-        pid: Option<u32>,
-    },
-    /// The lock file cannot be used.
-    #[error(transparent)]
-    Lock(LockError),
-}
-
+/// What `--status` shows of an on-change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub name: String,
@@ -63,7 +40,7 @@ pub struct StatusFiles(PathBuf);
 
 impl StatusFiles {
     /// The user's: in `XDG_RUNTIME_DIR`, else in `TMPDIR` or `/tmp` under the user's number.
-    pub fn of_user() -> Result<Self, StatusFilesError> {
+    pub fn of_user() -> Result<Self, Failure> {
         let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
         let user = rustix::process::geteuid().as_raw();
         let path = match set("XDG_RUNTIME_DIR") {
@@ -76,40 +53,57 @@ impl StatusFiles {
         Self::at(path, user)
     }
 
-    fn at(path: PathBuf, user: u32) -> Result<Self, StatusFilesError> {
-        let failed = |source| StatusFilesError::Directory { path: path.clone(), source };
-        match DirBuilder::new().mode(0o700).create(&path) {
+    fn at(path: PathBuf, user: u32) -> Result<Self, Failure> {
+        let files = Self(path);
+        match DirBuilder::new().mode(0o700).create(&files.0) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed(error));
+                return Err(files.unusable(&error));
             }
             _ => {}
         }
         // In a directory that all may write to somebody else may have been first.
-        let metadata = fs::symlink_metadata(&path).map_err(failed)?;
-        if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o022 != 0 {
-            return Err(StatusFilesError::Foreign { path });
+        let metadata = fs::symlink_metadata(&files.0).map_err(|error| files.unusable(&error))?;
+        if metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
+            return Ok(files);
         }
-        Ok(Self(path))
+        let text = format!(
+            "the directory {} is not this user's alone: remove it, or name another in XDG_RUNTIME_DIR",
+            files.0.display()
+        );
+        Err(Failure::new(ExitCode::Configuration, text))
+    }
+
+    fn unusable(&self, error: &io::Error) -> Failure {
+        let path = self.0.display();
+        let text =
+            format!("cannot use the directory {path}: {error}; XDG_RUNTIME_DIR names another");
+        Failure::new(ExitCode::CannotCreate, text)
     }
 
     /// Takes a name for this process, until the files are dropped.
-    pub fn take(&self, name: &str) -> Result<OwnFiles, StatusFilesError> {
+    pub fn take(&self, name: &str) -> Result<OwnFiles, Failure> {
         let lock = lock::take_file(&self.file(name, ".lock")).map_err(|error| match error {
-            LockError::Taken { pid, .. } => StatusFilesError::Taken { name: name.to_owned(), pid },
-            error => StatusFilesError::Lock(error),
+            LockError::Taken { pid, .. } => {
+                let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
+                let text = format!(
+                    "another on-change{pid} runs under the name {name:?}: stop it first, or give this one another --name"
+                );
+                Failure::new(ExitCode::AlreadyRunning, text)
+            }
+            error => Failure::new(ExitCode::CannotCreate, error.to_string()),
         })?;
         let (status, changed) = (self.file(name, STATUS), self.file(name, ".changed"));
         Ok(OwnFiles { _lock: lock, status, changed })
     }
 
     /// Reports of the name, or of all names; sorted by it.
-    pub fn reports(&self, name: Option<&str>) -> Result<Vec<Report>, StatusFilesError> {
+    pub fn reports(&self, name: Option<&str>) -> Result<Vec<Report>, Failure> {
         let mut reports: Vec<Report> = match name {
             Some(name) => self.report(name).into_iter().collect(),
             None => {
-                let failed = |source| StatusFilesError::Directory { path: self.0.clone(), source };
-                let entries = fs::read_dir(&self.0).map_err(failed)?.flatten();
-                let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+                let entries = fs::read_dir(&self.0).map_err(|error| self.unusable(&error))?;
+                let names =
+                    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
                 names.filter_map(|file| self.report(file.strip_suffix(STATUS)?)).collect()
             }
         };
@@ -150,8 +144,16 @@ impl OwnFiles {
     }
 
     /// Writes what is noted to the status file; `report` says what does not change.
-    pub fn observer(&self, report: Report) -> StatusFile {
-        StatusFile { path: self.status.clone(), report }
+    pub fn observer(&self, mut report: Report) -> Observer {
+        let path = self.status.clone();
+        Box::new(move |status| {
+            report.status = status.clone();
+            let written = safe_file::replace(&path, |out| Ok(serde_json::to_writer(out, &report)?));
+            if let Err(error) = written {
+                let path = path.display();
+                tracing::warn!(%path, %error, "The status cannot be written; runs go on.");
+            }
+        })
     }
 }
 
@@ -160,29 +162,6 @@ impl Drop for OwnFiles {
     /// each have one.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.status);
-        let _ = fs::remove_file(&self.changed);
-    }
-}
-
-#[derive(Debug)]
-pub struct StatusFile {
-    path: PathBuf,
-    report: Report,
-}
-
-impl StatusFile {
-    fn write(&self) -> io::Result<()> {
-        safe_file::replace(&self.path, |out| Ok(serde_json::to_writer(out, &self.report)?))
-    }
-}
-
-impl Observer for StatusFile {
-    fn note(&mut self, status: &Status) {
-        self.report.status = status.clone();
-        if let Err(error) = self.write() {
-            let path = self.path.display();
-            tracing::warn!(%path, %error, "The status cannot be written; runs go on.");
-        }
     }
 }
 
@@ -193,14 +172,7 @@ mod tests {
     use super::*;
 
     fn report(name: &str) -> Report {
-        let status = Status {
-            state: "idle".to_owned(),
-            runs: 0,
-            run_started: None,
-            last_run: None,
-            next_possible_run: None,
-            next_run: None,
-        };
+        let status = Status { state: "idle".to_owned(), ..Status::default() };
         let (pid, command) = (Some(std::process::id()), vec!["x".to_owned()]);
         Report { name: name.to_owned(), pid, paths: vec![], command, status }
     }
@@ -214,7 +186,7 @@ mod tests {
         let own = files.take("a").unwrap();
         let mut observer = own.observer(report("a"));
         let status = Status { runs: 3, ..report("a").status };
-        observer.note(&status);
+        observer(&status);
         let read = files.reports(Some("a")).unwrap();
         assert_eq!(read, [Report { status, ..report("a") }]);
         assert_eq!(files.reports(None).unwrap(), read);
@@ -231,18 +203,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let user = rustix::process::geteuid().as_raw();
         let path = directory.path().join("own");
+        let refused = |path: &Path, user| {
+            let refused = StatusFiles::at(path.to_owned(), user).unwrap_err();
+            assert!(refused.to_string().contains("not this user's alone"), "{refused}");
+        };
         assert!(StatusFiles::at(path.clone(), user).is_ok());
-        assert!(matches!(
-            StatusFiles::at(path.clone(), user + 1),
-            Err(StatusFilesError::Foreign { .. })
-        ));
+        refused(&path, user + 1);
         fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(matches!(
-            StatusFiles::at(path.clone(), user),
-            Err(StatusFilesError::Foreign { .. })
-        ));
+        refused(&path, user);
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(matches!(StatusFiles::at(link, user), Err(StatusFilesError::Foreign { .. })));
+        refused(&link, user);
     }
 }

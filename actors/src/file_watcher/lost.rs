@@ -17,6 +17,7 @@ use super::stranger::{Stranger, holds_known};
 use super::{FileWatcherActor, Open};
 use crate::directory::Directory;
 use crate::file_identity::DirectoryIdentity;
+use crate::fs_events::is_on_network;
 use crate::storage::messages::ask;
 use crate::store::{InputDirectory, NoteInput, Runs, StoredRun};
 use crate::watch::Watch;
@@ -76,7 +77,15 @@ impl FileWatcherActor {
         self.input.known = Some(directory.identity());
         self.notes.directory_is(InputDirectory::There(directory.identity()));
         self.stranger = None;
-        self.open = Some(Open { directory: Rc::new(directory), watch: None, events: None });
+        let is_on_network = is_on_network(directory.path());
+        if is_on_network {
+            warn!(
+                "The input directory is on a network file system, which tells nothing of changes made elsewhere: \
+                 looking at it every second, too."
+            );
+        }
+        let directory = Rc::new(directory);
+        self.open = Some(Open { directory, watch: None, events: None, is_on_network });
         self.open_watch(ctx);
     }
 
@@ -126,6 +135,7 @@ impl FileWatcherActor {
                 self.open_watch(ctx);
                 self.rescan(ctx);
             }
+            Some(open) if open.is_on_network => self.rescan(ctx),
             Some(_) => {
                 let unsettled = self.runs.iter().filter(|(_, entry)| entry.names.is_unsettled());
                 let unsettled = unsettled.map(|(run, _)| run.clone()).collect();

@@ -11,8 +11,7 @@ use tracing::info;
 use crate::commands::text::{ago, shown, span};
 use crate::exit::{ExitCode, Failure, output_failed};
 use crate::schedule::machine::Timing;
-use crate::schedule::scheduler::Observer;
-use crate::schedule::status::Status;
+use crate::schedule::scheduler::{Observer, Status};
 use crate::schedule::status_file::{Report, StatusFiles};
 
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -21,8 +20,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints how the on-change of this name is, or all of them.
 pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
-    let reports = StatusFiles::of_user().and_then(|files| files.reports(name));
-    let reports = reports.map_err(|error| super::files_failure(&error))?;
+    let reports = StatusFiles::of_user()?.reports(name)?;
     if json {
         let text = serde_json::json!({ "on_change": &reports });
         print(&format!("{text}\n"))?;
@@ -39,23 +37,17 @@ pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
 
 /// On a terminal, somebody sits there and wonders why nothing happens: says what is waited for, and until
 /// when. Elsewhere it says nothing.
-pub struct Shown<O> {
-    pub inner: O,
-    pub timing: Timing,
-    /// The state that was shown last.
-    pub state: String,
-}
-
-impl<O: Observer> Observer for Shown<O> {
-    fn note(&mut self, status: &Status) {
-        if self.state != status.state && io::stderr().is_terminal() {
-            self.state.clone_from(&status.state);
-            if let Some(text) = awaited(status, &self.timing, SystemClock.now()) {
+pub fn on_terminal(mut inner: Observer, timing: Timing) -> Observer {
+    let mut state = String::new();
+    Box::new(move |status| {
+        if state != status.state && io::stderr().is_terminal() {
+            state.clone_from(&status.state);
+            if let Some(text) = awaited(status, &timing, SystemClock.now()) {
                 info!("{text}");
             }
         }
-        self.inner.note(status);
-    }
+        inner(status);
+    })
 }
 
 /// What is waited for; `None` where that is a run, which is logged.

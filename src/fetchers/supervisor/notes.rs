@@ -13,8 +13,7 @@ use super::super::begin::Begin;
 use super::super::record;
 use super::{FetchersActor, STORE_TIMEOUT};
 use crate::fetch::ListName;
-use crate::schedule::scheduler::Observer;
-use crate::schedule::status::Status;
+use crate::schedule::scheduler::Status;
 
 /// Before something is stored again: a full disk stays full for a while.
 const NOTE_RETRY: Duration = Duration::from_secs(5);
@@ -26,41 +25,22 @@ type Saved = Pin<Box<dyn Future<Output = Result<Result<(), StoreError>, MailboxE
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Noted {
-    name: ListName,
-    status: Status,
-}
-
-/// Tells the FetchersActor how one fetcher's machine is.
-pub(super) struct Noter {
-    name: ListName,
-    to: Recipient<Noted>,
-}
-
-impl Noter {
-    pub fn new(name: &ListName, to: Recipient<Noted>) -> Self {
-        Self { name: name.clone(), to }
-    }
-}
-
-impl Observer for Noter {
-    fn note(&mut self, status: &Status) {
-        self.to.do_send(Noted { name: self.name.clone(), status: status.clone() });
-    }
+    pub name: ListName,
+    pub status: Status,
 }
 
 impl Handler<Noted> for FetchersActor {
     type Result = ();
 
     fn handle(&mut self, Noted { name, status }: Noted, ctx: &mut Self::Context) {
-        let fetcher = self.fetchers.get_mut(&name).filter(|fetcher| !fetcher.is_ending);
-        let Some(fetcher) = fetcher.filter(|_| !self.is_stopping) else {
-            // A run that is broken off has not ended: it is still to be done.
-            return;
-        };
+        let fetcher = self.fetchers.get_mut(&name).filter(|_| self.stopping.is_none());
+        let Some(fetcher) = fetcher else { return };
+        // A run that is broken off has not ended: it is still to be done.
+        let Some(running) = fetcher.lasting() else { return };
+        running.is_on = status.run_started.is_some();
         if status.runs > 0 {
             fetcher.restarts.reset();
         }
-        fetcher.is_running = status.run_started.is_some();
         if let Some(record) = self.records.get_mut(name.as_str()) {
             record::update(record, &status);
             self.save(name.shared(), ctx);
@@ -73,8 +53,8 @@ impl Handler<Begin> for FetchersActor {
 
     fn handle(&mut self, Begin(name): Begin, _: &mut Self::Context) -> Self::Result {
         // That the run is on is in the record; it is noted once more, and waited for.
-        let record = self.records.get(name.as_str()).filter(|_| !self.is_stopping).cloned();
-        let noted = record.map(|record| self.parts.memory.note.send(Perform(NoteFetcher(record))));
+        let record = self.records.get(name.as_str()).filter(|_| self.stopping.is_none()).cloned();
+        let noted = record.map(|record| self.parts.links.note.send(Perform(NoteFetcher(record))));
         Box::pin(async move {
             if let Some(noted) = noted {
                 // Should it fail, `save` warns of it.
@@ -94,15 +74,15 @@ impl FetchersActor {
 
     /// Stores how a fetcher is, or that it is none any more; later, if that fails.
     fn save(&mut self, name: Arc<str>, ctx: &mut Context<Self>) {
-        let memory = &self.parts.memory;
+        let links = &self.parts.links;
         let saved: Saved = match self.records.get(&name) {
             Some(record) => {
                 let note = Perform(NoteFetcher(record.clone()));
-                Box::pin(memory.note.send(note).timeout(STORE_TIMEOUT))
+                Box::pin(links.note.send(note).timeout(STORE_TIMEOUT))
             }
             None => {
                 let forget = Perform(ForgetFetcher(Arc::clone(&name)));
-                Box::pin(memory.forget.send(forget).timeout(STORE_TIMEOUT))
+                Box::pin(links.forget.send(forget).timeout(STORE_TIMEOUT))
             }
         };
         ctx.spawn(saved.into_actor(self).map(move |saved, act, ctx| {

@@ -12,6 +12,7 @@ use actix::prelude::*;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::file_watcher::WhyLost;
+use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     EndedRun, FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, StoreError,
@@ -19,7 +20,7 @@ use shiftboss_actors::store::{
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 
-use super::super::supervisor::{FetchersActor, Memory, SupervisorParts};
+use super::super::supervisor::{FetchersActor, SupervisorParts};
 use crate::config::FetcherTable;
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Outcome, Run, Runs};
@@ -190,7 +191,7 @@ impl Scene {
     pub fn new(seen: Seen, tables: Vec<FetcherTable>) -> Self {
         tokio::time::pause();
         let book = Book(Rc::clone(&seen.0)).start();
-        let memory = Memory {
+        let links = FetcherLinks {
             note: book.clone().recipient(),
             known: book.clone().recipient(),
             forget: book.clone().recipient(),
@@ -208,7 +209,7 @@ impl Scene {
         let parts = SupervisorParts {
             runs: Box::new(runs),
             wanted,
-            memory,
+            links,
             clock,
             _exit_notifier: exit_notifier,
         };

@@ -1,10 +1,14 @@
 //! Follows watches that fail when they are told to, under a paused clock.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::time::Instant;
+
+use super::super::watch::Turn;
 use super::*;
 
 /// What a fake watch does in its next turn.
@@ -70,7 +74,7 @@ fn scene(failing: std::ops::Range<usize>) -> Scene {
         );
         Ok(Box::new(Fake { pipe: Arc::new(again.unwrap()), script: Arc::clone(&for_opener) }))
     });
-    Scene { follower: Follower::new(opener), script, bell, opened }
+    Scene { follower: Follower::new(opener, false), script, bell, opened }
 }
 
 impl Scene {
@@ -105,8 +109,8 @@ async fn a_change_is_returned_once() {
     let mut scene = scene(0..0);
     scene.next().await;
     scene.script.lock().unwrap().push_back(Next::Finds("a"));
-    assert_eq!(scene.follower.drain().await.unwrap(), path("a"));
-    assert_eq!(scene.follower.drain().await.unwrap(), Changed::default());
+    assert_eq!(scene.follower.drain().await, path("a"));
+    assert_eq!(scene.follower.drain().await, Changed::default());
     scene.happens(Next::Finds("b"));
     assert_eq!(scene.next().await, path("b"));
 }

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use std::path::PathBuf;
+
 use super::*;
-use crate::schedule::watch::Trees;
+use crate::schedule::globs::Globs;
+use crate::schedule::paths::Changed;
 
 mod faults;
 
@@ -43,12 +46,12 @@ impl Place {
         Trees { roots: vec![self.root()], globs }
     }
 
-    fn watch(&self, globs: &[&str]) -> TreeWatch<Kernel> {
-        TreeWatch::open(&self.trees(globs), Kernel).unwrap()
+    fn watch(&self, globs: &[&str]) -> TreeWatch {
+        TreeWatch::open(&self.trees(globs), kernel()).unwrap()
     }
 
     /// What a turn finds, below the root.
-    fn turn<A: AddWatch>(&self, watch: &mut TreeWatch<A>) -> Vec<String> {
+    fn turn(&self, watch: &mut TreeWatch) -> Vec<String> {
         let changed = watch.turn().unwrap().changed;
         let below = |path: &Path| path.strip_prefix(self.root()).unwrap().display().to_string();
         changed.paths().map(below).collect()
@@ -56,7 +59,7 @@ impl Place {
 }
 
 /// Every directory that there is has a watch, and nothing else has.
-fn assert_watches_all(place: &Place, watch: &TreeWatch<Kernel>) {
+fn assert_watches_all(place: &Place, watch: &TreeWatch) {
     let mut real = BTreeSet::new();
     let mut left = vec![place.root()];
     while let Some(path) = left.pop() {
@@ -64,12 +67,11 @@ fn assert_watches_all(place: &Place, watch: &TreeWatch<Kernel>) {
         left.extend(entries.filter(|path| path.is_dir() && !path.is_symlink()));
         real.insert(path);
     }
-    let nodes = watch.table.watches().map(|number| watch.table.of_watch(number).unwrap());
-    let watched: BTreeSet<_> = nodes.map(|node| watch.table.path(node)).collect();
-    assert_eq!(watched, real);
-    for number in watch.table.watches() {
-        let path = watch.table.path(watch.table.of_watch(number).unwrap());
-        assert_eq!(watch.add(&path, WatchFlags::empty()), Ok(number), "{}", path.display());
+    let watched = watch.directories.watched();
+    assert_eq!(watched.iter().map(|(path, _)| path.clone()).collect::<BTreeSet<_>>(), real);
+    for (path, number) in watched {
+        let again = watch.inotify.watches().add(&path, WatchMask::MODIFY | WatchMask::MASK_ADD);
+        assert_eq!(again.unwrap(), number, "{}", path.display());
     }
 }
 

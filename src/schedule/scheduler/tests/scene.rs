@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use shiftboss_actors::clock::ManualClock;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use crate::schedule::scheduler::*;
@@ -68,33 +68,6 @@ impl Runs for Fake {
     }
 }
 
-struct Note(Seen);
-
-impl Observer for Note {
-    fn note(&mut self, status: &Status) {
-        *self.0.0.status.borrow_mut() = Some(status.clone());
-    }
-}
-
-/// A watch that finds what it is sent, and, when it is drained, the same paths each time.
-struct FakeWatch {
-    found: UnboundedReceiver<Changed>,
-    rewritten: Vec<PathBuf>,
-}
-
-impl Watching for FakeWatch {
-    async fn next(&mut self) -> Result<Changed, FollowError> {
-        match self.found.recv().await {
-            Some(changed) => Ok(changed),
-            None => std::future::pending().await,
-        }
-    }
-
-    async fn drain(&mut self) -> Result<Changed, FollowError> {
-        Ok(Changed::of(self.rewritten.clone()))
-    }
-}
-
 /// A schedule at work, and what is known of it.
 pub struct Scene {
     requests: UnboundedSender<Request>,
@@ -141,14 +114,27 @@ impl Plan {
             ignores_stop: self.ignores_stop,
         };
         let (requests, received) = unbounded_channel();
-        let (changes, found) = unbounded_channel();
+        let (changes, mut found) = unbounded_channel();
+        let rewritten = self.rewrites.unwrap_or_default();
+        // It finds what it is sent, and, when it is drained, the same paths each time.
+        let watch = Follower::of(|finder, mut drains| async move {
+            loop {
+                let changed = tokio::select! {
+                    Some(changed) = found.recv() => changed,
+                    Some(_asked) = drains.recv() => Changed::of(rewritten.clone()),
+                    else => return Ok(()),
+                };
+                let _ = finder.send(changed);
+            }
+        });
+        let noted = Rc::clone(&seen.0);
         let schedule = Schedule {
             name: "test".to_owned(),
             timing,
             every: None,
             runs: Box::new(runs),
-            watch: Some(FakeWatch { found, rewritten: self.rewrites.unwrap_or_default() }),
-            observer: Box::new(Note(seen.clone())),
+            watch: Some(watch),
+            observer: Box::new(move |status| *noted.status.borrow_mut() = Some(status.clone())),
             clock: Rc::new(wall.clone()),
         };
         let end = actix::spawn(schedule.run(received));

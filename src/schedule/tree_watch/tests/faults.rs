@@ -2,7 +2,8 @@
 //! call that adds a watch.
 
 use std::fs;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Errno;
 
 use super::{Place, assert_watches_all};
 use crate::schedule::tree_watch::*;
@@ -32,14 +33,11 @@ fn an_overflow_is_a_change() {
 }
 
 /// The kernel as it would be with so many watches.
-struct Few(AtomicUsize);
-
-impl AddWatch for Few {
-    fn add(&self, inotify: &OwnedFd, path: &Path, flags: WatchFlags) -> Result<i32, Errno> {
-        let left =
-            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if left.is_err() { Err(Errno::NOSPC) } else { Kernel.add(inotify, path, flags) }
-    }
+fn few(mut left: usize) -> AddWatch {
+    Box::new(move |watches, path, mask| {
+        left = left.checked_sub(1).ok_or(Errno::NOSPC)?;
+        watches.add(path, mask)
+    })
 }
 
 /// Spec 2.10: watches run out, at the start at each directory, or later; the trees are polled then.
@@ -48,28 +46,25 @@ fn watches_run_out() {
     let place = Place::new();
     place.make("a/b");
     for count in 0..3 {
-        let refused = TreeWatch::open(&place.trees(&[]), Few(count.into())).err().unwrap();
+        let refused = TreeWatch::open(&place.trees(&[]), few(count)).err().unwrap();
         assert!(refused.can_poll() && refused.to_string().contains("fs.inotify.max_user_watches"));
-        let mut polling = crate::schedule::open(&place.trees(&[]), Few(count.into())).unwrap();
+        let mut polling = crate::schedule::open(&place.trees(&[]), few(count)).unwrap();
         assert!(matches!(polling.wake(), Wake::After(_)));
         place.write("a/b/f");
         assert_eq!(polling.turn().unwrap().changed.paths().next(), Some(&*place.path("a/b/f")));
         fs::remove_file(place.path("a/b/f")).unwrap();
     }
-    let mut watch = TreeWatch::open(&place.trees(&[]), Few(3.into())).unwrap();
+    let mut watch = TreeWatch::open(&place.trees(&[]), few(3)).unwrap();
     place.make("c");
     assert!(matches!(watch.turn(), Err(WatchError::NoWatches { watched: 3 })));
 }
 
 /// The kernel, where `twin` is another mount of `one`, and `one/within` of `one` itself.
-struct Mounted;
-
-impl AddWatch for Mounted {
-    fn add(&self, inotify: &OwnedFd, path: &Path, flags: WatchFlags) -> Result<i32, Errno> {
+fn mounted() -> AddWatch {
+    Box::new(|watches, path, mask| {
         let text = path.to_str().unwrap();
-        let real = text.replace("/one/within", "/one").replace("/twin", "/one");
-        Kernel.add(inotify, Path::new(&real), flags)
-    }
+        watches.add(text.replace("/one/within", "/one").replace("/twin", "/one"), mask)
+    })
 }
 
 /// A directory that is mounted at two places, or within itself, costs no endless looking.
@@ -77,7 +72,7 @@ impl AddWatch for Mounted {
 fn a_directory_with_two_places() {
     let place = Place::new();
     ["one/a", "one/within", "twin/a"].iter().for_each(|name| place.make(name));
-    let mut watch = TreeWatch::open(&place.trees(&[]), Mounted).unwrap();
+    let mut watch = TreeWatch::open(&place.trees(&[]), mounted()).unwrap();
     for file in ["one/f", "one/a/f"] {
         place.write(file);
         let turn = watch.turn().unwrap();
@@ -95,7 +90,7 @@ fn a_directory_with_two_places() {
 #[test]
 fn a_root_goes_away() {
     let place = Place::new();
-    assert!(matches!(TreeWatch::open(&place.trees(&[]), Kernel), Err(WatchError::Root { .. })));
+    assert!(matches!(TreeWatch::open(&place.trees(&[]), kernel()), Err(WatchError::Root { .. })));
     place.make("a");
     let mut watch = place.watch(&[]);
     fs::rename(place.root(), place.directory.path().join("moved")).unwrap();
@@ -105,5 +100,5 @@ fn a_root_goes_away() {
     fs::remove_dir_all(place.root()).unwrap();
     assert!(matches!(watch.turn(), Err(WatchError::Lost { .. })));
     fs::write(place.root(), "a file").unwrap();
-    assert!(matches!(TreeWatch::open(&place.trees(&[]), Kernel), Err(WatchError::Root { .. })));
+    assert!(matches!(TreeWatch::open(&place.trees(&[]), kernel()), Err(WatchError::Root { .. })));
 }
