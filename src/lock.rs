@@ -124,7 +124,7 @@ pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     let lock = file_of(path);
     let held = |holder| LockError::Held { path: path.to_owned(), holder };
     let old = old_file_of(path);
-    if let Held::By(holder) = held_in(&old, &old, Duration::ZERO) {
+    if let LockState::By(holder) = state_in(&old, &old, Duration::ZERO) {
         return Err(held(Some(holder)));
     }
     let Opened { file, is_made, is_ours } = open_locked(&lock)?;
@@ -142,7 +142,7 @@ pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
     // The lock is the kernel's: it is held whatever the note says, also on a disk that is full.
     let text = serde_json::to_vec(holder).map_err(io::Error::from);
     if let Err(error) = text.and_then(|text| note.write(&text)) {
-        let note = note.path().display();
+        let note = note.path.display();
         warn!(%error, %note, "The note of who runs could not be written: status will not know this daemon.");
     }
     Ok(taken)
@@ -158,16 +158,13 @@ pub fn take_file(lock: &Path) -> Result<File, LockError> {
     }
 }
 
-/// Whether another process holds the lock that the file `lock` itself is, and which, where the kernel
-/// tells. Changes nothing.
-pub fn is_taken(lock: &Path) -> (bool, Option<u32>) {
-    let Ok(file) = safe_file::open_to_read(lock) else {
-        return (false, None);
-    };
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => (true, pid_locking(&file)),
-        _ => (false, None),
-    }
+/// Whether another process holds the lock that the file `lock` itself is. Changes nothing.
+pub fn is_taken(lock: &Path) -> bool {
+    safe_file::open_to_read(lock).is_ok_and(|file| is_locked(&file))
+}
+
+fn is_locked(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
 struct Opened {
@@ -261,7 +258,7 @@ fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
 
 /// What is known of who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Held {
+pub enum LockState {
     Free,
     By(Holder),
     /// It is not known whether anybody does, or who; and why.
@@ -269,52 +266,48 @@ pub enum Held {
 }
 
 /// Who holds the lock of the database or socket at `path` now. Changes nothing.
-pub fn held(path: &Path) -> Held {
-    held_in(&file_of(path), &note_of(path), PATIENCE)
+pub fn state_of(path: &Path) -> LockState {
+    state_in(&file_of(path), &note_of(path), PATIENCE)
 }
 
-/// As [`held`], for those who need to know only who is known.
+/// As [`state_of`], for those who need to know only who is known.
 pub fn holder_of(path: &Path) -> Option<Holder> {
-    match held(path) {
-        Held::By(holder) => Some(holder),
-        Held::Free | Held::Unknown(_) => None,
+    match state_of(path) {
+        LockState::By(holder) => Some(holder),
+        LockState::Free | LockState::Unknown(_) => None,
     }
 }
 
 /// Who holds a lock file's lock, by its note, which it may take `patience` to write.
-fn held_in(lock: &Path, note: &Path, patience: Duration) -> Held {
+fn state_in(lock: &Path, note: &Path, patience: Duration) -> LockState {
     let deadline = Instant::now() + patience;
     loop {
-        match look(lock, note) {
-            Held::Unknown(_) if Instant::now() < deadline => pause(),
-            held => return held,
+        match state_now(lock, note) {
+            LockState::Unknown(_) if Instant::now() < deadline => pause(),
+            state => return state,
         }
     }
 }
 
-fn look(lock: &Path, note: &Path) -> Held {
+fn state_now(lock: &Path, note: &Path) -> LockState {
     match safe_file::open_to_read(lock) {
-        Ok(file) => match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK) => {
-                note::read(note).map_or(Held::Unknown("its note does not say who"), Held::By)
-            }
-            _ => Held::Free,
-        },
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            rustix::fs::lstat(lock).map_or(Held::Free, |file| judged(&locking(&file), note))
+        Ok(file) if is_locked(&file) => {
+            note::read(note).map_or(LockState::Unknown("its note does not say who"), LockState::By)
         }
-        Err(_) => Held::Free,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => rustix::fs::lstat(lock)
+            .map_or(LockState::Free, |file| state_for_others(&locking(&file), note)),
+        _ => LockState::Free,
     }
 }
 
 /// Who holds the lock of a file that this user may not open: the kernel and the note agree.
-fn judged(listed: &Listed, note: &Path) -> Held {
+fn state_for_others(listed: &Listed, note: &Path) -> LockState {
     match (listed, note::read(note)) {
         // A clean stop leaves no note.
-        (Listed::Nobody, _) | (Listed::Hidden, None) => Held::Free,
-        (Listed::By(pid), Some(noted)) if *pid == noted.pid => Held::By(noted),
-        (Listed::By(_), _) => Held::Unknown("a process has it that its note does not name"),
-        (Listed::Hidden, Some(_)) => Held::Unknown(
+        (Listed::Nobody, _) | (Listed::Hidden, None) => LockState::Free,
+        (Listed::By(pid), Some(noted)) if *pid == noted.pid => LockState::By(noted),
+        (Listed::By(_), _) => LockState::Unknown("a process has it that its note does not name"),
+        (Listed::Hidden, Some(_)) => LockState::Unknown(
             "this user may not look at its lock, and the kernel does not show it here (/proc/locks)",
         ),
     }
@@ -452,14 +445,17 @@ mod tests {
         assert_eq!(listed(&line("WRITE", "00:2a:256"), btrfs, 256), Listed::Hidden);
         let directory = tempfile::tempdir().unwrap();
         let note = directory.path().join("note");
-        assert_eq!(judged(&Listed::Hidden, &note), Held::Free, "stopped cleanly");
+        assert_eq!(state_for_others(&Listed::Hidden, &note), LockState::Free, "stopped cleanly");
         let holder = Holder::this_process(&note, &note, &note);
         std::fs::write(&note, serde_json::to_vec(&holder).unwrap()).unwrap();
         let pid = holder.pid;
-        assert_eq!(judged(&Listed::By(pid), &note), Held::By(holder));
-        assert_eq!(judged(&Listed::Nobody, &note), Held::Free);
+        assert_eq!(state_for_others(&Listed::By(pid), &note), LockState::By(holder));
+        assert_eq!(state_for_others(&Listed::Nobody, &note), LockState::Free);
         for listed in [Listed::By(pid + 1), Listed::Hidden] {
-            assert!(matches!(judged(&listed, &note), Held::Unknown(_)), "{listed:?}");
+            assert!(
+                matches!(state_for_others(&listed, &note), LockState::Unknown(_)),
+                "{listed:?}"
+            );
         }
     }
 

@@ -1,10 +1,8 @@
 //! The log: lines on standard error, for a terminal, for journald, or as JSON. Set up once by the
 //! commands that run for long.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
-use std::str::Utf8Chunk;
 use std::sync::OnceLock;
 
 use clap::ValueEnum;
@@ -18,7 +16,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::escape::{misleads, shown_bytes};
+use crate::escape::shown_bytes;
 use crate::exit::{ExitCode, Failure};
 use crate::terminal;
 
@@ -121,57 +119,46 @@ impl Write for StandardError {
 
 /// A line that somebody else wrote, as it may stand in a log or on a terminal: what misleads, but the
 /// tab and the line's end, is escaped.
-pub fn escaped_line(line: &[u8]) -> Cow<'_, [u8]> {
+pub fn escaped_line(line: &[u8]) -> Vec<u8> {
     one_line(line, false)
 }
 
 /// An event as one line: line ends and other control characters that came in with a name or a
 /// message must not look like another line, nor steer a terminal. Each event is one write.
-fn one_line(event: &[u8], colours: bool) -> Cow<'_, [u8]> {
-    let line = event.strip_suffix(b"\n").unwrap_or(event);
-    let mut out = Vec::new();
-    let (mut kept, mut at) = (0, 0);
-    while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
-        let (length, is_harmless) = first_character(rest, colours);
-        if !is_harmless {
-            out.extend_from_slice(&line[kept..at]);
-            out.extend_from_slice(shown_bytes(&rest[..length]).as_bytes());
-            kept = at + length;
-        }
-        at += length;
+fn one_line(event: &[u8], colours: bool) -> Vec<u8> {
+    let (mut rest, end) = match event.strip_suffix(b"\n") {
+        Some(line) => (line, "\n"),
+        None => (event, ""),
+    };
+    let mut out = Vec::with_capacity(event.len());
+    while !rest.is_empty() {
+        let harmless = harmless_length(rest, colours);
+        out.extend_from_slice(&rest[..harmless]);
+        rest = &rest[harmless..];
+        let more = rest.iter().skip(1).position(|byte| matches!(byte, b'\t' | b'\x1b'));
+        let (text, next) = rest.split_at(more.map_or(rest.len(), |at| at + 1));
+        out.extend_from_slice(shown_bytes(text).as_bytes());
+        rest = next;
     }
-    if kept == 0 {
-        return Cow::Borrowed(event);
-    }
-    out.extend_from_slice(&event[kept..]);
-    Cow::Owned(out)
+    out.extend_from_slice(end.as_bytes());
+    out
 }
 
-/// The length in bytes of what comes first, and whether it can be shown as it is.
-fn first_character(text: &[u8], colours: bool) -> (usize, bool) {
-    match text {
-        [b'\t', ..] => (1, true),
-        [b'\x1b', b'[', rest @ ..] if colours => {
-            colour_length(rest).map_or((1, false), |n| (n, true))
-        }
-        [byte, ..] if byte.is_ascii() => (1, !byte.is_ascii_control()),
-        // No character is longer.
-        _ => text[..text.len().min(4)].utf8_chunks().next().map_or((0, true), first_of),
+/// The length of tabs and, with colours, of whole escape sequences that do nothing but change them.
+fn harmless_length(text: &[u8], colours: bool) -> usize {
+    let mut length = 0;
+    loop {
+        length += match &text[length..] {
+            [b'\t', ..] => 1,
+            [b'\x1b', b'[', more @ ..] if colours => {
+                match more.iter().position(|byte| !byte.is_ascii_digit() && *byte != b';') {
+                    Some(end) if more[end] == b'm' => end + 3,
+                    _ => return length,
+                }
+            }
+            _ => return length,
+        };
     }
-}
-
-fn first_of(chunk: Utf8Chunk<'_>) -> (usize, bool) {
-    match chunk.valid().chars().next() {
-        Some(character) => (character.len_utf8(), !misleads(character)),
-        None => (chunk.invalid().len(), false),
-    }
-}
-
-/// The length of a whole escape sequence that does nothing but change colours, given what follows
-/// its first two bytes.
-fn colour_length(rest: &[u8]) -> Option<usize> {
-    let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b';')?;
-    (rest[end] == b'm').then_some(end + 3)
 }
 
 impl<'a> MakeWriter<'a> for StandardError {

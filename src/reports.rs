@@ -14,7 +14,7 @@ use shiftboss_protocol::model::Key;
 use shiftboss_protocol::wire::session::Question;
 use shiftboss_spool::Spool;
 
-use crate::lock::{self, Held, Holder};
+use crate::lock::{self, Holder, LockState};
 use crate::stores::sqlite::views::{Wanted, log, queue, turns, why};
 use crate::stores::sqlite::{QueueStatus, ViewError, queue_status};
 
@@ -23,21 +23,21 @@ use crate::stores::sqlite::{QueueStatus, ViewError, queue_status};
 pub struct Target {
     pub database: PathBuf,
     /// Its daemon, if one runs.
-    pub daemon: Held,
+    pub daemon: LockState,
 }
 
 impl Target {
     /// A database, with the daemon that runs on it now.
     pub fn of_database(database: PathBuf) -> Self {
-        Self { daemon: lock::held(&database), database }
+        Self { daemon: lock::state_of(&database), database }
     }
 
     /// What was found there as one line of JSON, without a line end.
     pub fn line<T: Serialize>(&self, found: &T) -> serde_json::Result<String> {
         let (daemon, daemon_unknown) = match &self.daemon {
-            Held::Free => (None, None),
-            Held::By(holder) => (Some(holder), None),
-            Held::Unknown(why) => (None, Some(*why)),
+            LockState::Free => (None, None),
+            LockState::By(holder) => (Some(holder), None),
+            LockState::Unknown(why) => (None, Some(*why)),
         };
         serde_json::to_string(&Report { database: &self.database, daemon, daemon_unknown, found })
     }

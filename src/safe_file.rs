@@ -11,7 +11,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -146,40 +146,20 @@ pub fn require_plain_or_none(directory: impl AsFd, name: &OsStr) -> io::Result<(
     }
 }
 
-/// Opens a name, never through a link, and never waits for another end.
+/// Opens a name of one part: follows no link, waits for no other end, and takes no terminal.
 fn open(
     directory: BorrowedFd<'_>,
     name: &OsStr,
     flags: OFlags,
     mode: u32,
 ) -> Result<OwnedFd, Errno> {
-    // Whatever the kernel: a name of several parts could lead elsewhere.
+    // A name of several parts could lead elsewhere.
     if Path::new(name).file_name() != Some(name) {
         return Err(Errno::INVAL);
     }
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let mode = Mode::from_raw_mode(if flags.contains(OFlags::CREATE) { mode } else { 0 });
-    match rustix::fs::openat2(directory, name, harmless(flags), mode, resolve) {
-        Err(Errno::NOSYS | Errno::PERM) => open_one_part(directory, name, flags, mode),
-        opened => opened,
-    }
-}
-
-/// Opens a name of one part where an old kernel, or a container's filter, knows no call that says more.
-fn open_one_part(
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-    flags: OFlags,
-    mode: Mode,
-) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(directory, name, harmless(flags), mode)
-}
-
-/// Follows no link, waits for no other end, and takes no terminal.
-fn harmless(flags: OFlags) -> OFlags {
     let mut flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     flags.set(OFlags::NONBLOCK | OFlags::NOCTTY, !flags.contains(OFlags::PATH));
-    flags
+    rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(mode))
 }
 
 fn require_own(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
@@ -247,15 +227,13 @@ mod tests {
         (site, directory)
     }
 
-    /// Where the kernel has no `openat2`, what is planted is as little followed.
+    /// What is planted is not followed.
     #[test]
-    fn the_fallback_follows_no_link() {
+    fn no_link_is_followed() {
         let (site, directory) = planted();
-        let mode = Mode::from_raw_mode(0o600);
         let made = OFlags::WRONLY | OFlags::CREATE;
-        let try_open = |name: &str, flags| {
-            open_one_part(directory.as_fd(), OsStr::new(name), flags, mode).map(drop)
-        };
+        let try_open =
+            |name: &str, flags| open(directory.as_fd(), OsStr::new(name), flags, 0o600).map(drop);
         for flags in [OFlags::RDONLY, OFlags::RDWR, made, made | OFlags::TRUNC] {
             assert_eq!(try_open("link", flags), Err(Errno::LOOP), "{flags:?}");
             assert_eq!(try_open("dangling", flags), Err(Errno::LOOP), "{flags:?}");
@@ -269,13 +247,13 @@ mod tests {
         assert!(!site.path().join("made").exists());
     }
 
-    /// What the fallback opens nevertheless is recognised by a look at it.
+    /// What is opened nevertheless is recognised by a look at it.
     #[test]
-    fn what_the_fallback_opens_is_looked_at() {
+    fn what_is_opened_is_looked_at() {
         let (_site, directory) = planted();
         for (name, what) in [("linked", "hard links"), ("pipe", "named pipe")] {
             let (at, flags) = (directory.as_fd(), OFlags::RDWR);
-            let opened = open_one_part(at, OsStr::new(name), flags, Mode::empty()).unwrap();
+            let opened = open(at, OsStr::new(name), flags, 0).unwrap();
             let error = require_own(at, &rustix::fs::fstat(&opened).unwrap()).unwrap_err();
             assert!(error.to_string().contains(what), "{error}");
         }

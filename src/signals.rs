@@ -15,36 +15,39 @@ use crate::exit::{ExitCode, Failure};
 
 /// What a shell adds to the number of the signal that ended a program.
 pub const SIGNAL_BASE: i32 = 128;
+/// SIGHUP.
+pub const HANG_UP: i32 = SignalKind::hangup().as_raw_value();
 /// A second signal counts from so long after the first.
 const SECOND_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Signals {
     listened: Vec<(i32, Signal)>,
+    /// What SIGHUP asks for is a reload, not the end.
+    reloads: bool,
     first: Option<Instant>,
 }
 
 impl Signals {
+    /// SIGTERM, SIGINT and SIGHUP, each of which asks for the end.
     pub fn new() -> io::Result<Self> {
-        Self::of(&[SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()])
+        let listen = |kind: SignalKind| Ok((kind.as_raw_value(), signal(kind)?));
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        let listened = kinds.into_iter().map(listen).collect::<io::Result<_>>()?;
+        Ok(Self { listened, reloads: false, first: None })
     }
 
-    /// SIGTERM and SIGINT, for whom SIGHUP has another meaning.
-    pub fn without_hang_up() -> io::Result<Self> {
-        Self::of(&[SignalKind::terminate(), SignalKind::interrupt()])
-    }
-
-    fn of(kinds: &[SignalKind]) -> io::Result<Self> {
-        let listen = |kind: &SignalKind| Ok((kind.as_raw_value(), signal(*kind)?));
-        let listened = kinds.iter().map(listen).collect::<io::Result<_>>()?;
-        Ok(Self { listened, first: None })
+    /// The same, but [`HANG_UP`] asks for a reload, and each of it counts.
+    pub fn with_reloads() -> io::Result<Self> {
+        Ok(Self { reloads: true, ..Self::new()? })
     }
 
     /// Waits for the next signal that counts; its number. May be cancelled.
     pub async fn next(&mut self) -> i32 {
         loop {
             let number = self.any().await;
-            if counts(&mut self.first, Instant::now()) {
+            let is_reload = self.reloads && number == HANG_UP;
+            if is_reload || counts(&mut self.first, Instant::now()) {
                 return number;
             }
             debug!(signal = number, "A signal so soon after the first is taken for the same.");

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::config::{self, Checked, Fault};
+use crate::config::{self, Checked};
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
 
@@ -23,68 +23,54 @@ const DATABASE_BEGINS: &[u8] = b"SQLite format 3\0";
 
 /// Where a daemon is: what the environment or a configuration file says.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
-struct Place {
+struct DaemonPaths {
     database: Option<PathBuf>,
     socket: Option<PathBuf>,
 }
 
-impl Checked for Place {
-    fn check(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-}
+impl Checked for DaemonPaths {}
 
-impl Place {
+impl DaemonPaths {
     /// What a configuration file says; what else stands in it may be wrong.
     fn of_file(file: &Path) -> Result<Self, Failure> {
-        let refused = |why: String| Failure::new(ExitCode::Configuration, why);
-        let file = std::path::absolute(file).map_err(|error| refused(error.to_string()))?;
-        let said: Self = config::read(&file).map_err(|error| refused(error.to_string()))?;
+        let (said, file): (Self, _) = config::read(file)?;
         let directory = file.parent().unwrap_or(Path::new("/"));
         let below = |path: Option<PathBuf>| path.map(|path| directory.join(path));
         Ok(Self { database: below(said.database), socket: below(said.socket) })
     }
 }
 
-/// What is used where the command line names no target.
-struct Usual<'a> {
-    variable: &'a dyn Fn(&str) -> Option<OsString>,
-    packaged: &'a Path,
+/// The first target that the environment or the packages' file has, of those that `choose` takes.
+fn usual(choose: impl Fn(DaemonPaths) -> Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
+    usual_in(|name| env::var_os(name), PACKAGED_CONFIGURATION.as_ref(), choose)
 }
 
-impl Usual<'_> {
-    /// The first target that the environment or the file has, of those that `choose` takes.
-    fn target(
-        &self,
-        choose: impl Fn(Place) -> Option<PathBuf>,
-    ) -> Result<Option<PathBuf>, Failure> {
-        let path = |name| (self.variable)(name).filter(|text| !text.is_empty()).map(PathBuf::from);
-        let place =
-            Place { database: path("SHIFTBOSS_DATABASE"), socket: path("SHIFTBOSS_SOCKET") };
-        if let Some(found) = choose(place) {
-            return Ok(Some(found));
-        }
-        match path("SHIFTBOSS_CONFIG") {
-            Some(file) => Place::of_file(&file).map(choose),
-            None if self.packaged.exists() => Place::of_file(self.packaged).map(choose),
-            None => Ok(None),
-        }
+/// The same, where `variable` is the environment.
+fn usual_in(
+    variable: impl Fn(&str) -> Option<OsString>,
+    packaged: &Path,
+    choose: impl Fn(DaemonPaths) -> Option<PathBuf>,
+) -> Result<Option<PathBuf>, Failure> {
+    let path = |name| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
+    let said =
+        DaemonPaths { database: path("SHIFTBOSS_DATABASE"), socket: path("SHIFTBOSS_SOCKET") };
+    if let Some(found) = choose(said) {
+        return Ok(Some(found));
     }
-}
-
-fn usual(choose: impl Fn(Place) -> Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
-    let usual =
-        Usual { variable: &|name| env::var_os(name), packaged: PACKAGED_CONFIGURATION.as_ref() };
-    usual.target(choose)
+    match path("SHIFTBOSS_CONFIG") {
+        Some(file) => DaemonPaths::of_file(&file).map(choose),
+        None if packaged.exists() => DaemonPaths::of_file(packaged).map(choose),
+        None => Ok(None),
+    }
 }
 
 /// The database or the socket that a command looks at: the given one, that of a configuration file, or the usual
 /// one.
 pub fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, Failure> {
-    let choose = |place: Place| place.database.or(place.socket);
+    let choose = |paths: DaemonPaths| paths.database.or(paths.socket);
     let found = match (given, config) {
         (Some(_), Some(_)) => return Err(wrong("give a target or --config, not both".to_owned())),
-        (None, Some(file)) => choose(Place::of_file(file)?),
+        (None, Some(file)) => choose(DaemonPaths::of_file(file)?),
         (Some(given), None) => Some(given),
         (None, None) => usual(choose)?,
     };
@@ -99,7 +85,7 @@ pub fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, 
 pub fn socket(given: Option<PathBuf>, command: &str) -> Result<PathBuf, Failure> {
     let found = match given {
         Some(given) => Some(given),
-        None => usual(|place| place.socket)?,
+        None => usual(|paths| paths.socket)?,
     };
     let needs = format!("`{command}` needs the daemon's socket");
     match found {
@@ -219,9 +205,9 @@ mod tests {
                 let value = said.iter().find(|(said, _)| *said == name);
                 value.map(|(_, value)| OsString::from(value))
             };
-            let usual = Usual { variable: &variable, packaged };
-            let look = usual.target(|place| place.database.or(place.socket));
-            (look.map_err(|error| error.code()), usual.target(|place| place.socket).ok().flatten())
+            let look = usual_in(variable, packaged, |paths| paths.database.or(paths.socket));
+            let socket = usual_in(variable, packaged, |paths| paths.socket);
+            (look.map_err(|error| error.code()), socket.ok().flatten())
         };
         let path = |text: &str| Some(PathBuf::from(text));
         let of_file = Some(directory.path().join("a.db"));

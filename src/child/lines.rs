@@ -24,11 +24,9 @@ impl LinePrefixer {
         Self { prefix: prefix.into(), piece_bytes: PIECE_BYTES, partial: Vec::new() }
     }
 
-    /// For a command's lines on our standard error: in a log the lines of several commands come together, on a
-    /// terminal they need no prefix.
+    /// For a command's lines on our standard error.
     pub fn for_stderr(name: &str) -> Self {
-        let is_terminal = io::stderr().is_terminal();
-        Self::new(if is_terminal { String::new() } else { format!("{}: ", shown(name)) })
+        Self::new(line_prefix(name))
     }
 
     /// Takes the next bytes, and returns the lines that are finished by them.
@@ -65,6 +63,12 @@ impl LinePrefixer {
         lines.extend(self.partial.drain(..length));
         lines.push(b'\n');
     }
+}
+
+/// What is before a command's lines on our standard error: in a log the lines of several commands come together, on
+/// a terminal they need no prefix.
+pub fn line_prefix(name: &str) -> String {
+    if io::stderr().is_terminal() { String::new() } else { format!("{}: ", shown(name)) }
 }
 
 /// How much of `bytes` can be cut off without cutting a UTF-8 character; all, if it is not UTF-8.

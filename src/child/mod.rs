@@ -34,7 +34,7 @@ pub use end::{End, StartError};
 pub use fault::Fault;
 pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
-pub use lines::LinePrefixer;
+pub use lines::{LinePrefixer, line_prefix};
 pub use log_name::{day, file_name};
 pub use outputs::{Kept, Outputs};
 pub use printer::{Printer, Printing};

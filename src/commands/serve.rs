@@ -30,13 +30,13 @@ use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, Holder, LockFile};
 use crate::logging;
 use crate::reports::DatabaseReports;
+use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::stores::sqlite::{self, Policy, SqliteStore};
 use configuration::Configuration;
 use failures::{lock_failure, open_failure, socket_failure, tree_failure};
 use init_system::InitSystem;
 use shiftboss_spool::Spool;
-use signals::DaemonSignals;
 
 /// Runs the daemon until a signal stops it.
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
@@ -127,10 +127,10 @@ async fn run_tree(
     unsound: Rc<RefCell<Option<String>>>,
     locks: &mut Locks,
 ) -> Result<(), TreeError> {
-    let signals = DaemonSignals::new().map_err(TreeError::Socket)?;
+    let signals = Signals::with_reloads().map_err(TreeError::Socket)?;
     let stop = async move {
         tokio::select! {
-            () = signals.first(configuration) => {}
+            () = signals::first(signals, configuration) => {}
             fault = checked(check) => *unsound.borrow_mut() = Some(fault),
         }
     };

@@ -14,7 +14,7 @@ use live::Unknown;
 use super::{target, view_failure};
 use crate::cli::ViewArguments;
 use crate::exit::{self, ExitCode, Failure};
-use crate::lock::Held;
+use crate::lock::LockState;
 use crate::reports::{Status, Target};
 use crate::stores::sqlite::queue_status;
 
@@ -50,12 +50,12 @@ fn checked(
     trouble: &[String],
     now: i64,
 ) -> Result<(), Failure> {
-    if target.daemon == Held::Free {
+    if target.daemon == LockState::Free {
         let text = format!("the daemon is {}", table::daemon(target, &status.queue, now));
         return Err(Failure::new(ExitCode::Unavailable, text));
     }
     let code = if trouble.is_empty() { ExitCode::Denied } else { ExitCode::Found };
-    if let Held::Unknown(why) = target.daemon {
+    if let LockState::Unknown(why) = target.daemon {
         return Err(Failure::new(code, format!("whether a daemon runs is not known: {why}")));
     }
     match unknown {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::exit::{self, ExitCode, Failure};
-use crate::lock::{self, Held};
+use crate::lock::{self, LockState};
 use crate::reports::Target;
 use crate::target::either;
 
@@ -64,9 +64,11 @@ pub fn show<T: Serialize>(
 pub fn warn_if_down(target: &Target, json: bool) {
     let database = target.database.display();
     let why = match &target.daemon {
-        Held::By(_) => return,
-        Held::Free => format!("no daemon runs on {database}"),
-        Held::Unknown(why) => format!("whether a daemon runs on {database} is not known: {why}"),
+        LockState::By(_) => return,
+        LockState::Free => format!("no daemon runs on {database}"),
+        LockState::Unknown(why) => {
+            format!("whether a daemon runs on {database} is not known: {why}")
+        }
     };
     if !json {
         // Nobody may be reading.

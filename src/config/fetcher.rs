@@ -130,15 +130,15 @@ impl FetcherTable {
     fn counts(&self, file: &Path) -> Option<&Path> {
         let on_change = self.on_change.as_ref()?;
         let globs = on_change.filter().ok()?;
-        let counts = |relative: &Path| {
+        let counts = |root: &Path| {
+            let Ok(relative) = file.strip_prefix(root) else { return false };
             let mut above =
                 relative.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
-            let is_out =
-                above.any(|path| globs.leaves_out(path, true)) || globs.leaves_out(relative, false);
+            let is_out = above.any(|path| globs.leaves_out(root, path, true))
+                || globs.leaves_out(root, relative, false);
             !is_out && globs.takes(relative, false)
         };
-        let roots = on_change.paths.iter().map(PathBuf::as_path);
-        roots.into_iter().find(|root| file.strip_prefix(root).is_ok_and(counts))
+        on_change.paths.iter().map(PathBuf::as_path).find(|root| counts(root))
     }
 
     fn check(&self) -> Result<(), String> {

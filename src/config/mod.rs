@@ -15,35 +15,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
-use thiserror::Error;
 
+use crate::exit::{ExitCode, Failure};
 use plain::plain;
 
 pub use fetcher::{FetcherTable, OnChangeTable, OwnFiles, check_fetchers, check_own_files};
 
 /// A longer file is none that a person wrote.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
-
-/// Why a configuration file is refused. None of it is in force then.
-#[derive(Debug, Error)]
-pub enum ConfigError {
-    #[error("cannot read the configuration file {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    /// It is a directory, a pipe or a device.
-    #[error("the configuration file {} is no file: name one", path.display())]
-    NoFile { path: PathBuf },
-    #[error("the configuration file {} has more than {FILE_BYTES_MAX} bytes: is it another file?", path.display())]
-    TooLong { path: PathBuf },
-    /// Something in it is wrong.
-    #[error("{}:{line}: {what}", path.display())]
-    Wrong {
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        what: String,
-    },
-}
 
 /// What is wrong with a place in the text, in bytes from its beginning.
 #[derive(Debug)]
@@ -54,18 +33,25 @@ pub struct Fault {
 
 /// Values that can be wrong together, though each of them is right.
 pub trait Checked {
-    fn check(&self) -> Result<(), Fault>;
+    fn check(&self) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
-/// Reads a whole configuration file.
-pub fn read<T: DeserializeOwned + Checked>(path: &Path) -> Result<T, ConfigError> {
-    let bytes = bytes(path)?;
-    let wrong = |(line, what)| ConfigError::Wrong { path: path.to_owned(), line, what };
+/// Reads a whole configuration file; its path, to whose directory what it says is relative, is returned with it. If
+/// anything in it is wrong, none of it is in force.
+pub fn read<T: DeserializeOwned + Checked>(path: &Path) -> Result<(T, PathBuf), Failure> {
+    let refused = |text: String| Failure::new(ExitCode::Configuration, text);
+    let path = std::path::absolute(path).map_err(|error| refused(error.to_string()))?;
+    let bytes = bytes(&path).map_err(refused)?;
+    let wrong =
+        |(line, what): (usize, String)| refused(format!("{}:{line}: {what}", path.display()));
     let text = str::from_utf8(&bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
         wrong((line_of(before, before.len()), "this is not UTF-8".to_owned()))
     })?;
-    parse(text).map_err(wrong)
+    let values = parse(text).map_err(wrong)?;
+    Ok((values, path))
 }
 
 /// Values from text; else the line and what is wrong with it.
@@ -79,20 +65,23 @@ fn parse<T: DeserializeOwned + Checked>(text: &str) -> Result<T, (usize, String)
     Ok(values)
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
+fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let failed = |error: io::Error| format!("cannot read the configuration file {shown}: {error}");
     // A pipe in its place must not hold up its reader.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file =
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     let file = File::from(file);
     if !file.metadata().map_err(failed)?.is_file() {
-        return Err(ConfigError::NoFile { path: path.to_owned() });
+        return Err(format!("the configuration file {shown} is no file: name one"));
     }
+    let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(ConfigError::TooLong { path: path.to_owned() });
+        return Err(format!(
+            "the configuration file {shown} has more than {FILE_BYTES_MAX} bytes: is it another file?"
+        ));
     }
     Ok(bytes)
 }

@@ -25,19 +25,28 @@ pub enum Written<T> {
     Wrong(IgnoredAny),
 }
 
+/// What was read and holds to `check`; `wrong` is said of anything that is no `T`.
+fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
+    typed: D,
+    wrong: &str,
+    check: impl FnOnce(T) -> Result<U, String>,
+) -> Result<U, D::Error> {
+    let checked = match Written::deserialize(typed)? {
+        Written::Right(value) => check(value),
+        Written::Wrong(_) => Err(wrong.to_owned()),
+    };
+    checked.map_err(D::Error::custom)
+}
+
 /// A time such as `90s` or `1h 30m`.
 pub fn time<'de, D: Deserializer<'de>>(typed: D) -> Result<Duration, D::Error> {
-    let text: String = match Written::deserialize(typed)? {
-        Written::Right(text) => text,
-        Written::Wrong(_) => {
-            return Err(D::Error::custom(TIME_IN_QUOTES));
+    checked(typed, TIME_IN_QUOTES, |text: String| {
+        let time = parse_time(&text)?;
+        if time > TIME_MAX {
+            return Err(format!("{text:?}: give a time up to \"366days\""));
         }
-    };
-    let time = parse_time(&text).map_err(D::Error::custom)?;
-    if time > TIME_MAX {
-        return Err(D::Error::custom(format!("{text:?}: give a time up to \"366days\"")));
-    }
-    Ok(time)
+        Ok(time)
+    })
 }
 
 /// A time as it is written on the command line, too.
@@ -83,31 +92,26 @@ pub fn share<'de, D: Deserializer<'de>>(typed: D) -> Result<f64, D::Error> {
 
 /// A program and its arguments.
 pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::Error> {
-    let words: Vec<String> = match Written::deserialize(typed)? {
-        Written::Right(words) => words,
-        Written::Wrong(_) => {
-            return Err(D::Error::custom("write a list of words: [\"./list\", \"--all\"]"));
+    checked(typed, "write a list of words: [\"./list\", \"--all\"]", |words: Vec<String>| {
+        if words.first().is_none_or(String::is_empty) {
+            return Err("name a program, and its arguments: [\"./list\", \"--all\"]".to_owned());
         }
-    };
-    if words.first().is_none_or(String::is_empty) {
-        return Err(D::Error::custom("name a program, and its arguments: [\"./list\", \"--all\"]"));
-    }
-    if words.iter().any(|word| word.contains('\0')) {
-        return Err(D::Error::custom("there is a NUL in the command"));
-    }
-    Ok(words.into_iter().map(OsString::from).collect())
+        if words.iter().any(|word| word.contains('\0')) {
+            return Err("there is a NUL in the command".to_owned());
+        }
+        Ok(words.into_iter().map(OsString::from).collect())
+    })
 }
 
 pub fn directories<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<PathBuf>, D::Error> {
-    let paths: Vec<PathBuf> = match Written::deserialize(typed)? {
-        Written::Right(paths) => paths,
-        Written::Wrong(_) => Vec::new(),
-    };
-    if paths.is_empty() || !paths.iter().all(|path| is_path(path)) {
-        return Err(D::Error::custom("name the directories to watch: [\"src\", \"/etc/lists\"]"));
-    }
-    paths.iter().try_for_each(|path| not_home(path))?;
-    Ok(paths)
+    let wrong = "name the directories to watch: [\"src\", \"/etc/lists\"]";
+    checked(typed, wrong, |paths: Vec<PathBuf>| {
+        if paths.is_empty() || !paths.iter().all(|path| is_path(path)) {
+            return Err(wrong.to_owned());
+        }
+        paths.iter().try_for_each(|path| not_home(path))?;
+        Ok(paths)
+    })
 }
 
 /// A path, for a key that may be left out.
@@ -116,14 +120,14 @@ pub fn path<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<PathBuf>, D::E
     if !is_path(&path) {
         return Err(D::Error::custom("name a path, or leave the key out"));
     }
-    not_home(&path)?;
+    not_home(&path).map_err(D::Error::custom)?;
     Ok(Some(path))
 }
 
 /// A shell's word for a home directory means nothing here.
-fn not_home<E: Error>(path: &Path) -> Result<(), E> {
+fn not_home(path: &Path) -> Result<(), String> {
     if path.starts_with("~") {
-        return Err(E::custom("~ is not expanded here: write the whole path"));
+        return Err("~ is not expanded here: write the whole path".to_owned());
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 
 use super::Observer;
+use crate::child::LinePrefixer;
 
 /// Faulty lines that are reported one by one.
 const FAULTS_REPORTED_MAX: u64 = 20;
@@ -23,6 +24,7 @@ pub struct Tally {
 pub struct Intake {
     file: File,
     observer: Box<dyn Observer>,
+    complaints: LinePrefixer,
     reader: LineReader,
     tally: Tally,
     /// The line that has not ended yet: the daemon reads the file and is to find whole lines.
@@ -35,7 +37,8 @@ impl Intake {
     /// Writes to `file`, which is empty.
     pub fn new(file: File, observer: Box<dyn Observer>) -> Self {
         let (reader, tally) = (LineReader::new(true, 0), Tally::default());
-        Self { file, observer, reader, tally, held: Vec::new(), error: None }
+        let complaints = LinePrefixer::new("");
+        Self { file, observer, complaints, reader, tally, held: Vec::new(), error: None }
     }
 
     /// Takes the next piece of the list; says whether it could be written. After an error the rest is
@@ -50,9 +53,10 @@ impl Intake {
         !self.is_broken()
     }
 
-    /// Passes on what the command complains of.
+    /// Passes on what the command complains of, line by line.
     pub fn complaint(&mut self, piece: &[u8]) {
-        self.observer.complaint(piece);
+        let lines = self.complaints.feed(piece);
+        lines.split_inclusive(|byte| *byte == b'\n').for_each(|line| self.observer.complaint(line));
     }
 
     /// Whether something could not be written.
@@ -104,6 +108,15 @@ impl Intake {
             }
         }
         self.observer.lines(self.tally.accepted);
+    }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        let last = self.complaints.finish();
+        if !last.is_empty() {
+            self.observer.complaint(&last);
+        }
     }
 }
 

@@ -55,8 +55,8 @@ pub struct Settings {
 
 /// Shows a run while it goes on.
 pub trait Observer: Send {
-    /// What the command writes on standard error, in pieces at any boundary.
-    fn complaint(&mut self, piece: &[u8]);
+    /// A line that the command writes on standard error, with its end.
+    fn complaint(&mut self, line: &[u8]);
     /// A line that the daemon will skip. Only the first of a run are reported.
     fn faulty(&mut self, line: u64, reason: SkipReason);
     /// How many good lines there are so far.
@@ -143,21 +143,15 @@ impl Fetcher {
         }
         let mut running = self.guardian.start(spec)?;
         let mut is_stopped = false;
-        let end = tokio::select! {
-            end = running.wait() => Some(end),
-            () = broken.notified() => None,
+        tokio::select! {
+            _ = running.wait() => {}
+            () = broken.notified() => running.terminate(),
             () = stop => {
                 is_stopped = true;
-                None
-            }
-        };
-        let end = match end {
-            Some(end) => end,
-            None => {
                 running.terminate();
-                running.wait().await
             }
-        };
+        }
+        let end = running.wait().await;
         let is_broken = lock(intake).is_broken();
         match end {
             _ if is_stopped => Err(FetchError::Stopped),

@@ -88,7 +88,7 @@ impl Service for Fetchers {
 /// The runs of a fetcher whose lists go to `input`.
 fn runs(table: &FetcherTable, input: &Path, database: &Path, guardian: &Guardian) -> Box<dyn Runs> {
     let name = table.name.shared();
-    let observer = Box::new(move || Box::new(ToLog::new(name.clone())) as _);
+    let observer = Box::new(move || Box::new(ToLog(name.clone())) as _);
     let fetcher = Fetcher::new(settings(table, input, database), guardian.clone());
     Box::new(FetchRuns::new(fetcher, observer, true))
 }

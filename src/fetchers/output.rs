@@ -8,42 +8,22 @@ use std::sync::Arc;
 use shiftboss_protocol::fetcher_file::SkipReason;
 use tracing::{info, warn};
 
-use crate::child::LinePrefixer;
 use crate::fetch::Observer;
 
-pub(super) struct ToLog {
-    name: Arc<str>,
-    lines: LinePrefixer,
-}
-
-impl ToLog {
-    pub(super) fn new(name: Arc<str>) -> Self {
-        Self { name, lines: LinePrefixer::new("") }
-    }
-
-    fn log(&self, lines: &[u8]) {
-        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            info!(name = &*self.name, "stderr: {}", String::from_utf8_lossy(line));
-        }
-    }
-}
+/// With the fetcher's name.
+pub(super) struct ToLog(pub Arc<str>);
 
 impl Observer for ToLog {
-    fn complaint(&mut self, piece: &[u8]) {
-        let whole = self.lines.feed(piece);
-        self.log(&whole);
+    fn complaint(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        if !line.is_empty() {
+            info!(name = &*self.0, "stderr: {}", String::from_utf8_lossy(line));
+        }
     }
 
     fn faulty(&mut self, line: u64, reason: SkipReason) {
-        warn!(name = &*self.name, line, %reason, "A faulty line: it is skipped.");
+        warn!(name = &*self.0, line, %reason, "A faulty line: it is skipped.");
     }
 
     fn lines(&mut self, _: u64) {}
-}
-
-impl Drop for ToLog {
-    fn drop(&mut self) {
-        let rest = self.lines.finish();
-        self.log(&rest);
-    }
 }

@@ -12,6 +12,7 @@ use crate::safe_file;
 
 /// A holder's note is no longer: three paths and two numbers.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
+
 /// Who holds a lock, as written into its note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
@@ -29,7 +30,6 @@ pub struct Holder {
 
 impl Holder {
     /// This process, with what it works on.
-    #[must_use]
     pub fn this_process(database: &Path, input_dir: &Path, socket: &Path) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -45,7 +45,7 @@ impl Holder {
 /// Who has a lock, in a file that others may read.
 #[derive(Debug)]
 pub struct Note {
-    path: PathBuf,
+    pub path: PathBuf,
     file: File,
     /// What it said before; `None`: it was made.
     before: Option<Vec<u8>>,
@@ -53,9 +53,6 @@ pub struct Note {
 
 impl Note {
     /// Opens it, made if it is missing.
-    ///
-    /// # Errors
-    /// When something else is there, or what the system says.
     pub fn open(path: PathBuf) -> io::Result<Self> {
         let (directory, name) = safe_file::parent(&path)?;
         let (mut file, is_made) = safe_file::open_own(&directory, name, OFlags::empty(), 0o644)?;
@@ -63,23 +60,12 @@ impl Note {
         Ok(Self { path, file, before })
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Says something else.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn write(&mut self, text: &[u8]) -> io::Result<()> {
         write(&mut self.file, text)
     }
 
     /// The lock is given up. `is_kept`: what it says would only mislead; else all is as before.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn close(&mut self, is_kept: bool) -> io::Result<()> {
         match (is_kept, &self.before) {
             (true, _) => self.file.set_len(0),

@@ -49,13 +49,11 @@ impl Runs for CommandRuns {
                     return Outcome { exit_code: error.shell_code(), message: error.to_string() };
                 }
             };
-            let end = tokio::select! {
-                end = running.wait() => end,
-                _ = &mut stop => {
-                    running.terminate();
-                    running.wait().await
-                }
-            };
+            tokio::select! {
+                _ = running.wait() => {}
+                _ = &mut stop => running.terminate(),
+            }
+            let end = running.wait().await;
             Outcome { exit_code: end.shell_code(), message: end.failure(time_limit) }
         })
     }

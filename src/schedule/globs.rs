@@ -32,7 +32,7 @@ pub struct GlobError {
 pub struct Globs {
     taken: Gitignore,
     left_out: Gitignore,
-    /// By the directory they are in; `None`: they are not looked at.
+    /// By the directory they are in, as it begins with its root; `None`: they are not looked at.
     gitignores: Option<HashMap<PathBuf, Gitignore>>,
     /// Those above the root, each with the root's path from there; the nearest first.
     above: Vec<(PathBuf, Gitignore)>,
@@ -81,28 +81,29 @@ impl Globs {
     }
 
     /// Reads the `.gitignore` of a directory of a tree, if there is one and it counts.
-    pub fn enter(&mut self, directory: &Path, relative: &Path) {
+    pub fn enter(&mut self, directory: &Path) {
         let Some(known) = &mut self.gitignores else {
             return;
         };
         match ignore_file(&directory.join(GITIGNORE)) {
-            Some(own) => known.insert(relative.to_owned(), own),
-            None => known.remove(relative),
+            Some(own) => known.insert(directory.to_owned(), own),
+            None => known.remove(directory),
         };
     }
 
-    /// What is in a directory and not left out, by its path below the root, and whether it is a directory.
+    /// What is in a directory of a root's tree and not left out, by its path below the root, and whether it is a
+    /// directory.
     pub fn list<'a>(
         &'a self,
-        directory: &Path,
-        relative: &'a Path,
+        root: &'a Path,
+        below: &'a Path,
     ) -> io::Result<impl Iterator<Item = (PathBuf, bool)> + use<'a>> {
-        let entries = std::fs::read_dir(directory)?.flatten();
+        let entries = std::fs::read_dir(root.join(below))?.flatten();
         let found = entries.map(|entry| {
             let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            (relative.join(entry.file_name()), is_dir)
+            (below.join(entry.file_name()), is_dir)
         });
-        Ok(found.filter(|(path, is_dir)| !self.leaves_out(path, *is_dir)))
+        Ok(found.filter(|(path, is_dir)| !self.leaves_out(root, path, *is_dir)))
     }
 
     /// Whether a change of this file changes what counts.
@@ -111,11 +112,11 @@ impl Globs {
     }
 
     /// Whether this is left out, and all that is in it. What leads there is not.
-    pub fn leaves_out(&self, path: &Path, is_dir: bool) -> bool {
+    pub fn leaves_out(&self, root: &Path, path: &Path, is_dir: bool) -> bool {
         match self.left_out.matched(path, is_dir) {
             Match::Ignore(_) => true,
             Match::Whitelist(_) => false,
-            Match::None => self.is_gitignored(path, is_dir),
+            Match::None => self.is_gitignored(root, path, is_dir),
         }
     }
 
@@ -125,16 +126,16 @@ impl Globs {
     }
 
     /// The `.gitignore` nearest to the file counts first.
-    fn is_gitignored(&self, path: &Path, is_dir: bool) -> bool {
+    fn is_gitignored(&self, root: &Path, path: &Path, is_dir: bool) -> bool {
         let Some(known) = self.gitignores.as_ref() else {
             return false;
         };
         let mut within = path.ancestors().skip(1).filter_map(|directory| {
             let below = path.strip_prefix(directory).ok()?;
-            decided(&known.get(directory)?.matched(below, is_dir))
+            decided(&known.get(&root.join(directory))?.matched(below, is_dir))
         });
-        let above = |(root, own): &(PathBuf, Gitignore)| {
-            decided(&own.matched_path_or_any_parents(root.join(path), is_dir))
+        let above = |(below, own): &(PathBuf, Gitignore)| {
+            decided(&own.matched_path_or_any_parents(below.join(path), is_dir))
         };
         within.next().or_else(|| self.above.iter().find_map(above)).unwrap_or(false)
     }
@@ -174,7 +175,7 @@ mod tests {
 
     fn counts(globs: &Globs, path: &str) -> bool {
         let path = Path::new(path);
-        !globs.leaves_out(path, false) && globs.takes(path, false)
+        !globs.leaves_out(Path::new("r"), path, false) && globs.takes(path, false)
     }
 
     /// A suffix is a suffix: the reference took `x.org.bak` too.
@@ -200,7 +201,7 @@ mod tests {
         for bad in [".#lock", "a.~undo-tree~", "deep/.git"].into_iter().chain(editors) {
             assert!(!counts(&all, bad), "{bad}");
         }
-        assert!(all.leaves_out(Path::new("deep/build"), true));
+        assert!(all.leaves_out(Path::new("r"), Path::new("deep/build"), true));
         assert!(
             counts(&all, "a.tmp") && counts(&all, "build") && !counts(&globs(&[], &[]), "a.tmp")
         );
@@ -227,7 +228,7 @@ mod tests {
         std::fs::write(tree.join(".gitignore"), "own\n").unwrap();
         let mut globs = Globs::new(&[], &[], true).unwrap();
         globs.enter_repository(&tree);
-        globs.enter(&tree, Path::new(""));
+        globs.enter(&tree);
         for (path, is_out) in [
             ("x.o", true),
             ("deep/x.o", true),
@@ -238,11 +239,11 @@ mod tests {
             ("own", true),
             ("x.c", false),
         ] {
-            assert_eq!(globs.leaves_out(Path::new(path), false), is_out, "{path}");
+            assert_eq!(globs.leaves_out(&tree, Path::new(path), false), is_out, "{path}");
         }
         let mut without = Globs::new(&[], &[], false).unwrap();
         without.enter_repository(&tree);
-        assert!(!without.leaves_out(Path::new("x.o"), false));
+        assert!(!without.leaves_out(&tree, Path::new("x.o"), false));
     }
 
     /// `.gitignore` files count on request, the nearest one first.
@@ -254,8 +255,8 @@ mod tests {
         std::fs::write(directory.path().join(".gitignore"), "*.o\n/only-here\n").unwrap();
         std::fs::write(sub.join(".gitignore"), "!keep.o\n").unwrap();
         let mut globs = Globs::new(&[], &[], true).unwrap();
-        globs.enter(directory.path(), Path::new(""));
-        globs.enter(&sub, Path::new("sub"));
+        globs.enter(directory.path());
+        globs.enter(&sub);
         for (path, is_out) in [
             ("a.o", true),
             ("sub/a.o", true),
@@ -263,8 +264,13 @@ mod tests {
             ("only-here", true),
             ("sub/only-here", false),
         ] {
-            assert_eq!(globs.leaves_out(Path::new(path), false), is_out, "{path}");
+            assert_eq!(
+                globs.leaves_out(directory.path(), Path::new(path), false),
+                is_out,
+                "{path}"
+            );
         }
         assert!(globs.is_changed_by(Path::new("sub/.gitignore")));
+        assert!(!globs.leaves_out(Path::new("another root"), Path::new("a.o"), false));
     }
 }

@@ -78,15 +78,10 @@ fn arguments(typed: &[OsString], changed: &Changed, room: usize) -> Vec<OsString
     };
     let places = typed.iter().filter(|argument| *argument == PATHS).count().max(1);
     let paths: Vec<OsString> = changed.paths().scan(room / places, fits).collect();
-    let mut all = Vec::with_capacity(typed.len() + paths.len());
-    for argument in typed {
-        if argument == PATHS {
-            all.extend(paths.iter().cloned());
-        } else {
-            all.push(argument.clone());
-        }
-    }
-    all
+    let words = |argument: &OsString| {
+        if argument == PATHS { paths.clone() } else { vec![argument.clone()] }
+    };
+    typed.iter().flat_map(words).collect()
 }
 
 /// What an argument takes: its bytes, their end, and a pointer.

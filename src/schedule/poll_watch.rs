@@ -57,9 +57,8 @@ impl PollWatch {
         now: &mut HashMap<u64, u64>,
         changed: &mut Changed,
     ) {
-        let directory = root.join(below);
-        self.globs.enter(&directory, below);
-        for (found, is_dir) in self.globs.list(&directory, below).into_iter().flatten() {
+        self.globs.enter(&root.join(below));
+        for (found, is_dir) in self.globs.list(root, below).into_iter().flatten() {
             let path = root.join(&found);
             if self.globs.takes(&found, is_dir)
                 && let Ok(metadata) = path.symlink_metadata()

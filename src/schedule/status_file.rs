@@ -117,7 +117,7 @@ impl StatusFiles {
             return None;
         }
         let mut report: Report = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-        if !lock::is_taken(&self.file(name, ".lock")).0 {
+        if !lock::is_taken(&self.file(name, ".lock")) {
             report.pid = None;
             (report.status.run_started, report.status.next_possible_run) = (None, None);
         }

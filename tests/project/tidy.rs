@@ -113,11 +113,11 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     (
         "src/safe_file.rs",
         "OFlags::CREATE",
-        3,
+        2,
         "all files but those named here: exclusive, O_NOFOLLOW",
     ),
     ("src/safe_file.rs", "mkdir", 1, "follows no link; opened O_NOFOLLOW then"),
-    ("src/safe_file.rs", "openat", 2, "all files but those named here: one name, O_NOFOLLOW"),
+    ("src/safe_file.rs", "openat", 1, "all files but those named here: one name, O_NOFOLLOW"),
     ("src/safe_file.rs", "renameat", 1, "replaces whatever has the name"),
     ("src/socket.rs", "Listener::bind", 1, "bind(2) follows no link, and replaces nothing"),
     ("src/socket.rs", "chown(", 1, "lchown follows no link"),

@@ -12,11 +12,11 @@ use crate::cli::ServeOptions;
 use crate::commands::serve::configuration;
 use crate::commands::serve::network::ADVICE;
 use crate::commands::text::shown;
-use crate::config::{FetcherTable, OwnFiles};
+use crate::config::{self, FetcherTable, OwnFiles};
 use crate::exit::{self, ExitCode, Failure};
 
 pub fn run(file: &Path) -> Result<(), Failure> {
-    let (options, path) = configuration::read(file)?;
+    let (options, path) = config::read::<ServeOptions>(file)?;
     let directory = configuration::directory_of(&path);
     let tables = options.fetcher.iter().map(|table| table.get_ref().clone().below(directory));
     let tables: Vec<_> = tables.collect();

@@ -9,7 +9,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use shiftboss_protocol::fetcher_file::SkipReason;
 use tracing::warn;
 
-use crate::child::LinePrefixer;
+use crate::child::line_prefix;
 use crate::escape::shown;
 use crate::fetch::Observer;
 use crate::logging::escaped_line;
@@ -20,25 +20,15 @@ const TICK: Duration = Duration::from_millis(200);
 pub struct Show {
     /// Hidden where there is no terminal.
     bar: ProgressBar,
-    complaints: LinePrefixer,
+    /// Put before each line of the command's standard error.
+    prefix: String,
 }
 
 impl Show {
     /// Begins to show the run of the list `name`.
     pub fn new(name: &str) -> Self {
         let bar = if terminal::shows_progress() { bar(name) } else { ProgressBar::hidden() };
-        Self { bar, complaints: LinePrefixer::for_stderr(name) }
-    }
-
-    /// Writes whole lines, escaped as the daemon does it. Nobody may be reading.
-    fn write(&self, lines: &[u8]) {
-        if !lines.is_empty() {
-            let lines: Vec<_> =
-                lines.split_inclusive(|byte| *byte == b'\n').map(escaped_line).collect();
-            self.bar.suspend(|| {
-                let _ = io::stderr().lock().write_all(&lines.concat());
-            });
-        }
+        Self { bar, prefix: line_prefix(name) }
     }
 }
 
@@ -60,9 +50,12 @@ fn bar(name: &str) -> ProgressBar {
 }
 
 impl Observer for Show {
-    fn complaint(&mut self, piece: &[u8]) {
-        let lines = self.complaints.feed(piece);
-        self.write(&lines);
+    /// Escaped as the daemon does it. Nobody may be reading.
+    fn complaint(&mut self, line: &[u8]) {
+        let line = [self.prefix.as_bytes(), &escaped_line(line)].concat();
+        self.bar.suspend(|| {
+            let _ = io::stderr().lock().write_all(&line);
+        });
     }
 
     fn faulty(&mut self, line: u64, reason: SkipReason) {
@@ -76,8 +69,6 @@ impl Observer for Show {
 
 impl Drop for Show {
     fn drop(&mut self) {
-        let lines = self.complaints.finish();
-        self.write(&lines);
         self.bar.finish_and_clear();
     }
 }

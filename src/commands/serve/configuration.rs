@@ -3,24 +3,15 @@
 //!
 //! `serve` settles it, its signals reload it, and those who run fetchers follow it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 
-use crate::cli::{ServeArguments, ServeOptions, ServeSettings};
+use crate::cli::{ServeArguments, ServeSettings};
 use crate::config::{self, FetcherTable, OwnFiles};
 use crate::exit::{ExitCode, Failure};
-
-/// What a file says, with the path that it is known by; what it says is relative to that path's directory.
-pub(in crate::commands) fn read(path: &Path) -> Result<(ServeOptions, PathBuf), Failure> {
-    let refused =
-        |error: &dyn std::error::Error| Failure::new(ExitCode::Configuration, error.to_string());
-    let path = std::path::absolute(path).map_err(|error| refused(&error))?;
-    let said = config::read(&path).map_err(|error| refused(&error))?;
-    Ok((said, path))
-}
 
 /// The directory of a file that was read.
 pub(in crate::commands) fn directory_of(path: &Path) -> &Path {
@@ -43,7 +34,7 @@ pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
     let Some(path) = &typed.config else {
         return ServeSettings::new(typed.options.clone(), None);
     };
-    let (said, path) = read(path)?;
+    let (said, path) = config::read(path)?;
     let settings = ServeSettings::new(typed.options.clone(), Some((said, directory_of(&path))))?;
     refuse_own_files(&path, &settings.fetchers, &own_files(&settings))?;
     Ok(settings)

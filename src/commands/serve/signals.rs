@@ -1,16 +1,13 @@
 //! The daemon's signals: two end it, one has its configuration read anew. Used by `serve`.
 
-use std::io;
-
 use nix::sys::signal::{SigHandler, Signal as StandardSignal};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use super::configuration::Configuration;
 use crate::cli::ServeSettings;
 use crate::exit::Failure;
-use crate::signals::{SIGNAL_BASE, Signals};
+use crate::signals::{HANG_UP, SIGNAL_BASE, Signals};
 
 /// Has SIGHUP do nothing until it is listened for: somebody may reload a daemon that is still starting.
 #[allow(unsafe_code)]
@@ -22,58 +19,46 @@ pub(super) fn ignore_hang_up() {
     }
 }
 
-pub(super) struct DaemonSignals {
-    end: Signals,
-    hang_up: Signal,
-}
-
-impl DaemonSignals {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { end: Signals::without_hang_up()?, hang_up: signal(SignalKind::hangup())? })
-    }
-
-    /// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once. SIGHUP
-    /// reloads meanwhile.
-    pub(super) async fn first(mut self, configuration: Configuration) {
-        let number = self.reload_until_end(configuration).await;
-        info!(
-            signal = number,
-            "Stopping. Another signal, a second after this one or later, ends the daemon at once."
-        );
-        actix_rt::spawn(async move {
-            let number = self.second().await;
-            warn!(signal = number, "A second signal: ending at once.");
-            std::process::exit(SIGNAL_BASE + number);
-        });
-    }
-
-    async fn reload_until_end(&mut self, mut configuration: Configuration) -> i32 {
-        let mut reading = None;
-        // One that comes while the file is being read has it read once more.
-        let mut is_wanted = false;
+/// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once. SIGHUP
+/// reloads meanwhile.
+pub(super) async fn first(mut signals: Signals, configuration: Configuration) {
+    let number = reload_until_end(&mut signals, configuration).await;
+    info!(
+        signal = number,
+        "Stopping. Another signal, a second after this one or later, ends the daemon at once."
+    );
+    actix_rt::spawn(async move {
         loop {
-            if is_wanted && reading.is_none() {
-                (reading, is_wanted) = (configuration.read_again(), false);
-            }
-            tokio::select! {
-                number = self.end.next() => return number,
-                _ = self.hang_up.recv() => is_wanted = true,
-                read = finished(&mut reading) => {
-                    reading = None;
-                    match read {
-                        Some(read) => configuration.take(read),
-                        None => error!("Reading the configuration broke off; the old one stays in force."),
-                    }
+            match signals.next().await {
+                HANG_UP => info!("SIGHUP is ignored: the daemon is stopping."),
+                number => {
+                    warn!(signal = number, "A second signal: ending at once.");
+                    std::process::exit(SIGNAL_BASE + number);
                 }
             }
         }
-    }
+    });
+}
 
-    async fn second(&mut self) -> i32 {
-        loop {
-            tokio::select! {
-                number = self.end.next() => return number,
-                _ = self.hang_up.recv() => info!("SIGHUP is ignored: the daemon is stopping."),
+async fn reload_until_end(signals: &mut Signals, mut configuration: Configuration) -> i32 {
+    let mut reading = None;
+    // One that comes while the file is being read has it read once more.
+    let mut is_wanted = false;
+    loop {
+        if is_wanted && reading.is_none() {
+            (reading, is_wanted) = (configuration.read_again(), false);
+        }
+        tokio::select! {
+            number = signals.next() => match number {
+                HANG_UP => is_wanted = true,
+                number => return number,
+            },
+            read = finished(&mut reading) => {
+                reading = None;
+                match read {
+                    Some(read) => configuration.take(read),
+                    None => error!("Reading the configuration broke off; the old one stays in force."),
+                }
             }
         }
     }

@@ -3,11 +3,14 @@
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io;
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
 
 use super::{failure, print};
 use crate::cli::MonitorArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::signals::Signals;
+use crate::signals::with_signals;
 use shiftboss_spool::{
     EntryName, Event, Finding, Fsck, FsckOptions, Limits, Place, Problem, ProblemKind, Report,
     Result as SpoolResult, Spool, Stop, Turn,
@@ -22,7 +25,7 @@ pub fn monitor(spool: &Spool, typed: MonitorArguments) -> Result<(), Failure> {
         alert_after: typed.alert_after,
     };
     if typed.daemon {
-        return daemon(spool, &limits, typed.json);
+        return daemon(spool, limits, typed.json);
     }
     let report = spool.monitor(&limits).map_err(failure)?;
     print(&report, typed.json, report_text)?;
@@ -74,30 +77,24 @@ fn directory(place: &Place) -> String {
 }
 
 /// Looks in a thread of its own until a signal comes.
-fn daemon(spool: &Spool, limits: &Limits, json: bool) -> Result<(), Failure> {
+fn daemon(spool: &Spool, limits: Limits, json: bool) -> Result<(), Failure> {
     let cannot = |error: io::Error| {
         Failure::new(ExitCode::StoreIo, format!("cannot begin to look: {error}"))
     };
-    let stop = Stop::new().map_err(cannot)?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let mut signals = {
-        let _inside = runtime.enter();
-        Signals::new().map_err(cannot)?
-    };
-    std::thread::scope(|scope| {
-        let looking = scope.spawn(|| look(spool, limits, &stop, json));
-        runtime.block_on(async {
-            // It ends by itself when nobody reads.
-            while !looking.is_finished() {
-                tokio::select! {
-                    _ = signals.next() => break,
-                    () = tokio::time::sleep(limits.every) => {}
-                }
-            }
-        });
-        stop.stop();
-        looking.join().unwrap_or_else(|_| {
+    let stop = Arc::new(Stop::new().map_err(cannot)?);
+    let (spool, stopped) = (spool.clone(), Arc::clone(&stop));
+    with_signals(async |mut signals| {
+        let looking = spawn_blocking(move || look(&spool, &limits, &stopped, json));
+        let stop_at_signal = async {
+            signals.next().await;
+            stop.stop();
+            std::future::pending().await
+        };
+        let looked = tokio::select! {
+            looked = looking => looked,
+            never = stop_at_signal => never,
+        };
+        looked.unwrap_or_else(|_| {
             Err(Failure::new(ExitCode::Internal, "a bug ended the looking; see above"))
         })
     })

@@ -10,7 +10,7 @@ use shiftboss_protocol::client::{Connection, Deadline};
 use crate::client;
 use crate::commands::operators::Session;
 use crate::exit::{ExitCode, Failure};
-use crate::lock::Held;
+use crate::lock::LockState;
 use crate::reports::Target;
 use crate::stores::sqlite::QueueStatus;
 
@@ -40,7 +40,7 @@ impl fmt::Display for Unknown {
 
 /// Asks the daemon of the database, if one runs.
 pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unknown> {
-    let Held::By(daemon) = &target.daemon else {
+    let LockState::By(daemon) = &target.daemon else {
         return Ok(None);
     };
     let deadline = client::deadline(PATIENCE).map_err(silent)?;

@@ -9,7 +9,7 @@ use super::{managed_fetchers, trouble};
 use crate::commands::text::{
     CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span,
 };
-use crate::lock::Held;
+use crate::lock::LockState;
 use crate::reports::{Status, Target};
 use crate::stores::sqlite::views::{HOLDERS_MAX, Holding};
 use crate::stores::sqlite::{FetcherStatus, QueueStatus};
@@ -63,7 +63,7 @@ pub(super) fn render(
         out.push_str(&line("Input", &format!("LOST since {}: {reason}", ago(now - since))));
     }
     out.push_str(&fetchers(&queue.fetchers));
-    let runs = target.daemon != Held::Free;
+    let runs = target.daemon != LockState::Free;
     out.push_str(&managed_fetchers::render(&queue.managed_fetchers, runs, now));
     out.push_str(&workers(&queue.holders, live.as_ref(), now));
     for rejected in &queue.rejected_files {
@@ -91,7 +91,7 @@ fn health(health: &Health, now: i64) -> String {
 
 pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
     match &target.daemon {
-        Held::By(holder) => {
+        LockState::By(holder) => {
             let started = i64::try_from(holder.started).unwrap_or(now);
             format!(
                 "running, pid {}, socket {}, started {}",
@@ -100,8 +100,8 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
                 ago(now - started)
             )
         }
-        Held::Unknown(why) => format!("whether one runs is not known: {why}"),
-        Held::Free => queue.not_stopped.map_or("not running".to_owned(), |died| {
+        LockState::Unknown(why) => format!("whether one runs is not known: {why}"),
+        LockState::Free => queue.not_stopped.map_or("not running".to_owned(), |died| {
             let wrote = died
                 .last_write
                 .map_or(String::new(), |last| format!(", last sign of life {}", ago(now - last)));
@@ -324,7 +324,7 @@ mod tests {
     /// What a user sees, to the letter.
     #[test]
     fn the_table_is_as_documented() {
-        let target = Target { database: "/var/state.db".into(), daemon: Held::Free };
+        let target = Target { database: "/var/state.db".into(), daemon: LockState::Free };
         let expected = "\
 Database        /var/state.db
 Daemon          not running: pid 711 ended without a clean stop, last sign of life 5m ago, started 1h ago

@@ -121,7 +121,7 @@ impl Directories {
 
     fn note_name(&mut self, place: Place, mask: EventMask) -> Result<(), WatchError> {
         let is_dir = mask.contains(EventMask::ISDIR);
-        if self.globs.leaves_out(&place.1, is_dir) {
+        if self.globs.leaves_out(&self.roots[place.0], &place.1, is_dir) {
             return Ok(());
         }
         self.is_unsure |= self.globs.is_changed_by(&place.1);
@@ -219,12 +219,13 @@ impl Directories {
         is_news: bool,
         found: &mut Vec<Place>,
     ) -> Result<(), WatchError> {
-        let (root, directory) = (place.0, self.path(place));
-        self.globs.enter(&directory, &place.1);
-        let listed = match self.globs.list(&directory, &place.1) {
+        let (number, below) = place;
+        let root = &self.roots[*number];
+        self.globs.enter(&root.join(below));
+        let listed = match self.globs.list(root, below) {
             Ok(listed) => listed,
             Err(source) if is_at_root(place) => {
-                return Err(WatchError::Root { path: directory, source });
+                return Err(WatchError::Root { path: root.clone(), source });
             }
             // It is gone again, or its rights forbid it; then its events come all the same.
             Err(error) => {
@@ -234,10 +235,10 @@ impl Directories {
         };
         for (path, is_dir) in listed {
             if is_news && self.globs.takes(&path, is_dir) {
-                self.changed.add(self.roots[root].join(&path));
+                self.changed.add(root.join(&path));
             }
             if is_dir {
-                found.push((root, path));
+                found.push((*number, path));
             }
         }
         Ok(())
