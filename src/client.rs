@@ -8,7 +8,7 @@ use std::time::Duration;
 use shiftboss_protocol::client::{Deadline, is_timeout};
 
 use crate::exit::{ExitCode, Failure};
-use crate::socket::{PATH_MAX_BYTES, SocketError};
+use crate::socket::check_length;
 
 /// The end of the time that `--timeout` gives, from now on.
 pub fn deadline(timeout: Duration) -> Result<Deadline, Failure> {
@@ -21,12 +21,7 @@ pub fn deadline(timeout: Duration) -> Result<Deadline, Failure> {
 
 /// Refuses a path that no socket can have.
 pub fn check_path(socket: &Path) -> Result<(), Failure> {
-    let length = socket.as_os_str().len();
-    if length <= PATH_MAX_BYTES {
-        return Ok(());
-    }
-    let error = SocketError::TooLong { path: socket.to_owned(), length };
-    Err(Failure::new(ExitCode::Usage, error.to_string()))
+    check_length(socket, ExitCode::Usage)
 }
 
 /// Why there is no answer after `timeout`, and what may help.

@@ -11,30 +11,12 @@ use std::path::{Path, PathBuf};
 use listenfd::ListenFd;
 use rustix::fs::Mode;
 use shiftboss_actors::listener::SocketBinder;
-use thiserror::Error;
 use tokio::net::UnixListener;
+
+use crate::exit::{ExitCode, Failure};
 
 /// Longest path of a Unix socket in bytes (`sun_path` less its final zero).
 pub const PATH_MAX_BYTES: usize = 107;
-
-/// Why the socket cannot be used.
-#[derive(Debug, Error)]
-pub enum SocketError {
-    /// The path does not fit into `sun_path`.
-    #[error(
-        "the socket path {path} has {length} bytes; the system's limit is {PATH_MAX_BYTES}: choose a shorter one"
-    )]
-    TooLong { path: PathBuf, length: usize },
-    #[error("{0} exists and is not a socket: remove it, or choose another path")]
-    NotASocket(PathBuf),
-    #[error("another program is listening on {0}: stop it first, or choose another path")]
-    Alive(PathBuf),
-    /// The group does not exist.
-    #[error("there is no group {group:?} for {setting}: create it, or name another")]
-    NoSuchGroup { group: String, setting: &'static str },
-    #[error("cannot {doing} {path}: {source}")]
-    System { doing: &'static str, path: PathBuf, source: io::Error },
-}
 
 /// How the socket's file is to be made.
 #[derive(Debug, Clone)]
@@ -57,19 +39,19 @@ pub struct SocketFile {
 
 impl SocketFile {
     /// Looks at what can be known to be wrong before the socket's lock is had. Makes nothing.
-    pub fn prepare(settings: &SocketSettings) -> Result<Self, SocketError> {
+    pub fn prepare(settings: &SocketSettings) -> Result<Self, Failure> {
         let group = settings.group.as_deref();
         let group = group.map(|name| group_id(name, "--socket-group")).transpose()?;
         let path = settings.path.clone();
         let inherited = inherited(&path)?;
         if inherited.is_none() {
-            check_path(&path)?;
+            is_socket(&path)?;
         }
         Ok(Self { path, mode: settings.mode, group, inherited, bound: None })
     }
 
     /// Looks whether the socket is free. To be asked by who has its lock.
-    pub fn require_free(&self) -> Result<(), SocketError> {
+    pub fn require_free(&self) -> Result<(), Failure> {
         if self.inherited.is_some() { Ok(()) } else { check_free(&self.path) }
     }
 
@@ -82,7 +64,7 @@ impl SocketFile {
     }
 
     fn bind(&mut self) -> io::Result<UnixListener> {
-        check_free(&self.path).map_err(io::Error::other)?;
+        check_free(&self.path).map_err(|failure| io::Error::other(failure.to_string()))?;
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -129,49 +111,67 @@ impl Drop for SocketFile {
 }
 
 /// The socket that the init system listens on for us (LISTEN_FDS), if there is one.
-fn inherited(path: &Path) -> Result<Option<StdListener>, SocketError> {
-    ListenFd::from_env().take_unix_listener(0).map_err(|source| SocketError::System {
-        doing: "use the socket of LISTEN_FDS for",
-        path: path.to_owned(),
-        source,
-    })
+fn inherited(path: &Path) -> Result<Option<StdListener>, Failure> {
+    let failed = |error| cannot("use the socket of LISTEN_FDS for", path, &error);
+    ListenFd::from_env().take_unix_listener(0).map_err(failed)
 }
 
-/// Looks at what stands at the path; returns whether it is a socket.
-fn check_path(path: &Path) -> Result<bool, SocketError> {
+fn cannot(doing: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::new(ExitCode::CannotCreate, format!("cannot {doing} {}: {error}", path.display()))
+}
+
+/// Refuses a path that does not fit into `sun_path`.
+pub fn check_length(path: &Path, code: ExitCode) -> Result<(), Failure> {
     let length = path.as_os_str().len();
-    if length > PATH_MAX_BYTES {
-        return Err(SocketError::TooLong { path: path.to_owned(), length });
+    if length <= PATH_MAX_BYTES {
+        return Ok(());
     }
+    let path = path.display();
+    let text = format!(
+        "the socket path {path} has {length} bytes; the system's limit is {PATH_MAX_BYTES}: choose a shorter one"
+    );
+    Err(Failure::new(code, text))
+}
+
+/// Whether a socket stands at the path; anything else there is refused.
+fn is_socket(path: &Path) -> Result<bool, Failure> {
+    check_length(path, ExitCode::Configuration)?;
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => Ok(true),
-        Ok(_) => Err(SocketError::NotASocket(path.to_owned())),
+        Ok(_) => {
+            let path = path.display();
+            let text =
+                format!("{path} exists and is not a socket: remove it, or choose another path");
+            Err(Failure::new(ExitCode::CannotCreate, text))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(SocketError::System { doing: "look at", path: path.to_owned(), source }),
+        Err(error) => Err(cannot("look at", path, &error)),
     }
 }
 
 /// Looks whether the path can be bound to; a socket that nobody answers on may be replaced.
-fn check_free(path: &Path) -> Result<(), SocketError> {
-    if !check_path(path)? {
+fn check_free(path: &Path) -> Result<(), Failure> {
+    if !is_socket(path)? {
         return Ok(());
     }
     match UnixStream::connect(path) {
-        Ok(_) => Err(SocketError::Alive(path.to_owned())),
+        Ok(_) => {
+            let path = path.display();
+            let text = format!(
+                "another program is listening on {path}: stop it first, or choose another path"
+            );
+            Err(Failure::new(ExitCode::AlreadyRunning, text))
+        }
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Err(source) => Err(SocketError::System {
-            doing: "find out whether anybody listens on",
-            path: path.to_owned(),
-            source,
-        }),
+        Err(error) => Err(cannot("find out whether anybody listens on", path, &error)),
     }
 }
 
-/// As a start looks at the path, whether or not a daemon listens there now.
-pub fn check_free_or_ours(path: &Path) -> Result<(), SocketError> {
-    match check_path(path) {
-        Err(SocketError::System { .. }) => Ok(()),
-        checked => checked.map(drop),
+/// As a start looks at the path, whether or not a daemon listens there now, and where this user may look.
+pub fn check_free_or_ours(path: &Path) -> Result<(), Failure> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => is_socket(path).map(drop),
+        Err(_) => check_length(path, ExitCode::Configuration),
     }
 }
 
@@ -189,12 +189,16 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// The number of a group that `setting` names, by name or number.
-pub fn group_id(name: &str, setting: &'static str) -> Result<u32, SocketError> {
+pub fn group_id(name: &str, setting: &str) -> Result<u32, Failure> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }
     match nix::unistd::Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        _ => Err(SocketError::NoSuchGroup { group: name.to_owned(), setting }),
+        _ => {
+            let text =
+                format!("there is no group {name:?} for {setting}: create it, or name another");
+            Err(Failure::new(ExitCode::Configuration, text))
+        }
     }
 }

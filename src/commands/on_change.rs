@@ -13,7 +13,7 @@ use crate::child::{Guardian, look_for};
 use crate::cli::{OnChange, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
 use crate::schedule::command_runs::CommandRuns;
-use crate::schedule::follower::{FollowError, Follower};
+use crate::schedule::follower::Follower;
 use crate::schedule::handover::ChangedFile;
 use crate::schedule::machine::graph;
 use crate::schedule::paths::Changed;
@@ -126,11 +126,11 @@ fn report(settings: &OnChangeSettings) -> Report {
 
 fn failure(error: &ScheduleError) -> Failure {
     let (code, hint) = match error {
-        ScheduleError::Watch(FollowError::Watch(_)) => {
+        ScheduleError::Watch(_) => {
             (ExitCode::Configuration, "; name directories that this user may read")
         }
-        ScheduleError::Watch(FollowError::Wait(_)) => (ExitCode::StoreIo, ""),
-        ScheduleError::Watch(FollowError::Panicked) | ScheduleError::Machine(_) => {
+        ScheduleError::Wait(_) => (ExitCode::StoreIo, ""),
+        ScheduleError::Panicked | ScheduleError::Machine(_) => {
             (ExitCode::Internal, "; this is a bug in shiftboss: please report the message above")
         }
     };

@@ -34,7 +34,7 @@ use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::stores::sqlite::{self, Policy, SqliteStore};
 use configuration::Configuration;
-use failures::{lock_failure, open_failure, socket_failure, tree_failure};
+use failures::{lock_failure, open_failure, tree_failure};
 use init_system::InitSystem;
 use shiftboss_spool::Spool;
 
@@ -49,9 +49,9 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     require_directory(&settings.database, "database")?;
     require_directory(&settings.socket.path, "socket")?;
     sqlite::look(&settings.database).map_err(open_failure)?;
-    let binder = SocketFile::prepare(&settings.socket).map_err(socket_failure)?;
+    let binder = SocketFile::prepare(&settings.socket)?;
     let mut locks = Locks::take(settings)?;
-    binder.require_free().map_err(socket_failure)?;
+    binder.require_free()?;
     let new_spool = settings.spool.clone().filter(|spool| Spool::is_to_be_made(spool));
     let new_spool = new_spool.map(|spool| (!spool.exists(), spool));
     let (services, spool) = services::of(&configuration, wanted)?;

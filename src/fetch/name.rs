@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde::Deserialize;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Run, TASKS_FETCHER};
-use thiserror::Error;
 
 use crate::lock;
 
@@ -20,22 +19,11 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 pub struct ListName(Arc<str>);
 
 impl TryFrom<String> for ListName {
-    type Error = NameError;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, NameError> {
+    fn try_from(text: String) -> Result<Self, String> {
         Self::new(&text)
     }
-}
-
-/// Why a name is none.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum NameError {
-    #[error("a list's name is not empty, and has no dot, slash or NUL in it")]
-    Grammar,
-    #[error("a list cannot be called {TASKS_FETCHER}: that name is reserved for single tasks")]
-    Reserved,
-    #[error("a list's name has {max} bytes at most, and this one has {length}", max = FILE_NAME_BYTES_MAX - suffix_bytes())]
-    TooLong { length: usize },
 }
 
 /// What the longest file name has beyond the list's.
@@ -44,17 +32,23 @@ fn suffix_bytes() -> usize {
 }
 
 impl ListName {
-    pub fn new(text: &str) -> Result<Self, NameError> {
+    /// The name, or why it is none.
+    pub fn new(text: &str) -> Result<Self, String> {
         if text == TASKS_FETCHER {
-            return Err(NameError::Reserved);
+            return Err(format!(
+                "a list cannot be called {TASKS_FETCHER}: that name is reserved for single tasks"
+            ));
         }
         let parsed = FileName::parse(OsStr::new(&format!("{text}.0.txt")));
         let is_named = matches!(parsed, Named::Fetcher(file) if *file.run.fetcher == *text);
         if !is_named || text.contains(['/', '\0']) {
-            return Err(NameError::Grammar);
+            return Err("a list's name is not empty, and has no dot, slash or NUL in it".to_owned());
         }
-        if text.len() + suffix_bytes() > FILE_NAME_BYTES_MAX {
-            return Err(NameError::TooLong { length: text.len() });
+        let (length, max) = (text.len(), FILE_NAME_BYTES_MAX - suffix_bytes());
+        if length > max {
+            return Err(format!(
+                "a list's name has {max} bytes at most, and this one has {length}"
+            ));
         }
         Ok(Self(text.into()))
     }
@@ -109,9 +103,9 @@ mod tests {
     #[test]
     fn names_are_fetchers_names() {
         for bad in ["", "a.b", ".a", "a/b", "/", "a\0b"] {
-            assert_eq!(ListName::new(bad), Err(NameError::Grammar), "{bad:?}");
+            assert!(ListName::new(bad).unwrap_err().contains("is not empty"), "{bad:?}");
         }
-        assert_eq!(ListName::new("@tasks"), Err(NameError::Reserved));
+        assert!(ListName::new("@tasks").unwrap_err().contains("reserved"));
         for good in ["f", "a b\nc", "-", "é"] {
             let name = ListName::new(good).unwrap();
             assert_eq!(name.parse(name.file(7, true).as_ref()), Some((7, true)));
@@ -124,6 +118,6 @@ mod tests {
         let long = "n".repeat(226);
         assert_eq!(ListName::new(&long).unwrap().file(i64::MAX, true).len(), 255);
         let refused = ListName::new(&"n".repeat(227)).unwrap_err();
-        assert!(refused.to_string().contains("226 bytes at most"), "{refused}");
+        assert!(refused.contains("226 bytes at most"), "{refused}");
     }
 }

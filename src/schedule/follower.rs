@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use shiftboss_actors::fs_events::readiness;
 use shiftboss_protocol::backoff::Backoff;
-use thiserror::Error;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -21,6 +20,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::paths::Changed;
+use super::scheduler::ScheduleError;
 use super::watch::{Wake, Watch, WatchError};
 
 /// From a watch that failed to the next one: at first, and at the longest.
@@ -32,20 +32,10 @@ pub type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sy
 /// Asks for what changed until now; dropped when that was sent.
 pub type Drain = oneshot::Sender<()>;
 
-#[derive(Debug, Error)]
-pub enum FollowError {
-    #[error(transparent)]
-    Watch(WatchError),
-    #[error("watching ended by a panic")]
-    Panicked,
-    #[error("cannot wait for events: {0}")]
-    Wait(#[source] io::Error),
-}
-
 pub struct Follower {
     found: UnboundedReceiver<Changed>,
     drains: UnboundedSender<Drain>,
-    following: JoinHandle<Result<(), FollowError>>,
+    following: JoinHandle<Result<(), ScheduleError>>,
 }
 
 impl Follower {
@@ -60,7 +50,7 @@ impl Follower {
         follow: impl FnOnce(UnboundedSender<Changed>, UnboundedReceiver<Drain>) -> F,
     ) -> Self
     where
-        F: Future<Output = Result<(), FollowError>> + Send + 'static,
+        F: Future<Output = Result<(), ScheduleError>> + Send + 'static,
     {
         let (finder, found) = unbounded_channel();
         let (drains, asked) = unbounded_channel();
@@ -68,12 +58,12 @@ impl Follower {
     }
 
     /// What changed next; at first when the watch is open. May be cancelled.
-    pub async fn next(&mut self) -> Result<Changed, FollowError> {
+    pub async fn next(&mut self) -> Result<Changed, ScheduleError> {
         match self.found.recv().await {
             Some(changed) => Ok(changed),
             None => match (&mut self.following).await {
                 Ok(Err(error)) => Err(error),
-                _ => Err(FollowError::Panicked),
+                _ => Err(ScheduleError::Panicked),
             },
         }
     }
@@ -98,7 +88,7 @@ async fn follow(
     is_patient: bool,
     found: UnboundedSender<Changed>,
     mut drains: UnboundedReceiver<Drain>,
-) -> Result<(), FollowError> {
+) -> Result<(), ScheduleError> {
     let mut backoff = Backoff::new(REOPEN[0], REOPEN[1]);
     // Once a watch has been open, a failure is no reason to give up.
     let mut may_fail = is_patient;
@@ -110,18 +100,18 @@ async fn follow(
         let Some(opened) = without_watch(&mut drains, opening).await else {
             return Ok(());
         };
-        let error = match opened.map_err(|_| FollowError::Panicked)? {
+        let error = match opened.map_err(|_| ScheduleError::Panicked)? {
             Ok(watch) => {
                 (may_fail, warned) = (true, None);
                 // From here on nothing is missed; what was before is unknown.
                 let _ = found.send(Changed::unknown());
                 match attend(watch, &found, &mut drains, &mut backoff).await {
-                    Err(FollowError::Watch(error)) => error,
+                    Err(ScheduleError::Watch(error)) => error,
                     ended => return ended,
                 }
             }
             Err(error) if may_fail => error,
-            Err(error) => return Err(FollowError::Watch(error)),
+            Err(error) => return Err(ScheduleError::Watch(error)),
         };
         let (delay, error) = (backoff.next_delay(), error.to_string());
         if warned.as_ref() == Some(&error) {
@@ -156,7 +146,7 @@ async fn attend(
     found: &UnboundedSender<Changed>,
     drains: &mut UnboundedReceiver<Drain>,
     backoff: &mut Backoff,
-) -> Result<(), FollowError> {
+) -> Result<(), ScheduleError> {
     let mut is_pressed = false;
     loop {
         let wake = if is_pressed { Wake::After(Duration::ZERO) } else { watch.wake() };
@@ -166,7 +156,7 @@ async fn attend(
                 None => return Ok(()),
             },
             woken = woken(wake) => {
-                woken.map_err(FollowError::Wait)?;
+                woken.map_err(ScheduleError::Wait)?;
                 None
             }
         };
@@ -175,8 +165,8 @@ async fn attend(
             (watch, turn)
         });
         let turn;
-        (watch, turn) = turned.await.map_err(|_| FollowError::Panicked)?;
-        let turn = turn.map_err(FollowError::Watch)?;
+        (watch, turn) = turned.await.map_err(|_| ScheduleError::Panicked)?;
+        let turn = turn.map_err(ScheduleError::Watch)?;
         backoff.reset();
         is_pressed = turn.is_pressed;
         if !turn.changed.is_empty() {

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,9 +20,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{error, info, warn};
 
-use super::follower::{FollowError, Follower};
+use super::follower::Follower;
 use super::machine::{Event, Machine, Moment, Refusal, State, Timing};
 use super::paths::{Changed, Loops};
+use super::watch::WatchError;
 
 /// How long the watch may take to say what changed when a run has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,7 +82,11 @@ pub enum Request {
 #[derive(Debug, Error)]
 pub enum ScheduleError {
     #[error(transparent)]
-    Watch(#[from] FollowError),
+    Watch(WatchError),
+    #[error("watching ended by a panic")]
+    Panicked,
+    #[error("cannot wait for events: {0}")]
+    Wait(#[source] io::Error),
     #[error("the machine of runs refused an event: {0}")]
     Machine(#[from] Refusal),
 }
@@ -334,7 +340,7 @@ async fn ended(on: &mut Option<On>) -> Outcome {
     }
 }
 
-async fn next(watch: &mut Option<Follower>) -> Result<Changed, FollowError> {
+async fn next(watch: &mut Option<Follower>) -> Result<Changed, ScheduleError> {
     match watch {
         Some(watch) => watch.next().await,
         None => std::future::pending().await,

@@ -110,6 +110,8 @@ impl ServeSettings {
             None | Some(DurabilityChoice::Power) => Durability::Power,
             Some(DurabilityChoice::Process) => Durability::Process,
         };
+        let operators = said.operator_group.as_deref();
+        let operators = operators.map(|group| group_id(group, "--operator-group"));
         let connections_max = said
             .max_connections
             .map_or(CONNECTIONS, |max| usize::try_from(max.get()).unwrap_or(usize::MAX));
@@ -128,7 +130,7 @@ impl ServeSettings {
                 max_expired_leases: said.max_expired_leases.unwrap_or(TRIES).0,
                 max_single_tasks: said.max_single_tasks.map_or(SINGLE_TASKS, NonZeroU32::get),
             },
-            operator_group: said.operator_group.as_deref().map(operators).transpose()?,
+            operator_group: operators.transpose()?,
             connections_max,
             spool: said.spool.map(absolute).transpose()?,
             accept_input: said.accept_input.unwrap_or(false),
@@ -138,15 +140,6 @@ impl ServeSettings {
             fetchers,
         })
     }
-}
-
-/// The number of the operators' group.
-///
-/// # Errors
-/// `Configuration` when there is no such group.
-fn operators(group: &str) -> Result<u32, Failure> {
-    let found = group_id(group, "--operator-group");
-    found.map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))
 }
 
 fn named(path: Option<PathBuf>, what: &str) -> Result<PathBuf, Failure> {

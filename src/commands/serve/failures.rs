@@ -7,17 +7,7 @@ use shiftboss_actors::tree::TreeError;
 
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockError;
-use crate::socket::SocketError;
 use crate::stores::sqlite::OpenError;
-
-pub(super) fn socket_failure(error: SocketError) -> Failure {
-    let code = match error {
-        SocketError::Alive(_) => ExitCode::AlreadyRunning,
-        SocketError::TooLong { .. } | SocketError::NoSuchGroup { .. } => ExitCode::Configuration,
-        SocketError::NotASocket(_) | SocketError::System { .. } => ExitCode::CannotCreate,
-    };
-    Failure::new(code, error.to_string())
-}
 
 pub(in crate::commands) fn lock_failure(error: LockError) -> Failure {
     let code = match error {
