@@ -31,7 +31,6 @@ const MODE: u32 = 0o600;
 const FIRST_PIDS: &str = "pid:[4026531836]";
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Why a lock was not had.
 #[derive(Debug, Error)]
 pub enum LockError {
     #[error("another daemon{} is using {path}: stop it first", holder.as_ref().map_or(String::new(), |held| format!(" (pid {}, database {}, socket {})", held.pid, held.database.display(), held.socket.display())))]
@@ -44,13 +43,13 @@ pub enum LockError {
     #[error("another daemon{} is watching {path}: stop it first, or give each a directory of its own", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
     Watched {
         path: PathBuf,
-        /// The daemon's process id, where the kernel tells.
+        /// The daemon's, where the kernel tells.
         pid: Option<u32>,
     },
     #[error("another process{} has {path} locked", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
     Taken {
         path: PathBuf,
-        /// The other's process id, where the kernel tells.
+        /// The other's, where the kernel tells.
         pid: Option<u32>,
     },
     /// The lock file cannot be used.

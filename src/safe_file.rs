@@ -13,33 +13,9 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use thiserror::Error;
 
 /// How often a file that comes and goes is tried to be opened.
 const TRIES: usize = 16;
-
-/// What stands where a file of ours should. Each says what to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-enum Planted {
-    #[error(
-        "a {0} is there, not a file of shiftboss's own: find out who put it there, and remove it"
-    )]
-    NotAFile(&'static str),
-    #[error(
-        "that file has {0} names (hard links), and shiftboss's own has one: find out who made the others, and remove the wrong ones"
-    )]
-    Linked(u64),
-    #[error(
-        "it belongs to another user (uid {0}), so it is not shiftboss's own: run shiftboss as that user, or remove it"
-    )]
-    Foreign(u32),
-}
-
-impl From<Planted> for io::Error {
-    fn from(planted: Planted) -> Self {
-        Self::other(planted)
-    }
-}
 
 /// Opens a directory to make files in. Links that lead to it are followed.
 pub fn directory(path: &Path) -> io::Result<OwnedFd> {
@@ -140,7 +116,7 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 /// Looks whether the file `name` is a regular one with no other name, or not there.
 pub fn require_plain_or_none(directory: impl AsFd, name: &OsStr) -> io::Result<()> {
     match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(found) => Ok(require_plain(&found)?),
+        Ok(found) => require_plain(&found),
         Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -167,12 +143,18 @@ fn require_own(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
     require_owner(directory, found)
 }
 
-fn require_plain(found: &Stat) -> Result<(), Planted> {
+fn require_plain(found: &Stat) -> io::Result<()> {
     require_file(found)?;
-    if found.st_nlink > 1 { Err(Planted::Linked(found.st_nlink)) } else { Ok(()) }
+    if found.st_nlink <= 1 {
+        return Ok(());
+    }
+    let names = found.st_nlink;
+    Err(io::Error::other(format!(
+        "that file has {names} names (hard links), and shiftboss's own has one: find out who made the others, and remove the wrong ones"
+    )))
 }
 
-fn require_file(found: &Stat) -> Result<(), Planted> {
+fn require_file(found: &Stat) -> io::Result<()> {
     let kind = match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => return Ok(()),
         FileType::Symlink => "symbolic link",
@@ -181,7 +163,9 @@ fn require_file(found: &Stat) -> Result<(), Planted> {
         FileType::Socket => "socket",
         _ => "device",
     };
-    Err(Planted::NotAFile(kind))
+    Err(io::Error::other(format!(
+        "a {kind} is there, not a file of shiftboss's own: find out who put it there, and remove it"
+    )))
 }
 
 /// The directory's owner could do with it what he likes, anyway.
@@ -190,7 +174,10 @@ fn require_owner(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
     if found.st_uid == ours || found.st_uid == rustix::fs::fstat(directory)?.st_uid {
         return Ok(());
     }
-    Err(Planted::Foreign(found.st_uid).into())
+    let user = found.st_uid;
+    Err(io::Error::other(format!(
+        "it belongs to another user (uid {user}), so it is not shiftboss's own: run shiftboss as that user, or remove it"
+    )))
 }
 
 /// What the system refused, in terms of what is there.

@@ -12,7 +12,7 @@ use tracing::info;
 use crate::child::{Guardian, look_for};
 use crate::cli::FetchSettings;
 use crate::exit::{ExitCode, Failure};
-use crate::fetch::{Delivered, FetchError, FetchRuns, Fetcher};
+use crate::fetch::{self, Delivered, FetchError, Fetcher};
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Every, Request, Schedule};
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
@@ -66,12 +66,12 @@ async fn by_schedule(
     signals: &mut Signals,
 ) -> Result<Option<i32>, Failure> {
     let shown = name.clone();
-    let observer = Box::new(move || Box::new(Show::new(&shown)) as _);
+    let observer = move || Box::new(Show::new(&shown)) as _;
     let schedule = Schedule {
         name,
         timing: Default::default(),
         every: Some(Every { period, first: Duration::ZERO }),
-        runs: Box::new(FetchRuns::new(fetcher, observer, false)),
+        start: fetch::runs(fetcher, observer, false),
         watch: None,
         observer: Box::new(|_| {}),
         clock: Rc::new(SystemClock),

@@ -3,7 +3,6 @@
 mod show;
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use shiftboss_actors::clock::SystemClock;
 use tokio::sync::{mpsc, oneshot};
@@ -17,9 +16,8 @@ use crate::schedule::follower::Follower;
 use crate::schedule::handover::ChangedFile;
 use crate::schedule::machine::graph;
 use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Request, Runs, Schedule, ScheduleError, Status};
-use crate::schedule::status_file::{OwnFiles, Report, StatusFiles};
-use crate::schedule::tree_watch::kernel;
+use crate::schedule::scheduler::{Request, Schedule, ScheduleError, Status};
+use crate::schedule::status_file::{NameFiles, Report, StatusFiles};
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 
 /// Does what is asked for.
@@ -51,7 +49,7 @@ fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     }
 }
 
-fn command_runs(settings: &OnChangeSettings, files: &OwnFiles) -> CommandRuns {
+fn command_runs(settings: &OnChangeSettings, files: &NameFiles) -> CommandRuns {
     CommandRuns {
         guardian: Guardian::new(),
         name: settings.name.clone(),
@@ -64,7 +62,7 @@ fn command_runs(settings: &OnChangeSettings, files: &OwnFiles) -> CommandRuns {
 }
 
 /// Runs the command once, and returns the exit code.
-async fn once(mut runs: CommandRuns, signals: &mut Signals) -> i32 {
+async fn once(runs: CommandRuns, signals: &mut Signals) -> i32 {
     let (stop, stopped) = oneshot::channel();
     let run = runs.start(Changed::unknown(), stopped);
     match signals.attend(run, || _ = stop.send(())).await {
@@ -81,21 +79,19 @@ async fn once(mut runs: CommandRuns, signals: &mut Signals) -> i32 {
 /// Watches until a signal comes or something fails for good, and returns the exit code.
 async fn watch(
     settings: OnChangeSettings,
-    files: &OwnFiles,
+    files: &NameFiles,
     runs: CommandRuns,
     signals: &mut Signals,
 ) -> Result<i32, Failure> {
     let (name, roots) = (settings.name.clone(), settings.trees.roots.len());
     info!(name, roots, "Starting.");
     let (observer, timing) = (files.observer(report(&settings)), settings.timing);
-    let trees = settings.trees;
-    let open = move || crate::schedule::open(&trees, kernel());
     let schedule = Schedule {
         name: settings.name,
         timing,
         every: None,
-        runs: Box::new(runs),
-        watch: Some(Follower::new(Arc::new(open), false)),
+        start: Rc::new(move |changed, stop| runs.start(changed, stop)),
+        watch: Some(Follower::of_trees(settings.trees, false)),
         observer: show::on_terminal(observer, timing),
         clock: Rc::new(SystemClock),
     };

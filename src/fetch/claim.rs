@@ -1,5 +1,5 @@
 //! The directory's side of fetching: who may deliver a list, which files of it there are, and how a
-//! new one takes its claim. Every step leaves the directory in a state the daemon makes sense of.
+//! new one takes its place. Every step leaves the directory in a state the daemon makes sense of.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -162,7 +162,7 @@ impl Part {
         self.claim.failed("write to", &self.name)(source)
     }
 
-    /// Puts the list in claim: on disk, then named, where the daemon looks, then the name on disk, and only
+    /// Puts the list in place: on disk, then named, where the daemon looks, then the name on disk, and only
     /// then are older lists removed. Returns its file's name.
     pub fn publish(mut self) -> Result<String, FetchError> {
         let whole = self.claim.name.file(self.stamp, false);

@@ -9,7 +9,6 @@ use thiserror::Error;
 
 use crate::child::{End, StartError};
 
-/// Why a list was not fetched.
 #[derive(Debug, Error)]
 pub enum FetchError {
     #[error("another fetch{} of {name:?} into {} is running: stop it first, or give each a name of its own", pid.map_or(String::new(), |pid| format!(" (pid {pid})")), input.display())]

@@ -26,7 +26,7 @@ use claim::{Claim, Part};
 pub use error::FetchError;
 use intake::{Intake, Tally};
 pub use name::ListName;
-pub use runs::FetchRuns;
+pub use runs::runs;
 
 /// What is fetched, by what, into where, and what it has to look like.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ pub trait Observer: Send {
     fn lines(&mut self, accepted: u64);
 }
 
-/// A list that is in claim.
+/// A list that is in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
     pub file: String,
@@ -196,7 +196,7 @@ fn lock(intake: &Mutex<Intake>) -> MutexGuard<'_, Intake> {
     intake.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Judges a whole list, and puts it in claim.
+/// Puts a whole list in its place, if it is long enough.
 fn deliver(
     part: Part,
     tally: Tally,

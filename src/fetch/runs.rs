@@ -1,39 +1,26 @@
-//! Runs that fetch a list: [`Runs`] over a [`Fetcher`].
+//! Runs that fetch a list, for a schedule.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 
 use super::{Delivered, FetchError, Fetcher, Observer};
 use crate::exit::ExitCode;
 use crate::schedule::handover::NOT_EXECUTABLE;
-use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Outcome, Run, Runs};
+use crate::schedule::scheduler::{Outcome, StartRun};
 
-/// The runs of one fetcher.
-pub struct FetchRuns {
-    /// Locked by the one run that is on.
-    fetcher: Arc<Mutex<Fetcher>>,
-    /// Makes what shows a run.
-    observer: Box<dyn Fn() -> Box<dyn Observer>>,
-    /// Between two runs somebody may fetch the list by hand.
+/// The runs of one fetcher, each shown by an observer of its own. If they are shared, somebody may fetch the list by
+/// hand between two of them.
+pub fn runs(
+    fetcher: Fetcher,
+    observer: impl Fn() -> Box<dyn Observer> + 'static,
     is_shared: bool,
-}
-
-impl FetchRuns {
-    pub fn new(
-        fetcher: Fetcher,
-        observer: Box<dyn Fn() -> Box<dyn Observer>>,
-        is_shared: bool,
-    ) -> Self {
-        Self { fetcher: Arc::new(Mutex::new(fetcher)), observer, is_shared }
-    }
-}
-
-impl Runs for FetchRuns {
-    fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run {
-        let fetcher = Arc::clone(&self.fetcher);
-        let (observer, is_shared) = ((self.observer)(), self.is_shared);
+) -> StartRun {
+    // Locked by the one run that is on.
+    let fetcher = Arc::new(Mutex::new(fetcher));
+    Rc::new(move |changed, stop| {
+        let (fetcher, observer) = (Arc::clone(&fetcher), observer());
         Box::pin(async move {
             let stopped = async { _ = stop.await };
             let mut fetcher = fetcher.lock().await;
@@ -43,7 +30,7 @@ impl Runs for FetchRuns {
             }
             outcome(fetched)
         })
-    }
+    })
 }
 
 fn outcome(fetched: Result<Delivered, FetchError>) -> Outcome {

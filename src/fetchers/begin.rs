@@ -3,20 +3,18 @@
 //!
 //! [`super::supervisor`] puts it around each fetcher's runs, and answers [`Begin`].
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_actors::file_watcher::WhyLost;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::exit::ExitCode;
 use crate::fetch::ListName;
-use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Outcome, Run, Runs};
+use crate::schedule::scheduler::{Outcome, StartRun};
 
 /// How often a run that waits looks for the input directory.
 const LOST_PAUSE: Duration = Duration::from_secs(1);
@@ -30,31 +28,30 @@ pub(super) struct Begin(pub ListName);
 
 pub(super) struct NotedRuns {
     pub name: ListName,
-    pub runs: Rc<RefCell<Box<dyn Runs>>>,
+    pub start: StartRun,
     pub begin: Recipient<Begin>,
     pub why_lost: Recipient<WhyLost>,
     pub running: Arc<Semaphore>,
 }
 
-impl Runs for NotedRuns {
-    fn start(&mut self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
-        let (runs, begin, name) = (Rc::clone(&self.runs), self.begin.clone(), self.name.clone());
-        let (running, why_lost) = (Arc::clone(&self.running), self.why_lost.clone());
+pub(super) fn noted(runs: NotedRuns) -> StartRun {
+    let runs = Rc::new(runs);
+    Rc::new(move |changed, mut stop| {
+        let runs = Rc::clone(&runs);
         Box::pin(async move {
             let ready = async {
-                input_is_there(&why_lost, &name).await;
-                running.acquire_owned().await
+                input_is_there(&runs.why_lost, &runs.name).await;
+                runs.running.acquire().await
             };
             let _permit = tokio::select! {
                 permit = ready => permit,
                 _ = &mut stop => return stopped(),
             };
             // The schedule has noted the run by now. One that cannot be stored is done all the same.
-            let _ = begin.send(Begin(name)).await;
-            let run = runs.borrow_mut().start(changed, stop);
-            run.await
+            let _ = runs.begin.send(Begin(runs.name.clone())).await;
+            (runs.start)(changed, stop).await
         })
-    }
+    })
 }
 
 /// Waits while the input directory is lost: a list that is put into another one would be taken for what the

@@ -3,7 +3,6 @@
 //! [`super::supervisor`] starts, ends and replaces it.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix_rt::task::JoinHandle;
@@ -17,9 +16,8 @@ use crate::schedule::follower::Follower;
 use crate::schedule::globs::GlobError;
 use crate::schedule::machine::Timing;
 use crate::schedule::scheduler::{
-    Every, Observer, Outcome, Request, Runs, Schedule, ScheduleError,
+    Every, Observer, Outcome, Request, Schedule, ScheduleError, StartRun,
 };
-use crate::schedule::tree_watch::kernel;
 use crate::schedule::watch::Trees;
 
 /// From a panic to the start of the next schedule: at first, and at the longest.
@@ -76,7 +74,7 @@ pub(super) type Life = JoinHandle<Result<Option<Outcome>, ScheduleError>>;
 pub(super) fn start(
     table: FetcherTable,
     first: Option<Duration>,
-    runs: Box<dyn Runs>,
+    start: StartRun,
     observer: Observer,
     clock: Rc<dyn Clock>,
 ) -> Result<(Running, Life), GlobError> {
@@ -84,7 +82,7 @@ pub(super) fn start(
     let every = table.every.zip(first).map(|(period, first)| Every { period, first });
     let (requests, received) = mpsc::unbounded_channel();
     let (name, timing) = (table.name.as_str().to_owned(), timing(&table));
-    let schedule = Schedule { name, timing, every, runs, watch, observer, clock };
+    let schedule = Schedule { name, timing, every, start, watch, observer, clock };
     let schedule = actix_rt::spawn(schedule.run(received));
     let life = schedule.abort_handle();
     Ok((Running { table, requests, life, is_on: false, is_ending: false }, schedule))
@@ -93,7 +91,7 @@ pub(super) fn start(
 /// A watch that cannot be opened yet is tried again: a tree may come later than the daemon.
 fn follower(on_change: &OnChangeTable) -> Result<Follower, GlobError> {
     let trees = Trees::new(on_change.paths.clone(), on_change.filter()?);
-    Ok(Follower::new(Arc::new(move || crate::schedule::open(&trees, kernel())), true))
+    Ok(Follower::of_trees(trees, true))
 }
 
 /// One that watches nothing has nothing to wait for.

@@ -27,8 +27,8 @@ pub use begin::RUNS_MAX;
 
 use crate::child::Guardian;
 use crate::config::FetcherTable;
-use crate::fetch::{FetchRuns, Fetcher, Settings};
-use crate::schedule::scheduler::Runs;
+use crate::fetch::{self, Fetcher, Settings};
+use crate::schedule::scheduler::StartRun;
 use output::ToLog;
 use supervisor::{FetchersActor, StopAll, SupervisorParts};
 
@@ -86,11 +86,11 @@ impl Service for Fetchers {
 }
 
 /// The runs of a fetcher whose lists go to `input`.
-fn runs(table: &FetcherTable, input: &Path, database: &Path, guardian: &Guardian) -> Box<dyn Runs> {
+fn runs(table: &FetcherTable, input: &Path, database: &Path, guardian: &Guardian) -> StartRun {
     let name = table.name.shared();
-    let observer = Box::new(move || Box::new(ToLog(name.clone())) as _);
+    let observer = move || Box::new(ToLog(name.clone())) as _;
     let fetcher = Fetcher::new(settings(table, input, database), guardian.clone());
-    Box::new(FetchRuns::new(fetcher, observer, true))
+    fetch::runs(fetcher, observer, true)
 }
 
 fn settings(table: &FetcherTable, input: &Path, database: &Path) -> Settings {

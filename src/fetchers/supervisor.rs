@@ -5,7 +5,6 @@
 //! configuration, an end, a death) ends in [`FetchersActor::settle`], which makes the two agree. It knows
 //! no command and no machine.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
 use std::pin::Pin;
@@ -20,18 +19,18 @@ use shiftboss_actors::reports::ReportError;
 use shiftboss_actors::service::{FetcherLinks, RunFetcher};
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
-    FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, StoreError,
+    FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, Request as StoreRequest,
 };
 use tokio::sync::{Semaphore, oneshot, watch};
 use tracing::{error, info, warn};
 
-use super::begin::{Begin, NotedRuns, RUNS_MAX};
+use super::begin::{Begin, NotedRuns, RUNS_MAX, noted};
 use super::fetcher::{self, Fetcher};
 use super::record;
 use crate::config::FetcherTable;
 use crate::fetch::ListName;
 use crate::near::did_you_mean;
-use crate::schedule::scheduler::{Request, Runs, Status};
+use crate::schedule::scheduler::{Request, StartRun, Status};
 
 /// How long storage may take for one request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,11 +41,8 @@ const NOTE_RETRY: Duration = Duration::from_secs(5);
 /// At a stop of the daemon commands get this long from TERM to KILL, whatever their own grace.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// The answer of storage, on its way.
-type Saved = Pin<Box<dyn Future<Output = Result<Result<(), StoreError>, MailboxError>>>>;
-
 /// Makes what a fetcher runs.
-pub(super) type MakeRuns = Box<dyn Fn(&FetcherTable) -> Box<dyn Runs>>;
+pub(super) type MakeRuns = Box<dyn Fn(&FetcherTable) -> StartRun>;
 
 /// Ends all fetchers; answered when nothing of them runs. The actor ends then.
 #[derive(Debug, Message)]
@@ -102,19 +98,17 @@ impl FetchersActor {
 
     /// Learns what ran before this process, then follows what is wanted.
     fn recall(&mut self, ctx: &mut Context<Self>) {
-        let known = self.parts.links.known.send(Perform(FetcherRecords)).timeout(STORE_TIMEOUT);
-        ctx.spawn(known.into_actor(self).map(|known, act, ctx| {
-            let error = match known {
-                Ok(Ok(records)) => {
-                    let by_name = |record: FetcherRecord| (Arc::clone(&record.name), record);
-                    act.records = records.into_iter().map(by_name).collect();
-                    return act.follow(ctx);
-                }
-                Ok(Err(error)) => error.to_string(),
-                Err(error) => error.to_string(),
-            };
-            warn!(error, "It is not known when the fetchers ran last; asking again.");
-            ctx.run_later(STORE_RETRY, Self::recall);
+        let known = ask(&self.parts.links.known, FetcherRecords);
+        ctx.spawn(known.into_actor(self).map(|known, act, ctx| match known {
+            Ok(records) => {
+                let by_name = |record: FetcherRecord| (Arc::clone(&record.name), record);
+                act.records = records.into_iter().map(by_name).collect();
+                act.follow(ctx);
+            }
+            Err(error) => {
+                warn!(error, "It is not known when the fetchers ran last; asking again.");
+                ctx.run_later(STORE_RETRY, Self::recall);
+            }
         }));
     }
 
@@ -178,19 +172,19 @@ impl FetchersActor {
         };
         let is_changed = take(&mut fetcher.is_changed);
         let first = record::first_due(&table, record, is_changed, self.parts.clock.now());
-        let runs = Box::new(NotedRuns {
+        let start = noted(NotedRuns {
             name: name.clone(),
-            runs: Rc::new(RefCell::new((self.parts.runs)(&table))),
+            start: (self.parts.runs)(&table),
             begin: ctx.address().recipient(),
             why_lost: self.parts.links.why_lost.clone(),
             running: Arc::clone(&self.running),
         });
-        let (noted, actor) = (name.clone(), ctx.address());
+        let (noter, actor) = (name.clone(), ctx.address());
         let observer = Box::new(move |status: &Status| {
-            actor.do_send(Noted { name: noted.clone(), status: status.clone() });
+            actor.do_send(Noted { name: noter.clone(), status: status.clone() });
         });
         let clock = Rc::clone(&self.parts.clock);
-        let (running, life) = match fetcher::start(table, first, runs, observer, clock) {
+        let (running, life) = match fetcher::start(table, first, start, observer, clock) {
             Ok(started) => started,
             Err(error) => return error!(name = name.as_str(), %error, "It cannot run."),
         };
@@ -235,22 +229,13 @@ impl FetchersActor {
     /// Stores how a fetcher is, or that it is none any more; later, if that fails.
     fn save(&mut self, name: Arc<str>, ctx: &mut Context<Self>) {
         let links = &self.parts.links;
-        let saved: Saved = match self.records.get(&name) {
-            Some(record) => {
-                let note = Perform(NoteFetcher(record.clone()));
-                Box::pin(links.note.send(note).timeout(STORE_TIMEOUT))
-            }
-            None => {
-                let forget = Perform(ForgetFetcher(Arc::clone(&name)));
-                Box::pin(links.forget.send(forget).timeout(STORE_TIMEOUT))
-            }
+        let saved: Pin<Box<dyn Future<Output = Result<(), String>>>> = match self.records.get(&name)
+        {
+            Some(record) => Box::pin(ask(&links.note, NoteFetcher(record.clone()))),
+            None => Box::pin(ask(&links.forget, ForgetFetcher(Arc::clone(&name)))),
         };
         ctx.spawn(saved.into_actor(self).map(move |saved, act, ctx| {
-            let error = match saved {
-                Ok(Ok(())) => return,
-                Ok(Err(error)) => error.to_string(),
-                Err(error) => error.to_string(),
-            };
+            let Err(error) = saved else { return };
             if !act.unsaved.insert(Arc::clone(&name)) {
                 return;
             }
@@ -263,6 +248,20 @@ impl FetchersActor {
                 act.save(name, ctx);
             });
         }));
+    }
+}
+
+/// Asks storage; an error is for the log.
+fn ask<R: StoreRequest>(
+    storage: &Recipient<Perform<R>>,
+    request: R,
+) -> impl Future<Output = Result<R::Answer, String>> + use<R> {
+    let answer = storage.send(Perform(request)).timeout(STORE_TIMEOUT);
+    async {
+        match answer.await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
@@ -343,11 +342,11 @@ impl Handler<Begin> for FetchersActor {
     fn handle(&mut self, Begin(name): Begin, _: &mut Self::Context) -> Self::Result {
         // That the run is on is in the record; it is noted once more, and waited for.
         let record = self.records.get(name.as_str()).filter(|_| self.stopping.is_none()).cloned();
-        let noted = record.map(|record| self.parts.links.note.send(Perform(NoteFetcher(record))));
+        let noted = record.map(|record| ask(&self.parts.links.note, NoteFetcher(record)));
         Box::pin(async move {
             if let Some(noted) = noted {
                 // Should it fail, `save` warns of it.
-                let _ = noted.timeout(STORE_TIMEOUT).await;
+                let _ = noted.await;
             }
         })
     }

@@ -16,7 +16,6 @@ const NOTE_BYTES_MAX: u64 = 64 * 1024;
 /// Who holds a lock, as written into its note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Process id.
     pub pid: u32,
     /// The database it keeps.
     pub database: PathBuf,

@@ -1,6 +1,6 @@
 //! Runs that are a command: the user's, with what changed in a file and in its arguments.
 //!
-//! [`Runs`] over [`crate::child`]. Its standard output is ours, byte by byte; its standard
+//! Made of [`crate::child`]. Its standard output is ours, byte by byte; its standard
 //! error goes to ours, a line at a time.
 
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::handover::{ChangedFile, NOT_EXECUTABLE};
 use super::paths::Changed;
-use super::scheduler::{Outcome, Run, Runs};
+use super::scheduler::{Outcome, Run};
 use crate::child::{CommandSpec, Guardian, LinePrefixer, Output, Stream};
 
 /// Starts a command for each run.
@@ -29,8 +29,8 @@ pub struct CommandRuns {
     pub grace: Duration,
 }
 
-impl Runs for CommandRuns {
-    fn start(&mut self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
+impl CommandRuns {
+    pub fn start(&self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
         let (guardian, changed_file) = (self.guardian.clone(), Rc::clone(&self.changed_file));
         let time_limit = self.time_limit;
         let mut command = CommandSpec {

@@ -21,13 +21,14 @@ use tracing::{debug, warn};
 
 use super::paths::Changed;
 use super::scheduler::ScheduleError;
-use super::watch::{Wake, Watch, WatchError};
+use super::tree_watch::kernel;
+use super::watch::{Trees, Wake, Watch, WatchError};
 
 /// From a watch that failed to the next one: at first, and at the longest.
 const REOPEN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
 
 /// Opens a watch; may take long.
-pub type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sync>;
+type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sync>;
 
 /// Asks for what changed until now; dropped when that was sent.
 pub type Drain = oneshot::Sender<()>;
@@ -39,9 +40,14 @@ pub struct Follower {
 }
 
 impl Follower {
+    /// Follows trees.
+    pub fn of_trees(trees: Trees, is_patient: bool) -> Self {
+        Self::new(Arc::new(move || super::open(&trees, kernel())), is_patient)
+    }
+
     /// Follows the watch that `opener` opens. If it is patient, one that cannot be opened is tried again from the
     /// first time on.
-    pub fn new(opener: Opener, is_patient: bool) -> Self {
+    fn new(opener: Opener, is_patient: bool) -> Self {
         Self::of(|found, drains| follow(opener, is_patient, found, drains))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Plain parts: [`machine`] decides when a run is due, [`paths`] keeps what changed, [`globs`] what counts,
 //! [`tree_watch`] and [`poll_watch`] watch. [`follower`] keeps a watch open; [`scheduler`] starts runs.
-//! What a run does is behind [`scheduler::Runs`]; [`command_runs`] is the one that starts a command.
+//! What a run does is behind [`scheduler::StartRun`]; [`command_runs`] is the one that starts a command.
 
 pub mod command_runs;
 pub mod follower;

@@ -1,7 +1,7 @@
 //! Starts runs when they are due: after changes, by the clock, and when somebody asks. One run at a time.
 //!
 //! `on-change`, `fetch --every` and the daemon's fetchers use it. When a run is due is the [`Machine`]'s decision;
-//! what a run does is behind [`Runs`]; an [`Observer`] hears of each new [`Status`].
+//! what a run does is behind [`StartRun`]; an [`Observer`] hears of each new [`Status`].
 
 #[cfg(test)]
 mod tests;
@@ -45,11 +45,8 @@ pub struct Outcome {
 /// A run that goes on. Dropped, it is killed, and nothing of it is left.
 pub type Run = Pin<Box<dyn Future<Output = Outcome>>>;
 
-/// Starts runs, one at a time.
-pub trait Runs {
-    /// Starts a run for what changed. It is to end soon after `stop` resolves, of whichever kind.
-    fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run;
-}
+/// Starts a run for what changed. It is to end soon after the receiver resolves, of whichever kind.
+pub type StartRun = Rc<dyn Fn(Changed, oneshot::Receiver<()>) -> Run>;
 
 /// How it is. Times are in seconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,7 +103,7 @@ pub struct Schedule {
     pub name: String,
     pub timing: Timing,
     pub every: Option<Every>,
-    pub runs: Box<dyn Runs>,
+    pub start: StartRun,
     pub watch: Option<Follower>,
     pub observer: Observer,
     /// The wall clock, for the observer alone.
@@ -223,7 +220,7 @@ impl Scheduler {
         let (name, paths) = (&self.parts.name, changed.paths().len());
         info!(name, paths, "A run starts.");
         let (stop, stopped) = oneshot::channel();
-        let run = self.parts.runs.start(changed, stopped);
+        let run = (self.parts.start)(changed, stopped);
         self.on = Some(On { run, stop, started: self.parts.clock.now() });
         // Whoever caused it: the next one by the clock is a whole period away.
         self.set_due();

@@ -81,7 +81,7 @@ impl StatusFiles {
     }
 
     /// Takes a name for this process, until the files are dropped.
-    pub fn take(&self, name: &str) -> Result<OwnFiles, Failure> {
+    pub fn take(&self, name: &str) -> Result<NameFiles, Failure> {
         let lock = lock::take_file(&self.file(name, ".lock")).map_err(|error| match error {
             LockError::Taken { pid, .. } => {
                 let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
@@ -93,7 +93,7 @@ impl StatusFiles {
             error => Failure::new(ExitCode::CannotCreate, error.to_string()),
         })?;
         let (status, changed) = (self.file(name, STATUS), self.file(name, ".changed"));
-        Ok(OwnFiles { _lock: lock, status, changed })
+        Ok(NameFiles { _lock: lock, status, changed })
     }
 
     /// Reports of the name, or of all names; sorted by it.
@@ -131,13 +131,13 @@ impl StatusFiles {
 
 /// The files of one name, and the right to them.
 #[derive(Debug)]
-pub struct OwnFiles {
+pub struct NameFiles {
     _lock: File,
     status: PathBuf,
     changed: PathBuf,
 }
 
-impl OwnFiles {
+impl NameFiles {
     /// The file for the changed paths.
     pub fn changed(&self) -> &Path {
         &self.changed
@@ -157,7 +157,7 @@ impl OwnFiles {
     }
 }
 
-impl Drop for OwnFiles {
+impl Drop for NameFiles {
     /// After a clean end there is no status. The lock file stays: were it removed, two could
     /// each have one.
     fn drop(&mut self) {

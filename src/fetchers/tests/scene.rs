@@ -22,8 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::supervisor::{FetchersActor, SupervisorParts};
 use crate::config::FetcherTable;
-use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Outcome, Run, Runs};
+use crate::schedule::scheduler::{Outcome, StartRun};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
@@ -65,12 +64,6 @@ impl Inner {
     }
 }
 
-struct Fake {
-    name: String,
-    origin: Instant,
-    seen: Seen,
-}
-
 struct On(Rc<Inner>);
 
 impl Drop for On {
@@ -79,14 +72,14 @@ impl Drop for On {
     }
 }
 
-impl Runs for Fake {
-    fn start(&mut self, _: Changed, stop: oneshot::Receiver<()>) -> Run {
-        let inner = Rc::clone(&self.seen.0);
+/// Runs that are no commands.
+fn fakes(name: String, origin: Instant, inner: Rc<Inner>) -> StartRun {
+    Rc::new(move |_, stop| {
+        let (inner, name) = (Rc::clone(&inner), name.clone());
         if inner.panics.get() > 0 {
             inner.panics.set(inner.panics.get() - 1);
             panic!("on demand");
         }
-        let (name, origin) = (self.name.clone(), self.origin);
         Box::pin(async move {
             inner.began.borrow_mut().push((name, origin.elapsed().as_secs()));
             inner.on.set(inner.on.get() + 1);
@@ -103,7 +96,7 @@ impl Runs for Fake {
                 _ = stop, if !inner.ignores_stop.get() => Outcome { exit_code: 143, message },
             }
         })
-    }
+    })
 }
 
 struct Book(Rc<Inner>);
@@ -199,10 +192,9 @@ impl Scene {
         };
         let (want, wanted) = watch::channel(tables);
         let (exit_notifier, end) = ExitNotifier::new();
-        let (origin, shared) = (Instant::now(), seen.clone());
-        let runs = move |table: &FetcherTable| -> Box<dyn Runs> {
-            let name = table.name.as_str().to_owned();
-            Box::new(Fake { name, origin, seen: shared.clone() })
+        let (origin, shared) = (Instant::now(), Rc::clone(&seen.0));
+        let runs = move |table: &FetcherTable| {
+            fakes(table.name.as_str().to_owned(), origin, Rc::clone(&shared))
         };
         let step = Arc::clone(&seen.0.clock_step);
         let clock = Rc::new(Wall { begin: SystemClock.now(), origin, step });

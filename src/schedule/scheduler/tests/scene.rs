@@ -36,36 +36,29 @@ impl Drop for OnGuard {
 }
 
 /// Runs that take a time and end as they are told, the last one over and over.
-struct Fake {
-    seen: Seen,
-    origin: Instant,
-    takes: Duration,
-    codes: Vec<u8>,
-    ignores_stop: bool,
-}
-
-impl Runs for Fake {
-    fn start(&mut self, changed: Changed, stop: oneshot::Receiver<()>) -> Run {
-        let inner = Rc::clone(&self.seen.0);
+fn fakes(inner: Rc<Inner>, takes: Duration, codes: Vec<u8>, ignores_stop: bool) -> StartRun {
+    let (origin, codes) = (Instant::now(), RefCell::new(codes));
+    Rc::new(move |changed, stop| {
+        let inner = Rc::clone(&inner);
         let paths = changed.paths().map(|path| path.display().to_string()).collect();
-        inner.began.borrow_mut().push((self.origin.elapsed(), paths, changed.is_whole()));
+        inner.began.borrow_mut().push((origin.elapsed(), paths, changed.is_whole()));
         inner.on.set(inner.on.get() + 1);
         inner.most_on.set(inner.most_on.get().max(inner.on.get()));
         let guard = OnGuard(Rc::clone(&inner));
-        let exit_code = if self.codes.len() > 1 { self.codes.remove(0) } else { self.codes[0] };
-        let (takes, ignores) = (self.takes, self.ignores_stop);
+        let mut codes = codes.borrow_mut();
+        let exit_code = if codes.len() > 1 { codes.remove(0) } else { codes[0] };
         Box::pin(async move {
             let _guard = guard;
             let message = String::new();
             tokio::select! {
                 () = tokio::time::sleep(takes) => Outcome { exit_code, message },
-                _ = stop, if !ignores => {
+                _ = stop, if !ignores_stop => {
                     inner.stopped.set(inner.stopped.get() + 1);
                     Outcome { exit_code: 143, message }
                 }
             }
         })
-    }
+    })
 }
 
 /// A schedule at work, and what is known of it.
@@ -106,13 +99,7 @@ impl Plan {
             cooldown: self.cooldown,
             retry: self.retry,
         };
-        let runs = Fake {
-            seen: seen.clone(),
-            origin: Instant::now(),
-            takes: self.takes,
-            codes: self.codes,
-            ignores_stop: self.ignores_stop,
-        };
+        let start = fakes(Rc::clone(&seen.0), self.takes, self.codes, self.ignores_stop);
         let (requests, received) = unbounded_channel();
         let (changes, mut found) = unbounded_channel();
         let rewritten = self.rewrites.unwrap_or_default();
@@ -132,7 +119,7 @@ impl Plan {
             name: "test".to_owned(),
             timing,
             every: None,
-            runs: Box::new(runs),
+            start,
             watch: Some(watch),
             observer: Box::new(move |status| *noted.status.borrow_mut() = Some(status.clone())),
             clock: Rc::new(wall.clone()),
