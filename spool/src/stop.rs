@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -13,34 +12,28 @@ use super::error::NoneIf;
 
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// A signal to stop, once and for all; its clones are the same signal.
+/// A signal to stop, once and for all; its clones are the same signal. It can be read from once it was given.
 #[derive(Debug, Clone)]
-pub struct Stop(Arc<Signal>);
-
-#[derive(Debug)]
-struct Signal {
-    set: AtomicBool,
-    wake: OwnedFd,
-}
+pub struct Stop(Arc<OwnedFd>);
 
 impl Stop {
     /// A signal that was not given yet. It needs a descriptor.
     pub fn new() -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(Signal { set: AtomicBool::new(false), wake })))
+        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(signal)))
     }
 
     /// Gives the signal. May be called from a signal handler's thread, and more than once.
     pub fn stop(&self) {
-        self.0.set.store(true, Ordering::Release);
         // The counter is full only if it was written before.
-        let _ = rustix::io::write(&self.0.wake, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Whether it was given.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.0.set.load(Ordering::Acquire)
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Waits for the signal; whether it came in `time`.
@@ -60,7 +53,7 @@ impl Stop {
         other: Option<BorrowedFd<'_>>,
         time: Duration,
     ) -> Result<(), Errno> {
-        let descriptors = [Some(self.0.wake.as_fd()), other].into_iter().flatten();
+        let descriptors = [Some(self.0.as_fd()), other].into_iter().flatten();
         let mut polled: Vec<_> =
             descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         wait_for(&mut polled, time)
