@@ -1,42 +1,35 @@
 //! What the user typed, and the checked settings made of it, once. `main` parses, the commands see
 //! only settings. The doc comments are the help texts. Commands with many arguments have a file each.
 
-mod examples;
 mod fetch;
 mod on_change;
+mod operators;
 mod serve;
+mod spool;
+mod views;
 mod work;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use shiftboss_protocol::client::Deadline;
 
-use crate::child::Template;
+use crate::child::{GRACE, Template};
 use crate::exit::{ExitCode, Failure};
-pub use operators::{Add, DaemonArguments, FailedOnes, Operate};
-pub use views::{StatusChoice, View, ViewArguments};
-
-mod operators;
-mod spool;
-mod views;
-
-use examples::{
-    ASK_EXAMPLES, BACKUP_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES, EXIT_CODES,
-    RECOVER_EXAMPLES,
-};
+use crate::runner::RunnerSettings;
 pub use fetch::{FetchArguments, FetchSettings};
-pub use on_change::{OnChange, OnChangeArguments, OnChangeSettings, Picture};
-pub use serve::{
-    CLASSIC_SPOOL, DurabilityChoice, Lease, Mode, ServeArguments, ServeOptions, ServeSettings,
-    Tries,
-};
+pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
+pub use operators::{Add, DaemonArguments, FailedOnes, KeyArguments, Operate};
+pub use serve::{CLASSIC_SPOOL, ServeArguments, ServeOptions, ServeSettings};
 pub use spool::{
     InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
     SpoolVerb, TakeArguments,
 };
+pub use views::{View, ViewArguments};
 pub use work::WorkArguments;
 
 /// Hands out recurring work, longest-waiting first.
@@ -45,9 +38,19 @@ pub use work::WorkArguments;
 /// a worker needs. Shiftboss keeps them in a queue in one SQLite file. Workers ask over a Unix
 /// socket and get the task whose key ran least recently, keys that never ran first.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Exit codes:
+   0  done; the daemon: stopped cleanly     64  wrong command line
+   1  spool fsck, monitor, status --check: something is or was wrong; spool run --once, work --fail: a job failed
+  65  input or database is faulty           69  nobody answered; nothing fetched or taken
+  70  a bug in shiftboss                    73  a file or socket cannot be made
+  74  an I/O error                          75  already running; in flight, no room
+  77  for operators only                    78  something needed is missing or unusable"
+)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -55,12 +58,13 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on SOCKET
-    #[command(long_about = serve::ABOUT)]
+    ///
+    /// The file that --config names can set every option, under the option's name with _ for -, and DATABASE, INPUT_DIR
+    /// and SOCKET as database, input_dir and socket. A flag wins over the environment, and the environment over the
+    /// file. The file also names the fetchers that the daemon runs itself (docs/configuration.md). SIGHUP reads it again.
     Serve(Box<ServeArguments>),
-    /// Look at a queue.
     #[command(flatten)]
     View(View),
-    /// Tell a running daemon what to do.
     #[command(flatten)]
     Operate(Operate),
     /// Read fetcher files, or a configuration file, as the daemon would, and report what is wrong
@@ -68,7 +72,12 @@ pub enum Command {
     /// Of fetcher files it prints each line or name that would be skipped, and exits with 65 if there is any. Of a
     /// configuration file it prints the first fault, with its line, and what `serve` needs and is missing
     /// (directories, group, socket), and exits with 78 if there is anything.
-    #[command(after_help = CHECK_EXAMPLES)]
+    #[command(after_help = "\
+Examples:
+  shiftboss check input
+  shiftboss check --json input | jq '.files[] | select(.skipped_lines > 0)'
+  shiftboss check --config /etc/shiftboss.toml
+  shiftboss check --database /var/lib/shiftboss/state.db")]
     Check {
         /// The directory of the fetcher files
         #[arg(required_unless_present_any = ["config", "database"])]
@@ -88,7 +97,9 @@ pub enum Command {
     ///
     /// Goes table by table, skips what cannot be read, and says of each table how many rows were saved and in how
     /// many places something was lost. The old database is left as it is. Lists are read again from their files.
-    #[command(after_help = RECOVER_EXAMPLES)]
+    #[command(after_help = "\
+Example:
+  shiftboss recover /var/lib/shiftboss/state.db /var/lib/shiftboss/recovered.db")]
     Recover {
         /// The damaged database. No daemon may use it
         database: PathBuf,
@@ -99,12 +110,15 @@ pub enum Command {
     ///
     /// For workers written in shell. Exits with 69 if nobody answers in time.
     #[command(
-        after_help = ASK_EXAMPLES,
+        after_help = "\
+Examples:
+  shiftboss ask worker.sock READY
+  shiftboss ask worker.sock 'DONE alpha 0'",
         override_usage = "shiftboss ask [OPTIONS] [SOCKET] <LINES>..."
     )]
     Ask {
         /// How long to wait for the answers
-        #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
+        #[arg(long, default_value = "5s", value_parser = timeout)]
         timeout: Duration,
         /// The daemon's socket
         ///
@@ -117,7 +131,9 @@ pub enum Command {
     },
     /// Copy the database, consistently, while the daemon runs
     #[command(
-        after_help = BACKUP_EXAMPLES,
+        after_help = "\
+Example:
+  shiftboss backup /var/lib/shiftboss/state.db /backup/state-$(date +%F).db",
         override_usage = "shiftboss backup [OPTIONS] [TARGET] <FILE>"
     )]
     Backup {
@@ -130,22 +146,92 @@ pub enum Command {
         file: Option<PathBuf>,
     },
     /// Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once it is whole
-    #[command(long_about = fetch::ABOUT)]
+    ///
+    /// When COMMAND has ended well and the list looks right, it becomes NAME.NUMBER.txt, and NAME's older files are
+    /// removed. Else nothing of it is handed out, the old list stays, and fetch exits with 69. One fetch of a NAME runs at
+    /// a time; a second one exits with 75.
     Fetch(FetchArguments),
     /// Take jobs from the daemon, and run COMMAND for each
-    #[command(long_about = work::ABOUT)]
+    ///
+    /// A job is a key and a payload: the first word of a fetcher's line, and the rest of that line. {key} and {payload} are
+    /// replaced by them wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of
+    /// a file with the payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY,
+    /// SHIFTBOSS_PAYLOAD (not if it is above 120 KiB), SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit
+    /// code is reported to the daemon: 128 plus the number if a signal ended it, 124 when its time was over. If there is
+    /// no such program, no job is taken, and work exits with 78.
+    ///
+    /// SIGTERM lets running jobs finish and takes no more; a second one kills them and gives them back. No command
+    /// outlives the worker, however that ends.
     Work(WorkArguments),
     /// Watch directories, and run COMMAND when something in them has changed and it is quiet again
-    #[command(long_about = on_change::ABOUT)]
-    OnChange(OnChangeArguments),
+    ///
+    /// COMMAND runs once at the start, then after each change; two runs never overlap. It finds the changed paths in the
+    /// file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place of an argument {paths}. Globs are written as
+    /// in .gitignore. By default .git is left out, and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913,
+    /// *.~undo-tree~).
+    OnChange(Box<OnChangeArguments>),
     /// Use a spool: a queue in a directory, for processes that share no daemon
     Spool(SpoolArguments),
     /// Print completions for a shell
-    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    #[command(after_help = "\
+Examples:
+  shiftboss completions bash > ~/.local/share/bash-completion/completions/shiftboss
+  shiftboss completions zsh > ~/.zfunc/_shiftboss
+  shiftboss completions fish > ~/.config/fish/completions/shiftboss.fish")]
     Completions { shell: Shell },
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,
+}
+
+/// How a command is run, wherever one is.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// End COMMAND after so long (TERM, then KILL); that is a failure
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
+    pub timeout: Option<Duration>,
+    /// How long COMMAND may take to end after SIGTERM
+    #[arg(long, value_name = "TIME", default_value_t = GRACE.into())]
+    pub grace: humantime::Duration,
+    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
+    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
+    pub log_level: String,
+}
+
+/// How a command is run for each of many jobs.
+#[derive(Debug, Args)]
+pub struct RunnerArguments {
+    /// Run so many at a time
+    #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+    /// Replace {...} within the script of a shell's -c, too, where what they stand for is executed
+    #[arg(long)]
+    allow_shell_templates: bool,
+    /// Write the output to DIR/DAY/NAME.log, NAME being the job's key or the entry's name; without it, to standard output
+    /// behind each NAME
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+    /// How long logs are kept
+    #[arg(long, value_name = "TIME", default_value = "30days", requires = "log_dir")]
+    keep: humantime::Duration,
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// The program that does a job, and its arguments
+    #[arg(required = true, last = true, num_args = 1..)]
+    command: Vec<OsString>,
+}
+
+impl RunnerArguments {
+    /// The settings; `places` are what is replaced in the arguments.
+    pub fn settings(self, places: &[&str]) -> Result<RunnerSettings, Failure> {
+        let logs = self.log_dir.map(absolute).transpose()?;
+        Ok(RunnerSettings {
+            template: template(self.command, self.allow_shell_templates, places)?,
+            time_limit: self.run.timeout,
+            grace: self.run.grace.into(),
+            logs: logs.map(|directory| (directory, self.keep.into())),
+        })
+    }
 }
 
 /// A command to be run for many things. Unless they are allowed, places in a shell's script are refused.
@@ -154,12 +240,11 @@ fn template(
     allow_scripts: bool,
     places: &[&str],
 ) -> Result<Template, Failure> {
-    let wrong = |message: String| Failure::new(ExitCode::Usage, message);
     let mut words = command.into_iter();
-    let program = words.next().ok_or_else(|| wrong("there is no COMMAND".to_owned()))?;
+    let program = words.next().ok_or_else(|| Failure::usage("there is no COMMAND"))?;
     let template = Template { program, arguments: words.collect() };
     if !allow_scripts {
-        template.refuse_scripts(places).map_err(|error| wrong(error.to_string()))?;
+        template.refuse_scripts(places).map_err(Failure::of(ExitCode::Usage))?;
     }
     Ok(template)
 }
@@ -167,10 +252,31 @@ fn template(
 /// Paths are kept whole: status shows them to whoever asks, wherever they are.
 fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
     std::path::absolute(&path).map_err(|error| {
-        Failure::new(
-            ExitCode::Usage,
-            format!("the path {:?} cannot be used: {error}", path.display()),
-        )
+        Failure::usage(format!("the path {:?} cannot be used: {error}", path.display()))
+    })
+}
+
+fn above_zero(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time.is_zero() => Err("give a time above 0, or none".to_owned()),
+        result => result.map_err(|error| error.to_string()),
+    }
+}
+
+/// How long an answer is waited for.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    Deadline::after(time).map(|_| time).ok_or_else(|| "give a time such as 5s".to_owned())
+}
+
+/// One of some words, each with its help, and what it stands for.
+fn one_of<T: Copy + Send + Sync>(
+    words: &'static [(&'static str, &'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let known = words.iter().map(|(word, help, _)| PossibleValue::new(*word).help(*help));
+    PossibleValuesParser::new(known).try_map(|word| {
+        let found = words.iter().find(|(known, ..)| *known == word);
+        found.map(|(.., value)| *value).ok_or("there is no such word")
     })
 }
 

@@ -1,47 +1,135 @@
-//! What the commands that talk to the daemon say when it does not answer. The connection itself is
-//! [`shiftboss_protocol::client`]'s.
+//! The commands' connection to the daemon, in protocol 2 (docs/protocol.md), and what is said when it does not answer.
+//! Lines and deadlines are [`shiftboss_protocol::client`]'s.
 
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shiftboss_protocol::client::{Deadline, is_timeout};
+use serde_json::Value;
+use shiftboss_protocol::client::{Connection, Deadline, is_timeout};
+use shiftboss_protocol::wire::answers::Answer as Greeting;
+use shiftboss_protocol::wire::session::VERSION;
 
+use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
-use crate::socket::check_length;
 
-/// The end of the time that `--timeout` gives, from now on.
-pub fn deadline(timeout: Duration) -> Result<Deadline, Failure> {
-    Deadline::after(timeout).ok_or_else(|| {
-        let timeout = humantime::format_duration(timeout);
-        let message = format!("--timeout {timeout} cannot be used: give a time such as 5s");
-        Failure::new(ExitCode::Usage, message)
-    })
+/// A connection that was greeted.
+pub struct Session {
+    pub connection: Connection,
+    socket: PathBuf,
+    timeout: Duration,
+    /// Of the requests that were sent last.
+    deadline: Deadline,
 }
 
-/// Refuses a path that no socket can have.
-pub fn check_path(socket: &Path) -> Result<(), Failure> {
-    check_length(socket, ExitCode::Usage)
+/// One JSON object, as the daemon sent it.
+pub struct Answer {
+    pub line: String,
+    pub object: Value,
+}
+
+impl Session {
+    /// Connects, and says in one write who asks, and what: whole lines, whose answers are to be read.
+    pub fn begin(
+        socket: &Path,
+        name: &str,
+        requests: &str,
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let deadline = Deadline::NEVER.or_after(timeout);
+        let connection = Connection::connect(socket, deadline)
+            .map_err(|error| no_answer(socket, timeout, &error))?;
+        let mut session = Self { connection, socket: socket.to_owned(), timeout, deadline };
+        session.send(&format!("HELLO {VERSION} shiftboss-{name}\n{requests}"))?;
+        let greeting = session.connection.line(session.deadline);
+        match greeting.map_err(|error| session.no_answer(&error))? {
+            None => Err(session.silent(name)),
+            Some(line) => match Greeting::read(line.as_bytes()) {
+                Some(Greeting::Hello) => Ok(session),
+                _ => Err(session.refused(&line)),
+            },
+        }
+    }
+
+    /// Sends whole lines, whose answers are to be read. Their time begins now.
+    pub fn send(&mut self, requests: &str) -> Result<(), Failure> {
+        self.deadline = Deadline::NEVER.or_after(self.timeout);
+        let sent = self.connection.send(requests.as_bytes(), self.deadline);
+        sent.map_err(|error| self.no_answer(&error))
+    }
+
+    /// The answer to the next request that was sent.
+    pub fn answer(&mut self) -> Result<Answer, Failure> {
+        let line = self.connection.line(self.deadline);
+        let line = line.map_err(|error| self.no_answer(&error))?.ok_or_else(|| {
+            let why = "the daemon closed the connection without an answer";
+            self.no_answer(&io::Error::new(ErrorKind::UnexpectedEof, why))
+        })?;
+        match serde_json::from_str(&line) {
+            Ok(object) => Ok(Answer { line, object }),
+            Err(_) => Err(self.refused(&line)),
+        }
+    }
+
+    pub fn no_answer(&self, error: &io::Error) -> Failure {
+        no_answer(&self.socket, self.timeout, error)
+    }
+
+    /// A close in silence: what a daemon does that does not know the greeting.
+    fn silent(&self, name: &str) -> Failure {
+        let text = format!(
+            "the daemon on {} closed the connection without a word: it runs with --classic, \
+             where there is no `{name}` (`shiftboss status` shows it), or it is stopping",
+            self.socket.display()
+        );
+        Failure::new(ExitCode::Unavailable, text)
+    }
+
+    /// `ERROR code text`, or nothing that we know.
+    fn refused(&self, line: &str) -> Failure {
+        let words = line.strip_prefix("ERROR ").unwrap_or_default();
+        let (code, text) = words.split_once(' ').unwrap_or((words, ""));
+        let (exit, before, after) = match code {
+            "denied" => (
+                ExitCode::Denied,
+                "refused: ",
+                "; run this as its user, as root, or as a member of its --operator-group",
+            ),
+            "unknown" => return Failure::new(ExitCode::BadData, text),
+            "full" => (ExitCode::AlreadyRunning, "refused: ", ""),
+            "busy" => (ExitCode::Unavailable, "cannot do it now: ", "; say it again"),
+            "unsupported" => (ExitCode::Configuration, "is older than this command: ", ""),
+            "version" => {
+                (ExitCode::Configuration, "speaks another version: ", "; use its own shiftboss")
+            }
+            _ => {
+                let (socket, line) = (self.socket.display(), shown(line));
+                let text =
+                    format!("{socket} answered {line:?}: is it the socket of `shiftboss serve`?");
+                return Failure::new(ExitCode::Unavailable, text);
+            }
+        };
+        let socket = self.socket.display();
+        Failure::new(exit, format!("the daemon on {socket} {before}{text}{after}"))
+    }
 }
 
 /// Why there is no answer after `timeout`, and what may help.
 pub fn no_answer(socket: &Path, timeout: Duration, error: &io::Error) -> Failure {
-    let code = match error.kind() {
-        ErrorKind::PermissionDenied => ExitCode::Denied,
-        _ => ExitCode::Unavailable,
-    };
-    let (why, hint) = match error.kind() {
-        _ if is_timeout(error) => (
-            format!("waited {}", humantime::format_duration(timeout)),
-            "see the daemon's log, or give a longer --timeout",
-        ),
-        ErrorKind::UnexpectedEof => (error.to_string(), "its log says why"),
+    let (code, hint) = match error.kind() {
+        _ if is_timeout(error) => {
+            (ExitCode::Unavailable, "see the daemon's log, or give a longer --timeout")
+        }
+        ErrorKind::UnexpectedEof => (ExitCode::Unavailable, "its log says why"),
         ErrorKind::PermissionDenied => (
-            error.to_string(),
+            ExitCode::Denied,
             "the socket is for the daemon's user alone unless `serve` has --socket-mode or --socket-group",
         ),
-        _ => (error.to_string(), "is `shiftboss serve` running with this socket?"),
+        _ => (ExitCode::Unavailable, "is `shiftboss serve` running with this socket?"),
     };
-    let message = format!("no answer from {}: {why}; {hint}", socket.display());
-    Failure::new(code, message)
+    let why = match is_timeout(error) {
+        true => format!("waited {}", humantime::format_duration(timeout)),
+        false => error.to_string(),
+    };
+    Failure::new(code, format!("no answer from {}: {why}; {hint}", socket.display()))
 }

@@ -7,27 +7,22 @@ pub use shiftboss_spool::misleads;
 
 /// A text, with each character that misleads as its number: `\u{1b}`, `\n`.
 pub fn shown(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    text.chars().for_each(|character| push(character, &mut out));
-    out
+    shown_bytes(text.as_bytes())
 }
 
 /// The same for bytes; what is not UTF-8 is shown as `\xff`.
 pub fn shown_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        chunk.valid().chars().for_each(|character| push(character, &mut out));
+        for character in chunk.valid().chars() {
+            match misleads(character) {
+                true => out.extend(character.escape_default()),
+                false => out.push(character),
+            }
+        }
         out.extend(chunk.invalid().escape_ascii().map(char::from));
     }
     out
-}
-
-fn push(character: char, out: &mut String) {
-    if misleads(character) {
-        out.extend(character.escape_default());
-    } else {
-        out.push(character);
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! every command.
 
 use std::fmt;
-use std::io;
 
 use crate::escape::shown;
 
@@ -45,17 +44,22 @@ impl Failure {
         Self { code, message: message.into() }
     }
 
+    /// A wrong command line.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Usage, message)
+    }
+
+    /// For `map_err`: an error that says all itself.
+    pub fn of<E: fmt::Display>(code: ExitCode) -> impl Fn(E) -> Self {
+        move |error| Self::new(code, error.to_string())
+    }
+
     /// A failure whose message is the command's own output.
     pub fn silent(code: ExitCode) -> Self {
-        Self { code, message: String::new() }
+        Self::new(code, "")
     }
 
-    pub fn code(&self) -> u8 {
-        self.code as u8
-    }
-
-    /// The same, for another failure with its own words.
-    pub fn exit_code(&self) -> ExitCode {
+    pub fn code(&self) -> ExitCode {
         self.code
     }
 
@@ -70,14 +74,4 @@ impl fmt::Display for Failure {
         // Paths and words of others are in it.
         f.write_str(&shown(&self.message))
     }
-}
-
-/// What a failed write to standard output means for a command. A reader that is gone
-/// (`shiftboss check DIR | head`) has what it wanted: the command ends well, and quietly.
-pub fn output_failed(error: &io::Error) -> Result<(), Failure> {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        return Ok(());
-    }
-    let message = format!("cannot write to standard output: {error}");
-    Err(Failure::new(ExitCode::StoreIo, message))
 }

@@ -108,7 +108,7 @@ mod tests {
         let limit = getrlimit(Resource::Nofile).current.unwrap();
         let needs = Needs { descriptors: usize::try_from(limit).unwrap(), threads: 0 };
         let error = needs.require().unwrap_err();
-        assert_eq!(error.code(), ExitCode::Unavailable as u8);
+        assert_eq!(error.code(), ExitCode::Unavailable);
         let text = error.to_string();
         let limit = format!("(RLIMIT_NOFILE, `ulimit -n`) is {limit}, which leaves ");
         assert!(text.contains(&limit), "{text}");

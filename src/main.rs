@@ -26,7 +26,7 @@ fn main() -> ExitCode {
                 // Nobody may be reading; the code tells all the same.
                 let _ = writeln!(std::io::stderr(), "shiftboss: {failure}");
             }
-            failure.code().into()
+            (failure.code() as u8).into()
         }
     }
 }

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::config::{self, Checked};
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
+use crate::socket::check_length;
 
 /// The configuration file of the packages.
 pub const PACKAGED_CONFIGURATION: &str = "/etc/shiftboss.toml";
@@ -69,13 +70,13 @@ fn usual_in(
 pub fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, Failure> {
     let choose = |paths: DaemonPaths| paths.database.or(paths.socket);
     let found = match (given, config) {
-        (Some(_), Some(_)) => return Err(wrong("give a target or --config, not both".to_owned())),
+        (Some(_), Some(_)) => return Err(Failure::usage("give a target or --config, not both")),
         (None, Some(file)) => choose(DaemonPaths::of_file(file)?),
         (Some(given), None) => Some(given),
         (None, None) => usual(choose)?,
     };
     found.ok_or_else(|| {
-        wrong(format!(
+        Failure::usage(format!(
             "which daemon? Give its database or its socket, set SHIFTBOSS_DATABASE or SHIFTBOSS_SOCKET, or name them in {PACKAGED_CONFIGURATION}"
         ))
     })
@@ -90,10 +91,10 @@ pub fn socket(given: Option<PathBuf>, command: &str) -> Result<PathBuf, Failure>
     let needs = format!("`{command}` needs the daemon's socket");
     match found {
         Some(path) if is_database(&path) => {
-            Err(wrong(format!("{needs}; {} is a database", path.display())))
+            Err(Failure::usage(format!("{needs}; {} is a database", path.display())))
         }
-        Some(path) => Ok(path),
-        None => Err(wrong(format!(
+        Some(path) => check_length(&path, ExitCode::Usage).map(|()| path),
+        None => Err(Failure::usage(format!(
             "{needs}: give it, set SHIFTBOSS_SOCKET, or name it in {PACKAGED_CONFIGURATION}"
         ))),
     }
@@ -117,10 +118,6 @@ fn kind_of(path: &Path) -> Option<&'static str> {
     (is_socket || lock::file_of(path).exists()).then_some("a daemon's socket")
 }
 
-fn wrong(text: String) -> Failure {
-    Failure::new(ExitCode::Usage, text)
-}
-
 /// The words of a command whose first one, the target, may be left out. The number of arguments decides: where
 /// the last of `words` is missing, there is no target, and all of them move up.
 pub fn move_up<const N: usize>(
@@ -131,7 +128,7 @@ pub fn move_up<const N: usize>(
     let is_left_out = words.last().is_none_or(Option::is_none);
     let (target, first) = if is_left_out { (None, target) } else { (target, None) };
     let first = first.map(|word| word.into_os_string().into_string()).transpose();
-    let first = first.map_err(|word| wrong(format!("{word:?} is not UTF-8")))?;
+    let first = first.map_err(|word| Failure::usage(format!("{word:?} is not UTF-8")))?;
     let words: Vec<String> = first.into_iter().chain(words.into_iter().flatten()).collect();
     if let Some(last) = names.last()
         && words.len() == N
@@ -144,11 +141,11 @@ pub fn move_up<const N: usize>(
             first.display(),
             names.join(" ")
         );
-        return Err(wrong(text));
+        return Err(Failure::usage(text));
     }
     let missing = names.get(words.len()).copied().unwrap_or_default();
     let text = format!("{missing} is missing: `--help` shows what is to be given");
-    Ok((target, words.try_into().map_err(|_| wrong(text))?))
+    Ok((target, words.try_into().map_err(|_| Failure::usage(text))?))
 }
 
 #[cfg(test)]
@@ -219,6 +216,9 @@ mod tests {
         assert_eq!(found(&file, &[socket, database]), (Ok(path("d")), path("w")));
         assert_eq!(found(nowhere, &[database]), (Ok(path("d")), None));
         assert_eq!(found(nowhere, &[]), (Ok(None), None));
-        assert_eq!(found(&file, &[("SHIFTBOSS_CONFIG", "/nowhere")]), (Err(78), None));
+        assert_eq!(
+            found(&file, &[("SHIFTBOSS_CONFIG", "/nowhere")]),
+            (Err(ExitCode::Configuration), None)
+        );
     }
 }

@@ -6,39 +6,22 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::absolute;
-use crate::child::GRACE;
-use crate::exit::{ExitCode, Failure};
+use super::{RunArguments, absolute, template};
+use crate::child::Template;
+use crate::config::values::parse_interval;
+use crate::exit::Failure;
 use crate::fetch::{ListName, Settings};
 
-/// What `--help` begins with.
-pub(super) const ABOUT: &str = "Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once \
-it is whole\n\nWhen COMMAND has ended well and the list looks right, it becomes NAME.<number>.txt, \
-and NAME's older files are removed. Else nothing of it is handed out, the old list stays, and \
-fetch exits with 69. One fetch of a NAME runs at a time; a second one exits with 75.";
-
-const EXAMPLES: &str = "\
+#[derive(Debug, Args)]
+#[command(after_help = "\
 Examples:
   shiftboss fetch input links -- ./list-links.sh
   shiftboss fetch --every 12h --timeout 1h --min-lines 1000 input packages -- \\
-      ./list-packages --all";
-
-/// The shortest and the longest time between two runs.
-const EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(366 * 86_400)];
-
-/// What is typed behind `fetch`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+      ./list-packages --all")]
 pub struct FetchArguments {
     /// Run again so long after the start of the last run; until stopped
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
     pub every: Option<Duration>,
-    /// End COMMAND after so long (TERM, then KILL), and keep the old list
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub timeout: Option<Duration>,
-    /// How long COMMAND may take to end after SIGTERM
-    #[arg(long, value_name = "TIME", default_value_t = GRACE.into(), value_parser = grace)]
-    pub grace: humantime::Duration,
     /// Keep the old list if there are fewer good lines
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub min_lines: u64,
@@ -49,9 +32,8 @@ pub struct FetchArguments {
     /// those of a list that fails in the end
     #[arg(long)]
     pub live: bool,
-    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
-    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
-    pub log_level: String,
+    #[command(flatten)]
+    pub run: RunArguments,
     /// The directory that the daemon watches
     pub input_dir: PathBuf,
     /// The list's name; without a dot
@@ -64,7 +46,6 @@ pub struct FetchArguments {
 /// The settings of `fetch`, checked.
 #[derive(Debug)]
 pub struct FetchSettings {
-    /// What is fetched.
     pub list: Settings,
     /// From the start of a run to that of the next; `None`: there is one run.
     pub every: Option<Duration>,
@@ -74,27 +55,19 @@ impl TryFrom<FetchArguments> for FetchSettings {
     type Error = Failure;
 
     fn try_from(typed: FetchArguments) -> Result<Self, Failure> {
-        let wrong = |message| Failure::new(ExitCode::Usage, message);
-        if let Some(every) = typed.every.filter(|every| !(EVERY[0]..=EVERY[1]).contains(every)) {
-            let every = humantime::format_duration(every);
-            return Err(wrong(format!("--every {every}: give a time from 1s to 366days")));
-        }
-        if typed.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(wrong("--timeout 0s: give a time above 0, or none".to_owned()));
-        }
-        let name = ListName::new(&typed.name)
-            .map_err(|error| wrong(format!("the name {:?} cannot be used: {error}", typed.name)))?;
-        let mut words = typed.command.into_iter();
-        let program = words.next().ok_or_else(|| wrong("there is no COMMAND".to_owned()))?;
+        let name = ListName::new(&typed.name).map_err(|error| {
+            Failure::usage(format!("the name {:?} cannot be used: {error}", typed.name))
+        })?;
+        let Template { program, arguments } = template(typed.command, true, &[])?;
         let list = Settings {
             input: absolute(typed.input_dir)?,
             name,
             program,
-            arguments: words.collect(),
+            arguments,
             environment: Vec::new(),
             directory: None,
-            time_limit: typed.timeout,
-            grace: typed.grace.into(),
+            time_limit: typed.run.timeout,
+            grace: typed.run.grace.into(),
             min_lines: typed.min_lines,
             min_share: typed.min_share,
             live: typed.live,
@@ -102,10 +75,6 @@ impl TryFrom<FetchArguments> for FetchSettings {
         };
         Ok(Self { list, every: typed.every })
     }
-}
-
-fn grace(text: &str) -> Result<humantime::Duration, humantime::DurationError> {
-    text.parse()
 }
 
 fn share(text: &str) -> Result<f64, String> {

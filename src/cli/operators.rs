@@ -2,56 +2,15 @@
 //! `run-fetcher`, `accept-input`, `add`, `cancel`; and `health`.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::timeout;
 use super::views::since;
 
-const PAUSE_EXAMPLES: &str = "\
-Example:
-  shiftboss pause /run/shiftboss/worker.sock";
-
-const RESUME_EXAMPLES: &str = "\
-Example:
-  shiftboss resume /run/shiftboss/worker.sock";
-
-const DRAIN_EXAMPLES: &str = "\
-Examples:
-  shiftboss drain /run/shiftboss/worker.sock
-  shiftboss drain --timeout 30m /run/shiftboss/worker.sock || shiftboss status state.db";
-
-const HEALTH_EXAMPLES: &str = "\
-Examples:
-  shiftboss health /run/shiftboss/worker.sock
-  shiftboss health --timeout 2s /run/shiftboss/worker.sock || systemctl status shiftboss";
-
-const REQUEUE_EXAMPLES: &str = "\
-Example:
-  shiftboss requeue /run/shiftboss/worker.sock alpha";
-
-const RETRY_EXAMPLES: &str = "\
-Examples:
-  shiftboss retry /run/shiftboss/worker.sock alpha
-  shiftboss retry --failed --since 2h --fetcher links /run/shiftboss/worker.sock";
-
-const RUN_FETCHER_EXAMPLES: &str = "\
-Example:
-  shiftboss run-fetcher /run/shiftboss/worker.sock repology";
-
-const ACCEPT_INPUT_EXAMPLES: &str = "\
-Example:
-  shiftboss accept-input /run/shiftboss/worker.sock";
-
-const ADD_EXAMPLES: &str = "\
-Examples:
-  shiftboss add /run/shiftboss/worker.sock alpha '1.0 1.1'
-  shiftboss add --file request.json /run/shiftboss/worker.sock alpha
-  printf '%s\\n' 'alpha 1' 'bravo 2' | shiftboss add --lines /run/shiftboss/worker.sock";
-
-const CANCEL_EXAMPLES: &str = "\
-Example:
-  shiftboss cancel /run/shiftboss/worker.sock alpha";
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Requests to the daemon. All but `health` are for its own user, root, and the group of its --operator-group.
 #[derive(Debug, Subcommand)]
@@ -59,65 +18,61 @@ pub enum Operate {
     /// Hand nothing out until `resume`, also after a restart
     ///
     /// Jobs in flight go on, and their ends are recorded.
-    #[command(after_help = PAUSE_EXAMPLES)]
+    #[command(after_help = "\
+Example:
+  shiftboss pause /run/shiftboss/worker.sock")]
     Pause(DaemonArguments),
     /// End a pause or a drain: hand tasks out again
-    #[command(after_help = RESUME_EXAMPLES)]
+    #[command(after_help = "\
+Example:
+  shiftboss resume /run/shiftboss/worker.sock")]
     Resume(DaemonArguments),
     /// Hand nothing out, and stop the daemon as soon as no job is in flight
     ///
     /// Waits until the daemon has gone. The queue stays paused: `resume` the next daemon. Exits
     /// with 69 if jobs are still in flight when the time is over; the daemon goes on draining.
-    #[command(after_help = DRAIN_EXAMPLES)]
-    Drain {
-        /// How long to wait for the end; for ever if not given
-        #[arg(long, value_parser = humantime::parse_duration)]
-        timeout: Option<Duration>,
-        /// The daemon's socket
-        ///
-        /// If it is left out: SHIFTBOSS_SOCKET, else what the configuration file says (SHIFTBOSS_CONFIG, else
-        /// /etc/shiftboss.toml).
-        socket: Option<PathBuf>,
-        /// Print the daemon's answer, one JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(
+        after_help = "\
+Examples:
+  shiftboss drain /run/shiftboss/worker.sock
+  shiftboss drain --timeout 30m /run/shiftboss/worker.sock || shiftboss status state.db",
+        mut_arg("timeout", |timeout| timeout.help("How long to wait for the end; for ever if not given"))
+    )]
+    Drain(DaemonArguments),
     /// Ask whether the daemon can do its work: a round trip through its database
     ///
     /// Anybody who may connect can ask. Exits with 69 if nobody answers in time, or nothing can be written.
-    #[command(after_help = HEALTH_EXAMPLES)]
+    #[command(after_help = "\
+Examples:
+  shiftboss health /run/shiftboss/worker.sock
+  shiftboss health --timeout 2s /run/shiftboss/worker.sock || systemctl status shiftboss")]
     Health(DaemonArguments),
     /// Take back a job in flight: its task waits again, at its old place
     ///
     /// Use it when the worker is gone. The attempt is not counted. Exits with 65 if nobody knows the key.
     #[command(
-        after_help = REQUEUE_EXAMPLES,
+        after_help = "\
+Example:
+  shiftboss requeue /run/shiftboss/worker.sock alpha",
         override_usage = "shiftboss requeue [OPTIONS] [SOCKET] <KEY>"
     )]
-    Requeue {
-        /// The daemon, and how its answer is shown.
-        #[command(flatten)]
-        arguments: DaemonArguments,
-        /// The key
-        key: Option<String>,
-    },
+    Requeue(KeyArguments),
     /// Run a key again: put its tasks that are done, failed or dead letters back in the queue
     ///
     /// Exits with 65 if no fetcher lists the key. With --failed it does so for all keys whose last attempt failed, as
     /// `shiftboss tasks --status failed` shows them. It says how many, and asks before it goes on.
     #[command(
-        after_help = RETRY_EXAMPLES,
+        after_help = "\
+Examples:
+  shiftboss retry /run/shiftboss/worker.sock alpha
+  shiftboss retry --failed --since 2h --fetcher links /run/shiftboss/worker.sock",
         override_usage = "shiftboss retry [OPTIONS] [SOCKET] <KEY>\n       shiftboss retry --failed [--since TIME] [--fetcher FETCHER] [--yes] [SOCKET]"
     )]
     Retry {
-        /// The daemon, and how its answer is shown.
         #[command(flatten)]
-        arguments: DaemonArguments,
-        /// Which failed tasks, instead of one key's.
+        of: KeyArguments,
         #[command(flatten)]
         failed: FailedOnes,
-        /// The key
-        key: Option<String>,
     },
     /// Run a managed fetcher now: one that the daemon runs itself
     ///
@@ -125,13 +80,14 @@ pub enum Operate {
     /// The next run by the clock is counted from this one. Exits with 65 if the daemon runs no fetcher of that name, and
     /// with 69 if it is running.
     #[command(
-        after_help = RUN_FETCHER_EXAMPLES,
+        after_help = "\
+Example:
+  shiftboss run-fetcher /run/shiftboss/worker.sock repology",
         override_usage = "shiftboss run-fetcher [OPTIONS] [SOCKET] <NAME>"
     )]
     RunFetcher {
-        /// The daemon, and how its answer is shown.
         #[command(flatten)]
-        arguments: DaemonArguments,
+        daemon: DaemonArguments,
         /// The fetcher's name
         name: Option<String>,
     },
@@ -139,7 +95,9 @@ pub enum Operate {
     ///
     /// Use it when the input directory is lost (`shiftboss status`) and will not come back. Lists that the new one
     /// does not have leave the queue.
-    #[command(after_help = ACCEPT_INPUT_EXAMPLES)]
+    #[command(after_help = "\
+Example:
+  shiftboss accept-input /run/shiftboss/worker.sock")]
     AcceptInput(DaemonArguments),
     /// Add a single task, which is kept until its job ends with code 0
     ///
@@ -151,30 +109,29 @@ pub enum Operate {
     ///
     /// Exits with 65 if there is none, and with 75 if one is in flight: that one stays.
     #[command(
-        after_help = CANCEL_EXAMPLES,
+        after_help = "\
+Example:
+  shiftboss cancel /run/shiftboss/worker.sock alpha",
         override_usage = "shiftboss cancel [OPTIONS] [SOCKET] <KEY>"
     )]
-    Cancel {
-        /// The daemon, and how its answer is shown.
-        #[command(flatten)]
-        arguments: DaemonArguments,
-        /// The key
-        key: Option<String>,
-    },
+    Cancel(KeyArguments),
 }
 
 /// The arguments of `add`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = ADD_EXAMPLES,
+    after_help = "\
+Examples:
+  shiftboss add /run/shiftboss/worker.sock alpha '1.0 1.1'
+  shiftboss add --file request.json /run/shiftboss/worker.sock alpha
+  printf '%s\\n' 'alpha 1' 'bravo 2' | shiftboss add --lines /run/shiftboss/worker.sock",
     override_usage = "shiftboss add [OPTIONS] [SOCKET] <KEY> <PAYLOAD>\n       \
         shiftboss add [OPTIONS] --file <FILE> [SOCKET] <KEY>\n       \
         shiftboss add [OPTIONS] --lines [--file <FILE>] [SOCKET]"
 )]
 pub struct Add {
-    /// The daemon, and how its answer is shown.
     #[command(flatten)]
-    pub arguments: DaemonArguments,
+    pub daemon: DaemonArguments,
     /// The key: one word
     pub key: Option<String>,
     /// All else that a worker needs: one line
@@ -199,7 +156,7 @@ pub struct FailedOnes {
     pub failed: bool,
     /// Only those that failed since then: a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h
     #[arg(long, value_name = "TIME", value_parser = since, requires = "failed")]
-    pub since: Option<SystemTime>,
+    pub since: Option<i64>,
     /// Only those of this fetcher; @tasks: single tasks
     #[arg(long, requires = "failed")]
     pub fetcher: Option<String>,
@@ -208,12 +165,21 @@ pub struct FailedOnes {
     pub yes: bool,
 }
 
+/// A key of the daemon's.
+#[derive(Debug, Args)]
+pub struct KeyArguments {
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+    /// The key
+    pub key: Option<String>,
+}
+
 /// The daemon, and how its answer is shown.
 #[derive(Debug, Args)]
 pub struct DaemonArguments {
-    /// How long to wait for the answer
-    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
-    pub timeout: Duration,
+    /// How long to wait for the answer [default: 5s]
+    #[arg(long, value_parser = timeout)]
+    pub timeout: Option<Duration>,
     /// The daemon's socket
     ///
     /// If it is left out: SHIFTBOSS_SOCKET, else what the configuration file says (SHIFTBOSS_CONFIG, else
@@ -222,4 +188,11 @@ pub struct DaemonArguments {
     /// Print the daemon's answer, one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+impl DaemonArguments {
+    /// How long an answer is waited for.
+    pub fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or(ANSWER_TIMEOUT)
+    }
 }

@@ -7,36 +7,44 @@
 mod settings;
 #[cfg(test)]
 mod tests;
-mod values;
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::examples::SERVE_EXAMPLES;
-use crate::config::{Checked, Fault, FetcherTable, check_fetchers, values as values_of_file};
+use super::one_of;
+use crate::config::values::{self as values_of_file, TIME_IN_QUOTES, Written, parse_time};
+use crate::config::{Checked, Fault, FetcherTable, check_fetchers};
 use crate::logging::LogFormat;
+use crate::stores::sqlite::Durability;
 pub use settings::ServeSettings;
-pub use values::{DurabilityChoice, Lease, Mode, Tries};
 
-/// What `serve` is, at length.
-pub(super) const ABOUT: &str = "Run the daemon: watch INPUT_DIR, keep the queue in DATABASE, answer workers on \
-SOCKET\n\nThe file that --config names can set every option, under the option's name with _ for -, and DATABASE, INPUT_DIR \
-and SOCKET as database, input_dir and socket. A flag wins over the environment, and the environment over the file. \
-The file also names the fetchers that the daemon runs itself (docs/configuration.md). SIGHUP reads it again.";
+/// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
+const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
+
+/// What an answer outlives.
+const DURABILITIES: &[(&str, &str, Durability)] = &[
+    ("power", "A power cut", Durability::Power),
+    ("process", "The end of the process, not of the machine; faster", Durability::Process),
+];
 
 /// The arguments of `serve`, as typed.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = SERVE_EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  shiftboss serve state.db input worker.sock
+  shiftboss serve --config /etc/shiftboss.toml
+  shiftboss serve --lease 2h --socket-mode 0660 --socket-group workers \\
+      /var/lib/shiftboss/state.db /var/lib/shiftboss/input /run/shiftboss/worker.sock")]
 pub struct ServeArguments {
     /// The configuration file; paths in it are relative to its directory
     #[arg(long, value_name = "FILE", env = "SHIFTBOSS_CONFIG")]
     pub config: Option<PathBuf>,
-    /// All else.
     #[command(flatten)]
     pub options: ServeOptions,
 }
@@ -68,17 +76,24 @@ pub struct ServeOptions {
     )]
     pub classic: Option<bool>,
     /// How long a classic worker may have a job before it is handed out again [default: 12h]
-    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_LEASE")]
-    pub lease: Option<Lease>,
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_LEASE", value_parser = parse_lease)]
+    #[serde(default, deserialize_with = "lease_of_file")]
+    pub lease: Option<i64>,
     /// How many leases of a job may expire before it becomes a dead letter (protocol 2) [default: 5]
-    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_EXPIRED_LEASES")]
-    pub max_expired_leases: Option<Tries>,
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SHIFTBOSS_MAX_EXPIRED_LEASES",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    #[serde(default, deserialize_with = "expired_leases_of_file")]
+    pub max_expired_leases: Option<u32>,
     /// How many single tasks are kept at once; beyond that `shiftboss add` is refused [default: 1000000]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_SINGLE_TASKS")]
     pub max_single_tasks: Option<NonZeroU32>,
     /// What an answer outlives: a power cut, or only the end of the process [default: power]
-    #[arg(long, value_enum, env = "SHIFTBOSS_DURABILITY")]
-    pub durability: Option<DurabilityChoice>,
+    #[arg(long, value_parser = one_of(DURABILITIES), env = "SHIFTBOSS_DURABILITY")]
+    pub durability: Option<Durability>,
     /// Accept the entries of this spool's queue `tasks` as single tasks; made if there is none
     #[arg(long, value_name = "DIR", env = "SHIFTBOSS_SPOOL")]
     #[serde(default, deserialize_with = "values_of_file::path")]
@@ -103,8 +118,9 @@ pub struct ServeOptions {
     #[serde(default, deserialize_with = "values_of_file::interval")]
     pub accept_input_after: Option<Duration>,
     /// Permission bits of the socket, in octal [default: 0600]
-    #[arg(long, env = "SHIFTBOSS_SOCKET_MODE")]
-    pub socket_mode: Option<Mode>,
+    #[arg(long, env = "SHIFTBOSS_SOCKET_MODE", value_parser = parse_mode)]
+    #[serde(default, deserialize_with = "mode_of_file")]
+    pub socket_mode: Option<u32>,
     /// Group of the socket, by name or number
     #[arg(long, env = "SHIFTBOSS_SOCKET_GROUP")]
     pub socket_group: Option<String>,
@@ -159,11 +175,14 @@ impl ServeOptions {
         }
     }
 
-    /// The same with its paths below `directory`, unless they are absolute.
+    /// The same with its paths, and its fetchers', below `directory`, unless they are absolute.
     #[must_use]
     pub fn below(mut self, directory: &Path) -> Self {
         let paths = [&mut self.database, &mut self.input_dir, &mut self.socket, &mut self.spool];
         paths.into_iter().flatten().for_each(|path| *path = directory.join(&*path));
+        for table in &mut self.fetcher {
+            *table.get_mut() = table.get_ref().clone().below(directory);
+        }
         self
     }
 }
@@ -182,3 +201,39 @@ pub const CLASSIC_SPOOL: &str = "the classic rules know no single tasks, which i
     leave out spool or classic";
 const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";
+
+/// A lease in whole seconds, the unit it is counted in (spec 2).
+fn parse_lease(text: &str) -> Result<i64, String> {
+    let lease = parse_time(text)?;
+    match i64::try_from(lease.as_secs()) {
+        Ok(seconds @ 1..=LEASE_SECONDS_MAX) if lease.subsec_nanos() == 0 => Ok(seconds),
+        _ => Err("give whole seconds, from 1s to 10years".to_owned()),
+    }
+}
+
+fn lease_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<i64>, D::Error> {
+    let lease = match Written::<String>::deserialize(typed)? {
+        Written::Right(text) => parse_lease(&text),
+        Written::Wrong(_) => Err(TIME_IN_QUOTES.to_owned()),
+    };
+    lease.map(Some).map_err(D::Error::custom)
+}
+
+fn expired_leases_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
+    match Written::deserialize(typed)? {
+        Written::Right(count @ 1..=1000) => Ok(Some(count)),
+        _ => Err(D::Error::custom("give a whole number from 1 to 1000, without quotes")),
+    }
+}
+
+/// Permission bits.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("permission bits are octal, from 0 to 777; for example 0660".to_owned()),
+    }
+}
+
+fn mode_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
+    parse_mode(&String::deserialize(typed)?).map(Some).map_err(D::Error::custom)
+}

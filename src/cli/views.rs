@@ -1,45 +1,24 @@
 //! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `log`.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-const STATUS_EXAMPLES: &str = "\
-Examples:
-  shiftboss status
-  shiftboss status state.db
-  shiftboss status --check state.db || mail -s shiftboss root
-  shiftboss status --json /run/shiftboss/worker.sock";
-
-const WHY_EXAMPLES: &str = "\
-Examples:
-  shiftboss why state.db alpha
-  shiftboss why --json /run/shiftboss/worker.sock alpha | jq .place.keys_before";
-
-const QUEUE_EXAMPLES: &str = "\
-Examples:
-  shiftboss queue state.db
-  shiftboss queue -n 1000 --json state.db | jq -r '.keys[].key'";
-
-const TASKS_EXAMPLES: &str = "\
-Examples:
-  shiftboss tasks --status failed state.db
-  shiftboss tasks --status dead_letter --json /run/shiftboss/worker.sock | jq -r '.tasks[].key'";
-
-const LOG_EXAMPLES: &str = "\
-Examples:
-  shiftboss log state.db
-  shiftboss log --failed --since 2h /run/shiftboss/worker.sock
-  shiftboss log --key alpha --json state.db";
+use super::one_of;
+use crate::stores::sqlite::views::TaskStatus;
 
 /// What is looked at.
 #[derive(Debug, Subcommand)]
 pub enum View {
     /// Show the state of the daemon and its queue
-    #[command(after_help = STATUS_EXAMPLES)]
+    #[command(after_help = "\
+Examples:
+  shiftboss status
+  shiftboss status state.db
+  shiftboss status --check state.db || mail -s shiftboss root
+  shiftboss status --json /run/shiftboss/worker.sock")]
     Status {
-        /// What is looked at, and how it is shown.
         #[command(flatten)]
         arguments: ViewArguments,
         /// Print only what is wrong, a line each; exit with 1 if anything is, with 69 if no daemon runs
@@ -49,18 +28,25 @@ pub enum View {
     /// Say where a key is, and why it is not the next one
     ///
     /// Exits with 65 if nobody ever heard of the key.
-    #[command(after_help = WHY_EXAMPLES, override_usage = "shiftboss why [OPTIONS] [TARGET] <KEY>")]
+    #[command(
+        after_help = "\
+Examples:
+  shiftboss why state.db alpha
+  shiftboss why --json /run/shiftboss/worker.sock alpha | jq .place.keys_before",
+        override_usage = "shiftboss why [OPTIONS] [TARGET] <KEY>"
+    )]
     Why {
-        /// What is looked at, and how it is shown.
         #[command(flatten)]
         arguments: ViewArguments,
         /// The key
         key: Option<String>,
     },
     /// Show the next keys, in the order in which they would be handed out now
-    #[command(after_help = QUEUE_EXAMPLES)]
+    #[command(after_help = "\
+Examples:
+  shiftboss queue state.db
+  shiftboss queue -n 1000 --json state.db | jq -r '.keys[].key'")]
     Queue {
-        /// What is looked at, and how it is shown.
         #[command(flatten)]
         arguments: ViewArguments,
         /// How many: 1 to 10000
@@ -70,14 +56,16 @@ pub enum View {
     /// Show tasks by status, with the reason
     ///
     /// Failed tasks come newest first, tasks in flight oldest first, waiting tasks in the order of their turns.
-    #[command(after_help = TASKS_EXAMPLES)]
+    #[command(after_help = "\
+Examples:
+  shiftboss tasks --status failed state.db
+  shiftboss tasks --status dead_letter --json /run/shiftboss/worker.sock | jq -r '.tasks[].key'")]
     Tasks {
-        /// What is looked at, and how it is shown.
         #[command(flatten)]
         arguments: ViewArguments,
         /// Their status
-        #[arg(long)]
-        status: StatusChoice,
+        #[arg(long, value_parser = one_of(STATUSES))]
+        status: TaskStatus,
         /// Only those of this fetcher; @tasks: single tasks
         #[arg(long)]
         fetcher: Option<String>,
@@ -88,9 +76,12 @@ pub enum View {
     /// Show the attempts that ended, newest first, by start time
     ///
     /// The daemon keeps the last 100000; under --classic it keeps none.
-    #[command(after_help = LOG_EXAMPLES)]
+    #[command(after_help = "\
+Examples:
+  shiftboss log state.db
+  shiftboss log --failed --since 2h /run/shiftboss/worker.sock
+  shiftboss log --key alpha --json state.db")]
     Log {
-        /// What is looked at, and how it is shown.
         #[command(flatten)]
         arguments: ViewArguments,
         /// Only those that ended with another exit code than 0
@@ -98,7 +89,7 @@ pub enum View {
         failed: bool,
         /// Only those that ended since then: a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h
         #[arg(long, value_name = "TIME", value_parser = since)]
-        since: Option<SystemTime>,
+        since: Option<i64>,
         /// The --log-dir of the workers: show the file with the key's output of that day, if it is there
         #[arg(long, value_name = "DIR")]
         log_dir: Option<PathBuf>,
@@ -112,28 +103,20 @@ pub enum View {
 }
 
 /// The statuses that can be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum StatusChoice {
-    /// Eligible when its turn comes
-    Waiting,
-    /// Handed out, and not ended
-    InFlight,
-    /// Failed, and due again by itself
-    Delayed,
-    /// Its last attempt failed
-    Failed,
-    /// Too many of its leases expired
-    DeadLetter,
-}
+const STATUSES: &[(&str, &str, TaskStatus)] = &[
+    ("waiting", "Eligible when its turn comes", TaskStatus::Waiting),
+    ("in_flight", "Handed out, and not ended", TaskStatus::InFlight),
+    ("delayed", "Failed, and due again by itself", TaskStatus::Delayed),
+    ("failed", "Its last attempt failed", TaskStatus::Failed),
+    ("dead_letter", "Too many of its leases expired", TaskStatus::DeadLetter),
+];
 
-/// A moment in the past: itself, or how long ago it is.
-pub(super) fn since(text: &str) -> Result<SystemTime, String> {
-    if let Ok(time) = humantime::parse_rfc3339_weak(text) {
-        return Ok(time);
-    }
-    let ago = humantime::parse_duration(text).ok();
-    ago.and_then(|ago| SystemTime::now().checked_sub(ago)).ok_or_else(|| {
+/// A moment in the past, itself or how long ago it is: in seconds since 1970.
+pub(super) fn since(text: &str) -> Result<i64, String> {
+    let ago = || SystemTime::now().checked_sub(humantime::parse_duration(text).ok()?);
+    let time = humantime::parse_rfc3339_weak(text).ok().or_else(ago);
+    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| i64::try_from(since.as_secs()).ok()).ok_or_else(|| {
         "give a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h".to_owned()
     })
 }

@@ -8,27 +8,22 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use super::text::{quoted, shown};
 use shiftboss_protocol::client::{Connection, Deadline};
 
-use crate::client;
-use crate::exit::{self, ExitCode, Failure};
+use super::output::offer;
+use super::text::{quoted, shown};
+use crate::client::no_answer;
+use crate::exit::{ExitCode, Failure};
 
 /// Asks on `socket`, and prints the answers.
 pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {
-    client::check_path(socket)?;
-    let deadline = client::deadline(timeout)?;
     let mut heard = Vec::new();
-    let held = hold(socket, lines, deadline, &mut heard);
+    let held = hold(socket, lines, timeout, &mut heard);
     let speaks_2 = lines.first().is_some_and(|line| line.starts_with("HELLO "));
     for key in jobs(&heard, speaks_2) {
         warn_of(&key, socket);
     }
-    match held {
-        Ok(()) => Ok(()),
-        Err(Trouble::Socket(error)) => Err(client::no_answer(socket, timeout, &error)),
-        Err(Trouble::Output(error)) => Err(unprinted(&error)),
-    }
+    held
 }
 
 /// The keys of the jobs among the answers; in protocol 2 an attempt stands before the key.
@@ -53,41 +48,32 @@ fn warn_of(key: &str, socket: &Path) {
     );
 }
 
-/// An answer that nobody saw was read from the socket all the same: the daemon takes its job for
-/// delivered. So this is a failure even where a listing would end well.
-fn unprinted(error: &io::Error) -> Failure {
-    match exit::output_failed(error) {
-        Ok(()) => Failure::silent(ExitCode::StoreIo),
-        Err(failure) => failure,
-    }
-}
-
-/// Which side of the copying failed.
-enum Trouble {
-    Socket(io::Error),
-    Output(io::Error),
-}
-
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        Self::Socket(error)
-    }
-}
-
 /// One connection, from connecting to the daemon's close.
 fn hold(
     socket: &Path,
     lines: &[String],
-    deadline: Deadline,
+    timeout: Duration,
     heard: &mut Vec<u8>,
-) -> Result<(), Trouble> {
-    let mut client = Connection::connect(socket, deadline)?;
-    let request: Vec<u8> =
-        lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
-    client.send(&request, deadline)?;
-    client.end_sending();
-    copy(&mut client, deadline, heard)?;
-    let (answers, requests) = (line_ends(heard), line_ends(&request));
+) -> Result<(), Failure> {
+    let deadline = Deadline::NEVER.or_after(timeout);
+    let failed = |error: io::Error| no_answer(socket, timeout, &error);
+    let mut connection = Connection::connect(socket, deadline).map_err(failed)?;
+    let request: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    connection.send(request.as_bytes(), deadline).map_err(failed)?;
+    connection.end_sending();
+    loop {
+        let read = connection.read(deadline).map_err(failed)?;
+        if read.is_empty() {
+            break;
+        }
+        heard.extend_from_slice(&read);
+        // An answer that nobody saw was read from the socket all the same: the daemon takes its job for delivered. So
+        // this is a failure even where a listing would end well.
+        if !offer(&read)? {
+            return Err(Failure::silent(ExitCode::StoreIo));
+        }
+    }
+    let (answers, requests) = (line_ends(heard), line_ends(request.as_bytes()));
     if answers >= requests {
         return Ok(());
     }
@@ -95,20 +81,7 @@ fn hold(
         _ if requests == 1 => "the daemon rejected the line".to_owned(),
         _ => format!("the daemon rejected line {} of {requests}", answers + 1),
     };
-    Err(io::Error::new(ErrorKind::UnexpectedEof, why).into())
-}
-
-/// Copies answers to standard output, and keeps them, until the daemon closes.
-fn copy(client: &mut Connection, deadline: Deadline, heard: &mut Vec<u8>) -> Result<(), Trouble> {
-    let mut out = io::stdout().lock();
-    loop {
-        let read = client.read(deadline)?;
-        if read.is_empty() {
-            return Ok(());
-        }
-        heard.extend_from_slice(&read);
-        out.write_all(&read).and_then(|()| out.flush()).map_err(Trouble::Output)?;
-    }
+    Err(failed(io::Error::new(ErrorKind::UnexpectedEof, why)))
 }
 
 fn line_ends(bytes: &[u8]) -> usize {

@@ -9,169 +9,232 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use serde::{Serialize, Serializer};
 use shiftboss_actors::directory::{Directory, Entry};
-use shiftboss_protocol::fetcher_file::{FileName, Line, LineReader, Named};
-use shiftboss_protocol::model::Run;
+use shiftboss_protocol::fetcher_file::{FileName, Line, LineReader, Named, SkipReason};
 
-use crate::exit::{self, ExitCode, Failure};
-use report::{FileTotals, JsonReport, Report, TextReport, Totals};
+use super::output::show;
+use super::text::counted;
+use crate::escape::shown_bytes;
+use crate::exit::{ExitCode, Failure};
 
 pub mod config;
 pub mod database;
 mod needs;
-mod report;
 
 /// How much of a file is read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Checks every fetcher file in the directory.
-pub fn run(input_dir: &Path, json: bool) -> Result<(), Failure> {
-    let directory = Directory::open(input_dir).map_err(|why| unreadable(input_dir, &why))?;
-    let mut names = directory.names().map_err(|why| unreadable(input_dir, &why))?;
-    names.sort_unstable();
-    let out = io::BufWriter::new(io::stdout().lock());
-    let shown = if json {
-        Check::new(&directory, JsonReport::new(out)).run(names)
-    } else {
-        Check::new(&directory, TextReport::new(out)).run(names)
-    };
-    shown.map_or_else(|error| exit::output_failed(&error), |totals| judge(input_dir, &totals))
+/// What was found in the directory.
+#[derive(Default, Serialize)]
+struct Checked {
+    #[serde(serialize_with = "but_ignored")]
+    files: Vec<NamedFound>,
+    read_files: u64,
+    /// Files that were not, or not to their end.
+    skipped_files: u64,
+    /// Lines that would enter the queue.
+    accepted_lines: u64,
+    skipped_lines: u64,
 }
 
-/// Faulty input shows in the exit code too.
-fn judge(directory: &Path, totals: &Totals) -> Result<(), Failure> {
-    if totals.skipped_lines == 0 && totals.skipped_files == 0 {
+#[derive(Serialize)]
+struct NamedFound {
+    #[serde(serialize_with = "lossy")]
+    name: OsString,
+    #[serde(flatten)]
+    found: Found,
+}
+
+/// What was found under a name.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Found {
+    Read(Content),
+    /// Why it is not read.
+    Unread {
+        error: String,
+    },
+    /// It has nothing of a fetcher file's name. That is no fault.
+    Ignored,
+}
+
+/// What was found in a file.
+#[derive(Default, Serialize)]
+struct Content {
+    skipped: Vec<SkippedLine>,
+    /// It is complete, not growing.
+    complete: bool,
+    /// Lines that would enter the queue.
+    accepted_lines: u64,
+    skipped_lines: u64,
+    /// Why reading stopped before the file's end.
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SkippedLine {
+    line: u64,
+    #[serde(serialize_with = "in_words")]
+    reason: SkipReason,
+}
+
+impl Checked {
+    fn add(&mut self, name: OsString, found: Found) {
+        match &found {
+            Found::Read(content) => {
+                self.read_files += 1;
+                self.skipped_files += u64::from(content.error.is_some());
+                self.accepted_lines += content.accepted_lines;
+                self.skipped_lines += content.skipped_lines;
+            }
+            Found::Unread { .. } => self.skipped_files += 1,
+            Found::Ignored => {}
+        }
+        self.files.push(NamedFound { name, found });
+    }
+}
+
+fn but_ignored<S: Serializer>(files: &[NamedFound], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(files.iter().filter(|file| !matches!(file.found, Found::Ignored)))
+}
+
+fn lossy<S: Serializer>(name: &OsStr, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&name.to_string_lossy())
+}
+
+fn in_words<S: Serializer>(reason: &SkipReason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(reason)
+}
+
+/// Checks every fetcher file in the directory. Faulty input shows in the exit code too.
+pub fn run(input_dir: &Path, json: bool) -> Result<(), Failure> {
+    let path = input_dir.display();
+    let checked = check(input_dir).map_err(|why| {
+        let text = format!(
+            "cannot read the input directory {path}: {why}; name the directory that fetchers write to"
+        );
+        Failure::new(ExitCode::Configuration, text)
+    })?;
+    let is_read = show(&checked, json, text)?;
+    let Checked { skipped_lines: lines, skipped_files: files, .. } = checked;
+    if !is_read || lines + files == 0 {
         return Ok(());
     }
-    let message = format!(
-        "{} lines and {} files in {} would be skipped",
-        totals.skipped_lines,
-        totals.skipped_files,
-        directory.display()
-    );
-    Err(Failure::new(ExitCode::BadData, message))
+    let text = format!("{lines} lines and {files} files in {path} would be skipped");
+    Err(Failure::new(ExitCode::BadData, text))
 }
 
-fn unreadable(directory: &Path, why: &io::Error) -> Failure {
-    let message = format!(
-        "cannot read the input directory {}: {why}; name the directory that fetchers write to",
-        directory.display()
-    );
-    Failure::new(ExitCode::Configuration, message)
-}
-
-/// A walk over the directory's names, in order.
-struct Check<'a, R> {
-    directory: &'a Directory,
-    report: R,
-    totals: Totals,
-    /// The run whose complete file was read last. Its growing file, if there is one too, comes
-    /// next: no other fetcher file sorts between the two.
-    complete: Option<Run>,
-}
-
-impl<'a, R: Report> Check<'a, R> {
-    fn new(directory: &'a Directory, report: R) -> Self {
-        Self { directory, report, totals: Totals::default(), complete: None }
-    }
-
-    fn run(mut self, names: Vec<OsString>) -> io::Result<Totals> {
-        for name in names {
-            match FileName::parse(&name) {
-                Named::Fetcher(file) => self.fetcher_file(&name, file)?,
-                Named::Bad(fault) => self.skip_file(&name, &fault.to_string())?,
-                // The daemon's own are hidden.
-                Named::Other if name.as_bytes().starts_with(b".") => {}
-                Named::Other => self.report.ignored_file(&name)?,
+fn check(input_dir: &Path) -> io::Result<Checked> {
+    let directory = Directory::open(input_dir)?;
+    let mut names = directory.names()?;
+    names.sort_unstable();
+    let mut checked = Checked::default();
+    // The run whose complete file was read last. Its growing file, if there is one too, comes next: no other fetcher
+    // file sorts between the two.
+    let mut complete = None;
+    for name in names {
+        let found = match FileName::parse(&name) {
+            Named::Fetcher(file) if file.growing && complete.as_ref() == Some(&file.run) => {
+                let whole = file.spelled(false);
+                Found::Unread { error: format!("{whole} is there too, and the complete file wins") }
             }
-        }
-        self.report.end(&self.totals)?;
-        Ok(self.totals)
-    }
-
-    fn skip_file(&mut self, name: &OsStr, reason: &str) -> io::Result<()> {
-        self.totals.skipped_files += 1;
-        self.report.skipped_file(name, reason)
-    }
-
-    fn fetcher_file(&mut self, name: &OsStr, file: FileName) -> io::Result<()> {
-        if file.growing && self.complete.as_ref() == Some(&file.run) {
-            let reason =
-                format!("{} is there too, and the complete file wins", file.spelled(false));
-            return self.skip_file(name, &reason);
-        }
-        match self.open(name) {
-            Ok(Some(opened)) => self.read(name, file, opened),
-            Ok(None) => Ok(()),
-            Err(reason) => self.skip_file(name, &reason),
-        }
-    }
-
-    /// Opens what is to be read; nothing when it has gone since the directory was listed, as
-    /// files there do; else says why it is not read.
-    fn open(&self, name: &OsStr) -> Result<Option<File>, String> {
-        let looked = match self.directory.look(name) {
-            Ok(Entry::File(_)) => self.directory.open_file(name),
-            Ok(Entry::Absent) => return Ok(None),
-            Ok(Entry::Unfit(reason)) => return Err(reason),
-            Err(error) => Err(error),
+            Named::Fetcher(file) => match open(&directory, &name) {
+                Ok(None) => continue,
+                Ok(Some(opened)) => {
+                    complete = (!file.growing).then_some(file.run);
+                    Found::Read(read(opened, file.growing))
+                }
+                Err(error) => Found::Unread { error },
+            },
+            Named::Bad(fault) => Found::Unread { error: fault.to_string() },
+            // The daemon's own are hidden.
+            Named::Other if name.as_bytes().starts_with(b".") => continue,
+            Named::Other => Found::Ignored,
         };
-        match looked {
-            Ok((file, _)) => Ok(Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("it cannot be opened: {error}")),
-        }
+        checked.add(name, found);
     }
+    Ok(checked)
+}
 
-    /// Reads one file to its end. A growing one may end within a line.
-    fn read(&mut self, name: &OsStr, file: FileName, mut opened: File) -> io::Result<()> {
-        self.report.begin_file(name)?;
-        let mut totals = FileTotals { complete: !file.growing, ..FileTotals::default() };
-        let mut reader = LineReader::new(true, 0);
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let mut lines = Vec::new();
-        loop {
-            match opened.read(&mut chunk) {
-                Ok(0) if file.growing => break,
-                Ok(0) => {
-                    reader.finish(&mut lines);
-                    self.count(name, &mut lines, &mut totals)?;
-                    break;
-                }
-                Ok(read) => reader.feed(&chunk[..read], &mut lines),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    totals.error = Some(format!("it cannot be read on: {error}"));
-                    break;
-                }
+/// Opens what is to be read; nothing when it has gone since the directory was listed, as
+/// files there do; else says why it is not read.
+fn open(directory: &Directory, name: &OsStr) -> Result<Option<File>, String> {
+    let opened = match directory.look(name) {
+        Ok(Entry::File(_)) => directory.open_file(name),
+        Ok(Entry::Absent) => return Ok(None),
+        Ok(Entry::Unfit(reason)) => return Err(reason),
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok((file, _)) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("it cannot be opened: {error}")),
+    }
+}
+
+/// Reads one file to its end. A growing one may end within a line.
+fn read(mut file: File, is_growing: bool) -> Content {
+    let mut content = Content { complete: !is_growing, ..Content::default() };
+    let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let mut is_end = false;
+        match file.read(&mut chunk) {
+            Ok(0) => is_end = true,
+            Ok(length) => reader.feed(&chunk[..length], &mut lines),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                content.error = Some(format!("it cannot be read on: {error}"));
+                return content;
             }
-            self.count(name, &mut lines, &mut totals)?;
         }
-        self.end_file(name, file, &totals)
-    }
-
-    fn end_file(&mut self, name: &OsStr, file: FileName, totals: &FileTotals) -> io::Result<()> {
-        self.totals.add(totals);
-        self.complete = (!file.growing).then_some(file.run);
-        self.report.end_file(name, totals)
-    }
-
-    /// Counts lines and tells the skipped ones.
-    fn count(
-        &mut self,
-        name: &OsStr,
-        lines: &mut Vec<Line>,
-        totals: &mut FileTotals,
-    ) -> io::Result<()> {
+        if is_end && !is_growing {
+            reader.finish(&mut lines);
+        }
         for line in lines.drain(..) {
             match line {
-                Line::Row(_) => totals.accepted_lines += 1,
-                Line::Skipped { number, reason } => {
-                    totals.skipped_lines += 1;
-                    self.report.skipped_line(name, number, &reason.to_string())?;
+                Line::Row(_) => content.accepted_lines += 1,
+                Line::Skipped { number: line, reason } => {
+                    content.skipped_lines += 1;
+                    content.skipped.push(SkippedLine { line, reason });
                 }
             }
         }
-        Ok(())
+        if is_end {
+            return content;
+        }
     }
+}
+
+/// Lines for people; skipped ones as `FILE:LINE: reason`, which editors can jump to.
+fn text(checked: &Checked) -> String {
+    let mut out: String = checked.files.iter().map(file).collect();
+    let Checked { read_files, skipped_files, accepted_lines, skipped_lines, .. } = checked;
+    let (files, accepted) = (counted(read_files, "file"), counted(accepted_lines, "line"));
+    out += &format!(
+        "in all: {files}, {skipped_files} skipped; {accepted} accepted, {skipped_lines} skipped\n"
+    );
+    out
+}
+
+fn file(NamedFound { name, found }: &NamedFound) -> String {
+    let name = shown_bytes(name.as_encoded_bytes());
+    let content = match found {
+        Found::Read(content) => content,
+        Found::Unread { error } => return format!("{name}: skipped: {error}\n"),
+        Found::Ignored => {
+            return format!("{name}: ignored: a fetcher file is named FETCHER.NUMBER.txt\n");
+        }
+    };
+    let line = |skipped: &SkippedLine| {
+        let SkippedLine { line, reason } = skipped;
+        format!("{name}:{line}: skipped: {reason}\n")
+    };
+    let mut out: String = content.skipped.iter().map(line).collect();
+    let state = if content.complete { "complete" } else { "growing" };
+    let (accepted, skipped) = (counted(content.accepted_lines, "line"), content.skipped_lines);
+    out += &format!("{name}: {state}, {accepted} accepted, {skipped} skipped\n");
+    out.extend(content.error.iter().map(|error| format!("{name}: {error}\n")));
+    out
 }

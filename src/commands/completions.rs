@@ -1,15 +1,14 @@
 //! `shiftboss completions`: what has a shell complete shiftboss's command line. `make man` writes the same.
 
-use std::io::{self, Write};
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 
+use super::output::print;
 use crate::cli::Cli;
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 
 pub fn run(shell: Shell) -> Result<(), Failure> {
-    io::stdout().lock().write_all(&script(shell)).or_else(|error| exit::output_failed(&error))
+    print(script(shell))
 }
 
 /// A shell's script, from the definitions of the command line.

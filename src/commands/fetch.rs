@@ -21,8 +21,7 @@ use show::Show;
 /// Fetches until all is done, or a signal says that it is enough. A run that a signal ended ends the process here,
 /// with 128 and the signal's number.
 pub fn run(settings: FetchSettings) -> Result<(), Failure> {
-    look_for(&settings.list.program)
-        .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
+    look_for(&settings.list.program).map_err(Failure::of(ExitCode::Configuration))?;
     let name = settings.list.name.as_str().to_owned();
     let ended = with_signals(async |mut signals| {
         let mut fetcher = Fetcher::new(settings.list, Guardian::new());
@@ -79,7 +78,7 @@ async fn by_schedule(
     let (requests, received) = mpsc::unbounded_channel();
     let stop = || _ = requests.send(Request::Stop);
     match signals.attend(schedule.run(received), stop).await {
-        (Some(Err(error)), _) => Err(Failure::new(ExitCode::Internal, error.to_string())),
+        (Some(Err(error)), _) => Err(Failure::of(ExitCode::Internal)(error)),
         (Some(Ok(None)), _) => Ok(None),
         (Some(Ok(Some(outcome))), _) if outcome.exit_code == 0 => Ok(None),
         (_, signal) => Ok(signal),

@@ -6,5 +6,5 @@ use crate::exit::{ExitCode, Failure};
 
 /// Guards until the process that started it is gone.
 pub fn run() -> Result<(), Failure> {
-    child::guard(std::io::stdin()).map_err(|error| Failure::new(ExitCode::Usage, error.to_string()))
+    child::guard(std::io::stdin()).map_err(Failure::of(ExitCode::Usage))
 }

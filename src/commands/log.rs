@@ -34,11 +34,8 @@ fn render(log: &Log, now: i64) -> String {
     if log.attempts.is_empty() {
         return "No such attempt is known.\n".to_owned();
     }
-    let head =
-        ["Attempt", "key", "outcome", "ended", "took", "worker", "fetcher"].map(str::to_owned);
-    let rows: Vec<_> =
-        [head].into_iter().chain(log.attempts.iter().map(|ended| row(ended, now))).collect();
-    let table = columns(&rows);
+    let head = ["Attempt", "key", "outcome", "ended", "took", "worker", "fetcher"];
+    let table = columns(head, log.attempts.iter().map(|ended| row(ended, now)));
     let (head, lines) = table.split_once('\n').unwrap_or((&table, ""));
     let mut out = format!("{head}\n");
     for (line, ended) in lines.lines().zip(&log.attempts) {

@@ -6,9 +6,11 @@ pub mod check;
 pub mod completions;
 pub mod fetch;
 pub mod guardian;
+mod input;
 pub mod log;
 pub mod on_change;
 pub mod operators;
+mod output;
 pub mod queue;
 pub mod recover;
 pub mod serve;
@@ -22,15 +24,15 @@ pub mod work;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::cli::{Command, FetchSettings, OnChange, View, ViewArguments};
+use crate::cli::{Command, FetchSettings, View, ViewArguments};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::lock::{self, Holder, LockError, LockFile};
 use crate::logging::{self, LogFormat};
 use crate::stores::sqlite::ViewError;
-use crate::stores::sqlite::views::{Asked, TaskStatus, Wanted};
+use crate::stores::sqlite::views::{Asked, Wanted};
 use crate::target::{move_up, socket};
 
 pub fn run(command: Command) -> Result<(), Failure> {
@@ -50,20 +52,20 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Operate(asked) => operators::run(asked),
         Command::Backup { target, file } => {
             let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
-            let file = file.ok_or_else(|| Failure::new(ExitCode::Usage, "FILE is missing"))?;
+            let file = file.ok_or_else(|| Failure::usage("FILE is missing"))?;
             backup::run(&target::find(target, None)?.database, &file)
         }
         Command::Fetch(typed) => {
-            logging::start(LogFormat::Auto, &typed.log_level)?;
+            logging::start(LogFormat::Auto, &typed.run.log_level)?;
             fetch::run(FetchSettings::try_from(typed)?)
         }
         Command::Work(typed) => {
-            logging::start(LogFormat::Auto, &typed.log_level)?;
+            logging::start(LogFormat::Auto, &typed.runner.run.log_level)?;
             work::run(typed.try_into()?)
         }
         Command::OnChange(typed) => {
-            logging::start(LogFormat::Auto, &typed.log_level)?;
-            on_change::run(OnChange::try_from(typed)?)
+            logging::start(LogFormat::Auto, &typed.run.log_level)?;
+            on_change::run(*typed)
         }
         Command::Spool(typed) => spool::run(typed),
         Command::Completions { shell } => completions::run(shell),
@@ -104,20 +106,13 @@ fn look(asked: View) -> Result<(), Failure> {
         }
         View::Queue { arguments, number } => queue::run(&arguments, number),
         View::Log { arguments, failed, since, log_dir, key, number } => {
-            let since = since.map(seconds);
             let wanted = Wanted { failed, since, key, count: number.into() };
             log::run(&arguments, &wanted, log_dir.as_deref())
         }
         View::Tasks { arguments, status, fetcher, number } => {
-            let status = TaskStatus::from(status);
             tasks::run(&arguments, &Asked { status, fetcher, since: None, count: number.into() })
         }
     }
-}
-
-fn seconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Why a command that only reads the database ended.

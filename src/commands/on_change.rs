@@ -8,8 +8,9 @@ use shiftboss_actors::clock::SystemClock;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
+use super::output::print;
 use crate::child::{Guardian, look_for};
-use crate::cli::{OnChange, OnChangeSettings, Picture};
+use crate::cli::{OnChangeArguments, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
 use crate::schedule::command_runs::CommandRuns;
 use crate::schedule::follower::Follower;
@@ -20,19 +21,17 @@ use crate::schedule::scheduler::{Request, Schedule, ScheduleError, Status};
 use crate::schedule::status_file::{NameFiles, Report, StatusFiles};
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 
-/// Does what is asked for.
-pub fn run(asked: OnChange) -> Result<(), Failure> {
-    match asked {
-        OnChange::Graph(Picture::Dot) => show::print(&graph::dot()),
-        OnChange::Graph(Picture::Mermaid) => show::print(&graph::mermaid()),
-        OnChange::Status { name, json } => show::status(name.as_deref(), json),
-        OnChange::Run(settings) => run_commands(*settings),
+pub fn run(typed: OnChangeArguments) -> Result<(), Failure> {
+    match typed.graph {
+        Some(Picture::Dot) => print(graph::dot()),
+        Some(Picture::Mermaid) => print(graph::mermaid()),
+        None if typed.status => show::status(typed.name.as_deref(), typed.json),
+        None => run_commands(typed.try_into()?),
     }
 }
 
 fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
-    look_for(&settings.program)
-        .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
+    look_for(&settings.command.program).map_err(Failure::of(ExitCode::Configuration))?;
     let files = StatusFiles::of_user()?.take(&settings.name)?;
     let ended = with_signals(async |mut signals| {
         let runs = command_runs(&settings, &files);
@@ -53,8 +52,8 @@ fn command_runs(settings: &OnChangeSettings, files: &NameFiles) -> CommandRuns {
     CommandRuns {
         guardian: Guardian::new(),
         name: settings.name.clone(),
-        program: settings.program.clone(),
-        arguments: settings.arguments.clone(),
+        program: settings.command.program.clone(),
+        arguments: settings.command.arguments.clone(),
         changed_file: Rc::new(ChangedFile(files.changed().to_owned())),
         time_limit: settings.time_limit,
         grace: settings.grace,
@@ -110,7 +109,7 @@ async fn watch(
 fn report(settings: &OnChangeSettings) -> Report {
     let absolute =
         |path: &std::path::Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let words = std::iter::once(&settings.program).chain(&settings.arguments);
+    let words = std::iter::once(&settings.command.program).chain(&settings.command.arguments);
     Report {
         name: settings.name.clone(),
         pid: Some(std::process::id()),

@@ -29,10 +29,8 @@ fn render(queue: &Queue, now: i64) -> String {
     if queue.keys.is_empty() {
         return out + "Nothing is waiting.\n";
     }
-    let head = ["Key", "last run", "fetcher", "run", "payload"].map(str::to_owned);
-    let rows: Vec<_> =
-        [head].into_iter().chain(queue.keys.iter().map(|next| row(next, now))).collect();
-    out.push_str(&columns(&rows));
+    let head = ["Key", "last run", "fetcher", "run", "payload"];
+    out += &columns(head, queue.keys.iter().map(|next| row(next, now)));
     if queue.truncated {
         out.push_str("There are more: their payloads are too long to be listed at once.\n");
     }

@@ -1,9 +1,10 @@
 //! `shiftboss recover`: saves what can be read of a damaged database into a new one.
 
-use std::io::{self, Write};
 use std::path::Path;
 
-use crate::exit::{ExitCode, Failure, output_failed};
+use super::output::print;
+use super::text::counted;
+use crate::exit::{ExitCode, Failure};
 use crate::stores::sqlite::recover::{Saved, recover};
 
 /// Makes `new` of what can be read of `database`, and tells what that is.
@@ -20,36 +21,32 @@ pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
         );
         Failure::new(ExitCode::BadData, text)
     })?;
-    print(&saved, new).or_else(|error| output_failed(&error))?;
+    print(report(&saved, new))?;
     if saved.iter().any(Saved::lost_for_good) {
         return Err(Failure::silent(ExitCode::Found));
     }
     Ok(())
 }
 
-fn print(saved: &[Saved], new: &Path) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{:<24} {:>10}  lost ranges", "Table", "rows")?;
+fn report(saved: &[Saved], new: &Path) -> String {
+    let mut out = format!("{:<24} {:>10}  lost ranges\n", "Table", "rows");
     for Saved { table, rows, lost_ranges, .. } in saved {
-        writeln!(out, "{table:<24} {rows:>10}  {lost_ranges}")?;
+        out += &format!("{table:<24} {rows:>10}  {lost_ranges}\n");
     }
     let (new, again) =
         (new.display(), "At the next start its lists are read again from their files");
     let lost: Vec<_> = saved.iter().filter(|saved| saved.lost_for_good()).map(lost_of).collect();
-    if lost.is_empty() {
-        return writeln!(
-            out,
-            "{new} is ready. {again}, which bring back all that was lost of them."
-        );
+    out + &if lost.is_empty() {
+        format!("{new} is ready. {again}, which bring back all that was lost of them.\n")
+    } else {
+        format!(
+            "{new} is ready, but NOT whole: {} could not be read. {again}; no file brings these rows back.\n",
+            lost.join(", ")
+        )
     }
-    writeln!(
-        out,
-        "{new} is ready, but NOT whole: {} could not be read. {again}; no file brings these rows back.",
-        lost.join(", ")
-    )
 }
 
 fn lost_of(Saved { table, lost_ranges, from_ends, .. }: &Saved) -> String {
     let how = if *from_ends { " (read from both ends only)" } else { "" };
-    format!("{lost_ranges} {} of {table}{how}", if *lost_ranges == 1 { "range" } else { "ranges" })
+    format!("{} of {table}{how}", counted(lost_ranges, "range"))
 }

@@ -140,35 +140,19 @@ async fn run_tree(
 /// After an unclean stop: reads the whole database in the background. Resolves, with what is wrong, only
 /// when it is corrupt.
 async fn checked(database: Option<PathBuf>) -> String {
-    let Some(path) = database else {
-        return std::future::pending().await;
-    };
-    info!("The daemon was not stopped cleanly: checking the database in the background.");
-    let check = move || {
-        let checked = sqlite::quick_check(&path);
-        if let Err(StoreError::Corrupt(fault)) = &checked {
-            sqlite::damage::mark(&path, fault);
-        }
-        checked
-    };
-    match tokio::task::spawn_blocking(check).await {
-        Ok(Err(StoreError::Corrupt(fault))) => {
-            error!(fault, "The database is corrupt.");
-            fault
-        }
-        Ok(Err(error)) => {
-            warn!(%error, "The database could not be checked.");
-            std::future::pending().await
-        }
-        Ok(Ok(())) => {
-            info!("The database is sound.");
-            std::future::pending().await
-        }
-        Err(error) => {
-            warn!(%error, "The check of the database did not finish.");
-            std::future::pending().await
+    if let Some(path) = database {
+        info!("The daemon was not stopped cleanly: checking the database in the background.");
+        match tokio::task::spawn_blocking(move || sqlite::quick_check(&path)).await {
+            Ok(Err(StoreError::Corrupt(fault))) => {
+                error!(fault, "The database is corrupt.");
+                return fault;
+            }
+            Ok(Err(error)) => warn!(%error, "The database could not be checked."),
+            Ok(Ok(())) => info!("The database is sound."),
+            Err(error) => warn!(%error, "The check of the database did not finish."),
         }
     }
+    std::future::pending().await
 }
 
 /// The locks of a running daemon, released when dropped. Unless they were [kept](Locks::keep), the start
@@ -186,7 +170,8 @@ struct Locks {
 
 impl Locks {
     fn take(settings: &ServeSettings) -> Result<Self, Failure> {
-        require_different(&settings.database, &settings.socket.path)?;
+        one_path(&settings.database, &settings.socket.path)
+            .map_or(Ok(()), |why| Err(Failure::usage(why)))?;
         require_order(settings)?;
         let holder =
             Holder::this_process(&settings.database, &settings.input, &settings.socket.path);
@@ -253,49 +238,42 @@ impl Drop for InputDirectory {
 }
 
 fn require_directory(file: &Path, what: &str) -> Result<(), Failure> {
-    let parent = match file.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => Path::new("/"),
-    };
-    if parent.is_dir() {
-        return Ok(());
-    }
-    let text = format!(
-        "the directory {} for the {what} does not exist: make it, owned by the daemon's user",
-        parent.display()
-    );
-    Err(Failure::new(ExitCode::CannotCreate, text))
+    no_parent(file, what).map_or(Ok(()), |why| Err(Failure::new(ExitCode::CannotCreate, why)))
+}
+
+/// That a file has no directory to be in.
+pub(super) fn no_parent(file: &Path, what: &str) -> Option<String> {
+    let parent = file.parent().unwrap_or(Path::new("/"));
+    (!parent.is_dir()).then(|| {
+        format!(
+            "the directory {} for the {what} does not exist: make it, owned by the daemon's user, or have its unit do so (StateDirectory=, RuntimeDirectory=)",
+            parent.display()
+        )
+    })
 }
 
 /// What is yet to be made, and is named like another of the three, stands in another's place.
 fn require_order(settings: &ServeSettings) -> Result<(), Failure> {
-    const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
-    const SOCKETS: [&str; 2] = ["sock", "socket"];
-    for (what, path, is_a_database, is_a_socket) in [
-        ("database", &settings.database, true, false),
-        ("input directory", &settings.input, false, false),
-        ("socket", &settings.socket.path, false, true),
-    ] {
+    const ENDINGS: [&[&str]; 3] = [&["db", "sqlite", "sqlite3"], &[], &["sock", "socket"]];
+    let paths = [&settings.database, &settings.input, &settings.socket.path];
+    for (at, (path, what)) in
+        paths.into_iter().zip(["database", "input directory", "socket"]).enumerate()
+    {
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-        let is_like = |endings: &[&str], is_it: bool| !is_it && endings.contains(&ending);
-        let is_other = is_like(&DATABASES, is_a_database) || is_like(&SOCKETS, is_a_socket);
-        if is_other && !path.exists() {
-            let text = format!(
+        let kind = ENDINGS.iter().position(|endings| endings.contains(&ending));
+        if kind.is_some_and(|kind| kind != at) && !path.exists() {
+            return Err(Failure::usage(format!(
                 "the {what} would be {}: is the order DATABASE INPUT_DIR SOCKET? If you mean it, give it another ending",
                 path.display()
-            );
-            return Err(Failure::new(ExitCode::Usage, text));
+            )));
         }
     }
     Ok(())
 }
 
 /// Each has a lock file beside it: with one path the daemon would be in its own way.
-fn require_different(database: &Path, socket: &Path) -> Result<(), Failure> {
-    if lock::file_of(database) != lock::file_of(socket) {
-        return Ok(());
-    }
-    let text = format!("{} cannot be both database and socket: give two paths", database.display());
-    Err(Failure::new(ExitCode::Usage, text))
+pub(super) fn one_path(database: &Path, socket: &Path) -> Option<String> {
+    (lock::file_of(database) == lock::file_of(socket)).then(|| {
+        format!("{} cannot be both database and socket: give two paths", database.display())
+    })
 }

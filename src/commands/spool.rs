@@ -1,36 +1,31 @@
 //! `shiftboss spool`: one verb each calls [`shiftboss_spool`]. Here is what they share: how a spool is
 //! opened, what its errors mean for the exit code, and how something is printed.
 
+mod entries;
 mod health;
-mod list;
 mod put;
 mod run;
-mod show;
 mod stat;
 mod take;
 
-use std::io::{self, Write};
 use std::path::Path;
 
-use serde::Serialize;
-
 use crate::cli::{InQueue, SpoolArguments, SpoolVerb};
-use crate::exit::{self, ExitCode, Failure};
+use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::near::did_you_mean;
-use shiftboss_spool::{Durability, Options, Spool, SpoolError};
+use shiftboss_spool::{Options, Spool, SpoolError};
 
 /// Level of the log where a verb has no flag for it: what is left alone, or was given back.
 const LOG_LEVEL: &str = "warn";
 
 pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
     let level = match &typed.verb {
-        SpoolVerb::Run(run) => run.log_level.clone(),
+        SpoolVerb::Run(run) => run.runner.run.log_level.clone(),
         _ => LOG_LEVEL.to_owned(),
     };
     logging::start(LogFormat::Auto, &level)?;
-    let durability = Durability::from(typed.durability);
-    let options = Options { durability, ..Options::default() };
+    let options = Options { durability: typed.durability, ..Options::default() };
     match typed.verb {
         SpoolVerb::Init { dir, queue } => {
             let spool = Spool::create(&dir, options).map_err(failure)?;
@@ -38,17 +33,13 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
         }
         SpoolVerb::Put(put) => put::run(&with_queue(&put.place, options)?, put),
         SpoolVerb::Take(take) => take::take(&open(&take.place.dir, options)?, &take),
-        SpoolVerb::Move { entry, to } => {
-            take::shift(&open(&entry.place.dir, options)?, &entry, &to)
-        }
-        SpoolVerb::Release(entry) => take::release(&open(&entry.place.dir, options)?, &entry),
-        SpoolVerb::Rm(entry) => take::remove(&open(&entry.place.dir, options)?, &entry),
+        SpoolVerb::Move { entry, to } => take::shift(&open(&entry.dir, options)?, &entry, &to),
+        SpoolVerb::Release(entry) => take::release(&open(&entry.dir, options)?, &entry),
+        SpoolVerb::Rm(entry) => take::remove(&open(&entry.dir, options)?, &entry),
         SpoolVerb::List { place, checkouts, json } => {
-            list::run(&with_queue(&place, options)?, &place.queue, checkouts, json)
+            entries::list(&with_queue(&place, options)?, &place.queue, checkouts, json)
         }
-        SpoolVerb::Show { entry, json } => {
-            show::run(&open(&entry.place.dir, options)?, &entry, json)
-        }
+        SpoolVerb::Show { entry, json } => entries::show(&open(&entry.dir, options)?, &entry, json),
         SpoolVerb::Stat { dir, json } => stat::stat(&open(&dir, options)?, json),
         SpoolVerb::Watch { every, json, dir } => stat::watch(&open(&dir, options)?, every, json),
         SpoolVerb::Run(typed) => run::run(options, typed),
@@ -63,7 +54,7 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
 /// Opens a spool; its paths are whole, for those who are given them.
 fn open(dir: &Path, options: Options) -> Result<Spool, Failure> {
     let dir = std::path::absolute(dir)
-        .map_err(|error| Failure::new(ExitCode::Usage, format!("{}: {error}", dir.display())))?;
+        .map_err(|error| Failure::usage(format!("{}: {error}", dir.display())))?;
     Spool::load(&dir, options).map_err(failure)
 }
 
@@ -109,25 +100,6 @@ fn code(error: &SpoolError) -> ExitCode {
         E::Held { .. } | E::Locked(_) | E::Accepting(_) => ExitCode::AlreadyRunning,
         E::Lost { .. } => ExitCode::Unavailable,
         E::Batch(_, _, source) => code(source),
-    }
-}
-
-/// Prints a text, or the JSON object, and whether anybody reads.
-fn print<T: Serialize>(
-    found: &T,
-    json: bool,
-    render: impl FnOnce(&T) -> String,
-) -> Result<bool, Failure> {
-    let text = if json {
-        let line = serde_json::to_string(found);
-        line.map_err(|error| Failure::new(ExitCode::Internal, error.to_string()))? + "\n"
-    } else {
-        render(found)
-    };
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) => exit::output_failed(&error).map(|()| false),
     }
 }
 

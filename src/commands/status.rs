@@ -5,15 +5,14 @@ mod managed_fetchers;
 mod table;
 mod trouble;
 
-use std::io::{self, Write};
-
 use shiftboss_actors::clock::{Clock, SystemClock};
 
 use live::Unknown;
 
+use super::output::print;
 use super::{target, view_failure};
 use crate::cli::ViewArguments;
-use crate::exit::{self, ExitCode, Failure};
+use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::reports::{Status, Target};
 use crate::stores::sqlite::queue_status;
@@ -34,11 +33,7 @@ pub fn run(arguments: &ViewArguments, check: bool) -> Result<(), Failure> {
             table::render(&target, status, unknown.as_ref(), now)
         })?;
     } else {
-        let lines: String = trouble.iter().map(|line| format!("{line}\n")).collect();
-        io::stdout()
-            .lock()
-            .write_all(lines.as_bytes())
-            .or_else(|error| exit::output_failed(&error))?;
+        print(trouble.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     }
     if check { checked(&target, &status, unknown, &trouble, now) } else { Ok(()) }
 }

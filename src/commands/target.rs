@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::exit::{self, ExitCode, Failure};
+use super::output::print;
+use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockState};
 use crate::reports::Target;
 use crate::target::either;
@@ -41,7 +42,7 @@ fn database_of(target: &Path) -> Result<PathBuf, Failure> {
 
 fn absolute(target: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(target)
-        .map_err(|error| Failure::new(ExitCode::Usage, format!("{}: {error}", target.display())))
+        .map_err(|error| Failure::usage(format!("{}: {error}", target.display())))
 }
 
 /// Prints what was found: the JSON object, or the text that `render` makes of it.
@@ -51,13 +52,11 @@ pub fn show<T: Serialize>(
     json: bool,
     render: impl FnOnce(&T) -> String,
 ) -> Result<(), Failure> {
-    let text = if json {
-        let line = target.line(found);
-        line.map_err(|error| Failure::new(ExitCode::Internal, error.to_string()))? + "\n"
-    } else {
-        render(found)
-    };
-    io::stdout().lock().write_all(text.as_bytes()).or_else(|error| exit::output_failed(&error))
+    if json {
+        let line = target.line(found).map_err(Failure::of(ExitCode::Internal))?;
+        return print(line + "\n");
+    }
+    print(render(found))
 }
 
 /// Says on standard error that nobody changes what is shown; the JSON object tells it itself.

@@ -4,21 +4,9 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 
 use super::text::{ago, columns, shown};
 use super::{target, view_failure};
-use crate::cli::{StatusChoice, ViewArguments};
+use crate::cli::ViewArguments;
 use crate::exit::Failure;
-use crate::stores::sqlite::views::{Asked, Task, TaskStatus, Tasks, tasks};
-
-impl From<StatusChoice> for TaskStatus {
-    fn from(choice: StatusChoice) -> Self {
-        match choice {
-            StatusChoice::Waiting => Self::Waiting,
-            StatusChoice::InFlight => Self::InFlight,
-            StatusChoice::Delayed => Self::Delayed,
-            StatusChoice::Failed => Self::Failed,
-            StatusChoice::DeadLetter => Self::DeadLetter,
-        }
-    }
-}
+use crate::stores::sqlite::views::{Asked, Task, Tasks, tasks};
 
 /// Shows the tasks that are asked for.
 pub fn run(arguments: &ViewArguments, asked: &Asked) -> Result<(), Failure> {
@@ -33,13 +21,11 @@ fn render(found: &Tasks, now: i64) -> String {
     if found.tasks.is_empty() {
         return "No task has that status.\n".to_owned();
     }
-    let head = ["Key", "fetcher", "since", "reason"].map(str::to_owned);
     let row = |task: &Task| {
         let since = task.since.map_or("-".to_owned(), |since| ago(now - since));
         [shown(&task.key), shown(&task.fetcher), since, shown(&task.reason)]
     };
-    let mut out =
-        columns(&[head].into_iter().chain(found.tasks.iter().map(row)).collect::<Vec<_>>());
+    let mut out = columns(["Key", "fetcher", "since", "reason"], found.tasks.iter().map(row));
     if found.truncated {
         out.push_str("There are more: give a larger -n.\n");
     }

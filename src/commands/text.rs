@@ -1,5 +1,7 @@
 //! Words that the commands' texts for people are made of. Pure.
 
+use std::array::from_fn;
+use std::fmt::Display;
 use std::time::Duration;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -59,9 +61,11 @@ pub fn ago(seconds: i64) -> String {
     if seconds <= 0 { "just now".to_owned() } else { format!("{} ago", span(seconds)) }
 }
 
-pub fn counted(count: impl Into<i64>, noun: &str) -> String {
-    let count = count.into();
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+/// `1 line`, `2 lines`.
+pub fn counted(count: impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    let end = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{end}")
 }
 
 /// A name and what is there under it, as one line.
@@ -69,19 +73,21 @@ pub fn line(name: &str, value: &str) -> String {
     format!("{name:<16}{value}\n")
 }
 
-/// Rows of cells in columns as wide as they need to be, within reason, the first one being the head.
-pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+/// Rows of cells below their head, in columns as wide as they need to be, within reason.
+pub fn columns<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let head = [head.map(str::to_owned)].into_iter();
     let rows: Vec<[String; N]> =
-        rows.iter().map(|row| row.each_ref().map(|cell| clip(cell, CELL_WIDTH_MAX))).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].width()).max();
-    let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+        head.chain(rows).map(|row| row.map(|cell| clip(&cell, CELL_WIDTH_MAX))).collect();
+    let widths: [usize; N] =
+        from_fn(|column| rows.iter().map(|row| row[column].width()).max().unwrap_or(0));
     let mut out = String::new();
     for row in &rows {
-        let padded = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| cell.clone() + &" ".repeat(width.saturating_sub(cell.width())));
-        out.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
+        let cells = row.iter().zip(widths);
+        let padded = cells.map(|(cell, width)| cell.clone() + &" ".repeat(width - cell.width()));
+        out += padded.collect::<Vec<_>>().join("  ").trim_end();
         out.push('\n');
     }
     out
@@ -121,9 +127,8 @@ mod tests {
     #[test]
     fn columns_are_aligned_as_they_look() {
         let row = |key: &str, run: &str| [key.to_owned(), run.to_owned()];
-        let rows =
-            [row("Key", "run"), row("日本語", "1"), row("e\u{301}tude", "2"), row("alpha", "3")];
-        let table = columns(&rows);
+        let rows = [row("日本語", "1"), row("e\u{301}tude", "2"), row("alpha", "3")];
+        let table = columns(["Key", "run"], rows);
         let before: Vec<usize> =
             table.lines().map(|line| line[..line.rfind(' ').unwrap()].width() + 1).collect();
         assert_eq!(before, [8, 8, 8, 8], "{table}");
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn a_long_cell_is_cut() {
         let row = |key: &str, run: &str| [key.to_owned(), run.to_owned()];
-        let table = columns(&[row("Key", "run"), row(&"k".repeat(4096), "1"), row("b", "2")]);
+        let table = columns(["Key", "run"], [row(&"k".repeat(4096), "1"), row("b", "2")]);
         let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths, [85, 83, 83]);
         assert!(table.contains(&format!("{}...  1\n", "k".repeat(77))));

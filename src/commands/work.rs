@@ -1,14 +1,12 @@
 //! `shiftboss work`: wires [`crate::worker`] to signals.
 
 use crate::child;
-use crate::client::check_path;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::{SIGNAL_BASE, with_signals};
 use crate::worker::{self, Settings};
 
 /// Works. After a second signal the process ends here, with 128 and the signal's number.
 pub fn run(settings: Settings) -> Result<(), Failure> {
-    check_path(&settings.socket)?;
     child::look_for(&settings.runner.template.program).map_err(|error| {
         Failure::new(ExitCode::Configuration, format!("no job was taken: {error}"))
     })?;

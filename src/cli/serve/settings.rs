@@ -1,11 +1,12 @@
 //! The settings of `serve`: what was said, or else its default, checked. The daemon sees nothing else.
 
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use toml::Spanned;
+
 use super::super::absolute;
-use super::values::{DurabilityChoice, Lease, Mode, Tries};
 use super::{CLASSIC_SPOOL, ServeOptions};
 use crate::config::{Checked, FetcherTable};
 use crate::exit::{ExitCode, Failure};
@@ -16,27 +17,21 @@ use crate::stores::sqlite::{Durability, Options, Policy};
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Where nothing is said.
-const LEASE: Lease = Lease(12 * 3600);
-const TRIES: Tries = Tries(5);
+const LEASE_SECONDS: i64 = 12 * 3600;
+const EXPIRED_LEASES: u32 = 5;
 const SINGLE_TASKS: u32 = 1_000_000;
 const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
-const MODE: Mode = Mode(0o600);
-const CONNECTIONS: usize = 16_384;
+const MODE: u32 = 0o600;
+const CONNECTIONS: u32 = 16_384;
 
-/// The settings of `serve`, checked.
 #[derive(Debug)]
 pub struct ServeSettings {
-    /// The database.
     pub database: PathBuf,
-    /// The input directory.
     pub input: PathBuf,
-    /// The workers' socket.
     pub socket: SocketSettings,
-    /// How the database is used.
     pub store: Options,
     /// The group whose members are operators, too.
     pub operator_group: Option<u32>,
-    /// Connections at once.
     pub connections_max: usize,
     /// The spool whose tasks enter the queue.
     pub spool: Option<PathBuf>,
@@ -44,31 +39,49 @@ pub struct ServeSettings {
     pub accept_input: bool,
     /// Another one is, once it has held lists for so long without a change.
     pub accept_input_after: Duration,
-    /// How log lines look.
     pub log_format: LogFormat,
-    /// What is logged.
     pub log_level: String,
-    /// What the daemon runs itself.
     pub fetchers: Vec<FetcherTable>,
 }
 
 impl ServeSettings {
-    /// Settings from the command line and the environment, and behind them a file in `directory`.
-    ///
-    /// # Errors
-    /// What is missing, or wrong.
-    pub fn new(typed: ServeOptions, file: Option<(ServeOptions, &Path)>) -> Result<Self, Failure> {
-        typed.check().map_err(|fault| Failure::new(ExitCode::Usage, fault.what))?;
-        let mut fetchers = Vec::new();
-        let said = match file {
-            None => typed,
-            Some((mut file, directory)) => {
-                let tables = std::mem::take(&mut file.fetcher).into_iter();
-                fetchers = tables.map(|table| table.into_inner().below(directory)).collect();
-                typed.over(file.below(directory))
-            }
+    /// Settings from the command line and the environment, and behind them a file.
+    pub fn new(typed: ServeOptions, file: Option<ServeOptions>) -> Result<Self, Failure> {
+        typed.check().map_err(|fault| Failure::usage(fault.what))?;
+        let said = typed.over(file.unwrap_or_default());
+        if said.classic == Some(true) && said.spool.is_some() {
+            return Err(Failure::new(ExitCode::Configuration, CLASSIC_SPOOL));
+        }
+        let policy = match said.classic {
+            Some(true) => Policy::Classic,
+            _ => Policy::Fair { lease_seconds: said.lease.unwrap_or(LEASE_SECONDS) },
         };
-        Self::of(said, fetchers)
+        let operators = said.operator_group.as_deref();
+        let operators = operators.map(|group| group_id(group, "--operator-group"));
+        Ok(Self {
+            database: named(said.database, "DATABASE")?,
+            input: named(said.input_dir, "INPUT_DIR")?,
+            socket: SocketSettings {
+                path: named(said.socket, "SOCKET")?,
+                mode: said.socket_mode.unwrap_or(MODE),
+                group: said.socket_group,
+            },
+            store: Options {
+                policy,
+                durability: said.durability.unwrap_or(Durability::Power),
+                busy_timeout: BUSY_TIMEOUT,
+                max_expired_leases: said.max_expired_leases.unwrap_or(EXPIRED_LEASES),
+                max_single_tasks: said.max_single_tasks.map_or(SINGLE_TASKS, NonZeroU32::get),
+            },
+            operator_group: operators.transpose()?,
+            connections_max: said.max_connections.map_or(CONNECTIONS, NonZeroU32::get) as usize,
+            spool: said.spool.map(absolute).transpose()?,
+            accept_input: said.accept_input.unwrap_or(false),
+            accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
+            log_format: said.log_format.unwrap_or(LogFormat::Auto),
+            log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
+            fetchers: said.fetcher.into_iter().map(Spanned::into_inner).collect(),
+        })
     }
 
     /// Names of the settings, fetchers apart, that differ from those of `other`.
@@ -96,59 +109,14 @@ impl ServeSettings {
         ];
         all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
-
-    fn of(said: ServeOptions, fetchers: Vec<FetcherTable>) -> Result<Self, Failure> {
-        if said.classic == Some(true) && said.spool.is_some() {
-            return Err(Failure::new(ExitCode::Configuration, CLASSIC_SPOOL));
-        }
-        let lease_seconds = said.lease.unwrap_or(LEASE).0;
-        let policy = match said.classic {
-            Some(true) => Policy::Classic,
-            _ => Policy::Fair { lease_seconds },
-        };
-        let durability = match said.durability {
-            None | Some(DurabilityChoice::Power) => Durability::Power,
-            Some(DurabilityChoice::Process) => Durability::Process,
-        };
-        let operators = said.operator_group.as_deref();
-        let operators = operators.map(|group| group_id(group, "--operator-group"));
-        let connections_max = said
-            .max_connections
-            .map_or(CONNECTIONS, |max| usize::try_from(max.get()).unwrap_or(usize::MAX));
-        Ok(Self {
-            database: named(said.database, "DATABASE")?,
-            input: named(said.input_dir, "INPUT_DIR")?,
-            socket: SocketSettings {
-                path: named(said.socket, "SOCKET")?,
-                mode: said.socket_mode.unwrap_or(MODE).0,
-                group: said.socket_group,
-            },
-            store: Options {
-                policy,
-                durability,
-                busy_timeout: BUSY_TIMEOUT,
-                max_expired_leases: said.max_expired_leases.unwrap_or(TRIES).0,
-                max_single_tasks: said.max_single_tasks.map_or(SINGLE_TASKS, NonZeroU32::get),
-            },
-            operator_group: operators.transpose()?,
-            connections_max,
-            spool: said.spool.map(absolute).transpose()?,
-            accept_input: said.accept_input.unwrap_or(false),
-            accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
-            log_format: said.log_format.unwrap_or(LogFormat::Auto),
-            log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
-            fetchers,
-        })
-    }
 }
 
 fn named(path: Option<PathBuf>, what: &str) -> Result<PathBuf, Failure> {
     let missing = || {
         let key = what.to_lowercase();
-        let text = format!(
+        Failure::usage(format!(
             "{what} is missing: give DATABASE, INPUT_DIR and SOCKET, or name a file that has the key {key} (--config)"
-        );
-        Failure::new(ExitCode::Usage, text)
+        ))
     };
     absolute(path.ok_or_else(missing)?)
 }

@@ -15,7 +15,8 @@ fn typed(more: &[&str]) -> Result<ServeOptions, String> {
 }
 
 fn settings(words: &[&str], file: Option<&str>) -> Result<ServeSettings, String> {
-    let file = file.map(|text| (toml::from_str(text).unwrap(), Path::new("/etc/boss")));
+    let below = |file: ServeOptions| file.below(Path::new("/etc/boss"));
+    let file = file.map(|text| below(toml::from_str(text).unwrap()));
     ServeSettings::new(typed(words)?, file).map_err(|error| error.to_string())
 }
 

@@ -3,24 +3,21 @@
 //! What the daemon would refuse is an error, in the file and around it, and so is a command that cannot be run;
 //! a tree that is not there, which the daemon waits for, is only noted.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use super::needs;
 use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
+use crate::commands::output::print;
 use crate::commands::serve::configuration;
 use crate::commands::serve::network::ADVICE;
 use crate::commands::text::shown;
-use crate::config::{self, FetcherTable, OwnFiles};
-use crate::exit::{self, ExitCode, Failure};
+use crate::config::{FetcherTable, OwnFiles};
+use crate::exit::{ExitCode, Failure};
 
 pub fn run(file: &Path) -> Result<(), Failure> {
-    let (options, path) = config::read::<ServeOptions>(file)?;
-    let directory = configuration::directory_of(&path);
-    let tables = options.fetcher.iter().map(|table| table.get_ref().clone().below(directory));
-    let tables: Vec<_> = tables.collect();
-    let options = options.below(directory);
+    let (options, path) = configuration::read(file)?;
+    let tables: Vec<_> = options.fetcher.iter().map(|table| table.get_ref().clone()).collect();
     let own = OwnFiles {
         database: options.database.as_deref(),
         input: options.input_dir.as_deref(),
@@ -30,7 +27,7 @@ pub fn run(file: &Path) -> Result<(), Failure> {
     let mut faults = needs::faults(&options);
     let does_start = faults.is_empty();
     faults.extend(tables.iter().filter_map(program));
-    print(file, &options, &tables, &faults).or_else(|error| exit::output_failed(&error))?;
+    print(report(file, &options, &tables, &faults))?;
     if faults.is_empty() {
         return Ok(());
     }
@@ -52,48 +49,40 @@ fn program(table: &FetcherTable) -> Option<String> {
     found.err().map(|error| format!("fetcher {}: {error}", table.name.as_str()))
 }
 
-/// What must be said elsewhere, then.
-fn missing(options: &ServeOptions) -> Vec<&'static str> {
-    let needed = [
-        ("database", options.database.is_none()),
-        ("input_dir", options.input_dir.is_none()),
-        ("socket", options.socket.is_none()),
-    ];
-    needed.into_iter().filter_map(|(key, is_missing)| is_missing.then_some(key)).collect()
-}
-
-fn print(
+fn report(
     file: &Path,
     options: &ServeOptions,
     tables: &[FetcherTable],
     faults: &[String],
-) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let missing = missing(options);
+) -> String {
+    let mut out = String::new();
+    let needed = [
+        ("database", &options.database),
+        ("input_dir", &options.input_dir),
+        ("socket", &options.socket),
+    ];
+    let missing: Vec<&str> =
+        needed.into_iter().filter(|(_, path)| path.is_none()).map(|(key, _)| key).collect();
     if !missing.is_empty() {
         let missing = missing.join(", ");
-        writeln!(out, "note: {missing}: not in this file, and needed on the command line")?;
+        out += &format!("note: {missing}: not in this file, and needed on the command line\n");
     }
     for path in needs::unwritable(options) {
         let path = shown(&path.display().to_string());
-        writeln!(out, "note: this user may not write to {path}; the daemon's must")?;
+        out += &format!("note: this user may not write to {path}; the daemon's must\n");
     }
     for table in tables {
-        writeln!(out, "fetcher {}: {}", shown(table.name.as_str()), when(table))?;
-        for note in notes(table) {
-            writeln!(out, "  note: {note}")?;
-        }
+        out += &format!("fetcher {}: {}\n", shown(table.name.as_str()), when(table));
+        out.extend(notes(table).iter().map(|note| format!("  note: {note}\n")));
     }
     if !tables.is_empty() {
-        writeln!(out, "note: the unit as it is shipped has no network; {ADVICE}")?;
+        out += &format!("note: the unit as it is shipped has no network; {ADVICE}\n");
     }
-    for fault in faults {
-        writeln!(out, "fault: {}", shown(fault))?;
-    }
+    out.extend(faults.iter().map(|fault| format!("fault: {}\n", shown(fault))));
     if faults.is_empty() {
-        writeln!(out, "{}: in order", shown(&file.display().to_string()))?;
+        out += &format!("{}: in order\n", shown(&file.display().to_string()));
     }
-    Ok(())
+    out
 }
 
 fn when(table: &FetcherTable) -> String {

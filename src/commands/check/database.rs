@@ -1,16 +1,16 @@
 //! `shiftboss check --database`: is a database sound? If so, a daemon may use it again.
 
-use std::io::{self, Write};
 use std::path::Path;
 
-use crate::exit::{ExitCode, Failure, output_failed};
+use crate::commands::output::print;
+use crate::exit::{ExitCode, Failure};
 use crate::stores::sqlite::damage;
 
 /// Looks a database through, which no daemon uses meanwhile.
 pub fn run(database: &Path) -> Result<(), Failure> {
     let _lock = crate::commands::locked(database)?;
     let findings = damage::findings(database);
-    print(&findings)?;
+    print(findings.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     if !findings.is_empty() {
         let path = database.display();
         let text = format!(
@@ -23,11 +23,5 @@ pub fn run(database: &Path) -> Result<(), Failure> {
         let text = format!("cannot remove the note beside {}: {error}", database.display());
         Failure::new(ExitCode::CannotCreate, text)
     })?;
-    print(&[format!("{} is sound", database.display())])
-}
-
-fn print(lines: &[String]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    let written = lines.iter().try_for_each(|line| writeln!(out, "{line}"));
-    written.or_else(|error| output_failed(&error))
+    print(format!("{} is sound\n", database.display()))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use crate::cli::{CLASSIC_SPOOL, ServeOptions};
-use crate::lock;
+use crate::commands::serve::{no_parent, one_path};
 use crate::socket;
 use crate::stores::sqlite::{ViewError, open_to_read};
 
@@ -21,10 +21,8 @@ pub(super) fn faults(said: &ServeOptions) -> Vec<String> {
         faults.extend(socket::check_free_or_ours(path).err().map(|error| error.to_string()));
         faults.extend(no_parent(path, "socket"));
     }
-    if let (Some(database), Some(socket)) = (&said.database, &said.socket)
-        && lock::file_of(database) == lock::file_of(socket)
-    {
-        faults.push(format!("{} cannot be both database and socket", database.display()));
+    if let (Some(database), Some(socket)) = (&said.database, &said.socket) {
+        faults.extend(one_path(database, socket));
     }
     let groups =
         [(&said.socket_group, "--socket-group"), (&said.operator_group, "--operator-group")];
@@ -55,16 +53,6 @@ pub(super) fn unwritable(said: &ServeOptions) -> Vec<PathBuf> {
     all.sort();
     all.dedup();
     all
-}
-
-fn no_parent(file: &Path, what: &str) -> Option<String> {
-    let parent = file.parent().unwrap_or(Path::new("/"));
-    (!parent.is_dir()).then(|| {
-        format!(
-            "the directory {} for the {what} does not exist: make it, owned by the daemon's user, or have its unit do so (StateDirectory=, RuntimeDirectory=)",
-            parent.display()
-        )
-    })
 }
 
 /// A file that is there, and no database of ours.

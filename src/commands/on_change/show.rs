@@ -1,32 +1,24 @@
 //! What `on-change --status` and `--graph` print.
 
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
-
 use tracing::info;
 
-use crate::commands::text::{ago, shown, span};
-use crate::exit::{ExitCode, Failure, output_failed};
+use crate::commands::output::show;
+use crate::commands::text::{self, ago, shown, span};
+use crate::exit::{ExitCode, Failure};
 use crate::schedule::machine::Timing;
 use crate::schedule::scheduler::{Observer, Status};
 use crate::schedule::status_file::{Report, StatusFiles};
 
-pub fn print(text: &str) -> Result<(), Failure> {
-    io::stdout().write_all(text.as_bytes()).or_else(|error| output_failed(&error))
-}
-
 /// Prints how the on-change of this name is, or all of them.
 pub fn status(name: Option<&str>, json: bool) -> Result<(), Failure> {
     let reports = StatusFiles::of_user()?.reports(name)?;
-    if json {
-        let text = serde_json::json!({ "on_change": &reports });
-        print(&format!("{text}\n"))?;
-    } else {
-        reports.iter().try_for_each(|report| print(&text(report, SystemClock.now())))?;
-    }
+    show(&serde_json::json!({ "on_change": &reports }), json, |_| {
+        reports.iter().map(|report| text(report, SystemClock.now())).collect()
+    })?;
     let message = match name {
         _ if reports.iter().any(|report| report.pid.is_some()) => return Ok(()),
         Some(name) => format!("no on-change runs under the name {name:?}"),
@@ -81,9 +73,7 @@ fn text(report: &Report, now: i64) -> String {
     let status = &report.status;
     let since = |at: i64| ago(now.saturating_sub(at));
     let mut text = String::new();
-    let mut line = |what: &str, value: &str| {
-        let _ = writeln!(text, "{what:<16}{}", shown(value));
-    };
+    let mut line = |what: &str, value: &str| text += &text::line(what, &shown(value));
     line("Name", &report.name);
     match report.pid {
         Some(pid) => line("Process", &format!("running, pid {pid}")),

@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_protocol::client::{Deadline, is_timeout};
 
-use super::session::Session;
-use super::{Answer, print};
-use shiftboss_protocol::client::Deadline;
-
-use crate::client;
+use super::{in_flight, show};
+use crate::cli::DaemonArguments;
+use crate::client::Session;
+use crate::commands::output::print;
 use crate::commands::text::{counted, cut, shown};
 use crate::commands::view_failure;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
 use crate::stores::sqlite::views::queue_status;
+use crate::target::socket;
 use crate::terminal;
 
 /// How long an answer may take.
@@ -33,37 +34,39 @@ const NAMED_MAX: usize = 8;
 /// Characters of the line that shows them: a terminal's, so that it can be written over.
 const SHOWN_WIDTH: usize = 78;
 
-/// Drains the daemon, and waits until it has gone, at most for `timeout`.
-pub(super) fn run(socket: &Path, timeout: Option<Duration>, json: bool) -> Result<(), Failure> {
-    client::check_path(socket)?;
-    let whole = timeout.map_or(Ok(Deadline::NEVER), client::deadline)?;
+/// Drains the daemon, and waits until it has gone, at most for the timeout.
+pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
+    let socket = &socket(daemon.socket.clone(), "drain")?;
+    let whole = daemon.timeout.map_or(Deadline::NEVER, |time| Deadline::NEVER.or_after(time));
     // Where the kernel does not tell, the note does: if nobody runs, nobody answers.
     let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
-    let soon = whole.or_after(ANSWER_TIMEOUT);
-    let patience = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout.min(ANSWER_TIMEOUT));
-    let (mut session, answer) = Session::begin(socket, "drain", "DRAIN", patience, soon)?;
-    print(&answer, json, |_| begun(&answer))?;
-    let waited = wait_closed(&mut session, whole, terminal::shows_progress());
-    match waited.map_err(|error| client::no_answer(socket, ANSWER_TIMEOUT, &error))? {
-        Waited::Closed => {}
-        Waited::Over => return Err(too_long(timeout)),
-        Waited::Resumed => {
-            let text = "somebody resumed the daemon: it hands jobs out again, and does not stop";
-            return Err(Failure::new(ExitCode::Unavailable, text));
-        }
+    let patience = daemon.timeout().min(ANSWER_TIMEOUT);
+    let mut session = Session::begin(socket, "drain", "DRAIN\n", patience)?;
+    show(&session.answer()?, daemon.json, |answer| {
+        format!("Nothing is handed out any more; {} in flight.", in_flight(answer))
+    })?;
+    let shows = terminal::shows_progress();
+    let waited = wait_closed(&mut session, whole, shows);
+    if shows {
+        show_line("");
+    }
+    if !waited? {
+        return Err(too_long(daemon.timeout.unwrap_or_default()));
     }
     let patience = whole.or_after(END_PATIENCE).end().unwrap_or_else(Instant::now);
     if let Some(holder) = holder {
         if !lock::wait_given_up(socket, holder.pid, patience) {
-            let text = "the daemon closed the connection, and still runs: see its log";
-            return Err(Failure::new(ExitCode::Unavailable, text));
+            return Err(unavailable(
+                "the daemon closed the connection, and still runs: see its log",
+            ));
         }
         require_drained(&holder.database)?;
     }
-    if json {
-        return Ok(());
-    }
-    print(&answer, false, |_| "The daemon has gone.".to_owned())
+    if daemon.json { Ok(()) } else { print("The daemon has gone.\n") }
+}
+
+fn unavailable(text: impl Into<String>) -> Failure {
+    Failure::new(ExitCode::Unavailable, text)
 }
 
 /// A daemon that was killed, or stopped otherwise, has gone as well.
@@ -72,66 +75,51 @@ fn require_drained(database: &Path) -> Result<(), Failure> {
     if found.holders.is_empty() {
         return Ok(());
     }
-    let jobs = counted(i64::try_from(found.holders.len()).unwrap_or(i64::MAX), "job");
-    let text = format!(
+    let jobs = counted(found.holders.len(), "job");
+    Err(unavailable(format!(
         "the daemon ended otherwise, with {jobs} in flight: start it again (it hands nothing out \
          until `shiftboss resume`), and drain it again if it is to stop by itself"
-    );
-    Err(Failure::new(ExitCode::Unavailable, text))
+    )))
 }
 
-fn begun(answer: &Answer) -> String {
-    let jobs = counted(answer.object["in_flight"].as_i64().unwrap_or(0), "job");
-    format!("Nothing is handed out any more; {jobs} in flight.")
+fn too_long(timeout: Duration) -> Failure {
+    unavailable(format!(
+        "waited {}, and jobs are still in flight (`shiftboss status` shows them); the daemon \
+         stops when they have ended, or goes on after `shiftboss resume`",
+        humantime::format_duration(timeout)
+    ))
 }
 
-fn too_long(timeout: Option<Duration>) -> Failure {
-    let waited = humantime::format_duration(timeout.unwrap_or_default());
-    let text = format!(
-        "waited {waited}, and jobs are still in flight (`shiftboss status` shows them); the daemon \
-         stops when they have ended, or goes on after `shiftboss resume`"
-    );
-    Failure::new(ExitCode::Unavailable, text)
-}
-
-/// What a wait for the daemon's end came to.
-enum Waited {
-    Closed,
-    Over,
-    Resumed,
-}
-
-/// Waits until the daemon closes, and asks meanwhile how it is.
-fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> io::Result<Waited> {
+/// Waits until the daemon closes, and asks meanwhile how it is; whether it closed in time.
+fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bool, Failure> {
     let mut asks = true;
-    let waited = loop {
+    loop {
         let step = if asks { whole.or_after(SHOW_EVERY) } else { whole };
-        match session.line(step) {
-            Ok(None) => break Waited::Closed,
+        match session.connection.line(step) {
+            Ok(None) => return Ok(true),
             Ok(Some(line)) => match serde_json::from_str::<Value>(&line) {
-                Ok(status) if status["paused"] == false => break Waited::Resumed,
-                Ok(status) if shows => show_line(&in_flight(&status)),
+                Ok(status) if status["paused"] == false => {
+                    return Err(unavailable(
+                        "somebody resumed the daemon: it hands jobs out again, and does not stop",
+                    ));
+                }
+                Ok(status) if shows => show_line(&holders(&status)),
                 Ok(_) => {}
                 // It does not say; too many errors would end the connection.
                 Err(_) => asks = false,
             },
-            Err(error) if shiftboss_protocol::client::is_timeout(&error) && whole.is_over() => {
-                break Waited::Over;
+            Err(error) if is_timeout(&error) && whole.is_over() => return Ok(false),
+            Err(error) if is_timeout(&error) => {
+                let asked = session.connection.send(b"STATUS\n", whole.or_after(ANSWER_TIMEOUT));
+                asked.map_err(|error| session.no_answer(&error))?;
             }
-            Err(error) if shiftboss_protocol::client::is_timeout(&error) => {
-                session.ask("STATUS", whole.or_after(ANSWER_TIMEOUT))?;
-            }
-            Err(error) => return Err(error),
+            Err(error) => return Err(session.no_answer(&error)),
         }
-    };
-    if shows {
-        show_line("");
     }
-    Ok(waited)
 }
 
 /// What is out, from the daemon's status, in one line.
-fn in_flight(status: &Value) -> String {
+fn holders(status: &Value) -> String {
     let none = Vec::new();
     let holders = status["holders"].as_array().unwrap_or(&none);
     let name = |held: &Value| {
@@ -139,8 +127,8 @@ fn in_flight(status: &Value) -> String {
         format!("{} ({})", shown(held["key"].as_str().unwrap_or("?")), shown(worker))
     };
     let named: Vec<String> = holders.iter().take(NAMED_MAX).map(name).collect();
-    let count = i64::try_from(holders.len()).unwrap_or(i64::MAX);
-    cut(&format!("{} in flight: {}", counted(count, "job"), named.join(", ")), SHOWN_WIDTH)
+    let jobs = counted(holders.len(), "job");
+    cut(&format!("{jobs} in flight: {}", named.join(", ")), SHOWN_WIDTH)
 }
 
 /// Writes over the line that was shown before.
@@ -160,9 +148,9 @@ mod tests {
     fn what_is_in_flight() {
         let held = |key: &str, worker| json!({"key": key, "worker": worker});
         let status = json!({"holders": [held("alpha", Some("w")), held("b\u{1b}", None)]});
-        assert_eq!(in_flight(&status), "2 jobs in flight: alpha (w), b\\u{1b} (classic)");
+        assert_eq!(holders(&status), "2 jobs in flight: alpha (w), b\\u{1b} (classic)");
         let many: Vec<Value> = (0..100).map(|n| held(&format!("key{n}"), Some("w"))).collect();
-        let line = in_flight(&json!({"holders": many}));
+        let line = holders(&json!({"holders": many}));
         assert_eq!(line.len(), SHOWN_WIDTH);
         assert!(line.starts_with("100 jobs in flight: key0 (w), ") && line.ends_with("..."));
     }

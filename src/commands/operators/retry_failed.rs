@@ -7,16 +7,14 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use serde_json::Value;
 use shiftboss_actors::clock::{Clock, SystemClock};
 
-use super::Session;
 use crate::cli::{DaemonArguments, FailedOnes};
-
-use crate::client;
-use crate::commands::text::{counted, shown};
-use crate::commands::{seconds, target, view_failure};
-use crate::exit::{self, ExitCode, Failure};
+use crate::client::Session;
+use crate::commands::output::print;
+use crate::commands::text::counted;
+use crate::commands::{target, view_failure};
+use crate::exit::{ExitCode, Failure};
 use crate::stores::sqlite::views::{Asked, TaskStatus, tasks};
 use crate::target::socket;
 
@@ -25,25 +23,22 @@ const TASKS_MAX: usize = 100_000;
 /// Requests that are sent before their answers are read.
 const BATCH: usize = 200;
 
-/// Puts the failed tasks back that are meant.
-pub(super) fn run(arguments: DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
-    let socket = socket(arguments.socket.clone(), "retry")?;
-    client::check_path(&socket)?;
+pub(super) fn run(daemon: DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
+    let socket = socket(daemon.socket.clone(), "retry")?;
     let (tasks, count) = tasks_of(&socket, failed)?;
     if !tasks.is_empty() && !failed.yes {
         confirm(&count)?;
     }
     let mut rows = 0;
     for batch in tasks.chunks(BATCH) {
-        rows += put_back(&socket, batch, &arguments)?;
+        rows += put_back(&socket, batch, &daemon)?;
     }
-    let text = if arguments.json {
+    print(if daemon.json {
         let keys: BTreeSet<&str> = tasks.iter().map(|(key, _)| key.as_str()).collect();
-        serde_json::json!({"keys": keys.len(), "rows": rows}).to_string()
+        format!("{}\n", serde_json::json!({"keys": keys.len(), "rows": rows}))
     } else {
-        format!("Back in the queue: {}.", counted(rows, "row"))
-    };
-    writeln!(io::stdout(), "{text}").or_else(|error| exit::output_failed(&error))
+        format!("Back in the queue: {}.\n", counted(rows, "row"))
+    })
 }
 
 /// The failed tasks by key and fetcher, and how many there are, in words.
@@ -55,12 +50,12 @@ fn tasks_of(
     let asked = Asked {
         status: TaskStatus::Failed,
         fetcher: failed.fetcher.clone(),
-        since: failed.since.map(seconds),
+        since: failed.since,
         count: TASKS_MAX,
     };
     let found =
         tasks(&target.database, &asked, SystemClock.now()).map_err(|error| view_failure(&error))?;
-    let count = counted(i64::try_from(found.tasks.len()).unwrap_or(i64::MAX), "failed task");
+    let count = counted(found.tasks.len(), "failed task");
     let more = if found.truncated { " (there are more: say it again for them)" } else { "" };
     let tasks = found.tasks.into_iter().map(|task| (task.key, task.fetcher));
     let tasks: BTreeSet<(String, String)> = tasks.collect();
@@ -68,16 +63,15 @@ fn tasks_of(
 }
 
 fn confirm(count: &str) -> Result<(), Failure> {
-    let refused = |text: String| Err(Failure::new(ExitCode::Usage, text));
     if !io::stdin().is_terminal() {
-        return refused(format!("{count} would be put back: say so with --yes"));
+        return Err(Failure::usage(format!("{count} would be put back: say so with --yes")));
     }
     let _ = write!(io::stderr(), "Put {count} back in the queue? [y/N] ");
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);
     match answer.trim() {
         "y" | "Y" | "yes" if read.is_ok() => Ok(()),
-        _ => refused("nothing was put back".to_owned()),
+        _ => Err(Failure::usage("nothing was put back")),
     }
 }
 
@@ -85,25 +79,18 @@ fn confirm(count: &str) -> Result<(), Failure> {
 fn put_back(
     socket: &Path,
     tasks: &[(String, String)],
-    arguments: &DaemonArguments,
+    daemon: &DaemonArguments,
 ) -> Result<i64, Failure> {
-    let deadline = client::deadline(arguments.timeout)?;
-    let failed = |error: io::Error| client::no_answer(socket, arguments.timeout, &error);
-    let retries: String =
-        tasks.iter().map(|(key, fetcher)| format!("\nRETRY-OF {key} {fetcher}")).collect();
-    let requests = format!("HEALTH{retries}");
-    let (mut session, _) = Session::begin(socket, "retry", &requests, arguments.timeout, deadline)?;
+    let requests: String =
+        tasks.iter().map(|(key, fetcher)| format!("RETRY-OF {key} {fetcher}\n")).collect();
+    let mut session = Session::begin(socket, "retry", &requests, daemon.timeout())?;
     let mut rows = 0;
-    for (key, _) in tasks {
-        let line = session.line(deadline).map_err(failed)?.ok_or_else(|| {
-            let key = shown(key);
-            let text = format!("the daemon closed the connection before {key}: say it again");
-            Failure::new(ExitCode::Unavailable, text)
-        })?;
-        // A key that nobody lists any more needs nothing.
-        if !line.starts_with("ERROR unknown ") {
-            let answer: Value = serde_json::from_str(&line).map_err(|_| session.refused(&line))?;
-            rows += answer["rows"].as_i64().unwrap_or(0);
+    for _ in tasks {
+        match session.answer() {
+            Ok(answer) => rows += answer.object["rows"].as_i64().unwrap_or(0),
+            // A key that nobody lists any more needs nothing.
+            Err(failure) if failure.code() == ExitCode::BadData => {}
+            Err(failure) => return Err(failure),
         }
     }
     Ok(rows)

@@ -4,64 +4,54 @@
 //! with its number. Many lines are sent in bounded batches, and the next one only when all of the last are
 //! answered.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 use shiftboss_protocol::model::{Key, Row};
 use shiftboss_protocol::task_line::single_task;
 
-use super::session::Session;
-use super::{Answer, print};
-use crate::cli::{Add, DaemonArguments};
-
-use crate::client;
+use super::{begin, key, show, word};
+use crate::cli::{Add, DaemonArguments, KeyArguments};
+use crate::client::{Answer, Session};
+use crate::commands::input;
+use crate::commands::output::print;
 use crate::commands::text::{counted, shown};
 use crate::exit::{ExitCode, Failure};
-use crate::target::{move_up, socket};
+use crate::target::move_up;
 
 /// Lines that are sent before their answers are read, and bytes of them (but for one line that is longer):
 /// so many answers fit into the socket, and neither side waits for the other.
 const BATCH_LINES: usize = 100;
 const BATCH_BYTES: usize = 32 * 1024;
-/// Bytes that are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Adds one task, or those of many lines.
 pub(super) fn add(add: Add) -> Result<(), Failure> {
-    let Add { mut arguments, key, payload, file, lines } = add;
-    if lines {
-        if key.is_some() {
-            return Err(usage("with --lines the lines name the keys: give the socket alone"));
+    let Add { mut daemon, key, payload, file, lines } = add;
+    let (daemon, task) = match file {
+        file if lines => {
+            if key.is_some() {
+                let text = "with --lines the lines name the keys: give the socket alone";
+                return Err(Failure::usage(text));
+            }
+            return add_lines(&daemon, &file.unwrap_or_else(|| PathBuf::from("-")));
         }
-        let input = file.unwrap_or_else(|| PathBuf::from("-"));
-        let (input, name) = open(&input)?;
-        return add_lines(&arguments, input, &name);
-    }
-    let task = match file {
         None => {
-            let (target, [key, payload]) =
-                move_up(arguments.socket.take(), [key, payload], ["KEY", "PAYLOAD"])?;
-            arguments.socket = target;
-            task_of(&key, payload.as_bytes(), ExitCode::Usage)?
+            let (socket, [key, payload]) =
+                move_up(daemon.socket.take(), [key, payload], ["KEY", "PAYLOAD"])?;
+            daemon.socket = socket;
+            (daemon, task_of(&key, payload.as_bytes(), ExitCode::Usage)?)
         }
         Some(_) if payload.is_some() => {
-            return Err(usage("give PAYLOAD or --file, not both"));
+            return Err(Failure::usage("give PAYLOAD or --file, not both"));
         }
         Some(file) => {
-            let (target, [key]) = move_up(arguments.socket.take(), [key], ["KEY"])?;
-            arguments.socket = target;
-            task_of(&key, &payload_in(&file)?, ExitCode::BadData)?
+            let (daemon, key) = word(daemon, key, "KEY")?;
+            (daemon, task_of(&key, &payload_in(&file)?, ExitCode::BadData)?)
         }
     };
-    let line = request(&task);
-    super::tell(&arguments, "add", line.trim_end(), added)
-}
-
-fn usage(text: &str) -> Failure {
-    Failure::new(ExitCode::Usage, text)
+    super::tell(&daemon, request(&task).trim_end(), added)
 }
 
 fn task_of(key: &str, payload: &[u8], code: ExitCode) -> Result<Row, Failure> {
@@ -77,15 +67,10 @@ fn task_of(key: &str, payload: &[u8], code: ExitCode) -> Result<Row, Failure> {
     single_task(&line).map_err(|reason| refused(reason.to_string()))
 }
 
-/// What is read, and its name for messages.
+/// What is read, and its name for messages; `-` is standard input.
 fn open(path: &Path) -> Result<(Box<dyn Read>, String), Failure> {
-    if path == Path::new("-") {
-        return Ok((Box::new(io::stdin()), "standard input".to_owned()));
-    }
-    match File::open(path) {
-        Ok(file) => Ok((Box::new(file), path.display().to_string())),
-        Err(error) => Err(unreadable(&path.display().to_string(), &error)),
-    }
+    let (name, input) = input::open(Some(path).filter(|path| *path != Path::new("-")));
+    Ok((input.map_err(|error| unreadable(&name, &error))?, name))
 }
 
 fn unreadable(name: &str, error: &io::Error) -> Failure {
@@ -135,36 +120,22 @@ fn turn(answer: &Value) -> String {
     format!("{keys}{tasks}")
 }
 
-/// What became of many lines.
-#[derive(Default)]
-struct Sums {
-    added: i64,
-    known: i64,
-    faulty: i64,
-}
-
-/// Adds the tasks of lines as they are read.
-fn add_lines(
-    arguments: &DaemonArguments,
-    mut input: Box<dyn Read>,
-    name: &str,
-) -> Result<(), Failure> {
-    let mut sender = Sender::connect(arguments)?;
+fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
+    let (mut input, name) = open(path)?;
+    let session = begin(daemon, "add", "")?;
+    let mut sender = Sender::new(session, daemon.json);
     let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let length = match input.read(&mut chunk) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read.map_err(|error| unreadable(name, &error))?,
+            read => read.map_err(|error| unreadable(&name, &error))?,
         };
-        if length == 0 {
-            reader.finish(&mut lines);
-        } else {
-            reader.feed(&chunk[..length], &mut lines);
+        match length {
+            0 => reader.finish(&mut lines),
+            _ => reader.feed(&chunk[..length], &mut lines),
         }
-        for line in lines.drain(..) {
-            sender.take(line, name)?;
-        }
+        lines.drain(..).try_for_each(|line| sender.take(line, &name))?;
         sender.send()?;
         if length == 0 {
             return sender.end();
@@ -172,31 +143,30 @@ fn add_lines(
     }
 }
 
-struct Sender<'a> {
-    arguments: &'a DaemonArguments,
+struct Sender {
     session: Session,
+    json: bool,
     /// The lines of a batch, and their numbers.
     batch: String,
     numbers: Vec<u64>,
+    /// Lines that were read, and what became of them.
     lines: u64,
-    sums: Sums,
+    added: u64,
+    known: u64,
+    faulty: u64,
 }
 
-impl<'a> Sender<'a> {
-    fn connect(arguments: &'a DaemonArguments) -> Result<Self, Failure> {
-        let socket = socket(arguments.socket.clone(), "add")?;
-        client::check_path(&socket)?;
-        let deadline = client::deadline(arguments.timeout)?;
-        let session = Session::greet(&socket, "add", "", arguments.timeout, deadline)?;
+impl Sender {
+    fn new(session: Session, json: bool) -> Self {
         let (batch, numbers) = (String::new(), Vec::new());
-        Ok(Self { arguments, session, batch, numbers, lines: 0, sums: Sums::default() })
+        Self { session, json, batch, numbers, lines: 0, added: 0, known: 0, faulty: 0 }
     }
 
     fn take(&mut self, line: Line, name: &str) -> Result<(), Failure> {
         self.lines += 1;
         match line {
             Line::Skipped { number, reason } => {
-                self.sums.faulty += 1;
+                self.faulty += 1;
                 eprintln!("{name}: line {number} was not added: {reason}");
             }
             Line::Row(task) => {
@@ -213,57 +183,46 @@ impl<'a> Sender<'a> {
 
     /// Sends the batch, and reads all its answers.
     fn send(&mut self) -> Result<(), Failure> {
-        let deadline = client::deadline(self.arguments.timeout)?;
-        let lines = std::mem::take(&mut self.batch);
-        self.session.send(&lines, self.arguments.timeout, deadline)?;
+        self.session.send(&std::mem::take(&mut self.batch))?;
         for number in std::mem::take(&mut self.numbers) {
-            let answer = self.session.answer(self.arguments.timeout, deadline);
-            let answer = answer.map_err(|failure| {
+            let answer = self.session.answer().map_err(|failure| {
                 let text = format!("line {number}: {failure}; it and those behind it may not have been added, and adding them again is harmless");
-                Failure::new(failure.exit_code(), text)
+                Failure::new(failure.code(), text)
             })?;
-            let is_new = answer.object["added"] == true;
-            *(if is_new { &mut self.sums.added } else { &mut self.sums.known }) += 1;
-            if self.arguments.json {
-                print(&answer, true, |_| String::new())?;
+            *(if answer.object["added"] == true { &mut self.added } else { &mut self.known }) += 1;
+            if self.json {
+                print(answer.line + "\n")?;
             }
         }
         Ok(())
     }
 
     fn end(self) -> Result<(), Failure> {
-        let Sums { added, known, faulty } = self.sums;
-        if !self.arguments.json {
-            let known = match known {
+        if !self.json {
+            let known = match self.known {
                 0 => String::new(),
                 known => format!("; {} waited already", counted(known, "task")),
             };
-            super::say(&format!("Added {}{known}.", counted(added, "task")))?;
+            print(format!("Added {}{known}.\n", counted(self.added, "task")))?;
         }
-        if faulty == 0 {
+        if self.faulty == 0 {
             return Ok(());
         }
-        let text = format!("not added: {}; see above", counted(faulty, "faulty line"));
+        let text = format!("not added: {}; see above", counted(self.faulty, "faulty line"));
         Err(Failure::new(ExitCode::BadData, text))
     }
 }
 
 /// Deletes a key's single tasks, as many rounds as that takes.
-pub(super) fn cancel(mut arguments: DaemonArguments, key: Option<String>) -> Result<(), Failure> {
-    let (target, [key]) = move_up(arguments.socket.take(), [key], ["KEY"])?;
-    let key =
-        Key::new(&key).map_err(|error| usage(&format!("{} is no key: {error}", shown(&key))))?;
-    let socket = socket(target, "cancel")?;
-    client::check_path(&socket)?;
-    let request = format!("CANCEL {key}");
-    let deadline = client::deadline(arguments.timeout)?;
-    let (mut session, mut answer) =
-        Session::begin(&socket, "cancel", &request, arguments.timeout, deadline)?;
+pub(super) fn cancel(of: KeyArguments) -> Result<(), Failure> {
+    let (daemon, key) = key(of)?;
+    let request = format!("CANCEL {key}\n");
+    let mut session = begin(&daemon, "cancel", &request)?;
+    let mut answer = session.answer()?;
     let mut deleted = answer.object["deleted"].as_i64().unwrap_or(0);
     while answer.object["more"] == true {
-        let deadline = client::deadline(arguments.timeout)?;
-        session.send(&format!("{request}\n"), arguments.timeout, deadline)?;
-        let Ok(next) = session.answer(arguments.timeout, deadline) else {
+        session.send(&request)?;
+        let Ok(next) = session.answer() else {
             // All were gone.
             break;
         };
@@ -271,11 +230,9 @@ pub(super) fn cancel(mut arguments: DaemonArguments, key: Option<String>) -> Res
         answer = next;
     }
     let is_in_flight = answer.object["in_flight"] == true;
-    let object =
-        serde_json::json!({"key": key.as_str(), "deleted": deleted, "in_flight": is_in_flight});
-    let answer = Answer { line: object.to_string(), object };
+    let object = json!({"key": key.as_str(), "deleted": deleted, "in_flight": is_in_flight});
     let key = shown(key.as_str());
-    print(&answer, arguments.json, |_| {
+    show(&Answer { line: object.to_string(), object }, daemon.json, |_| {
         format!("Deleted {} of {key}.", counted(deleted, "single task"))
     })?;
     if is_in_flight {

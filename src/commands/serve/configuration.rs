@@ -3,19 +3,20 @@
 //!
 //! `serve` settles it, its signals reload it, and those who run fetchers follow it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 
-use crate::cli::{ServeArguments, ServeSettings};
+use crate::cli::{ServeArguments, ServeOptions, ServeSettings};
 use crate::config::{self, FetcherTable, OwnFiles};
 use crate::exit::{ExitCode, Failure};
 
-/// The directory of a file that was read.
-pub(in crate::commands) fn directory_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
+/// What a file says, relative to its directory, and the whole path of it.
+pub(in crate::commands) fn read(path: &Path) -> Result<(ServeOptions, PathBuf), Failure> {
+    let (said, path) = config::read::<ServeOptions>(path)?;
+    Ok((said.below(path.parent().unwrap_or(Path::new("/"))), path))
 }
 
 /// Refuses fetchers that watch what the daemon writes.
@@ -34,8 +35,8 @@ pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
     let Some(path) = &typed.config else {
         return ServeSettings::new(typed.options.clone(), None);
     };
-    let (said, path) = config::read(path)?;
-    let settings = ServeSettings::new(typed.options.clone(), Some((said, directory_of(&path))))?;
+    let (said, path) = read(path)?;
+    let settings = ServeSettings::new(typed.options.clone(), Some(said))?;
     refuse_own_files(&path, &settings.fetchers, &own_files(&settings))?;
     Ok(settings)
 }

@@ -1,14 +1,12 @@
 //! `shiftboss spool monitor` and `fsck`: what is wrong. Exit status 1 when something is or was.
 
-use std::cell::Cell;
-use std::fmt::Write as _;
-use std::io;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
-use super::{failure, print};
+use super::{failure, never};
 use crate::cli::MonitorArguments;
+use crate::commands::output::show;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::with_signals;
 use shiftboss_spool::{
@@ -28,7 +26,7 @@ pub fn monitor(spool: &Spool, typed: MonitorArguments) -> Result<(), Failure> {
         return daemon(spool, limits, typed.json);
     }
     let report = spool.monitor(&limits).map_err(failure)?;
-    print(&report, typed.json, report_text)?;
+    show(&report, typed.json, report_text)?;
     found(!report.problems.is_empty())
 }
 
@@ -57,13 +55,10 @@ fn shown(problem: &Problem) -> String {
         ProblemKind::Linked => "with other names (hard links), which must be removed",
         ProblemKind::Foreign => "no entry",
     };
-    let mut text = kind.to_owned();
-    for (index, place) in problem.places.iter().enumerate() {
-        let before = if index == 0 { ": " } else { " and " };
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{before}{}/{}", directory(place), problem.name);
-    }
-    text + &format!(" (touched {})", humantime::format_rfc3339_seconds(problem.modified))
+    let places = problem.places.iter();
+    let places = places.map(|place| format!("{}/{}", directory(place), problem.name));
+    let touched = humantime::format_rfc3339_seconds(problem.modified);
+    format!("{kind}: {} (touched {touched})", places.collect::<Vec<_>>().join(" and "))
 }
 
 fn directory(place: &Place) -> String {
@@ -78,10 +73,7 @@ fn directory(place: &Place) -> String {
 
 /// Looks in a thread of its own until a signal comes.
 fn daemon(spool: &Spool, limits: Limits, json: bool) -> Result<(), Failure> {
-    let cannot = |error: io::Error| {
-        Failure::new(ExitCode::StoreIo, format!("cannot begin to look: {error}"))
-    };
-    let stop = Arc::new(Stop::new().map_err(cannot)?);
+    let stop = Arc::new(never()?);
     let (spool, stopped) = (spool.clone(), Arc::clone(&stop));
     with_signals(async |mut signals| {
         let looking = spawn_blocking(move || look(&spool, &limits, &stopped, json));
@@ -101,49 +93,42 @@ fn daemon(spool: &Spool, limits: Limits, json: bool) -> Result<(), Failure> {
 }
 
 fn look(spool: &Spool, limits: &Limits, stop: &Stop, json: bool) -> Result<(), Failure> {
-    let (something, trouble) = (Cell::new(false), Cell::new(None));
+    let mut end = Ok(());
     spool.monitor_daemon(limits, stop, |event| {
+        if end.is_ok() {
+            end = found(true);
+        }
         match print_event(event, json) {
-            Ok((is_wrong, is_read)) => {
-                something.set(something.get() || is_wrong);
-                if !is_read {
-                    stop.stop();
-                }
-            }
+            Ok(true) => {}
+            Ok(false) => stop.stop(),
             Err(failure) => {
-                trouble.set(Some(failure));
+                end = Err(failure);
                 stop.stop();
             }
-        };
+        }
     });
-    match trouble.into_inner() {
-        Some(failure) => Err(failure),
-        None => found(something.get()),
-    }
+    end
 }
 
-/// Prints an event; whether it is of something wrong, and whether anybody reads.
-fn print_event(event: SpoolResult<Event>, json: bool) -> Result<(bool, bool), Failure> {
-    match event {
-        Ok(event) => {
-            let is_read = print(&event, json, |event| {
-                let word = if event.event == Turn::Start { "begins" } else { "ends" };
-                let time = humantime::format_rfc3339_seconds(event.time);
-                format!("{time} {word}: {}\n", shown(&event.problem))
-            })?;
-            Ok((true, is_read))
-        }
+/// Prints an event, and whether anybody reads.
+fn print_event(event: SpoolResult<Event>, json: bool) -> Result<bool, Failure> {
+    let event = match event {
+        Ok(event) => event,
         Err(error) => {
             tracing::error!(%error, "A look failed; the next is made all the same.");
-            Ok((true, true))
+            return Ok(true);
         }
-    }
+    };
+    show(&event, json, |event| {
+        let word = if event.event == Turn::Start { "begins" } else { "ends" };
+        let time = humantime::format_rfc3339_seconds(event.time);
+        format!("{time} {word}: {}\n", shown(&event.problem))
+    })
 }
 
-/// Checks a spool, and repairs it if that is wanted.
 pub fn fsck(spool: &Spool, options: FsckOptions, json: bool) -> Result<(), Failure> {
     let fsck = spool.fsck(options).map_err(failure)?;
-    print(&fsck, json, |fsck| fsck_text(fsck, options.repair))?;
+    show(&fsck, json, |fsck| fsck_text(fsck, options.repair))?;
     found(!fsck.is_clean())
 }
 
@@ -155,16 +140,15 @@ fn fsck_text(fsck: &Fsck, repaired: bool) -> String {
             (None, true) => found.action.to_owned(),
             (None, false) => format!("to be {}", found.action),
         };
-        // Writing into a string cannot fail.
-        let _ = writeln!(text, "{}: {}: {done}", found.path, words(found.finding));
+        text += &format!("{}: {}: {done}\n", found.path, words(found.finding));
     }
     let left = fsck.findings.iter().filter(|found| !found.mended).count();
-    match (fsck.findings.len(), left) {
-        (0, _) => text.push_str("Nothing is wrong.\n"),
-        (all, 0) => _ = writeln!(text, "{all} found, all mended."),
-        (all, left) if repaired => _ = writeln!(text, "{all} found, {left} not mended."),
-        (all, _) => _ = writeln!(text, "{all} found; --repair mends them."),
-    }
+    text += &match (fsck.findings.len(), left) {
+        (0, _) => "Nothing is wrong.\n".to_owned(),
+        (all, 0) => format!("{all} found, all mended.\n"),
+        (all, left) if repaired => format!("{all} found, {left} not mended.\n"),
+        (all, _) => format!("{all} found; --repair mends them.\n"),
+    };
     text + &quarantined(&fsck.quarantined)
 }
 

@@ -1,34 +1,36 @@
 //! `shiftboss spool put`: one entry from a file or standard input, or one for each line of it.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use super::{failure, print};
+use super::failure;
 use crate::cli::PutArguments;
+use crate::commands::input;
+use crate::commands::output::print;
 use crate::exit::{ExitCode, Failure};
 use shiftboss_spool::{
     DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, QueueName, Spool, SpoolError, time_ordered,
 };
 
-/// What is read at a time.
 const PIECE_BYTES: usize = 1024 * 1024;
 /// Lines that are synced together, at most, and their bytes: they are kept in memory so long.
 const BATCH_LINES_MAX: usize = 100_000;
 const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Puts what was typed, and prints the names.
 pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
     let (queue, metadata) = (typed.place.queue, typed.meta.as_bytes());
-    let (source, mut input) = input(typed.file.as_deref())?;
+    let (source, input) = input::open(typed.file.as_deref());
+    let input = input.map_err(|error| {
+        Failure::new(ExitCode::BadData, format!("cannot open {source}: {error}; nothing is put"))
+    })?;
+    let mut input = BufReader::with_capacity(PIECE_BYTES, input);
     if typed.lines {
         let item = |line| Item::new(metadata, line);
-        return put_lines(spool, &queue, (DATA_BYTES_MAX, &item), &mut input, &source);
+        return put_lines(spool, &queue, DATA_BYTES_MAX, item, &mut input, &source);
     }
     if typed.meta_lines {
         let item = |line| Item::new(line, "");
-        return put_lines(spool, &queue, (METADATA_BYTES_MAX, &item), &mut input, &source);
+        return put_lines(spool, &queue, METADATA_BYTES_MAX, item, &mut input, &source);
     }
     // Read to the end before a name is taken: it may come slowly.
     let draft = spool.draft(&mut input).map_err(|error| match error {
@@ -47,59 +49,39 @@ pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
     print_names(&[name.map_err(failure)?])
 }
 
-/// What is read, with a name for it.
-fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), Failure> {
-    let Some(path) = file else {
-        let input = BufReader::with_capacity(PIECE_BYTES, io::stdin().lock());
-        return Ok(("standard input".to_owned(), Box::new(input)));
-    };
-    match File::open(path) {
-        Ok(file) => {
-            Ok((path.display().to_string(), Box::new(BufReader::with_capacity(PIECE_BYTES, file))))
-        }
-        Err(error) => {
-            let message = format!("cannot open {}: {error}; nothing is put", path.display());
-            Err(Failure::new(ExitCode::BadData, message))
-        }
-    }
-}
-
-/// How long a line may be, and what entry one is.
-type Lines<'a> = (u64, &'a dyn Fn(Vec<u8>) -> Item);
-
-/// The next lines that are put together; none at the end.
-fn batch(input: &mut dyn BufRead, (bytes_max, item): Lines<'_>) -> io::Result<Vec<Item>> {
-    let (mut items, mut bytes) = (Vec::new(), 0);
-    while items.len() < BATCH_LINES_MAX && bytes < BATCH_BYTES_MAX {
+/// The next lines that are put together, each up to so many bytes and one more; none at the end.
+fn batch(input: &mut dyn BufRead, bytes_max: u64) -> io::Result<Vec<Vec<u8>>> {
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    while lines.len() < BATCH_LINES_MAX && bytes < BATCH_BYTES_MAX {
         let mut line = Vec::new();
         if Read::take(&mut *input, bytes_max + 1).read_until(b'\n', &mut line)? == 0 {
             break;
         }
-        if line.last() == Some(&b'\n') {
-            line.pop();
-        }
+        line.pop_if(|end| *end == b'\n');
         bytes += line.len();
-        items.push(item(line));
+        lines.push(line);
     }
-    Ok(items)
+    Ok(lines)
 }
 
 fn put_lines(
     spool: &Spool,
     queue: &QueueName,
-    lines: Lines<'_>,
+    bytes_max: u64,
+    item: impl Fn(Vec<u8>) -> Item,
     input: &mut dyn BufRead,
     source: &str,
 ) -> Result<(), Failure> {
     let mut put = 0;
     loop {
-        let items = batch(input, lines).map_err(|error| {
+        let lines = batch(input, bytes_max).map_err(|error| {
             let message = format!("cannot read {source}: {error}; {put} lines of it are put");
             Failure::new(ExitCode::BadData, message)
         })?;
-        if items.is_empty() {
+        if lines.is_empty() {
             return Ok(());
         }
+        let items: Vec<Item> = lines.into_iter().map(&item).collect();
         match spool.enqueue_batch(queue, time_ordered, &items) {
             Ok(names) => {
                 put += names.len();
@@ -119,5 +101,5 @@ fn put_lines(
 
 /// Prints names. Nobody needs to read them: the entries are there.
 fn print_names(names: &[EntryName]) -> Result<(), Failure> {
-    print(&names, false, |names| names.iter().map(|name| format!("{name}\n")).collect()).map(drop)
+    print(names.iter().map(|name| format!("{name}\n")).collect::<String>())
 }

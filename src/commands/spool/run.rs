@@ -10,7 +10,7 @@ use crate::runner::command::{CommandRunner, RunnerSettings, Writer};
 use crate::runner::spool::{SpoolRunError, SpoolSettings, SpoolSource};
 use crate::runner::{self, Ended};
 use crate::signals::{SIGNAL_BASE, with_signals};
-use shiftboss_spool::{DEAD_LETTER, Options, Order, QueueName};
+use shiftboss_spool::{Options, Order};
 
 /// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
 /// ends all who take it.
@@ -18,31 +18,30 @@ const ATTEMPTS: u32 = 5;
 
 /// Runs until there is nothing to do, or signals end it. With `--once` it is an error if an entry failed. After a
 /// second signal the process ends here, with 128 and the signal's number.
-pub fn run(mut options: Options, mut typed: SpoolRunArguments) -> Result<(), Failure> {
+pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure> {
     let attempts = typed.attempts.unwrap_or(if typed.failed.is_some() { 1 } else { ATTEMPTS });
-    let failed = match &typed.failed {
-        Some(failed) => failed.clone(),
-        None => QueueName::new(DEAD_LETTER)
-            .map_err(|error| Failure::new(ExitCode::Internal, error.to_string()))?,
-    };
+    let failed = typed.failed.clone().unwrap_or(options.dead_letter);
     options.attempts_max = Some(attempts.max(ATTEMPTS));
     options.dead_letter = failed.clone();
     let spool = open(&typed.place.dir, options)?;
     let order = if typed.spread { Order::Spread } else { Order::Strict };
     let reader = spool.reader(&typed.place.queue, order).map_err(failure)?;
     typed.failed.iter().try_for_each(|to| spool.ensure_queue(to)).map_err(failure)?;
-    let (runner, writer) = runner(&mut typed)?;
+    let jobs = typed.runner.jobs.into();
+    let settings = typed.runner.settings(&["{name}", "{meta}", "{data}"])?;
+    let is_logged = settings.logs.is_some();
+    let (runner, writer) = runner(settings)?;
     let settings = SpoolSettings {
         directory: spool.path().into(),
         once: typed.once,
-        is_logged: typed.log_dir.is_some(),
+        is_logged,
         attempts,
         failed,
         rest: typed.retry_after,
     };
     let source = SpoolSource::new(reader, super::never()?, settings);
     let ended = with_signals(async |mut signals| {
-        let sources = vec![source.clone(); typed.jobs.into()];
+        let sources = vec![source.clone(); jobs];
         let stop = || source.stop_by_signal();
         Ok(runner::run(sources, runner, &mut signals, stop, std::future::pending()).await)
     })?;
@@ -58,29 +57,17 @@ pub fn run(mut options: Options, mut typed: SpoolRunArguments) -> Result<(), Fai
     outcome(ended, failed, typed.once)
 }
 
-fn runner(typed: &mut SpoolRunArguments) -> Result<(CommandRunner, Writer), Failure> {
-    let template = typed.template()?;
-    look_for(&template.program)
-        .map_err(|error| Failure::new(ExitCode::Configuration, error.to_string()))?;
-    let logs = typed.log_dir.as_ref().map(|logs| (std::path::absolute(logs), typed.keep.into()));
-    let cannot = |error: io::Error| {
-        let what = typed.log_dir.as_ref().map_or("start a thread".to_owned(), |logs| {
-            format!("make the directory {}", logs.display())
-        });
-        Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}"))
-    };
-    let logs = logs.map(|(path, keep)| path.map(|path| (path, keep))).transpose();
-    let settings = RunnerSettings {
-        template,
-        time_limit: typed.timeout,
-        grace: typed.grace.into(),
-        logs: logs.map_err(cannot)?,
-    };
+fn runner(settings: RunnerSettings) -> Result<(CommandRunner, Writer), Failure> {
+    look_for(&settings.template.program).map_err(Failure::of(ExitCode::Configuration))?;
+    let what = settings.logs.as_ref().map_or("start a thread".to_owned(), |(logs, _)| {
+        format!("make the directory {}", logs.display())
+    });
     let print = |text: &[u8]| {
         let mut out = io::stdout().lock();
         out.write_all(text).and_then(|()| out.flush())
     };
-    CommandRunner::new(settings, print).map_err(cannot)
+    CommandRunner::new(settings, print)
+        .map_err(|error| Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}")))
 }
 
 /// A service that was asked to stop, and did, has not failed, whatever its entries did; who asks for one pass wants
@@ -90,12 +77,8 @@ fn outcome(ended: Ended<SpoolRunError>, failed: usize, once: bool) -> Result<(),
     // The first error is what the others follow from.
     match ended.errors.into_iter().chain(bug).next() {
         Some(SpoolRunError::Spool(error)) => Err(failure(error)),
-        Some(SpoolRunError::Program(error)) => {
-            Err(Failure::new(ExitCode::Configuration, error.to_string()))
-        }
-        Some(error @ SpoolRunError::Panicked) => {
-            Err(Failure::new(ExitCode::Internal, error.to_string()))
-        }
+        Some(SpoolRunError::Program(error)) => Err(Failure::of(ExitCode::Configuration)(error)),
+        Some(error @ SpoolRunError::Panicked) => Err(Failure::of(ExitCode::Internal)(error)),
         None if once && failed > 0 => {
             Err(Failure::new(ExitCode::Found, format!("entries that failed: {failed}; see above")))
         }

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::{failure, never, print};
+use super::{failure, never};
+use crate::commands::output;
 use crate::commands::text::columns;
 use crate::exit::Failure;
 use crate::terminal;
@@ -14,7 +15,7 @@ use shiftboss_spool::{QueueName, Spool, SpoolError};
 /// From the upper left corner on, and nothing left of what was there.
 const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
 
-#[derive(Serialize, PartialEq)]
+#[derive(Serialize)]
 struct Length {
     queue: QueueName,
     available: usize,
@@ -41,16 +42,13 @@ fn look(spool: &Spool) -> Result<Lengths, SpoolError> {
 }
 
 fn render(lengths: &Lengths) -> String {
-    let head = ["Queue", "available", "checked out"].map(str::to_owned);
     let row = |length: &Length| {
         let (available, out) = (length.available.to_string(), length.checked_out.to_string());
         [length.queue.to_string(), available, out]
     };
     let mut text = match lengths.queues.is_empty() {
         true => "There is no queue.\n".to_owned(),
-        false => {
-            columns(&[head].into_iter().chain(lengths.queues.iter().map(row)).collect::<Vec<_>>())
-        }
+        false => columns(["Queue", "available", "checked out"], lengths.queues.iter().map(row)),
     };
     if lengths.quarantined > 0 {
         text += &format!("{} in .shiftboss/quarantine\n", lengths.quarantined);
@@ -59,25 +57,21 @@ fn render(lengths: &Lengths) -> String {
 }
 
 pub fn stat(spool: &Spool, json: bool) -> Result<(), Failure> {
-    print(&look(spool).map_err(failure)?, json, render).map(drop)
+    output::show(&look(spool).map_err(failure)?, json, render).map(drop)
 }
 
 /// Shows the queues until nobody reads any more, or a signal ends us.
 pub fn watch(spool: &Spool, every: Duration, json: bool) -> Result<(), Failure> {
     let (is_terminal, wait) = (terminal::can_redraw(&io::stdout()) && !json, never()?);
-    let mut last: Option<Lengths> = None;
+    let before = if is_terminal { REDRAW } else { "" };
+    let mut last = String::new();
     loop {
         let now = look(spool).map_err(failure)?;
-        let is_same = last
-            .as_ref()
-            .is_some_and(|last| (&last.queues, last.quarantined) == (&now.queues, now.quarantined));
-        if json || is_terminal || !is_same {
-            let before = if is_terminal { REDRAW } else { "" };
-            if !print(&now, json, |now| format!("{before}{}", render(now)))? {
-                return Ok(());
-            }
+        let text = if json { output::json(&now)? } else { before.to_owned() + &render(&now) };
+        if (json || is_terminal || text != last) && !output::offer(&text)? {
+            return Ok(());
         }
-        last = Some(now);
+        last = text;
         if wait.wait(every) {
             return Ok(());
         }

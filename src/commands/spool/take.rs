@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{failure, never, print};
+use super::{failure, never};
 use crate::cli::{OneEntry, TakeArguments};
+use crate::commands::output::offer;
 use crate::exit::{ExitCode, Failure};
 use shiftboss_spool::{Guard, Order, QueueName, Spool, SpoolError, Taken};
 
@@ -20,7 +21,7 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
     let name = guard.name().clone();
     // Detached first: who reads the name resolves the checkout, whatever becomes of us.
     guard.detach(typed.lease).map_err(failure)?;
-    match print(&name, false, |name| format!("{name}\n")) {
+    match offer(format!("{name}\n")) {
         Ok(true) => Ok(()),
         // Nobody knows of it.
         result => {
@@ -33,7 +34,7 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
 
 /// Takes over a checkout that no living process has, or checks the entry out.
 fn held(spool: &Spool, entry: &OneEntry) -> Result<Guard, Failure> {
-    let (queue, name) = (&entry.place.queue, &entry.name);
+    let (queue, name) = (&entry.queue, &entry.name);
     if let Some(guard) = spool.resolve(queue, name).map_err(failure)? {
         return Ok(guard);
     }
@@ -42,7 +43,7 @@ fn held(spool: &Spool, entry: &OneEntry) -> Result<Guard, Failure> {
 
 /// A failure that says where an entry is that is not in the queue that was named.
 fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
-    let (queue, name) = (&entry.place.queue, &entry.name);
+    let (queue, name) = (&entry.queue, &entry.name);
     if !matches!(error, SpoolError::NotFound { .. }) {
         return failure(error);
     }
@@ -61,15 +62,15 @@ pub fn shift(spool: &Spool, entry: &OneEntry, to: &QueueName) -> Result<(), Fail
 }
 
 pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
-    let discarded = spool.discard(&entry.place.queue, &entry.name);
+    let discarded = spool.discard(&entry.queue, &entry.name);
     discarded.map_err(|error| not_there(spool, entry, error))
 }
 
 pub fn release(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
-    match spool.resolve(&entry.place.queue, &entry.name).map_err(failure)? {
+    match spool.resolve(&entry.queue, &entry.name).map_err(failure)? {
         Some(guard) => guard.release().map_err(failure),
         None => {
-            let message = format!("{} is not checked out of {}", entry.name, entry.place.queue);
+            let message = format!("{} is not checked out of {}", entry.name, entry.queue);
             Err(Failure::new(ExitCode::BadData, message))
         }
     }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use shiftboss_actors::live::Live;
 use shiftboss_protocol::client::{Connection, Deadline};
 
-use crate::client;
-use crate::commands::operators::Session;
+use crate::client::{Session, no_answer};
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::reports::Target;
@@ -31,8 +30,7 @@ pub(super) enum Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Withheld(why) => write!(f, "unknown: {why}"),
-            Self::Closed(why) => write!(f, "unknown: {why}"),
+            Self::Withheld(why) | Self::Closed(why) => write!(f, "unknown: {why}"),
             Self::Silent(why) => write!(f, "no answer: {why}"),
         }
     }
@@ -43,43 +41,33 @@ pub(super) fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, 
     let LockState::By(daemon) = &target.daemon else {
         return Ok(None);
     };
-    let deadline = client::deadline(PATIENCE).map_err(silent)?;
     if queue.policy.as_deref() == Some("classic") {
-        return Err(is_there(&daemon.socket, deadline)
-            .err()
-            .unwrap_or_else(|| Unknown::Withheld("the daemon runs with --classic".to_owned())));
+        is_there(&daemon.socket).map_err(unreached)?;
+        return Err(Unknown::Withheld("the daemon runs with --classic".to_owned()));
     }
-    let greeted = Session::greet(&daemon.socket, "status", "STATUS\n", PATIENCE, deadline);
-    let mut session = greeted.map_err(unreached)?;
-    let answer =
-        session.answer(PATIENCE, deadline).map_err(|failure| match is_denied(&failure) {
-            true => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
-            false => silent(failure),
-        })?;
+    let mut session =
+        Session::begin(&daemon.socket, "status", "STATUS\n", PATIENCE).map_err(unreached)?;
+    let answer = session.answer().map_err(|failure| match failure.code() {
+        ExitCode::Denied => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
+        _ => Unknown::Silent(failure.to_string()),
+    })?;
     // An older daemon tells nothing of it.
     Ok(serde_json::from_value(answer.object["live"].clone()).unwrap_or(None))
 }
 
 /// Whether anybody closes a connection on which nothing is asked: all that a classic daemon tells.
-fn is_there(socket: &Path, deadline: Deadline) -> Result<(), Unknown> {
-    let closed = Connection::connect(socket, deadline).and_then(|mut client| {
-        client.end_sending();
-        client.read(deadline)
+fn is_there(socket: &Path) -> Result<(), Failure> {
+    let deadline = Deadline::NEVER.or_after(PATIENCE);
+    let closed = Connection::connect(socket, deadline).and_then(|mut connection| {
+        connection.end_sending();
+        connection.read(deadline)
     });
-    closed.map(drop).map_err(|error| unreached(client::no_answer(socket, PATIENCE, &error)))
+    closed.map(drop).map_err(|error| no_answer(socket, PATIENCE, &error))
 }
 
 fn unreached(failure: Failure) -> Unknown {
-    match is_denied(&failure) {
-        true => Unknown::Closed(failure.to_string()),
-        false => silent(failure),
+    match failure.code() {
+        ExitCode::Denied => Unknown::Closed(failure.to_string()),
+        _ => Unknown::Silent(failure.to_string()),
     }
-}
-
-fn is_denied(failure: &Failure) -> bool {
-    failure.exit_code() == ExitCode::Denied
-}
-
-fn silent(failure: Failure) -> Unknown {
-    Unknown::Silent(failure.to_string())
 }

@@ -13,21 +13,20 @@ pub(super) fn render(fetchers: &[ManagedFetcher], is_running: bool, now: i64) ->
     if fetchers.is_empty() {
         return String::new();
     }
-    let head = ["Run by the daemon", "state", "last run", "result", "next run"];
-    let mut cells = vec![head.map(str::to_owned)];
-    for fetcher in fetchers {
+    // Without a daemon nothing runs, whatever was planned.
+    let unless_down = |text: String| if is_running { text } else { "-".to_owned() };
+    let row = |fetcher: &ManagedFetcher| {
         let last = fetcher.last_run.as_ref();
-        // Without a daemon nothing runs, whatever was planned.
-        let unless_down = |text: String| if is_running { text } else { "-".to_owned() };
-        cells.push([
+        [
             shown(&fetcher.name),
             unless_down(state(fetcher, now)),
             last.map_or("none yet".to_owned(), |last| last_run(last, now)),
             last.map_or("-".to_owned(), result),
             unless_down(next_run(fetcher.next_run, now)),
-        ]);
-    }
-    columns(&cells)
+        ]
+    };
+    let head = ["Run by the daemon", "state", "last run", "result", "next run"];
+    columns(head, fetchers.iter().map(row))
 }
 
 /// `idle`, `running for 5m`; `running for 5m, pending` if another run is to follow.

@@ -22,54 +22,52 @@ pub(super) fn render(
     now: i64,
 ) -> String {
     let Status { queue, live } = status;
-    let mut out = [
-        line("Database", &shown(&target.database.display().to_string())),
-        line("Daemon", &daemon(target, queue, now)),
-        line("Rules", &rules(queue)),
-        line("Rows", &rows(queue)),
-        line("Longest waiting", &oldest(queue, now)),
-        line("Last hour", &last_hour(queue)),
-    ]
-    .concat();
-    let database = quoted(&target.database.to_string_lossy());
-    if queue.single_tasks_ended > 0 {
-        let how = format!("`shiftboss tasks --status failed {database}` lists those that failed");
-        let count = counted(queue.single_tasks_ended, "single task");
-        let are =
-            if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
-        out.push_str(&line("Failed", &format!("{count} failed or {are}: {how}")));
-    }
-    if queue.dead_letters > 0 {
-        let how = format!("`shiftboss tasks --status dead_letter {database}` lists them");
-        out.push_str(&line("Dead letters", &format!("{}: {how}", queue.dead_letters)));
-    }
-    if let Some(full) = trouble::no_room(queue) {
-        out.push_str(&line("Single tasks", &full));
-    }
-    if queue.paused {
-        out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
-    }
-    if let Some(unknown) = unknown {
-        out.push_str(&line("Live", &unknown.to_string()));
-    }
+    let mut out = line("Database", &shown(&target.database.display().to_string()))
+        + &line("Daemon", &daemon(target, queue, now))
+        + &line("Rules", &rules(queue))
+        + &line("Rows", &rows(queue))
+        + &line("Longest waiting", &oldest(queue, now))
+        + &line("Last hour", &last_hour(queue));
+    out += &stopped(queue, &quoted(&target.database.to_string_lossy()));
+    out.extend(unknown.map(|unknown| line("Live", &unknown.to_string())));
     if let Some(live) = live {
-        out.push_str(&health(&live.health, now));
-        for trouble in [trouble::lost_spool(live), trouble::dead_entries(live)] {
-            out.extend(trouble.map(|trouble| line("Spool", &trouble)));
-        }
+        out += &health(&live.health, now);
+        let spool = [trouble::lost_spool(live), trouble::dead_entries(live)];
+        out.extend(spool.into_iter().flatten().map(|trouble| line("Spool", &trouble)));
     }
     if let Some(since) = queue.directory_lost_since {
         let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
-        out.push_str(&line("Input", &format!("LOST since {}: {reason}", ago(now - since))));
+        out += &line("Input", &format!("LOST since {}: {reason}", ago(now - since)));
     }
-    out.push_str(&fetchers(&queue.fetchers));
+    out += &fetchers(&queue.fetchers);
     let runs = target.daemon != LockState::Free;
-    out.push_str(&managed_fetchers::render(&queue.managed_fetchers, runs, now));
-    out.push_str(&workers(&queue.holders, live.as_ref(), now));
+    out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
+    out += &workers(&queue.holders, live.as_ref(), now);
     for rejected in &queue.rejected_files {
         let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
-        let text = format!("{name}: {reason} ({})", ago(now - rejected.since));
-        out.push_str(&line("Rejected", &text));
+        out += &line("Rejected", &format!("{name}: {reason} ({})", ago(now - rejected.since)));
+    }
+    out
+}
+
+/// What does not go on by itself.
+fn stopped(queue: &QueueStatus, database: &str) -> String {
+    let mut out = String::new();
+    let tasks = |status| format!("`shiftboss tasks --status {status} {database}` lists");
+    if queue.single_tasks_ended > 0 {
+        let count = counted(queue.single_tasks_ended, "single task");
+        let are =
+            if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
+        let how = format!("{count} failed or {are}: {} those that failed", tasks("failed"));
+        out += &line("Failed", &how);
+    }
+    if queue.dead_letters > 0 {
+        let how = format!("{}: {} them", queue.dead_letters, tasks("dead_letter"));
+        out += &line("Dead letters", &how);
+    }
+    out.extend(trouble::no_room(queue).map(|full| line("Single tasks", &full)));
+    if queue.paused {
+        out += &line("Paused", "nothing is handed out until `shiftboss resume`");
     }
     out
 }
@@ -79,12 +77,11 @@ fn health(health: &Health, now: i64) -> String {
     let mut out = String::new();
     if let Some(outage) = &health.outage {
         let (since, error) = (ago(now - outage.since), shown(&outage.error));
-        out.push_str(&line("Storage", &format!("NOTHING CAN BE WRITTEN since {since}: {error}")));
+        out += &line("Storage", &format!("NOTHING CAN BE WRITTEN since {since}: {error}"));
     }
     if health.draining {
-        let awaited = counted(i64::try_from(health.in_flight).unwrap_or(i64::MAX), "job");
-        let text = format!("waits for the end of {awaited}; then the daemon stops");
-        out.push_str(&line("Draining", &text));
+        let awaited = counted(health.in_flight, "job");
+        out += &line("Draining", &format!("waits for the end of {awaited}; then the daemon stops"));
     }
     out
 }
@@ -145,35 +142,30 @@ fn rows(queue: &QueueStatus) -> String {
 }
 
 fn oldest(queue: &QueueStatus, now: i64) -> String {
-    match &queue.oldest_waiting {
-        None => "none".to_owned(),
-        Some(waiting) => match waiting.last_started {
-            None => format!("{} (never run)", cut(&waiting.key, CELL_WIDTH_MAX)),
-            Some(started) => {
-                format!("{} (last run {})", cut(&waiting.key, CELL_WIDTH_MAX), ago(now - started))
-            }
-        },
-    }
+    queue.oldest_waiting.as_ref().map_or("none".to_owned(), |waiting| {
+        let last = waiting.last_started;
+        let run = last.map_or("never run".to_owned(), |at| format!("last run {}", ago(now - at)));
+        format!("{} ({run})", cut(&waiting.key, CELL_WIDTH_MAX))
+    })
 }
 
 fn last_hour(queue: &QueueStatus) -> String {
     if queue.done_last_hour.is_empty() {
         return "no job ended".to_owned();
     }
-    let total: i64 = queue.done_last_hour.iter().map(|done| done.jobs).sum();
-    let codes = queue
-        .done_last_hour
-        .iter()
-        .map(|done| format!("{} with exit code {}", done.jobs, done.exit_code));
+    let done = queue.done_last_hour.iter();
+    let total: i64 = done.clone().map(|done| done.jobs).sum();
+    let codes = done.map(|done| format!("{} with exit code {}", done.jobs, done.exit_code));
     format!("{} ended: {}", counted(total, "job"), codes.collect::<Vec<_>>().join(", "))
 }
 
 /// One line a fetcher, in columns as wide as they need to be.
 fn fetchers(fetchers: &[FetcherStatus]) -> String {
-    let head = ["Fetcher", "run", "state", "lines", "waiting", "skipped", "age", "older runs"];
-    let mut cells = vec![head.map(str::to_owned)];
-    for fetcher in fetchers {
-        cells.push([
+    if fetchers.is_empty() {
+        return "No fetcher has a run.\n".to_owned();
+    }
+    let row = |fetcher: &FetcherStatus| {
+        [
             shown(&fetcher.name),
             fetcher.run.to_string(),
             if fetcher.complete { "complete" } else { "growing" }.to_owned(),
@@ -182,12 +174,10 @@ fn fetchers(fetchers: &[FetcherStatus]) -> String {
             fetcher.skipped.to_string(),
             fetcher.age_seconds.map_or("-".to_owned(), span),
             fetcher.older_runs.to_string(),
-        ]);
-    }
-    if fetchers.is_empty() {
-        return "No fetcher has a run.\n".to_owned();
-    }
-    columns(&cells)
+        ]
+    };
+    let head = ["Fetcher", "run", "state", "lines", "waiting", "skipped", "age", "older runs"];
+    columns(head, fetchers.iter().map(row))
 }
 
 #[derive(Default)]
@@ -212,20 +202,19 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
     if by_name.is_empty() {
         return String::new();
     }
-    let head = ["Worker", "jobs", "oldest", "connections", "last sign of life"];
-    let mut cells = vec![head.map(str::to_owned)];
-    for (name, worker) in by_name {
-        let absent = || "-".to_owned();
+    let row = |(name, worker): (Option<&str>, Worker)| {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let (connections, seen) = worker.connected.unzip();
-        cells.push([
+        [
             name.map_or("(classic)".to_owned(), shown),
             worker.jobs.to_string(),
-            worker.oldest.map_or_else(absent, |oldest| ago(now - oldest)),
-            connections.map_or_else(absent, |count| count.to_string()),
-            seen.map_or_else(absent, |seconds| ago(i64::try_from(seconds).unwrap_or(i64::MAX))),
-        ]);
-    }
-    let mut out = columns(&cells);
+            or_none(worker.oldest.map(|oldest| ago(now - oldest))),
+            or_none(connections.map(|count| count.to_string())),
+            or_none(seen.map(|seconds| ago(i64::try_from(seconds).unwrap_or(i64::MAX)))),
+        ]
+    };
+    let head = ["Worker", "jobs", "oldest", "connections", "last sign of life"];
+    let mut out = columns(head, by_name.into_iter().map(row));
     if holders.len() >= HOLDERS_MAX {
         out.push_str("Only the oldest 1000 jobs are counted by worker.\n");
     }

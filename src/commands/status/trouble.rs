@@ -22,13 +22,10 @@ pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
 /// Entries in the dead-letter queue of the daemon's spool, and what lists them.
 pub(super) fn dead_entries(live: &Live) -> Option<String> {
     let spool = live.spool.as_ref().filter(|spool| spool.dead_letters > 0)?;
-    let (count, path) = (i64::try_from(spool.dead_letters).ok()?, quoted(&spool.path));
+    let (count, path) = (spool.dead_letters, quoted(&spool.path));
+    let entries = if count == 1 { "entry" } else { "entries" };
     Some(format!(
-        "{} in {DEAD_LETTER}: `shiftboss spool list {path} {DEAD_LETTER}` lists them",
-        match count {
-            1 => "1 entry".to_owned(),
-            _ => format!("{count} entries"),
-        }
+        "{count} {entries} in {DEAD_LETTER}: `shiftboss spool list {path} {DEAD_LETTER}` lists them"
     ))
 }
 
@@ -48,13 +45,9 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
     if let Some(silent @ Unknown::Silent(_)) = unknown {
         found.push(format!("daemon: {silent}"));
     }
-    let health = live.as_ref().map(|live| &live.health);
-    if let Some(outage) = health.and_then(|health| health.outage.as_ref()) {
-        let since = ago(now - outage.since);
-        found.push(format!(
-            "storage: nothing can be written since {since}: {}",
-            shown(&outage.error)
-        ));
+    if let Some(outage) = live.as_ref().and_then(|live| live.health.outage.as_ref()) {
+        let (since, error) = (ago(now - outage.since), shown(&outage.error));
+        found.push(format!("storage: nothing can be written since {since}: {error}"));
     }
     if let Some(since) = queue.directory_lost_since {
         let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
@@ -64,14 +57,10 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
         found.push("paused: nothing is handed out until `shiftboss resume`".to_owned());
     }
     if queue.dead_letters > 0 {
-        found.push(format!(
-            "dead letters: {} lost too many leases",
-            counted(queue.dead_letters, "task")
-        ));
+        let tasks = counted(queue.dead_letters, "task");
+        found.push(format!("dead letters: {tasks} lost too many leases"));
     }
-    if let Some(full) = no_room(queue) {
-        found.push(format!("single tasks: {full}"));
-    }
+    found.extend(no_room(queue).map(|full| format!("single tasks: {full}")));
     let spool = live.iter().flat_map(|live| [lost_spool(live), dead_entries(live)]);
     found.extend(spool.flatten().map(|trouble| format!("spool: {trouble}")));
     for fetcher in &queue.managed_fetchers {
@@ -80,12 +69,9 @@ pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<St
             found.push(format!("fetcher {name}: {message} ({})", ago(now - run.ended)));
         }
     }
-    for rejected in &queue.rejected_files {
-        found.push(format!(
-            "input: {} is left out: {}",
-            shown(&rejected.name),
-            shown(&rejected.reason)
-        ));
-    }
+    found.extend(queue.rejected_files.iter().map(|rejected| {
+        let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
+        format!("input: {name} is left out: {reason}")
+    }));
     found
 }

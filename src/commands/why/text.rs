@@ -16,25 +16,19 @@ const AGAIN: &str = "`shiftboss retry` runs it again, `shiftboss cancel` deletes
 
 /// Renders the whole text; `now` makes times relative.
 pub(super) fn render(why: &Why, now: i64) -> String {
-    let mut out = line("Key", &cut(&why.key, KEY_WIDTH));
-    out.push_str(&line("State", &state(why)));
+    let mut out = line("Key", &cut(&why.key, KEY_WIDTH)) + &line("State", &state(why));
     if why.paused {
-        out.push_str(&line("Paused", "nothing is handed out until `shiftboss resume`"));
+        out += &line("Paused", "nothing is handed out until `shiftboss resume`");
     }
     if let Some(place) = &why.place {
-        out.push_str(&line("Before it", &before(place)));
-        out.push_str(&line("Its turn", &turn(why)));
+        out += &line("Before it", &before(place));
+        out += &line("Its turn", &turn(why));
     }
-    if let Some(delivery) = &why.in_flight {
-        out.push_str(&line("In flight", &in_flight(delivery, now)));
-    }
+    out.extend(why.in_flight.iter().map(|delivery| line("In flight", &in_flight(delivery, now))));
     if why.failed_single_tasks > 0 && !(why.state == KeyState::Dispatched && is_single(why)) {
-        let text = format!("{} failed: {AGAIN}", why.failed_single_tasks);
-        out.push_str(&line("Single tasks", &text));
+        out += &line("Single tasks", &format!("{} failed: {AGAIN}", why.failed_single_tasks));
     }
-    out.push_str(&line("Last result", &last_result(why, now)));
-    out.push_str(&rows(why));
-    out
+    out + &line("Last result", &last_result(why, now)) + &rows(why)
 }
 
 fn state(why: &Why) -> String {
@@ -79,12 +73,11 @@ fn is_single(why: &Why) -> bool {
 
 fn before(place: &Place) -> String {
     let more = if place.exact { "" } else { "more than " };
-    let count = i64::try_from(place.keys_before).unwrap_or(i64::MAX);
     let first: Vec<String> = place.first.iter().map(|key| cut(key, EARLIER_KEY_WIDTH)).collect();
     let rest = if place.first.len() < place.keys_before { ", ..." } else { "" };
     match place.keys_before {
         0 => "nothing".to_owned(),
-        _ => format!("{more}{}: {}{rest}", counted(count, "key"), first.join(", ")),
+        _ => format!("{more}{}: {}{rest}", counted(place.keys_before, "key"), first.join(", ")),
     }
 }
 
@@ -135,8 +128,8 @@ fn rows(why: &Why) -> String {
     if why.rows.is_empty() {
         return String::new();
     }
-    let head = ["Fetcher", "run", "file", "row", "payload"].map(str::to_owned);
-    let mut out = columns(&[head].into_iter().chain(why.rows.iter().map(row)).collect::<Vec<_>>());
+    let head = ["Fetcher", "run", "file", "row", "payload"];
+    let mut out = columns(head, why.rows.iter().map(row));
     if why.truncated {
         out.push_str("There are more rows than can be listed at once.\n");
     }

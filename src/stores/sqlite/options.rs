@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use shiftboss_protocol::model::UnixSeconds;
 
 /// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
@@ -35,7 +36,8 @@ impl Policy {
 }
 
 /// What a reply outlives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// A power cut: every commit is synced (synchronous FULL).
     Power,

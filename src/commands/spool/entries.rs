@@ -1,0 +1,139 @@
+//! `shiftboss spool list` and `show`: what is in a queue, by name; and one entry.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
+use shiftboss_spool::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolError};
+
+use super::failure;
+use crate::cli::OneEntry;
+use crate::commands::output;
+use crate::commands::text::{self, columns, cut, line};
+use crate::exit::Failure;
+
+/// Characters of the metadata that are shown to people; the JSON object has them all.
+const METADATA_WIDTH: usize = 1000;
+
+#[derive(Serialize)]
+struct Listed {
+    queue: QueueName,
+    available: Vec<EntryName>,
+    /// In order, those that were still there when they were looked at.
+    checked_out: Vec<EntryInfo>,
+}
+
+pub fn list(spool: &Spool, queue: &QueueName, checkouts: bool, json: bool) -> Result<(), Failure> {
+    let checked_out = if checkouts || json { self::checkouts(spool, queue)? } else { Vec::new() };
+    let available = spool.list(queue).map_err(failure)?;
+    let listed = Listed { queue: queue.clone(), available, checked_out };
+    output::show(&listed, json, |listed| if checkouts { table(listed) } else { names(listed) })
+        .map(drop)
+}
+
+fn checkouts(spool: &Spool, queue: &QueueName) -> Result<Vec<EntryInfo>, Failure> {
+    let names = spool.list_checkouts(queue).map_err(failure)?;
+    let mut seen = Vec::with_capacity(names.len());
+    for name in names {
+        match spool.info(queue, &name) {
+            Ok(info) if info.holding != Holding::Available => seen.push(info),
+            // It was resolved meanwhile.
+            Ok(_) | Err(SpoolError::NotFound { .. }) => {}
+            Err(error) => return Err(failure(error)),
+        }
+    }
+    Ok(seen)
+}
+
+fn names(listed: &Listed) -> String {
+    listed.available.iter().map(|name| format!("{name}\n")).collect()
+}
+
+fn table(listed: &Listed) -> String {
+    if listed.checked_out.is_empty() {
+        return "Nothing is checked out.\n".to_owned();
+    }
+    columns(["Name", "since", "attempt", "by"], listed.checked_out.iter().map(row))
+}
+
+fn row(info: &EntryInfo) -> [String; 4] {
+    let since = humantime::format_rfc3339_seconds(info.since).to_string();
+    [info.name.to_string(), since, info.attempts.to_string(), holder(&info.holding)]
+}
+
+/// Who has an entry, in words.
+fn holder(holding: &Holding) -> String {
+    match holding {
+        Holding::Available => "nobody".to_owned(),
+        Holding::Process { process: Some(process), alive } => {
+            let dead = if *alive { "" } else { ", dead" };
+            format!("process {} on {}{dead}", process.pid, process.host)
+        }
+        Holding::Process { process: None, .. } => "a process without a record".to_owned(),
+        Holding::Until { until } => {
+            format!("nobody's process, until {}", humantime::format_rfc3339_seconds(*until))
+        }
+        Holding::Detached => "nobody's process, until it is resolved".to_owned(),
+        Holding::Unknown => "a program that makes no notes".to_owned(),
+    }
+}
+
+/// An entry with its metadata.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    info: EntryInfo,
+    /// Null if it is not UTF-8; the file has it.
+    metadata: Option<String>,
+    #[serde(serialize_with = "path")]
+    metadata_path: PathBuf,
+    #[serde(serialize_with = "path")]
+    data_path: PathBuf,
+}
+
+/// A path as it is; one that is not UTF-8 with `\xNN` for the bytes that are not.
+fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().escape_ascii().map(char::from));
+    }
+    serializer.serialize_str(&text)
+}
+
+pub fn show(spool: &Spool, entry: &OneEntry, json: bool) -> Result<(), Failure> {
+    let info = spool.info(&entry.queue, &entry.name).map_err(failure)?;
+    let metadata =
+        String::from_utf8(spool.metadata(&entry.queue, &entry.name).map_err(failure)?).ok();
+    let (metadata_path, data_path) = (info.metadata_path.clone(), spool.data(&entry.name).path());
+    let shown = Shown { info, metadata, metadata_path, data_path };
+    output::show(&shown, json, render).map(drop)
+}
+
+fn file(path: &Path, bytes: u64) -> String {
+    format!("{bytes} bytes in {}", text::shown(&path.to_string_lossy()))
+}
+
+fn render(shown: &Shown) -> String {
+    let info = &shown.info;
+    let since = humantime::format_rfc3339_seconds(info.since).to_string();
+    let data = match info.data {
+        Some(data) => file(&shown.data_path, data.bytes),
+        None => "missing".to_owned(),
+    };
+    let mut text = line("name", &info.name.to_string())
+        + &line("queue", &info.queue.to_string())
+        + &line("checked out by", &holder(&info.holding))
+        + &line("since", &since)
+        + &line("attempts", &info.attempts.to_string())
+        + &line("data", &data);
+    if let Some(reason) = &info.reason {
+        text += &line("reason", &cut(reason, METADATA_WIDTH));
+    }
+    if info.metadata_bytes > 0 {
+        text += &line("metadata", &file(&shown.metadata_path, info.metadata_bytes));
+        let metadata = shown.metadata.as_deref().unwrap_or("(no text)");
+        text += &line("", &cut(metadata, METADATA_WIDTH));
+    }
+    text
+}
