@@ -3,7 +3,7 @@
 //! [`stores`] implements the queue. [`child`] runs commands, [`schedule`] says when, [`fetch`]
 //! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`escape`], [`limits`], [`lock`], [`logging`],
-//! [`reports`], [`safe_file`], [`signals`] and [`exit`] are what they stand on.
+//! [`safe_file`], [`signals`] and [`exit`] are what they stand on.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
@@ -23,7 +23,6 @@ mod limits;
 pub mod lock;
 mod logging;
 mod near;
-mod reports;
 mod runner;
 mod safe_file;
 mod schedule;

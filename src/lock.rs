@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock};
 use rustix::io::Errno;
 use shiftboss_actors::directory::Directory;
+use shiftboss_actors::live::Daemon;
 use thiserror::Error;
 use tracing::warn;
 
 use crate::safe_file;
-pub use note::Holder;
 use note::Note;
+pub use note::this_process;
 
 /// A status command holds the lock for an instant to see whether it is free.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -37,7 +38,7 @@ pub enum LockError {
     Held {
         path: PathBuf,
         /// Who has it, if the file tells.
-        holder: Option<Holder>,
+        holder: Option<Daemon>,
     },
     /// Another daemon watches the directory.
     #[error("another daemon{} is watching {path}: stop it first, or give each a directory of its own", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
@@ -119,7 +120,7 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Takes the lock of the database or socket at `path`.
-pub fn take(path: &Path, holder: &Holder) -> Result<LockFile, LockError> {
+pub fn take(path: &Path, holder: &Daemon) -> Result<LockFile, LockError> {
     let lock = file_of(path);
     let held = |holder| LockError::Held { path: path.to_owned(), holder };
     let old = old_file_of(path);
@@ -259,7 +260,7 @@ fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockState {
     Free,
-    By(Holder),
+    By(Daemon),
     /// It is not known whether anybody does, or who; and why.
     Unknown(&'static str),
 }
@@ -270,7 +271,7 @@ pub fn state_of(path: &Path) -> LockState {
 }
 
 /// As [`state_of`], for those who need to know only who is known.
-pub fn holder_of(path: &Path) -> Option<Holder> {
+pub fn holder_of(path: &Path) -> Option<Daemon> {
     match state_of(path) {
         LockState::By(holder) => Some(holder),
         LockState::Free | LockState::Unknown(_) => None,
@@ -314,7 +315,7 @@ fn state_for_others(listed: &Listed, note: &Path) -> LockState {
 
 /// Who wrote the note of the database or socket at `path` last: the holder, or one that was
 /// killed. A holder that stops takes its note away.
-pub fn noted(path: &Path) -> Option<Holder> {
+pub fn noted(path: &Path) -> Option<Daemon> {
     note::read(&note_of(path))
 }
 
@@ -358,7 +359,7 @@ mod tests {
     fn a_lock_has_one_holder() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
-        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let holder = this_process(&path, directory.path(), Path::new("/s"));
         assert_eq!(holder_of(&path), None);
         let held = take(&path, &holder).unwrap();
         assert_eq!(holder_of(&path), Some(holder.clone()));
@@ -392,7 +393,7 @@ mod tests {
     fn a_refused_start_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
-        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let holder = this_process(&path, directory.path(), Path::new("/s"));
         drop(take(&path, &holder).unwrap());
         assert!(!file_of(&path).exists() && !note_of(&path).exists());
         std::fs::write(note_of(&path), "killed").unwrap();
@@ -411,7 +412,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
-        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let holder = this_process(&path, directory.path(), Path::new("/s"));
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         std::fs::write(file_of(&path), "").unwrap();
         std::fs::set_permissions(file_of(&path), PermissionsExt::from_mode(0o644)).unwrap();
@@ -445,7 +446,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let note = directory.path().join("note");
         assert_eq!(state_for_others(&Listed::Hidden, &note), LockState::Free, "stopped cleanly");
-        let holder = Holder::this_process(&note, &note, &note);
+        let holder = this_process(&note, &note, &note);
         std::fs::write(&note, serde_json::to_vec(&holder).unwrap()).unwrap();
         let pid = holder.pid;
         assert_eq!(state_for_others(&Listed::By(pid), &note), LockState::By(holder));
@@ -463,7 +464,7 @@ mod tests {
     fn a_lock_that_is_removed_is_made_anew() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
-        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let holder = this_process(&path, directory.path(), Path::new("/s"));
         let holders = std::sync::atomic::AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -484,7 +485,7 @@ mod tests {
     fn an_older_daemon_is_seen() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
-        let holder = Holder::this_process(&path, directory.path(), Path::new("/s"));
+        let holder = this_process(&path, directory.path(), Path::new("/s"));
         let mut old = File::create(directory.path().join("state.db.lock")).unwrap();
         flock(&old, FlockOperation::NonBlockingLockExclusive).unwrap();
         assert!(take(&path, &holder).is_ok(), "somebody else's lock");

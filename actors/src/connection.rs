@@ -32,7 +32,7 @@ use crate::storage::messages::{Finish, HandOut, TakeJob};
 use answer::NoAnswer;
 pub use answer::REQUEST_TIMEOUT;
 use session::Session;
-pub use session::SessionLinks;
+pub use session::{Operators, SessionLinks};
 use shiftboss_protocol::wire::{Line, Request, WireError};
 
 /// How long a peer may take to read an answer.
@@ -79,7 +79,7 @@ pub struct ConnectionActor {
 impl ConnectionActor {
     /// Makes an actor for an accepted socket inside its context.
     pub fn new(stream: UnixStream, links: WorkLinks, ctx: &mut Context<Self>) -> Self {
-        let group = links.session.as_ref().and_then(|session| session.operator_group);
+        let group = links.session.as_ref().and_then(|session| session.operators.group);
         let peer = Peer::of(&stream, group);
         let (reader, writer) = stream.into_split();
         let unfinished = Rc::default();

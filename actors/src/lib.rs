@@ -1,7 +1,7 @@
 //! The supervision tree of shiftboss.
 //!
-//! Ports: [`store`] (what the tree needs of a queue), [`reports`] (what operators ask), [`live`] (what only the
-//! daemon's memory knows), [`service`] (what else may live in the tree).
+//! Ports: [`store`] (what the tree needs of a queue, and what can be asked of it), [`live`] (what only the daemon
+//! knows of itself), [`service`] (what else may live in the tree).
 //!
 //! The tree: [`tree`] starts [`storage`] (StorageActor), [`file_watcher`] (FileWatcherActor),
 //! which starts a [`file_tail`] (FileTailActor) per run, and [`listener`] (ListenerActor), which
@@ -25,7 +25,6 @@ pub mod fs_events;
 pub mod listener;
 pub mod live;
 pub mod peer;
-pub mod reports;
 pub mod run_reader;
 pub mod service;
 pub mod storage;

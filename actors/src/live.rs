@@ -1,11 +1,49 @@
-//! What only the memory of a running daemon knows of how it is, for `status` and `health`.
+//! What only a running daemon knows of itself, for `status` and `health`; and the JSON objects that operators get
+//! (docs/json.md), which begin with the daemon.
 //!
-//! Storage and the connections fill it in; [`Reports`](crate::reports::Reports) adds the spool, and puts it into
-//! the answer to `STATUS`. Plain values.
+//! Storage, the connections and the spool's intake fill it in. Plain values.
+
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::store::answers::QueueStatus;
 use shiftboss_protocol::model::UnixSeconds;
+
+/// A daemon, as it was started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Daemon {
+    pub pid: u32,
+    /// The database it keeps.
+    pub database: PathBuf,
+    /// The directory it watches.
+    pub input_dir: PathBuf,
+    /// The socket it listens on.
+    pub socket: PathBuf,
+    /// When it started, in seconds since 1970.
+    pub started: u64,
+}
+
+/// The JSON object of an answer: where it was found, and what.
+#[derive(Debug, Serialize)]
+pub struct Report<'a, T> {
+    pub database: &'a Path,
+    /// `None`: none runs, or that is not known.
+    pub daemon: Option<&'a Daemon>,
+    /// Why it is not known whether one runs.
+    pub daemon_unknown: Option<&'a str>,
+    #[serde(flatten)]
+    pub found: &'a T,
+}
+
+/// How a queue and its daemon are; the JSON object of `status`.
+#[derive(Debug, Serialize)]
+pub struct LiveStatus {
+    #[serde(flatten)]
+    pub queue: QueueStatus,
+    /// What the daemon's memory tells; `None`: it could not be asked.
+    pub live: Option<Live>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {

@@ -17,21 +17,29 @@ use tracing::warn;
 
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
-use crate::reports::ReportError;
+use crate::live::SpoolLive;
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
 use crate::store::{
     AcceptEntries, AcceptedEntries, Each, FetcherRecords, ForgetAccepted, ForgetFetcher,
     NoteFetcher,
 };
+use shiftboss_protocol::wire::session::ErrorCode;
 
 /// A service gets this long to give back what it holds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Has a fetcher that the daemon runs itself run now; answered with one line of JSON.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<String, ReportError>")]
+#[rtype(result = "Result<String, Refused>")]
 pub struct RunFetcher(pub Arc<str>);
+
+/// Why a request of protocol 2 is not done, as its answer says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused(pub ErrorCode, pub String);
+
+/// Looks how the spool is that the daemon takes tasks from. May take a while: it is called on a thread for it.
+pub type LookAtSpool = Arc<dyn Fn() -> SpoolLive + Send + Sync>;
 
 /// What a service may say to storage and to the watcher.
 #[derive(Clone)]
@@ -88,6 +96,11 @@ pub trait Service {
         None
     }
 
+    /// How to look at the spool, if it takes tasks from one.
+    fn spool(&self) -> Option<LookAtSpool> {
+        None
+    }
+
     /// Stops it; resolves when it holds nothing any more.
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>>;
 }
@@ -117,6 +130,11 @@ impl Services {
     /// Who has fetchers run for operators.
     pub(crate) fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
         self.all.iter().find_map(|service| service.run_fetcher())
+    }
+
+    /// How to look at the spool.
+    pub(crate) fn spool(&self) -> Option<LookAtSpool> {
+        self.all.iter().find_map(|service| service.spool())
     }
 
     /// Resolves with the name of the first one that ends by itself; never, if there are none.

@@ -1,11 +1,14 @@
-//! The port that a queue implements: [`Store`] carries out [operations](Operation) in batches.
+//! The port that a queue implements: [`Store`] carries out [operations](Operation) in batches, a [`Reader`] answers
+//! [questions](Question).
 //!
-//! The StorageActor owns the one `Store`; SQLite implements it in the program, and the naive model does for
-//! tests. Every store passes `testing::conformance`. No SQL and no actor here.
+//! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
+//! program, and the naive model does for tests. Every store passes `testing::conformance`. No SQL and no actor here.
 
 #![warn(missing_docs)]
 
+pub mod answers;
 mod operations;
+mod reader;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use operations::*;
+pub use reader::*;
 
 use crate::file_identity::{DirectoryIdentity, Position};
 use shiftboss_protocol::model::{Attempt, Job, Key, Row, Run, UnixSeconds};
@@ -23,9 +27,9 @@ use shiftboss_protocol::model::{Attempt, Job, Key, Row, Run, UnixSeconds};
 /// a run counts as a row of its own.
 pub const STEP_ROWS: usize = 500;
 
-/// A queue with one owner. It is opened for one daemon: the runs, rejected files, leases and managed
-/// fetchers that it answers, withdraws and expires are that daemon's. It is not called while a call is
-/// under way.
+/// A queue with one owner. It is opened for one daemon, so nothing here names one: [`Runs`], [`Leases`],
+/// [`CountInFlight`], [`AcceptedEntries`] and [`FetcherRecords`] answer what is that daemon's, and rejected files and
+/// the input directory are noted of it. All else is the whole queue's. It is not called while a call is under way.
 pub trait Store {
     /// Carries out a batch in order, as one transaction, which is durable when this returns; each
     /// operation is answered in its place. One that is rejected spoils no other: all else happens as if it
@@ -278,7 +282,7 @@ pub struct EndedRun {
 }
 
 /// How a managed fetcher is. What it fetches is not here: that comes through the input directory, as any list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FetcherRecord {
     /// Its name, and its list's.
     pub name: Arc<str>,

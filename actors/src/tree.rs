@@ -8,7 +8,6 @@
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -19,12 +18,11 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::connection::{SessionLinks, WorkLinks};
+use crate::connection::{Operators, SessionLinks, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, Input, Start, StopWatching, start_tail};
 use crate::listener::{CloseAll, ListenerActor, SocketBinder};
-use crate::reports::Reports;
-use crate::service::{RunFetcher, Service, Services};
+use crate::service::{Service, Services};
 use crate::storage::StorageActor;
 use crate::storage::messages::{Ping, Shutdown};
 use crate::store::{Store, StoreError};
@@ -43,10 +41,8 @@ pub struct Parts {
     /// Where workers connect. Opened once every run is registered.
     pub binder: Box<dyn SocketBinder>,
     pub connections_max: usize,
-    /// Operators' answers, for protocol 2; `None`: nobody may opt in to it.
-    pub reports: Option<Arc<dyn Reports>>,
-    /// The group whose members are operators, as the daemon's user and root are.
-    pub operator_group: Option<u32>,
+    /// `None`: nobody may opt in to protocol 2.
+    pub operators: Option<Operators>,
     /// What else lives in the tree.
     pub services: Vec<Box<dyn Service>>,
 }
@@ -90,8 +86,7 @@ struct Tree {
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
     services: Services,
-    reports: Option<Arc<dyn Reports>>,
-    operator_group: Option<u32>,
+    operators: Option<Operators>,
 }
 
 /// The ends of the central actors' lives.
@@ -109,12 +104,11 @@ pub async fn run(
     lifecycle: &mut dyn Lifecycle,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TreeError> {
-    let Parts { store, clock, input, binder, connections_max, reports, operator_group, services } =
-        parts;
+    let Parts { store, clock, input, binder, connections_max, operators, services } = parts;
     let path = input.path.clone();
-    let (mut tree, mut ends, drained) = Tree::start(store, clock, input, reports);
+    let (mut tree, mut ends, drained) = Tree::start(store, clock, input);
     tree.services = Services::new(services);
-    tree.operator_group = operator_group;
+    tree.operators = operators;
     let ended = tokio::select! {
         error = ends.ended() => Err(error),
         ended = tree.live(path, binder, connections_max, lifecycle) => ended,
@@ -135,7 +129,6 @@ impl Tree {
         store: Box<dyn Store + Send>,
         clock: Box<dyn Clock>,
         input: Input,
-        reports: Option<Arc<dyn Reports>>,
     ) -> (Self, Ends, Drained) {
         let storage_arbiter = Arbiter::new();
         let (exit_notifier, storage_end) = ExitNotifier::new();
@@ -153,8 +146,7 @@ impl Tree {
             watcher,
             listener: None,
             services: Services::default(),
-            reports,
-            operator_group: None,
+            operators: None,
         };
         (tree, Ends { storage: storage_end, watcher: watcher_end }, drained)
     }
@@ -175,7 +167,7 @@ impl Tree {
         let listener = binder.open().map_err(TreeError::Socket)?;
         let (exit_notifier, end) = ExitNotifier::new();
         self.services.start(&self.storage, &self.watcher);
-        let links = self.work_links(self.services.run_fetcher());
+        let links = self.work_links();
         self.listener =
             Some(ListenerActor::start(listener, binder, links, connections_max, exit_notifier));
         lifecycle.ready();
@@ -186,16 +178,16 @@ impl Tree {
         }
     }
 
-    fn work_links(&self, run_fetcher: Option<Recipient<RunFetcher>>) -> WorkLinks {
+    fn work_links(&self) -> WorkLinks {
         WorkLinks {
             dispatch: self.storage.clone().recipient(),
             finish: self.storage.clone().recipient(),
             barrier: self.watcher.clone().recipient(),
-            session: self.reports.clone().map(|reports| {
-                let watcher = self.watcher.clone().recipient();
-                let mut links = SessionLinks::new(&self.storage, watcher, run_fetcher, reports);
-                links.operator_group = self.operator_group;
-                links
+            session: self.operators.clone().map(|operators| {
+                let (watcher, run_fetcher) = (self.watcher.clone(), self.services.run_fetcher());
+                let watcher = watcher.recipient();
+                let spool = self.services.spool();
+                SessionLinks::new(&self.storage, watcher, run_fetcher, spool, operators)
             }),
         }
     }

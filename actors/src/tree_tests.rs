@@ -136,8 +136,7 @@ impl Site {
             },
             binder: Box::new(TestBinder(self.directory.path().join("socket"))),
             connections_max: 10,
-            operator_group: None,
-            reports: None,
+            operators: None,
             services: self.service.iter().map(|service| Box::new(service.clone()) as _).collect(),
         }
     }

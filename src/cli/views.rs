@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 
 use super::one_of;
-use crate::stores::sqlite::views::TaskStatus;
+use crate::stores::TaskStatus;
 
 /// What is looked at.
 #[derive(Debug, Subcommand)]

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use thiserror::Error;
 
-use super::view_failure;
+use super::read_failure;
 use shiftboss_actors::store::StoreError;
 
 use crate::exit::{ExitCode, Failure};
@@ -23,7 +23,7 @@ struct Corrupt(String);
 
 /// Copies `database` to `file`, which must not exist.
 pub fn run(database: &Path, file: &Path) -> Result<(), Failure> {
-    let source = open_to_read(database).map_err(|error| view_failure(&error))?;
+    let source = open_to_read(database).map_err(read_failure)?;
     let cannot = |why: &dyn std::fmt::Display| {
         let text = format!("cannot make the backup {}: {why}", file.display());
         Failure::new(ExitCode::CannotCreate, text)

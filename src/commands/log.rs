@@ -4,25 +4,27 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::store::EndedAttempts;
+use shiftboss_actors::store::answers::{Ended, Log};
 
+use super::target;
 use super::text::{ago, columns, shown, span};
-use super::{target, view_failure};
 use crate::child::{day, file_name};
 use crate::cli::ViewArguments;
 use crate::exit::Failure;
-use crate::stores::sqlite::views::{Ended, Log, Wanted, in_words, log};
+use crate::stores::outcome::in_words;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Shows the attempts that are wanted.
 pub fn run(
     arguments: &ViewArguments,
-    wanted: &Wanted,
+    wanted: EndedAttempts,
     outputs: Option<&Path>,
 ) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
-    let mut found = log(&target.database, wanted).map_err(|error| view_failure(&error))?;
+    let mut found = target::ask(&target.database, wanted)?;
     for ended in &mut found.attempts {
         ended.output = outputs.and_then(|directory| output(directory, ended));
     }

@@ -26,13 +26,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use shiftboss_actors::store::{EndedAttempts, ReadError, TasksWith};
+
 use crate::cli::{Command, FetchSettings, View, ViewArguments};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
-use crate::lock::{self, Holder, LockError, LockFile};
+use crate::lock::{self, LockError, LockFile};
 use crate::logging::{self, LogFormat};
-use crate::stores::sqlite::ViewError;
-use crate::stores::sqlite::views::{Asked, Wanted};
 use crate::target::{move_up, socket};
 
 pub fn run(command: Command) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ fn needs(command: &Command) -> Needs {
         Command::Spool(_) => (24, 6),
         // It stands by with what it was given.
         Command::Guardian => (0, 0),
-        _ => (16, 0),
+        _ => (16, 1),
     };
     Needs { descriptors, threads }
 }
@@ -106,27 +106,24 @@ fn look(asked: View) -> Result<(), Failure> {
         }
         View::Queue { arguments, number } => queue::run(&arguments, number),
         View::Log { arguments, failed, since, log_dir, key, number } => {
-            let wanted = Wanted { failed, since, key, count: number.into() };
-            log::run(&arguments, &wanted, log_dir.as_deref())
+            let wanted = EndedAttempts { failed, since, key, count: number.into() };
+            log::run(&arguments, wanted, log_dir.as_deref())
         }
         View::Tasks { arguments, status, fetcher, number } => {
-            tasks::run(&arguments, &Asked { status, fetcher, since: None, count: number.into() })
+            tasks::run(&arguments, TasksWith { status, fetcher, since: None, count: number.into() })
         }
     }
 }
 
 /// Why a command that only reads the database ended.
-fn view_failure(error: &ViewError) -> Failure {
-    let code = match error {
-        ViewError::Missing(_) | ViewError::Unrecovered { .. } => ExitCode::Unavailable,
-        ViewError::Foreign(_) | ViewError::Newer { .. } | ViewError::NotTakenOver { .. } => {
-            ExitCode::Configuration
-        }
-        ViewError::Denied { .. } => ExitCode::Denied,
-        ViewError::Unsound { .. } => ExitCode::BadData,
-        ViewError::Sqlite { .. } => ExitCode::StoreIo,
-    };
-    Failure::new(code, error.to_string())
+fn read_failure(error: ReadError) -> Failure {
+    match error {
+        ReadError::Unavailable(text) => Failure::new(ExitCode::Unavailable, text),
+        ReadError::Foreign(text) => Failure::new(ExitCode::Configuration, text),
+        ReadError::Denied(text) => Failure::new(ExitCode::Denied, text),
+        ReadError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
+        ReadError::Failed(text) => Failure::new(ExitCode::StoreIo, text),
+    }
 }
 
 /// Keeps daemons from a database as long as the lock is held.
@@ -135,7 +132,7 @@ fn locked(database: &Path) -> Result<LockFile, Failure> {
         let text = format!("there is no database {}", database.display());
         return Err(Failure::new(ExitCode::Unavailable, text));
     }
-    let holder = Holder::this_process(database, Path::new(""), Path::new(""));
+    let holder = lock::this_process(database, Path::new(""), Path::new(""));
     lock::take(database, &holder).map_err(|error| match error {
         LockError::Io { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => {
             let text = format!(

@@ -1,12 +1,13 @@
 //! `shiftboss queue`: the next keys, in the order in which they would be handed out now.
 
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::store::NextJobs;
+use shiftboss_actors::store::answers::{Next, Queue};
 
+use super::target;
 use super::text::{ago, columns, cut, shown};
-use super::{target, view_failure};
 use crate::cli::ViewArguments;
 use crate::exit::Failure;
-use crate::stores::sqlite::views::{Next, Queue, queue};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 60;
@@ -15,8 +16,7 @@ const PAYLOAD_WIDTH: usize = 60;
 pub fn run(arguments: &ViewArguments, number: u16) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
-    let found =
-        queue(&target.database, number.into(), now).map_err(|error| view_failure(&error))?;
+    let found = target::ask(&target.database, NextJobs(number.into()))?;
     target::warn_if_down(&target, arguments.json);
     target::show(&target, &found, arguments.json, |found| render(found, now))
 }

@@ -18,20 +18,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shiftboss_actors::clock::SystemClock;
+use shiftboss_actors::connection::Operators;
 use shiftboss_actors::directory::Directory;
 use shiftboss_actors::file_watcher::Input;
-use shiftboss_actors::reports::Reports;
+use shiftboss_actors::live::Daemon;
 use shiftboss_actors::store::StoreError;
 use shiftboss_actors::tree::{self, Parts, TreeError};
 use tracing::{error, info, warn};
 
 use crate::cli::{ServeArguments, ServeSettings};
 use crate::exit::{ExitCode, Failure};
-use crate::lock::{self, Holder, LockFile};
+use crate::lock::{self, LockFile};
 use crate::logging;
-use crate::reports::DatabaseReports;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
+use crate::stores;
 use crate::stores::sqlite::{self, Policy, SqliteStore};
 use configuration::Configuration;
 use failures::{lock_failure, open_failure, tree_failure};
@@ -54,7 +55,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     binder.require_free()?;
     let new_spool = settings.spool.clone().filter(|spool| Spool::is_to_be_made(spool));
     let new_spool = new_spool.map(|spool| (!spool.exists(), spool));
-    let (services, spool) = services::of(&configuration, wanted)?;
+    let services = services::of(&configuration, wanted)?;
     // Ours alone from here on: until its lock was taken it may have been another daemon's.
     locks.spool = new_spool;
     let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
@@ -75,8 +76,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
             settings.connections_max,
             settings.fetchers.len(),
         ),
-        reports: reports(settings, spool),
-        operator_group: settings.operator_group,
+        operators: operators(settings, &locks.daemon),
         services,
     };
     info!(
@@ -110,14 +110,13 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     }
 }
 
-/// Operators' answers, and with them protocol 2: the Python supervisor knows neither.
-fn reports(settings: &ServeSettings, spool: Option<Spool>) -> Option<Arc<dyn Reports>> {
-    match settings.store.policy {
-        Policy::Fair { .. } => {
-            Some(Arc::new(DatabaseReports { database: settings.database.clone(), spool }))
-        }
-        Policy::Classic => None,
-    }
+/// Operators, and with them protocol 2: the Python supervisor knows neither.
+fn operators(settings: &ServeSettings, daemon: &Daemon) -> Option<Operators> {
+    (settings.store.policy != Policy::Classic).then(|| Operators {
+        reader: stores::reader(&settings.database),
+        daemon: Arc::new(daemon.clone()),
+        group: settings.operator_group,
+    })
 }
 
 async fn run_tree(
@@ -158,6 +157,8 @@ async fn checked(database: Option<PathBuf>) -> String {
 /// The locks of a running daemon, released when dropped. Unless they were [kept](Locks::keep), the start
 /// was refused, and what it made is removed.
 struct Locks {
+    /// Who has them.
+    daemon: Daemon,
     /// The database, if there was none.
     made: Option<PathBuf>,
     /// The spool, if there was none, and whether its directory was made.
@@ -173,17 +174,17 @@ impl Locks {
         one_path(&settings.database, &settings.socket.path)
             .map_or(Ok(()), |why| Err(Failure::usage(why)))?;
         require_order(settings)?;
-        let holder =
-            Holder::this_process(&settings.database, &settings.input, &settings.socket.path);
+        let daemon = lock::this_process(&settings.database, &settings.input, &settings.socket.path);
         let input = InputDirectory::make(&settings.input)?;
-        let database = lock::take(&settings.database, &holder).map_err(lock_failure)?;
+        let database = lock::take(&settings.database, &daemon).map_err(lock_failure)?;
         Ok(Self {
             made: (!settings.database.exists()).then(|| settings.database.clone()),
             spool: None,
             database,
-            socket: lock::take(&settings.socket.path, &holder).map_err(lock_failure)?,
+            socket: lock::take(&settings.socket.path, &daemon).map_err(lock_failure)?,
             directory: lock::take_directory(&settings.input).map_err(lock_failure)?,
             input,
+            daemon,
         })
     }
 

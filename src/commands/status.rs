@@ -6,27 +6,27 @@ mod table;
 mod trouble;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::live::LiveStatus;
+use shiftboss_actors::store::Status;
 
 use live::Unknown;
 
 use super::output::print;
-use super::{target, view_failure};
+use super::target::{self, Target};
 use crate::cli::ViewArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
-use crate::reports::{Status, Target};
-use crate::stores::sqlite::queue_status;
 
 /// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 then.
 pub fn run(arguments: &ViewArguments, check: bool) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
-    let queue = queue_status(&target.database, now).map_err(|error| view_failure(&error))?;
+    let queue = target::ask(&target.database, Status)?;
     let (live, unknown) = match live::ask(&target, &queue) {
         Ok(live) => (live, None),
         Err(unknown) => (None, Some(unknown)),
     };
-    let status = Status { queue, live };
+    let status = LiveStatus { queue, live };
     let trouble = trouble::of(&status, unknown.as_ref(), now);
     if !check || arguments.json {
         target::show(&target, &status, arguments.json, |status| {
@@ -40,7 +40,7 @@ pub fn run(arguments: &ViewArguments, check: bool) -> Result<(), Failure> {
 
 fn checked(
     target: &Target,
-    status: &Status,
+    status: &LiveStatus,
     unknown: Option<Unknown>,
     trouble: &[String],
     now: i64,

@@ -8,16 +8,38 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::live::Report;
+use shiftboss_actors::store::Ask;
+use tokio::runtime;
 
 use super::output::print;
+use super::read_failure;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockState};
-use crate::reports::Target;
+use crate::stores;
 use crate::target::either;
+
+/// A database that is looked at, and the daemon that keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub database: PathBuf,
+    /// Its daemon, if one runs.
+    pub daemon: LockState,
+}
+
+/// Asks a database, whether or not a daemon keeps it.
+pub fn ask<Q: Ask>(database: &Path, question: Q) -> Result<Q::Answer, Failure> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
+    let reader = stores::reader(database);
+    runtime.block_on(reader.ask(SystemClock.now(), question)).map_err(read_failure)
+}
 
 /// Finds the database that is meant ([`either`]), and its daemon if one runs.
 pub fn find(given: Option<PathBuf>, config: Option<&Path>) -> Result<Target, Failure> {
-    database_of(&either(given, config)?).map(Target::of_database)
+    let database = database_of(&either(given, config)?)?;
+    Ok(Target { daemon: lock::state_of(&database), database })
 }
 
 /// The database itself, or that of the daemon that listens on a socket, or did until it was killed.
@@ -53,7 +75,13 @@ pub fn show<T: Serialize>(
     render: impl FnOnce(&T) -> String,
 ) -> Result<(), Failure> {
     if json {
-        let line = target.line(found).map_err(Failure::of(ExitCode::Internal))?;
+        let (daemon, daemon_unknown) = match &target.daemon {
+            LockState::Free => (None, None),
+            LockState::By(daemon) => (Some(daemon), None),
+            LockState::Unknown(why) => (None, Some(*why)),
+        };
+        let report = Report { database: &target.database, daemon, daemon_unknown, found };
+        let line = serde_json::to_string(&report).map_err(Failure::of(ExitCode::Internal))?;
         return print(line + "\n");
     }
     print(render(found))

@@ -1,18 +1,19 @@
 //! `shiftboss tasks`: tasks by status, with the reason.
 
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::store::TasksWith;
+use shiftboss_actors::store::answers::{Task, Tasks};
 
+use super::target;
 use super::text::{ago, columns, shown};
-use super::{target, view_failure};
 use crate::cli::ViewArguments;
 use crate::exit::Failure;
-use crate::stores::sqlite::views::{Asked, Task, Tasks, tasks};
 
 /// Shows the tasks that are asked for.
-pub fn run(arguments: &ViewArguments, asked: &Asked) -> Result<(), Failure> {
+pub fn run(arguments: &ViewArguments, asked: TasksWith) -> Result<(), Failure> {
     let target = target::find(arguments.target.clone(), arguments.config.as_deref())?;
     let now = SystemClock.now();
-    let found = tasks(&target.database, asked, now).map_err(|error| view_failure(&error))?;
+    let found = target::ask(&target.database, asked)?;
     target::warn_if_down(&target, arguments.json);
     target::show(&target, &found, arguments.json, |found| render(found, now))
 }

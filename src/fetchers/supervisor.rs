@@ -15,12 +15,12 @@ use std::time::Duration;
 use actix::prelude::*;
 use shiftboss_actors::clock::Clock;
 use shiftboss_actors::exit_notifier::ExitNotifier;
-use shiftboss_actors::reports::ReportError;
-use shiftboss_actors::service::{FetcherLinks, RunFetcher};
+use shiftboss_actors::service::{FetcherLinks, Refused, RunFetcher};
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, Request as StoreRequest,
 };
+use shiftboss_protocol::wire::session::ErrorCode;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tracing::{error, info, warn};
 
@@ -274,21 +274,23 @@ impl Actor for FetchersActor {
 }
 
 impl Handler<RunFetcher> for FetchersActor {
-    type Result = Result<String, ReportError>;
+    type Result = Result<String, Refused>;
 
     fn handle(&mut self, RunFetcher(name): RunFetcher, _: &mut Self::Context) -> Self::Result {
         let wanted = self.parts.wanted.borrow();
         let names = || wanted.iter().map(|table| table.name.as_str());
         let Some(table) = wanted.iter().find(|table| table.name.as_str() == &*name) else {
             let near = did_you_mean(&name, names());
-            return Err(ReportError::Unknown(format!("the daemon runs no fetcher {name}{near}")));
+            let text = format!("the daemon runs no fetcher {name}{near}");
+            return Err(Refused(ErrorCode::Unknown, text));
         };
         let fetcher = self.fetchers.get_mut(&table.name).filter(|_| self.stopping.is_none());
         let Some(running) = fetcher.and_then(Fetcher::lasting) else {
-            return Err(ReportError::Unavailable(format!("{name} is just being started or ended")));
+            let text = format!("{name} is just being started or ended");
+            return Err(Refused(ErrorCode::Busy, text));
         };
         if running.is_on {
-            return Err(ReportError::Unavailable(format!("a run of {name} is on")));
+            return Err(Refused(ErrorCode::Busy, format!("a run of {name} is on")));
         }
         info!(name = &*name, "An operator asked for a run.");
         let _ = running.requests.send(Request::Run);

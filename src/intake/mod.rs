@@ -16,11 +16,13 @@ use std::fs::File;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::MailboxError;
 use shiftboss_actors::exit_notifier::ExitNotifier;
-use shiftboss_actors::service::{Service, ServiceLinks};
+use shiftboss_actors::live::SpoolLive;
+use shiftboss_actors::service::{LookAtSpool, Service, ServiceLinks};
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     AcceptEntries, AcceptedEntries, Each, EntryId, ForgetAccepted, StoreError,
@@ -71,6 +73,19 @@ impl Service for SpoolIntake {
             let _exit_notifier = exit_notifier;
             reconciler.run().await;
         }));
+    }
+
+    fn spool(&self) -> Option<LookAtSpool> {
+        let spool = self.spool.clone();
+        Some(Arc::new(move || {
+            // One that cannot be listed is the log's to tell.
+            let dead = spool.list(&spool.options().dead_letter);
+            SpoolLive {
+                path: spool.path().to_string_lossy().into_owned(),
+                lost: !spool.is_at_its_path(),
+                dead_letters: dead.map_or(0, |entries| entries.len()),
+            }
+        }))
     }
 
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {

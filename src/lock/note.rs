@@ -6,38 +6,22 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
+use shiftboss_actors::live::Daemon;
 
 use crate::safe_file;
 
 /// A holder's note is no longer: three paths and two numbers.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Who holds a lock, as written into its note.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    pub pid: u32,
-    /// The database it keeps.
-    pub database: PathBuf,
-    /// The directory it watches.
-    pub input_dir: PathBuf,
-    /// The socket it listens on.
-    pub socket: PathBuf,
-    /// When it started, in seconds since 1970.
-    pub started: u64,
-}
-
-impl Holder {
-    /// This process, with what it works on.
-    pub fn this_process(database: &Path, input_dir: &Path, socket: &Path) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        Self {
-            pid: std::process::id(),
-            database: database.to_owned(),
-            input_dir: input_dir.to_owned(),
-            socket: socket.to_owned(),
-            started: since.map_or(0, |since| since.as_secs()),
-        }
+/// This process as a daemon, with what it works on.
+pub fn this_process(database: &Path, input_dir: &Path, socket: &Path) -> Daemon {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Daemon {
+        pid: std::process::id(),
+        database: database.to_owned(),
+        input_dir: input_dir.to_owned(),
+        socket: socket.to_owned(),
+        started: since.map_or(0, |since| since.as_secs()),
     }
 }
 
@@ -75,7 +59,7 @@ impl Note {
 }
 
 /// What a note says.
-pub fn read(note: &Path) -> Option<Holder> {
+pub fn read(note: &Path) -> Option<Daemon> {
     let mut file = safe_file::open_to_read(note).ok()?;
     serde_json::from_slice(&bytes(&mut file).ok()?).ok()
 }

@@ -22,7 +22,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol/src/wire", &["std::fs", "crate::fetcher_file"]),
     ("actors/src/store", &["actix", "tokio", "std::fs", "std::io", "protocol::wire"]),
     ("actors/src/connection", &["store::Store,", "store::Store;", "dyn Store", "impl Store"]),
-    ("src/stores/sqlite", &["actix", "tokio", "clap", "crate::cli", "crate::commands"]),
+    (
+        "src/stores/sqlite",
+        &["actix", "tokio::net", "tokio::sync", "clap", "crate::cli", "crate::commands"],
+    ),
     ("spool/src", &["actix", "tokio", "rusqlite", "clap", "shiftboss::", "shiftboss_actors"]),
     ("spool/src/layer", &["super::"]),
     ("spool/src/files", &["super::Spool", "super::layout"]),

@@ -1,4 +1,4 @@
-//! What a line of protocol 2 is answered: asking storage, the watcher and the reports.
+//! What a line of protocol 2 is answered: asking storage, the watcher and the reader.
 //!
 //! Plain futures over [`Asker`], awaited by the [session](super::session); they know no connection.
 
@@ -7,29 +7,34 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use bytes::BytesMut;
+use serde::Serialize;
+use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 use super::WorkLinks;
 use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
 use super::session::SessionLinks;
+use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
-use crate::live::{Health, Live};
-use crate::reports::{ReportError, Reports, Turn};
-use crate::service::RunFetcher;
+use crate::live::{Health, Live, LiveStatus, Report};
+use crate::service::{Refused, RunFetcher};
 use crate::storage::messages::{
     Change, Controlled, HandOut, HowAreYou, Next, Perform, Stepped, Tell, Work,
 };
+use crate::store::answers::Turn;
 use crate::store::{
-    Ack, AddTask, Added, Cancelled, Each, LeaseHolder, Requeued, StoreResult, WhyIdle,
+    Ack, AddTask, Added, Ask, Cancelled, Each, EndedAttempts, LeaseHolder, NextJobs, ReadError,
+    Requeued, Status, StoreError, StoreResult, Turns, WhyIdle, WhyKey,
 };
 use shiftboss_protocol::model::{Attempt, Key, Row};
 use shiftboss_protocol::wire::session::{
-    Control, ErrorCode, Fault, Question, SessionAnswer, SessionRequest, Word,
+    Control, ErrorCode, Fault, SessionAnswer, SessionRequest, Word,
 };
 
 /// How long an operator's question may take.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same of the turns of tasks that were added: they are answered without them otherwise.
 const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,6 +63,14 @@ impl Reply {
 
     pub(super) fn error(code: ErrorCode, text: &str) -> Self {
         Self { errors: 1, ..Self::line(&SessionAnswer::Error(code, text)) }
+    }
+
+    fn refused(Refused(code, text): Refused) -> Self {
+        Self::error(code, &text)
+    }
+
+    fn json(line: &str) -> Self {
+        Self::line(&SessionAnswer::Json(line))
     }
 
     pub(super) fn fault(fault: &Fault) -> Self {
@@ -96,6 +109,9 @@ impl Reply {
     }
 }
 
+/// A reply, or the error that it is.
+type Answered = Result<Reply, Refused>;
+
 /// What a worker did wrong.
 pub(super) fn text_of(fault: &Fault) -> &'static str {
     match fault {
@@ -116,177 +132,219 @@ pub(super) struct Asker {
 impl Asker {
     /// One flat match over all requests.
     pub(super) async fn reply(self, request: SessionRequest) -> Reply {
-        match request {
+        if request.is_of_an_operator() && !self.is_operator {
+            let lines = if let SessionRequest::Add(tasks) = &request { tasks.len() } else { 1 };
+            return together((0..lines).map(|_| denied()));
+        }
+        let answered = match request {
             SessionRequest::Ready { wait } => self.ready(wait).await,
             SessionRequest::Attempt(attempt, word) => self.tell(attempt, word).await,
             SessionRequest::Next { attempt, exit_code, wait } => {
-                self.next(attempt, exit_code, wait).await
+                return self.next(attempt, exit_code, wait).await;
             }
-            SessionRequest::Quit => Reply::line(&SessionAnswer::Ok).and_close(),
+            SessionRequest::Quit => Ok(Reply::line(&SessionAnswer::Ok).and_close()),
             SessionRequest::Health => self.health().await,
-            SessionRequest::Ask(_)
-            | SessionRequest::Control(_)
-            | SessionRequest::AcceptInput
-            | SessionRequest::RunFetcher(_)
-                if !self.is_operator =>
-            {
-                denied()
+            SessionRequest::Add(tasks) => return self.add(tasks).await,
+            SessionRequest::Status => self.status().await,
+            SessionRequest::Why(key) => self.why(key).await,
+            SessionRequest::Queue(count) => self.look(NextJobs(size(count)), Ok).await,
+            SessionRequest::Log(count) => {
+                let asked = EndedAttempts { count: size(count), ..EndedAttempts::default() };
+                self.look(asked, Ok).await
             }
-            SessionRequest::Add(tasks) if !self.is_operator => {
-                together(tasks.iter().map(|_| denied()))
-            }
-            SessionRequest::Add(tasks) => self.add(tasks).await,
-            SessionRequest::Ask(question) => self.ask(question).await,
             SessionRequest::Control(control) => self.change(control).await,
             SessionRequest::AcceptInput => self.accept_input().await,
             SessionRequest::RunFetcher(name) => self.run_fetcher(name).await,
-        }
+        };
+        answered.unwrap_or_else(Reply::refused)
     }
 
-    async fn ready(self, wait: Duration) -> Reply {
+    async fn ready(self, wait: Duration) -> Answered {
         let until = (!wait.is_zero()).then(|| Instant::now() + wait);
-        match next_work(None, Some(self.holder), &self.work).await {
-            Ok(Some(job)) => Reply::job(job),
-            Ok(None) if until.is_some() => Reply { wait: until, ..Reply::default() },
-            Ok(None) => no_jobs(&self.session.why_idle).await,
-            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
-        }
+        Ok(match next_work(None, Some(self.holder), &self.work).await? {
+            Some(job) => Reply::job(job),
+            None if until.is_some() => Reply { wait: until, ..Reply::default() },
+            None => no_jobs(&self.session.why_idle).await,
+        })
     }
 
-    async fn tell(self, attempt: Attempt, word: Word) -> Reply {
-        match in_time(self.session.tell.send(Tell { attempt, word })).await {
-            Ok(Ack::Stale | Ack::Unknown) if word == Word::Beat => {
-                Reply::line(&SessionAnswer::Lost)
+    async fn tell(self, attempt: Attempt, word: Word) -> Answered {
+        match in_time("storage", self.session.tell.send(Tell { attempt, word })).await? {
+            Ack::Stale | Ack::Unknown if word == Word::Beat => {
+                Ok(Reply::line(&SessionAnswer::Lost))
             }
-            Ok(ack) => Reply::ack(ack),
-            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
+            ack => Ok(Reply::ack(ack)),
         }
     }
 
     /// Two lines in one step, each with its answer.
     async fn next(self, attempt: Attempt, exit_code: i64, wait: Duration) -> Reply {
         let next = Next { attempt, exit_code, holder: self.holder.clone() };
-        match in_time(self.session.next.send(next)).await {
+        match in_time("storage", self.session.next.send(next)).await {
             Ok(Stepped { ack, work: Work::Job(job) }) => Reply::job(job).after(Reply::ack(ack)),
-            Ok(Stepped { ack, .. }) => self.ready(wait).await.after(Reply::ack(ack)),
-            Err(reason) => {
-                let busy = || Reply::error(ErrorCode::Busy, &reason);
-                busy().after(busy())
+            Ok(Stepped { ack, .. }) => {
+                let ready = self.ready(wait).await;
+                ready.unwrap_or_else(Reply::refused).after(Reply::ack(ack))
             }
+            Err(refused) => Reply::refused(refused.clone()).after(Reply::refused(refused)),
         }
     }
 
-    async fn change(self, control: Control) -> Reply {
+    async fn change(self, control: Control) -> Answered {
         let key = match &control {
             Control::Retry(key, _) | Control::Requeue(key) | Control::Cancel(key) => {
                 Some(key.clone())
             }
             Control::Pause | Control::Resume | Control::Drain => None,
         };
-        match in_time(self.session.change.send(Change(control))).await {
-            Ok(Controlled::Retried(None)) => Reply::error(
-                ErrorCode::Unknown,
-                "no fetcher lists that key, and no single task has it",
-            ),
-            Ok(Controlled::Requeued(Requeued::Unknown)) => {
-                Reply::error(ErrorCode::Unknown, "no fetcher lists that key, and nobody has it")
+        let unknown = |text: &str| Err(Refused(ErrorCode::Unknown, text.to_owned()));
+        match in_time("storage", self.session.change.send(Change(control))).await? {
+            Controlled::Retried(None) => {
+                unknown("no fetcher lists that key, and no single task has it")
             }
-            Ok(Controlled::Cancelled(Cancelled { deleted: 0, in_flight: false, .. })) => {
-                Reply::error(ErrorCode::Unknown, "there is no single task of that key")
+            Controlled::Requeued(Requeued::Unknown) => {
+                unknown("no fetcher lists that key, and nobody has it")
             }
-            Ok(controlled) => Reply::line(&SessionAnswer::Json(&json_of(controlled, key.as_ref()))),
-            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
+            Controlled::Cancelled(Cancelled { deleted: 0, in_flight: false, .. }) => {
+                unknown("there is no single task of that key")
+            }
+            controlled => Ok(Reply::json(&json_of(controlled, key.as_ref()))),
         }
     }
 
-    async fn accept_input(self) -> Reply {
-        let answered = timeout(REQUEST_TIMEOUT, self.session.accept_input.send(AcceptInput)).await;
-        match answered {
-            Ok(Ok(Ok(accepted))) => {
-                let taken = serde_json::json!({"accepted": accepted == Accepted::Taken});
-                Reply::line(&SessionAnswer::Json(&taken.to_string()))
-            }
-            Ok(Ok(Err(reason))) => Reply::error(ErrorCode::Busy, &reason),
-            Ok(Err(_)) => Reply::error(ErrorCode::Busy, STOPPING),
-            Err(_) => Reply::error(ErrorCode::Busy, "it took too long"),
-        }
+    async fn accept_input(self) -> Answered {
+        let accepted = in_time("the watcher", self.session.accept_input.send(AcceptInput)).await?;
+        Ok(Reply::json(&json!({"accepted": accepted == Accepted::Taken}).to_string()))
     }
 
-    async fn run_fetcher(self, name: Arc<str>) -> Reply {
-        let Some(fetchers) = self.session.run_fetcher else {
-            return Reply::error(ErrorCode::Unknown, "this daemon runs no fetchers");
-        };
-        match timeout(REQUEST_TIMEOUT, fetchers.send(RunFetcher(name))).await {
-            Ok(Ok(answer)) => report(answer),
-            Ok(Err(_)) => Reply::error(ErrorCode::Busy, STOPPING),
-            Err(_) => Reply::error(ErrorCode::Busy, "it took too long"),
-        }
+    async fn run_fetcher(self, name: Arc<str>) -> Answered {
+        let none = || Refused(ErrorCode::Unknown, "this daemon runs no fetchers".to_owned());
+        let fetchers = self.session.run_fetcher.ok_or_else(none)?;
+        Ok(Reply::json(&in_time("the fetchers", fetchers.send(RunFetcher(name))).await?))
     }
 
     /// What cannot be written cannot be handed out.
-    async fn health(self) -> Reply {
-        match in_time(self.session.health.send(HowAreYou { lock: true })).await {
-            Ok(Health { outage: Some(outage), .. }) => Reply::error(ErrorCode::Busy, &outage.error),
-            Ok(health) => {
-                let (in_flight, draining) = (health.in_flight, health.draining);
-                let line = serde_json::json!({"in_flight": in_flight, "draining": draining});
-                Reply::line(&SessionAnswer::Json(&line.to_string()))
+    async fn health(self) -> Answered {
+        let Health { in_flight, draining, outage } =
+            in_time("storage", self.session.health.send(HowAreYou { lock: true })).await?;
+        match outage {
+            Some(outage) => Err(Refused(ErrorCode::Busy, outage.error)),
+            None => {
+                let health = json!({"in_flight": in_flight, "draining": draining});
+                Ok(Reply::json(&health.to_string()))
             }
-            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
         }
     }
 
     /// What the database does not know.
     async fn live(&self) -> Option<Live> {
-        let health = in_time(self.session.health.send(HowAreYou { lock: false })).await.ok()?;
-        Some(Live { health, workers: self.session.workers.connected(), spool: None })
+        let asked = self.session.health.send(HowAreYou { lock: false });
+        let health = in_time("storage", asked).await.ok()?;
+        let workers = self.session.workers.connected();
+        let spool = match self.session.spool.clone() {
+            Some(look) => timeout(ANSWER_TIMEOUT, spawn_blocking(move || look())).await,
+            None => return Some(Live { health, workers, spool: None }),
+        };
+        let spool = spool.ok().and_then(Result::ok);
+        Some(Live { health, workers, spool })
     }
 
     /// Tasks of several lines in one step, each with its answer.
     async fn add(self, tasks: Vec<Row>) -> Reply {
         let keys: Vec<Key> = tasks.iter().map(|task| task.key.clone()).collect();
-        let added = match in_time(
-            self.session.add.send(Perform(Each(tasks.into_iter().map(AddTask).collect()))),
-        )
-        .await
-        {
+        let tasks = Each(tasks.into_iter().map(AddTask).collect());
+        let added = match in_time("storage", self.session.add.send(Perform(tasks))).await {
             Ok(added) => added,
-            Err(reason) => {
-                return together(keys.iter().map(|_| Reply::error(ErrorCode::Busy, &reason)));
+            Err(refused) => {
+                return together(keys.iter().map(|_| Reply::refused(refused.clone())));
             }
         };
-        let asked = keys.clone();
-        let turns = looked(self.session, TURNS_TIMEOUT, move |reports| reports.turns(&asked));
-        let turns = turns.await.ok().and_then(|(turns, _)| turns.ok()).unwrap_or_default();
+        let turns = read(&self.session, TURNS_TIMEOUT, Turns(keys.clone()), |turns| turns).await;
+        let turns = turns.map_or_else(|_| Vec::new(), |(turns, _)| turns);
         let answers = keys.iter().zip(added).enumerate();
         together(answers.map(|(at, (key, added))| added_line(key, added, turns.get(at))))
     }
 
-    async fn ask(self, question: Question) -> Reply {
-        let live = if question == Question::Status { self.live().await } else { None };
-        let answered =
-            looked(self.session, REPORT_TIMEOUT, move |reports| reports.answer(&question, live));
-        match answered.await {
-            Ok((answer, place)) => Reply { place, ..report(answer) },
-            Err(reason) => Reply::error(ErrorCode::Busy, &reason),
-        }
+    async fn status(self) -> Answered {
+        let live = self.live().await;
+        self.look(Status, |queue| Ok(LiveStatus { queue, live })).await
+    }
+
+    async fn why(self, key: Key) -> Answered {
+        self.look(WhyKey(key.to_string()), move |found| {
+            let unknown = || Refused(ErrorCode::Unknown, format!("nobody ever heard of {key}"));
+            found.ok_or_else(unknown)
+        })
+        .await
+    }
+
+    /// An answer, made into what is shown of it, as one line of JSON.
+    async fn look<Q: Ask<Answer: Send> + Send + 'static, T: Serialize>(
+        self,
+        question: Q,
+        show: impl FnOnce(Q::Answer) -> Result<T, Refused> + Send + 'static,
+    ) -> Answered {
+        let daemon = Arc::clone(&self.session.operators.daemon);
+        let line = move |answer| {
+            let found = &show(answer)?;
+            let (database, daemon) = (daemon.database.as_path(), Some(&*daemon));
+            let report = Report { database, daemon, daemon_unknown: None, found };
+            serde_json::to_string(&report).map_err(|error| busy(error.to_string()))
+        };
+        let (line, place) = read(&self.session, ANSWER_TIMEOUT, question, line).await?;
+        Ok(Reply { place, ..Reply::json(&line?) })
     }
 }
 
-/// Asks the reports, on a thread for it; the place that it took is given up with the answer.
-async fn looked<T: Send + 'static>(
-    SessionLinks { reports, room, .. }: SessionLinks,
+/// Asks the reader, and makes something of the answer on a thread for it: it can be long. The place that it
+/// took is given up with the reply.
+async fn read<Q: Ask<Answer: Send> + Send + 'static, T: Send + 'static>(
+    links: &SessionLinks,
     most: Duration,
-    ask: impl FnOnce(&dyn Reports) -> T + Send + 'static,
-) -> Result<(T, Option<OwnedSemaphorePermit>), String> {
-    let answered = timeout(most, async move {
-        // Closed by nobody. The place goes with the thread, which nothing can end.
+    question: Q,
+    then: impl FnOnce(Q::Answer) -> T + Send + 'static,
+) -> Result<(T, Option<OwnedSemaphorePermit>), Refused> {
+    let (reader, room) = (Arc::clone(&links.operators.reader), Arc::clone(&links.room));
+    let asked = async move {
+        // Closed by nobody.
         let place = room.acquire_owned().await.ok();
-        tokio::task::spawn_blocking(move || (ask(&*reports), place)).await
-    });
-    match answered.await {
-        Ok(answered) => answered.map_err(|error| error.to_string()),
-        Err(_) => Err("it took too long".to_owned()),
+        // A task, which is not dropped when the time is over: the place goes with what was begun.
+        tokio::spawn(async move {
+            let answer = reader.ask(SystemClock.now(), question).await?;
+            let made = spawn_blocking(move || (then(answer), place)).await;
+            made.map_err(|error| busy(error.to_string()))
+        })
+        .await
+    };
+    match timeout(most, asked).await {
+        Ok(answered) => answered.map_err(|error| busy(error.to_string()))?,
+        Err(_) => Err(busy("it took too long".to_owned())),
+    }
+}
+
+fn size(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+fn busy(text: String) -> Refused {
+    Refused(ErrorCode::Busy, text)
+}
+
+impl From<String> for Refused {
+    fn from(text: String) -> Self {
+        busy(text)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        busy(error.to_string())
+    }
+}
+
+impl From<ReadError> for Refused {
+    fn from(error: ReadError) -> Self {
+        busy(error.to_string())
     }
 }
 
@@ -313,69 +371,50 @@ fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Repl
         let text = "there are as many single tasks as may be (max_single_tasks); add it later";
         return Reply { errors: 0, ..Reply::error(ErrorCode::Full, text) };
     }
-    let object = serde_json::json!({
+    let object = json!({
         "key": key.as_str(),
         "added": added == Added::Added,
         "keys_before": turn.and_then(|turn| turn.keys_before),
         "exact": turn.is_some_and(|turn| turn.exact),
         "tasks_before": turn.map(|turn| turn.tasks_before),
     });
-    Reply::line(&SessionAnswer::Json(&object.to_string()))
-}
-
-fn report(answer: Result<String, ReportError>) -> Reply {
-    match answer {
-        Ok(line) => Reply::line(&SessionAnswer::Json(&line)),
-        Err(ReportError::Unknown(text)) => Reply::error(ErrorCode::Unknown, &text),
-        Err(ReportError::Unavailable(text)) => Reply::error(ErrorCode::Busy, &text),
-    }
+    Reply::json(&object.to_string())
 }
 
 /// That there is no job, and why. Should that not be known, the first holds all the same.
 pub(super) async fn no_jobs(why_idle: &Recipient<Perform<WhyIdle>>) -> Reply {
-    let idle = in_time(why_idle.send(Perform(WhyIdle))).await.unwrap_or_default();
+    let idle = in_time("storage", why_idle.send(Perform(WhyIdle))).await.unwrap_or_default();
     Reply::line(&SessionAnswer::NoJobs(idle))
 }
 
-/// Awaits storage's answer, as long as a request may take.
-async fn in_time<M, T>(sent: RecipientRequest<M>) -> Result<T, String>
+/// Awaits an actor's answer, as long as a request may take.
+async fn in_time<M, T, E>(who: &str, sent: RecipientRequest<M>) -> Result<T, Refused>
 where
-    M: Message<Result = StoreResult<T>> + Send + 'static,
+    M: Message<Result = Result<T, E>> + Send + 'static,
     T: Send + 'static,
+    E: Into<Refused> + Send + 'static,
 {
     match timeout(REQUEST_TIMEOUT, sent).await {
-        Ok(Ok(result)) => result.map_err(|error| error.to_string()),
-        Ok(Err(_)) => Err(STOPPING.to_owned()),
-        Err(_) => Err("storage did not answer in time".to_owned()),
+        Ok(Ok(result)) => result.map_err(Into::into),
+        Ok(Err(_)) => Err(busy(STOPPING.to_owned())),
+        Err(_) => Err(busy(format!("{who} did not answer in time"))),
     }
 }
 
 /// What came of a change, as JSON.
 fn json_of(controlled: Controlled, key: Option<&Key>) -> String {
-    match (controlled, key) {
-        (Controlled::Retried(rows), Some(key)) => {
-            serde_json::json!({"key": key.as_str(), "rows": rows.unwrap_or(0)}).to_string()
+    let key = key.map(Key::as_str);
+    let object = match controlled {
+        Controlled::Retried(rows) => json!({"key": key, "rows": rows.unwrap_or(0)}),
+        Controlled::Requeued(Requeued::Back(attempt)) => {
+            json!({"key": key, "requeued": true, "attempt": attempt.0})
         }
-        (Controlled::Retried(rows), None) => {
-            serde_json::json!({"rows": rows.unwrap_or(0)}).to_string()
+        Controlled::Requeued(_) => json!({"key": key, "requeued": false}),
+        Controlled::Paused(paused) => json!({"paused": paused}),
+        Controlled::Cancelled(Cancelled { deleted, more, in_flight }) => {
+            json!({"key": key, "deleted": deleted, "more": more, "in_flight": in_flight})
         }
-        (Controlled::Requeued(Requeued::Back(attempt)), Some(key)) => {
-            serde_json::json!({"key": key.as_str(), "requeued": true, "attempt": attempt.0})
-                .to_string()
-        }
-        (Controlled::Requeued(_), key) => {
-            serde_json::json!({"key": key.map(Key::as_str), "requeued": false}).to_string()
-        }
-        (Controlled::Paused(paused), _) => serde_json::json!({"paused": paused}).to_string(),
-        (Controlled::Cancelled(cancelled), key) => serde_json::json!({
-            "key": key.map(Key::as_str),
-            "deleted": cancelled.deleted,
-            "more": cancelled.more,
-            "in_flight": cancelled.in_flight,
-        })
-        .to_string(),
-        (Controlled::Draining(in_flight), _) => {
-            serde_json::json!({"paused": true, "in_flight": in_flight}).to_string()
-        }
-    }
+        Controlled::Draining(in_flight) => json!({"paused": true, "in_flight": in_flight}),
+    };
+    object.to_string()
 }

@@ -19,11 +19,11 @@ use super::reply::{self, Asker, Reply};
 use super::workers::{Seat, Workers};
 use super::{ConnectionActor, WRITE_TIMEOUT};
 use crate::file_watcher::AcceptInput;
-use crate::reports::Reports;
-use crate::service::RunFetcher;
+use crate::live::Daemon;
+use crate::service::{LookAtSpool, RunFetcher};
 use crate::storage::StorageActor;
 use crate::storage::messages::{Change, HowAreYou, Next, Perform, Tell, Wait, Work};
-use crate::store::{AddTask, Each, LeaseHolder, StoreResult, WhyIdle};
+use crate::store::{AddTask, Each, LeaseHolder, Reader, StoreResult, WhyIdle};
 use shiftboss_protocol::model::Idle;
 use shiftboss_protocol::wire::session::{ErrorCode, Fault, Hello, SessionAnswer, SessionRequest};
 
@@ -32,7 +32,18 @@ const ERRORS_MAX: u32 = 10;
 /// Bytes that a peer must take within the time for an answer.
 const WRITTEN_AT_ONCE: usize = 64 * 1024;
 /// Operators' questions that are being answered at once.
-const REPORTS_AT_ONCE: usize = 4;
+const QUESTIONS_AT_ONCE: usize = 4;
+
+/// Who operators are, and what they are told. Without it nobody may opt in to protocol 2.
+#[derive(Clone)]
+pub struct Operators {
+    /// Who answers their questions.
+    pub reader: Arc<dyn Reader>,
+    /// This daemon: every answer begins with it.
+    pub daemon: Arc<Daemon>,
+    /// The group whose members are operators, as the daemon's user and root are.
+    pub group: Option<u32>,
+}
 
 /// Whom a connection asks that speaks protocol 2, beyond what every one does.
 #[derive(Clone)]
@@ -50,9 +61,9 @@ pub struct SessionLinks {
     pub run_fetcher: Option<Recipient<RunFetcher>>,
     pub health: Recipient<HowAreYou>,
     pub add: Recipient<Perform<Each<AddTask>>>,
-    pub reports: Arc<dyn Reports>,
-    /// The group whose members are operators, too.
-    pub operator_group: Option<u32>,
+    /// `None`: the daemon takes tasks from no spool.
+    pub spool: Option<LookAtSpool>,
+    pub operators: Operators,
     pub(super) room: Arc<Semaphore>,
     pub(super) workers: Workers,
 }
@@ -63,7 +74,8 @@ impl SessionLinks {
         storage: &Addr<StorageActor>,
         accept_input: Recipient<AcceptInput>,
         run_fetcher: Option<Recipient<RunFetcher>>,
-        reports: Arc<dyn Reports>,
+        spool: Option<LookAtSpool>,
+        operators: Operators,
     ) -> Self {
         Self {
             wait: storage.clone().recipient(),
@@ -75,9 +87,9 @@ impl SessionLinks {
             accept_input,
             run_fetcher,
             add: storage.clone().recipient(),
-            reports,
-            operator_group: None,
-            room: Arc::new(Semaphore::new(REPORTS_AT_ONCE)),
+            spool,
+            operators,
+            room: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)),
             workers: Workers::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! A connection that speaks protocol 2, over a socket pair and a storage over the mock store.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +12,15 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::clock::ManualClock;
-use crate::connection::{CloseConnection, ConnectionActor, SessionLinks, WorkLinks};
+use crate::connection::{CloseConnection, ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
-use crate::live::Live;
-use crate::reports::{ReportError, Reports, Turn};
+use crate::live::Daemon;
 use crate::storage::StorageActor;
-use crate::store::StoreError;
+use crate::store::answers::{Queue, Turn};
+use crate::store::{Answer, Question, ReadError, ReadFuture, Reader, StoreError, Turns};
 use crate::testing::{MockStore, Trouble, until};
-use shiftboss_protocol::model::Key;
-use shiftboss_protocol::wire::session::Question;
+use shiftboss_protocol::model::{Key, UnixSeconds};
 
 /// Finds nothing new, at once.
 struct Nothing;
@@ -45,31 +45,35 @@ impl Handler<AcceptInput> for Nothing {
     }
 }
 
-/// Knows one key.
+/// Knows one key's turn, and an empty queue.
 struct OneKey;
 
-impl Reports for OneKey {
-    fn answer(&self, question: &Question, live: Option<Live>) -> Result<String, ReportError> {
-        match question {
-            Question::Status => Ok(serde_json::to_string(&live).unwrap()),
-            Question::Why(key) if key.as_str() != "a" => {
-                Err(ReportError::Unknown(format!("nobody knows {key}")))
-            }
-            question => Ok(format!("{{\"asked\":\"{question:?}\"}}")),
-        }
-    }
-
-    fn turns(&self, keys: &[Key]) -> Result<Vec<Turn>, ReportError> {
+impl Reader for OneKey {
+    fn read(&self, _: UnixSeconds, question: Question) -> ReadFuture<'_> {
         let turn = |key: &Key| Turn {
             keys_before: (key.as_str() == "a").then_some(3),
             exact: true,
             tasks_before: 1,
         };
-        if keys.iter().any(|key| key.as_str() == "unreadable") {
-            return Err(ReportError::Unavailable("no".to_owned()));
-        }
-        Ok(keys.iter().map(turn).collect())
+        let unavailable = || ReadError::Unavailable("no".to_owned());
+        let answer = match question {
+            Question::NextJobs(_) => {
+                Ok(Answer::NextJobs(Queue { paused: false, keys: vec![], truncated: false }))
+            }
+            Question::WhyKey(_) => Ok(Answer::WhyKey(None)),
+            Question::Turns(Turns(keys)) if keys.iter().all(|key| key.as_str() != "unreadable") => {
+                Ok(Answer::Turns(keys.iter().map(turn).collect()))
+            }
+            _ => Err(unavailable()),
+        };
+        Box::pin(ready(answer))
     }
+}
+
+fn operators() -> Operators {
+    let (database, input_dir, socket) = ("/db".into(), "/in".into(), "/sock".into());
+    let daemon = Arc::new(Daemon { pid: 1, database, input_dir, socket, started: 2 });
+    Operators { reader: Arc::new(OneKey), daemon, group: None }
 }
 
 /// A worker's end, the actor, and its storage.
@@ -89,12 +93,12 @@ impl Site {
         let storage =
             StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start();
         let to = || storage.clone();
-        let reports = Arc::new(OneKey);
+        let watcher = Nothing.start().recipient();
         let links = WorkLinks {
             dispatch: to().recipient(),
             finish: to().recipient(),
             barrier: Nothing.start().recipient(),
-            session: Some(SessionLinks::new(&storage, Nothing.start().recipient(), None, reports)),
+            session: Some(SessionLinks::new(&storage, watcher, None, None, operators())),
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
         let actor = ConnectionActor::create(|ctx| ConnectionActor::new(ours, links, ctx));
@@ -140,7 +144,7 @@ impl Site {
 #[actix::test]
 async fn requests_are_answered_in_order() {
     let mut site = Site::opted_in(&["a", "b"]).await;
-    site.say("READY\nDONE 1 0\nREADY 5\nBEAT 2\nRELEASE 2\nBEAT 2\nDONE 1 0\nfoo\nACCEPT-INPUT\nWHY a\nWHY b\nQUIT\nREADY")
+    site.say("READY\nDONE 1 0\nREADY 5\nBEAT 2\nRELEASE 2\nBEAT 2\nDONE 1 0\nfoo\nACCEPT-INPUT\nQUEUE 1\nWHY b\nLOG 1\nQUIT\nREADY")
         .await;
     let mut answers = Vec::new();
     loop {
@@ -151,7 +155,7 @@ async fn requests_are_answered_in_order() {
     }
     let unsupported =
         "ERROR unsupported this daemon has no such request; its HELLO lists those it has";
-    let why = "{\"asked\":\"Why(\"a\")\"}";
+    let queue = r#"{"database":"/db","daemon":{"pid":1,"database":"/db","input_dir":"/in","socket":"/sock","started":2},"daemon_unknown":null,"paused":false,"keys":[],"truncated":false}"#;
     assert_eq!(
         answers,
         [
@@ -164,8 +168,9 @@ async fn requests_are_answered_in_order() {
             "OK",
             unsupported,
             "{\"accepted\":false}",
-            why,
-            "ERROR unknown nobody knows b",
+            queue,
+            "ERROR unknown nobody ever heard of b",
+            "ERROR busy no",
             "OK"
         ]
     );

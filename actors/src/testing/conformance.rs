@@ -8,17 +8,18 @@
 mod statements;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestError, TestRunner};
 
 use super::model::{Model, Rules};
-use super::one_by_one::OneByOne;
+use super::one_by_one::{OneByOne, wait_for};
 use crate::file_identity::Position;
 use crate::store::{
     AddRows, AddTask, CancelTasks, Complete, CompleteAttempt, DeleteRuns, Dispatch, Dispatched,
-    Expire, LeaseHolder, Operation, Outcome, Reading, RegisterRun, Rejected, Release, Request,
-    Requeue, Retry, RowBatch, SetPaused, Store, Undo,
+    Expire, LeaseHolder, NextJobs, Operation, Outcome, Reader, Reading, RegisterRun, Rejected,
+    Release, Request, Requeue, Retry, RowBatch, SetPaused, Store, Undo,
 };
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
@@ -240,8 +241,8 @@ pub trait Subject {
     /// Opens it again, after a clean stop or without one.
     fn restart(&mut self, clean: bool);
 
-    /// What its view of the queue shows: the first `count` jobs, as `key payload`.
-    fn preview(&mut self, now: i64, count: usize) -> Vec<String>;
+    /// Who reads it.
+    fn reader(&mut self) -> Arc<dyn Reader>;
 }
 
 /// Checks the statements, and compares stores that `open` makes with the model, over so many random histories.
@@ -281,8 +282,9 @@ fn goes_the_same_way(
             }
         }
         history.check(subject.store())?;
+        let preview = wait_for(subject.reader().ask(history.now, NextJobs(PREVIEWED))).unwrap();
         let dispatched = history.model.preview(history.now, PREVIEWED);
-        prop_assert_eq!(subject.preview(history.now, PREVIEWED), dispatched);
+        prop_assert_eq!((preview.paused, preview.keys), (dispatched.paused, dispatched.keys));
     }
     Ok(())
 }

@@ -188,6 +188,31 @@ impl Model {
         self.queue.iter().filter(newest).filter(|row| !row.dispatched || leased(row)).collect()
     }
 
+    /// When a row's fetcher was last served with its key.
+    fn last_served(&self, row: &Row) -> Option<i64> {
+        self.last_served.get(&(row.key.clone(), self.name(row.fetcher))).copied()
+    }
+
+    /// The row that is handed out next, paused or not.
+    fn next_row(&self, now: i64) -> Option<Row> {
+        let held = |key: &str| {
+            self.deliveries.iter().any(|delivery| delivery.leased && delivery.key == key)
+        };
+        let free = |key: &str| match self.log.get(key) {
+            None | Some((_, Some(_), _)) => true,
+            Some((started, None, _)) => started + self.rules.lease_seconds < now,
+        };
+        let started = |row: &Row| self.log.get(&row.key).map(|log| log.0);
+        let fair = self.rules.is_fair;
+        let rank = |row: &Row| {
+            let turn = if fair { (row.dispatched, self.last_served(row)) } else { (false, None) };
+            (started(row), (self.rules.jitter)(&row.key), row.key.clone(), turn, row.fetcher)
+        };
+        let eligible =
+            self.candidates().into_iter().filter(|row| free(&row.key) && !held(&row.key));
+        eligible.min_by_key(|row| rank(row)).cloned()
+    }
+
     /// `key payload` of the next job, and its attempt.
     pub fn dispatch(&mut self, now: i64) -> Option<(i64, String)> {
         self.dispatch_to(now, false)
@@ -198,27 +223,10 @@ impl Model {
         if self.leases.paused {
             return None;
         }
-        let is_leased = |key: &str| {
-            self.deliveries.iter().any(|delivery| delivery.leased && delivery.key == key)
-        };
-        let free = |key: &str| match self.log.get(key) {
-            None | Some((_, Some(_), _)) => true,
-            Some((started, None, _)) => started + self.rules.lease_seconds < now,
-        };
-        let started = |row: &Row| self.log.get(&row.key).map(|log| log.0);
-        let served =
-            |row: &Row| self.last_served.get(&(row.key.clone(), self.name(row.fetcher))).copied();
-        let fair = self.rules.is_fair;
-        let rank = |row: &Row| {
-            let turn = if fair { (row.dispatched, served(row)) } else { (false, None) };
-            (started(row), (self.rules.jitter)(&row.key), row.key.clone(), turn, row.fetcher)
-        };
-        let eligible =
-            self.candidates().into_iter().filter(|row| free(&row.key) && !is_leased(&row.key));
-        let row = eligible.min_by_key(|row| rank(row))?.clone();
-        let last_served = served(&row);
+        let row = self.next_row(now)?;
+        let last_served = self.last_served(&row);
         self.attempts += 1;
-        if fair {
+        if self.rules.is_fair {
             self.record_dispatch(&row, now, last_served, leased);
         }
         for other in &mut self.queue {

@@ -2,7 +2,10 @@
 //!
 //! For tests and benchmarks of stores that answer at once. The names are those of the operations.
 
+use std::future::Future;
 use std::task::{Context, Poll, Waker};
+
+use tokio::runtime::{Builder, Runtime};
 
 use crate::store::{
     AcceptEntries, AcceptedEntries, Ack, AddRows, AddTask, Added, BeginDeletion, CancelTasks,
@@ -24,6 +27,17 @@ pub fn at_once<T>(mut future: StoreFuture<'_, T>) -> StoreResult<T> {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("this store does not answer at once"),
     }
+}
+
+/// Awaits what is done on another thread.
+///
+/// # Panics
+/// When there can be no runtime for it.
+pub fn wait_for<T>(future: impl Future<Output = T>) -> T {
+    thread_local! {
+        static RUNTIME: Runtime = Builder::new_current_thread().build().unwrap();
+    }
+    RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
 /// See the module's documentation.

@@ -10,8 +10,9 @@ use super::describe::describe;
 use super::model::{Model, Rules};
 use crate::file_identity::Position;
 use crate::store::{
-    Added, Checkpoint, Dispatched, EntryId, FetcherRecord, Operation, Outcome, Rejected, RowBatch,
-    SpoolEntry, Store, StoreError, StoreFuture, StoreResult, StoredRun,
+    Added, Answer, Checkpoint, Dispatched, EntryId, FetcherRecord, NextJobs, Operation, Outcome,
+    Question, ReadError, ReadFuture, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError,
+    StoreFuture, StoreResult, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, Row, Run, UnixSeconds};
 
@@ -304,6 +305,20 @@ impl Kept {
             self.accepted.push(entry.id.clone());
         }
         added
+    }
+}
+
+impl Reader for MockStore {
+    /// The model knows what is next.
+    fn read(&self, now: UnixSeconds, question: Question) -> ReadFuture<'_> {
+        Box::pin(async move {
+            match question {
+                Question::NextJobs(NextJobs(count)) => {
+                    Ok(Answer::NextJobs(self.inside().kept.model.preview(now, count)))
+                }
+                other => Err(ReadError::Unavailable(format!("the model is not asked {other:?}"))),
+            }
+        })
     }
 }
 

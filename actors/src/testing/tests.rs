@@ -1,11 +1,13 @@
 //! The store made of the model passes what every store must: it is what the others are compared with.
 
+use std::sync::Arc;
+
 use proptest::prelude::ProptestConfig;
 
 use super::conformance::{Subject, passes};
 use super::one_by_one::OneByOne;
 use super::{MockStore, Trouble};
-use crate::store::{Operation, Store, StoreError};
+use crate::store::{Operation, Reader, Store, StoreError};
 
 impl Subject for MockStore {
     fn store(&mut self) -> &mut dyn Store {
@@ -19,8 +21,8 @@ impl Subject for MockStore {
 
     fn restart(&mut self, _clean: bool) {}
 
-    fn preview(&mut self, now: i64, count: usize) -> Vec<String> {
-        self.inside().kept.model.preview(now, count)
+    fn reader(&mut self) -> Arc<dyn Reader> {
+        Arc::new(self.clone())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::session::{Control, Hello, Question, SessionRequest, VERSION, Word};
+use super::session::{Control, Hello, SessionRequest, VERSION, Word};
 use crate::model::Row;
 
 impl fmt::Display for Hello {
@@ -32,21 +32,13 @@ impl fmt::Display for SessionRequest {
                 let lines = tasks.iter().map(|Row { key, payload }| format!("ADD {key} {payload}"));
                 f.write_str(&lines.collect::<Vec<_>>().join("\n"))
             }
-            Self::Ask(question) => write!(f, "{question}"),
-            Self::Control(control) => write!(f, "{control}"),
-            Self::RunFetcher(name) => write!(f, "RUN-FETCHER {name}"),
-            Self::AcceptInput => f.write_str("ACCEPT-INPUT"),
-        }
-    }
-}
-
-impl fmt::Display for Question {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Self::Status => f.write_str("STATUS"),
             Self::Why(key) => write!(f, "WHY {key}"),
             Self::Queue(count) => write!(f, "QUEUE {count}"),
             Self::Log(count) => write!(f, "LOG {count}"),
+            Self::Control(control) => write!(f, "{control}"),
+            Self::RunFetcher(name) => write!(f, "RUN-FETCHER {name}"),
+            Self::AcceptInput => f.write_str("ACCEPT-INPUT"),
         }
     }
 }

@@ -74,8 +74,14 @@ pub enum SessionRequest {
     Health,
     /// For operators only: single tasks that are to be added, of as many lines.
     Add(Vec<Row>),
-    /// For operators only: how things are.
-    Ask(Question),
+    /// For operators only: how the queue stands.
+    Status,
+    /// For operators only: where a key is.
+    Why(Key),
+    /// For operators only: the next keys, so many.
+    Queue(u32),
+    /// For operators only: the attempts that ended last, so many.
+    Log(u32),
     /// For operators only: change something.
     Control(Control),
     /// For operators only: have a fetcher that the daemon runs itself run now.
@@ -90,6 +96,12 @@ impl SessionRequest {
     pub fn is_of_a_worker(&self) -> bool {
         matches!(self, Self::Ready { .. } | Self::Attempt(..) | Self::Next { .. })
     }
+
+    /// Whether only operators may ask it.
+    #[must_use]
+    pub fn is_of_an_operator(&self) -> bool {
+        !(self.is_of_a_worker() || matches!(self, Self::Quit | Self::Health))
+    }
 }
 
 /// What is said about an attempt.
@@ -101,19 +113,6 @@ pub enum Word {
     Beat,
     /// It is given back.
     Release,
-}
-
-/// What an operator wants to know; answered with one line of JSON.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Question {
-    /// How the queue stands.
-    Status,
-    /// Where a key is.
-    Why(Key),
-    /// The next keys.
-    Queue(u32),
-    /// The attempts that ended last.
-    Log(u32),
 }
 
 /// What an operator wants done.
@@ -275,7 +274,9 @@ pub(super) fn joined(first: &SessionRequest, second: &[u8]) -> Option<SessionReq
 
 /// One flat match over all verbs; `None`: the rest is not as it must be.
 fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
-    use SessionRequest::{Add, Ask, Attempt, Control as Change, Health, Quit, Ready};
+    use SessionRequest::{
+        Add, Attempt, Control as Change, Health, Log, Queue, Quit, Ready, Status, Why,
+    };
     Some(match (verb, rest) {
         ("READY", None) => Ready { wait: Duration::ZERO },
         ("READY", Some(rest)) => {
@@ -289,10 +290,10 @@ fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
         ("RELEASE", Some(rest)) => Attempt(attempt(rest)?, Word::Release),
         ("QUIT", None) => Quit,
         ("HEALTH", None) => Health,
-        ("STATUS", None) => Ask(Question::Status),
-        ("WHY", Some(rest)) => Ask(Question::Why(Key::new(rest).ok()?)),
-        ("QUEUE", Some(rest)) => Ask(Question::Queue(within(rest, 1, COUNT_MAX)?)),
-        ("LOG", Some(rest)) => Ask(Question::Log(within(rest, 1, COUNT_MAX)?)),
+        ("STATUS", None) => Status,
+        ("WHY", Some(rest)) => Why(Key::new(rest).ok()?),
+        ("QUEUE", Some(rest)) => Queue(within(rest, 1, COUNT_MAX)?),
+        ("LOG", Some(rest)) => Log(within(rest, 1, COUNT_MAX)?),
         ("RETRY", Some(rest)) => Change(Control::Retry(Key::new(rest).ok()?, None)),
         ("RETRY-OF", Some(rest)) => {
             // A fetcher's name may have spaces, a key has none.

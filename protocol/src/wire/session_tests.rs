@@ -122,7 +122,7 @@ fn the_first_line_decides() {
 /// Every request as the grammar has it.
 #[test]
 fn good_lines_are_requests() {
-    use SessionRequest::{Ask, Attempt as Of, Quit, Ready};
+    use SessionRequest::{Attempt as Of, Log, Queue, Quit, Ready, Status, Why};
     let ready = |seconds| Ready { wait: Duration::from_secs(seconds) };
     let of = |number, word| Of(Attempt(number), word);
     let key = |text| Key::new(text).unwrap();
@@ -136,10 +136,10 @@ fn good_lines_are_requests() {
         ("BEAT 12", of(12, Word::Beat)),
         ("RELEASE 12", of(12, Word::Release)),
         ("QUIT", Quit),
-        ("STATUS", Ask(Question::Status)),
-        ("WHY é\t", Ask(Question::Why(key("é\t")))),
-        ("QUEUE 10000", Ask(Question::Queue(10_000))),
-        ("LOG 1", Ask(Question::Log(1))),
+        ("STATUS", Status),
+        ("WHY é\t", Why(key("é\t"))),
+        ("QUEUE 10000", Queue(10_000)),
+        ("LOG 1", Log(1)),
         ("HEALTH", SessionRequest::Health),
         ("REQUEUE alpha", SessionRequest::Control(Control::Requeue(key("alpha")))),
         ("RETRY alpha", SessionRequest::Control(Control::Retry(key("alpha"), None))),

@@ -5,11 +5,12 @@
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
+use shiftboss_actors::store::ReadError;
 
 use crate::cli::{CLASSIC_SPOOL, ServeOptions};
 use crate::commands::serve::{no_parent, one_path};
 use crate::socket;
-use crate::stores::sqlite::{ViewError, open_to_read};
+use crate::stores::sqlite::open_to_read;
 
 /// What would keep `serve` from starting, a sentence each. What the file leaves to the command line is not looked at.
 pub(super) fn faults(said: &ServeOptions) -> Vec<String> {
@@ -61,9 +62,7 @@ fn no_database(path: &Path) -> Option<String> {
         return Some(format!("the database {} is a directory: name a file in it", path.display()));
     }
     match open_to_read(path) {
-        Err(
-            error @ (ViewError::Foreign(_) | ViewError::Newer { .. } | ViewError::Unsound { .. }),
-        ) => Some(error.to_string()),
+        Err(ReadError::Foreign(text) | ReadError::Corrupt(text)) => Some(text),
         _ => None,
     }
 }

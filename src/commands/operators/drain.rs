@@ -8,18 +8,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::store::Status;
 use shiftboss_protocol::client::{Deadline, is_timeout};
 
 use super::{in_flight, show};
 use crate::cli::DaemonArguments;
 use crate::client::Session;
 use crate::commands::output::print;
+use crate::commands::target;
 use crate::commands::text::{counted, cut, shown};
-use crate::commands::view_failure;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
-use crate::stores::sqlite::views::queue_status;
 use crate::target::socket;
 use crate::terminal;
 
@@ -71,7 +70,7 @@ fn unavailable(text: impl Into<String>) -> Failure {
 
 /// A daemon that was killed, or stopped otherwise, has gone as well.
 fn require_drained(database: &Path) -> Result<(), Failure> {
-    let found = queue_status(database, SystemClock.now()).map_err(|error| view_failure(&error))?;
+    let found = target::ask(database, Status)?;
     if found.holders.is_empty() {
         return Ok(());
     }

@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::store::TasksWith;
+use shiftboss_actors::store::answers::TaskStatus;
 
 use crate::cli::{DaemonArguments, FailedOnes};
 use crate::client::Session;
 use crate::commands::output::print;
+use crate::commands::target;
 use crate::commands::text::counted;
-use crate::commands::{target, view_failure};
 use crate::exit::{ExitCode, Failure};
-use crate::stores::sqlite::views::{Asked, TaskStatus, tasks};
 use crate::target::socket;
 
 /// Tasks that one command puts back at the most.
@@ -47,14 +47,13 @@ fn tasks_of(
     failed: &FailedOnes,
 ) -> Result<(Vec<(String, String)>, String), Failure> {
     let target = target::find(Some(socket.to_owned()), None)?;
-    let asked = Asked {
+    let asked = TasksWith {
         status: TaskStatus::Failed,
         fetcher: failed.fetcher.clone(),
         since: failed.since,
         count: TASKS_MAX,
     };
-    let found =
-        tasks(&target.database, &asked, SystemClock.now()).map_err(|error| view_failure(&error))?;
+    let found = target::ask(&target.database, asked)?;
     let count = counted(found.tasks.len(), "failed task");
     let more = if found.truncated { " (there are more: say it again for them)" } else { "" };
     let tasks = found.tasks.into_iter().map(|task| (task.key, task.fetcher));

@@ -14,28 +14,23 @@ use crate::fetchers::Fetchers;
 use crate::intake::SpoolIntake;
 use shiftboss_spool::{Options, Spool, SpoolError};
 
-/// What runs beside the tree, and the spool that one of them takes tasks from.
-type Services = (Vec<Box<dyn Service>>, Option<Spool>);
-
 /// The services that the configuration asks for; `wanted` are its fetchers, now and later.
 pub(super) fn of(
     configuration: &Configuration,
     wanted: watch::Receiver<Vec<FetcherTable>>,
-) -> Result<Services, Failure> {
+) -> Result<Vec<Box<dyn Service>>, Failure> {
     let settings = configuration.in_force();
     let mut services: Vec<Box<dyn Service>> = Vec::new();
-    let intake = settings.spool.as_deref().map(intake).transpose()?;
-    let spool = intake.map(|(spool, intake)| {
-        services.push(Box::new(intake));
-        spool
-    });
+    if let Some(path) = &settings.spool {
+        services.push(Box::new(intake(path)?));
+    }
     // Without a file there are none; those that a former daemon ran are forgotten then.
     let (input, database) = (settings.input.clone(), settings.database.clone());
     services.push(Box::new(Fetchers::new(input, database, wanted)));
-    Ok((services, spool))
+    Ok(services)
 }
 
-fn intake(path: &Path) -> Result<(Spool, SpoolIntake), Failure> {
+fn intake(path: &Path) -> Result<SpoolIntake, Failure> {
     let failure = |code, error: &dyn Error| {
         Failure::new(code, format!("cannot use the spool {}: {error}", path.display()))
     };
@@ -46,7 +41,5 @@ fn intake(path: &Path) -> Result<(Spool, SpoolIntake), Failure> {
     let options = Options { accepting: true, ..Options::default() };
     let spool = Spool::create(path, options).map_err(refused)?;
     let lock = spool.lock_accepting().map_err(refused)?;
-    let intake = SpoolIntake::new(spool.clone(), lock);
-    let intake = intake.map_err(|error| failure(ExitCode::CannotCreate, &error))?;
-    Ok((spool, intake))
+    SpoolIntake::new(spool, lock).map_err(|error| failure(ExitCode::CannotCreate, &error))
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use shiftboss_actors::live::Live;
+use shiftboss_actors::store::answers::QueueStatus;
 use shiftboss_protocol::client::{Connection, Deadline};
 
 use crate::client::{Session, no_answer};
+use crate::commands::target::Target;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
-use crate::reports::Target;
-use crate::stores::sqlite::QueueStatus;
 
 /// How long the daemon may take. All the rest of the status is there without it.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -2,20 +2,21 @@
 //!
 //! Not the lists that are in the input directory, which are shown whoever made them.
 
+use shiftboss_actors::store::{EndedRun, FetcherRecord};
+
 use crate::commands::text::{ago, columns, cut, shown, span};
-use crate::stores::sqlite::{ManagedFetcher, ManagedRun};
 
 /// What came of a run is shown in so many characters at the most.
 const RESULT_WIDTH: usize = 60;
 
 /// One line a fetcher, or nothing if there are none; `is_running`: whether the daemon does.
-pub(super) fn render(fetchers: &[ManagedFetcher], is_running: bool, now: i64) -> String {
+pub(super) fn render(fetchers: &[FetcherRecord], is_running: bool, now: i64) -> String {
     if fetchers.is_empty() {
         return String::new();
     }
     // Without a daemon nothing runs, whatever was planned.
     let unless_down = |text: String| if is_running { text } else { "-".to_owned() };
-    let row = |fetcher: &ManagedFetcher| {
+    let row = |fetcher: &FetcherRecord| {
         let last = fetcher.last_run.as_ref();
         [
             shown(&fetcher.name),
@@ -30,7 +31,7 @@ pub(super) fn render(fetchers: &[ManagedFetcher], is_running: bool, now: i64) ->
 }
 
 /// `idle`, `running for 5m`; `running for 5m, pending` if another run is to follow.
-fn state(fetcher: &ManagedFetcher, now: i64) -> String {
+fn state(fetcher: &FetcherRecord, now: i64) -> String {
     let state = shown(&fetcher.state);
     let Some(started) = fetcher.run_started else {
         return state;
@@ -39,12 +40,12 @@ fn state(fetcher: &ManagedFetcher, now: i64) -> String {
     format!("{doing} for {}{more}", span(now.saturating_sub(started)))
 }
 
-fn last_run(run: &ManagedRun, now: i64) -> String {
+fn last_run(run: &EndedRun, now: i64) -> String {
     let took = span(run.ended.saturating_sub(run.started));
     format!("{}, took {took}", ago(now.saturating_sub(run.ended)))
 }
 
-fn result(run: &ManagedRun) -> String {
+fn result(run: &EndedRun) -> String {
     let end = match run.exit_code {
         0 => "ok".to_owned(),
         code => format!("exit code {code}"),
@@ -66,30 +67,30 @@ mod tests {
 
     const NOW: i64 = 1_000_000;
 
-    fn fetcher(name: &str, state: &str) -> ManagedFetcher {
-        let (name, state) = (name.to_owned(), state.to_owned());
-        ManagedFetcher { name, state, run_started: None, last_run: None, next_run: None }
+    fn fetcher(name: &str, state: &str) -> FetcherRecord {
+        let (name, state) = (name.into(), state.to_owned());
+        FetcherRecord { name, state, run_started: None, last_run: None, next_run: None }
     }
 
-    fn ended(ago: i64, took: i64, exit_code: u8, message: &str) -> Option<ManagedRun> {
+    fn ended(ago: i64, took: i64, exit_code: u8, message: &str) -> Option<EndedRun> {
         let ended = NOW - ago;
-        Some(ManagedRun { started: ended - took, ended, exit_code, message: message.to_owned() })
+        Some(EndedRun { started: ended - took, ended, exit_code, message: message.to_owned() })
     }
 
-    fn all() -> Vec<ManagedFetcher> {
+    fn all() -> Vec<FetcherRecord> {
         let failed = "the command ended with exit code 7: the former list stays as it was";
         vec![
-            ManagedFetcher {
+            FetcherRecord {
                 last_run: ended(180, 12, 0, "7 lines, 0 faulty: f.170.txt"),
                 next_run: Some(NOW + 7_200),
                 ..fetcher("links", "idle")
             },
-            ManagedFetcher {
+            FetcherRecord {
                 run_started: Some(NOW - 300),
                 last_run: ended(3_600, 0, 7, failed),
                 ..fetcher("notes", "running, pending")
             },
-            ManagedFetcher {
+            FetcherRecord {
                 run_started: Some(NOW - 2),
                 next_run: Some(NOW),
                 ..fetcher("new", "running")
@@ -123,9 +124,9 @@ new                running for 2s           none yet          -                 
     /// Whatever somebody wrote into the table is shown as something, and moves no cursor.
     #[test]
     fn nonsense_is_shown_as_something() {
-        let odd = |time| ManagedFetcher {
+        let odd = |time| FetcherRecord {
             run_started: Some(time),
-            last_run: Some(ManagedRun {
+            last_run: Some(EndedRun {
                 started: i64::MIN,
                 ended: time,
                 exit_code: 255,

@@ -2,26 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use shiftboss_actors::live::{Health, Live};
+use shiftboss_actors::live::{Health, Live, LiveStatus};
+use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, Holding, QueueStatus};
 
 use super::live::Unknown;
 use super::{managed_fetchers, trouble};
+use crate::commands::target::Target;
 use crate::commands::text::{
     CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span,
 };
 use crate::lock::LockState;
-use crate::reports::{Status, Target};
-use crate::stores::sqlite::views::{HOLDERS_MAX, Holding};
-use crate::stores::sqlite::{FetcherStatus, QueueStatus};
 
 /// Renders the whole table; `now` makes times relative.
 pub(super) fn render(
     target: &Target,
-    status: &Status,
+    status: &LiveStatus,
     unknown: Option<&Unknown>,
     now: i64,
 ) -> String {
-    let Status { queue, live } = status;
+    let LiveStatus { queue, live } = status;
     let mut out = line("Database", &shown(&target.database.display().to_string()))
         + &line("Daemon", &daemon(target, queue, now))
         + &line("Rules", &rules(queue))
@@ -224,10 +223,9 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::sqlite::views::status::{
-        Done, ManagedFetcher, ManagedRun, NotStopped, RejectedFile, Rows, Waiting,
-    };
     use shiftboss_actors::live::{ConnectedWorker, Outage, SpoolLive};
+    use shiftboss_actors::store::answers::{Done, NotStopped, RejectedFile, Rows, Waiting};
+    use shiftboss_actors::store::{EndedRun, FetcherRecord};
 
     fn connected(name: &str, connections: u64, silent_seconds: u64) -> ConnectedWorker {
         ConnectedWorker { name: name.to_owned(), connections, silent_seconds }
@@ -266,11 +264,11 @@ mod tests {
                 older_runs: 0,
                 age_seconds: Some(3_700),
             }],
-            managed_fetchers: vec![ManagedFetcher {
-                name: "repology".to_owned(),
+            managed_fetchers: vec![FetcherRecord {
+                name: "repology".into(),
                 state: "idle".to_owned(),
                 run_started: None,
-                last_run: Some(ManagedRun {
+                last_run: Some(EndedRun {
                     started: 1_000_003_000,
                     ended: 1_000_003_100,
                     exit_code: 0,
@@ -339,7 +337,7 @@ builder-3  2     5m ago     2            7s ago
 idle       0     -          1            1h 1m ago
 Rejected        a.b.txt: no number (1s ago)
 ";
-        let mut status = Status { queue: queue(), live: Some(live()) };
+        let mut status = LiveStatus { queue: queue(), live: Some(live()) };
         assert_eq!(render(&target, &status, None, 1_000_003_700), expected);
         let trouble = trouble::of(&status, None, 1_000_003_700);
         assert_eq!(

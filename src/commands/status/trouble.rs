@@ -1,12 +1,11 @@
 //! What is wrong with a queue and its daemon, a line each: for `shiftboss status --check`. Pure.
 
-use shiftboss_actors::live::Live;
+use shiftboss_actors::live::{Live, LiveStatus};
+use shiftboss_actors::store::answers::QueueStatus;
 use shiftboss_spool::DEAD_LETTER;
 
 use super::live::Unknown;
 use crate::commands::text::{ago, counted, quoted, shown};
-use crate::reports::Status;
-use crate::stores::sqlite::QueueStatus;
 
 /// That as many single tasks are kept as may be: `add` is refused, and a spool is stuck.
 pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
@@ -39,8 +38,8 @@ pub(super) fn lost_spool(live: &Live) -> Option<String> {
 }
 
 /// Everything that is wrong while a daemon runs.
-pub(super) fn of(status: &Status, unknown: Option<&Unknown>, now: i64) -> Vec<String> {
-    let Status { queue, live } = status;
+pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Vec<String> {
+    let LiveStatus { queue, live } = status;
     let mut found = Vec::new();
     if let Some(silent @ Unknown::Silent(_)) = unknown {
         found.push(format!("daemon: {silent}"));

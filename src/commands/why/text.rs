@@ -1,9 +1,11 @@
 //! Where a key is, as text for people. Pure: from what was found to lines.
 
+use shiftboss_actors::store::answers::{
+    Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why,
+};
 use shiftboss_protocol::model::TASKS_FETCHER;
 
 use crate::commands::text::{ago, columns, counted, cut, line, shown, span};
-use crate::stores::sqlite::views::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 50;

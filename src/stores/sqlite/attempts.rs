@@ -7,7 +7,7 @@
 use rusqlite::{OptionalExtension, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, jitter};
 
-use super::query::{Query, columns};
+use super::query::{FromRow, Query, columns};
 use super::rows::Delivery;
 use super::session::Session;
 
@@ -50,7 +50,7 @@ impl Session<'_> {
             "SELECT attempt, fetcher_id, run_started, started, delivery_count, worker, attr_path
             FROM shiftboss_deliveries INDEXED BY shiftboss_leased
             WHERE attempt = ?1 AND lease IS NOT NULL";
-        let read = |row: &Row<'_>| Ok((row.get(6)?, Delivery::try_from(row)?));
+        let read = |row: &Row<'_>| Ok((row.get(6)?, Delivery::from_row(row)?));
         self.with(sql, |statement| statement.query_row([attempt], read)).optional()
     }
 
@@ -106,7 +106,7 @@ impl Session<'_> {
     pub(super) fn ended(&self, attempt: i64) -> Result<Option<(String, Delivery, String)>> {
         let sql = "SELECT attempt, fetcher_id, run_started, started, 0, worker, attr_path, outcome
             FROM shiftboss_attempts WHERE attempt = ?1 AND worker IS NOT NULL";
-        let read = |row: &Row<'_>| Ok((row.get(6)?, Delivery::try_from(row)?, row.get(7)?));
+        let read = |row: &Row<'_>| Ok((row.get(6)?, Delivery::from_row(row)?, row.get(7)?));
         self.with(sql, |statement| statement.query_row([attempt], read)).optional()
     }
 

@@ -15,7 +15,7 @@ use shiftboss_protocol::model::{UnixSeconds, jitter};
 use super::error::failure;
 use super::options::Policy;
 use super::partitions::Partitions;
-use super::query::{Query, columns};
+use super::query::{FromRow, Query, columns};
 use super::rows::RunId;
 use super::session::Session;
 
@@ -223,7 +223,7 @@ pub(super) fn candidates(
         if history.is_none() {
             history = Some(History::read(row)?);
         }
-        Candidate::try_from(row)
+        Candidate::from_row(row)
     })?;
     Ok(history.map(|history| (history, candidates)))
 }

@@ -43,13 +43,13 @@ mod task_rows;
 mod tasks;
 #[cfg(test)]
 mod tests;
-pub(crate) mod views;
+mod views;
 mod write_behind;
 
 pub(crate) use file::{look, make_new};
 pub(crate) use maintenance::{quick_check, quick_check_of};
 pub use options::{Durability, Options, Policy};
-pub(crate) use reader::{ViewError, open_to_read};
+pub(crate) use reader::open_to_read;
 pub use refusal::OpenError;
 pub use store::SqliteStore;
-pub(crate) use views::{FetcherStatus, ManagedFetcher, ManagedRun, QueueStatus, queue_status};
+pub(crate) use views::SqliteReader;

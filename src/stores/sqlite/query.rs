@@ -5,16 +5,32 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Result, Row, Statement};
 
 /// What a row can be read as.
-pub(super) trait FromRow: for<'r> TryFrom<&'r Row<'r>, Error = rusqlite::Error> {}
-impl<T: for<'r> TryFrom<&'r Row<'r>, Error = rusqlite::Error>> FromRow for T {}
+pub(super) trait FromRow: Sized {
+    fn from_row(row: &Row<'_>) -> Result<Self>;
+}
+
+/// Tuples, of so many columns.
+macro_rules! tuple {
+    ($($column:ident)+) => {
+        impl<$($column: FromSql),+> FromRow for ($($column,)+) {
+            fn from_row(row: &Row<'_>) -> Result<Self> {
+                let mut columns = 0..;
+                let mut next = || columns.next().unwrap_or_default();
+                Ok(($(row.get::<_, $column>(next())?,)+))
+            }
+        }
+    };
+}
+tuple!(A B);
+tuple!(A B C);
+tuple!(A B C D);
+tuple!(A B C D E);
 
 /// Reads a struct from a row whose columns are its fields in this order; other fields have a value.
 macro_rules! columns {
     ($name:ident { $($field:ident),+ $(; $other:ident: $value:expr)* }) => {
-        impl<'r> TryFrom<&'r rusqlite::Row<'r>> for $name {
-            type Error = rusqlite::Error;
-
-            fn try_from(row: &'r rusqlite::Row<'r>) -> rusqlite::Result<Self> {
+        impl crate::stores::sqlite::query::FromRow for $name {
+            fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
                 let mut columns = 0..;
                 let mut next = || columns.next().unwrap_or_default();
                 Ok(Self { $($field: row.get(next())?,)+ $($other: $value,)* })
@@ -48,11 +64,11 @@ pub(super) trait Query {
     }
 
     fn row<T: FromRow>(&self, sql: &'static str, parameters: impl Params) -> Result<T> {
-        self.with(sql, |statement| statement.query_row(parameters, |row| T::try_from(row)))
+        self.with(sql, |statement| statement.query_row(parameters, T::from_row))
     }
 
     fn rows<T: FromRow>(&self, sql: &'static str, parameters: impl Params) -> Result<Vec<T>> {
-        self.map(sql, parameters, |row| T::try_from(row))
+        self.map(sql, parameters, T::from_row)
     }
 
     /// The first column of all rows.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
-use thiserror::Error;
+use shiftboss_actors::store::ReadError;
 
 use super::file::beside;
 use super::options::Policy;
@@ -20,58 +20,15 @@ use super::schema;
 /// How long a reader waits for a lock; in WAL mode it never has to.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a database cannot be looked at.
-#[derive(Debug, Error)]
-pub(crate) enum ViewError {
-    #[error(
-        "there is no database {0}, and no daemon with such a socket: give the database that `shiftboss serve` was given"
-    )]
-    Missing(PathBuf),
-    /// There, and not for this user.
-    #[error(
-        "this user may not read {path}, which belongs to the user {owner}: run this as that user or as root, or have the daemon make what others may read (UMask=0022 in its unit)"
-    )]
-    Denied {
-        /// The database, a file that belongs to it, or a directory on the way there.
-        path: PathBuf,
-        /// Its owner's number.
-        owner: u32,
-    },
-    #[error(
-        "{0} is not the database of a supervisor: give the path that `shiftboss serve` was given"
-    )]
-    Foreign(PathBuf),
-    #[error(
-        "the database {path} has version {version}, this program knows versions up to {}: use the newer shiftboss that wrote it",
-        schema::VERSION
-    )]
-    Newer { path: PathBuf, version: i64 },
-    /// Last used by the Python supervisor, or by an older shiftboss.
-    #[error(
-        "the database {path} has version {version}, and is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is"
-    )]
-    NotTakenOver { path: PathBuf, version: i64 },
-    /// A log that must be replayed first, in a place where that cannot be done.
-    #[error(
-        "cannot read the database {path}: {source}. Its last writer did not finish, and what it left in {log} can only be read where the directory is writable: start `shiftboss serve`, or run this as the daemon's user"
-    )]
-    Unrecovered { path: PathBuf, log: PathBuf, source: rusqlite::Error },
-    /// Not a database, or one with wrong pages.
-    #[error(
-        "{path} is no sound SQLite database ({source}): give another path, restore a backup, or save what can be read with `shiftboss recover {path} NEW`"
-    )]
-    Unsound { path: PathBuf, source: rusqlite::Error },
-    #[error("cannot read the database {path}: {source}")]
-    Sqlite { path: PathBuf, source: rusqlite::Error },
-}
-
 /// Opens a supervisor's database for reading alone.
-pub(crate) fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
+///
+/// # Errors
+/// When it is missing, somebody else's, or cannot be read.
+pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
     let connection = try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
     for table in schema::PUBLIC_TABLES {
-        let has_table = schema::has_table(&connection, table);
-        if !has_table.map_err(|source| ViewError::Sqlite { path: path.to_owned(), source })? {
-            return Err(ViewError::Foreign(path.to_owned()));
+        if !schema::has_table(&connection, table).map_err(failed(path))? {
+            return Err(foreign(path));
         }
     }
     Ok(connection)
@@ -81,28 +38,50 @@ pub(crate) fn open_to_read(path: &Path) -> Result<Connection, ViewError> {
 pub(super) fn read<T>(
     path: &Path,
     ask: impl FnOnce(&Connection, i64) -> Result<T>,
-) -> Result<T, ViewError> {
+) -> Result<T, ReadError> {
     let connection = open_to_read(path)?;
-    let failed = |source| ViewError::Sqlite { path: path.to_owned(), source };
-    let snapshot = connection.unchecked_transaction().map_err(failed)?;
-    match schema::version(&snapshot).map_err(failed)? {
-        version if version > schema::VERSION => {
-            Err(ViewError::Newer { path: path.to_owned(), version })
-        }
-        version => ask(&snapshot, version).map_err(failed),
+    let snapshot = connection.unchecked_transaction().map_err(failed(path))?;
+    let version = schema::version(&snapshot).map_err(failed(path))?;
+    if version > schema::VERSION {
+        return Err(ReadError::Foreign(format!(
+            "the database {} has version {version}, this program knows versions up to {}: use the newer \
+             shiftboss that wrote it",
+            path.display(),
+            schema::VERSION
+        )));
     }
+    ask(&snapshot, version).map_err(failed(path))
 }
 
 /// Asks a database that a shiftboss of this version has taken over.
 pub(super) fn read_current<T>(
     path: &Path,
     ask: impl FnOnce(&Connection) -> Result<T>,
-) -> Result<T, ViewError> {
-    let older = |version| ViewError::NotTakenOver { path: path.to_owned(), version };
-    read(path, |snapshot, version| match version {
+) -> Result<T, ReadError> {
+    let found = read(path, |snapshot, version| match version {
         schema::VERSION => ask(snapshot).map(Ok),
-        version => Ok(Err(older(version))),
-    })?
+        version => Ok(Err(version)),
+    })?;
+    found.map_err(|version| {
+        ReadError::Foreign(format!(
+            "the database {} has version {version}, and is not yet taken over: start `shiftboss serve` on it; \
+             `status` can show it as it is",
+            path.display()
+        ))
+    })
+}
+
+fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
+    move |source| {
+        ReadError::Failed(format!("cannot read the database {}: {source}", path.display()))
+    }
+}
+
+fn foreign(path: &Path) -> ReadError {
+    ReadError::Foreign(format!(
+        "{} is not the database of a supervisor: give the path that `shiftboss serve` was given",
+        path.display()
+    ))
 }
 
 /// The policy of the daemon that runs, or ran last.
@@ -115,42 +94,58 @@ pub(super) fn policy(snapshot: &Connection) -> Result<Policy> {
 }
 
 /// Why a database was not opened as usual; or the database, where it can be opened otherwise.
-fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ViewError> {
-    let owned = || path.to_owned();
+fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadError> {
     if let Some(denied) = denied(path) {
         return Err(denied);
     }
+    let shown = path.display();
     if !path.exists() {
-        return Err(ViewError::Missing(owned()));
+        return Err(ReadError::Unavailable(format!(
+            "there is no database {shown}, and no daemon with such a socket: give the database that \
+             `shiftboss serve` was given"
+        )));
     }
     if !path.is_file() {
-        return Err(ViewError::Foreign(owned()));
+        return Err(foreign(path));
     }
     match source.sqlite_error_code() {
         // SQLite would have had to make a file, or to write one, in order to read.
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => match log_beside(path) {
-            Some(log) => Err(ViewError::Unrecovered { path: owned(), log, source }),
+            // It must be replayed first, in a place where that cannot be done.
+            Some(log) => Err(ReadError::Unavailable(format!(
+                "cannot read the database {shown}: {source}. Its last writer did not finish, and what it left in \
+                 {} can only be read where the directory is writable: start `shiftboss serve`, or run this as the \
+                 daemon's user",
+                log.display()
+            ))),
             // Left in WAL mode and closed: nobody has it open, so it stays as it is meanwhile.
-            None => try_to_read(path, "mode=ro&immutable=1")
-                .map_err(|source| ViewError::Sqlite { path: owned(), source }),
+            None => try_to_read(path, "mode=ro&immutable=1").map_err(failed(path)),
         },
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            Err(ViewError::Unsound { path: owned(), source })
+            Err(ReadError::Corrupt(format!(
+                "{shown} is no sound SQLite database ({source}): give another path, restore a backup, or save what \
+                 can be read with `shiftboss recover {shown} NEW`"
+            )))
         }
-        _ => Err(ViewError::Sqlite { path: owned(), source }),
+        _ => Err(failed(path)(source)),
     }
 }
 
-/// What this user may not read of a database. Nothing is opened: closing it again would drop the locks
-/// that this process may have on it.
-fn denied(path: &Path) -> Option<ViewError> {
+/// What this user may not read of a database: it, a file that belongs to it, or a directory on the way there. Nothing
+/// is opened: closing it again would drop the locks that this process may have on it.
+fn denied(path: &Path) -> Option<ReadError> {
     let files = ["", "-wal", "-journal", "-shm"].map(|end| beside(path, end));
     let may_not = |file: &&PathBuf| access(*file, Access::READ_OK) == Err(Errno::ACCESS);
     let file = files.iter().find(may_not)?;
     // One that cannot even be looked at is behind a directory that may not be entered.
-    let seen = |place: &Path| Some((place.to_owned(), place.metadata().ok()?.uid()));
-    let (path, owner) = file.ancestors().find_map(seen)?;
-    Some(ViewError::Denied { path, owner })
+    let (place, found) =
+        file.ancestors().find_map(|place| Some((place, place.metadata().ok()?)))?;
+    Some(ReadError::Denied(format!(
+        "this user may not read {}, which belongs to the user {}: run this as that user or as root, or have the \
+         daemon make what others may read (UMask=0022 in its unit)",
+        place.display(),
+        found.uid()
+    )))
 }
 
 /// A log that holds what the main file does not.

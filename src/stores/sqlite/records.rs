@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row};
 use shiftboss_actors::store::{EndedRun, FetcherRecord, InputDirectory, RejectFile};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::query::Query;
+use super::query::{FromRow, Query};
 use super::session::Session;
 
 /// What the last daemon noted under a name.
@@ -31,23 +31,25 @@ pub(super) const MANAGED_FETCHERS: &str =
     "SELECT name, state, run_started, next_run, last_started, last_ended, last_code, last_message
     FROM shiftboss_managed_fetchers ORDER BY name";
 
-/// Reads a row of [`MANAGED_FETCHERS`].
-pub(super) fn read_fetcher(row: &Row<'_>) -> Result<FetcherRecord> {
-    let (started, ended): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
-    let (code, message): (Option<i64>, String) = (row.get(6)?, text(row, 7)?);
-    let last_run = started.zip(ended).zip(code).map(|((started, ended), code)| EndedRun {
-        started,
-        ended,
-        exit_code: u8::try_from(code).unwrap_or(u8::MAX),
-        message,
-    });
-    Ok(FetcherRecord {
-        name: text(row, 0)?.into(),
-        state: text(row, 1)?,
-        run_started: row.get(2)?,
-        last_run,
-        next_run: row.get(3)?,
-    })
+/// Of [`MANAGED_FETCHERS`].
+impl FromRow for FetcherRecord {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (started, ended): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
+        let (code, message): (Option<i64>, String) = (row.get(6)?, text(row, 7)?);
+        let last_run = started.zip(ended).zip(code).map(|((started, ended), code)| EndedRun {
+            started,
+            ended,
+            exit_code: u8::try_from(code).unwrap_or(u8::MAX),
+            message,
+        });
+        Ok(Self {
+            name: text(row, 0)?.into(),
+            state: text(row, 1)?,
+            run_started: row.get(2)?,
+            last_run,
+            next_run: row.get(3)?,
+        })
+    }
 }
 
 /// A text that somebody may have edited: SQLite takes bytes for text that are none. NULL is empty.
@@ -111,7 +113,7 @@ impl Session<'_> {
     }
 
     pub(super) fn records(&self) -> Result<Vec<FetcherRecord>> {
-        self.map(MANAGED_FETCHERS, [], read_fetcher)
+        self.rows(MANAGED_FETCHERS, [])
     }
 
     /// Forgets a fetcher that is not managed any more.

@@ -1,5 +1,6 @@
 //! The operations of a store, carried out by the model.
 
+use crate::store::answers::{Next, Queue};
 use crate::store::{
     Ack, AddRows, Dispatched, ExpiredLease, Operation, Outcome, RegisterRun, StoredRun,
 };
@@ -94,7 +95,7 @@ impl Model {
         let jobs = u32::try_from(self.in_flight(now)).unwrap_or(u32::MAX);
         match jobs {
             _ if self.leases.paused => {
-                let waiting = self.preview(now, IDLE_COUNT_MAX as usize).len();
+                let waiting = self.preview(now, IDLE_COUNT_MAX as usize).keys.len();
                 Idle::Paused(u32::try_from(waiting).unwrap())
             }
             0 => Idle::Nothing,
@@ -102,11 +103,25 @@ impl Model {
         }
     }
 
-    /// What so many requests would be handed out one after the other, as `key payload`; paused or not.
-    pub fn preview(&self, now: i64, count: usize) -> Vec<String> {
+    /// What so many requests would be handed out one after the other; paused or not.
+    pub fn preview(&self, now: i64, count: usize) -> Queue {
         let mut model = self.clone();
         model.pause(false);
-        (0..count).map_while(|_| model.dispatch(now)).map(|(_, job)| job).collect()
+        let mut next = || {
+            let row = model.next_row(now)?;
+            let last_started = model.log.get(&row.key).map(|log| log.0);
+            model.dispatch(now);
+            Some(Next {
+                fetcher: model.name(row.fetcher),
+                run: row.run,
+                last_started,
+                again: row.dispatched,
+                key: row.key,
+                payload: row.payload,
+            })
+        };
+        let keys = (0..count).map_while(|_| next()).collect();
+        Queue { paused: self.leases.paused, keys, truncated: false }
     }
 
     /// The key of an attempt that is in flight.

@@ -4,8 +4,10 @@
 
 mod events;
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
-use shiftboss_actors::store::{Operation, Store};
+use shiftboss_actors::store::{Operation, Reader, Store};
 use shiftboss_actors::testing::conformance::{self, History, KEYS, Step, Subject};
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::OneByOne;
@@ -13,8 +15,8 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 use events::{Event, event};
 
 use super::support::{FAIR, Site, cases, options};
+use crate::stores;
 use crate::stores::sqlite::Options;
-use crate::stores::sqlite::views::queue;
 
 /// A store that can be started again.
 struct Restarted {
@@ -49,9 +51,8 @@ impl Subject for Restarted {
         self.site = Some(site.restart(&self.options, clean));
     }
 
-    fn preview(&mut self, now: i64, count: usize) -> Vec<String> {
-        let found = queue(&self.site().directory.path().join("state.db"), count, now).unwrap();
-        found.keys.iter().map(|next| format!("{} {}", next.key, next.payload)).collect()
+    fn reader(&mut self) -> Arc<dyn Reader> {
+        stores::reader(&self.site().directory.path().join("state.db"))
     }
 }
 

@@ -1,9 +1,11 @@
 //! Which tasks have failed, where several of one key have ended.
 
+use shiftboss_actors::store::TasksWith;
+use shiftboss_actors::store::answers::TaskStatus;
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, key, run};
-use crate::stores::sqlite::views::{Asked, TaskStatus, tasks, why};
+use crate::stores::sqlite::views::{tasks, why};
 
 /// A list row and a single task of one key, which end with those codes in that order; who failed then.
 fn failed_of(list_code: i64, single_code: i64) -> (Vec<String>, Site) {
@@ -19,7 +21,7 @@ fn failed_of(list_code: i64, single_code: i64) -> (Vec<String>, Site) {
 }
 
 fn failed(site: &Site) -> Vec<String> {
-    let asked = Asked { status: TaskStatus::Failed, fetcher: None, since: None, count: 10 };
+    let asked = TasksWith { status: TaskStatus::Failed, fetcher: None, since: None, count: 10 };
     let found = tasks(&site.directory.path().join("state.db"), &asked, 30).unwrap();
     found.tasks.iter().map(|task| format!("{} {}", task.fetcher, task.reason)).collect()
 }

@@ -9,14 +9,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use rusqlite::{Connection, Result};
-use serde::Serialize;
-use shiftboss_actors::reports::Turn;
+use shiftboss_actors::store::ReadError;
+use shiftboss_actors::store::answers::{Next, Queue, Turn};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
 use super::order::{Order, Walked};
 use crate::stores::sqlite::dispatch::candidates;
 use crate::stores::sqlite::query::Query;
-use crate::stores::sqlite::reader::{ViewError, read_current};
+use crate::stores::sqlite::reader::read_current;
 use crate::stores::sqlite::records::is_paused;
 
 /// Keys that can be asked for at once.
@@ -26,34 +26,9 @@ const COUNTED_MAX: u64 = 1_000;
 /// A listing ends once its payloads have so many bytes: it is held in memory.
 pub(super) const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The JSON object of `queue` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Queue {
-    pub paused: bool,
-    /// The next keys, the first one first.
-    pub keys: Vec<Next>,
-    /// The listing ended before the number that was asked for, though there is more.
-    pub truncated: bool,
-}
-
-/// A job that would be handed out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Next {
-    pub key: String,
-    pub fetcher: String,
-    pub run: i64,
-    pub last_started: Option<UnixSeconds>,
-    /// The row was handed out before, and its lease expired.
-    pub again: bool,
-    pub payload: String,
-}
-
 /// The next `count` jobs in the order in which they would be handed out at the time `now`; one to
 /// [`QUEUE_MAX`] of them.
-///
-/// # Errors
-/// When the database is missing, not ours or cannot be read.
-pub fn queue(path: &Path, count: usize, now: UnixSeconds) -> Result<Queue, ViewError> {
+pub fn queue(path: &Path, count: usize, now: UnixSeconds) -> Result<Queue, ReadError> {
     read_current(path, |snapshot| list(snapshot, count.clamp(1, QUEUE_MAX), now))
 }
 
@@ -91,10 +66,7 @@ fn job(snapshot: &Connection, order: &Order, key: String) -> Result<Option<Next>
 }
 
 /// The turns of single tasks of these keys at the time `now`, in their order.
-///
-/// # Errors
-/// When the database is missing, not ours or cannot be read.
-pub fn turns(path: &Path, keys: &[Key], now: UnixSeconds) -> Result<Vec<Turn>, ViewError> {
+pub fn turns(path: &Path, keys: &[Key], now: UnixSeconds) -> Result<Vec<Turn>, ReadError> {
     read_current(path, |snapshot| {
         let (places, walked) = places(snapshot, keys, now)?;
         let turn = |key: &Key| {

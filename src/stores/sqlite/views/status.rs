@@ -9,173 +9,29 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use rusqlite::{Connection, Result};
-use serde::Serialize;
-use shiftboss_actors::store::{EndedRun, FetcherRecord};
+use shiftboss_actors::store::answers::{
+    Done, FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, RejectedFile, Rows, Waiting,
+};
+use shiftboss_actors::store::{FetcherRecord, ReadError};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
 use crate::stores::sqlite::file::beside;
 use crate::stores::sqlite::query::{Query, columns};
-use crate::stores::sqlite::reader::{self, ViewError};
-use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, read_fetcher, state};
+use crate::stores::sqlite::reader;
+use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, state};
 use crate::stores::sqlite::schema;
 
 /// Jobs that ended within this many minutes are counted.
 pub(super) const HOUR_MINUTES: i64 = 60;
-/// Jobs in flight that are shown at the most.
-pub const HOLDERS_MAX: usize = 1_000;
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct QueueStatus {
-    /// Below [`schema::VERSION`] no shiftboss of this version has taken the database over yet.
-    pub schema_version: i64,
-    /// `power` or `process`, as the last daemon was started.
-    pub durability: Option<String>,
-    /// `fair` or `classic`, likewise.
-    pub policy: Option<String>,
-    pub lease_seconds: Option<i64>,
-    pub paused: bool,
-    pub rows: Rows,
-    pub dead_letters: i64,
-    pub single_tasks: i64,
-    /// Of those, the ones that failed or are dead letters.
-    pub single_tasks_ended: i64,
-    pub max_single_tasks: Option<i64>,
-    /// The job that is in flight for longest first; at most [`HOLDERS_MAX`].
-    pub holders: Vec<Holding>,
-    /// By name, each with its newest run: the lists in the input directory, whoever made them.
-    pub fetchers: Vec<FetcherStatus>,
-    /// The fetchers that the daemon runs itself, by name.
-    pub managed_fetchers: Vec<ManagedFetcher>,
-    /// The key that has waited longest of those that could be handed out now.
-    pub oldest_waiting: Option<Waiting>,
-    pub done_last_hour: Vec<Done>,
-    pub rejected_files: Vec<RejectedFile>,
-    pub directory_lost_since: Option<UnixSeconds>,
-    pub directory_lost_reason: Option<String>,
-    /// A daemon that was started and not stopped cleanly: the one that runs, or one that died.
-    pub not_stopped: Option<NotStopped>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct NotStopped {
-    pub pid: u32,
-    pub started: UnixSeconds,
-    /// When the database was last written to: its last known sign of life.
-    pub last_write: Option<UnixSeconds>,
-}
-
-/// Counts of rows and, in flight, of keys.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Rows {
-    /// Rows not handed out yet.
-    pub pending: i64,
-    pub dispatched: i64,
-    pub in_flight: i64,
-    pub redelivered: i64,
-}
-
 columns!(Rows { pending, dispatched, in_flight, redelivered });
-
-/// A job in flight, and who holds it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Holding {
-    /// `None`: a classic worker, which has no name.
-    pub worker: Option<String>,
-    pub key: String,
-    /// `None`: a daemon under `--classic` keeps none.
-    pub attempt: Option<i64>,
-    pub since: UnixSeconds,
-    /// `None`: classic jobs have the daemon's lease.
-    pub lease_seconds: Option<i64>,
-}
-
 columns!(Holding { worker, key, attempt, since, lease_seconds });
-
-/// A fetcher and its newest run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FetcherStatus {
-    pub name: String,
-    pub run: i64,
-    pub complete: bool,
-    pub lines: i64,
-    pub pending: i64,
-    pub skipped: i64,
-    pub older_runs: i64,
-    /// Of the run's number, if that is a time.
-    pub age_seconds: Option<i64>,
-}
-
 columns!(FetcherStatus { name, run, complete, lines, pending, skipped, older_runs; age_seconds: None });
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ManagedFetcher {
-    pub name: String,
-    pub state: String,
-    /// When the run began that is on; without a daemon, the one that was broken off.
-    pub run_started: Option<UnixSeconds>,
-    pub last_run: Option<ManagedRun>,
-    /// When it runs next if nothing changes; `None`: when something does.
-    pub next_run: Option<UnixSeconds>,
-}
-
-/// A run of a managed fetcher that ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ManagedRun {
-    pub started: UnixSeconds,
-    pub ended: UnixSeconds,
-    /// As a shell would report it; 0: its list is in place.
-    pub exit_code: u8,
-    /// What came of it, for people.
-    pub message: String,
-}
-
-impl From<FetcherRecord> for ManagedFetcher {
-    fn from(record: FetcherRecord) -> Self {
-        let FetcherRecord { name, state, run_started, last_run, next_run } = record;
-        let last_run = last_run.map(|EndedRun { started, ended, exit_code, message }| ManagedRun {
-            started,
-            ended,
-            exit_code,
-            message,
-        });
-        // One that was broken off and is still to be done is not on.
-        let run_started = run_started.filter(|_| state.starts_with("running"));
-        Self { name: name.to_string(), state, run_started, last_run, next_run }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Waiting {
-    pub key: String,
-    /// `None`: never.
-    pub last_started: Option<UnixSeconds>,
-}
-
-/// Jobs that ended alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Done {
-    pub exit_code: i64,
-    pub jobs: i64,
-}
-
 columns!(Done { exit_code, jobs });
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RejectedFile {
-    /// Escaped.
-    pub name: String,
-    pub reason: String,
-    pub since: UnixSeconds,
-}
-
 columns!(RejectedFile { name, reason, since });
 
 /// How the queue at `path` stands at the time `now`.
-///
-/// # Errors
-/// When the database is missing, somebody else's, newer than this program, or cannot be read.
-pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ViewError> {
+pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ReadError> {
     reader::read(path, |snapshot, version| match version {
         schema::VERSION => status_of_current(snapshot, now),
         version => status_of_reference(snapshot, version, now),
@@ -282,21 +138,23 @@ fn fetchers(
     Ok(fetchers)
 }
 
-/// A run that was begun since the input directory is lost waits for it.
+/// One that was broken off and is still to be done is not on. One that was begun since the input directory is lost
+/// waits for it.
 fn managed_fetchers(
     snapshot: &Connection,
     lost_since: Option<UnixSeconds>,
-) -> Result<Vec<ManagedFetcher>> {
-    let mut statement = snapshot.prepare(MANAGED_FETCHERS)?;
-    let fetchers = statement.query_map([], |row| {
-        let mut fetcher = ManagedFetcher::from(read_fetcher(row)?);
-        if lost_since.is_some_and(|lost| fetcher.run_started.is_some_and(|began| began >= lost)) {
-            fetcher.run_started = None;
+) -> Result<Vec<FetcherRecord>> {
+    let mut fetchers: Vec<FetcherRecord> = snapshot.rows(MANAGED_FETCHERS, [])?;
+    for fetcher in &mut fetchers {
+        let is_running = fetcher.state.starts_with("running");
+        let began = fetcher.run_started.take_if(|_| is_running);
+        let waits = began.zip(lost_since).is_some_and(|(began, lost)| began >= lost);
+        if waits {
             fetcher.state = fetcher.state.replacen("running", "waiting", 1);
         }
-        Ok(fetcher)
-    });
-    fetchers?.collect()
+        fetcher.run_started = began.filter(|_| !waits);
+    }
+    Ok(fetchers)
 }
 
 fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Waiting>> {

@@ -7,60 +7,14 @@
 use std::path::Path;
 
 use rusqlite::{Connection, Result, Row};
-use serde::Serialize;
+use shiftboss_actors::store::answers::{Task, TaskStatus, Tasks};
+use shiftboss_actors::store::{ReadError, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::attempts::{in_words, outcome};
 use super::queue::{QUEUE_MAX, list};
+use crate::stores::outcome::{in_words, of_code};
 use crate::stores::sqlite::query::{Query, columns};
-use crate::stores::sqlite::reader::{ViewError, policy, read_current};
-
-/// What a task is to the queue (the names are those of the life of a task).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskStatus {
-    /// It is eligible when its turn comes.
-    Waiting,
-    InFlight,
-    /// It failed, and is due again by itself.
-    Delayed,
-    /// Its last attempt failed, and it is not due by itself.
-    Failed,
-    DeadLetter,
-}
-
-/// Which tasks are asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    pub status: TaskStatus,
-    pub fetcher: Option<String>,
-    /// Those only that came into their status at that time or later; failed ones and those in flight.
-    pub since: Option<UnixSeconds>,
-    /// At most so many.
-    pub count: usize,
-}
-
-/// The JSON object of `tasks` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Tasks {
-    pub status: TaskStatus,
-    pub tasks: Vec<Task>,
-    /// There are more than were asked for.
-    pub truncated: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Task {
-    pub key: String,
-    /// `@tasks`: it is a single task.
-    pub fetcher: String,
-    /// The fetcher's run; a single task's number.
-    pub run: i64,
-    /// In seconds since 1970: the end of the attempt, its hand-out, or its last start.
-    pub since: Option<UnixSeconds>,
-    /// Why it has its status, in words.
-    pub reason: String,
-}
+use crate::stores::sqlite::reader::{policy, read_current};
 
 columns!(Task { key, fetcher, run, since, reason });
 
@@ -127,10 +81,7 @@ const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, sta
 
 /// The tasks that are asked for, at the time `now`: failed ones newest first, those in flight oldest first,
 /// waiting ones in the order of their turns.
-///
-/// # Errors
-/// When the database is missing, not ours or cannot be read.
-pub fn tasks(path: &Path, asked: &Asked, now: UnixSeconds) -> Result<Tasks, ViewError> {
+pub fn tasks(path: &Path, asked: &TasksWith, now: UnixSeconds) -> Result<Tasks, ReadError> {
     read_current(path, |snapshot| {
         let mut tasks = found(snapshot, asked, now)?;
         let truncated = tasks.len() > asked.count;
@@ -140,7 +91,7 @@ pub fn tasks(path: &Path, asked: &Asked, now: UnixSeconds) -> Result<Tasks, View
 }
 
 /// One more than asked for, if there is one.
-fn found(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> Result<Vec<Task>> {
+fn found(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<Vec<Task>> {
     let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
     let since = asked.since.unwrap_or(i64::MIN);
     match asked.status {
@@ -162,13 +113,13 @@ fn failed(row: &Row<'_>) -> Result<Task> {
     let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     let code: Option<i64> = row.get(4)?;
     // Of a single task another one of its key may have run since.
-    let end = outcome("done".to_owned(), code);
-    let reason = if end == "success" { "failure".to_owned() } else { in_words(&end, code) };
+    let end = of_code(code.unwrap_or(0));
+    let reason = if end == "success" { "failure".to_owned() } else { in_words(end, code) };
     Ok(Task { key, fetcher, run, since, reason })
 }
 
 /// The next [`QUEUE_MAX`] jobs at the most, those of one fetcher among them.
-fn waiting(snapshot: &Connection, asked: &Asked, now: UnixSeconds) -> Result<Vec<Task>> {
+fn waiting(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<Vec<Task>> {
     let count = if asked.fetcher.is_some() { QUEUE_MAX } else { (asked.count + 1).min(QUEUE_MAX) };
     let keys = list(snapshot, count, now)?.keys.into_iter();
     let wanted =

@@ -9,6 +9,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Result};
+use shiftboss_actors::store::ReadError;
+use shiftboss_actors::store::answers::{
+    Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why,
+};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::{Order, Walked};
@@ -16,11 +20,8 @@ use super::queue::PAYLOADS_MAX_BYTES;
 use super::status::{HOUR_MINUTES, done_since};
 use crate::stores::sqlite::dispatch::{Candidate, candidates};
 use crate::stores::sqlite::query::{Query, columns};
-use crate::stores::sqlite::reader::{ViewError, read_current};
+use crate::stores::sqlite::reader::read_current;
 use crate::stores::sqlite::records::is_paused;
-pub use report::{Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why};
-
-mod report;
 
 /// Keys before a key that are counted; beyond, it is "more than".
 const KEYS_BEFORE_MAX: usize = 100_000;
@@ -30,10 +31,7 @@ const JOBS_MIN: i64 = 10;
 const ROWS_MAX: usize = 1_000;
 
 /// Where `key` is at the time `now`; `None`: nobody ever heard of it.
-///
-/// # Errors
-/// When the database is missing, not ours or cannot be read.
-pub fn why(path: &Path, key: &str, now: UnixSeconds) -> Result<Option<Why>, ViewError> {
+pub fn why(path: &Path, key: &str, now: UnixSeconds) -> Result<Option<Why>, ReadError> {
     read_current(path, |snapshot| {
         let order = Order::load(snapshot, now)?;
         let rows = candidates(snapshot, key)?.map_or_else(Vec::new, |(_, rows)| rows);

@@ -1,0 +1,60 @@
+//! How attempts ended, in the words of the life of a task. For stores, and the commands that show it.
+
+use nix::sys::signal::Signal;
+
+const TIMEOUT: i64 = 124;
+/// A shell's code of a command that a signal ended is so much more than the signal's number.
+const SIGNALS: i64 = 128;
+
+/// The outcome of an attempt that ended with an exit code.
+pub fn of_code(exit_code: i64) -> &'static str {
+    match exit_code {
+        0 => "success",
+        TIMEOUT => "timeout",
+        _ => "failure",
+    }
+}
+
+/// The signal that an exit code tells, without `SIG`.
+fn signal(exit_code: i64) -> Option<&'static str> {
+    let number = i32::try_from(exit_code.checked_sub(SIGNALS)?).ok()?;
+    Signal::try_from(number).ok().map(|signal| signal.as_str().trim_start_matches("SIG"))
+}
+
+/// An end in words: `success`, `timeout`, `failure 1`, `failure SEGV`.
+pub fn in_words(outcome: &str, exit_code: Option<i64>) -> String {
+    match exit_code {
+        Some(code) if outcome == "failure" => match signal(code) {
+            Some(signal) => format!("failure {signal}"),
+            None => format!("failure {code}"),
+        },
+        _ => outcome.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each code as people read it.
+    #[test]
+    fn ends_are_words() {
+        let words_of = |code| in_words(of_code(code), Some(code));
+        let codes = [0, 1, 124, 127, 128, 137, 139, 143, 255, -1, i64::MIN];
+        let words = [
+            "success",
+            "failure 1",
+            "timeout",
+            "failure 127",
+            "failure 128",
+            "failure KILL",
+            "failure SEGV",
+            "failure TERM",
+            "failure 255",
+            "failure -1",
+            "failure -9223372036854775808",
+        ];
+        assert_eq!(codes.map(words_of), words);
+        assert_eq!(in_words("expired", None), "expired");
+    }
+}
