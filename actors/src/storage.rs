@@ -22,6 +22,8 @@ mod session_tests;
 mod tests;
 mod waiting;
 
+use std::pin::Pin;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -41,8 +43,9 @@ use waiting::WaitQueue;
 
 /// How often the actor looks whether it is idle.
 const IDLE_TICK: Duration = Duration::from_millis(250);
-/// How often those who wait are looked after without a reason; documented as a second.
-const LOOK_TICK: Duration = Duration::from_millis(500);
+/// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence; documented as
+/// a second.
+const LOOK_TICK: Duration = Duration::from_millis(800);
 /// Without a commit for this long the main file is brought up to date (spec 6: a second).
 const IDLE_AFTER: Duration = Duration::from_millis(400);
 /// Even a busy store is maintained this often: its files may have vanished.
@@ -237,6 +240,32 @@ impl StorageActor {
         };
         self.call(ctx, async |store| store.maintain().await, maintained);
     }
+
+    /// Work may have come, or the last job ended, though nobody asked for it here.
+    fn look_around(&mut self, ctx: &mut Context<Self>) {
+        self.look_for_waiting(ctx);
+        self.look_whether_drained(ctx);
+    }
+}
+
+/// Looks around whenever somebody else changed the queue; for the actor's whole life.
+struct Changes;
+
+impl ActorFuture<StorageActor> for Changes {
+    type Output = ();
+
+    fn poll(
+        self: Pin<&mut Self>,
+        actor: &mut StorageActor,
+        ctx: &mut Context<StorageActor>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<()> {
+        // While it is at work it is not asked; the end of that polls this again, as all that wakes the actor does.
+        while actor.store.as_mut().is_some_and(|store| store.poll_changed(task).is_ready()) {
+            actor.look_around(ctx);
+        }
+        Poll::Pending
+    }
 }
 
 impl Housekeeping {
@@ -257,14 +286,12 @@ impl Actor for StorageActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.begin_missing_leases(ctx);
+        ctx.spawn(Changes);
         ctx.run_interval(IDLE_TICK, |actor, ctx| {
             actor.maintain(ctx);
             actor.outages.look();
             actor.begin_missing_leases(ctx);
         });
-        ctx.run_interval(LOOK_TICK, |actor, ctx| {
-            actor.look_for_waiting(ctx);
-            actor.look_whether_drained(ctx);
-        });
+        ctx.run_interval(LOOK_TICK, Self::look_around);
     }
 }

@@ -13,6 +13,7 @@ mod reader;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -45,6 +46,11 @@ pub trait Store {
         now: UnixSeconds,
         batch: Vec<Operation>,
     ) -> StoreFuture<'_, Vec<Result<Outcome, Rejected>>>;
+
+    /// Ready when somebody else changed the queue since it last was: what was answered may not hold any more. Else
+    /// it has the task woken when that happens, as soon as the store can tell. What comes with time alone, as the end of
+    /// a classic lease does, is no change. Polled by the StorageActor while no call is under way.
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<()>;
 
     /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the
     /// store's files or server are still those that were opened.

@@ -110,7 +110,7 @@ impl StorageActor {
         }
     }
 
-    /// Others may have written to the database, and leases of classic jobs run out in silence.
+    /// Whether there is work by now for those who wait.
     pub(super) fn look_for_waiting(&mut self, ctx: &mut Context<Self>) {
         if self.waiting.are_any() {
             self.look_for_work(ctx);

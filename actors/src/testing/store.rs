@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
 
 use super::describe::describe;
 use super::model::{Model, Rules};
@@ -58,6 +59,9 @@ pub struct Inside {
     pub troubles: BTreeMap<&'static str, VecDeque<Trouble>>,
     /// The tables.
     pub kept: Kept,
+    /// Somebody else changed them, and it was not told yet; and who is to be woken then.
+    changed: bool,
+    waker: Option<Waker>,
 }
 
 /// A store that can be looked at while an actor owns it; clones share it.
@@ -84,7 +88,8 @@ impl MockStore {
             fetchers: BTreeMap::new(),
             rejected: Vec::new(),
         };
-        let inside = Inside { calls: Vec::new(), troubles: BTreeMap::new(), kept };
+        let (calls, troubles) = (Vec::new(), BTreeMap::new());
+        let inside = Inside { calls, troubles, kept, changed: false, waker: None };
         Self(Arc::new(Mutex::new(inside)))
     }
 
@@ -97,9 +102,12 @@ impl MockStore {
 
     /// Somebody else adds a job.
     pub fn add_job(&self, key: &str, payload: &str) {
-        let model = &mut self.inside().kept.model;
+        let mut inside = self.inside();
+        let model = &mut inside.kept.model;
         model.register("mock", 1);
         model.add("mock", 1, &[(key.to_owned(), payload.to_owned())], false);
+        inside.changed = true;
+        inside.waker.take().into_iter().for_each(Waker::wake);
     }
 
     /// A run that an earlier daemon registered, with rows that were handed out.
@@ -329,6 +337,15 @@ impl Store for MockStore {
         batch: Vec<Operation>,
     ) -> StoreFuture<'_, Vec<Result<Outcome, Rejected>>> {
         Box::pin(async move { self.transact(now, &batch) })
+    }
+
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<()> {
+        let mut inside = self.inside();
+        if std::mem::take(&mut inside.changed) {
+            return Poll::Ready(());
+        }
+        inside.waker = Some(task.waker().clone());
+        Poll::Pending
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

@@ -8,11 +8,12 @@
 //! memory between jobs in [`dispatch_cache`] and [`write_behind`]; runs and rows in [`runs`]; single tasks in
 //! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what the
 //! daemon notes of itself in [`records`]; what triggers do for others in [`derived_state`]; the log under load in
-//! [`checkpoints`]; who else wants the lock in [`lock_yielding`]; checks, idle times and the end in
-//! [`maintenance`]. Readers have [`reader`] and [`views`].
+//! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
+//! and the end in [`maintenance`]. Readers have [`reader`] and [`views`].
 
 mod adopt;
 mod attempts;
+mod changes;
 mod checkpoints;
 pub(crate) mod damage;
 mod deliveries;

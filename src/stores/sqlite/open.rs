@@ -13,6 +13,7 @@ use shiftboss_protocol::model::TASKS_FETCHER;
 use tracing::warn;
 
 use super::adopt::record_dispatches;
+use super::changes::Changes;
 use super::checkpoints::Checkpoints;
 use super::dispatch_cache::DispatchCache;
 use super::lock_yielding::LockYielding;
@@ -82,7 +83,9 @@ impl SqliteStore {
         let lock_yielding = LockYielding::new(&file::beside(path, "-shm"))
             .map_err(|source| access("open", path, source))?;
         let (files, durability) = (Vec::new(), options.durability);
-        let mut store = Self { connection, queue, files, lock_yielding, durability, was_clean };
+        let changes = Changes::default();
+        let mut store =
+            Self { connection, queue, files, changes, lock_yielding, durability, was_clean };
         // What triggers do for others is done by `derived_state` from here on.
         store
             .connection

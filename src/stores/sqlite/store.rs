@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::future::ready;
 use std::path::PathBuf;
+use std::task::{Context, Poll};
 
 use rusqlite::{Connection, Result};
 use shiftboss_actors::file_identity::DirectoryIdentity;
@@ -14,6 +15,7 @@ use shiftboss_actors::store::{
 };
 use shiftboss_protocol::model::UnixSeconds;
 
+use super::changes::Changes;
 use super::dispatch_cache::DispatchCache;
 use super::error::classify;
 use super::lock_yielding::LockYielding;
@@ -30,6 +32,7 @@ pub struct SqliteStore {
     pub(super) queue: Queue,
     /// The files that were opened: the database, its log, and the log's index.
     pub(super) files: Vec<(PathBuf, file::Identity)>,
+    pub(super) changes: Changes,
     pub(super) lock_yielding: LockYielding,
     pub(super) durability: Durability,
     pub(super) was_clean: bool,
@@ -59,6 +62,10 @@ type Outcomes = Vec<Result<Outcome, Rejected>>;
 impl Store for SqliteStore {
     fn apply(&mut self, now: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
         Box::pin(ready(self.apply_now(now, &batch)))
+    }
+
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<()> {
+        self.changes.poll(&self.connection, task)
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

@@ -1,6 +1,7 @@
 //! The store, tested through the trait that the StorageActor sees, and through SQL as outsiders do.
 
 mod attempts;
+mod changes;
 mod entries;
 mod failed;
 mod fairness;

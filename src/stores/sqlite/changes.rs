@@ -1,0 +1,38 @@
+//! Whether somebody else wrote to the database, for the port's `poll_changed`.
+//!
+//! SQLite tells nobody, but counts for each connection the commits of others that it has met.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often it is looked at the count.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+#[derive(Default)]
+pub(super) struct Changes {
+    /// Made with the first look, on the runtime of whoever polls.
+    looks: Option<Interval>,
+    seen: Option<i64>,
+}
+
+impl Changes {
+    /// Ready once after each look that found another count.
+    pub(super) fn poll(&mut self, connection: &Connection, task: &mut Context<'_>) -> Poll<()> {
+        let looks = self.looks.get_or_insert_with(|| {
+            let mut looks = interval(LOOK_EVERY);
+            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            looks
+        });
+        while looks.poll_tick(task).is_ready() {
+            // What cannot be read is told to whoever asks for something next.
+            let count = connection.query_row("PRAGMA data_version", [], |row| row.get(0)).ok();
+            if std::mem::replace(&mut self.seen, count) != count {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,35 @@
+//! Whether the store tells that somebody else wrote.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use shiftboss_actors::store::Store;
+use tokio::time::timeout;
+
+use super::support::{FAIR, Site, run};
+
+/// Whether a change is told within a second.
+async fn changes(site: &mut Site) -> bool {
+    let told = poll_fn(|task| site.store.poll_changed(task));
+    timeout(Duration::from_secs(1), told).await.is_ok()
+}
+
+/// Each edit by somebody else is told once, what the daemon does itself is not.
+#[tokio::test(start_paused = true)]
+async fn edits_by_others_are_told() {
+    let mut site = Site::new(FAIR);
+    assert!(changes(&mut site).await, "what was there before");
+    assert!(!changes(&mut site).await);
+    for now in 1..3 {
+        site.list(&run("f", now), &["a"]);
+        assert!(site.next(now).is_some());
+        site.finish("a", now);
+        assert!(!changes(&mut site).await, "its own");
+        site.edit("INSERT OR REPLACE INTO log VALUES ('b', 1, 1, 0)");
+        assert!(changes(&mut site).await && !changes(&mut site).await);
+        site.edit("DELETE FROM log WHERE attr_path = 'b'");
+        // It meets them in a transaction of its own first.
+        assert_eq!(site.next(now), None);
+        assert!(changes(&mut site).await && !changes(&mut site).await);
+    }
+}
