@@ -6,35 +6,41 @@
 //! not read are given back (spec 5): by dropping their [`HandOut`]. It knows no SQL and no file.
 
 mod answer;
-mod complaints;
-mod lines;
+mod refused;
 mod reply;
 mod session;
 #[cfg(test)]
 mod tests;
 mod workers;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
+use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::time::{Instant, timeout};
-use tracing::debug;
+use tokio_util::codec::{Decoder, FramedRead};
+use tracing::{debug, warn};
 
 use crate::file_watcher::CatchUpBarrier;
 use crate::peer::{self, Peer, Receipt};
 use crate::storage::messages::{Finish, HandOut, TakeJob};
+use crate::throttle::{Throttle, Verdict};
 use answer::NoAnswer;
 pub use answer::REQUEST_TIMEOUT;
+pub use refused::Refused;
 use session::Session;
 pub use session::{Operators, SessionLinks};
-use shiftboss_protocol::wire::{Line, Request, WireError};
+use shiftboss_protocol::wire::{Line, LineCodec, Request, WireError};
 
+/// First size of the read buffer; requests are short and connections many.
+const READ_BUFFER_BYTES: usize = 512;
 /// How long a peer may take to read an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a peer may take from the first byte of a line to its end.
@@ -44,6 +50,17 @@ const HURRIED_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Input of a closing connection that is read and dropped at the most: a socket closed with
 /// unread input resets its peer, which may yet have an answer to read.
 const DROPPED_INPUT_MAX: usize = 1024 * 1024;
+
+/// As many warnings about workers are logged in [`WARNINGS_SECONDS`]: one can go wrong as fast as it can connect
+/// (spec 1: after an answer it does not know the stock worker spins without sleeping).
+const WARNINGS_MAX: u32 = 100;
+const WARNINGS_SECONDS: u32 = 60;
+
+thread_local! {
+    /// All connections live on one arbiter, that is, on one thread, and share the limit.
+    static WARNINGS: RefCell<Throttle> =
+        const { RefCell::new(Throttle::new(WARNINGS_MAX, WARNINGS_SECONDS)) };
+}
 
 #[derive(Clone)]
 pub struct WorkLinks {
@@ -85,7 +102,9 @@ impl ConnectionActor {
         let unfinished = Rc::default();
         let may_opt_in = links.session.is_some();
         let is_operator = peer.is_some_and(|peer| peer.is_operator());
-        ctx.add_stream(lines::lines(reader, may_opt_in, is_operator, Rc::clone(&unfinished)));
+        let codec = LineCodec::new(may_opt_in, is_operator);
+        let codec = TimedCodec { codec, unfinished: Rc::clone(&unfinished) };
+        ctx.add_stream(FramedRead::with_capacity(reader, codec, READ_BUFFER_BYTES));
         Self {
             links,
             peer,
@@ -176,6 +195,20 @@ impl ConnectionActor {
         }
     }
 
+    /// Warns of what the peer did, or did not get, unless that was said too often lately.
+    pub(super) fn complain(&self, what: &str, why: impl Display) {
+        let (verdict, total) = WARNINGS.with_borrow_mut(|warnings| {
+            (warnings.admit(std::time::Instant::now()), warnings.total())
+        });
+        match verdict {
+            Verdict::Log { suppressed_before: 0 } => warn!(peer = %self.peer(), %why, "{what}"),
+            Verdict::Log { suppressed_before: left_out } => {
+                warn!(peer = %self.peer(), %why, left_out, total, "{what} Others were left out.");
+            }
+            Verdict::Suppress => {}
+        }
+    }
+
     fn peer(&self) -> String {
         self.peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string())
     }
@@ -241,4 +274,27 @@ fn drop_input(stream: &UnixStream) -> bool {
         }
     }
     true
+}
+
+/// The codec, and a note of when a line was begun.
+struct TimedCodec {
+    codec: LineCodec,
+    unfinished: Rc<Cell<Option<Instant>>>,
+}
+
+impl Decoder for TimedCodec {
+    type Item = Line;
+    type Error = WireError;
+
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
+        let line = self.codec.decode(bytes)?;
+        let waiting = line.is_none() && self.codec.is_waiting(bytes);
+        let since = self.unfinished.get().unwrap_or_else(Instant::now);
+        self.unfinished.set(waiting.then_some(since));
+        Ok(line)
+    }
+
+    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
+        self.codec.decode_eof(bytes)
+    }
 }

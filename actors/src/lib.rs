@@ -13,7 +13,6 @@
 //! Invariants: nothing here knows SQL, the command line, or a file outside the input directory; `store` knows
 //! no actor.
 
-mod accept;
 pub mod clock;
 pub mod connection;
 pub mod directory;

@@ -8,21 +8,24 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::time::Duration;
 
 use actix::prelude::*;
 use futures_util::stream::{self, Stream};
+use rustix::io::Errno;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
-use crate::accept::Acceptor;
 use crate::connection::{CloseConnection, ConnectionActor, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 
 /// How often the socket's file is looked for.
 const REBIND_EVERY: Duration = Duration::from_secs(2);
+/// Pause after an accept that failed: it would fail again at once, and the loop would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub trait SocketBinder {
     /// The listener to begin with.
@@ -143,6 +146,45 @@ fn accepted(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>
     stream::unfold(Acceptor::new(listener), |mut acceptor| async move {
         Some((acceptor.accept().await, acceptor))
     })
+}
+
+/// A listener and a descriptor in reserve.
+struct Acceptor {
+    listener: UnixListener,
+    /// Given up for a moment when descriptors run out, to take a waiting connection and close it:
+    /// its worker then hears at once instead of never.
+    spare: Option<File>,
+}
+
+impl Acceptor {
+    fn new(listener: UnixListener) -> Self {
+        Self { listener, spare: reserve() }
+    }
+
+    /// The next connection. After an error it has already waited a moment.
+    async fn accept(&mut self) -> io::Result<UnixStream> {
+        match self.listener.accept().await {
+            Ok((stream, _)) => Ok(stream),
+            Err(error) => {
+                if is_shortage(&error) && self.spare.take().is_some() {
+                    let refused = self.listener.accept().await;
+                    drop(refused);
+                    self.spare = reserve();
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    let code = Errno::from_io_error(error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
 impl Actor for ListenerActor {

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::connection::Refused;
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
 use crate::live::SpoolLive;
@@ -24,7 +25,6 @@ use crate::store::{
     AcceptEntries, AcceptedEntries, Each, FetcherRecords, ForgetAccepted, ForgetFetcher,
     NoteFetcher,
 };
-use shiftboss_protocol::wire::session::ErrorCode;
 
 /// A service gets this long to give back what it holds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,10 +33,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Message)]
 #[rtype(result = "Result<String, Refused>")]
 pub struct RunFetcher(pub Arc<str>);
-
-/// Why a request of protocol 2 is not done, as its answer says it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused(pub ErrorCode, pub String);
 
 /// Looks how the spool is that the daemon takes tasks from. May take a while: it is called on a thread for it.
 pub type LookAtSpool = Arc<dyn Fn() -> SpoolLive + Send + Sync>;

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::Clock;
+use shiftboss_actors::connection::Refused;
 use shiftboss_actors::exit_notifier::ExitNotifier;
-use shiftboss_actors::service::{FetcherLinks, Refused, RunFetcher};
+use shiftboss_actors::service::{FetcherLinks, RunFetcher};
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, Request as StoreRequest,
 };
-use shiftboss_protocol::wire::session::ErrorCode;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tracing::{error, info, warn};
 
@@ -281,16 +281,14 @@ impl Handler<RunFetcher> for FetchersActor {
         let names = || wanted.iter().map(|table| table.name.as_str());
         let Some(table) = wanted.iter().find(|table| table.name.as_str() == &*name) else {
             let near = did_you_mean(&name, names());
-            let text = format!("the daemon runs no fetcher {name}{near}");
-            return Err(Refused(ErrorCode::Unknown, text));
+            return Err(Refused::unknown(&format!("the daemon runs no fetcher {name}{near}")));
         };
         let fetcher = self.fetchers.get_mut(&table.name).filter(|_| self.stopping.is_none());
         let Some(running) = fetcher.and_then(Fetcher::lasting) else {
-            let text = format!("{name} is just being started or ended");
-            return Err(Refused(ErrorCode::Busy, text));
+            return Err(Refused::busy(format!("{name} is just being started or ended")));
         };
         if running.is_on {
-            return Err(Refused(ErrorCode::Busy, format!("a run of {name} is on")));
+            return Err(Refused::busy(format!("a run of {name} is on")));
         }
         info!(name = &*name, "An operator asked for a run.");
         let _ = running.requests.send(Request::Run);

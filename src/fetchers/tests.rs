@@ -5,8 +5,8 @@ mod scene;
 
 use std::sync::atomic::Ordering;
 
-use shiftboss_actors::service::{Refused, RunFetcher};
-use shiftboss_protocol::wire::session::ErrorCode;
+use shiftboss_actors::connection::Refused;
+use shiftboss_actors::service::RunFetcher;
 use tokio::time::{Instant, sleep};
 
 use super::supervisor::StopAll;
@@ -206,7 +206,7 @@ async fn an_operator_has_one_run() {
     let run = async |name: &str| scene.actor.send(RunFetcher(name.into())).await.unwrap();
     sleep(5 * SECOND).await;
     let on = run("links").await.unwrap_err();
-    assert_eq!(on, Refused(ErrorCode::Busy, "a run of links is on".to_owned()));
+    assert_eq!(on, Refused::busy("a run of links is on"));
     sleep(45 * SECOND).await;
     let answer: serde_json::Value = serde_json::from_str(&run("links").await.unwrap()).unwrap();
     assert_eq!(answer, serde_json::json!({"fetcher": "links", "state": "idle"}));
@@ -217,7 +217,7 @@ async fn an_operator_has_one_run() {
     assert_eq!((began("links"), began("notes")), (vec![0, 50, 150], vec![0, 100]));
     let unknown = run("link").await.unwrap_err();
     let text = "the daemon runs no fetcher link; did you mean \"links\"?";
-    assert_eq!(unknown, Refused(ErrorCode::Unknown, text.to_owned()));
+    assert_eq!(unknown, Refused::unknown(text));
 }
 
 /// A run waits while the input directory is lost; and a stop does not wait for that.

@@ -15,23 +15,22 @@ use tokio::time::{Instant, timeout};
 
 use super::WorkLinks;
 use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
+use super::refused::Refused;
 use super::session::SessionLinks;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
 use crate::live::{Health, Live, LiveStatus, Report};
-use crate::service::{Refused, RunFetcher};
+use crate::service::RunFetcher;
 use crate::storage::messages::{
     Change, Controlled, HandOut, HowAreYou, Next, Perform, Stepped, Tell, Work,
 };
 use crate::store::answers::Turn;
 use crate::store::{
-    Ack, AddTask, Added, Ask, Cancelled, Each, EndedAttempts, LeaseHolder, NextJobs, ReadError,
-    Requeued, Status, StoreError, StoreResult, Turns, WhyIdle, WhyKey,
+    Ack, AddTask, Added, Ask, Cancelled, Each, EndedAttempts, LeaseHolder, NextJobs, Requeued,
+    Status, StoreResult, Turns, WhyIdle, WhyKey,
 };
 use shiftboss_protocol::model::{Attempt, Key, Row};
-use shiftboss_protocol::wire::session::{
-    Control, ErrorCode, Fault, SessionAnswer, SessionRequest, Word,
-};
+use shiftboss_protocol::wire::session::{Control, ErrorCode, SessionAnswer, SessionRequest, Word};
 
 /// How long an operator's question may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,21 +64,12 @@ impl Reply {
         Self { errors: 1, ..Self::line(&SessionAnswer::Error(code, text)) }
     }
 
-    fn refused(Refused(code, text): Refused) -> Self {
+    pub(super) fn refused(Refused(code, text): Refused) -> Self {
         Self::error(code, &text)
     }
 
     fn json(line: &str) -> Self {
         Self::line(&SessionAnswer::Json(line))
-    }
-
-    pub(super) fn fault(fault: &Fault) -> Self {
-        let code = match fault {
-            Fault::Usage(_) => ErrorCode::Usage,
-            Fault::Version => ErrorCode::Version,
-            Fault::Unsupported => ErrorCode::Unsupported,
-        };
-        Self::error(code, text_of(fault))
     }
 
     fn ack(ack: Ack) -> Self {
@@ -111,15 +101,6 @@ impl Reply {
 
 /// A reply, or the error that it is.
 type Answered = Result<Reply, Refused>;
-
-/// What a worker did wrong.
-pub(super) fn text_of(fault: &Fault) -> &'static str {
-    match fault {
-        Fault::Usage(text) => text,
-        Fault::Version => "this daemon speaks protocol 2",
-        Fault::Unsupported => "this daemon has no such request; its HELLO lists those it has",
-    }
-}
 
 pub(super) struct Asker {
     pub(super) work: WorkLinks,
@@ -197,7 +178,7 @@ impl Asker {
             }
             Control::Pause | Control::Resume | Control::Drain => None,
         };
-        let unknown = |text: &str| Err(Refused(ErrorCode::Unknown, text.to_owned()));
+        let unknown = |text| Err(Refused::unknown(text));
         match in_time("storage", self.session.change.send(Change(control))).await? {
             Controlled::Retried(None) => {
                 unknown("no fetcher lists that key, and no single task has it")
@@ -218,7 +199,7 @@ impl Asker {
     }
 
     async fn run_fetcher(self, name: Arc<str>) -> Answered {
-        let none = || Refused(ErrorCode::Unknown, "this daemon runs no fetchers".to_owned());
+        let none = || Refused::unknown("this daemon runs no fetchers");
         let fetchers = self.session.run_fetcher.ok_or_else(none)?;
         Ok(Reply::json(&in_time("the fetchers", fetchers.send(RunFetcher(name))).await?))
     }
@@ -228,7 +209,7 @@ impl Asker {
         let Health { in_flight, draining, outage } =
             in_time("storage", self.session.health.send(HowAreYou { lock: true })).await?;
         match outage {
-            Some(outage) => Err(Refused(ErrorCode::Busy, outage.error)),
+            Some(outage) => Err(Refused::busy(outage.error)),
             None => {
                 let health = json!({"in_flight": in_flight, "draining": draining});
                 Ok(Reply::json(&health.to_string()))
@@ -272,7 +253,7 @@ impl Asker {
 
     async fn why(self, key: Key) -> Answered {
         self.look(WhyKey(key.to_string()), move |found| {
-            let unknown = || Refused(ErrorCode::Unknown, format!("nobody ever heard of {key}"));
+            let unknown = || Refused::unknown(&format!("nobody ever heard of {key}"));
             found.ok_or_else(unknown)
         })
         .await
@@ -289,7 +270,7 @@ impl Asker {
             let found = &show(answer)?;
             let (database, daemon) = (daemon.database.as_path(), Some(&*daemon));
             let report = Report { database, daemon, daemon_unknown: None, found };
-            serde_json::to_string(&report).map_err(|error| busy(error.to_string()))
+            serde_json::to_string(&report).map_err(Refused::busy)
         };
         let (line, place) = read(&self.session, ANSWER_TIMEOUT, question, line).await?;
         Ok(Reply { place, ..Reply::json(&line?) })
@@ -312,40 +293,18 @@ async fn read<Q: Ask<Answer: Send> + Send + 'static, T: Send + 'static>(
         tokio::spawn(async move {
             let answer = reader.ask(SystemClock.now(), question).await?;
             let made = spawn_blocking(move || (then(answer), place)).await;
-            made.map_err(|error| busy(error.to_string()))
+            made.map_err(Refused::busy)
         })
         .await
     };
     match timeout(most, asked).await {
-        Ok(answered) => answered.map_err(|error| busy(error.to_string()))?,
-        Err(_) => Err(busy("it took too long".to_owned())),
+        Ok(answered) => answered.map_err(Refused::busy)?,
+        Err(_) => Err(Refused::busy("it took too long")),
     }
 }
 
 fn size(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-fn busy(text: String) -> Refused {
-    Refused(ErrorCode::Busy, text)
-}
-
-impl From<String> for Refused {
-    fn from(text: String) -> Self {
-        busy(text)
-    }
-}
-
-impl From<StoreError> for Refused {
-    fn from(error: StoreError) -> Self {
-        busy(error.to_string())
-    }
-}
-
-impl From<ReadError> for Refused {
-    fn from(error: ReadError) -> Self {
-        busy(error.to_string())
-    }
 }
 
 fn denied() -> Reply {
@@ -396,8 +355,8 @@ where
 {
     match timeout(REQUEST_TIMEOUT, sent).await {
         Ok(Ok(result)) => result.map_err(Into::into),
-        Ok(Err(_)) => Err(busy(STOPPING.to_owned())),
-        Err(_) => Err(busy(format!("{who} did not answer in time"))),
+        Ok(Err(_)) => Err(Refused::busy(STOPPING)),
+        Err(_) => Err(Refused::busy(format!("{who} did not answer in time"))),
     }
 }
 

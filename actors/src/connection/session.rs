@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::answer::STOPPING;
+use super::refused::Refused;
 use super::reply::{self, Asker, Reply};
 use super::workers::{Seat, Workers};
 use super::{ConnectionActor, WRITE_TIMEOUT};
@@ -127,8 +128,9 @@ impl ConnectionActor {
                 Reply::line(&SessionAnswer::Hello)
             }
             Err(fault) => {
-                self.complain("A faulty HELLO: closing.", reply::text_of(&fault));
-                Reply::fault(&fault).and_close()
+                let refused = Refused::from(fault);
+                self.complain("A faulty HELLO: closing.", &refused.1);
+                Reply::refused(refused).and_close()
             }
         };
         self.write(reply, ctx);
@@ -147,8 +149,9 @@ impl ConnectionActor {
         let request = match line {
             Ok(request) => request,
             Err(fault) => {
-                self.complain("A faulty request.", reply::text_of(&fault));
-                return self.write(Reply::fault(&fault).after(before), ctx);
+                let refused = Refused::from(fault);
+                self.complain("A faulty request.", &refused.1);
+                return self.write(Reply::refused(refused).after(before), ctx);
             }
         };
         let Some(session) = &mut self.session else {

@@ -21,17 +21,6 @@ use crate::stores::sqlite::rows::RunId;
 /// Rows that a walk goes over at the most: a key has one for each fetcher that lists it.
 const ROWS_MAX: usize = 1_000_000;
 
-/// Why a walk ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walked {
-    /// There are no more keys.
-    ToTheEnd,
-    /// Whoever was shown the keys had enough.
-    Stopped,
-    /// [`ROWS_MAX`] rows were gone over.
-    TooFar,
-}
-
 /// The rules by which the daemon hands out, as of one snapshot.
 pub(super) struct Order {
     policy: Policy,
@@ -51,12 +40,13 @@ impl Order {
         Rule { policy: self.policy, partitions: &self.partitions, expired: self.expired }
     }
 
-    /// Shows each key once, the next one first, until `show` has enough.
+    /// Shows each key once, the next one first, until `show` has enough or [`ROWS_MAX`] rows were gone over. Says
+    /// whether those were all keys.
     pub(super) fn walk(
         &self,
         snapshot: &Connection,
         mut show: impl FnMut(QueuePosition) -> Result<ControlFlow<()>>,
-    ) -> Result<Walked> {
+    ) -> Result<bool> {
         let mut statements = Vec::new();
         for partition in &self.partitions.open {
             statements.push((snapshot.prepare(READY)?, vec![*partition]));
@@ -66,17 +56,17 @@ impl Order {
         let mut last: Option<String> = None;
         for _ in 0..ROWS_MAX {
             let Some(position) = merge.next()? else {
-                return Ok(Walked::ToTheEnd);
+                return Ok(true);
             };
             if last.as_ref() == Some(&position.2) {
                 continue;
             }
             last = Some(position.2.clone());
             if show(position)?.is_break() {
-                return Ok(Walked::Stopped);
+                return Ok(false);
             }
         }
-        Ok(Walked::TooFar)
+        Ok(false)
     }
 }
 

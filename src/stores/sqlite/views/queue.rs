@@ -13,7 +13,7 @@ use shiftboss_actors::store::ReadError;
 use shiftboss_actors::store::answers::{Next, Queue, Turn};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
-use super::order::{Order, Walked};
+use super::order::Order;
 use crate::stores::sqlite::dispatch::candidates;
 use crate::stores::sqlite::query::Query;
 use crate::stores::sqlite::reader::read_current;
@@ -35,7 +35,7 @@ pub fn queue(path: &Path, count: usize, now: UnixSeconds) -> Result<Queue, ReadE
 pub(super) fn list(snapshot: &Connection, count: usize, now: UnixSeconds) -> Result<Queue> {
     let order = Order::load(snapshot, now)?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
-    let walked = order.walk(snapshot, |position| {
+    let is_all = order.walk(snapshot, |position| {
         if let Some(next) = job(snapshot, &order, position.2)? {
             bytes += next.payload.len();
             keys.push(next);
@@ -43,7 +43,7 @@ pub(super) fn list(snapshot: &Connection, count: usize, now: UnixSeconds) -> Res
         let enough = keys.len() >= count || bytes >= PAYLOADS_MAX_BYTES;
         Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    let truncated = walked != Walked::ToTheEnd && keys.len() < count;
+    let truncated = !is_all && keys.len() < count;
     Ok(Queue { paused: is_paused(snapshot)?, keys, truncated })
 }
 
@@ -68,10 +68,10 @@ fn job(snapshot: &Connection, order: &Order, key: String) -> Result<Option<Next>
 /// The turns of single tasks of these keys at the time `now`, in their order.
 pub fn turns(path: &Path, keys: &[Key], now: UnixSeconds) -> Result<Vec<Turn>, ReadError> {
     read_current(path, |snapshot| {
-        let (places, walked) = places(snapshot, keys, now)?;
+        let (places, is_all) = places(snapshot, keys, now)?;
         let turn = |key: &Key| {
             let found = places.get(key.as_str()).copied().flatten();
-            let is_further = found.is_none() && walked != Walked::ToTheEnd;
+            let is_further = found.is_none() && !is_all;
             Ok(Turn {
                 keys_before: found.or(is_further.then_some(COUNTED_MAX)),
                 exact: found.is_some(),
@@ -82,16 +82,16 @@ pub fn turns(path: &Path, keys: &[Key], now: UnixSeconds) -> Result<Vec<Turn>, R
     })
 }
 
-/// How many keys come before each of these, where that was counted.
+/// How many keys come before each of these, where that was counted; and whether there are no more keys.
 fn places<'a>(
     snapshot: &Connection,
     keys: &'a [Key],
     now: UnixSeconds,
-) -> Result<(HashMap<&'a str, Option<u64>>, Walked)> {
+) -> Result<(HashMap<&'a str, Option<u64>>, bool)> {
     let mut places: HashMap<&str, Option<u64>> =
         keys.iter().map(|key| (key.as_str(), None)).collect();
     let (mut before, mut missing) = (0, places.len());
-    let walked = Order::load(snapshot, now)?.walk(snapshot, |(.., key, _)| {
+    let is_all = Order::load(snapshot, now)?.walk(snapshot, |(.., key, _)| {
         if let Some(place) = places.get_mut(key.as_str()) {
             *place = Some(before);
             missing -= 1;
@@ -100,7 +100,7 @@ fn places<'a>(
         let is_enough = missing == 0 || before > COUNTED_MAX;
         Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    Ok((places, walked))
+    Ok((places, is_all))
 }
 
 /// Single tasks of a key that wait or are in flight, up to a bound.

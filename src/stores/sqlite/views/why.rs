@@ -15,7 +15,7 @@ use shiftboss_actors::store::answers::{
 };
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::order::{Order, Walked};
+use super::order::Order;
 use super::queue::PAYLOADS_MAX_BYTES;
 use super::status::{HOUR_MINUTES, done_since};
 use crate::stores::sqlite::dispatch::{Candidate, candidates};
@@ -210,7 +210,7 @@ impl Asked<'_> {
     fn place(&self) -> Result<Option<Place>> {
         let mut place = Place { keys_before: 0, exact: true, first: Vec::new() };
         let mut found = false;
-        let walked = self.order.walk(self.snapshot, |(.., key, _)| {
+        let is_all = self.order.walk(self.snapshot, |(.., key, _)| {
             found = key == self.key;
             if found || place.keys_before == KEYS_BEFORE_MAX {
                 return Ok(ControlFlow::Break(()));
@@ -222,7 +222,7 @@ impl Asked<'_> {
             Ok(ControlFlow::Continue(()))
         })?;
         place.exact = found;
-        Ok((found || walked != Walked::ToTheEnd).then_some(place))
+        Ok((found || !is_all).then_some(place))
     }
 
     /// The rows as they are shown, up to a bound, and whether there are more.

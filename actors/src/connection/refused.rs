@@ -1,0 +1,53 @@
+//! Why a request of protocol 2 is not done, as its answer says it.
+//!
+//! Made by the connection, and by whoever runs fetchers for it.
+
+use crate::store::{ReadError, StoreError};
+use shiftboss_protocol::wire::session::{ErrorCode, Fault};
+
+/// A word for programs, and a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused(pub ErrorCode, pub String);
+
+impl Refused {
+    /// Not at present.
+    pub fn busy(text: impl ToString) -> Self {
+        Self(ErrorCode::Busy, text.to_string())
+    }
+
+    pub fn unknown(text: &str) -> Self {
+        Self(ErrorCode::Unknown, text.to_owned())
+    }
+}
+
+impl From<String> for Refused {
+    fn from(text: String) -> Self {
+        Self::busy(text)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::busy(error)
+    }
+}
+
+impl From<ReadError> for Refused {
+    fn from(error: ReadError) -> Self {
+        Self::busy(error)
+    }
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        let (code, text) = match fault {
+            Fault::Usage(text) => (ErrorCode::Usage, text),
+            Fault::Version => (ErrorCode::Version, "this daemon speaks protocol 2"),
+            Fault::Unsupported => (
+                ErrorCode::Unsupported,
+                "this daemon has no such request; its HELLO lists those it has",
+            ),
+        };
+        Self(code, text.to_owned())
+    }
+}
