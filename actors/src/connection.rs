@@ -157,7 +157,7 @@ impl ConnectionActor {
                 }
             }
             Err(NoAnswer::Unanswered(reason)) => {
-                self.complain("A request could not be answered: closing.", reason);
+                self.complain("A request could not be answered: closing.", reason.1);
                 self.depart(ctx);
             }
             Err(NoAnswer::Unwritten(error)) => {

@@ -33,7 +33,7 @@ pub enum Receipt {
     Lost,
 }
 
-/// Barriers what became of all bytes written so far.
+/// Asks what became of all bytes written so far.
 pub fn receipt(stream: &UnixStream) -> io::Result<Receipt> {
     // In this order: a peer that closes first sets the error, then drops what was unread.
     let unread = unread_bytes(stream)?;
@@ -110,9 +110,7 @@ impl Peer {
         let is_member = operators.is_some_and(is_in);
         Some(Self { pid: credentials.pid(), uid: credentials.uid(), is_member })
     }
-}
 
-impl Peer {
     /// Whether it is this process's own user, root, or a member of the operators' group.
     pub fn is_operator(&self) -> bool {
         self.is_member || self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{WRITE_TIMEOUT, WorkLinks};
+use super::{Refused, WRITE_TIMEOUT, WorkLinks};
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{Finish, HandOut, TakeJob, Work};
 use crate::store::LeaseHolder;
@@ -31,7 +31,7 @@ pub(super) const STOPPING: &str = "the daemon is stopping";
 #[derive(Debug)]
 pub(super) enum NoAnswer {
     /// Storage or the watcher could not answer in time, or at all.
-    Unanswered(String),
+    Unanswered(Refused),
     /// The answer could not be written.
     Unwritten(io::Error),
 }
@@ -78,14 +78,14 @@ pub(super) async fn next_work(
     finished: Option<Finish>,
     holder: Option<LeaseHolder>,
     links: &WorkLinks,
-) -> Result<Option<HandOut>, String> {
+) -> Result<Option<HandOut>, Refused> {
     let began = Instant::now();
     let deadline = began + REQUEST_TIMEOUT;
     let mut looks = Barriers::None;
     let dispatch = || links.dispatch.send(TakeJob { holder: holder.clone() });
     let mut work = match finished {
-        None => ask(dispatch(), deadline).await?,
-        Some(finished) => ask(links.finish.send(finished), deadline).await?,
+        None => answered("storage", dispatch(), deadline).await?,
+        Some(finished) => answered("storage", links.finish.send(finished), deadline).await?,
     };
     loop {
         match work {
@@ -95,7 +95,7 @@ pub(super) async fn next_work(
                 let until = if looks == Barriers::Some { began + LOOKING_TIME } else { deadline };
                 match timeout_at(until, links.barrier.send(CatchUpBarrier)).await {
                     Ok(found) => {
-                        let found = found.map_err(|_| STOPPING.to_owned())?;
+                        let found = found.map_err(|_| Refused::busy(STOPPING))?;
                         looks = looks.and(found);
                         if found.missed {
                             tokio::time::sleep(LATER_PAUSE).await;
@@ -103,25 +103,30 @@ pub(super) async fn next_work(
                     }
                     // A long list without a job in it: a batch of each file is all that is owed.
                     Err(_) if looks == Barriers::Some => return Ok(None),
-                    Err(_) => return Err("no look in time".to_owned()),
+                    Err(_) => return Err(Refused::busy("no look in time")),
                 }
             }
             Work::Later => tokio::time::sleep(LATER_PAUSE).await,
         }
-        work = ask(dispatch(), deadline).await?;
+        work = answered("storage", dispatch(), deadline).await?;
     }
 }
 
-/// Awaits storage's answer until the deadline.
-async fn ask<M>(sent: RecipientRequest<M>, deadline: Instant) -> Result<Work, String>
+/// Awaits an actor's answer until the deadline.
+pub(super) async fn answered<M, T, E>(
+    who: &str,
+    sent: RecipientRequest<M>,
+    deadline: Instant,
+) -> Result<T, Refused>
 where
-    M: Message<Result = crate::store::StoreResult<Work>> + Send + 'static,
+    M: Message<Result = Result<T, E>> + Send + 'static,
+    T: Send + 'static,
+    E: Into<Refused> + Send + 'static,
 {
     match timeout_at(deadline, sent).await {
-        Ok(Ok(Ok(work))) => Ok(work),
-        Ok(Ok(Err(error))) => Err(error.to_string()),
-        Ok(Err(_)) => Err(STOPPING.to_owned()),
-        Err(_) => Err("storage did not answer in time".to_owned()),
+        Ok(Ok(result)) => result.map_err(Into::into),
+        Ok(Err(_)) => Err(Refused::busy(STOPPING)),
+        Err(_) => Err(Refused::busy(format!("{who} did not answer in time"))),
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 use super::WorkLinks;
-use super::answer::{REQUEST_TIMEOUT, STOPPING, next_work};
+use super::answer::{REQUEST_TIMEOUT, answered, next_work};
 use super::refused::Refused;
 use super::session::SessionLinks;
 use crate::clock::{Clock, SystemClock};
@@ -353,11 +353,7 @@ where
     T: Send + 'static,
     E: Into<Refused> + Send + 'static,
 {
-    match timeout(REQUEST_TIMEOUT, sent).await {
-        Ok(Ok(result)) => result.map_err(Into::into),
-        Ok(Err(_)) => Err(Refused::busy(STOPPING)),
-        Err(_) => Err(Refused::busy(format!("{who} did not answer in time"))),
-    }
+    answered(who, sent, Instant::now() + REQUEST_TIMEOUT).await
 }
 
 /// What came of a change, as JSON.
