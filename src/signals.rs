@@ -32,7 +32,8 @@ impl Signals {
     /// SIGTERM, SIGINT and SIGHUP, each of which asks for the end.
     pub fn new() -> io::Result<Self> {
         let listen = |kind: SignalKind| Ok((kind.as_raw_value(), signal(kind)?));
-        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        // Where several wait, the terminal's is the first: a Ctrl-C is followed by others' wishes.
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         let listened = kinds.into_iter().map(listen).collect::<io::Result<_>>()?;
         Ok(Self { listened, reloads: false, first: None })
     }
