@@ -35,6 +35,9 @@ pub fn cases(few: u32) -> ProptestConfig {
     ProptestConfig::with_cases(asked.unwrap_or(few))
 }
 
+/// More than a test asks.
+const STATEMENTS: usize = 64;
+
 /// A store, a second connection as an outsider has, and their directory.
 pub struct Site {
     pub store: SqliteStore,
@@ -88,6 +91,8 @@ impl Site {
         let store = SqliteStore::open(&path, options).unwrap();
         let outside = Connection::open(&path).unwrap();
         outside.busy_timeout(Duration::from_secs(5)).unwrap();
+        // The random histories ask the same things after each step: parsed anew, those took most of their time.
+        outside.set_prepared_statement_cache_capacity(STATEMENTS);
         Self { store, outside, directory }
     }
 
@@ -236,7 +241,7 @@ impl Site {
 
 /// The rows of a query, columns joined by `|`, NULL as `-`.
 pub fn rows_of(connection: &Connection, sql: &str) -> Vec<String> {
-    let mut statement = connection.prepare(sql).unwrap();
+    let mut statement = connection.prepare_cached(sql).unwrap();
     let columns = statement.column_count();
     let row = |row: &rusqlite::Row<'_>| {
         let text = |column| match row.get_ref(column).unwrap() {
