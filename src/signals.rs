@@ -97,8 +97,9 @@ pub fn with_signals<T>(
         let text = format!("cannot start the runtime: {error}; is there a limit on descriptors?");
         Failure::new(ExitCode::StoreIo, text)
     };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Threads beside stay: when the system has no room for processes, there are no new ones.
+    let runtime = runtime.enable_all().thread_keep_alive(Duration::MAX).build().map_err(cannot)?;
     runtime.block_on(async { work(Signals::new().map_err(cannot)?).await })
 }
 

@@ -4,5 +4,5 @@
 mod connection;
 mod worker;
 
-pub use connection::{Connection, Deadline, is_timeout};
-pub use worker::{ClientError, Worker};
+pub use connection::{Connection, Deadline, Interrupt, is_timeout};
+pub use worker::{ANSWER_TIMEOUT, ClientError, Worker, ask_classic};

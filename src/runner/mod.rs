@@ -7,9 +7,9 @@ pub mod command;
 mod payload;
 pub mod spool;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tracing::{info, warn};
 
@@ -18,8 +18,10 @@ use crate::signals::Signals;
 use command::{CommandRunner, Execution, JobCommand};
 pub use command::{RunnerSettings, Writer};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// How far a run is to end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
+    #[default]
     No,
     Finish,
     Kill,
@@ -53,9 +55,6 @@ pub trait Source {
         std::future::pending()
     }
 
-    /// Resolves when what runs is to be killed.
-    fn killed(&self) -> Pin<Box<dyn Future<Output = ()>>>;
-
     /// Gives a job back that was killed.
     fn release(&mut self, job: Self::Job) -> impl Future<Output = Result<(), Self::Error>>;
 
@@ -82,24 +81,27 @@ pub struct Ended<E> {
     pub killed: Option<i32>,
 }
 
-/// Works with a slot for each source until they have no more to do. `stop` is called for each signal: the first
-/// stops the sources, the second kills what runs.
+/// Works with a slot for each source until they have no more to do. The first signal, or a slot that panics, stops
+/// the sources by `stop`; the second signal kills what runs.
 pub async fn run<S: Source + 'static>(
     sources: Vec<S>,
     runner: CommandRunner,
     signals: &mut Signals,
-    mut stop: impl FnMut() -> Stop,
+    stop: impl Fn(Stop),
     beside: impl Future<Output = ()>,
 ) -> Ended<S::Error> {
-    let mut sweep = std::pin::pin!(runner.outputs.sweep());
-    let mut beside = std::pin::pin!(beside);
+    let sweep = runner.outputs.sweep();
+    let mut beside = std::pin::pin!(async { tokio::join!(sweep, beside) });
     let runner = Arc::new(runner);
     let local = LocalSet::new();
+    let (kill, killed) = watch::channel(false);
     let mut slots = JoinSet::new();
     for source in sources {
-        slots.spawn_local_on(slot(source, Arc::clone(&runner)), &local);
+        let slot = slot(source, Arc::clone(&runner), killed.clone());
+        slots.spawn_local_on(slot, &local);
     }
     drop(runner);
+    let mut is_signalled = false;
     let mut ended = Ended { errors: Vec::new(), is_broken: false, killed: None };
     let work = async {
         loop {
@@ -109,33 +111,38 @@ pub async fn run<S: Source + 'static>(
                     Some(Ok(Ok(()))) => {}
                     Some(Ok(Err(error))) => ended.errors.push(error),
                     // Others may meet the same bug.
-                    Some(Err(_)) if !ended.is_broken => {
+                    Some(Err(_)) => {
                         ended.is_broken = true;
-                        stop();
+                        stop(Stop::Finish);
                     }
-                    Some(Err(_)) => {}
                 },
-                signal = signals.next() => match stop() {
-                    Stop::Kill => {
-                        info!("Stopping at once: killing what runs, and giving it back.");
-                        ended.killed = Some(signal);
-                    }
-                    _ => info!(
+                signal = signals.next() => if is_signalled {
+                    info!("Stopping at once: killing what runs, and giving it back.");
+                    ended.killed = Some(signal);
+                    stop(Stop::Kill);
+                    kill.send_replace(true);
+                } else {
+                    info!(
                         "Stopping: finishing what runs. Another signal, a second after this one or later, kills it."
-                    ),
+                    );
+                    is_signalled = true;
+                    stop(Stop::Finish);
                 },
-                () = &mut beside => {}
-                () = &mut sweep => {}
+                _ = &mut beside => {}
             }
         }
     };
     local.run_until(work).await
 }
 
-async fn slot<S: Source>(mut source: S, runner: Arc<CommandRunner>) -> Result<(), S::Error> {
+async fn slot<S: Source>(
+    mut source: S,
+    runner: Arc<CommandRunner>,
+    mut killed: watch::Receiver<bool>,
+) -> Result<(), S::Error> {
     let mut ended = None;
     while let Some(job) = source.take(ended.take()).await? {
-        ended = run_job(&mut source, &runner, job).await?;
+        ended = run_job(&mut source, &runner, &mut killed, job).await?;
     }
     Ok(())
 }
@@ -144,6 +151,7 @@ async fn slot<S: Source>(mut source: S, runner: Arc<CommandRunner>) -> Result<()
 async fn run_job<S: Source>(
     source: &mut S,
     runner: &CommandRunner,
+    killed: &mut watch::Receiver<bool>,
     mut job: S::Job,
 ) -> Result<Option<(S::Job, u8)>, S::Error> {
     let mut execution = loop {
@@ -158,11 +166,10 @@ async fn run_job<S: Source>(
         }
     };
     source.started();
-    let killed = source.killed();
     let is_lost = tokio::select! {
         biased;
         end = execution.wait() => return Ok(Some((job, failed(&execution, end)))),
-        () = killed => false,
+        _ = killed.wait_for(|killed| *killed) => false,
         () = source.keep(&job) => true,
     };
     let end = execution.kill().await;
@@ -195,8 +202,6 @@ fn failed(execution: &Execution, end: crate::child::End) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::watch;
-
     use super::*;
 
     /// Has no jobs: it panics, or waits for a stop.
@@ -222,10 +227,6 @@ mod tests {
             unreachable!()
         }
 
-        fn killed(&self) -> Pin<Box<dyn Future<Output = ()>>> {
-            unreachable!()
-        }
-
         async fn release(&mut self, _: ()) -> Result<(), ()> {
             unreachable!()
         }
@@ -240,10 +241,7 @@ mod tests {
         let (runner, _writer) = CommandRunner::new(settings, |_| Ok(())).unwrap();
         let (stop, stopped) = watch::channel(false);
         let sources = [true, false].map(|panics| Fake { panics, stopped: stopped.clone() });
-        let stop = || {
-            stop.send_replace(true);
-            Stop::Finish
-        };
+        let stop = |_| _ = stop.send_replace(true);
         let mut signals = Signals::new().unwrap();
         let pending = std::future::pending();
         let ended = run(sources.into(), runner, &mut signals, stop, pending).await;

@@ -5,19 +5,18 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use shiftboss_spool::{EntryName, Guard, QueueName, Reader, SpoolError, Stop as SpoolStop, Taken};
 use thiserror::Error;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::{error, warn};
 
 use super::command::{JobCommand, Payload, VARIABLE_BYTES_MAX};
-use super::{NotStarted, Source, Stop};
+use super::{NotStarted, Source};
 use crate::child::{Fault, StartError, Template};
 
 /// Before the next command, when the system had no room for one.
@@ -60,29 +59,20 @@ struct Shared {
     reader: Arc<Mutex<Reader>>,
     /// Ends the waiting for entries.
     waiting: SpoolStop,
-    stop: watch::Sender<Stop>,
-    /// A signal has come.
-    signalled: AtomicBool,
+    is_stopping: AtomicBool,
     failed: StdMutex<Failed>,
 }
 
 impl SpoolSource {
     pub fn new(reader: Reader, waiting: SpoolStop, settings: SpoolSettings) -> Self {
-        let (reader, stop) = (Arc::new(Mutex::new(reader)), watch::Sender::new(Stop::No));
-        let (signalled, failed) = (AtomicBool::new(false), StdMutex::default());
-        Self(Arc::new(Shared { settings, reader, waiting, stop, signalled, failed }))
+        let reader = Arc::new(Mutex::new(reader));
+        let (is_stopping, failed) = (AtomicBool::new(false), StdMutex::default());
+        Self(Arc::new(Shared { settings, reader, waiting, is_stopping, failed }))
     }
 
-    /// A signal has come: takes no more; the second time what runs is killed.
-    pub fn stop_by_signal(&self) -> Stop {
-        let stop =
-            if self.0.signalled.swap(true, Ordering::Relaxed) { Stop::Kill } else { Stop::Finish };
-        self.stop(stop);
-        stop
-    }
-
-    fn stop(&self, stop: Stop) {
-        self.0.stop.send_modify(|stopping| *stopping = stop.max(*stopping));
+    /// Takes no more.
+    pub fn stop(&self) {
+        self.0.is_stopping.store(true, Ordering::Relaxed);
         self.0.waiting.stop();
     }
 
@@ -93,7 +83,7 @@ impl SpoolSource {
 
     /// Nobody takes any more after a failure that others would meet, too.
     fn give_up(&self, error: SpoolRunError) -> SpoolRunError {
-        self.stop(Stop::Finish);
+        self.stop();
         error
     }
 
@@ -142,7 +132,7 @@ impl Source for SpoolSource {
         }
         loop {
             let mut reader = Arc::clone(&self.0.reader).lock_owned().await;
-            if *self.0.stop.borrow() > Stop::No {
+            if self.0.is_stopping.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             let limit = self.0.settings.once.then_some(Duration::ZERO);
@@ -155,7 +145,7 @@ impl Source for SpoolSource {
                 }
                 Taken::Stopped => return Ok(None),
                 Taken::TimedOut => {
-                    self.stop(Stop::Finish);
+                    self.stop();
                     return Ok(None);
                 }
             }
@@ -201,19 +191,11 @@ impl Source for SpoolSource {
             }
             Fault::System(error) => {
                 warn!(%name, %error, "A command was not started; the entry is released.");
-                let _ = tokio::time::timeout(PAUSE, self.killed()).await;
+                tokio::time::sleep(PAUSE).await;
                 self.release(guard).await?;
             }
         }
         Ok(NotStarted::Released)
-    }
-
-    fn killed(&self) -> Pin<Box<dyn Future<Output = ()>>> {
-        let mut stop = self.0.stop.subscribe();
-        Box::pin(async move {
-            // The sender stays as long as there are jobs.
-            let _ = stop.wait_for(|stop| *stop == Stop::Kill).await;
-        })
     }
 
     async fn release(&mut self, guard: Guard) -> Result<(), SpoolRunError> {

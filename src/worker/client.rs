@@ -1,303 +1,191 @@
 //! The worker's side of the protocol: protocol 2 where the daemon speaks it, else the classic one. Each
-//! request is tried once; whether to try again, and when, is for [`super::slot`] to decide.
+//! request is tried once; whether to try again, and when, is for [`super::slot`] to decide. It blocks.
 //!
 //! A daemon that closes a `HELLO` without a byte is a classic one, or is being restarted. Only two such
 //! closes in a row, a second apart, say which. Protocol 2 goes over one connection that is kept; the
 //! classic one takes a connection for each request, as its stock worker does.
 
 use std::path::PathBuf;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::connection::{ANSWER_TIMEOUT, Connection, Silence, read, unexpected};
-use shiftboss_protocol::model::Attempt;
-use shiftboss_protocol::wire::session::{Hello, SessionRequest, Word};
+use shiftboss_protocol::client::{ClientError, Interrupt, Worker, ask_classic};
+use shiftboss_protocol::model::{Attempt, Idle};
+use shiftboss_protocol::wire::answers::Job;
+use shiftboss_protocol::wire::session::{SessionRequest, Word};
 
-use super::wire::{Answer, Ended, Idle, Job, Reported};
-
-/// Closed `HELLO`s after which a daemon is a classic one.
-const CLOSED_HELLOS: u32 = 2;
 /// Between two `HELLO`s that are closed.
-pub const HELLO_PAUSE: Duration = Duration::from_secs(1);
+const HELLO_PAUSE: Duration = Duration::from_secs(1);
 /// After so long one more `HELLO` tells whether the daemon is a classic one: two that were restarted
 /// may have looked so.
 const DOUBT_AFTER: Duration = Duration::from_secs(600);
 
-/// How the daemon is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dialect {
-    /// Protocol 2, as far as is known.
-    Two,
-    Classic,
-}
+/// A job, or why there is none.
+pub type Given = Result<Job, Idle>;
 
 pub struct Client {
     socket: PathBuf,
-    hello: Vec<u8>,
-    dialect: Dialect,
-    closed_hellos: u32,
-    /// When a daemon that was taken for a classic one is asked again.
-    doubt: Instant,
-    connection: Option<Connection>,
+    name: String,
+    lease_seconds: u32,
+    /// The connection on which `HELLO` was answered.
+    worker: Option<Worker>,
+    /// The daemon spoke the classic protocol alone; when it is asked again.
+    classic_until: Option<Instant>,
     /// The classic answer to an end: the next job, or that there is none.
-    given: Option<Answer>,
-    /// A `HELLO` was answered since that was asked last.
-    greeted: bool,
-    /// Why there was no job, when that was said last.
-    idle: Idle,
+    given: Option<Given>,
+}
+
+/// What came of [`Client::ask`].
+pub struct Asked {
+    /// What was said to the end, if one was reported.
+    pub reported: Option<Result<(), ClientError>>,
+    /// The daemon answered `HELLO`.
+    pub is_greeted: bool,
+    /// Ends the wait for the job that was asked for.
+    pub interrupt: Option<Interrupt>,
 }
 
 impl Client {
     /// A client of the daemon on `socket`, by this name and for this lease. Connects when it has to.
-    pub fn new(socket: PathBuf, name: &str, lease_seconds: u32) -> Self {
-        let hello = Hello { worker: name.into(), lease_seconds };
-        let hello = format!("{hello}\n").into_bytes();
-        let (dialect, closed_hellos) = (Dialect::Two, 0);
-        let doubt = Instant::now();
-        Self {
-            socket,
-            hello,
-            dialect,
-            closed_hellos,
-            doubt,
-            connection: None,
-            given: None,
-            greeted: false,
-            idle: Idle::Nothing,
-        }
-    }
-
-    /// Why there was no job, as the daemon said last.
-    pub fn idle(&self) -> Idle {
-        self.idle
+    pub fn new(socket: PathBuf, name: String, lease_seconds: u32) -> Self {
+        Self { socket, name, lease_seconds, worker: None, classic_until: None, given: None }
     }
 
     /// Whether the daemon speaks nothing but the classic protocol.
     pub fn is_classic(&self) -> bool {
-        self.dialect == Dialect::Classic
+        self.classic_until.is_some()
     }
 
-    /// Whether a `HELLO` was answered since this was asked last.
-    pub fn was_greeted(&mut self) -> bool {
-        std::mem::take(&mut self.greeted)
-    }
-
-    /// Reports an end and asks for the next job, either or both, in one write. Returns what was said
-    /// to the end. The job, if one was asked for, is taken by [`Client::next`].
-    pub async fn ask(
+    /// Reports an end and asks for the next job, either or both, in one write. The job is taken by
+    /// [`Client::next`].
+    pub fn ask(
         &mut self,
-        end: Option<&Ended>,
+        end: Option<&(Job, u8)>,
         wait: Option<Duration>,
-    ) -> Result<Option<Reported>, Silence> {
-        self.greet().await?;
-        match end {
-            Some(Ended { job: Job { attempt: Some(attempt), .. }, code })
-                if self.dialect == Dialect::Two =>
-            {
-                let (attempt, exit_code) = (*attempt, i64::from(*code));
-                let request = match wait {
-                    Some(wait) => SessionRequest::Next { attempt, exit_code, wait },
-                    None => SessionRequest::Attempt(attempt, Word::Done(exit_code)),
-                };
-                let count = 1 + usize::from(wait.is_some());
-                let answer = self.first_answer(&request, count).await?;
-                self.reported(answer).map(Some)
+    ) -> Result<Asked, ClientError> {
+        let is_greeted = self.greet()?;
+        let reported = match end {
+            Some((Job { attempt: Some(attempt), .. }, code)) if !self.is_classic() => {
+                Some(self.report(*attempt, i64::from(*code), wait)?)
             }
-            Some(end) => {
-                let key = String::from_utf8_lossy(&end.job.key);
-                self.given = Some(self.classic(&format!("DONE {key} {}\n", end.code)).await?);
-                Ok(Some(Reported::Recorded))
+            Some((job, code)) => {
+                self.given = Some(self.classic(&format!("DONE {} {code}", job.shown_key()))?);
+                Some(Ok(()))
             }
-            None if self.dialect == Dialect::Two => {
-                if let Some(wait) = wait {
-                    let line = format!("{}\n", SessionRequest::Ready { wait });
-                    self.connection()?.send(line.as_bytes(), 1).await?;
+            None => {
+                if let Some(wait) = wait.filter(|_| !self.is_classic()) {
+                    self.over(|worker| worker.send(&SessionRequest::Ready { wait }))?;
                 }
-                Ok(None)
+                None
             }
-            None => Ok(None),
-        }
+        };
+        Ok(Asked { reported, is_greeted, interrupt: self.worker.as_ref().map(Worker::interrupt) })
     }
 
-    /// The job that was asked for, if there is one within `wait`. When `outdated` resolves, the
-    /// request is taken back; a job may have come all the same. Must not be cancelled: the job would be
-    /// lost to us until its lease ends.
-    pub async fn next(
+    /// The daemon's word on an end. An error inside is about the end alone.
+    fn report(
         &mut self,
-        wait: Duration,
-        outdated: impl Future<Output = ()>,
-    ) -> Result<Option<Job>, Silence> {
-        if let Some(given) = self.given.take() {
-            return self.job(given);
-        }
-        if self.is_classic() {
-            let answer = self.classic("READY\n").await?;
-            return self.job(answer);
-        }
-        let connection = self.connection()?;
-        let line = tokio::select! {
-            line = connection.line(wait + ANSWER_TIMEOUT) => Some(line),
-            () = outdated => None,
+        attempt: Attempt,
+        exit_code: i64,
+        wait: Option<Duration>,
+    ) -> Result<Result<(), ClientError>, ClientError> {
+        let request = match wait {
+            Some(wait) => SessionRequest::Next { attempt, exit_code, wait },
+            None => SessionRequest::Attempt(attempt, Word::Done(exit_code)),
         };
-        let line = match line {
-            Some(line) => line?,
-            None => self.take_back().await?,
-        };
-        let answer = self.read(&line)?;
-        self.job(answer)
+        let reported = self.over(|worker| {
+            worker.send(&request)?;
+            worker.is_ours()
+        });
+        match reported {
+            Ok(_) => Ok(Ok(())),
+            Err(refused @ ClientError::Refused { .. }) => Ok(Err(refused)),
+            Err(error) => Err(error),
+        }
     }
 
-    /// The job that the classic protocol gave in return for an end, without being asked.
-    pub fn given(&mut self) -> Option<Job> {
-        let given = self.given.take()?;
-        self.job(given).ok().flatten()
+    /// The job that was asked for, if there is one within `wait`; none where nothing was asked for, except that the
+    /// classic protocol gives one in return for an end.
+    pub fn next(&mut self, wait: Option<Duration>) -> Result<Option<Given>, ClientError> {
+        match (self.given.take(), wait) {
+            (Some(given), _) => Ok(Some(given)),
+            (None, None) => Ok(None),
+            (None, Some(_)) if self.is_classic() => self.classic("READY").map(Some),
+            (None, Some(wait)) => self.over(|worker| worker.job(wait)).map(Some),
+        }
     }
 
-    /// Keeps an attempt. False: it is ours no longer. May be cancelled.
-    pub async fn beat(&mut self, attempt: Attempt) -> Result<bool, Silence> {
-        self.greet().await?;
-        if self.is_classic() {
-            return Ok(true);
-        }
-        match self.first_answer(&SessionRequest::Attempt(attempt, Word::Beat), 1).await? {
-            Answer::Ok => Ok(true),
-            Answer::Lost => Ok(false),
-            other => Err(self.unexpected(other)),
-        }
+    /// Keeps an attempt. False: it is ours no longer.
+    pub fn beat(&mut self, attempt: Attempt) -> Result<bool, ClientError> {
+        self.greet()?;
+        if self.is_classic() { Ok(true) } else { self.over(|worker| worker.beat(attempt)) }
     }
 
     /// Gives an attempt back. False: a classic daemon takes nothing back.
-    pub async fn release(&mut self, attempt: Attempt) -> Result<bool, Silence> {
-        self.greet().await?;
+    pub fn release(&mut self, attempt: Attempt) -> Result<bool, ClientError> {
+        self.greet()?;
         if self.is_classic() {
             return Ok(false);
         }
-        let request = SessionRequest::Attempt(attempt, Word::Release);
-        let answer = self.first_answer(&request, 1).await?;
-        match self.reported(answer)? {
-            // Refused: it is not ours any more.
-            Reported::Recorded | Reported::Refused(_) => Ok(true),
-            Reported::Busy(text) => Err(Silence::Refused(text)),
+        match self.over(|worker| worker.release(attempt)) {
+            Err(ClientError::Refused { code, .. }) if is_not_ours(&code) => Ok(true),
+            released => released.map(|()| true),
         }
     }
 
-    /// Sends a request and reads its first answer, of as many.
-    async fn first_answer(
+    /// The next request goes over another connection.
+    pub fn hang_up(&mut self) {
+        self.worker = None;
+    }
+
+    /// What is no answer ends the connection: there is no telling what comes next.
+    fn over<T>(
         &mut self,
-        request: &SessionRequest,
-        count: usize,
-    ) -> Result<Answer, Silence> {
-        let connection = self.connection()?;
-        connection.send(format!("{request}\n").as_bytes(), count).await?;
-        let line = connection.line(ANSWER_TIMEOUT).await?;
-        self.read(&line)
-    }
-
-    /// What is no answer ends the connection.
-    fn read(&mut self, line: &[u8]) -> Result<Answer, Silence> {
-        read(line).inspect_err(|_| self.connection = None)
-    }
-
-    /// Takes a waiting request back: any further line ends the wait.
-    async fn take_back(&mut self) -> Result<Vec<u8>, Silence> {
-        let mut connection = self.connection.take().ok_or(Silence::Closed)?;
-        connection.write(b"QUIT\n", 1).await?;
-        connection.line(ANSWER_TIMEOUT).await
-    }
-
-    fn job(&mut self, answer: Answer) -> Result<Option<Job>, Silence> {
-        match answer {
-            Answer::Job(job) => Ok(Some(job)),
-            Answer::NoJobs(idle) => {
-                self.idle = idle;
-                Ok(None)
-            }
-            other => Err(self.unexpected(other)),
+        talk: impl FnOnce(&mut Worker) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let said = talk(self.worker.as_mut().ok_or(ClientError::Closed)?);
+        if !matches!(said, Ok(_) | Err(ClientError::Refused { .. })) {
+            self.hang_up();
         }
+        said
     }
 
-    fn reported(&mut self, answer: Answer) -> Result<Reported, Silence> {
-        match answer {
-            Answer::Ok => Ok(Reported::Recorded),
-            Answer::Error { code, text } => match code.as_str() {
-                "stale" | "unknown" => Ok(Reported::Refused(format!("{code} {text}"))),
-                "busy" => Ok(Reported::Busy(text)),
-                _ => Err(Silence::Refused(format!("{code} {text}"))),
-            },
-            other => Err(self.unexpected(other)),
+    /// Has a connection on which `HELLO` was answered, or knows that the daemon is a classic one. True: it was
+    /// answered now.
+    fn greet(&mut self) -> Result<bool, ClientError> {
+        let is_classic = self.classic_until.is_some_and(|until| Instant::now() < until);
+        if is_classic || self.worker.is_some() {
+            return Ok(false);
         }
-    }
-
-    /// An answer to something else: there is no telling what comes next.
-    fn unexpected(&mut self, answer: Answer) -> Silence {
-        if !matches!(answer, Answer::Error { .. }) {
-            self.connection = None;
+        let mut connected = self.connect();
+        // One that was a classic one is so if it closes once more.
+        if self.classic_until.take().is_none() && matches!(connected, Err(ClientError::Closed)) {
+            sleep(HELLO_PAUSE);
+            connected = self.connect();
         }
-        unexpected(answer)
-    }
-
-    fn connection(&mut self) -> Result<&mut Connection, Silence> {
-        self.connection.as_mut().ok_or(Silence::Closed)
-    }
-
-    /// Has a connection on which `HELLO` was answered, or knows that the daemon is a classic one.
-    async fn greet(&mut self) -> Result<(), Silence> {
-        let is_connected = self.connection.as_ref().is_some_and(Connection::is_sound);
-        if self.is_classic() && Instant::now() >= self.doubt {
-            self.ask_anew();
+        if matches!(connected, Err(ClientError::Closed)) {
+            self.classic_until = Instant::now().checked_add(DOUBT_AFTER);
+            return Ok(false);
         }
-        if self.is_classic() || is_connected {
-            return Ok(());
-        }
-        self.connection = None;
-        let closed_before = std::mem::take(&mut self.closed_hellos);
-        let mut connection = Connection::open(&self.socket).await?;
-        match hello(&mut connection, &self.hello).await {
-            Err(Silence::Closed) if !connection.has_part() => {
-                self.closed_hellos = closed_before + 1;
-                if self.closed_hellos < CLOSED_HELLOS {
-                    return Err(Silence::ClosedHello);
-                }
-                self.dialect = Dialect::Classic;
-                self.doubt = Instant::now() + DOUBT_AFTER;
-            }
-            greeted => {
-                greeted?;
-                self.connection = Some(connection);
-                self.greeted = true;
-            }
-        }
-        Ok(())
+        self.worker = Some(connected?);
+        Ok(true)
     }
 
-    /// One classic request, over a connection of its own.
-    async fn classic(&mut self, line: &str) -> Result<Answer, Silence> {
-        let answered = self.try_classic(line).await;
-        if answered.is_err() && self.is_classic() {
-            // It may have been replaced by one that speaks protocol 2.
-            self.ask_anew();
+    fn connect(&self) -> Result<Worker, ClientError> {
+        Worker::connect(&self.socket, &self.name, self.lease_seconds)
+    }
+
+    /// One classic request. Without an answer the daemon may have been replaced by one that speaks protocol 2.
+    fn classic(&mut self, line: &str) -> Result<Given, ClientError> {
+        let asked = ask_classic(&self.socket, line);
+        if asked.is_err() {
+            self.classic_until = Some(Instant::now());
         }
-        answered
-    }
-
-    /// One `HELLO` will tell what the daemon speaks.
-    fn ask_anew(&mut self) {
-        self.dialect = Dialect::Two;
-        self.closed_hellos = CLOSED_HELLOS - 1;
-    }
-
-    async fn try_classic(&mut self, line: &str) -> Result<Answer, Silence> {
-        let mut connection = Connection::open(&self.socket).await?;
-        connection.send(line.as_bytes(), 1).await?;
-        connection.finish().await?;
-        let line = connection.line(ANSWER_TIMEOUT).await?;
-        Answer::read_classic(&line).ok_or_else(|| Silence::garbled(&line))
+        asked
     }
 }
 
-async fn hello(connection: &mut Connection, hello: &[u8]) -> Result<(), Silence> {
-    connection.send(hello, 1).await?;
-    match read(&connection.line(ANSWER_TIMEOUT).await?)? {
-        Answer::Hello => Ok(()),
-        other => Err(unexpected(other)),
-    }
+/// Whether an attempt was refused because it is somebody else's by now, or forgotten.
+pub fn is_not_ours(code: &str) -> bool {
+    matches!(code, "stale" | "unknown")
 }

@@ -1,33 +1,30 @@
 //! The source of `shiftboss work`: takes jobs from the daemon and reports how they ended.
 //!
 //! [`slot`] asks for jobs and reports them, one at a time; [`pool`] is what the slots decide together. [`client`]
-//! speaks to the daemon, over [`connection`] and by [`wire`]. [`crate::runner`] runs the commands.
+//! speaks to the daemon. [`crate::runner`] runs the commands.
 
 mod client;
-mod connection;
 mod pool;
 mod progress;
-mod question;
 mod slot;
-mod wire;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use shiftboss_protocol::model::Idle;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::exit::{ExitCode, Failure};
 use crate::runner::command::CommandRunner;
-use crate::runner::{self, Ended as RunEnded, RunnerSettings};
+use crate::runner::{self, Ended, RunnerSettings};
 use crate::signals::Signals;
 use crate::terminal;
 use client::Client;
 use pool::{Counts, Pool};
 use progress::{Finish, Progress};
 use slot::{GaveUp, PAUSED, Slot};
-use wire::{Ended, Idle};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -55,22 +52,19 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
     let name = settings.name.unwrap_or_else(host_and_process);
     let slot = |_| {
-        let client = Client::new(settings.socket.clone(), &name, settings.lease_seconds);
+        let client = Client::new(settings.socket.clone(), name.clone(), settings.lease_seconds);
         let lease = Duration::from_secs(settings.lease_seconds.into());
         Slot::new(client, pool.clone(), name.clone(), settings.stdin, lease)
     };
     let sources = (0..settings.jobs).map(slot).collect();
-    let stop = || {
-        pool.send_modify(|pool| pool.stop(Instant::now()));
-        pool.borrow().stopping()
-    };
+    let stop = |stop| pool.send_modify(|pool| pool.stop(stop, Instant::now()));
     let shown = Finish(progress.clone());
     let follow = progress.follow(pool.subscribe(), settings.socket.clone());
     let ended = runner::run(sources, runner, signals, stop, follow).await;
     drop(shown);
     let pool = pool.borrow();
-    warn_left(pool.left());
-    log_end(pool.counts());
+    warn_left(pool.left);
+    log_end(pool.counts);
     if ended.killed.is_some() {
         // Whoever reads our output may have stopped: the writer is left alone.
         return Ok(ended.killed);
@@ -95,9 +89,8 @@ fn runner(
 }
 
 /// The first of these that is so says most.
-fn outcome(ended: RunEnded<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Result<(), Failure> {
-    for Ended { job, code } in ended.errors.iter().filter_map(|gave_up| gave_up.unreported.as_ref())
-    {
+fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Result<(), Failure> {
+    for (job, code) in ended.errors.iter().filter_map(|gave_up| gave_up.unreported.as_ref()) {
         error!(
             key = job.shown_key(),
             attempt = job.number(),
@@ -108,14 +101,14 @@ fn outcome(ended: RunEnded<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Re
     let (code, message) = if ended.is_broken {
         let bug = "a bug in shiftboss ended a job's task; please report the message above";
         (ExitCode::Internal, bug.to_owned())
-    } else if let Some(GaveUp { silence, .. }) = ended.errors.last() {
+    } else if let Some(GaveUp { error, .. }) = ended.errors.last() {
         let hint = "is `shiftboss serve` running with this socket, and may this user use it?";
-        let message = format!("no daemon answered on {socket} for 30 s: {silence}; {hint}");
+        let message = format!("no daemon answered on {socket} for 30 s: {error}; {hint}");
         (ExitCode::Unavailable, message)
-    } else if let Some(why) = pool.no_room() {
+    } else if let Some(why) = &pool.no_room {
         let hint = "is there room for it, and may this user write to TMPDIR?";
         (ExitCode::CannotCreate, format!("no job can be started: {why}; {hint}"))
-    } else if let Some(why) = failures(pool.counts(), pool.left()).filter(|_| fail) {
+    } else if let Some(why) = failures(pool.counts, pool.left).filter(|_| fail) {
         (ExitCode::Found, format!("not all jobs were done well: {why}"))
     } else {
         return Ok(());
@@ -156,7 +149,7 @@ fn failures(counts: Counts, left: Idle) -> Option<String> {
 
 /// What is still out could not be reported.
 fn log_end(Counts { out, done, failed, given_back, lost }: Counts) {
-    let lost = lost + out as u64;
+    let lost = lost + out;
     let lost = (lost > 0).then_some(lost);
     let succeeded = done.saturating_sub(failed);
     info!(succeeded, failed, given_back, lost, "The worker has ended.");

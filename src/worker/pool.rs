@@ -4,9 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use shiftboss_protocol::backoff::Backoff;
+use shiftboss_protocol::model::Idle;
 
-use super::wire::Idle;
 use crate::runner::Stop;
 
 /// How long a request waits at the daemon for a job.
@@ -15,8 +14,9 @@ pub const LONG_WAIT: Duration = Duration::from_secs(30);
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The same, after a second signal.
 pub const LAST_PATIENCE: Duration = Duration::from_secs(5);
-/// After a command that could not be started: at first, and at the longest.
-const HOLD: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// After a command that could not be started, at first; twice as long after each further one.
+const HOLD_FIRST: Duration = Duration::from_secs(1);
+const HOLD_LONGEST: Duration = Duration::from_secs(60);
 /// So many starts in a row fail for want of room before a worker that is to leave does.
 const STARTS_MAX: u32 = 3;
 
@@ -33,7 +33,7 @@ pub enum Permit {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Taken, and their end is not known to the daemon yet.
-    pub out: usize,
+    pub out: u64,
     /// Ends that the daemon knows.
     pub done: u64,
     /// Those of them with another exit code than 0.
@@ -43,71 +43,66 @@ pub struct Counts {
     pub lost: u64,
 }
 
-#[derive(Debug, Clone)]
-pub struct Pool {
-    once: bool,
-    jobs_max: Option<u64>,
+impl Counts {
     /// Jobs that were taken and not given back.
-    taken: u64,
-    /// Slots that are asking for one.
-    asking: u64,
-    counts: Counts,
-    stop: Stop,
+    pub fn taken(&self) -> u64 {
+        self.out + self.done + self.lost
+    }
+}
+
+/// What is logged when it begins and when it is over.
+#[derive(Debug, Clone, Copy)]
+pub enum State {
+    /// The daemon does not answer.
+    Silent,
+    /// The daemon is a classic one.
+    Classic,
+    /// The queue is paused.
+    Paused,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Pool {
+    pub once: bool,
+    jobs_max: Option<u64>,
+    /// Slots that are asking for a job. The daemon may have handed one out that is not counted yet.
+    pub asking: u64,
+    pub counts: Counts,
+    pub stop: Stop,
     stopped_at: Option<Instant>,
     /// Starts that failed one after the other, and until when nobody asks for that reason.
     failed_starts: u32,
-    holds: Backoff,
     held_until: Option<Instant>,
     /// Why no job can be started: the worker leaves for it.
-    no_room: Option<String>,
-    /// It was logged that the daemon is silent, or is a classic one.
-    is_silent: bool,
-    is_classic: bool,
-    /// It was logged that the queue is paused.
-    is_paused: bool,
+    pub no_room: Option<String>,
+    /// Whether each [`State`] was logged.
+    logged: [bool; 3],
     /// Somebody was answered whether there is a job.
     knows: bool,
     /// What was left undone by others when this worker had nothing more to do.
-    left: Idle,
+    pub left: Idle,
 }
 
 impl Pool {
     /// A pool that has done nothing; `once`: it leaves when there is nothing to do.
     pub fn new(once: bool, jobs_max: Option<u64>) -> Self {
-        Self {
-            once,
-            jobs_max,
-            taken: 0,
-            asking: 0,
-            counts: Counts::default(),
-            stop: Stop::No,
-            stopped_at: None,
-            failed_starts: 0,
-            holds: Backoff::new(HOLD[0], HOLD[1]),
-            held_until: None,
-            no_room: None,
-            is_silent: false,
-            is_classic: false,
-            is_paused: false,
-            knows: false,
-            left: Idle::Nothing,
-        }
+        Self { once, jobs_max, ..Self::default() }
     }
 
     /// Whether a slot may ask. `reports`: it reports a job of its own in the same breath.
     pub fn permit(&self, reports: bool, now: Instant) -> Permit {
         let is_taken = |taken: u64| self.jobs_max.is_some_and(|most| taken >= most);
-        if self.stop > Stop::No || is_taken(self.taken) {
+        if self.stop > Stop::No || is_taken(self.counts.taken()) {
             return Permit::Leave;
         }
         // After a failed start one slot at a time tries whether the next one works.
         let must_queue = self.failed_starts > 0 && self.asking > 0;
-        if must_queue || is_taken(self.taken + self.asking) {
+        if must_queue || is_taken(self.counts.taken() + self.asking) {
             return Permit::Later(None);
         }
         match self.held_until.filter(|until| *until > now) {
             Some(until) => Permit::Later(Some(until)),
-            None if self.once && self.counts.out == usize::from(reports) => {
+            None if self.once && self.counts.out == u64::from(reports) => {
                 Permit::Ask(Duration::ZERO)
             }
             // Whether the queue is paused is not said before a wait is over.
@@ -126,25 +121,10 @@ impl Pool {
         self.once && self.counts.out == 0 && wait.is_zero()
     }
 
-    /// A slot asks for a job.
-    pub fn asks(&mut self) {
-        self.asking += 1;
-    }
-
-    /// It was answered, or gave up.
-    pub fn asked(&mut self, is_answered: bool, is_job: bool) {
+    /// A slot that was asking was answered, or gave up.
+    pub fn asked(&mut self, is_answered: bool) {
         self.asking -= 1;
         self.knows |= is_answered;
-        if is_job {
-            self.taken += 1;
-            self.counts.out += 1;
-        }
-    }
-
-    /// A job came that nobody had asked for: the classic protocol's answer to an end.
-    pub fn was_given(&mut self) {
-        self.taken += 1;
-        self.counts.out += 1;
     }
 
     /// The daemon knows a job's end.
@@ -164,13 +144,11 @@ impl Pool {
     pub fn gave_back(&mut self) {
         self.counts.out -= 1;
         self.counts.given_back += 1;
-        self.taken -= 1;
     }
 
     /// A command was started: whatever was wrong is not any longer.
     pub fn started(&mut self) {
         (self.failed_starts, self.held_until) = (0, None);
-        self.holds.reset();
     }
 
     /// A command could not be started, and the next may not be either. Returns the pause. Slots that
@@ -179,7 +157,8 @@ impl Pool {
         if let Some(until) = self.held_until.filter(|until| *until > now) {
             return until.saturating_duration_since(now);
         }
-        let pause = self.holds.next_delay();
+        let pause = HOLD_FIRST.saturating_mul(2_u32.saturating_pow(self.failed_starts));
+        let pause = pause.min(HOLD_LONGEST);
         self.failed_starts += 1;
         self.held_until = now.checked_add(pause);
         pause
@@ -194,19 +173,9 @@ impl Pool {
         }
     }
 
-    /// Why no job can be started, if the worker leaves for it.
-    pub fn no_room(&self) -> Option<&str> {
-        self.no_room.as_deref()
-    }
-
-    /// A signal: the first one lets jobs finish, the second one does not.
-    pub fn stop(&mut self, now: Instant) {
-        self.stop = if self.stop == Stop::No { Stop::Finish } else { Stop::Kill };
+    pub fn stop(&mut self, stop: Stop, now: Instant) {
+        self.stop = stop.max(self.stop);
         self.stopped_at = Some(now);
-    }
-
-    pub fn stopping(&self) -> Stop {
-        self.stop
     }
 
     /// Until when to try for an answer, if there has been none since a time.
@@ -220,44 +189,9 @@ impl Pool {
         since.checked_add(patience)
     }
 
-    /// Notes whether the daemon answers. True: that is news.
-    pub fn hears(&mut self, answers: bool) -> bool {
-        let is_news = self.is_silent == answers;
-        self.is_silent = !answers;
-        is_news
-    }
-
-    /// Notes whether the daemon is a classic one. True: that is news.
-    pub fn meets_classic(&mut self, classic: bool) -> bool {
-        let is_news = self.is_classic != classic;
-        self.is_classic = classic;
-        is_news
-    }
-
-    /// Notes why there is no job, or that there is one. Who leaves at once says it at the end. True: that the
-    /// queue is paused, or is not any more, is news.
-    pub fn finds_paused(&mut self, paused: bool) -> bool {
-        let is_news = self.is_paused != paused && !self.once;
-        self.is_paused = paused;
-        is_news
-    }
-
-    /// A slot leaves, for there is nothing to do but what others do.
-    pub fn leaves(&mut self, idle: Idle) {
-        self.left = idle;
-    }
-
-    pub fn left(&self) -> Idle {
-        self.left
-    }
-
-    /// Whether a slot is asking for a job: the daemon may have handed one out that is not counted yet.
-    pub fn is_asking(&self) -> bool {
-        self.asking > 0
-    }
-
-    pub fn counts(&self) -> Counts {
-        self.counts
+    /// Notes whether something is so. True: that is news.
+    pub fn is_news(&mut self, state: State, is_so: bool) -> bool {
+        std::mem::replace(&mut self.logged[state as usize], is_so) != is_so
     }
 }
 
@@ -269,8 +203,9 @@ mod tests {
     const WAITING: Permit = Permit::Ask(LONG_WAIT);
 
     fn take(pool: &mut Pool) {
-        pool.asks();
-        pool.asked(true, true);
+        pool.asking += 1;
+        pool.asked(true);
+        pool.counts.out += 1;
     }
 
     /// With `once` a slot asks whether there is anything only when nothing is out but its own.
@@ -287,7 +222,7 @@ mod tests {
         pool.reported(0);
         pool.lost();
         assert!(pool.is_outdated(LONG_WAIT) && !pool.is_outdated(Duration::ZERO));
-        assert_eq!(pool.counts(), Counts { done: 1, lost: 1, ..Counts::default() });
+        assert_eq!(pool.counts, Counts { done: 1, lost: 1, ..Counts::default() });
         assert!(!Pool::new(false, None).is_over(Duration::ZERO));
     }
 
@@ -298,15 +233,15 @@ mod tests {
         let (mut pool, now) = (Pool::new(false, Some(2)), Instant::now());
         take(&mut pool);
         assert_eq!(pool.permit(false, now), WAITING);
-        pool.asks();
+        pool.asking += 1;
         assert_eq!(pool.permit(false, now), Permit::Later(None));
-        pool.asked(true, false);
+        pool.asked(true);
         assert_eq!(pool.permit(false, now), WAITING);
         take(&mut pool);
         assert_eq!(pool.permit(true, now), Permit::Leave);
         pool.gave_back();
         assert_eq!(pool.permit(false, now), WAITING);
-        assert_eq!(pool.counts(), Counts { out: 1, given_back: 1, ..Counts::default() });
+        assert_eq!(pool.counts, Counts { out: 1, given_back: 1, ..Counts::default() });
     }
 
     /// A command that cannot be started makes everybody wait, longer each time, until one can.
@@ -314,8 +249,8 @@ mod tests {
     fn failed_starts_hold_all() {
         let (mut pool, now) = (Pool::new(false, None), Instant::now());
         assert_eq!(pool.permit(false, now), AT_ONCE, "the queue may be paused");
-        pool.asks();
-        pool.asked(true, false);
+        pool.asking += 1;
+        pool.asked(true);
         let mut at = now;
         let mut fail = || {
             let pause = pool.could_not_start(at);
@@ -327,9 +262,9 @@ mod tests {
         let before = at - Duration::from_millis(1);
         assert_eq!(pool.permit(false, before), Permit::Later(Some(at)));
         assert_eq!(pool.permit(false, at), WAITING);
-        pool.asks();
+        pool.asking += 1;
         assert_eq!(pool.permit(false, at), Permit::Later(None), "one tries at a time");
-        pool.asked(true, false);
+        pool.asked(true);
         pool.started();
         assert_eq!(pool.permit(false, now), WAITING);
         assert_eq!(pool.could_not_start(now).as_secs(), 1);
@@ -342,22 +277,22 @@ mod tests {
         let later = now + Duration::from_secs(100);
         assert_eq!(pool.patience(now), None);
         assert_eq!(Pool::new(true, None).patience(now), Some(now + PATIENCE));
-        pool.stop(later);
-        assert_eq!((pool.stopping(), pool.permit(true, later)), (Stop::Finish, Permit::Leave));
+        pool.stop(Stop::Finish, later);
+        assert_eq!((pool.stop, pool.permit(true, later)), (Stop::Finish, Permit::Leave));
         assert!(pool.is_outdated(Duration::ZERO));
         assert_eq!(pool.patience(now), Some(later + PATIENCE));
-        pool.stop(later);
-        assert_eq!(pool.stopping(), Stop::Kill);
+        pool.stop(Stop::Kill, later);
+        assert_eq!(pool.stop, Stop::Kill);
         assert_eq!(pool.patience(now), Some(later + LAST_PATIENCE));
     }
 
     /// News is logged once.
     #[test]
-    fn news_is_told_once() {
+    fn news_is_logged_once() {
         let mut pool = Pool::new(false, None);
-        let heard = [true, false, false, true, true].map(|answers| pool.hears(answers));
-        assert_eq!(heard, [false, true, false, true, false]);
-        let met = [false, true, true, false].map(|classic| pool.meets_classic(classic));
-        assert_eq!(met, [false, true, false, true]);
+        let silent = [false, true, true, false, false];
+        let news = silent.map(|silent| pool.is_news(State::Silent, silent));
+        assert_eq!(news, [false, true, false, true, false]);
+        assert!(pool.is_news(State::Classic, true) && !pool.is_news(State::Paused, false));
     }
 }

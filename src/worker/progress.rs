@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value;
+use shiftboss_protocol::client::{ANSWER_TIMEOUT, Connection, Deadline};
+use shiftboss_protocol::wire::session::VERSION;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use super::pool::{Counts, Pool};
-use super::question;
 use crate::logging;
 
 /// Between two changes of the line.
@@ -58,9 +61,9 @@ impl Progress {
                 (waiting, taken_before) = look(&pool, &socket).await;
                 asked = Some(Instant::now());
             }
-            let counts = pool.borrow().counts();
+            let counts = pool.borrow().counts;
             // What was taken since it was asked runs, or did: it does not wait.
-            let since = taken(counts).saturating_sub(taken_before);
+            let since = counts.taken().saturating_sub(taken_before);
             let left = waiting.map(|waiting| waiting.saturating_sub(since));
             self.0.set_message(line(counts, started.elapsed(), left));
             tokio::time::sleep(TICK).await;
@@ -82,11 +85,13 @@ impl Drop for Finish {
 async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64) {
     let now = || {
         let pool = pool.borrow();
-        (taken(pool.counts()), pool.is_asking())
+        (pool.counts.taken(), pool.asking > 0)
     };
     let mut tries = 0;
     loop {
-        let (before, waiting) = (now(), ask_waiting(socket).await);
+        let socket = socket.to_owned();
+        let before = now();
+        let waiting = spawn_blocking(move || ask_waiting(&socket)).await.ok().flatten();
         tries += 1;
         if tries == LOOKS_MAX || (before == now() && !before.1) {
             return (waiting, before.0);
@@ -95,14 +100,14 @@ async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64)
     }
 }
 
-/// How many jobs wait at the daemon, if it tells.
-async fn ask_waiting(socket: &Path) -> Option<u64> {
-    question::ask(socket, "STATUS").await?.get("rows")?.get("pending")?.as_u64()
-}
-
-/// Jobs that do not wait any more.
-fn taken(Counts { out, done, lost, .. }: Counts) -> u64 {
-    out as u64 + done + lost
+/// How many jobs wait at the daemon. It tells nobody but its operators, and a classic one nobody at all.
+fn ask_waiting(socket: &Path) -> Option<u64> {
+    let deadline = Deadline::after(ANSWER_TIMEOUT)?;
+    let mut connection = Connection::connect(socket, deadline).ok()?;
+    connection.send(format!("HELLO {VERSION} progress\nSTATUS\n").as_bytes(), deadline).ok()?;
+    connection.line(deadline).ok()?;
+    let status: Value = serde_json::from_str(&connection.line(deadline).ok()??).ok()?;
+    status["rows"]["pending"].as_u64()
 }
 
 fn line(
@@ -116,9 +121,7 @@ fn line(
         format!("{running} running, {succeeded} succeeded, {failed} failed, {rate:.1}/s");
     if let Some(waiting) = waiting {
         text.push_str(&format!(", {waiting} waiting"));
-        text.extend(
-            rest(waiting + running as u64, rate).map(|rest| format!(", about {rest} left")),
-        );
+        text.extend(rest(waiting + running, rate).map(|rest| format!(", about {rest} left")));
     }
     text
 }

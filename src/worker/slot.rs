@@ -4,16 +4,20 @@
 mod job;
 mod trouble;
 
-use std::pin::Pin;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use shiftboss_protocol::client::{ANSWER_TIMEOUT, ClientError, Interrupt};
+use shiftboss_protocol::model::Idle;
+use shiftboss_protocol::wire::answers::Job;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::client::Client;
-use super::connection::Silence;
-use super::pool::{LONG_WAIT, Permit, Pool};
-use super::wire::{Ended, Idle, Job, Reported};
+use super::client::{Client, Given, is_not_ours};
+use super::pool::{LONG_WAIT, Permit, Pool, State};
 use crate::child::{Fault, Template};
 use crate::runner::command::JobCommand;
 use crate::runner::{NotStarted, Source, Stop};
@@ -30,12 +34,15 @@ pub const PAUSED: &str = "The queue is paused: nothing is handed out until `shif
 /// The daemon was silent for too long, and somebody waits for the worker's end.
 #[derive(Debug)]
 pub struct GaveUp {
-    pub silence: Silence,
-    pub unreported: Option<Ended>,
+    pub error: ClientError,
+    /// A job whose end was not reported, and its exit code.
+    pub unreported: Option<(Job, u8)>,
 }
 
 pub struct Slot {
-    client: Client,
+    client: Arc<Mutex<Client>>,
+    /// As the client said last.
+    is_classic: bool,
     pool: watch::Sender<Pool>,
     changes: watch::Receiver<Pool>,
     name: String,
@@ -52,152 +59,179 @@ impl Slot {
         stdin: bool,
         lease: Duration,
     ) -> Self {
-        let changes = pool.subscribe();
-        Self { client, pool, changes, name, stdin, lease }
+        let (changes, client) = (pool.subscribe(), Arc::new(Mutex::new(client)));
+        Self { client, is_classic: false, pool, changes, name, stdin, lease }
     }
 
-    /// Reports an end and asks for a job, either or both, until that is answered.
-    async fn turn(
+    /// Has the client do something beside the runtime's thread. Dropped, it is done all the same; who comes
+    /// next waits for it.
+    async fn client<T: Send + 'static>(
         &mut self,
-        end: &mut Option<Ended>,
-        mut wait: Option<Duration>,
-    ) -> Result<Option<Job>, GaveUp> {
-        let mut trouble = Trouble::new(self.lease);
-        loop {
-            if self.stopping() > Stop::No {
-                wait = None;
-            }
-            if end.is_none() && wait.is_none() {
-                return Ok(None);
-            }
-            match self.exchange(end, wait).await {
-                Ok(job) => return Ok(job),
-                Err(silence) => {
-                    if let Err(silence) = self.wait_out(silence, &mut trouble).await {
-                        return Err(GaveUp { silence, unreported: end.take() });
-                    }
-                }
-            }
-        }
+        call: impl FnOnce(&mut Client) -> T + Send + 'static,
+    ) -> T {
+        let client = Arc::clone(&self.client);
+        let called = spawn_blocking(move || {
+            let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
+            (call(&mut client), client.is_classic())
+        });
+        let (result, is_classic) =
+            called.await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+        self.is_classic = is_classic;
+        result
     }
 
+    /// Reports an end and asks for a job, either or both, and counts what comes of it.
     async fn exchange(
         &mut self,
-        end: &mut Option<Ended>,
+        end: &mut Option<(Job, u8)>,
         wait: Option<Duration>,
-    ) -> Result<Option<Job>, Silence> {
+    ) -> Result<Option<Given>, ClientError> {
         if wait.is_some() {
-            self.pool.send_modify(Pool::asks);
+            self.pool.send_modify(|pool| pool.asking += 1);
         }
         let answered = self.answers(end, wait).await;
-        let is_job = matches!(answered, Ok((Some(_), _)));
-        match wait {
-            Some(_) => self.pool.send_modify(|pool| pool.asked(answered.is_ok(), is_job)),
-            None if is_job => self.pool.send_modify(Pool::was_given),
-            None => {}
-        }
-        match answered? {
-            (Some(job), Some(busy)) => {
-                // Two jobs cannot be kept in mind: the new one waits.
-                self.give_back(job).await;
-                Err(Silence::Refused(busy))
+        let is_job = matches!(answered, Ok((Some(Ok(_)), _)));
+        self.pool.send_modify(|pool| {
+            if wait.is_some() {
+                pool.asked(answered.is_ok());
             }
-            (None, Some(busy)) => Err(Silence::Refused(busy)),
-            (job, None) => Ok(job),
+            pool.counts.out += u64::from(is_job);
+        });
+        match answered? {
+            (given, None) => Ok(given),
+            (given, Some(busy)) => {
+                // Two jobs cannot be kept in mind: the new one waits.
+                if let Some(Ok(job)) = given {
+                    self.give_back(job).await;
+                }
+                Err(busy)
+            }
         }
     }
 
     /// The next job, and why the end could not be recorded.
     async fn answers(
         &mut self,
-        end: &mut Option<Ended>,
+        end: &mut Option<(Job, u8)>,
         wait: Option<Duration>,
-    ) -> Result<(Option<Job>, Option<String>), Silence> {
-        let reported = self.client.ask(end.as_ref(), wait).await?;
-        if self.client.was_greeted()
-            || matches!(reported, Some(Reported::Recorded | Reported::Refused(_)))
-        {
+    ) -> Result<(Option<Given>, Option<ClientError>), ClientError> {
+        let kept = end.take();
+        let ask = move |client: &mut Client| (client.ask(kept.as_ref(), wait), kept);
+        let (asked, kept) = self.client(ask).await;
+        *end = kept;
+        let asked = asked?;
+        let is_reported = asked.reported.is_some();
+        let busy = asked.reported.and_then(|reported| self.settle(end, reported).err());
+        if asked.is_greeted || (is_reported && busy.is_none()) {
             self.is_answered();
         }
-        let busy = reported.and_then(|reported| self.settle(end, reported));
-        let job = match wait {
-            Some(wait) => {
-                let mut changes = self.changes.clone();
-                let outdated = async move {
-                    let _ = changes.wait_for(|pool| pool.is_outdated(wait)).await;
-                };
-                let job = self.client.next(wait, outdated).await?;
-                // What was sent may yet meet a daemon that stops: only an answer is one.
-                if busy.is_none() {
-                    self.is_answered();
-                    self.is_paused(job.is_none());
-                }
-                job
-            }
-            None => self.client.given(),
-        };
-        Ok((job, busy))
+        let given = self.next(wait, asked.interrupt).await?;
+        // What was sent may yet meet a daemon that stops: only an answer is one.
+        if wait.is_some() && busy.is_none() {
+            self.is_answered();
+            self.is_paused(given.as_ref());
+        }
+        Ok((given, busy))
     }
 
-    /// An end that was answered is not kept any longer, unless it is to be said again.
-    fn settle(&mut self, end: &mut Option<Ended>, reported: Reported) -> Option<String> {
-        match (reported, end.take()) {
-            (Reported::Busy(text), kept) => {
-                *end = kept;
-                return Some(text);
+    /// The job that was asked for. A request that has become outdated is taken back; a job may have come all the
+    /// same. Must not be cancelled: the job would be lost to us until its lease ends.
+    async fn next(
+        &mut self,
+        wait: Option<Duration>,
+        interrupt: Option<Interrupt>,
+    ) -> Result<Option<Given>, ClientError> {
+        let mut changes = self.changes.clone();
+        let outdated = async move {
+            match wait.zip(interrupt) {
+                Some((wait, interrupt)) => {
+                    let _ = changes.wait_for(|pool| pool.is_outdated(wait)).await;
+                    interrupt
+                }
+                None => std::future::pending().await,
             }
-            (Reported::Recorded, Some(ended)) => {
-                self.pool.send_modify(|pool| pool.reported(ended.code));
+        };
+        let given = {
+            let mut next = std::pin::pin!(self.client(move |client| client.next(wait)));
+            let interrupt = tokio::select! {
+                given = &mut next => return given,
+                interrupt = outdated => interrupt,
+            };
+            interrupt.quit();
+            match timeout(ANSWER_TIMEOUT, &mut next).await {
+                Ok(given) => given,
+                Err(_) => {
+                    interrupt.close();
+                    next.await
+                }
             }
-            (Reported::Refused(answer), Some(Ended { job, code })) => {
+        };
+        self.client(Client::hang_up).await;
+        given
+    }
+
+    /// An end that was answered is not kept any longer. The error is why it is to be said again.
+    fn settle(
+        &self,
+        end: &mut Option<(Job, u8)>,
+        reported: Result<(), ClientError>,
+    ) -> Result<(), ClientError> {
+        let Some((job, code)) = end else {
+            return reported;
+        };
+        match reported {
+            Ok(()) => self.pool.send_modify(|pool| pool.reported(*code)),
+            Err(ClientError::Refused { code: why, text }) if is_not_ours(&why) => {
+                let (key, attempt, answer) = (job.shown_key(), job.number(), why + " " + &text);
                 warn!(
-                    key = job.shown_key(),
-                    attempt = job.number(),
+                    key,
+                    attempt,
                     code,
                     answer,
                     "The end of a job came too late: it was handed to somebody else, or is forgotten."
                 );
                 self.pool.send_modify(Pool::lost);
             }
-            (_, None) => {}
+            Err(error) => return Err(error),
         }
-        None
+        *end = None;
+        Ok(())
     }
 
     fn stopping(&self) -> Stop {
-        self.pool.borrow().stopping()
+        self.pool.borrow().stop
     }
 
     /// Waits for a change, or a time.
     async fn change(&mut self, until: Option<Instant>) {
         match until {
-            None => {
-                let _ = self.changes.changed().await;
-            }
+            None => _ = self.changes.changed().await,
             Some(until) => {
-                let _ = tokio::time::timeout_at(until.into(), self.changes.changed()).await;
+                _ = tokio::time::timeout_at(until.into(), self.changes.changed()).await;
             }
         }
     }
 
-    /// Says that the queue is paused, and that it is not any more.
-    fn is_paused(&self, is_idle: bool) {
-        let idle = if is_idle { self.client.idle() } else { Idle::Nothing };
-        let paused = matches!(idle, Idle::Paused(_));
-        // A request that was taken back is answered without a reason.
-        if self.stopping() > Stop::No || !self.note(|pool| pool.finds_paused(paused)) {
+    /// Logs that the queue is paused, and that it is not any more. Who leaves at once says it at the end, and a
+    /// request that was taken back is answered without a reason.
+    fn is_paused(&self, given: Option<&Given>) {
+        let paused = given.and_then(|given| match given {
+            Err(Idle::Paused(waiting)) => Some(waiting),
+            _ => None,
+        });
+        let is_silent = self.pool.borrow().once || self.stopping() > Stop::No;
+        if is_silent || !self.is_news(State::Paused, paused.is_some()) {
             return;
         }
-        if let Idle::Paused(waiting) = idle {
-            warn!(waiting, "{PAUSED}");
-        } else {
-            info!("The queue is not paused any more.");
+        match paused {
+            Some(waiting) => warn!(waiting, "{PAUSED}"),
+            None => info!("The queue is not paused any more."),
         }
     }
 
     /// Lets time pass after an answer that there is nothing to do.
     async fn idle(&mut self, asked: Instant, wait: Duration) {
-        if self.client.is_classic() {
+        if self.is_classic {
             self.idle_for(CLASSIC_IDLE).await;
         } else if asked.elapsed() < IDLE && !wait.is_zero() {
             self.idle_for(IDLE).await;
@@ -206,7 +240,7 @@ impl Slot {
 
     async fn idle_for(&mut self, time: Duration) {
         let outdated = self.changes.wait_for(|pool| pool.is_outdated(LONG_WAIT));
-        let _ = tokio::time::timeout(time, outdated).await;
+        let _ = timeout(time, outdated).await;
     }
 }
 
@@ -215,8 +249,8 @@ impl Source for Slot {
     type Error = GaveUp;
 
     /// Must not be cancelled.
-    async fn take(&mut self, ended: Option<(Job, u8)>) -> Result<Option<Job>, GaveUp> {
-        let mut end = ended.map(|(job, code)| Ended { job, code });
+    async fn take(&mut self, mut end: Option<(Job, u8)>) -> Result<Option<Job>, GaveUp> {
+        let mut trouble = Trouble::new(self.lease);
         loop {
             let permit = self.changes.borrow_and_update().permit(end.is_some(), Instant::now());
             let wait = match permit {
@@ -229,17 +263,23 @@ impl Source for Slot {
                 Permit::Leave => return Ok(None),
             };
             let asked = Instant::now();
-            match self.turn(&mut end, wait).await? {
-                Some(job) if wait.is_some() && self.stopping() == Stop::No => return Ok(Some(job)),
-                Some(job) => self.give_back(job).await,
-                None => match wait {
-                    Some(wait) if self.pool.borrow().is_over(wait) => {
-                        self.pool.send_modify(|pool| pool.leaves(self.client.idle()));
-                        return Ok(None);
-                    }
-                    Some(wait) => self.idle(asked, wait).await,
-                    None => {}
+            let given = match self.exchange(&mut end, wait).await {
+                Ok(given) => given,
+                Err(error) => match self.wait_out(error, &mut trouble).await {
+                    Ok(()) => continue,
+                    Err(error) => return Err(GaveUp { error, unreported: end }),
                 },
+            };
+            trouble = Trouble::new(self.lease);
+            match (given, wait) {
+                (Some(Ok(job)), Some(_)) if self.stopping() == Stop::No => return Ok(Some(job)),
+                (Some(Ok(job)), _) => self.give_back(job).await,
+                (Some(Err(left)), Some(wait)) if self.pool.borrow().is_over(wait) => {
+                    self.pool.send_modify(|pool| pool.left = left);
+                    return Ok(None);
+                }
+                (Some(Err(_)), Some(wait)) => self.idle(asked, wait).await,
+                (_, None) | (None, _) => {}
             }
         }
     }
@@ -261,13 +301,6 @@ impl Source for Slot {
             Some(attempt) => self.beat(attempt).await,
             None => std::future::pending().await,
         }
-    }
-
-    fn killed(&self) -> Pin<Box<dyn Future<Output = ()>>> {
-        let mut changes = self.changes.clone();
-        Box::pin(async move {
-            let _ = changes.wait_for(|pool| pool.stopping() == Stop::Kill).await;
-        })
     }
 
     async fn release(&mut self, job: Job) -> Result<(), GaveUp> {

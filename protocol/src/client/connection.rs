@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -68,7 +69,7 @@ impl Deadline {
 /// A connection to the daemon, which knows lines and not what they say.
 #[derive(Debug)]
 pub struct Connection {
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
     /// Bytes that were read and belong to no line yet.
     unread: Vec<u8>,
 }
@@ -84,7 +85,7 @@ impl Connection {
             socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         set_socket_timeout(&stream, Timeout::Send, deadline.left()?)?;
         connect(&stream, &address)?;
-        Ok(Self { stream: stream.into(), unread: Vec::new() })
+        Ok(Self { stream: Arc::new(stream.into()), unread: Vec::new() })
     }
 
     /// Sends everything, in one write if the socket takes it. A daemon that has closed is found when
@@ -95,7 +96,7 @@ impl Connection {
     pub fn send(&mut self, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
         while !bytes.is_empty() {
             self.stream.set_write_timeout(deadline.left()?)?;
-            match self.stream.write(bytes) {
+            match (&*self.stream).write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_close(&error) => return Ok(()),
@@ -119,13 +120,14 @@ impl Connection {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             self.stream.set_read_timeout(deadline.left()?)?;
-            match self.stream.read(&mut chunk) {
+            match (&*self.stream).read(&mut chunk) {
                 Ok(read) => {
                     chunk.truncate(read);
                     return Ok(chunk);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_close(&error) => return Ok(Vec::new()),
+                Err(error) if is_timeout(&error) => return Err(ErrorKind::TimedOut.into()),
                 Err(error) => return Err(error),
             }
         }
@@ -134,26 +136,60 @@ impl Connection {
     /// Reads a line, and returns it without its end; `None`: the daemon has closed.
     ///
     /// # Errors
-    /// What the system says, `TimedOut`, or `InvalidData` when it is too long or no UTF-8.
+    /// What the system says, `TimedOut`, `UnexpectedEof` when it closed within a line, or `InvalidData` when that is
+    /// too long or no UTF-8.
     pub fn line(&mut self, deadline: Deadline) -> io::Result<Option<String>> {
+        let line = self.line_bytes(deadline)?.map(String::from_utf8);
+        line.transpose().map_err(|_| ErrorKind::InvalidData.into())
+    }
+
+    /// As [`Connection::line`], of any bytes.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn line_bytes(&mut self, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
         let mut searched = 0;
         loop {
-            if let Some(end) = self.unread[searched..].iter().position(|byte| *byte == b'\n') {
+            if let Some(end) = memchr::memchr(b'\n', &self.unread[searched..]) {
                 let mut line: Vec<u8> = self.unread.drain(..=searched + end).collect();
                 line.pop();
-                let text = String::from_utf8(line);
-                return text.map(Some).map_err(|_| ErrorKind::InvalidData.into());
+                self.unread.shrink_to(CHUNK_BYTES);
+                return Ok(Some(line));
             }
             searched = self.unread.len();
             if searched > LINE_MAX_BYTES {
                 return Err(ErrorKind::InvalidData.into());
             }
             let read = self.read(deadline)?;
-            if read.is_empty() {
-                return Ok(None);
+            match read.is_empty() {
+                false => self.unread.extend_from_slice(&read),
+                true if searched > 0 => return Err(ErrorKind::UnexpectedEof.into()),
+                true => return Ok(None),
             }
-            self.unread.extend_from_slice(&read);
         }
+    }
+
+    /// What ends a wait on this connection from another thread.
+    #[must_use]
+    pub fn interrupt(&self) -> Interrupt {
+        Interrupt(Arc::clone(&self.stream))
+    }
+}
+
+/// Ends a wait for an answer from another thread. The connection is of no use then.
+#[derive(Debug)]
+pub struct Interrupt(Arc<UnixStream>);
+
+impl Interrupt {
+    /// Sends `QUIT`: a waiting `READY` is answered at once. A job may be on its way, so read the answer.
+    pub fn quit(&self) {
+        // Fails only when the daemon has closed, which the next read tells.
+        let _ = (&*self.0).write_all(b"QUIT\n");
+    }
+
+    /// Has whoever reads find the connection closed.
+    pub fn close(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 

@@ -42,7 +42,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     let source = SpoolSource::new(reader, super::never()?, settings);
     let ended = with_signals(async |mut signals| {
         let sources = vec![source.clone(); jobs];
-        let stop = || source.stop_by_signal();
+        let stop = |_| source.stop();
         Ok(runner::run(sources, runner, &mut signals, stop, std::future::pending()).await)
     })?;
     let failed = source.failed();

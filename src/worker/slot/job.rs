@@ -12,8 +12,8 @@ use crate::child::{Fault, Template};
 use crate::runner::command::{JobCommand, Payload, VARIABLE_BYTES_MAX};
 use crate::runner::{NotStarted, Stop};
 use crate::worker::pool::Pool;
-use crate::worker::wire::Job;
 use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::wire::answers::Job;
 
 /// What is run for a job. The payload is written to files, as far as the command takes it from there.
 pub(super) fn command(
@@ -82,11 +82,11 @@ impl Slot {
             tokio::time::sleep(self.lease / BEATS_PER_LEASE).await;
             let mut trouble = Trouble::new(self.lease);
             loop {
-                match self.client.beat(attempt).await {
+                match self.client(move |client| client.beat(attempt)).await {
                     Ok(true) => break self.is_answered(),
                     Ok(false) => return,
                     // A job that runs is not given up: it can be reported later.
-                    Err(silence) => tokio::time::sleep(self.delay(&silence, &mut trouble)).await,
+                    Err(error) => tokio::time::sleep(self.delay(&error, &mut trouble)).await,
                 }
             }
         }
@@ -106,11 +106,11 @@ impl Slot {
             let Some(attempt) = job.attempt else {
                 break Ok(false);
             };
-            match self.client.release(attempt).await {
+            match self.client(move |client| client.release(attempt)).await {
                 Ok(is_back) => break Ok(is_back),
-                Err(silence) => {
-                    if let Err(silence) = self.wait_out(silence, &mut trouble).await {
-                        break Err(silence);
+                Err(error) => {
+                    if let Err(error) = self.wait_out(error, &mut trouble).await {
+                        break Err(error);
                     }
                 }
             }

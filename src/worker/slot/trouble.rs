@@ -5,12 +5,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use shiftboss_protocol::backoff::Backoff;
+use shiftboss_protocol::client::ClientError;
 use tracing::{debug, info, warn};
 
 use super::Slot;
-use crate::worker::client::HELLO_PAUSE;
-use crate::worker::connection::Silence;
-use crate::worker::pool::Pool;
+use crate::worker::pool::State;
 
 /// The first delay of a new try.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -36,53 +35,48 @@ impl Slot {
     /// Waits before the next try; an error says that there is to be none.
     pub(super) async fn wait_out(
         &mut self,
-        silence: Silence,
+        error: ClientError,
         trouble: &mut Trouble,
-    ) -> Result<(), Silence> {
-        let delay = self.delay(&silence, trouble);
+    ) -> Result<(), ClientError> {
+        let delay = self.delay(&error, trouble);
         let since = *trouble.since.get_or_insert_with(Instant::now);
         let deadline = self.pool.borrow().patience(since);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(silence);
+            return Err(error);
         }
         let stop = self.stopping();
-        let _ = tokio::time::timeout(
-            left.map_or(delay, |left| left.min(delay)),
-            self.changes.wait_for(|pool| pool.stopping() > stop),
-        )
-        .await;
+        let stopped = self.changes.wait_for(|pool| pool.stop > stop);
+        let _ = tokio::time::timeout(left.map_or(delay, |left| left.min(delay)), stopped).await;
         Ok(())
     }
 
-    /// How long to wait before the next try; tells the first time that there has to be one.
-    pub(super) fn delay(&self, silence: &Silence, trouble: &mut Trouble) -> Duration {
-        debug!(error = %silence, "A request was not answered.");
-        if self.note(|pool| pool.hears(false)) {
-            warn!(error = %silence, "The daemon does not answer; trying again until it does.");
+    /// How long to wait before the next try; logs the first time that there has to be one.
+    pub(super) fn delay(&self, error: &ClientError, trouble: &mut Trouble) -> Duration {
+        debug!(%error, "A request was not answered.");
+        if self.is_news(State::Silent, true) {
+            warn!(%error, "The daemon does not answer; trying again until it does.");
         }
         // Shortened by up to a half: a daemon that was restarted does not meet all workers at once.
-        let delay = trouble.backoff.next_delay().mul_f64(0.5 + random_share() / 2.0);
-        if matches!(silence, Silence::ClosedHello) { delay + HELLO_PAUSE } else { delay }
+        trouble.backoff.next_delay().mul_f64(0.5 + random_share() / 2.0)
     }
 
     /// The daemon has said something.
     pub(super) fn is_answered(&self) {
-        if self.note(|pool| pool.hears(true)) {
+        if self.is_news(State::Silent, false) {
             info!("The daemon answers again.");
         }
-        let is_classic = self.client.is_classic();
-        if self.note(|pool| pool.meets_classic(is_classic)) {
-            let protocol = if is_classic { "the classic protocol" } else { "protocol 2" };
+        if self.is_news(State::Classic, self.is_classic) {
+            let protocol = if self.is_classic { "the classic protocol" } else { "protocol 2" };
             info!("The daemon speaks {protocol}.");
         }
     }
 
-    /// Changes the pool without waking anybody.
-    pub(super) fn note(&self, change: impl FnOnce(&mut Pool) -> bool) -> bool {
+    /// Notes whether something is so without waking anybody. True: no slot has noted it yet.
+    pub(super) fn is_news(&self, state: State, is_so: bool) -> bool {
         let mut is_news = false;
         self.pool.send_if_modified(|pool| {
-            is_news = change(pool);
+            is_news = pool.is_news(state, is_so);
             false
         });
         is_news

@@ -37,5 +37,5 @@ fn a_worker_without_its_daemon() {
     let connect = || Worker::connect(&site.socket(), "rust", 60).unwrap_err();
     assert!(matches!(connect(), ClientError::Closed));
     daemon.stop();
-    assert!(matches!(connect(), ClientError::Io(_)));
+    assert!(matches!(connect(), ClientError::Connect(_)));
 }
