@@ -22,7 +22,7 @@ pub use operations::*;
 pub use reader::*;
 
 use crate::file_identity::{DirectoryIdentity, Position};
-use shiftboss_protocol::model::{Attempt, Job, Key, Row, Run, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 
 /// Rows that one operation is to delete at the most, so that a worker's request waits for one such step only;
 /// a run counts as a row of its own.
@@ -167,7 +167,7 @@ pub struct RowBatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dispatched {
     /// This job, under this attempt; undo it by the attempt.
-    Job(Attempt, Job),
+    Job(Attempt, Row),
     /// Nothing is eligible.
     Nothing,
     /// A deletion in progress must get on before this can be answered.

@@ -92,7 +92,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// One line of a fetcher file: a key and the opaque rest, kept byte for byte.
+/// One line of a fetcher file, and what a worker is given: a key and the opaque rest, kept byte for byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// The first word.
@@ -114,15 +114,6 @@ impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.fetcher, self.started)
     }
-}
-
-/// What a worker is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
-    /// The key to work on.
-    pub key: Key,
-    /// The rest of the fetcher's line.
-    pub payload: String,
 }
 
 /// Why there is no job for a worker that asks.

@@ -3,16 +3,15 @@
 //! ConnectionActor reads and writes through it.
 
 pub mod answers;
-mod requests;
 pub mod session;
 
 use std::io;
 
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{Buf, BytesMut};
 use thiserror::Error;
 use tokio_util::codec::Decoder;
 
-use crate::model::{Job, Key, Row};
+use crate::model::{Key, Row};
 use session::{ADD_LINE_MAX_BYTES, ADDS_MAX, Fault, Hello, SessionRequest};
 
 /// Longest request line in bytes, without its end.
@@ -38,31 +37,6 @@ pub enum Request {
         /// How it ended.
         exit_code: i64,
     },
-}
-
-/// What a worker is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer<'a> {
-    /// `JOB <key> <payload>`.
-    Job(&'a Job),
-    /// `NOJOBS`.
-    NoJobs,
-}
-
-impl Answer<'_> {
-    /// Appends the answer's line.
-    pub fn encode(&self, bytes: &mut BytesMut) {
-        match self {
-            Self::Job(job) => {
-                let (key, payload) = (job.key.as_str(), &job.payload);
-                bytes.reserve(key.len() + payload.len() + 6);
-                for part in ["JOB ", key, " ", payload, "\n"] {
-                    bytes.put_slice(part.as_bytes());
-                }
-            }
-            Self::NoJobs => bytes.put_slice(b"NOJOBS\n"),
-        }
-    }
 }
 
 /// Why a connection is closed. A classic peer never learns it (spec 3.4).
@@ -221,7 +195,7 @@ impl LineCodec {
                 self.mode = Mode::Skipping;
             }
         }
-        (!was_reported).then_some(Line::Session(Err(Fault::Usage(
+        (!was_reported).then_some(Line::Session(Err(Fault::usage(
             "a line has at most 65536 bytes, or 1056768 if an operator adds a task",
         ))))
     }

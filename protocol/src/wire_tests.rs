@@ -113,16 +113,6 @@ fn a_line_has_a_limit() {
     assert!(matches!(LineCodec::new(false, false).decode(&mut endless), Err(WireError::TooLong)));
 }
 
-/// Answers are single lines; a payload's leading space is kept.
-#[test]
-fn answers_are_lines() {
-    let mut bytes = BytesMut::new();
-    Answer::NoJobs.encode(&mut bytes);
-    let job = Job { key: key("alpha"), payload: " 0 1".to_owned() };
-    Answer::Job(&job).encode(&mut bytes);
-    assert_eq!(&bytes[..], b"NOJOBS\nJOB alpha  0 1\n");
-}
-
 /// The log shows a faulty line escaped, and not more of it than is useful.
 #[test]
 fn faults_are_shown_escaped_and_short() {

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use shiftboss_protocol::client::{ClientError, Interrupt, Worker, ask_classic};
 use shiftboss_protocol::model::{Attempt, Idle};
 use shiftboss_protocol::wire::answers::Job;
-use shiftboss_protocol::wire::session::{SessionRequest, Word};
 
 /// Between two `HELLO`s that are closed.
 const HELLO_PAUSE: Duration = Duration::from_secs(1);
@@ -74,7 +73,7 @@ impl Client {
             }
             None => {
                 if let Some(wait) = wait.filter(|_| !self.is_classic()) {
-                    self.over(|worker| worker.send(&SessionRequest::Ready { wait }))?;
+                    self.over(|worker| worker.ask(wait))?;
                 }
                 None
             }
@@ -89,16 +88,12 @@ impl Client {
         exit_code: i64,
         wait: Option<Duration>,
     ) -> Result<Result<(), ClientError>, ClientError> {
-        let request = match wait {
-            Some(wait) => SessionRequest::Next { attempt, exit_code, wait },
-            None => SessionRequest::Attempt(attempt, Word::Done(exit_code)),
-        };
-        let reported = self.over(|worker| {
-            worker.send(&request)?;
-            worker.is_ours()
+        let reported = self.over(|worker| match wait {
+            Some(wait) => worker.done_and_ask(attempt, exit_code, wait),
+            None => worker.done(attempt, exit_code),
         });
         match reported {
-            Ok(_) => Ok(Ok(())),
+            Ok(()) => Ok(Ok(())),
             Err(refused @ ClientError::Refused { .. }) => Ok(Err(refused)),
             Err(error) => Err(error),
         }

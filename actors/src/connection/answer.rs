@@ -15,7 +15,9 @@ use super::{Refused, WRITE_TIMEOUT, WorkLinks};
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{Finish, HandOut, TakeJob, Work};
 use crate::store::LeaseHolder;
-use shiftboss_protocol::wire::{Answer, Request};
+use shiftboss_protocol::model::Idle;
+use shiftboss_protocol::wire::Request;
+use shiftboss_protocol::wire::session::SessionAnswer;
 
 /// How long a request may take before its connection is closed; the stock worker waits 5 s.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
@@ -135,10 +137,11 @@ async fn write_answer(
     writer: &mut OwnedWriteHalf,
 ) -> io::Result<Option<HandOut>> {
     let mut bytes = BytesMut::new();
-    match &work {
-        Some(handed_out) => Answer::Job(handed_out.job()).encode(&mut bytes),
-        None => Answer::NoJobs.encode(&mut bytes),
-    }
+    let answer = match &work {
+        Some(handed_out) => SessionAnswer::Job(None, handed_out.job()),
+        None => SessionAnswer::NoJobs(Idle::Nothing),
+    };
+    answer.encode(&mut bytes);
     timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await??;
     Ok(work)
 }

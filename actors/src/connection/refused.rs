@@ -40,14 +40,6 @@ impl From<ReadError> for Refused {
 
 impl From<Fault> for Refused {
     fn from(fault: Fault) -> Self {
-        let (code, text) = match fault {
-            Fault::Usage(text) => (ErrorCode::Usage, text),
-            Fault::Version => (ErrorCode::Version, "this daemon speaks protocol 2"),
-            Fault::Unsupported => (
-                ErrorCode::Unsupported,
-                "this daemon has no such request; its HELLO lists those it has",
-            ),
-        };
-        Self(code, text.to_owned())
+        Self(fault.code, fault.text.to_owned())
     }
 }

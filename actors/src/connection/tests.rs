@@ -16,7 +16,7 @@ use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{Finish, HandOut, TakeJob, UndoHandOut, Work};
 use crate::store::{StoreError, StoreResult};
 use crate::testing::until;
-use shiftboss_protocol::model::{Attempt, Job, Key};
+use shiftboss_protocol::model::{Attempt, Key, Row};
 
 /// What the fake answers next.
 enum Next {
@@ -51,7 +51,7 @@ impl Fake {
         Box::pin(async move {
             match next {
                 Some(Next::Job(key)) => {
-                    let job = Job { key: Key::new(key).unwrap(), payload: "1".to_owned() };
+                    let job = Row { key: Key::new(key).unwrap(), payload: "1".to_owned() };
                     let attempt = Attempt(i64::try_from(number).unwrap());
                     Ok(Work::Job(HandOut::new(attempt, job, undo)))
                 }

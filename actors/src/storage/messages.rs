@@ -11,7 +11,7 @@ use actix::prelude::*;
 use super::StorageActor;
 use crate::live::Health;
 use crate::store::{Ack, Cancelled, LeaseHolder, Request, Requeued, StoreError, StoreResult};
-use shiftboss_protocol::model::{Attempt, Job, Key};
+use shiftboss_protocol::model::{Attempt, Key, Row};
 use shiftboss_protocol::wire::session::{Control, Word};
 
 /// Has the store carry out a request; answered once that is durable.
@@ -147,14 +147,14 @@ pub enum Work {
 /// by an error, a panic or a timeout anywhere on that way, it makes its dispatch undone.
 #[derive(Debug)]
 pub struct HandOut {
-    job: Job,
+    job: Row,
     attempt: Attempt,
     undo: Option<Recipient<UndoHandOut>>,
 }
 
 impl HandOut {
     /// Guards `job`, dispatched as `attempt`; `undo` is notified if it does not arrive.
-    pub fn new(attempt: Attempt, job: Job, undo: Recipient<UndoHandOut>) -> Self {
+    pub fn new(attempt: Attempt, job: Row, undo: Recipient<UndoHandOut>) -> Self {
         Self { job, attempt, undo: Some(undo) }
     }
 
@@ -164,7 +164,7 @@ impl HandOut {
     }
 
     /// The job to be written.
-    pub fn job(&self) -> &Job {
+    pub fn job(&self) -> &Row {
         &self.job
     }
 

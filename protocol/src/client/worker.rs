@@ -1,5 +1,6 @@
 //! A worker: it takes a job, keeps its lease alive, and reports how it ended.
 
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use thiserror::Error;
 use super::{Connection, Deadline, Interrupt};
 use crate::model::{Attempt, Idle};
 use crate::wire::answers::{Answer, Job};
-use crate::wire::session::{Hello, SessionRequest, WAIT_SECONDS_MAX, Word};
+use crate::wire::session::{VERSION, WAIT_SECONDS_MAX};
 
 /// The daemon answers within 4 seconds or closes: who waits for 5 never hangs up too early.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,8 +73,7 @@ impl Worker {
     /// When nobody answers as a daemon of protocol 2 does.
     pub fn connect(socket: &Path, name: &str, lease_seconds: u32) -> Result<Self, ClientError> {
         let mut worker = Self { connection: open(socket)? };
-        let hello = Hello { worker: name.into(), lease_seconds };
-        worker.connection.send(format!("{hello}\n").as_bytes(), within(Duration::ZERO))?;
+        worker.send(format_args!("HELLO {VERSION} {name} {lease_seconds}"))?;
         match worker.answer(Duration::ZERO)? {
             Answer::Hello => Ok(worker),
             other => Err(unexpected(other)),
@@ -86,8 +86,7 @@ impl Worker {
     /// # Errors
     /// When there is no answer.
     pub fn next(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
-        let wait = wait.min(Duration::from_secs(WAIT_SECONDS_MAX.into()));
-        self.send(&SessionRequest::Ready { wait })?;
+        self.ask(wait)?;
         self.job(wait)
     }
 
@@ -96,7 +95,8 @@ impl Worker {
     /// # Errors
     /// `Refused` with `stale` when the lease expired and the job is another worker's.
     pub fn done(&mut self, attempt: Attempt, exit_code: i64) -> Result<(), ClientError> {
-        self.say(attempt, Word::Done(exit_code)).map(|_| ())
+        self.send(done(attempt, exit_code))?;
+        self.is_ours().map(drop)
     }
 
     /// Gives an attempt back: its task waits again at its old place.
@@ -104,7 +104,8 @@ impl Worker {
     /// # Errors
     /// As of [`Worker::done`].
     pub fn release(&mut self, attempt: Attempt) -> Result<(), ClientError> {
-        self.say(attempt, Word::Release).map(|_| ())
+        self.send(format_args!("RELEASE {}", attempt.0))?;
+        self.is_ours().map(drop)
     }
 
     /// Keeps an attempt's lease. False: it expired, and the work is to be stopped.
@@ -112,36 +113,39 @@ impl Worker {
     /// # Errors
     /// When there is no answer.
     pub fn beat(&mut self, attempt: Attempt) -> Result<bool, ClientError> {
-        self.say(attempt, Word::Beat)
+        self.send(format_args!("BEAT {}", attempt.0))?;
+        self.is_ours()
     }
 
-    /// Sends a request, whose answers are to be read in their order: [`SessionRequest::Next`] reports an end and
-    /// asks for a job, and its answers are [`Worker::is_ours`] and [`Worker::job`].
+    /// Reports the end of an attempt and asks for the next job, in one write, which is one step for the daemon. The
+    /// job is taken by [`Worker::job`], whatever was said to the end.
+    ///
+    /// # Errors
+    /// As of [`Worker::done`].
+    pub fn done_and_ask(
+        &mut self,
+        attempt: Attempt,
+        exit_code: i64,
+        wait: Duration,
+    ) -> Result<(), ClientError> {
+        self.send(format_args!("{}\n{}", done(attempt, exit_code), ready(wait)))?;
+        self.is_ours().map(drop)
+    }
+
+    /// Asks for a job, for which the daemon waits so long. It is taken by [`Worker::job`].
     ///
     /// # Errors
     /// When it cannot be sent.
-    pub fn send(&mut self, request: &SessionRequest) -> Result<(), ClientError> {
-        Ok(self.connection.send(format!("{request}\n").as_bytes(), within(Duration::ZERO))?)
+    pub fn ask(&mut self, wait: Duration) -> Result<(), ClientError> {
+        self.send(ready(wait))
     }
 
-    /// Reads the answer to a `READY` that waits so long.
+    /// Takes the job that was asked for.
     ///
     /// # Errors
     /// When there is no answer.
     pub fn job(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
         given(self.answer(wait)?)
-    }
-
-    /// Reads the answer to a request about an attempt.
-    ///
-    /// # Errors
-    /// When there is no answer, or it is an error.
-    pub fn is_ours(&mut self) -> Result<bool, ClientError> {
-        match self.answer(Duration::ZERO)? {
-            Answer::Ok => Ok(true),
-            Answer::Lost => Ok(false),
-            other => Err(unexpected(other)),
-        }
     }
 
     /// What ends a wait for a job from another thread.
@@ -150,13 +154,32 @@ impl Worker {
         self.connection.interrupt()
     }
 
-    fn say(&mut self, attempt: Attempt, word: Word) -> Result<bool, ClientError> {
-        self.send(&SessionRequest::Attempt(attempt, word))?;
-        self.is_ours()
+    fn send(&mut self, lines: impl Display) -> Result<(), ClientError> {
+        Ok(self.connection.send(format!("{lines}\n").as_bytes(), within(Duration::ZERO))?)
+    }
+
+    /// Whether the attempt is ours, as the daemon says to a request about it.
+    fn is_ours(&mut self) -> Result<bool, ClientError> {
+        match self.answer(Duration::ZERO)? {
+            Answer::Ok => Ok(true),
+            Answer::Lost => Ok(false),
+            other => Err(unexpected(other)),
+        }
     }
 
     fn answer(&mut self, wait: Duration) -> Result<Answer, ClientError> {
         read(&mut self.connection, wait, Answer::read)
+    }
+}
+
+fn done(attempt: Attempt, exit_code: i64) -> String {
+    format!("DONE {} {exit_code}", attempt.0)
+}
+
+fn ready(wait: Duration) -> String {
+    match wait.as_secs().min(WAIT_SECONDS_MAX.into()) {
+        0 => "READY".to_owned(),
+        seconds => format!("READY {seconds}"),
     }
 }
 
@@ -190,7 +213,7 @@ fn read(
 
 /// The end of the time for an answer that may take `wait`.
 fn within(wait: Duration) -> Deadline {
-    Deadline::NEVER.or_after(wait + ANSWER_TIMEOUT)
+    Deadline::NEVER.or_after(wait.saturating_add(ANSWER_TIMEOUT))
 }
 
 fn given(answer: Answer) -> Result<Result<Job, Idle>, ClientError> {

@@ -117,7 +117,7 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::model::Key;
+    use crate::model::{Key, Row};
     use crate::wire::session::{ErrorCode, SessionAnswer};
 
     fn job(attempt: Option<i64>, key: &str, payload: &str) -> Answer {
@@ -153,12 +153,12 @@ mod tests {
     /// What the daemon writes is what its peer reads.
     #[test]
     fn both_ends_agree() {
-        let handed = crate::model::Job { key: Key::stored("é"), payload: " a  b ".to_owned() };
+        let handed = Row { key: Key::stored("é"), payload: " a  b ".to_owned() };
         let denied =
             ("no: \u{1b}x", Answer::Error { code: "denied".into(), text: "no:  x".into() });
         for (written, expected) in [
             (SessionAnswer::Hello, Answer::Hello),
-            (SessionAnswer::Job(Attempt(7), &handed), job(Some(7), "é", " a  b ")),
+            (SessionAnswer::Job(Some(Attempt(7)), &handed), job(Some(7), "é", " a  b ")),
             (SessionAnswer::NoJobs(Idle::Nothing), Answer::NoJobs(Idle::Nothing)),
             (SessionAnswer::NoJobs(Idle::Paused(3)), Answer::NoJobs(Idle::Paused(3))),
             (SessionAnswer::NoJobs(Idle::Busy(4)), Answer::NoJobs(Idle::Busy(4))),

@@ -1,5 +1,6 @@
 //! Protocol 2 (docs/protocol.md): what a line of an opted-in connection asks, and what it is
-//! answered. Pure; the codec in [`wire`](super) finds the lines.
+//! answered; a classic connection is answered with some of the same lines. Pure; the codec in
+//! [`wire`](super) finds the lines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 
 use super::integer;
-use crate::model::{Attempt, Idle, Job, Key, Row};
+use crate::model::{Attempt, Idle, Key, Row};
 use crate::task_line::single_task;
 
 /// The version that this program speaks.
@@ -33,16 +34,29 @@ pub struct Hello {
     pub lease_seconds: u32,
 }
 
-/// What is wrong with a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
-    /// It is no request.
-    Usage(&'static str),
-    /// A `HELLO` for another version.
-    Version,
-    /// A request that this version does not have.
-    Unsupported,
+/// What is wrong with a line: the error that it is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// For programs.
+    pub code: ErrorCode,
+    /// For people.
+    pub text: &'static str,
 }
+
+impl Fault {
+    pub(super) const fn usage(text: &'static str) -> Self {
+        Self { code: ErrorCode::Usage, text }
+    }
+}
+
+/// A `HELLO` for another version.
+const OTHER_VERSION: Fault =
+    Fault { code: ErrorCode::Version, text: "this daemon speaks protocol 2" };
+/// A request that this version does not have.
+const UNSUPPORTED: Fault = Fault {
+    code: ErrorCode::Unsupported,
+    text: "this daemon has no such request; its HELLO lists those it has",
+};
 
 /// Longest line of an `ADD` in bytes, without its end: a list's longest line, and the request's own words.
 pub const ADD_LINE_MAX_BYTES: usize = 1024 * 1024 + 8 * 1024;
@@ -132,13 +146,13 @@ pub enum Control {
     Cancel(Key),
 }
 
-/// What an opted-in worker is answered. `json` is the answer to an operator.
+/// What the daemon answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionAnswer<'a> {
     /// The daemon speaks protocol 2 as well, and has these requests.
     Hello,
-    /// A job under an attempt.
-    Job(Attempt, &'a Job),
+    /// A job under an attempt; `None`: by the classic protocol.
+    Job(Option<Attempt>, &'a Row),
     /// Nothing is eligible, and why.
     NoJobs(Idle),
     /// Done as asked.
@@ -147,7 +161,7 @@ pub enum SessionAnswer<'a> {
     Lost,
     /// Not done.
     Error(ErrorCode, &'a str),
-    /// One line of JSON.
+    /// One line of JSON, for an operator.
     Json(&'a str),
 }
 
@@ -197,8 +211,8 @@ impl SessionAnswer<'_> {
                 put(bytes, &greeting.into_iter().chain(verbs).collect::<Vec<_>>());
             }
             Self::Job(attempt, job) => {
-                let attempt = attempt.0.to_string();
-                put(bytes, &["JOB ", &attempt, " ", job.key.as_str(), " ", &job.payload]);
+                let attempt = attempt.map(|attempt| format!("{} ", attempt.0)).unwrap_or_default();
+                put(bytes, &["JOB ", &attempt, job.key.as_str(), " ", &job.payload]);
             }
             Self::NoJobs(Idle::Nothing) => put(bytes, &["NOJOBS"]),
             Self::NoJobs(Idle::Paused(jobs)) => put(bytes, &["NOJOBS paused ", &jobs.to_string()]),
@@ -228,12 +242,12 @@ pub(super) fn opts_in(line: &[u8]) -> bool {
 
 /// Reads a first line that opts in.
 pub(super) fn hello(line: &[u8]) -> Result<Hello, Fault> {
-    const USAGE: Fault = Fault::Usage("HELLO 2 <worker name> [lease seconds, 1 to 604800]");
+    const USAGE: Fault = Fault::usage("HELLO 2 <worker name> [lease seconds, 1 to 604800]");
     let text = std::str::from_utf8(line).map_err(|_| USAGE)?;
     let mut words = text.split(' ').skip(1);
     match words.next() {
         Some(VERSION) => {}
-        Some(other) if number::<u32>(other).is_some() => return Err(Fault::Version),
+        Some(other) if number::<u32>(other).is_some() => return Err(OTHER_VERSION),
         _ => return Err(USAGE),
     }
     let worker = words.next().filter(|name| is_name(name)).ok_or(USAGE)?;
@@ -253,7 +267,7 @@ fn is_name(text: &str) -> bool {
 
 /// Reads one line of an opted-in connection, without its end.
 pub(super) fn request(line: &[u8]) -> Result<SessionRequest, Fault> {
-    let text = std::str::from_utf8(line).map_err(|_| Fault::Usage("lines are UTF-8"))?;
+    let text = std::str::from_utf8(line).map_err(|_| Fault::usage("lines are UTF-8"))?;
     let (verb, rest) = match text.split_once(' ') {
         Some((verb, rest)) => (verb, Some(rest)),
         None => (text, None),
@@ -340,10 +354,10 @@ const ALONE: &str = "this request stands alone";
 /// What is wrong with a line that begins with `verb`.
 fn fault(verb: &str) -> Fault {
     if verb == "HELLO" {
-        return Fault::Usage("HELLO is the first line of a connection");
+        return Fault::usage("HELLO is the first line of a connection");
     }
     let known = REQUESTS.iter().find(|(request, _)| *request == verb);
-    known.map_or(Fault::Unsupported, |(_, usage)| Fault::Usage(usage))
+    known.map_or(UNSUPPORTED, |(_, usage)| Fault::usage(usage))
 }
 
 /// A number of digits alone.

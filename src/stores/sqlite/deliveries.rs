@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rusqlite::{OptionalExtension, Result};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
-use shiftboss_protocol::model::{Attempt, Job, Key, UnixSeconds, jitter};
+use shiftboss_protocol::model::{Attempt, Key, Row, UnixSeconds, jitter};
 
 use super::attempts::done;
 use super::dispatch::{Candidate, History, Rule, candidates};
@@ -60,7 +60,7 @@ impl Session<'_> {
         let record = DispatchRecord { key, rows: &rows, row, history, attempt, now, holder };
         self.record_dispatch(&record)?;
         let payload = rows.swap_remove(chosen).payload;
-        Ok(Some(Dispatched::Job(attempt, Job { key: Key::stored(key), payload })))
+        Ok(Some(Dispatched::Job(attempt, Row { key: Key::stored(key), payload })))
     }
 
     fn record_dispatch(&mut self, record: &DispatchRecord<'_>) -> Result<()> {

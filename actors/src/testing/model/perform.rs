@@ -4,7 +4,7 @@ use crate::store::answers::{Next, Queue};
 use crate::store::{
     Ack, AddRows, Dispatched, ExpiredLease, Operation, Outcome, RegisterRun, StoredRun,
 };
-use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Job, Key};
+use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, Row};
 
 use super::Model;
 
@@ -25,7 +25,7 @@ impl Model {
                 }
                 Out::Dispatch(job.map_or(Dispatched::Nothing, |(attempt, job)| {
                     let (key, payload) = job.split_once(' ').unwrap();
-                    let job = Job { key: Key::stored(key), payload: payload.to_owned() };
+                    let job = Row { key: Key::stored(key), payload: payload.to_owned() };
                     Dispatched::Job(Attempt(attempt), job)
                 }))
             }
