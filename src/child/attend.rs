@@ -1,5 +1,5 @@
-//! Attends to one command from its start to its end: a task that passes on its output, keeps its time
-//! limit, ends it when the owner asks or is gone, and reaps it.
+//! Attends to one command from its start to its end: a task that keeps its time limit, ends it when the
+//! owner asks or is gone, reaps it, and waits until its output is passed on.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::end::End;
 use super::process::Process;
-use super::pump::Outlet;
+use super::pump::Pump;
 
 /// A command that was started. Dropped, it is killed.
 pub struct Running {
@@ -68,7 +68,7 @@ impl Running {
 /// Starts to attend to a command. `children` was made before the command's process.
 pub fn attend(
     process: Process,
-    outlet: Outlet,
+    pumps: Option<[Pump; 2]>,
     children: Signal,
     time_limit: Option<Duration>,
     grace: Duration,
@@ -78,12 +78,11 @@ pub fn attend(
     let (report, ended) = oneshot::channel();
     // A time beyond what the clock can say is no limit.
     let deadline = time_limit.and_then(|limit| Instant::now().checked_add(limit));
-    let stage = Stage::Run;
-    let attendant =
-        Attendant { process, wishes, children, grace, stage, deadline, timed_out: false };
+    let (stage, timed_out) = (Stage::Run, false);
+    let attendant = Attendant { process, wishes, children, grace, stage, deadline, timed_out };
     tokio::spawn(async move {
         // The owner may have gone: then nobody wants to know.
-        let _ = report.send(attendant.attend(outlet).await);
+        let _ = report.send(attendant.attend(pumps).await);
     });
     Running { pid, wish, ended, end: None }
 }
@@ -100,52 +99,39 @@ struct Attendant {
 }
 
 impl Attendant {
-    async fn attend(mut self, mut outlet: Outlet) -> End {
+    async fn attend(mut self, pumps: Option<[Pump; 2]>) -> End {
         let end = loop {
             if let Some(end) = self.process.ended() {
                 break end;
             }
             tokio::select! {
                 _ = self.children.recv() => {}
-                () = outlet.step() => {}
-                wish = next_wish(&mut self.wishes), if self.stage < Stage::Kill => self.obey(wish),
-                () = at(self.deadline) => self.time_is_over(),
+                wish = next_wish(&mut self.wishes), if self.stage < Stage::Kill => self.advance(wish),
+                () = at(self.deadline) => {
+                    self.timed_out |= self.stage == Stage::Run;
+                    self.advance(if self.stage == Stage::Run { Stage::Terminate } else { Stage::Kill });
+                }
             }
         };
         self.process.reap();
-        outlet.drain().await;
+        if let Some([mut out, mut err]) = pumps {
+            tokio::join!(out.end(), err.end());
+        }
         if self.timed_out { End::TimedOut } else { end }
     }
 
-    fn obey(&mut self, wish: Stage) {
-        match wish {
-            Stage::Run => {}
-            Stage::Terminate => self.terminate(),
-            Stage::Kill => self.kill(),
+    fn advance(&mut self, to: Stage) {
+        if to <= self.stage {
+            return;
         }
-    }
-
-    fn time_is_over(&mut self) {
-        if self.stage == Stage::Run {
-            self.timed_out = true;
-            self.terminate();
-        } else {
-            self.kill();
-        }
-    }
-
-    fn terminate(&mut self) {
-        if self.stage < Stage::Terminate {
-            self.stage = Stage::Terminate;
+        self.stage = to;
+        if to == Stage::Terminate {
             self.deadline = Instant::now().checked_add(self.grace);
             self.process.terminate();
+        } else {
+            self.deadline = None;
+            self.process.kill();
         }
-    }
-
-    fn kill(&mut self) {
-        self.stage = Stage::Kill;
-        self.deadline = None;
-        self.process.kill();
     }
 }
 

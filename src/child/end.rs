@@ -75,12 +75,28 @@ impl End {
     }
 }
 
-/// What to look at, unless the program is not to blame.
 fn advice(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => "",
-        _ => "; is it a program, and may this user execute it?",
+    if is_unfit(source) {
+        "; what has a zero byte, or 128 KiB and more, cannot be passed to a command"
+    } else {
+        "; is it a program, and may this user execute it?"
     }
+}
+
+/// Whether what a command was to be given cannot be put on a command line, or into an environment.
+fn is_unfit(source: &io::Error) -> bool {
+    matches!(source.kind(), io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput)
+}
+
+/// What kept a command from being started, as whoever runs many of them has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// What it was to be given.
+    Job,
+    /// The program: it cannot be run, for anything.
+    Program,
+    /// The system has no room at present.
+    System,
 }
 
 #[derive(Debug, Error)]
@@ -106,6 +122,14 @@ impl StartError {
         }
     }
 
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::NotExecutable { source, .. } if is_unfit(source) => Blame::Job,
+            Self::NotFound(_) | Self::NotExecutable { .. } | Self::Directory(_) => Blame::Program,
+            Self::System { .. } => Blame::System,
+        }
+    }
+
     /// Why `program` was not executed. The program's faults are distinguished from what the
     /// system has no room for.
     pub(super) fn of(program: &OsStr, source: io::Error) -> Self {
@@ -119,7 +143,7 @@ impl StartError {
         }
     }
 
-    pub(super) fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> Self {
+    pub fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> Self {
         move |source| Self::System { doing, source: source.into() }
     }
 }

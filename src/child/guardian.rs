@@ -19,6 +19,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
+use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
@@ -26,9 +27,9 @@ use tracing::{debug, warn};
 use super::attend::{self, Running};
 use super::end::StartError;
 use super::process::{self, Process};
-use super::pump::Outlet;
+use super::pump::{Pump, pipe};
 use super::record::Record;
-use super::spec::CommandSpec;
+use super::spec::{CommandSpec, Output, Sink, Stream};
 
 /// Our own program, also after an upgrade has replaced its file.
 const OUR_PROGRAM: &str = "/proc/self/exe";
@@ -89,10 +90,11 @@ impl Guardian {
             }
             command.current_dir(directory);
         }
-        let outlet = Outlet::of(spec.output, &mut command)
+        let outlet = outlet(spec.output, &mut command)
             .map_err(StartError::system("make the pipes for its output"))?;
         let process = self.spawn(command, &spec.program)?;
-        Ok(attend::attend(process, outlet, children, spec.time_limit, spec.grace))
+        let pumps = outlet.map(|(sink, pipes)| pumps(sink, pipes));
+        Ok(attend::attend(process, pumps, children, spec.time_limit, spec.grace))
     }
 
     fn spawn(&self, mut command: Command, program: &OsStr) -> Result<Process, StartError> {
@@ -137,6 +139,38 @@ impl Guardian {
         }
         Ok(())
     }
+}
+
+/// Has a command's output go where it is to go. The sink and our ends of its pipes, unless it has a file.
+fn outlet(
+    output: Output,
+    command: &mut Command,
+) -> io::Result<Option<(Sink, [(Stream, Receiver); 2])>> {
+    match output {
+        Output::File(file) => {
+            command.stdout(file.try_clone()?).stderr(file);
+            Ok(None)
+        }
+        Output::Sink(sink) => {
+            let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
+            command.stdout(stdout).stderr(stderr);
+            Ok(Some((sink, [(Stream::Out, out), (Stream::Err, err)])))
+        }
+    }
+}
+
+/// Passes both streams on to one sink.
+fn pumps(sink: Sink, pipes: [(Stream, Receiver); 2]) -> [Pump; 2] {
+    let sink = Arc::new(Mutex::new(sink));
+    pipes.map(|(stream, pipe)| {
+        let sink = Arc::clone(&sink);
+        Pump::start(pipe, move |piece| {
+            if !piece.is_empty() {
+                (sink.lock().unwrap_or_else(PoisonError::into_inner))(stream, piece);
+            }
+            std::future::ready(())
+        })
+    })
 }
 
 /// Ends of children, also if we were started with the signal blocked.

@@ -13,13 +13,11 @@
 
 mod attend;
 mod end;
-mod fault;
 mod guard;
 mod guardian;
 mod lines;
 mod log_directory;
 mod log_name;
-
 mod outputs;
 mod printer;
 mod process;
@@ -30,14 +28,12 @@ mod spec;
 mod template;
 
 pub use attend::Running;
-pub use end::{End, StartError};
-pub use fault::Fault;
+pub use end::{Blame, End, StartError};
 pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
 pub use lines::{LinePrefixer, line_prefix};
 pub use log_name::{day, file_name};
 pub use outputs::{Kept, Outputs};
-pub use printer::{Printer, Printing};
 pub use program::{look_for, look_for_in};
 pub use spec::{CommandSpec, GRACE, Output, Stream};
 pub use template::{Place, Template};

@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 use tracing::warn;
 
 use super::log_directory::{CommandLog, LogDirectory};
-use super::{End, Fault, Output, Printer, Printing};
+use super::printer::Printer;
+use super::pump::Pump;
+use super::{End, Output, StartError};
 
 /// Between two looks whether logs have become too old; they do once a day.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
@@ -46,11 +48,12 @@ impl Outputs {
         attempt: Option<i64>,
         program: &OsString,
         arguments: &[OsString],
-    ) -> Result<(Output, Kept), Fault> {
+    ) -> Result<(Output, Kept), StartError> {
         let directory = match self {
             Self::Print(printer) => {
-                let (output, printing) = printer.print(key).map_err(Fault::no_pipe)?;
-                return Ok((output, Kept::Printed(printing)));
+                let no_pipe = StartError::system("make a pipe for its output");
+                let (output, pump) = printer.print(key).map_err(no_pipe)?;
+                return Ok((output, Kept::Printed(pump)));
             }
             Self::Log(directory) => directory,
         };
@@ -86,7 +89,7 @@ impl Outputs {
 
 /// What is to be done about a command's output at its end.
 pub enum Kept {
-    Printed(Printing),
+    Printed(Pump),
     /// It is in a log.
     Logged(CommandLog),
     /// It is dropped, or was taken care of.
@@ -97,8 +100,8 @@ impl Kept {
     /// Waits until all that the command printed is passed on, and writes how it ended. May be cancelled
     /// and called again.
     pub async fn end(&mut self, end: End) {
-        if let Self::Printed(printing) = self {
-            printing.end().await;
+        if let Self::Printed(pump) = self {
+            pump.end().await;
         }
         self.close(&end.to_string());
     }

@@ -1,126 +1,83 @@
-//! Passes a command's output on, from the pipes it writes to, in memory that does not depend on what
-//! it writes. Driven by [`super::attend`].
+//! Passes on what a command writes into a pipe, in memory that does not depend on how much that is. A task of
+//! its own; who attends to the command ([`super::attend`], or what prints its output, [`super::printer`]) says when it
+//! has ended.
 
-use std::io;
-use std::process::{Command, Stdio};
+use std::io::{self, PipeWriter};
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
-use super::spec::{Output, Sink, Stream};
-
-/// The longest piece that a sink is given.
-const PIECE_BYTES: usize = 64 * 1024;
-/// How long the pipes of an ended command may stay open, held by a process that left its group.
+/// The longest piece that is passed on.
+const PIECE_BYTES: usize = 32 * 1024;
+/// How long the pipe of an ended command may stay open, held by a process that left its group.
 const DRAIN: Duration = Duration::from_millis(500);
-/// What is read after that: all that pipes can hold, so that nothing of the command's is lost where
-/// reading takes long.
+/// What is read after that: all that a pipe can hold, so that nothing of the command's is lost where
+/// passing it on takes long.
 const LATE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// What we do about a command's output.
-pub enum Outlet {
-    /// Nothing: it has a file.
-    Unattended,
-    Pump(Box<Pump>),
-}
-
-impl Outlet {
-    pub fn of(output: Output, command: &mut Command) -> io::Result<Self> {
-        match output {
-            Output::File(file) => {
-                command.stdout(file.try_clone()?).stderr(file);
-                Ok(Self::Unattended)
-            }
-            Output::Sink(sink) => {
-                let (out, stdout) = Half::new()?;
-                let (err, stderr) = Half::new()?;
-                command.stdout(stdout).stderr(stderr);
-                Ok(Self::Pump(Box::new(Pump { out, err, sink })))
-            }
-        }
-    }
-
-    /// Passes the next piece on; never resolves when there will be none.
-    pub async fn step(&mut self) {
-        match self {
-            Self::Pump(pump) if pump.is_open() => {
-                pump.step().await;
-            }
-            _ => std::future::pending().await,
-        }
-    }
-
-    /// Passes on what an ended command has left in the pipes.
-    pub async fn drain(self) {
-        if let Self::Pump(mut pump) = self {
-            // Undisturbed by the runtime's turns, the deadline is looked at only when nothing is there.
-            tokio::task::coop::unconstrained(pump.drain()).await;
-        }
-    }
-}
-
-/// Both streams of a command.
+/// A pipe that is read. Dropped, it is as if the command had ended.
 pub struct Pump {
-    out: Half,
-    err: Half,
-    sink: Sink,
+    task: JoinHandle<()>,
+    ended: Option<oneshot::Sender<()>>,
+}
+
+/// A pipe: the end that a pump reads, and the command's.
+pub fn pipe() -> io::Result<(Receiver, PipeWriter)> {
+    let (ours, theirs) = io::pipe()?;
+    Ok((Receiver::from_owned_fd(ours.into())?, theirs))
 }
 
 impl Pump {
-    fn is_open(&self) -> bool {
-        self.out.pipe.is_some() || self.err.pipe.is_some()
+    /// Starts to read from a pipe. `pass` is given pieces, and an empty one at the end.
+    pub fn start<F: Future<Output = ()> + Send + 'static>(
+        pipe: Receiver,
+        pass: impl FnMut(&[u8]) -> F + Send + 'static,
+    ) -> Self {
+        let (ended, end) = oneshot::channel();
+        Self { task: tokio::spawn(pump(pipe, end, pass)), ended: Some(ended) }
     }
 
-    /// Passes one piece on, and returns its length. What is not passed on when this is dropped is
-    /// still in the pipe.
-    async fn step(&mut self) -> usize {
-        let (stream, length) = tokio::select! {
-            length = self.out.read() => (Stream::Out, length),
-            length = self.err.read() => (Stream::Err, length),
-        };
-        let half = if stream == Stream::Out { &self.out } else { &self.err };
-        if length > 0 {
-            (self.sink)(stream, &half.piece[..length]);
-        }
-        length
-    }
-
-    async fn drain(&mut self) {
-        let deadline = Instant::now() + DRAIN;
-        let mut late = 0;
-        while self.is_open() && late < LATE_BYTES_MAX {
-            let Ok(length) = timeout_at(deadline, self.step()).await else {
-                return;
-            };
-            late += if Instant::now() < deadline { 0 } else { length };
+    /// The command has ended: waits until all it wrote is passed on. May be cancelled and called again.
+    pub async fn end(&mut self) {
+        self.ended = None;
+        if !self.task.is_finished()
+            && let Err(error) = (&mut self.task).await
+            && error.is_panic()
+        {
+            resume_unwind(error.into_panic());
         }
     }
 }
 
-struct Half {
-    /// None once it has ended.
-    pipe: Option<Receiver>,
-    piece: Vec<u8>,
-}
-
-impl Half {
-    fn new() -> io::Result<(Self, Stdio)> {
-        let (ours, theirs) = io::pipe()?;
-        let pipe = Some(Receiver::from_owned_fd(ours.into())?);
-        Ok((Self { pipe, piece: vec![0; PIECE_BYTES] }, theirs.into()))
-    }
-
-    /// The length of the next piece; 0 at the end, and never again after it.
-    async fn read(&mut self) -> usize {
-        let Some(pipe) = &mut self.pipe else {
-            return std::future::pending().await;
+async fn pump<F: Future<Output = ()>>(
+    mut pipe: Receiver,
+    mut ended: oneshot::Receiver<()>,
+    mut pass: impl FnMut(&[u8]) -> F,
+) {
+    let mut piece = vec![0; PIECE_BYTES];
+    let (mut deadline, mut late) = (None, 0);
+    while late < LATE_BYTES_MAX {
+        let length = tokio::select! {
+            // The deadline is looked at only when nothing is there.
+            biased;
+            length = pipe.read(&mut piece) => length.unwrap_or(0),
+            _ = &mut ended, if deadline.is_none() => {
+                deadline = Some(Instant::now() + DRAIN);
+                continue;
+            }
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => 0,
         };
-        let length = pipe.read(&mut self.piece).await.unwrap_or(0);
         if length == 0 {
-            self.pipe = None;
+            break;
         }
-        length
+        late +=
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) { length } else { 0 };
+        pass(&piece[..length]).await;
     }
+    pass(&[]).await;
 }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::payload::{self, NamedPayload};
 use crate::child::{
-    CommandSpec, End, Fault, Guardian, Kept, Outputs, Place, Running, StartError, Template,
+    CommandSpec, End, Guardian, Kept, Outputs, Place, Running, StartError, Template,
 };
+use crate::exit::{ExitCode, Failure};
 
 /// Stands for the path of a file with the payload.
 const PAYLOAD_FILE: &str = "{payload_file}";
@@ -59,14 +60,18 @@ pub struct JobCommand {
 }
 
 impl CommandRunner {
-    /// Without a directory for logs, `write` prints output, from a thread of its own. The error is about the
-    /// directory, or about the thread.
+    /// Without a directory for logs, `write` prints output, from a thread of its own.
     pub fn new(
         settings: RunnerSettings,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
-    ) -> io::Result<(Self, Writer)> {
+    ) -> Result<(Self, Writer), Failure> {
         let RunnerSettings { template, time_limit, grace, logs } = settings;
-        let (outputs, thread) = Outputs::new(logs, write)?;
+        let what = logs.as_ref().map_or("start a thread".to_owned(), |(directory, _)| {
+            format!("make the directory {}", directory.display())
+        });
+        let (outputs, thread) = Outputs::new(logs, write).map_err(|error| {
+            Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}"))
+        })?;
         if template.has_place(PAYLOAD_FILE) {
             payload::sweep();
         }
@@ -75,7 +80,7 @@ impl CommandRunner {
     }
 
     /// Starts a command. In a runtime, on a thread that stays.
-    pub(super) fn start(&self, command: JobCommand) -> Result<Execution, Fault> {
+    pub(super) fn start(&self, command: JobCommand) -> Result<Execution, StartError> {
         let JobCommand { key, shown, attempt, arguments, environment, payload } = command;
         let program = &self.template.program;
         let (output, mut kept) = self.outputs.open(&key, attempt, program, &arguments)?;
@@ -95,7 +100,7 @@ impl CommandRunner {
             }
             Err(error) => {
                 kept.close(&error.to_string());
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -112,15 +117,13 @@ pub struct Payload {
 
 impl Payload {
     /// Writes a payload to the files from which a command takes it.
-    pub fn of(payload: &[u8], template: &Template, is_input: bool) -> Result<Self, Fault> {
+    pub fn of(payload: &[u8], template: &Template, is_input: bool) -> Result<Self, StartError> {
         let write = || {
             let file = template.has_place(PAYLOAD_FILE).then(|| NamedPayload::new(payload));
             let input = is_input.then(|| payload::unnamed(payload));
             Ok(Self { file: file.transpose()?, input: input.transpose()? })
         };
-        write().map_err(|source: io::Error| {
-            Fault::System(StartError::System { doing: "write a payload to a file", source })
-        })
+        write().map_err(StartError::system::<io::Error>("write a payload to a file"))
     }
 
     pub fn is_in_file(&self) -> bool {

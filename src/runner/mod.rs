@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tracing::{info, warn};
 
-use crate::child::{Fault, Template};
+use crate::child::{StartError, Template};
 use crate::signals::Signals;
+pub use command::RunnerSettings;
 use command::{CommandRunner, Execution, JobCommand};
-pub use command::{RunnerSettings, Writer};
 
 /// How far a run is to end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub trait Source {
         ended: Option<(Self::Job, u8)>,
     ) -> impl Future<Output = Result<Option<Self::Job>, Self::Error>>;
 
-    fn command(&self, job: &Self::Job, template: &Template) -> Result<JobCommand, Fault>;
+    fn command(&self, job: &Self::Job, template: &Template) -> Result<JobCommand, StartError>;
 
     /// A command was started: whatever was wrong is not any longer.
     fn started(&mut self) {}
@@ -47,7 +47,7 @@ pub trait Source {
     fn not_started(
         &mut self,
         job: Self::Job,
-        fault: Fault,
+        error: StartError,
     ) -> impl Future<Output = Result<NotStarted<Self::Job>, Self::Error>>;
 
     /// Keeps a job while its command runs; resolves if it is lost.
@@ -158,7 +158,7 @@ async fn run_job<S: Source>(
         let command = source.command(&job, &runner.template);
         match command.and_then(|command| runner.start(command)) {
             Ok(execution) => break execution,
-            Err(fault) => match source.not_started(job, fault).await? {
+            Err(error) => match source.not_started(job, error).await? {
                 NotStarted::Again(same) => job = same,
                 NotStarted::Ended(job, code) => return Ok(Some((job, code))),
                 NotStarted::Released => return Ok(None),
@@ -219,11 +219,11 @@ mod tests {
             self.stopped.wait_for(|stopped| *stopped).await.map(|_| None).map_err(|_| ())
         }
 
-        fn command(&self, _: &(), _: &Template) -> Result<JobCommand, Fault> {
+        fn command(&self, _: &(), _: &Template) -> Result<JobCommand, StartError> {
             unreachable!()
         }
 
-        async fn not_started(&mut self, _: (), _: Fault) -> Result<NotStarted<()>, ()> {
+        async fn not_started(&mut self, _: (), _: StartError) -> Result<NotStarted<()>, ()> {
             unreachable!()
         }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
@@ -17,12 +18,10 @@ use tracing::{error, warn};
 
 use super::command::{JobCommand, Payload, VARIABLE_BYTES_MAX};
 use super::{NotStarted, Source};
-use crate::child::{Fault, StartError, Template};
+use crate::child::{Blame, StartError, Template};
 
 /// Before the next command, when the system had no room for one.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Failed entries that are remembered by name, so that a later success is seen as theirs.
-const FAILED_MAX: usize = 100_000;
 
 #[derive(Debug, Error)]
 pub enum SpoolRunError {
@@ -30,8 +29,6 @@ pub enum SpoolRunError {
     Spool(SpoolError),
     #[error(transparent)]
     Program(StartError),
-    #[error("a bug in shiftboss ended a task; please report the message above")]
-    Panicked,
 }
 
 /// What is done with entries.
@@ -60,7 +57,8 @@ struct Shared {
     /// Ends the waiting for entries.
     waiting: SpoolStop,
     is_stopping: AtomicBool,
-    failed: StdMutex<Failed>,
+    /// With `once`: the entries whose last attempt failed.
+    failed: StdMutex<BTreeSet<EntryName>>,
 }
 
 impl SpoolSource {
@@ -76,9 +74,9 @@ impl SpoolSource {
         self.0.waiting.stop();
     }
 
-    /// Entries whose last attempt failed.
+    /// Entries whose last attempt failed; they are counted with `once` alone.
     pub fn failed(&self) -> usize {
-        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).count()
+        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Nobody takes any more after a failure that others would meet, too.
@@ -91,24 +89,29 @@ impl SpoolSource {
         &self,
         call: impl FnOnce() -> Result<T, SpoolError> + Send + 'static,
     ) -> Result<T, SpoolRunError> {
-        let called = match spawn_blocking(call).await {
-            Ok(called) => called.map_err(SpoolRunError::Spool),
-            Err(_) => Err(SpoolRunError::Panicked),
-        };
-        called.map_err(|error| self.give_up(error))
+        let called = spawn_blocking(call).await;
+        let called = called.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+        called.map_err(|error| self.give_up(SpoolRunError::Spool(error)))
     }
 
-    /// Resolves an entry. A lost claim is another's to resolve, and no error.
-    async fn resolve(&self, guard: Guard, end: End) -> Result<(), SpoolRunError> {
+    /// Resolves an entry by its exit code; `None`: it was not begun, or broken off by us.
+    async fn resolve(&self, guard: Guard, code: Option<u8>) -> Result<(), SpoolRunError> {
         let shared = Arc::clone(&self.0);
         let name = guard.name().clone();
-        self.blocking(move || shared.settings.resolve(guard, end)).await?;
-        self.note(name, end);
+        self.blocking(move || shared.settings.resolve(guard, code)).await?;
+        if let Some(code) = code {
+            self.note(name, code != 0);
+        }
         Ok(())
     }
 
-    fn note(&self, name: EntryName, end: End) {
-        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).note(name, end);
+    fn note(&self, name: EntryName, has_failed: bool) {
+        let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        match has_failed {
+            true if self.0.settings.once => _ = failed.insert(name),
+            true => {}
+            false => _ = failed.remove(&name),
+        }
     }
 
     /// The entry, unless its data is not its own: then no command is given its path.
@@ -116,7 +119,7 @@ impl SpoolSource {
         let (shared, name) = (Arc::clone(&self.0), guard.name().clone());
         let own = self.blocking(move || shared.settings.refuse_planted(guard)).await?;
         if own.is_none() {
-            self.note(name, End::Failed);
+            self.note(name, true);
         }
         Ok(own)
     }
@@ -128,7 +131,7 @@ impl Source for SpoolSource {
 
     async fn take(&mut self, ended: Option<(Guard, u8)>) -> Result<Option<Guard>, SpoolRunError> {
         if let Some((guard, code)) = ended {
-            self.resolve(guard, if code == 0 { End::Done } else { End::Failed }).await?;
+            self.resolve(guard, Some(code)).await?;
         }
         loop {
             let mut reader = Arc::clone(&self.0.reader).lock_owned().await;
@@ -152,7 +155,7 @@ impl Source for SpoolSource {
         }
     }
 
-    fn command(&self, guard: &Guard, template: &Template) -> Result<JobCommand, Fault> {
+    fn command(&self, guard: &Guard, template: &Template) -> Result<JobCommand, StartError> {
         let (data, name) = (guard.data().path(), guard.name());
         let places = [
             ("{name}", name.as_bytes()),
@@ -175,21 +178,21 @@ impl Source for SpoolSource {
     async fn not_started(
         &mut self,
         guard: Guard,
-        fault: Fault,
+        error: StartError,
     ) -> Result<NotStarted<Guard>, SpoolRunError> {
         let name = guard.name().clone();
-        match fault {
-            Fault::Job(error) => {
+        match error.blame() {
+            Blame::Job => {
                 warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
                 return Ok(NotStarted::Ended(guard, error.shell_code()));
             }
-            Fault::Program(error) => {
+            Blame::Program => {
                 error!(%name, %error, "The command cannot be run, for any entry; this one is released.");
                 let error = self.give_up(SpoolRunError::Program(error));
                 self.release(guard).await?;
                 return Err(error);
             }
-            Fault::System(error) => {
+            Blame::System => {
                 warn!(%name, %error, "A command was not started; the entry is released.");
                 tokio::time::sleep(PAUSE).await;
                 self.release(guard).await?;
@@ -199,7 +202,7 @@ impl Source for SpoolSource {
     }
 
     async fn release(&mut self, guard: Guard) -> Result<(), SpoolRunError> {
-        self.resolve(guard, End::Untried).await
+        self.resolve(guard, None).await
     }
 }
 
@@ -220,14 +223,6 @@ fn environment(directory: &OsStr, guard: &Guard, data: OsString) -> Vec<(OsStrin
     variables.into_iter().map(named).collect()
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Done,
-    Failed,
-    /// It was not begun, or broken off by us.
-    Untried,
-}
-
 impl SpoolSettings {
     fn refuse_planted(&self, guard: Guard) -> Result<Option<Guard>, SpoolError> {
         let Err(error) = guard.data().require_own() else {
@@ -240,13 +235,14 @@ impl SpoolSettings {
         }
     }
 
-    fn resolve(&self, guard: Guard, end: End) -> Result<(), SpoolError> {
+    /// A lost claim is another's to resolve, and no error.
+    fn resolve(&self, guard: Guard, code: Option<u8>) -> Result<(), SpoolError> {
         let (name, attempt) = (guard.name().clone(), guard.attempt());
-        let resolved = match end {
-            End::Done => guard.complete(),
-            End::Untried => guard.release(),
-            End::Failed if attempt < self.attempts => guard.retry_after(self.rest),
-            End::Failed => {
+        let resolved = match code {
+            Some(0) => guard.complete(),
+            None => guard.release(),
+            Some(_) if attempt < self.attempts => guard.retry_after(self.rest),
+            Some(_) => {
                 error!(%name, attempt, to = %self.failed, "An entry failed for good.");
                 guard.move_to(&self.failed)
             }
@@ -258,57 +254,5 @@ impl SpoolSettings {
             }
             resolved => resolved,
         }
-    }
-}
-
-/// The entries whose last attempt failed.
-#[derive(Debug, Default)]
-struct Failed {
-    names: BTreeSet<EntryName>,
-    /// Beyond [`FAILED_MAX`]; they count for good.
-    more: usize,
-}
-
-impl Failed {
-    fn note(&mut self, name: EntryName, end: End) {
-        match end {
-            End::Done => _ = self.names.remove(&name),
-            End::Failed if self.names.len() < FAILED_MAX => _ = self.names.insert(name),
-            End::Failed => self.more += usize::from(!self.names.contains(&name)),
-            End::Untried => {}
-        }
-    }
-
-    fn count(&self) -> usize {
-        self.names.len() + self.more
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An entry that succeeds at last has not failed; one that was not tried again has.
-    #[test]
-    fn the_last_attempt_counts() {
-        let name = |text: &str| EntryName::new(text).unwrap();
-        let mut failed = Failed::default();
-        for (entry, end) in [
-            ("a", End::Failed),
-            ("b", End::Failed),
-            ("b", End::Failed),
-            ("c", End::Done),
-            ("a", End::Done),
-            ("b", End::Untried),
-        ] {
-            failed.note(name(entry), end);
-        }
-        assert_eq!(failed.count(), 1);
-        for number in 0..=FAILED_MAX {
-            failed.note(name(&format!("e{number}")), End::Failed);
-        }
-        assert_eq!(failed.count(), FAILED_MAX + 2);
-        failed.note(name("b"), End::Done);
-        assert_eq!(failed.count(), FAILED_MAX + 1);
     }
 }

@@ -48,7 +48,12 @@ pub struct Settings {
 /// Works until there is nothing more to do, or signals end it. Returns the signal that killed what ran.
 pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32>, Failure> {
     let progress = Progress::new(terminal::shows_progress());
-    let (runner, writer) = runner(settings.runner, progress.clone())?;
+    let shown = progress.clone();
+    let write = move |text: &[u8]| {
+        shown.suspend(|| io::stdout().lock().write_all(text))?;
+        io::stdout().flush()
+    };
+    let (runner, writer) = CommandRunner::new(settings.runner, write)?;
     let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
     let name = settings.name.unwrap_or_else(host_and_process);
     let slot = |_| {
@@ -71,21 +76,6 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     }
     writer.join();
     outcome(ended, &pool, settings.fail, &settings.socket.display().to_string()).map(|()| None)
-}
-
-fn runner(
-    settings: RunnerSettings,
-    progress: Progress,
-) -> Result<(CommandRunner, runner::Writer), Failure> {
-    let what = settings.logs.as_ref().map_or("start a thread".to_owned(), |(directory, _)| {
-        format!("make the directory {}", directory.display())
-    });
-    let write = move |text: &[u8]| {
-        progress.suspend(|| io::stdout().lock().write_all(text))?;
-        io::stdout().flush()
-    };
-    CommandRunner::new(settings, write)
-        .map_err(|error| Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}")))
 }
 
 /// The first of these that is so says most.

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::client::{Client, Given, is_not_ours};
 use super::pool::{LONG_WAIT, Permit, Pool, State};
-use crate::child::{Fault, Template};
+use crate::child::{StartError, Template};
 use crate::runner::command::JobCommand;
 use crate::runner::{NotStarted, Source, Stop};
 use trouble::Trouble;
@@ -284,7 +284,7 @@ impl Source for Slot {
         }
     }
 
-    fn command(&self, job: &Job, template: &Template) -> Result<JobCommand, Fault> {
+    fn command(&self, job: &Job, template: &Template) -> Result<JobCommand, StartError> {
         job::command(job, template, self.stdin, &self.name)
     }
 
@@ -292,8 +292,12 @@ impl Source for Slot {
         self.pool.send_modify(Pool::started);
     }
 
-    async fn not_started(&mut self, job: Job, fault: Fault) -> Result<NotStarted<Job>, GaveUp> {
-        Ok(self.after_fault(job, fault).await)
+    async fn not_started(
+        &mut self,
+        job: Job,
+        error: StartError,
+    ) -> Result<NotStarted<Job>, GaveUp> {
+        Ok(self.after_fault(job, error).await)
     }
 
     async fn keep(&mut self, job: &Job) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 
+use self::SessionRequest::Control as Change;
 use super::integer;
 use crate::model::{Attempt, Idle, Key, Row};
 use crate::task_line::single_task;
@@ -206,7 +207,7 @@ impl SessionAnswer<'_> {
     pub fn encode(&self, bytes: &mut BytesMut) {
         match self {
             Self::Hello => {
-                let verbs = REQUESTS.iter().flat_map(|(verb, _)| [" ", verb]);
+                let verbs = REQUESTS.iter().flat_map(|(verb, ..)| [" ", verb]);
                 let greeting = ["HELLO ", VERSION, " ", env!("CARGO_PKG_VERSION")];
                 put(bytes, &greeting.into_iter().chain(verbs).collect::<Vec<_>>());
             }
@@ -272,7 +273,12 @@ pub(super) fn request(line: &[u8]) -> Result<SessionRequest, Fault> {
         Some((verb, rest)) => (verb, Some(rest)),
         None => (text, None),
     };
-    verbs(verb, rest).ok_or_else(|| fault(verb))
+    if verb == "HELLO" {
+        return Err(Fault::usage("HELLO is the first line of a connection"));
+    }
+    let known = REQUESTS.iter().find(|(request, ..)| *request == verb);
+    let (_, usage, read) = known.ok_or(UNSUPPORTED)?;
+    read(rest).ok_or(Fault::usage(usage))
 }
 
 /// Two lines that came together, if they are asked for in one step.
@@ -286,78 +292,60 @@ pub(super) fn joined(first: &SessionRequest, second: &[u8]) -> Option<SessionReq
     }
 }
 
-/// One flat match over all verbs; `None`: the rest is not as it must be.
-fn verbs(verb: &str, rest: Option<&str>) -> Option<SessionRequest> {
-    use SessionRequest::{
-        Add, Attempt, Control as Change, Health, Log, Queue, Quit, Ready, Status, Why,
-    };
-    Some(match (verb, rest) {
-        ("READY", None) => Ready { wait: Duration::ZERO },
-        ("READY", Some(rest)) => {
-            Ready { wait: Duration::from_secs(within(rest, 0, WAIT_SECONDS_MAX)?.into()) }
-        }
-        ("DONE", Some(rest)) => {
-            let (number, code) = rest.split_once(' ')?;
-            Attempt(attempt(number)?, Word::Done(integer(code)?))
-        }
-        ("BEAT", Some(rest)) => Attempt(attempt(rest)?, Word::Beat),
-        ("RELEASE", Some(rest)) => Attempt(attempt(rest)?, Word::Release),
-        ("QUIT", None) => Quit,
-        ("HEALTH", None) => Health,
-        ("STATUS", None) => Status,
-        ("WHY", Some(rest)) => Why(Key::new(rest).ok()?),
-        ("QUEUE", Some(rest)) => Queue(within(rest, 1, COUNT_MAX)?),
-        ("LOG", Some(rest)) => Log(within(rest, 1, COUNT_MAX)?),
-        ("RETRY", Some(rest)) => Change(Control::Retry(Key::new(rest).ok()?, None)),
-        ("RETRY-OF", Some(rest)) => {
-            // A fetcher's name may have spaces, a key has none.
-            let (key, fetcher) = rest.split_once(' ').filter(|(_, name)| is_name(name))?;
-            Change(Control::Retry(Key::new(key).ok()?, Some(fetcher.into())))
-        }
-        ("REQUEUE", Some(rest)) => Change(Control::Requeue(Key::new(rest).ok()?)),
-        ("PAUSE", None) => Change(Control::Pause),
-        ("RESUME", None) => Change(Control::Resume),
-        ("DRAIN", None) => Change(Control::Drain),
-        ("RUN-FETCHER", Some(rest)) if is_name(rest) => SessionRequest::RunFetcher(rest.into()),
-        ("ACCEPT-INPUT", None) => SessionRequest::AcceptInput,
-        ("ADD", Some(rest)) => Add(vec![single_task(rest.as_bytes()).ok()?]),
-        ("CANCEL", Some(rest)) => Change(Control::Cancel(Key::new(rest).ok()?)),
-        _ => return None,
-    })
-}
+/// Reads what stands behind a verb and its space; `None`: it is not as it must be.
+type Read = fn(Option<&str>) -> Option<SessionRequest>;
 
-/// Every request with its grammar: what `HELLO` is answered with, and a faulty line.
-const REQUESTS: &[(&str, &str)] = &[
-    ("READY", "READY [seconds, 0 to 86400]"),
-    ("DONE", "DONE <attempt> <exit code>"),
-    ("BEAT", "BEAT <attempt>"),
-    ("RELEASE", "RELEASE <attempt>"),
-    ("QUIT", ALONE),
-    ("HEALTH", ALONE),
-    ("STATUS", ALONE),
-    ("WHY", "WHY <key>"),
-    ("QUEUE", "QUEUE <count, 1 to 10000>"),
-    ("LOG", "LOG <count, 1 to 10000>"),
-    ("RETRY", "RETRY <key>"),
-    ("RETRY-OF", "RETRY-OF <key> <fetcher>"),
-    ("REQUEUE", "REQUEUE <key>"),
-    ("PAUSE", ALONE),
-    ("RESUME", ALONE),
-    ("DRAIN", ALONE),
-    ("ACCEPT-INPUT", ALONE),
-    ("RUN-FETCHER", "RUN-FETCHER <fetcher>"),
-    ("ADD", "ADD <key> <payload>, a line of at most 1048576 bytes without white space at its ends"),
-    ("CANCEL", "CANCEL <key>"),
+/// Every request: its verb, with which `HELLO` is answered, its grammar, for a faulty line, and how it is read.
+const REQUESTS: &[(&str, &str, Read)] = &[
+    ("READY", "READY [seconds, 0 to 86400]", |rest| {
+        let seconds = rest.map_or(Some(0), |rest| within(rest, 0, WAIT_SECONDS_MAX))?;
+        Some(SessionRequest::Ready { wait: Duration::from_secs(seconds.into()) })
+    }),
+    ("DONE", "DONE <attempt> <exit code>", |rest| {
+        let (number, code) = rest?.split_once(' ')?;
+        of_attempt(number, Word::Done(integer(code)?))
+    }),
+    ("BEAT", "BEAT <attempt>", |rest| of_attempt(rest?, Word::Beat)),
+    ("RELEASE", "RELEASE <attempt>", |rest| of_attempt(rest?, Word::Release)),
+    ("QUIT", ALONE, |rest| alone(rest, SessionRequest::Quit)),
+    ("HEALTH", ALONE, |rest| alone(rest, SessionRequest::Health)),
+    ("STATUS", ALONE, |rest| alone(rest, SessionRequest::Status)),
+    ("WHY", "WHY <key>", |rest| Some(SessionRequest::Why(Key::new(rest?).ok()?))),
+    ("QUEUE", "QUEUE <count, 1 to 10000>", |rest| Some(SessionRequest::Queue(count(rest?)?))),
+    ("LOG", "LOG <count, 1 to 10000>", |rest| Some(SessionRequest::Log(count(rest?)?))),
+    ("RETRY", "RETRY <key>", |rest| Some(Change(Control::Retry(Key::new(rest?).ok()?, None)))),
+    ("RETRY-OF", "RETRY-OF <key> <fetcher>", |rest| {
+        // A fetcher's name may have spaces, a key has none.
+        let (key, fetcher) = rest?.split_once(' ').filter(|(_, name)| is_name(name))?;
+        Some(Change(Control::Retry(Key::new(key).ok()?, Some(fetcher.into()))))
+    }),
+    ("REQUEUE", "REQUEUE <key>", |rest| Some(Change(Control::Requeue(Key::new(rest?).ok()?)))),
+    ("PAUSE", ALONE, |rest| alone(rest, Change(Control::Pause))),
+    ("RESUME", ALONE, |rest| alone(rest, Change(Control::Resume))),
+    ("DRAIN", ALONE, |rest| alone(rest, Change(Control::Drain))),
+    ("ACCEPT-INPUT", ALONE, |rest| alone(rest, SessionRequest::AcceptInput)),
+    ("RUN-FETCHER", "RUN-FETCHER <fetcher>", |rest| {
+        rest.filter(|name| is_name(name)).map(|name| SessionRequest::RunFetcher(name.into()))
+    }),
+    (
+        "ADD",
+        "ADD <key> <payload>, a line of at most 1048576 bytes without white space at its ends",
+        |rest| Some(SessionRequest::Add(vec![single_task(rest?.as_bytes()).ok()?])),
+    ),
+    ("CANCEL", "CANCEL <key>", |rest| Some(Change(Control::Cancel(Key::new(rest?).ok()?)))),
 ];
 const ALONE: &str = "this request stands alone";
 
-/// What is wrong with a line that begins with `verb`.
-fn fault(verb: &str) -> Fault {
-    if verb == "HELLO" {
-        return Fault::usage("HELLO is the first line of a connection");
-    }
-    let known = REQUESTS.iter().find(|(request, _)| *request == verb);
-    known.map_or(UNSUPPORTED, |(_, usage)| Fault::usage(usage))
+fn alone(rest: Option<&str>, request: SessionRequest) -> Option<SessionRequest> {
+    rest.is_none().then_some(request)
+}
+
+fn of_attempt(word: &str, said: Word) -> Option<SessionRequest> {
+    number(word).map(|number| SessionRequest::Attempt(Attempt(number), said))
+}
+
+fn count(word: &str) -> Option<u32> {
+    within(word, 1, COUNT_MAX)
 }
 
 /// A number of digits alone.
@@ -368,10 +356,6 @@ fn number<T: std::str::FromStr>(word: &str) -> Option<T> {
 
 fn within(word: &str, least: u32, most: u32) -> Option<u32> {
     number(word).filter(|value| (least..=most).contains(value))
-}
-
-fn attempt(word: &str) -> Option<Attempt> {
-    number(word).map(Attempt)
 }
 
 #[cfg(test)]

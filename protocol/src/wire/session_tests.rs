@@ -235,7 +235,8 @@ fn bad_lines_are_faults() {
     ] {
         let found = session(format!("{line}\nBEAT 3\n").as_bytes());
         assert_eq!(found.len(), 2, "{line:?}");
-        let bad = matches!(found[0], Err(Fault { code: ErrorCode::Usage | ErrorCode::Unsupported, .. }));
+        let bad =
+            matches!(found[0], Err(Fault { code: ErrorCode::Usage | ErrorCode::Unsupported, .. }));
         assert!(bad, "{line:?}: {found:?}");
         assert!(found[1].is_ok(), "{line:?}");
     }
@@ -312,7 +313,10 @@ fn tasks_are_lines() {
         &long,
     ] {
         let found = session(format!("{line}\n").as_bytes());
-        assert!(matches!(found[..], [Err(Fault { code: ErrorCode::Usage, .. })]), "{line:?}: {found:?}");
+        assert!(
+            matches!(found[..], [Err(Fault { code: ErrorCode::Usage, .. })]),
+            "{line:?}: {found:?}"
+        );
     }
     let cancel = |key: &str| Ok(SessionRequest::Control(Control::Cancel(Key::new(key).unwrap())));
     assert_eq!(
@@ -344,6 +348,9 @@ fn a_long_task_takes_room_for_itself_alone() {
         if tasks[0].payload.len() == most - 2));
     for (is_operator, length) in [(true, most + 1), (true, 2 * most), (false, LINE_MAX_BYTES + 1)] {
         let found = decode(is_operator, &line(length));
-        assert!(matches!(found[..], [Line::Session(Err(Fault { code: ErrorCode::Usage, .. }))]), "{length}: {found:?}");
+        assert!(
+            matches!(found[..], [Line::Session(Err(Fault { code: ErrorCode::Usage, .. }))]),
+            "{length}: {found:?}"
+        );
     }
 }

@@ -6,7 +6,7 @@ use super::{failure, open};
 use crate::child::look_for;
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::runner::command::{CommandRunner, RunnerSettings, Writer};
+use crate::runner::command::CommandRunner;
 use crate::runner::spool::{SpoolRunError, SpoolSettings, SpoolSource};
 use crate::runner::{self, Ended};
 use crate::signals::{SIGNAL_BASE, with_signals};
@@ -30,7 +30,12 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     let jobs = typed.runner.jobs.into();
     let settings = typed.runner.settings(&["{name}", "{meta}", "{data}"])?;
     let is_logged = settings.logs.is_some();
-    let (runner, writer) = runner(settings)?;
+    look_for(&settings.template.program).map_err(Failure::of(ExitCode::Configuration))?;
+    let print = |text: &[u8]| {
+        let mut out = io::stdout().lock();
+        out.write_all(text).and_then(|()| out.flush())
+    };
+    let (runner, writer) = CommandRunner::new(settings, print)?;
     let settings = SpoolSettings {
         directory: spool.path().into(),
         once: typed.once,
@@ -57,28 +62,17 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     outcome(ended, failed, typed.once)
 }
 
-fn runner(settings: RunnerSettings) -> Result<(CommandRunner, Writer), Failure> {
-    look_for(&settings.template.program).map_err(Failure::of(ExitCode::Configuration))?;
-    let what = settings.logs.as_ref().map_or("start a thread".to_owned(), |(logs, _)| {
-        format!("make the directory {}", logs.display())
-    });
-    let print = |text: &[u8]| {
-        let mut out = io::stdout().lock();
-        out.write_all(text).and_then(|()| out.flush())
-    };
-    CommandRunner::new(settings, print)
-        .map_err(|error| Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}")))
-}
-
 /// A service that was asked to stop, and did, has not failed, whatever its entries did; who asks for one pass wants
 /// to know.
 fn outcome(ended: Ended<SpoolRunError>, failed: usize, once: bool) -> Result<(), Failure> {
-    let bug = ended.is_broken.then_some(SpoolRunError::Panicked);
     // The first error is what the others follow from.
-    match ended.errors.into_iter().chain(bug).next() {
+    match ended.errors.into_iter().next() {
         Some(SpoolRunError::Spool(error)) => Err(failure(error)),
         Some(SpoolRunError::Program(error)) => Err(Failure::of(ExitCode::Configuration)(error)),
-        Some(error @ SpoolRunError::Panicked) => Err(Failure::of(ExitCode::Internal)(error)),
+        None if ended.is_broken => {
+            let bug = "a bug in shiftboss ended a task; please report the message above";
+            Err(Failure::new(ExitCode::Internal, bug.to_owned()))
+        }
         None if once && failed > 0 => {
             Err(Failure::new(ExitCode::Found, format!("entries that failed: {failed}; see above")))
         }

@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 
 use super::Slot;
 use super::trouble::{BEATS_PER_LEASE, Trouble};
-use crate::child::{Fault, Template};
+use crate::child::{Blame, StartError, Template};
 use crate::runner::command::{JobCommand, Payload, VARIABLE_BYTES_MAX};
 use crate::runner::{NotStarted, Stop};
 use crate::worker::pool::Pool;
@@ -21,7 +21,7 @@ pub(super) fn command(
     template: &Template,
     stdin: bool,
     worker: &str,
-) -> Result<JobCommand, Fault> {
+) -> Result<JobCommand, StartError> {
     let payload = Payload::of(&job.payload, template, stdin)?;
     let places = [("{key}", &job.key[..]), ("{payload}", &job.payload), payload.place()];
     let attempt = job.number().map(|attempt| attempt.to_string()).unwrap_or_default();
@@ -47,24 +47,21 @@ pub(super) fn command(
 
 impl Slot {
     /// What becomes of a job whose command did not start.
-    pub(super) async fn after_fault(&mut self, job: Job, fault: Fault) -> NotStarted<Job> {
-        let (pause, then) = match &fault {
-            Fault::Job(_) => (
+    pub(super) async fn after_fault(&mut self, job: Job, error: StartError) -> NotStarted<Job> {
+        let (pause, then) = match error.blame() {
+            Blame::Job => (
                 Duration::ZERO,
                 "reported as ended with 126; {payload_file} or --stdin take any payload",
             ),
-            Fault::Program(_) => (self.hold(), "reported as ended with 126 or 127"),
-            Fault::System(_) => (self.hold(), "released, or tried again"),
+            Blame::Program => (self.hold(), "reported as ended with 126 or 127"),
+            Blame::System => (self.hold(), "released, or tried again"),
         };
         let shown = humantime::format_duration(Duration::from_secs(pause.as_secs()));
         let key = job.shown_key();
-        warn!(key, error = %fault, then, pause = %shown, "A job could not be started.");
-        let error = match fault {
-            Fault::Job(error) | Fault::Program(error) => {
-                return NotStarted::Ended(job, error.shell_code());
-            }
-            Fault::System(error) => error,
-        };
+        warn!(key, %error, then, pause = %shown, "A job could not be started.");
+        if error.blame() != Blame::System {
+            return NotStarted::Ended(job, error.shell_code());
+        }
         self.pool.send_modify(|pool| pool.had_no_room(error.to_string()));
         if job.attempt.is_none() {
             self.idle_for(pause).await;
