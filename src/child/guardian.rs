@@ -26,9 +26,9 @@ use tracing::{debug, warn};
 
 use super::attend::{self, Running};
 use super::end::StartError;
+use super::guard::Record;
 use super::process::{self, Process};
 use super::pump::{Pump, pipe};
-use super::record::Record;
 use super::spec::{CommandSpec, Output, Sink, Stream};
 
 /// Our own program, also after an upgrade has replaced its file.
@@ -308,7 +308,7 @@ impl Drop for GuardianHandle {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::record::RECORD_BYTES;
+    use super::super::guard::RECORD_BYTES;
     use super::super::{End, Output};
     use super::*;
 

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use super::end::End;
+use super::guard::Record;
 use super::guardian::Guardian;
-use super::record::Record;
 
 /// Has the command's process, before it executes its program: die with us, register with the
 /// guardian under `token`, and take back what we have set for signals.

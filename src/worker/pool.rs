@@ -102,6 +102,10 @@ impl Pool {
         }
         match self.held_until.filter(|until| *until > now) {
             Some(until) => Permit::Later(Some(until)),
+            // What another slot asks for at once may be the last job: who finds none then must not leave.
+            None if self.once && self.counts.out == 0 && self.asking > 0 && !self.is_silent() => {
+                Permit::Later(None)
+            }
             None if self.once && self.counts.out == u64::from(reports) => {
                 Permit::Ask(Duration::ZERO)
             }
@@ -118,7 +122,7 @@ impl Pool {
 
     /// Whether a slot that was answered at once that there is no job has nothing more to do.
     pub fn is_over(&self, wait: Duration) -> bool {
-        self.once && self.counts.out == 0 && wait.is_zero()
+        self.once && self.counts.out == 0 && self.asking == 0 && wait.is_zero()
     }
 
     /// A slot that was asking was answered, or gave up.
@@ -189,6 +193,10 @@ impl Pool {
         since.checked_add(patience)
     }
 
+    fn is_silent(&self) -> bool {
+        self.logged[State::Silent as usize]
+    }
+
     /// Notes whether something is so. True: that is news.
     pub fn is_news(&mut self, state: State, is_so: bool) -> bool {
         std::mem::replace(&mut self.logged[state as usize], is_so) != is_so
@@ -214,6 +222,13 @@ mod tests {
         let (mut pool, now) = (Pool::new(true, None), Instant::now());
         assert_eq!(pool.permit(false, now), AT_ONCE);
         assert!(pool.is_over(Duration::ZERO));
+        pool.asking += 1;
+        assert_eq!(pool.permit(false, now), Permit::Later(None));
+        assert!(pool.is_news(State::Silent, true));
+        assert_eq!(pool.permit(false, now), AT_ONCE, "nobody is answered soon");
+        assert!(pool.is_news(State::Silent, false));
+        assert!(!pool.is_over(Duration::ZERO), "another one may be given a job");
+        pool.asked(true);
         take(&mut pool);
         assert_eq!((pool.permit(false, now), pool.permit(true, now)), (WAITING, AT_ONCE));
         assert!(!pool.is_over(Duration::ZERO) && !pool.is_outdated(LONG_WAIT));

@@ -43,7 +43,8 @@ fn logs_that_cannot_be_made() {
     fs::write(site.path("file"), "").unwrap();
     let (code, _, stderr) = ran(&site, &["--once", "--log-dir", "file"], "echo >> did");
     assert_eq!(code, 73);
-    assert!(stderr.contains("cannot make the directory file"), "{stderr}");
+    assert!(stderr.contains("cannot make the directory /"), "{stderr}");
+    assert!(stderr.contains("/file: "), "{stderr}");
     assert_eq!(super::listed(&site, "q"), ["a"]);
     assert_eq!(ran(&site, &["--once", "--log-dir", "logs"], "true").0, 0);
     let day = fs::read_dir(site.path("logs")).unwrap().next().unwrap().unwrap().path();

@@ -117,7 +117,7 @@ impl LineReader {
         }
         let line = if in_one_piece { rest } else { &self.partial };
         let parsed = if self.is_overlong() {
-            Err(SkipReason::LineTooLong)
+            Err(SkipReason::LINE_TOO_LONG)
         } else {
             parse(if self.at_start { line.strip_prefix(BOM).unwrap_or(line) } else { line })
         };

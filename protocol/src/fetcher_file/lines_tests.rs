@@ -41,12 +41,12 @@ fn lines_are_those_of_the_spec() {
         row("bravo", "1 2"),
         row("charlie", "x"),
         row("délta", "€ 2"),
-        skipped(5, SkipReason::Empty),
+        skipped(5, SkipReason::EMPTY),
         row("#", "x"),
-        skipped(7, SkipReason::NotUtf8),
-        skipped(8, SkipReason::OneWord),
+        skipped(7, SkipReason::NOT_UTF8),
+        skipped(8, SkipReason::ONE_WORD),
         row("echo\ty", "z"),
-        skipped(10, SkipReason::Empty),
+        skipped(10, SkipReason::EMPTY),
         row("last", "1"),
     ];
     assert_eq!(lines_of(MIXED), expected);
@@ -90,12 +90,12 @@ fn limits_hold() {
     let key = "k".repeat(KEY_MAX_BYTES);
     assert_eq!(lines_of(format!("{key} 1").as_bytes()), [row(&key, "1")]);
     let longer = format!("{key}k 1\na 1");
-    assert_eq!(lines_of(longer.as_bytes()), [skipped(1, SkipReason::KeyTooLong), row("a", "1")]);
+    assert_eq!(lines_of(longer.as_bytes()), [skipped(1, SkipReason::KEY_TOO_LONG), row("a", "1")]);
 
     let payload = "p".repeat(LINE_MAX_BYTES - 2);
     assert_eq!(lines_of(format!("k {payload}\n").as_bytes()), [row("k", &payload)]);
     let longer = format!("k {payload}p\na 1");
-    assert_eq!(lines_of(longer.as_bytes()), [skipped(1, SkipReason::LineTooLong), row("a", "1")]);
+    assert_eq!(lines_of(longer.as_bytes()), [skipped(1, SkipReason::LINE_TOO_LONG), row("a", "1")]);
 }
 
 /// A line of 100 MB is skipped in bounded memory.
@@ -109,7 +109,7 @@ fn an_endless_line_takes_no_memory() {
         assert!(reader.partial.capacity() <= 2 * LINE_MAX_BYTES);
     }
     reader.feed(b"\na 1\n", &mut lines);
-    assert_eq!(lines, [skipped(1, SkipReason::LineTooLong), row("a", "1")]);
+    assert_eq!(lines, [skipped(1, SkipReason::LINE_TOO_LONG), row("a", "1")]);
     assert_eq!(reader.consumed(), 1600 * 64 * 1024 + 5);
 }
 

@@ -26,30 +26,23 @@ pub enum Named {
     Other,
 }
 
-/// Why a name that ends like a fetcher file's is none.
+/// Why a name that ends like a fetcher file's is none, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum NameFault {
-    /// Bytes that are not UTF-8.
-    #[error("the name is not UTF-8")]
-    NotUtf8,
-    /// Other than two words before `.txt`.
-    #[error("the name is not FETCHER.NUMBER.txt or FETCHER.NUMBER.txt.part")]
-    NotThreeParts,
-    /// No fetcher before the first dot.
-    #[error("the fetcher's name is empty")]
-    NoFetcher,
-    /// STARTED is not made of digits alone.
-    #[error("the part after the first dot is not a decimal number without a sign")]
-    NotANumber,
-    /// STARTED has a zero in front: it would name the same run as the name without.
-    #[error("the number has a leading zero")]
-    LeadingZero,
-    /// STARTED does not fit 63 bits.
-    #[error("the number is larger than 9223372036854775807")]
-    TooLarge,
-    /// The fetcher is [`TASKS_FETCHER`], whose runs are no files.
-    #[error("the fetcher's name {TASKS_FETCHER} is reserved for single tasks")]
-    Reserved,
+#[error("{0}")]
+pub struct NameFault(&'static str);
+
+impl NameFault {
+    const NOT_UTF8: Self = Self("the name is not UTF-8");
+    const NOT_THREE_PARTS: Self =
+        Self("the name is not FETCHER.NUMBER.txt or FETCHER.NUMBER.txt.part");
+    const NO_FETCHER: Self = Self("the fetcher's name is empty");
+    const NOT_A_NUMBER: Self =
+        Self("the part after the first dot is not a decimal number without a sign");
+    /// It would name the same run as the name without.
+    const LEADING_ZERO: Self = Self("the number has a leading zero");
+    const TOO_LARGE: Self = Self("the number is larger than 9223372036854775807");
+    /// That of [`TASKS_FETCHER`], whose runs are no files.
+    const RESERVED: Self = Self("the fetcher's name @tasks is reserved for single tasks");
 }
 
 impl FileName {
@@ -85,24 +78,24 @@ impl FileName {
 }
 
 fn run_of(stem: &[u8]) -> Result<Run, NameFault> {
-    let stem = std::str::from_utf8(stem).map_err(|_| NameFault::NotUtf8)?;
-    let (fetcher, started) = stem.split_once('.').ok_or(NameFault::NotThreeParts)?;
+    let stem = std::str::from_utf8(stem).map_err(|_| NameFault::NOT_UTF8)?;
+    let (fetcher, started) = stem.split_once('.').ok_or(NameFault::NOT_THREE_PARTS)?;
     if fetcher.is_empty() {
-        return Err(NameFault::NoFetcher);
+        return Err(NameFault::NO_FETCHER);
     }
     if fetcher == TASKS_FETCHER {
-        return Err(NameFault::Reserved);
+        return Err(NameFault::RESERVED);
     }
     if started.contains('.') {
-        return Err(NameFault::NotThreeParts);
+        return Err(NameFault::NOT_THREE_PARTS);
     }
     if started.is_empty() || !started.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NameFault::NotANumber);
+        return Err(NameFault::NOT_A_NUMBER);
     }
     if started.len() > 1 && started.starts_with('0') {
-        return Err(NameFault::LeadingZero);
+        return Err(NameFault::LEADING_ZERO);
     }
-    let started = started.parse().map_err(|_| NameFault::TooLarge)?;
+    let started = started.parse().map_err(|_| NameFault::TOO_LARGE)?;
     Ok(Run { fetcher: fetcher.into(), started })
 }
 
@@ -140,26 +133,26 @@ mod tests {
     #[test]
     fn bad_names_say_why() {
         for (name, fault) in [
-            ("a.b.txt", NameFault::NotANumber),
-            ("a..txt", NameFault::NotANumber),
-            (".x.txt", NameFault::NoFetcher),
-            (".5.txt", NameFault::NoFetcher),
-            (".txt", NameFault::NotThreeParts),
-            ("a.txt", NameFault::NotThreeParts),
-            ("a.b.1.txt", NameFault::NotThreeParts),
-            ("f.-5.txt", NameFault::NotANumber),
-            ("f.+5.txt", NameFault::NotANumber),
-            ("f.1_0.txt", NameFault::NotANumber),
-            ("f.٣.txt", NameFault::NotANumber),
-            ("f.007.txt", NameFault::LeadingZero),
-            ("f.00.txt.part", NameFault::LeadingZero),
-            ("f.9223372036854775808.txt", NameFault::TooLarge),
+            ("a.b.txt", NameFault::NOT_A_NUMBER),
+            ("a..txt", NameFault::NOT_A_NUMBER),
+            (".x.txt", NameFault::NO_FETCHER),
+            (".5.txt", NameFault::NO_FETCHER),
+            (".txt", NameFault::NOT_THREE_PARTS),
+            ("a.txt", NameFault::NOT_THREE_PARTS),
+            ("a.b.1.txt", NameFault::NOT_THREE_PARTS),
+            ("f.-5.txt", NameFault::NOT_A_NUMBER),
+            ("f.+5.txt", NameFault::NOT_A_NUMBER),
+            ("f.1_0.txt", NameFault::NOT_A_NUMBER),
+            ("f.٣.txt", NameFault::NOT_A_NUMBER),
+            ("f.007.txt", NameFault::LEADING_ZERO),
+            ("f.00.txt.part", NameFault::LEADING_ZERO),
+            ("f.9223372036854775808.txt", NameFault::TOO_LARGE),
         ] {
             assert_eq!(parse(name), Named::Bad(fault), "{name}");
         }
         assert_eq!(
             FileName::parse(OsStr::from_bytes(b"\xff.1.txt")),
-            Named::Bad(NameFault::NotUtf8)
+            Named::Bad(NameFault::NOT_UTF8)
         );
     }
 
