@@ -141,11 +141,11 @@ impl Guardian {
     }
 }
 
+/// Our ends of a command's pipes.
+type Pipes = [(Stream, Receiver); 2];
+
 /// Has a command's output go where it is to go. The sink and our ends of its pipes, unless it has a file.
-fn outlet(
-    output: Output,
-    command: &mut Command,
-) -> io::Result<Option<(Sink, [(Stream, Receiver); 2])>> {
+fn outlet(output: Output, command: &mut Command) -> io::Result<Option<(Sink, Pipes)>> {
     match output {
         Output::File(file) => {
             command.stdout(file.try_clone()?).stderr(file);
@@ -160,7 +160,7 @@ fn outlet(
 }
 
 /// Passes both streams on to one sink.
-fn pumps(sink: Sink, pipes: [(Stream, Receiver); 2]) -> [Pump; 2] {
+fn pumps(sink: Sink, pipes: Pipes) -> [Pump; 2] {
     let sink = Arc::new(Mutex::new(sink));
     pipes.map(|(stream, pipe)| {
         let sink = Arc::clone(&sink);

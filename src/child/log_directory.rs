@@ -143,16 +143,11 @@ impl CommandLog {
 
 /// A command in one line.
 fn shown<'a>(command: impl Iterator<Item = &'a OsString>) -> String {
-    let mut shown = String::new();
-    for word in command {
-        let word = shown_bytes(word.as_encoded_bytes());
-        let separator = if shown.is_empty() { "" } else { " " };
-        shown.push_str(separator);
-        if shown.len() + word.len() > COMMAND_BYTES_MAX {
-            shown.push_str("...");
-            break;
-        }
-        shown.push_str(&word);
+    let words = command.map(|word| shown_bytes(word.as_encoded_bytes()));
+    let mut shown = words.collect::<Vec<_>>().join(" ");
+    if shown.len() > COMMAND_BYTES_MAX {
+        shown.truncate(shown.floor_char_boundary(COMMAND_BYTES_MAX));
+        shown.push_str("...");
     }
     shown
 }

@@ -37,14 +37,12 @@ pub struct CommandRunner {
 }
 
 /// The thread that prints, if one does. It ends with the runner, when all is written.
-pub struct Writer(Option<JoinHandle<()>>);
+pub type Writer = Option<JoinHandle<()>>;
 
-impl Writer {
-    /// Waits for its end. It waits for whoever reads.
-    pub fn join(self) {
-        // A panic there was reported by its hook.
-        let _ = self.0.map(JoinHandle::join);
-    }
+/// Waits for its end. It waits for whoever reads.
+pub fn join(writer: Writer) {
+    // A panic there was reported by its hook.
+    let _ = writer.map(JoinHandle::join);
 }
 
 /// What is run for one job.
@@ -76,7 +74,7 @@ impl CommandRunner {
             payload::sweep();
         }
         let guardian = Guardian::new();
-        Ok((Self { guardian, template, time_limit, grace, outputs }, Writer(thread)))
+        Ok((Self { guardian, template, time_limit, grace, outputs }, thread))
     }
 
     /// Starts a command. In a runtime, on a thread that stays.

@@ -147,6 +147,7 @@ impl Client {
 
     /// Has a connection on which `HELLO` was answered, or knows that the daemon is a classic one. True: it was
     /// answered now.
+    #[allow(clippy::disallowed_methods)] // The thread is this client's own, beside the runtime.
     fn greet(&mut self) -> Result<bool, ClientError> {
         let is_classic = self.classic_until.is_some_and(|until| Instant::now() < until);
         if is_classic || self.worker.is_some() {

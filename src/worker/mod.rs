@@ -17,13 +17,13 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::exit::{ExitCode, Failure};
-use crate::runner::command::CommandRunner;
+use crate::runner::command::{CommandRunner, join};
 use crate::runner::{self, Ended, RunnerSettings};
 use crate::signals::Signals;
 use crate::terminal;
 use client::Client;
 use pool::{Counts, Pool};
-use progress::{Finish, Progress};
+use progress::Progress;
 use slot::{GaveUp, PAUSED, Slot};
 
 #[derive(Debug, Clone)]
@@ -63,10 +63,9 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     };
     let sources = (0..settings.jobs).map(slot).collect();
     let stop = |stop| pool.send_modify(|pool| pool.stop(stop, Instant::now()));
-    let shown = Finish(progress.clone());
-    let follow = progress.follow(pool.subscribe(), settings.socket.clone());
+    let follow = progress.clone().follow(pool.subscribe(), settings.socket.clone());
     let ended = runner::run(sources, runner, signals, stop, follow).await;
-    drop(shown);
+    progress.finish();
     let pool = pool.borrow();
     warn_left(pool.left);
     log_end(pool.counts);
@@ -74,7 +73,7 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
         // Whoever reads our output may have stopped: the writer is left alone.
         return Ok(ended.killed);
     }
-    writer.join();
+    join(writer);
     outcome(ended, &pool, settings.fail, &settings.socket.display().to_string()).map(|()| None)
 }
 

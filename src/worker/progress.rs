@@ -47,6 +47,11 @@ impl Progress {
         self.0.suspend(write)
     }
 
+    /// Takes the line away.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+
     /// Keeps the line up to date. Never resolves.
     pub async fn follow(self, pool: watch::Receiver<Pool>, socket: PathBuf) {
         if self.0.is_hidden() {
@@ -68,15 +73,6 @@ impl Progress {
             self.0.set_message(line(counts, started.elapsed(), left));
             tokio::time::sleep(TICK).await;
         }
-    }
-}
-
-/// Takes the line away when it is dropped.
-pub struct Finish(pub Progress);
-
-impl Drop for Finish {
-    fn drop(&mut self) {
-        self.0.0.finish_and_clear();
     }
 }
 

@@ -6,7 +6,7 @@ use super::{failure, open};
 use crate::child::look_for;
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::runner::command::CommandRunner;
+use crate::runner::command::{CommandRunner, join};
 use crate::runner::spool::{SpoolRunError, SpoolSettings, SpoolSource};
 use crate::runner::{self, Ended};
 use crate::signals::{SIGNAL_BASE, with_signals};
@@ -58,7 +58,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
         drop(spool);
         std::process::exit(SIGNAL_BASE + signal);
     }
-    writer.join();
+    join(writer);
     outcome(ended, failed, typed.once)
 }
 
