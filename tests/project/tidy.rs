@@ -152,8 +152,6 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("src/stores/sqlite/reader.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/stores/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/stores/sqlite/maintenance.rs", "Connection::open_with_flags", 1, "to read"),
-    ("src/worker/client.rs", "Connection::open(", 2, "a connection to the daemon"),
-    ("src/worker/question.rs", "Connection::open(", 1, "a connection to the daemon"),
 ];
 
 /// A source file, with its path from the workspace's root.
