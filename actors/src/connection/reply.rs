@@ -84,7 +84,7 @@ impl Reply {
     }
 
     pub(super) fn job(job: HandOut) -> Self {
-        let reply = Self::line(&SessionAnswer::Job(job.attempt(), job.job()));
+        let reply = Self::line(&SessionAnswer::Job(Some(job.attempt()), job.job()));
         Self { job: Some(job), ..reply }
     }
 
