@@ -24,6 +24,8 @@ mod needs;
 
 /// How much of a file is read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// Skipped lines that are listed: files of another format may have millions. All are counted.
+const LISTED_MAX: usize = 100_000;
 
 /// What was found in the directory.
 #[derive(Default, Serialize)]
@@ -62,6 +64,7 @@ enum Found {
 /// What was found in a file.
 #[derive(Default, Serialize)]
 struct Content {
+    /// As many as are still listed.
     skipped: Vec<SkippedLine>,
     /// It is complete, not growing.
     complete: bool,
@@ -133,6 +136,7 @@ fn check(input_dir: &Path) -> io::Result<Checked> {
     // The run whose complete file was read last. Its growing file, if there is one too, comes next: no other fetcher
     // file sorts between the two.
     let mut complete = None;
+    let mut room = LISTED_MAX;
     for name in names {
         let found = match FileName::parse(&name) {
             Named::Fetcher(file) if file.growing && complete.as_ref() == Some(&file.run) => {
@@ -143,7 +147,9 @@ fn check(input_dir: &Path) -> io::Result<Checked> {
                 Ok(None) => continue,
                 Ok(Some(opened)) => {
                     complete = (!file.growing).then_some(file.run);
-                    Found::Read(read(opened, file.growing))
+                    let content = read(opened, file.growing, room);
+                    room -= content.skipped.len();
+                    Found::Read(content)
                 }
                 Err(error) => Found::Unread { error },
             },
@@ -173,8 +179,8 @@ fn open(directory: &Directory, name: &OsStr) -> Result<Option<File>, String> {
     }
 }
 
-/// Reads one file to its end. A growing one may end within a line.
-fn read(mut file: File, is_growing: bool) -> Content {
+/// Reads one file to its end, and lists at most `room` skipped lines. A growing one may end within a line.
+fn read(mut file: File, is_growing: bool, room: usize) -> Content {
     let mut content = Content { complete: !is_growing, ..Content::default() };
     let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -197,7 +203,9 @@ fn read(mut file: File, is_growing: bool) -> Content {
                 Line::Row(_) => content.accepted_lines += 1,
                 Line::Skipped { number: line, reason } => {
                     content.skipped_lines += 1;
-                    content.skipped.push(SkippedLine { line, reason });
+                    if content.skipped.len() < room {
+                        content.skipped.push(SkippedLine { line, reason });
+                    }
                 }
             }
         }
@@ -232,6 +240,9 @@ fn file(NamedFound { name, found }: &NamedFound) -> String {
         format!("{name}:{line}: skipped: {reason}\n")
     };
     let mut out: String = content.skipped.iter().map(line).collect();
+    if content.skipped.len() as u64 != content.skipped_lines {
+        out += &format!("{name}: more lines are skipped: {LISTED_MAX} are listed, no more\n");
+    }
     let state = if content.complete { "complete" } else { "growing" };
     let (accepted, skipped) = (counted(content.accepted_lines, "line"), content.skipped_lines);
     out += &format!("{name}: {state}, {accepted} accepted, {skipped} skipped\n");

@@ -75,6 +75,21 @@ fn faulty_lines() {
     assert_eq!(output.status.code(), Some(65));
 }
 
+/// A file of another format does not fill the memory or the screen: its first lines are listed, all are counted.
+#[test]
+fn a_file_of_faulty_lines() {
+    let directory = directory(&[("f.1.txt", "no-space\n".repeat(100_007).as_bytes())]);
+    let output = check(&[], directory.path());
+    let listed = text(&output.stdout);
+    assert_eq!(listed.matches("f.1.txt:").count(), 100_000 + 2);
+    assert!(listed.contains("f.1.txt: more lines are skipped: 100000 are listed, no more\n"));
+    assert!(
+        listed.contains("f.1.txt: complete, 0 lines accepted, 100007 skipped\n"),
+        "{}",
+        &listed[..200]
+    );
+}
+
 /// Whatever else has a fetcher file's name is told with the reason, and nothing hangs.
 #[test]
 fn what_is_no_regular_file() {

@@ -1,6 +1,6 @@
 //! Waits for entries of a queue, and prints the data of each. It ends when none has come for ten seconds.
 //!
-//!     cargo run -p shiftboss-spool --example worker -- /tmp/spool mail
+//!     cargo run -p shiftboss-spool --example take -- /tmp/spool mail
 
 use std::error::Error;
 use std::io::{self, Write};

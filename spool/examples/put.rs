@@ -1,6 +1,6 @@
 //! Puts each line of standard input into a queue, as the data of an entry; prints the entries' names.
 //!
-//!     printf '%s\n' one two | cargo run -p shiftboss-spool --example producer -- /tmp/spool mail
+//!     printf '%s\n' one two | cargo run -p shiftboss-spool --example put -- /tmp/spool mail
 
 use std::error::Error;
 use std::io;
