@@ -1,5 +1,5 @@
-//! What the user typed, and the checked settings made of it, once. `main` parses, the commands see
-//! only settings. The doc comments are the help texts. Commands with many arguments have a file each.
+//! What the user typed, and the checked settings made of it, once. `main` parses; the commands get arguments whose
+//! values were checked one by one. The doc comments are the help texts. Commands with many arguments have a file each.
 
 mod fetch;
 mod on_change;

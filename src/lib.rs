@@ -1,7 +1,7 @@
 //! The program's parts, as a library so that tests and benchmarks can reach some of them.
 //!
 //! [`stores`] implements the queue. [`child`] runs commands, [`schedule`] says when, [`fetch`]
-//! has one write a list, [`worker`] runs one for each job. [`cli`] is what the user typed;
+//! has one write a list, [`runner`] runs one for each job, which [`worker`] takes from the daemon. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`escape`], [`limits`], [`lock`], [`logging`],
 //! [`safe_file`], [`signals`] and [`exit`] are what they stand on.
 //!

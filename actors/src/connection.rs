@@ -6,7 +6,6 @@
 //! not read are given back (spec 5): by dropping their [`HandOut`]. It knows no SQL and no file.
 
 mod answer;
-mod refused;
 mod reply;
 mod session;
 #[cfg(test)]
@@ -34,7 +33,6 @@ use crate::storage::messages::{Finish, HandOut, TakeJob};
 use crate::throttle::{Throttle, Verdict};
 use answer::NoAnswer;
 pub use answer::REQUEST_TIMEOUT;
-pub use refused::Refused;
 use session::Session;
 pub use session::{Operators, SessionLinks};
 use shiftboss_protocol::wire::{Line, LineCodec, Request, WireError};

@@ -4,14 +4,14 @@
 //! The tree starts it; connections ask it to [`CatchUpBarrier`] before they say that there is no work.
 //! Events, scans and timers all end in the same two steps for a run: look at its names
 //! ([`FileWatcherActor::look_at`]), then act on what is there ([`FileWatcherActor::act_on`]).
-//! It reads no bytes and knows no rows.
+//! It knows no rows, and reads a file's bytes only to tell whether it is still the one that is stored.
 
 mod barrier;
 mod entry;
+mod faults;
 mod intake;
 mod lost;
 mod names;
-mod notes;
 mod phase;
 mod runs;
 mod stranger;
@@ -96,7 +96,7 @@ pub struct FileWatcherActor {
     stranger: Option<stranger::Stranger>,
     runs: BTreeMap<Run, Entry>,
     /// What is wrong with the input.
-    notes: notes::Notes,
+    faults: faults::Faults,
     /// Runs under deletion, in the order in which they go.
     deleting: VecDeque<Run>,
     /// Runs that wait for a free tail.
@@ -129,7 +129,7 @@ impl FileWatcherActor {
             open: None,
             stranger: None,
             runs: BTreeMap::new(),
-            notes: notes::Notes::default(),
+            faults: faults::Faults::default(),
             deleting: VecDeque::new(),
             queue: VecDeque::new(),
             tails: 0,

@@ -8,10 +8,11 @@
 //! starts a [`connection`] (ConnectionActor) per socket.
 //!
 //! Plain helpers under them: [`directory`], [`watch`], [`file_identity`] and [`run_reader`] (files), [`peer`]
-//! (sockets), [`throttle`] (warnings), [`clock`], [`exit_notifier`].
+//! (sockets), [`fs_events`] (inotify), [`refused`] (errors for those who ask), [`throttle`] (warnings), [`clock`],
+//! [`exit_notifier`].
 //!
-//! Invariants: nothing here knows SQL, the command line, or a file outside the input directory; `store` knows
-//! no actor.
+//! Invariants: nothing here knows SQL or parses a command line; nothing but [`fs_events`] and [`peer`] knows a file
+//! outside the input directory; `store` knows no actor.
 
 pub mod clock;
 pub mod connection;
@@ -24,6 +25,7 @@ pub mod fs_events;
 pub mod listener;
 pub mod live;
 pub mod peer;
+pub mod refused;
 pub mod run_reader;
 pub mod service;
 pub mod storage;

@@ -1,5 +1,5 @@
-//! What only a running daemon knows of itself, for `status` and `health`; and the JSON objects that operators get
-//! (docs/json.md), which begin with the daemon.
+//! The daemon in what operators get: what only a running one knows of itself (`status`, `health`), and the envelope of
+//! every JSON object (docs/json.md), which begins with the daemon.
 //!
 //! Storage, the connections and the spool's intake fill it in. Plain values.
 

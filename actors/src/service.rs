@@ -1,5 +1,5 @@
-//! Services: actors of the program that the tree starts and stops beside its own, without knowing what
-//! they do. Called by [`tree`](crate::tree); a spool's intake is one, the daemon's own fetchers are another.
+//! Services: actors of the program that the tree starts and stops beside its own. It knows of them only what
+//! connections may ask. Called by [`tree`](crate::tree); a spool's intake is one, the daemon's own fetchers are another.
 //!
 //! A service is started once every run is registered and stopped before storage. Its end by itself ends
 //! the process, as that of a central actor does.
@@ -15,10 +15,10 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::connection::Refused;
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
 use crate::live::SpoolLive;
+use crate::refused::Refused;
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
 use crate::store::{

@@ -2,7 +2,7 @@
 //! [questions](Question).
 //!
 //! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
-//! program, and the naive model does for tests. Every store passes `testing::conformance`. No SQL and no actor here.
+//! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.
 
 #![warn(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! The worker protocol (docs/protocol.md): the codec between bytes and lines, and the requests and
-//! answers of its classic part (spec 3); those of protocol 2 are in [`session`]. Pure; the
+//! The worker protocol (docs/protocol.md): the codec between bytes and lines, and the requests
+//! of its classic part (spec 3); those of protocol 2 and all answers of a daemon are written in [`session`]. Pure; the
 //! ConnectionActor reads and writes through it.
 
 pub mod answers;

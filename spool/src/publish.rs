@@ -311,7 +311,15 @@ impl Spool {
     /// Makes an entry available; it is taken away again if that fails.
     fn publish(&self, queue: &QueueName, reservation: Reservation) -> Result<EntryName> {
         let (draft, path) = (under(TMP, &reservation.name), available(queue, &reservation.name));
-        self.layer().rename(&draft, &path).map_err(io("publish", &path))?;
+        let published = match self.layer().rename(&draft, &path) {
+            // Whoever saw it empty may have removed the queue meanwhile.
+            Err(Errno::NOENT) => {
+                self.ensure_queue(queue)?;
+                self.layer().rename(&draft, &path)
+            }
+            published => published,
+        };
+        published.map_err(io("publish", &path))?;
         Ok(reservation.keep())
     }
 }

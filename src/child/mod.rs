@@ -1,7 +1,7 @@
 //! Runs commands: starts them without a shell, limits their time, passes on what they say, and
 //! sees to it that nothing of them is left, whatever becomes of them or of us.
 //!
-//! Used by whatever runs commands of the user: `work`, `fetch`, `spool run`. A command gets a
+//! Used by whatever runs commands of the user: the runner, `fetch`, `on-change`, the daemon's fetchers. A command gets a
 //! process group of its own. [`Guardian::start`] starts an [`CommandSpec`] and gives a [`Running`], which
 //! tells the [`End`]. What outlives the command's own process in its group is killed; a process that
 //! made a session of its own is the exception, and its own master. [`Outputs`] is where the output of many

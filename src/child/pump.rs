@@ -63,13 +63,14 @@ async fn pump<F: Future<Output = ()>>(
     let (mut deadline, mut late) = (None, 0);
     while late < LATE_BYTES_MAX {
         let length = tokio::select! {
-            // The deadline is looked at only when nothing is there.
+            // The end is looked at first: a process that outlived its command may never leave the pipe empty. The
+            // deadline is looked at only when nothing is there.
             biased;
-            length = pipe.read(&mut piece) => length.unwrap_or(0),
             _ = &mut ended, if deadline.is_none() => {
                 deadline = Some(Instant::now() + DRAIN);
                 continue;
             }
+            length = pipe.read(&mut piece) => length.unwrap_or(0),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => 0,
         };
         if length == 0 {
@@ -80,4 +81,23 @@ async fn pump<F: Future<Output = ()>>(
         pass(&piece[..length]).await;
     }
     pass(&[]).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A process that outlived its command and never leaves the pipe empty keeps nobody waiting.
+    #[tokio::test]
+    async fn a_pipe_that_is_always_full() {
+        let (ours, mut theirs) = pipe().unwrap();
+        let writer = std::thread::spawn(move || while theirs.write_all(&[b'x'; 65_536]).is_ok() {});
+        let mut pump = Pump::start(ours, |_| tokio::time::sleep(Duration::from_millis(1)));
+        timeout(Duration::from_secs(20), pump.end()).await.expect("it ends");
+        writer.join().unwrap();
+    }
 }

@@ -44,7 +44,7 @@ fn warn_of(key: &str, socket: &Path) {
     let _ = writeln!(
         io::stderr(),
         "shiftboss: this took the job of {name}: nobody else gets it until its DONE or the end of its \
-         lease; `shiftboss requeue {end}{socket} {key}` puts it back"
+         lease; `shiftboss requeue {end}{socket} {key}` puts it back, a DONE takes the next job as well"
     );
 }
 

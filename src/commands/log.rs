@@ -12,7 +12,7 @@ use super::text::{ago, columns, shown, span};
 use crate::child::{day, file_name};
 use crate::cli::ViewArguments;
 use crate::exit::Failure;
-use crate::stores::outcome::in_words;
+use crate::stores::outcome_words::in_words;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -1,4 +1,5 @@
-//! One file a subcommand: each turns settings into calls of the parts, and has no logic of its own.
+//! The commands: a file for each, or for those that are alike (`operators`). Each calls the parts and shows what they
+//! answer. `input`, `output`, `text` and `target` are what they share.
 
 pub mod ask;
 pub mod backup;
@@ -77,11 +78,13 @@ pub fn run(command: Command) -> Result<(), Failure> {
 fn needs(command: &Command) -> Needs {
     let (descriptors, threads) = match command {
         Command::Serve(_) => (48, 8),
-        Command::Fetch(_) | Command::Work(_) | Command::OnChange(_) => (32, 6),
+        // Each job's connection has a thread.
+        Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
+        Command::Fetch(_) | Command::OnChange(_) => (32, 6),
         Command::Spool(_) => (24, 6),
         // It stands by with what it was given.
         Command::Guardian => (0, 0),
-        _ => (16, 1),
+        _ => (16, 0),
     };
     Needs { descriptors, threads }
 }

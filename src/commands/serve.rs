@@ -98,7 +98,8 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let unsound = unsound.borrow_mut().take();
     drop(locks);
     match (ended, unsound) {
-        (_, Some(fault)) | (Err(TreeError::Storage(StoreError::Corrupt(fault))), None) => {
+        (_, Some(fault)) => Err(failures::corrupt(&database, &fault)),
+        (Err(TreeError::Storage(StoreError::Corrupt(fault))), None) => {
             sqlite::damage::mark(&database, &fault);
             Err(failures::corrupt(&database, &fault))
         }
@@ -113,7 +114,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
 /// Operators, and with them protocol 2: the Python supervisor knows neither.
 fn operators(settings: &ServeSettings, daemon: &Daemon) -> Option<Operators> {
     (settings.store.policy != Policy::Classic).then(|| Operators {
-        reader: stores::reader(&settings.database),
+        reader: stores::reader_beside(&settings.database),
         daemon: Arc::new(daemon.clone()),
         group: settings.operator_group,
     })
@@ -141,7 +142,15 @@ async fn run_tree(
 async fn checked(database: Option<PathBuf>) -> String {
     if let Some(path) = database {
         info!("The daemon was not stopped cleanly: checking the database in the background.");
-        match tokio::task::spawn_blocking(move || sqlite::quick_check(&path)).await {
+        // Marked at once: the daemon may be ended before it gets to say so.
+        let check = move || {
+            let checked = sqlite::quick_check(&path);
+            if let Err(StoreError::Corrupt(fault)) = &checked {
+                sqlite::damage::mark(&path, fault);
+            }
+            checked
+        };
+        match tokio::task::spawn_blocking(check).await {
             Ok(Err(StoreError::Corrupt(fault))) => {
                 error!(fault, "The database is corrupt.");
                 return fault;

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::Clock;
-use shiftboss_actors::connection::Refused;
 use shiftboss_actors::exit_notifier::ExitNotifier;
+use shiftboss_actors::refused::Refused;
 use shiftboss_actors::service::{FetcherLinks, RunFetcher};
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{

@@ -5,7 +5,7 @@ mod scene;
 
 use std::sync::atomic::Ordering;
 
-use shiftboss_actors::connection::Refused;
+use shiftboss_actors::refused::Refused;
 use shiftboss_actors::service::RunFetcher;
 use tokio::time::{Instant, sleep};
 

@@ -32,12 +32,14 @@ pub trait Source {
     type Job;
     type Error;
 
-    /// Records how the last job ended, by its exit code, and returns the next; `None`: there is no more to do.
+    /// Records how the last job ended, by its exit code, and returns the next; `None`: there is no more to
+    /// do, or [`run`] has told it to stop.
     fn take(
         &mut self,
         ended: Option<(Self::Job, u8)>,
     ) -> impl Future<Output = Result<Option<Self::Job>, Self::Error>>;
 
+    /// The command that the template makes of a job.
     fn command(&self, job: &Self::Job, template: &Template) -> Result<JobCommand, StartError>;
 
     /// A command was started: whatever was wrong is not any longer.
@@ -50,7 +52,7 @@ pub trait Source {
         error: StartError,
     ) -> impl Future<Output = Result<NotStarted<Self::Job>, Self::Error>>;
 
-    /// Keeps a job while its command runs; resolves if it is lost.
+    /// Keeps a job while its command runs; resolves if it is lost. Dropped, wherever it is, when the command has ended.
     fn keep(&mut self, _: &Self::Job) -> impl Future<Output = ()> {
         std::future::pending()
     }

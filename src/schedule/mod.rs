@@ -1,4 +1,5 @@
-//! Runs on change: watches trees, waits for quiet, and has one run at a time (docs/spec/on-change.md).
+//! When something is to run: after changes, once it is quiet (docs/spec/on-change.md), by the clock, or when somebody
+//! asks; one run at a time. For `on-change`, `fetch --every` and the daemon's fetchers.
 //!
 //! Plain parts: [`machine`] decides when a run is due, [`paths`] keeps what changed, [`globs`] what counts,
 //! [`tree_watch`] and [`poll_watch`] watch. [`follower`] keeps a watch open; [`scheduler`] starts runs.

@@ -2,7 +2,7 @@
 //!
 //! A store knows no actor, no socket and no command line.
 
-pub mod outcome;
+pub mod outcome_words;
 pub mod sqlite;
 
 use std::path::Path;
@@ -11,7 +11,12 @@ use std::sync::Arc;
 use shiftboss_actors::store::Reader;
 pub use shiftboss_actors::store::answers::TaskStatus;
 
-/// Who answers questions about the queue in a database.
+/// Who answers questions about the queue in a database. It may block whoever asks, and so needs no thread.
 pub fn reader(database: &Path) -> Arc<dyn Reader> {
-    Arc::new(sqlite::SqliteReader(database.to_owned()))
+    Arc::new(sqlite::SqliteReader { database: database.to_owned(), blocks: true })
+}
+
+/// The same, for a daemon: nobody's thread is blocked.
+pub fn reader_beside(database: &Path) -> Arc<dyn Reader> {
+    Arc::new(sqlite::SqliteReader { database: database.to_owned(), blocks: false })
 }

@@ -1,12 +1,12 @@
 //! The source of `shiftboss work`: takes jobs from the daemon and reports how they ended.
 //!
-//! [`slot`] asks for jobs and reports them, one at a time; [`pool`] is what the slots decide together. [`client`]
+//! [`source`] asks for jobs and reports them, one at a time; [`pool`] is what the slots decide together. [`client`]
 //! speaks to the daemon. [`crate::runner`] runs the commands.
 
 mod client;
 mod pool;
 mod progress;
-mod slot;
+mod source;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::terminal;
 use client::Client;
 use pool::{Counts, Pool};
 use progress::Progress;
-use slot::{GaveUp, PAUSED, Slot};
+use source::{GaveUp, PAUSED, Slot};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -126,7 +126,7 @@ fn warn_left(left: Idle) {
 /// Jobs that failed or were lost, or that others hold.
 fn failures(counts: Counts, left: Idle) -> Option<String> {
     let left = match left {
-        Idle::Nothing => String::new(),
+        Idle::Nothing | Idle::Paused(0) => String::new(),
         Idle::Paused(left) => format!("the queue is paused ({left} waiting)"),
         Idle::Busy(left) => format!("{left} left that other workers hold"),
     };

@@ -149,7 +149,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         1,
         "an existing file, without CREATE",
     ),
-    ("src/stores/sqlite/reader.rs", "Connection::open_with_flags", 1, "to read"),
+    ("src/stores/sqlite/snapshot.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/stores/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/stores/sqlite/maintenance.rs", "Connection::open_with_flags", 1, "to read"),
 ];

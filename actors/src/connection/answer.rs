@@ -11,8 +11,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Refused, WRITE_TIMEOUT, WorkLinks};
+use super::{WRITE_TIMEOUT, WorkLinks};
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
+use crate::refused::Refused;
 use crate::storage::messages::{Finish, HandOut, TakeJob, Work};
 use crate::store::LeaseHolder;
 use shiftboss_protocol::model::Idle;

@@ -15,12 +15,12 @@ use tokio::time::{Instant, timeout};
 
 use super::WorkLinks;
 use super::answer::{REQUEST_TIMEOUT, answered, next_work};
-use super::refused::Refused;
 use super::session::SessionLinks;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
-use crate::live::{Health, Live, LiveStatus, Report};
-use crate::service::RunFetcher;
+use crate::live::{Health, Live, LiveStatus, Report, SpoolLive};
+use crate::refused::Refused;
+use crate::service::{LookAtSpool, RunFetcher};
 use crate::storage::messages::{
     Change, Controlled, HandOut, HowAreYou, Next, Perform, Stepped, Tell, Work,
 };
@@ -223,11 +223,25 @@ impl Asker {
         let health = in_time("storage", asked).await.ok()?;
         let workers = self.session.workers.connected();
         let spool = match self.session.spool.clone() {
-            Some(look) => timeout(ANSWER_TIMEOUT, spawn_blocking(move || look())).await,
-            None => return Some(Live { health, workers, spool: None }),
+            Some(look) => self.look_at_spool(look).await,
+            None => None,
         };
-        let spool = spool.ok().and_then(Result::ok);
         Some(Live { health, workers, spool })
+    }
+
+    /// In a place for those who read: a disk that hangs holds so many threads, and no more.
+    async fn look_at_spool(&self, look: LookAtSpool) -> Option<SpoolLive> {
+        let room = Arc::clone(&self.session.room);
+        let looked = async move {
+            let place = room.acquire_owned().await;
+            let looked = spawn_blocking(move || {
+                let looked = look();
+                drop(place);
+                looked
+            });
+            looked.await.ok()
+        };
+        timeout(ANSWER_TIMEOUT, looked).await.ok()?
     }
 
     /// Tasks of several lines in one step, each with its answer.

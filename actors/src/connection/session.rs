@@ -15,12 +15,12 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::answer::STOPPING;
-use super::refused::Refused;
 use super::reply::{self, Asker, Reply};
 use super::workers::{Seat, Workers};
 use super::{ConnectionActor, WRITE_TIMEOUT};
 use crate::file_watcher::AcceptInput;
 use crate::live::Daemon;
+use crate::refused::Refused;
 use crate::service::{LookAtSpool, RunFetcher};
 use crate::storage::StorageActor;
 use crate::storage::messages::{Change, HowAreYou, Next, Perform, Tell, Wait, Work};

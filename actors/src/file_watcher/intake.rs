@@ -132,7 +132,7 @@ impl FileWatcherActor {
                 self.drop_run(&run, ctx);
             }
         }
-        self.send_notes(ctx);
+        self.send_faults(ctx);
     }
 
     /// Sorts runs into those to be registered, those that are gone, and those that were seen to.

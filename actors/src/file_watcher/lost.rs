@@ -75,7 +75,7 @@ impl FileWatcherActor {
     /// Makes a directory the one that is watched. Watch first, scan afterwards.
     fn take(&mut self, directory: Directory, ctx: &mut Context<Self>) {
         self.input.known = Some(directory.identity());
-        self.notes.directory_is(InputDirectory::There(directory.identity()));
+        self.faults.directory_is(InputDirectory::There(directory.identity()));
         self.stranger = None;
         let is_on_network = is_on_network(directory.path());
         if is_on_network {
@@ -127,7 +127,7 @@ impl FileWatcherActor {
     /// Once a second: is the directory there; has a file come to rest; is there a note to repeat?
     pub(super) fn tick(&mut self, ctx: &mut Context<Self>) {
         self.take_back_sound();
-        self.send_notes(ctx);
+        self.send_faults(ctx);
         self.find_directory(ctx);
         match &self.open {
             None => {}
@@ -229,7 +229,7 @@ impl FileWatcherActor {
 
     /// Says once that the directory is lost, why, and what to do.
     fn stay_lost(&mut self, reason: &str, ctx: &mut Context<Self>) {
-        if !self.notes.directory_is(InputDirectory::Lost(reason.to_owned())) {
+        if !self.faults.directory_is(InputDirectory::Lost(reason.to_owned())) {
             return;
         }
         let path = self.input.path.display();
@@ -240,7 +240,7 @@ impl FileWatcherActor {
             %path, reason, advice,
             "The input directory is lost: no list is withdrawn, and jobs go on from what is queued."
         );
-        self.send_notes(ctx);
+        self.send_faults(ctx);
     }
 }
 
@@ -289,7 +289,7 @@ impl Handler<WhyLost> for FileWatcherActor {
     fn handle(&mut self, _: WhyLost, _: &mut Self::Context) -> Self::Result {
         match &self.open {
             Some(open) if open.directory.is_at_its_path() => None,
-            _ => Some(self.notes.lost_because().unwrap_or("it is not at its path").to_owned()),
+            _ => Some(self.faults.lost_because().unwrap_or("it is not at its path").to_owned()),
         }
     }
 }

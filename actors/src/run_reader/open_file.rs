@@ -69,7 +69,11 @@ impl OpenFile {
         let mut chunk = [0; CHUNK_BYTES];
         let limit = self.next + BATCH_BYTES_MAX;
         while lines.len() < BATCH_ROWS_MAX && self.next < limit {
-            let length = self.file.read_at(&mut chunk, self.next)?;
+            let length = match self.file.read_at(&mut chunk, self.next) {
+                // Some file systems let a signal end a read.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                length => length?,
+            };
             if length == 0 {
                 return Ok(true);
             }

@@ -53,7 +53,8 @@ impl StorageActor {
         paused: bool,
         drains: bool,
     ) -> Deferred<StoreResult<Controlled>> {
-        info!(paused, drains, "An operator's order.");
+        let goes_on = paused && self.drain.is_on;
+        info!(paused, drains = drains || goes_on, "An operator's order.");
         self.ask(ctx, SetPaused(paused), move |actor, _, set| {
             let in_flight = set?;
             if drains {

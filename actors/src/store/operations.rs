@@ -1,6 +1,6 @@
 //! The operations of a store, as data: what is asked, and what each is answered.
 //!
-//! Made by the StorageActor, carried out by a [`Store`](super::Store). [`Request`] keeps the types of both
+//! Made by whoever asks, gathered by the StorageActor, carried out by a [`Store`](super::Store). [`Request`] keeps the types of both
 //! sides together, so that whoever asks never sees [`Operation`] or [`Outcome`]. A new operation is an
 //! entry of the table below, and an arm in each store.
 

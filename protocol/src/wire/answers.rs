@@ -1,5 +1,5 @@
 //! The answers of the daemon as its peer reads them, in protocol 2 and in the classic one
-//! (docs/protocol.md). Pure: lines in, values out. The daemon's side is [`session`](super::session)'s.
+//! (docs/protocol.md); but for lines of JSON, which are operators'. Pure: lines in, values out. The daemon's side is [`session`](super::session)'s.
 
 use super::session::VERSION;
 use crate::model::{Attempt, Idle};

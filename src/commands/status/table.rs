@@ -215,7 +215,7 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
     let head = ["Worker", "jobs", "oldest", "connections", "last sign of life"];
     let mut out = columns(head, by_name.into_iter().map(row));
     if holders.len() >= HOLDERS_MAX {
-        out.push_str("Only the oldest 1000 jobs are counted by worker.\n");
+        out.push_str(&format!("Only the oldest {HOLDERS_MAX} jobs are counted by worker.\n"));
     }
     out
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a queue and its daemon, a line each: for `shiftboss status --check`. Pure.
+//! What is wrong with a queue and its daemon, a line each: for `shiftboss status` and its `--check`. Pure.
 
 use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::QueueStatus;

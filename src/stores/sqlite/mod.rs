@@ -1,7 +1,7 @@
 //! The queue in one SQLite file: [`SqliteStore`] implements the actors' `Store`.
 //!
 //! A plain struct around one connection, called by the StorageActor through the trait ([`store`]). It knows no
-//! actor, no socket and no clock. A [`session`] carries a batch out; the modules of the operations implement it.
+//! actor and no socket, and no clock that decides about a job. A [`session`] carries a batch out; the modules of the operations implement it.
 //! The schema is in `migrations/`, `triggers.sql` and [`schema`]; opening and refusing in [`open`], damage in
 //! [`damage`] and [`recover`]; the queue's order in [`dispatch`], under [`partitions`]; dispatches and their ends
 //! in [`deliveries`], [`attempts`] and [`leases`], those of programs without leases in [`adopt`]; what is kept in
@@ -31,7 +31,6 @@ mod open;
 mod options;
 mod partitions;
 mod query;
-mod reader;
 mod records;
 pub(crate) mod recover;
 mod refusal;
@@ -39,6 +38,7 @@ mod rows;
 mod runs;
 mod schema;
 mod session;
+mod snapshot;
 mod store;
 mod task_rows;
 mod tasks;
@@ -50,7 +50,7 @@ mod write_behind;
 pub(crate) use file::{look, make_new};
 pub(crate) use maintenance::{quick_check, quick_check_of};
 pub use options::{Durability, Options, Policy};
-pub(crate) use reader::open_to_read;
 pub use refusal::OpenError;
+pub(crate) use snapshot::open_to_read;
 pub use store::SqliteStore;
 pub(crate) use views::SqliteReader;

@@ -26,12 +26,19 @@ mod why;
 /// Reads the database at a path, whether or not a daemon keeps it. It is opened for each question and closed
 /// again: operators ask seldom, and a reader that stays keeps the database's log from being cut.
 #[derive(Debug)]
-pub struct SqliteReader(pub PathBuf);
+pub struct SqliteReader {
+    pub database: PathBuf,
+    /// On the thread that asks, which has nothing else to do; else on one for it.
+    pub blocks: bool,
+}
 
 impl Reader for SqliteReader {
     fn read(&self, now: UnixSeconds, question: Question) -> ReadFuture<'_> {
-        let path = self.0.clone();
+        let (path, blocks) = (self.database.clone(), self.blocks);
         Box::pin(async move {
+            if blocks {
+                return answer(&path, now, question);
+            }
             let answered = spawn_blocking(move || answer(&path, now, question)).await;
             answered.unwrap_or_else(|error| Err(ReadError::Failed(error.to_string())))
         })

@@ -9,9 +9,9 @@ use rusqlite::Row;
 use shiftboss_actors::store::answers::{Ended, Log};
 use shiftboss_actors::store::{EndedAttempts, ReadError};
 
-use crate::stores::outcome::of_code;
+use crate::stores::outcome_words::of_code;
 use crate::stores::sqlite::query::{FromRow, Query};
-use crate::stores::sqlite::reader::read_current;
+use crate::stores::sqlite::snapshot::read_current;
 
 /// Attempts that can be asked for at once.
 const LOG_MAX: usize = 10_000;

@@ -15,8 +15,8 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::stores::sqlite::dispatch::{HELD, QueuePosition, READY, Rule};
 use crate::stores::sqlite::options::Policy;
 use crate::stores::sqlite::partitions::Partitions;
-use crate::stores::sqlite::reader::policy;
 use crate::stores::sqlite::rows::RunId;
+use crate::stores::sqlite::snapshot::policy;
 
 /// Rows that a walk goes over at the most: a key has one for each fetcher that lists it.
 const ROWS_MAX: usize = 1_000_000;

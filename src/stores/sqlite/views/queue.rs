@@ -16,8 +16,8 @@ use shiftboss_protocol::model::{Key, UnixSeconds};
 use super::order::Order;
 use crate::stores::sqlite::dispatch::candidates;
 use crate::stores::sqlite::query::Query;
-use crate::stores::sqlite::reader::read_current;
 use crate::stores::sqlite::records::is_paused;
+use crate::stores::sqlite::snapshot::read_current;
 
 /// Keys that can be asked for at once.
 pub const QUEUE_MAX: usize = 10_000;

@@ -18,9 +18,9 @@ use shiftboss_protocol::model::UnixSeconds;
 use super::order::Order;
 use crate::stores::sqlite::file::beside;
 use crate::stores::sqlite::query::{Query, columns};
-use crate::stores::sqlite::reader;
 use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, state};
 use crate::stores::sqlite::schema;
+use crate::stores::sqlite::snapshot;
 
 /// Jobs that ended within this many minutes are counted.
 pub(super) const HOUR_MINUTES: i64 = 60;
@@ -32,7 +32,7 @@ columns!(RejectedFile { name, reason, since });
 
 /// How the queue at `path` stands at the time `now`.
 pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ReadError> {
-    reader::read(path, |snapshot, version| match version {
+    snapshot::read(path, |snapshot, version| match version {
         schema::VERSION => status_of_current(snapshot, now),
         version => status_of_reference(snapshot, version, now),
     })
@@ -56,7 +56,7 @@ fn status_of_current(snapshot: &Connection, now: UnixSeconds) -> Result<QueueSta
         single_tasks: snapshot.value(SINGLE_TASKS, ["single_tasks"])?,
         single_tasks_ended: snapshot.value(SINGLE_TASKS, ["single_tasks_ended"])?,
         max_single_tasks: number("max_single_tasks")?,
-        holders: holders(snapshot, reader::policy(snapshot)?.expired(now))?,
+        holders: holders(snapshot, snapshot::policy(snapshot)?.expired(now))?,
         fetchers: fetchers(snapshot, FETCHERS, now)?,
         managed_fetchers: managed_fetchers(snapshot, directory_lost_since)?,
         oldest_waiting: oldest_waiting(snapshot, now)?,

@@ -12,9 +12,9 @@ use shiftboss_actors::store::{ReadError, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::queue::{QUEUE_MAX, list};
-use crate::stores::outcome::{in_words, of_code};
+use crate::stores::outcome_words::{in_words, of_code};
 use crate::stores::sqlite::query::{Query, columns};
-use crate::stores::sqlite::reader::{policy, read_current};
+use crate::stores::sqlite::snapshot::{policy, read_current};
 
 columns!(Task { key, fetcher, run, since, reason });
 

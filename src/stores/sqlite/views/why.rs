@@ -20,8 +20,8 @@ use super::queue::PAYLOADS_MAX_BYTES;
 use super::status::{HOUR_MINUTES, done_since};
 use crate::stores::sqlite::dispatch::{Candidate, candidates};
 use crate::stores::sqlite::query::{Query, columns};
-use crate::stores::sqlite::reader::read_current;
 use crate::stores::sqlite::records::is_paused;
+use crate::stores::sqlite::snapshot::read_current;
 
 /// Keys before a key that are counted; beyond, it is "more than".
 const KEYS_BEFORE_MAX: usize = 100_000;

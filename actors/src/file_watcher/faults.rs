@@ -38,14 +38,14 @@ enum Cause {
 
 /// What is so now, and what the store may not know of it.
 #[derive(Default)]
-pub(super) struct Notes {
+pub(super) struct Faults {
     rejected: BTreeMap<OsString, (Cause, String)>,
     /// `None` before it was looked for.
     directory: Option<InputDirectory>,
     unsent: BTreeSet<Topic>,
 }
 
-impl Notes {
+impl Faults {
     /// Returns whether that, or the reason, is new.
     fn reject(&mut self, name: &OsStr, cause: Cause, reason: &str) -> bool {
         let before = self.rejected.insert(name.to_owned(), (cause, reason.to_owned()));
@@ -95,7 +95,7 @@ impl FileWatcherActor {
     /// An event of a bad name.
     pub(super) fn note_bad_name(&mut self, name: &OsStr, happened: Happened, reason: &str) {
         if matches!(happened, Happened::Removed | Happened::MovedAway(_)) {
-            self.notes.accept(name, Cause::Name);
+            self.faults.accept(name, Cause::Name);
         } else {
             self.reject_name(name, reason);
         }
@@ -105,7 +105,7 @@ impl FileWatcherActor {
     pub(super) fn accept(&mut self, name: &OsStr, entry: &Entry) -> Option<FileState> {
         match entry {
             Entry::Unfit(reason) => self.reject_name(name, reason),
-            Entry::File(_) | Entry::Absent => self.notes.accept(name, Cause::Name),
+            Entry::File(_) | Entry::Absent => self.faults.accept(name, Cause::Name),
         }
         match entry {
             Entry::File(state) => Some(*state),
@@ -115,7 +115,7 @@ impl FileWatcherActor {
 
     /// Says once that a name is left out.
     pub(super) fn reject_name(&mut self, name: &OsStr, reason: &str) {
-        if self.notes.reject(name, Cause::Name, reason) {
+        if self.faults.reject(name, Cause::Name, reason) {
             warn!(file = escaped(name), reason, "An input file is rejected.");
         }
     }
@@ -126,8 +126,8 @@ impl FileWatcherActor {
             return;
         };
         let growing = entry.names.target().growing_name;
-        self.notes.accept(name_of(run, !growing).as_ref(), Cause::Tails);
-        if self.notes.reject(name_of(run, growing).as_ref(), Cause::Tails, reason) {
+        self.faults.accept(name_of(run, !growing).as_ref(), Cause::Tails);
+        if self.faults.reject(name_of(run, growing).as_ref(), Cause::Tails, reason) {
             error!(%run, reason, "The run's file keeps failing and is rejected.");
         } else {
             debug!(%run, reason, "The run's file fails as before and stays rejected.");
@@ -137,14 +137,14 @@ impl FileWatcherActor {
     /// A run's file is gone: it is not rejected any longer.
     pub(super) fn take_back(&mut self, run: &Run) {
         for growing in [true, false] {
-            self.notes.accept(name_of(run, growing).as_ref(), Cause::Tails);
+            self.faults.accept(name_of(run, growing).as_ref(), Cause::Tails);
         }
     }
 
     /// Takes back the notes about files that were tried again, and read.
     pub(super) fn take_back_sound(&mut self) {
         let runs = &self.runs;
-        self.notes.accept_where(Cause::Tails, |name| {
+        self.faults.accept_where(Cause::Tails, |name| {
             run_of(name).and_then(|run| runs.get(&run)).is_some_and(|entry| entry.sound.get())
         });
     }
@@ -152,7 +152,7 @@ impl FileWatcherActor {
     /// Takes back the notes about names that are no longer there.
     pub(super) fn take_back_absent(&mut self, names: &[OsString]) {
         let there: BTreeSet<&OsString> = names.iter().collect();
-        self.notes.accept_where(Cause::Name, |name| !there.contains(name));
+        self.faults.accept_where(Cause::Name, |name| !there.contains(name));
     }
 
     /// The run whose file of that name is rejected: what kept it from being read may be over.
@@ -164,15 +164,15 @@ impl FileWatcherActor {
     }
 
     /// Sends every note that the store is not known to have.
-    pub(super) fn send_notes(&mut self, ctx: &mut Context<Self>) {
-        for topic in std::mem::take(&mut self.notes.unsent) {
+    pub(super) fn send_faults(&mut self, ctx: &mut Context<Self>) {
+        for topic in std::mem::take(&mut self.faults.unsent) {
             match &topic {
                 Topic::Directory => {
-                    if let Some(directory) = self.notes.directory.clone() {
+                    if let Some(directory) = self.faults.directory.clone() {
                         self.send_note(NoteInput(directory), topic, ctx);
                     }
                 }
-                Topic::File(file) => match (escaped(file), self.notes.rejected.get(file)) {
+                Topic::File(file) => match (escaped(file), self.faults.rejected.get(file)) {
                     (name, Some((_, reason))) => {
                         let reason = reason.clone();
                         self.send_note(RejectFile { name, reason }, topic, ctx);
@@ -190,7 +190,7 @@ impl FileWatcherActor {
             if let Err(error) = answer {
                 // Storage has warned of it already, and not too often.
                 debug!(?topic, %error, "A note could not be stored yet; trying again.");
-                watcher.notes.unsent.insert(topic);
+                watcher.faults.unsent.insert(topic);
             }
         }));
     }

@@ -1,6 +1,6 @@
-//! Why a request of protocol 2 is not done, as its answer says it.
+//! Why a request is not done, as its answer says it.
 //!
-//! Made by the connection, and by whoever runs fetchers for it.
+//! Made by connections, and by the service that runs fetchers for them.
 
 use crate::store::{ReadError, StoreError};
 use shiftboss_protocol::wire::session::{ErrorCode, Fault};
