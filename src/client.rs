@@ -97,7 +97,7 @@ impl Session {
             ),
             "unknown" => return Failure::new(ExitCode::BadData, text),
             "full" => (ExitCode::AlreadyRunning, "refused: ", ""),
-            "busy" => (ExitCode::Unavailable, "cannot do it now: ", "; say it again"),
+            "busy" => (ExitCode::Unavailable, "cannot do it now: ", "; try again"),
             "unsupported" => (ExitCode::Configuration, "is older than this command: ", ""),
             "version" => {
                 (ExitCode::Configuration, "speaks another version: ", "; use its own shiftboss")

@@ -101,7 +101,7 @@ impl Spool {
     fn reclaim_one(&self, note: &Note) -> Result<Option<Reclaimed>> {
         let name = &note.name;
         let whose = match &note.holder {
-            Holder::Until(_) => "that were delayed and are due".to_owned(),
+            Holder::Until(_) => "whose delay is over,".to_owned(),
             Holder::Process { id, .. } => match owner::read(self.layer(), id)? {
                 Some(owner) => format!("of process {} on {}", owner.pid, owner.host),
                 None => "of a process without a record".to_owned(),

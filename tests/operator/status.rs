@@ -126,7 +126,7 @@ fn the_json_object() {
     assert_eq!(found, expected);
 }
 
-/// A daemon that died is told with its pid and its last sign of life; one that was stopped is not.
+/// A daemon that died is told with its pid and when it wrote last; one that was stopped is not.
 #[test]
 fn a_daemon_that_died() {
     let site = Site::new();
@@ -135,7 +135,7 @@ fn a_daemon_that_died() {
     daemon.kill();
     let shown = table(&site);
     assert!(shown.contains(&format!("pid {pid} ended without a clean stop")), "{shown}");
-    assert!(shown.contains("last sign of life"), "{shown}");
+    assert!(shown.contains("last wrote"), "{shown}");
     assert_eq!(object(&site, "state.db")["not_stopped"]["pid"], pid);
     let checked = site.run(&["status", "--check", "state.db"]);
     let why = String::from_utf8(checked.stderr).unwrap();

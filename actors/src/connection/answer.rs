@@ -109,6 +109,8 @@ pub(super) async fn next_work(
                     Err(_) => return Err(Refused::busy("no look in time")),
                 }
             }
+            // Nobody deletes any more: the watcher has stopped.
+            Work::Later if !links.barrier.connected() => return Err(Refused::busy(STOPPING)),
             Work::Later => tokio::time::sleep(LATER_PAUSE).await,
         }
         work = answered("storage", dispatch(), deadline).await?;

@@ -42,7 +42,7 @@ fn a_lease_ends() {
     spool.resolve(&queue("in"), &name("a")).unwrap().unwrap().release().unwrap();
     lend(&spool, Some(Duration::ZERO));
     let given = spool.reclaim().unwrap();
-    assert_eq!(given[0].whence, "that were delayed and are due to in");
+    assert_eq!(given[0].whence, "whose delay is over, to in");
     assert_eq!(spool.info(&queue("in"), &name("a")).unwrap().attempts, 1);
 }
 

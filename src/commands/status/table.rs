@@ -100,7 +100,7 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
         LockState::Free => queue.not_stopped.map_or("not running".to_owned(), |died| {
             let wrote = died
                 .last_write
-                .map_or(String::new(), |last| format!(", last sign of life {}", ago(now - last)));
+                .map_or(String::new(), |last| format!(", last wrote {}", ago(now - last)));
             format!(
                 "not running: pid {} ended without a clean stop{wrote}, started {}",
                 died.pid,
@@ -314,7 +314,7 @@ mod tests {
         let target = Target { database: "/var/state.db".into(), daemon: LockState::Free };
         let expected = "\
 Database        /var/state.db
-Daemon          not running: pid 711 ended without a clean stop, last sign of life 5m ago, started 1h ago
+Daemon          not running: pid 711 ended without a clean stop, last wrote 5m ago, started 1h ago
 Rules           fair, lease 12h, durability power
 Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 dead-lettered
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
