@@ -1,5 +1,5 @@
 //! The worker's side of the protocol: protocol 2 where the daemon speaks it, else the classic one. Each
-//! request is tried once; whether to try again, and when, is for [`super::slot`] to decide. It blocks.
+//! request is tried once; whether to try again, and when, is for [`super::source`] to decide. It blocks.
 //!
 //! A daemon that closes a `HELLO` without a byte is a classic one, or is being restarted. Only two such
 //! closes in a row, a second apart, say which. Protocol 2 goes over one connection that is kept; the

@@ -1,5 +1,5 @@
 //! What the slots of a worker have in common: how many jobs are out and may be taken, what became of
-//! them, and whether it is time to stop. A plain value: the slots ([`super::slot`]) tell it what
+//! them, and whether it is time to stop. A plain value: the slots ([`super::source`]) tell it what
 //! happened and ask it what to do; it waits for nothing and knows no socket.
 
 use std::time::{Duration, Instant};
