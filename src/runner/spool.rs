@@ -242,9 +242,11 @@ impl SpoolSettings {
             Some(0) => guard.complete(),
             None => guard.release(),
             Some(_) if attempt < self.attempts => guard.retry_after(self.rest),
-            Some(_) => {
+            Some(code) => {
                 error!(%name, attempt, to = %self.failed, "An entry failed for good.");
-                guard.move_to(&self.failed)
+                guard.reject(&format!(
+                    "attempt {attempt} failed with exit code {code}, and was the last one"
+                ))
             }
         };
         match resolved {

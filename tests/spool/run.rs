@@ -97,6 +97,8 @@ fn failures_are_tried_again() {
     let mut child =
         run(&site, &words, "echo $SHIFTBOSS_SPOOL_ATTEMPT >> attempts; exit 1").spawn().unwrap();
     wait_until("it is a dead letter", || listed(&site, "dead-letter") == ["a"]);
+    let why = "attempt 3 failed with exit code 1, and was the last one";
+    assert!(done(&site, &["show", "s", "dead-letter", "a"]).contains(why));
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(lines(&site, "attempts"), ["1", "2", "3"]);
