@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use shiftboss_protocol::client::Deadline;
 
-use crate::child::{GRACE, Template};
+use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
 pub use fetch::{FetchArguments, FetchSettings};
@@ -198,6 +198,14 @@ pub struct RunArguments {
     pub log_level: String,
 }
 
+impl RunArguments {
+    /// A command that is run so.
+    fn spec(self, Template { program, arguments }: Template) -> CommandSpec {
+        let (time_limit, grace) = (self.timeout, self.grace.into());
+        CommandSpec { arguments, time_limit, grace, ..CommandSpec::new(program) }
+    }
+}
+
 /// How a command is run for each of many jobs.
 #[derive(Debug, Args)]
 pub struct RunnerArguments {
@@ -249,7 +257,7 @@ fn template(
     Ok(template)
 }
 
-/// Paths are kept whole: status shows them to whoever asks, wherever they are.
+/// Paths are kept whole: `status` shows them, and is called from other directories.
 fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
     std::path::absolute(&path).map_err(|error| {
         Failure::usage(format!("the path {:?} cannot be used: {error}", path.display()))

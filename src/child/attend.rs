@@ -41,6 +41,16 @@ impl Running {
         end
     }
 
+    /// The same, but asks it to end once `stop` resolves.
+    pub async fn wait_or_stop(&mut self, stop: impl Future<Output = ()>) -> End {
+        tokio::select! {
+            end = self.wait() => return end,
+            () = stop => {}
+        }
+        self.terminate();
+        self.wait().await
+    }
+
     /// Asks the command to end (TERM to its group), and kills it when its grace is over. Its end is
     /// what it makes of that.
     pub fn terminate(&self) {

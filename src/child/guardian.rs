@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -76,13 +77,20 @@ impl Guardian {
         })))
     }
 
-    /// Starts a command. To be called in a tokio runtime with time and IO, and on a thread that
-    /// lives as long as the process: the kernel kills the command when the thread ends.
-    pub fn start(&self, spec: CommandSpec) -> Result<Running, StartError> {
+    /// Starts a command; without an input it has an empty one. To be called in a tokio runtime with time and IO, and on
+    /// a thread that lives as long as the process: the kernel kills the command when the thread ends.
+    pub fn start(
+        &self,
+        spec: &CommandSpec,
+        input: Option<File>,
+        output: Output,
+    ) -> Result<Running, StartError> {
         let children = child_signals().map_err(StartError::system("listen for ended children"))?;
         let mut command = Command::new(&spec.program);
-        command.args(&spec.arguments).envs(spec.environment);
-        command.stdin(spec.input.map_or_else(Stdio::null, Stdio::from));
+        command
+            .args(&spec.arguments)
+            .envs(spec.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(input.map_or_else(Stdio::null, Stdio::from));
         INIT_SYSTEMS.iter().for_each(|name| _ = command.env_remove(name));
         if let Some(directory) = &spec.directory {
             if !directory.is_dir() {
@@ -90,7 +98,7 @@ impl Guardian {
             }
             command.current_dir(directory);
         }
-        let outlet = outlet(spec.output, &mut command)
+        let outlet = outlet(output, &mut command)
             .map_err(StartError::system("make the pipes for its output"))?;
         let process = self.spawn(command, &spec.program)?;
         let pumps = outlet.map(|(sink, pipes)| pumps(sink, pipes));
@@ -335,15 +343,15 @@ mod tests {
         std::fs::write(&script, format!("#!/bin/sh\nexec cat > {}\n", file.display())).unwrap();
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o700)).unwrap();
         let guardian = Guardian::of(script);
-        let spec =
-            |program: &str| CommandSpec::new(program, Output::Sink(Box::new(|_, _: &[u8]| {})));
-        let mut first = guardian.start(spec("true")).unwrap();
+        let nowhere = || Output::Sink(Box::new(|_, _: &[u8]| {}));
+        let start = |spec: &CommandSpec| guardian.start(spec, None, nowhere());
+        let mut first = start(&CommandSpec::new("true")).unwrap();
         assert_eq!(first.wait().await, End::Code(0));
-        let missing = guardian.start(spec("/nowhere/program"));
+        let missing = start(&CommandSpec::new("/nowhere/program"));
         assert!(matches!(missing, Err(StartError::NotFound(_))));
-        let mut cat = spec("sleep");
+        let mut cat = CommandSpec::new("sleep");
         cat.arguments.push("1000".into());
-        let third = guardian.start(cat).unwrap();
+        let third = start(&cat).unwrap();
         let records = heard(&file, 5).await;
         let group = |running: &Running| Pid::from_raw(running.pid() as i32).unwrap();
         assert_eq!(

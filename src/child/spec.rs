@@ -27,6 +27,8 @@ pub enum Output {
     Sink(Sink),
 }
 
+/// A command with its limits: what `fetch`, `on-change`, the runner and the daemon's fetchers have run.
+#[derive(Debug, Clone)]
 pub struct CommandSpec {
     /// The program; looked for in `PATH` unless it has a slash.
     pub program: OsString,
@@ -35,9 +37,6 @@ pub struct CommandSpec {
     pub environment: Vec<(OsString, OsString)>,
     /// Where it runs; `None`: where we do.
     pub directory: Option<PathBuf>,
-    /// Its standard input; `None`: it is empty.
-    pub input: Option<File>,
-    pub output: Output,
     /// How long it may run; then it is ended, and the end is [`super::End::TimedOut`].
     pub time_limit: Option<Duration>,
     pub grace: Duration,
@@ -45,14 +44,12 @@ pub struct CommandSpec {
 
 impl CommandSpec {
     /// `program` with nothing else said: no arguments, no limit, the usual grace.
-    pub fn new(program: impl Into<OsString>, output: Output) -> Self {
+    pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
             arguments: Vec::new(),
             environment: Vec::new(),
             directory: None,
-            input: None,
-            output,
             time_limit: None,
             grace: GRACE,
         }

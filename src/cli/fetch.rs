@@ -1,16 +1,16 @@
 //! The arguments of `fetch`, as typed, and the checked settings made of them.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::{RunArguments, absolute, template};
-use crate::child::Template;
+use super::{RunArguments, absolute};
 use crate::config::values::parse_interval;
+use crate::config::{FetcherTable, ListName};
 use crate::exit::Failure;
-use crate::fetch::{ListName, Settings};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -43,12 +43,12 @@ pub struct FetchArguments {
     pub command: Vec<OsString>,
 }
 
-/// The settings of `fetch`, checked.
+/// A list that `fetch` fetches, checked.
 #[derive(Debug)]
 pub struct FetchSettings {
-    pub list: Settings,
-    /// From the start of a run to that of the next; `None`: there is one run.
-    pub every: Option<Duration>,
+    pub input: PathBuf,
+    /// Without `every` there is one run.
+    pub list: FetcherTable,
 }
 
 impl TryFrom<FetchArguments> for FetchSettings {
@@ -58,22 +58,21 @@ impl TryFrom<FetchArguments> for FetchSettings {
         let name = ListName::new(&typed.name).map_err(|error| {
             Failure::usage(format!("the name {:?} cannot be used: {error}", typed.name))
         })?;
-        let Template { program, arguments } = template(typed.command, true, &[])?;
-        let list = Settings {
-            input: absolute(typed.input_dir)?,
+        let list = FetcherTable {
             name,
-            program,
-            arguments,
-            environment: Vec::new(),
+            command: typed.command,
             directory: None,
-            time_limit: typed.run.timeout,
+            every: typed.every,
+            on_change: None,
+            timeout: typed.run.timeout,
             grace: typed.run.grace.into(),
             min_lines: typed.min_lines,
             min_share: typed.min_share,
             live: typed.live,
-            changed_file: None,
+            retry: false,
+            environment: BTreeMap::new(),
         };
-        Ok(Self { list, every: typed.every })
+        Ok(Self { input: absolute(typed.input_dir)?, list })
     }
 }
 

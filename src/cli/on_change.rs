@@ -3,16 +3,14 @@
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::{RunArguments, absolute, template};
-use crate::child::Template;
-use crate::config::values::TIME_MAX;
+use crate::child::CommandSpec;
+use crate::config::OnChangeTable;
 use crate::exit::{ExitCode, Failure};
-use crate::schedule::globs::Globs;
-use crate::schedule::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT, Timing};
+use crate::schedule::machine::Timing;
 use crate::schedule::watch::Trees;
 
 /// The longest name of an on-change, in bytes: with what is added to it, it is a file's name.
@@ -25,25 +23,8 @@ Examples:
   shiftboss on-change --debounce 1s --cooldown 0s --ignore target/ . -- cargo check
   shiftboss on-change --status")]
 pub struct OnChangeArguments {
-    /// Run when nothing has changed for longer than this
-    #[arg(long, value_name = "TIME", default_value_t = DEBOUNCE.into(), value_parser = time)]
-    pub debounce: humantime::Duration,
-    /// Run so long after the first change at the latest, quiet or not
-    #[arg(long, value_name = "TIME", default_value_t = MAX_WAIT.into(), value_parser = time)]
-    pub max_wait: humantime::Duration,
-    /// Let more than this pass between the end of a run and the start of the next
-    #[arg(long, value_name = "TIME", default_value_t = COOLDOWN.into(), value_parser = time)]
-    pub cooldown: humantime::Duration,
-    /// Count only what matches this glob; may be given more than once
-    #[arg(long, value_name = "GLOB")]
-    pub glob: Vec<String>,
-    /// Leave out what matches this glob, directories with all in them; !GLOB takes back
-    #[arg(long, value_name = "GLOB")]
-    pub ignore: Vec<String>,
-    /// Leave out what .gitignore files leave out: the trees' own, and with one PATH also those above it in
-    /// its repository
-    #[arg(long)]
-    pub gitignore: bool,
+    #[command(flatten)]
+    pub watched: OnChangeTable,
     /// Run COMMAND once, watch nothing, and exit with its code; 124: its --timeout was over
     #[arg(long, conflicts_with = "retry")]
     pub once: bool,
@@ -67,9 +48,6 @@ pub struct OnChangeArguments {
     pub graph: Option<Picture>,
     #[command(flatten)]
     pub run: RunArguments,
-    /// The directories to watch, or the files of one directory
-    #[arg(value_name = "PATH", required_unless_present_any = ["status", "graph"])]
-    pub paths: Vec<PathBuf>,
     /// The program to run, and its arguments
     #[arg(last = true, num_args = 1.., required_unless_present_any = ["status", "graph"])]
     pub command: Vec<OsString>,
@@ -94,43 +72,33 @@ pub struct OnChangeSettings {
     pub timing: Timing,
     /// One run and no more.
     pub is_once: bool,
-    pub command: Template,
-    pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
-    pub grace: Duration,
+    pub command: CommandSpec,
 }
 
 impl TryFrom<OnChangeArguments> for OnChangeSettings {
     type Error = Failure;
 
     fn try_from(typed: OnChangeArguments) -> Result<Self, Failure> {
-        let trees = trees(&typed)?;
+        let trees = trees(&typed.watched)?;
         let command = template(typed.command, typed.allow_shell_templates, &["{paths}"])?;
         let name = match typed.name {
             Some(name) => name,
-            None => name_of(&command.program, &typed.paths)?,
+            None => name_of(&command.program, &typed.watched.paths)?,
         };
-        let timing = Timing {
-            debounce: typed.debounce.into(),
-            max_wait: typed.max_wait.into(),
-            cooldown: typed.cooldown.into(),
-            retry: typed.retry,
-        };
-        let (is_once, time_limit, grace) = (typed.once, typed.run.timeout, typed.run.grace.into());
-        Ok(Self { name, trees, timing, is_once, command, time_limit, grace })
+        let (timing, command) = (typed.watched.timing(typed.retry), typed.run.spec(command));
+        Ok(Self { name, trees, timing, is_once: typed.once, command })
     }
 }
 
 /// What is watched: trees, or files of one directory.
-fn trees(typed: &OnChangeArguments) -> Result<Trees, Failure> {
-    let globs = Globs::new(&typed.glob, &typed.ignore, typed.gitignore)
-        .map_err(Failure::of(ExitCode::Usage))?;
-    match Trees::of_files(&typed.paths) {
-        Some(_) if !typed.glob.is_empty() => {
+fn trees(watched: &OnChangeTable) -> Result<Trees, Failure> {
+    let trees = watched.trees().map_err(Failure::of(ExitCode::Usage))?;
+    match Trees::of_files(&watched.paths) {
+        Some(_) if !watched.globs.is_empty() => {
             Err(Failure::usage("--glob: PATH is a file, of which nothing is to be chosen"))
         }
         Some(trees) => trees.map_err(Failure::of(ExitCode::Usage)),
-        None => Ok(Trees::new(typed.paths.clone(), globs)),
+        None => Ok(trees),
     }
 }
 
@@ -158,15 +126,10 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-fn time(text: &str) -> Result<humantime::Duration, String> {
-    match text.parse::<humantime::Duration>() {
-        Ok(time) if *time > TIME_MAX => Err("give a time up to 366days".to_owned()),
-        result => result.map_err(|error| error.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser;
 
     use super::*;

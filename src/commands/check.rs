@@ -1,29 +1,28 @@
 //! `shiftboss check`: reads fetcher files as the daemon would, and says what it would skip.
 //!
 //! It needs no database and changes nothing. Names, entries and lines are judged by the
-//! daemon's own parts; here is only the walk over the directory, one file and 64 KiB at a time.
+//! daemon's own parts; here is only the walk over the directory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::{Serialize, Serializer};
 use shiftboss_actors::directory::{Directory, Entry};
-use shiftboss_protocol::fetcher_file::{FileName, Line, LineReader, Named, SkipReason};
+use shiftboss_protocol::fetcher_file::{FileName, Line, Named, SkipReason};
 
 use super::output::show;
 use super::text::counted;
 use crate::escape::shown_bytes;
 use crate::exit::{ExitCode, Failure};
+use crate::fetch::read_lines;
 
 pub mod config;
 pub mod database;
 mod needs;
 
-/// How much of a file is read at a time.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// Skipped lines that are listed: files of another format may have millions. All are counted.
 const LISTED_MAX: usize = 100_000;
 
@@ -180,39 +179,19 @@ fn open(directory: &Directory, name: &OsStr) -> Result<Option<File>, String> {
 }
 
 /// Reads one file to its end, and lists at most `room` skipped lines. A growing one may end within a line.
-fn read(mut file: File, is_growing: bool, room: usize) -> Content {
+fn read(file: File, is_growing: bool, room: usize) -> Content {
     let mut content = Content { complete: !is_growing, ..Content::default() };
-    let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
-    let mut chunk = vec![0; CHUNK_BYTES];
-    loop {
-        let mut is_end = false;
-        match file.read(&mut chunk) {
-            Ok(0) => is_end = true,
-            Ok(length) => reader.feed(&chunk[..length], &mut lines),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                content.error = Some(format!("it cannot be read on: {error}"));
-                return content;
+    let read = read_lines(file, is_growing, |line| match line {
+        Line::Row(_) => content.accepted_lines += 1,
+        Line::Skipped { number: line, reason } => {
+            content.skipped_lines += 1;
+            if content.skipped.len() < room {
+                content.skipped.push(SkippedLine { line, reason });
             }
         }
-        if is_end && !is_growing {
-            reader.finish(&mut lines);
-        }
-        for line in lines.drain(..) {
-            match line {
-                Line::Row(_) => content.accepted_lines += 1,
-                Line::Skipped { number: line, reason } => {
-                    content.skipped_lines += 1;
-                    if content.skipped.len() < room {
-                        content.skipped.push(SkippedLine { line, reason });
-                    }
-                }
-            }
-        }
-        if is_end {
-            return content;
-        }
-    }
+    });
+    content.error = read.err().map(|error| format!("it cannot be read on: {error}"));
+    content
 }
 
 /// Lines for people; skipped ones as `FILE:LINE: reason`, which editors can jump to.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use shiftboss_actors::clock::SystemClock;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tracing::info;
 
 use crate::child::{Guardian, look_for};
@@ -14,19 +14,19 @@ use crate::cli::FetchSettings;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{self, Delivered, FetchError, Fetcher};
 use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Every, Request, Schedule};
+use crate::schedule::scheduler::{Every, Outcome, Schedule};
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 use show::Show;
 
 /// Fetches until all is done, or a signal says that it is enough. A run that a signal ended ends the process here,
 /// with 128 and the signal's number.
-pub fn run(settings: FetchSettings) -> Result<(), Failure> {
-    look_for(&settings.list.program).map_err(Failure::of(ExitCode::Configuration))?;
-    let name = settings.list.name.as_str().to_owned();
+pub fn run(FetchSettings { input, list }: FetchSettings) -> Result<(), Failure> {
+    look_for(&list.spec().program).map_err(Failure::of(ExitCode::Configuration))?;
+    let (name, every) = (list.name.as_str().to_owned(), list.every);
     let ended = with_signals(async |mut signals| {
-        let mut fetcher = Fetcher::new(settings.list, Guardian::new());
-        fetcher.claim().await.map_err(|error| failure(&name, &error))?;
-        match settings.every {
+        let mut fetcher = Fetcher::new(input, list, Guardian::new(), None);
+        fetcher.claim().await.map_err(|error| failure(&name, error))?;
+        match every {
             None => once(&name, fetcher, &mut signals).await,
             Some(period) => by_schedule(name.clone(), fetcher, period, &mut signals).await,
         }
@@ -43,8 +43,7 @@ async fn once(
     mut fetcher: Fetcher,
     signals: &mut Signals,
 ) -> Result<Option<i32>, Failure> {
-    let (stop, stopped) = oneshot::channel::<()>();
-    let stopped = async { _ = stopped.await };
+    let (stop, stopped) = oneshot::channel();
     let run = fetcher.run(Changed::default(), Box::new(Show::new(name)), stopped);
     match signals.attend(run, || _ = stop.send(())).await {
         // A signal may have come too late to end it.
@@ -52,7 +51,7 @@ async fn once(
             info!(name, file, lines = accepted, faulty, "The list is in place.");
             Ok(None)
         }
-        (Some(Err(error)), None) => Err(failure(name, &error)),
+        (Some(Err(error)), None) => Err(failure(name, error)),
         (_, signal) => Ok(signal),
     }
 }
@@ -75,25 +74,16 @@ async fn by_schedule(
         observer: Box::new(|_| {}),
         clock: Rc::new(SystemClock),
     };
-    let (requests, received) = mpsc::unbounded_channel();
-    let stop = || _ = requests.send(Request::Stop);
-    match signals.attend(schedule.run(received), stop).await {
-        (Some(Err(error)), _) => Err(Failure::of(ExitCode::Internal)(error)),
-        (Some(Ok(None)), _) => Ok(None),
-        (Some(Ok(Some(outcome))), _) if outcome.exit_code == 0 => Ok(None),
-        (_, signal) => Ok(signal),
-    }
+    let ended = schedule.until_signal(signals).await;
+    let ended = ended.map_err(Failure::of(ExitCode::Internal))?;
+    // A run may end well all the same.
+    let is_cut = |outcome: Option<Outcome>| outcome.is_none_or(|outcome| outcome.exit_code != 0);
+    Ok(ended.and_then(|(outcome, signal)| is_cut(outcome).then_some(signal)))
 }
 
-fn failure(name: &str, error: &FetchError) -> Failure {
-    let code = match error {
-        FetchError::Claimed { .. } => ExitCode::AlreadyRunning,
-        FetchError::Input { .. } => ExitCode::Configuration,
-        FetchError::Lock { .. } => ExitCode::CannotCreate,
-        FetchError::NoStamp { .. } => ExitCode::BadData,
-        _ => ExitCode::Unavailable,
-    };
-    let message =
-        format!("the list {name:?} was not fetched: {error}; an older one stays, if there is one");
-    Failure::new(code, message)
+fn failure(name: &str, FetchError { code, outcome }: FetchError) -> Failure {
+    let why = outcome.message;
+    let text =
+        format!("the list {name:?} was not fetched: {why}; an older one stays, if there is one");
+    Failure::new(code, text)
 }

@@ -5,20 +5,20 @@ mod show;
 use std::rc::Rc;
 
 use shiftboss_actors::clock::SystemClock;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::output::print;
-use crate::child::{Guardian, look_for};
+use crate::child::look_for;
 use crate::cli::{OnChangeArguments, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
-use crate::schedule::command_runs::CommandRuns;
+use crate::schedule::command_runs::{ChangedFile, command_runs};
 use crate::schedule::follower::Follower;
-use crate::schedule::handover::ChangedFile;
 use crate::schedule::machine::graph;
 use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Request, Schedule, ScheduleError, Status};
+use crate::schedule::scheduler::{Schedule, ScheduleError, StartRun, Status};
 use crate::schedule::status_file::{NameFiles, Report, StatusFiles};
+use crate::schedule::watch::WatchError;
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 
 pub fn run(typed: OnChangeArguments) -> Result<(), Failure> {
@@ -34,11 +34,12 @@ fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     look_for(&settings.command.program).map_err(Failure::of(ExitCode::Configuration))?;
     let files = StatusFiles::of_user()?.take(&settings.name)?;
     let ended = with_signals(async |mut signals| {
-        let runs = command_runs(&settings, &files);
+        let changed = ChangedFile(files.changed().to_owned());
+        let start = command_runs(settings.name.clone(), settings.command.clone(), changed);
         if settings.is_once {
-            Ok(once(runs, &mut signals).await)
+            Ok(once(start, &mut signals).await)
         } else {
-            watch(settings, &files, runs, &mut signals).await
+            watch(settings, &files, start, &mut signals).await
         }
     });
     drop(files);
@@ -48,22 +49,10 @@ fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     }
 }
 
-fn command_runs(settings: &OnChangeSettings, files: &NameFiles) -> CommandRuns {
-    CommandRuns {
-        guardian: Guardian::new(),
-        name: settings.name.clone(),
-        program: settings.command.program.clone(),
-        arguments: settings.command.arguments.clone(),
-        changed_file: Rc::new(ChangedFile(files.changed().to_owned())),
-        time_limit: settings.time_limit,
-        grace: settings.grace,
-    }
-}
-
 /// Runs the command once, and returns the exit code.
-async fn once(runs: CommandRuns, signals: &mut Signals) -> i32 {
+async fn once(start: StartRun, signals: &mut Signals) -> i32 {
     let (stop, stopped) = oneshot::channel();
-    let run = runs.start(Changed::unknown(), stopped);
+    let run = start(Changed::unknown(), stopped);
     match signals.attend(run, || _ = stop.send(())).await {
         (Some(outcome), None) => {
             if outcome.exit_code != 0 {
@@ -79,7 +68,7 @@ async fn once(runs: CommandRuns, signals: &mut Signals) -> i32 {
 async fn watch(
     settings: OnChangeSettings,
     files: &NameFiles,
-    runs: CommandRuns,
+    start: StartRun,
     signals: &mut Signals,
 ) -> Result<i32, Failure> {
     let (name, roots) = (settings.name.clone(), settings.trees.roots.len());
@@ -89,20 +78,14 @@ async fn watch(
         name: settings.name,
         timing,
         every: None,
-        start: Rc::new(move |changed, stop| runs.start(changed, stop)),
+        start,
         watch: Some(Follower::of_trees(settings.trees, false)),
         observer: show::on_terminal(observer, timing),
         clock: Rc::new(SystemClock),
     };
-    let (requests, received) = mpsc::unbounded_channel();
-    let stop = || _ = requests.send(Request::Stop);
-    let code = match signals.attend(schedule.run(received), stop).await {
-        (Some(Err(error)), _) => return Err(failure(&error)),
-        (Some(Ok(None)), _) => 0,
-        (_, signal) => SIGNAL_BASE + signal.unwrap_or_default(),
-    };
+    let ended = schedule.until_signal(signals).await.map_err(failure)?;
     info!(name, "Stopped.");
-    Ok(code)
+    Ok(ended.map_or(0, |(_, signal)| SIGNAL_BASE + signal))
 }
 
 /// What a status says that does not change.
@@ -119,14 +102,14 @@ fn report(settings: &OnChangeSettings) -> Report {
     }
 }
 
-fn failure(error: &ScheduleError) -> Failure {
+fn failure(error: ScheduleError) -> Failure {
     let (code, hint) = match error {
+        ScheduleError::Watch(WatchError::Wait(_)) => (ExitCode::StoreIo, ""),
+        ScheduleError::Watch(WatchError::Panicked) | ScheduleError::Machine(_) => {
+            (ExitCode::Internal, "; this is a bug in shiftboss: please report the message above")
+        }
         ScheduleError::Watch(_) => {
             (ExitCode::Configuration, "; name directories that this user may read")
-        }
-        ScheduleError::Wait(_) => (ExitCode::StoreIo, ""),
-        ScheduleError::Panicked | ScheduleError::Machine(_) => {
-            (ExitCode::Internal, "; this is a bug in shiftboss: please report the message above")
         }
     };
     Failure::new(code, format!("{error}{hint}"))

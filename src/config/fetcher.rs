@@ -1,23 +1,25 @@
 //! A `[[fetcher]]` of the configuration file: what the daemon runs itself, and when.
 //!
-//! [`super::read`] fills it in; `crate::fetchers` acts on it. Two tables that are equal need nothing to be
-//! done at a reload.
+//! [`super::read`] fills it in, and `shiftboss fetch` and `on-change` their parts of it; [`crate::fetch`] and
+//! [`crate::schedule`] act on it. Two tables that are equal need nothing to be done at a reload.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::Fault;
-use super::values;
-use crate::child::GRACE;
-use crate::fetch::ListName;
+use super::list_name::ListName;
+use super::values::{self, parse_bounded_time};
+use crate::child::{CommandSpec, GRACE};
 use crate::lock;
 use crate::schedule::globs::{GlobError, Globs};
-use crate::schedule::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT};
+use crate::schedule::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT, Timing};
+use crate::schedule::watch::Trees;
 
 /// The ends of the names of a database's files.
 const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
@@ -32,9 +34,9 @@ pub struct FetcherTable {
     /// The program that prints the list, and its arguments.
     #[serde(deserialize_with = "values::command")]
     pub command: Vec<OsString>,
-    /// Where it runs: the configuration file's directory. No key.
+    /// Where it runs: the configuration file's directory; `None`: where we do. No key.
     #[serde(skip)]
-    pub directory: PathBuf,
+    pub directory: Option<PathBuf>,
     /// From the start of one run to that of the next.
     #[serde(default, deserialize_with = "values::interval")]
     pub every: Option<Duration>,
@@ -64,29 +66,39 @@ pub struct FetcherTable {
     pub environment: BTreeMap<String, String>,
 }
 
-/// Trees, and when a change in them has a run follow. The defaults are those of `shiftboss on-change`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// Trees, and when a change in them has a run follow: keys of `on_change`, and flags of `shiftboss on-change`.
+#[derive(Debug, Clone, PartialEq, Args, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table, as in on_change = { paths = [\"notes\"] }")]
 pub struct OnChangeTable {
-    #[serde(deserialize_with = "values::directories")]
-    pub paths: Vec<PathBuf>,
-    /// What counts in them; all of it if none is given.
-    #[serde(default, deserialize_with = "values::globs")]
-    pub globs: Vec<String>,
-    #[serde(default, deserialize_with = "values::globs")]
-    pub ignore: Vec<String>,
-    /// Whether what the trees' `.gitignore` files leave out is left out.
-    #[serde(default)]
-    pub gitignore: bool,
-    /// Quiet for longer than this.
+    /// Run when nothing has changed for longer than this
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_bounded_time)]
     #[serde(default = "debounce", deserialize_with = "values::time")]
     pub debounce: Duration,
-    /// Or so long after the first change.
+    /// Run so long after the first change at the latest, quiet or not
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_bounded_time)]
     #[serde(default = "max_wait", deserialize_with = "values::time")]
     pub max_wait: Duration,
-    /// From the end of a run to the start of the next.
+    /// Let more than this pass between the end of a run and the start of the next
+    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = parse_bounded_time)]
     #[serde(default = "cooldown", deserialize_with = "values::time")]
     pub cooldown: Duration,
+    /// Count only what matches this glob; may be given more than once
+    #[arg(long = "glob", value_name = "GLOB")]
+    #[serde(default, deserialize_with = "values::globs")]
+    pub globs: Vec<String>,
+    /// Leave out what matches this glob, directories with all in them; !GLOB takes back
+    #[arg(long, value_name = "GLOB")]
+    #[serde(default, deserialize_with = "values::globs")]
+    pub ignore: Vec<String>,
+    /// Leave out what .gitignore files leave out: the trees' own, and with one PATH also those above it in
+    /// its repository
+    #[arg(long)]
+    #[serde(default)]
+    pub gitignore: bool,
+    /// The directories to watch, or the files of one directory
+    #[arg(value_name = "PATH", required_unless_present_any = ["status", "graph"])]
+    #[serde(deserialize_with = "values::directories")]
+    pub paths: Vec<PathBuf>,
 }
 
 fn grace() -> Duration {
@@ -117,13 +129,33 @@ impl FetcherTable {
     /// The same with its paths, and where it runs, below `directory` unless they are absolute. A program without a slash
     /// is looked for in `PATH`.
     pub fn below(mut self, directory: &Path) -> Self {
-        directory.clone_into(&mut self.directory);
+        self.directory = Some(directory.to_owned());
         if let Some(program) = self.command.first_mut().filter(|program| has_slash(program)) {
             *program = under(directory, Path::new(&*program)).into();
         }
         let trees = self.on_change.iter_mut().flat_map(|on_change| &mut on_change.paths);
         trees.for_each(|path| *path = under(directory, path));
         self
+    }
+
+    /// What is run. A command has a program: the file was refused otherwise.
+    pub fn spec(&self) -> CommandSpec {
+        let mut words = self.command.iter().cloned();
+        let variable = |(name, value): (&String, &String)| (name.into(), value.into());
+        CommandSpec {
+            program: words.next().unwrap_or_default(),
+            arguments: words.collect(),
+            environment: self.environment.iter().map(variable).collect(),
+            directory: self.directory.clone(),
+            time_limit: self.timeout,
+            grace: self.grace,
+        }
+    }
+
+    /// One that watches nothing has nothing to wait for.
+    pub fn timing(&self) -> Timing {
+        let nothing = Timing { retry: self.retry, ..Timing::default() };
+        self.on_change.as_ref().map_or(nothing, |on_change| on_change.timing(self.retry))
     }
 
     /// Whether a change of this file would have it run, and the tree that the file is in.
@@ -166,6 +198,15 @@ impl OnChangeTable {
     /// What counts in its trees.
     pub fn filter(&self) -> Result<Globs, GlobError> {
         Globs::new(&self.globs, &self.ignore, self.gitignore)
+    }
+
+    pub fn trees(&self) -> Result<Trees, GlobError> {
+        Ok(Trees::new(self.paths.clone(), self.filter()?))
+    }
+
+    pub fn timing(&self, retry: bool) -> Timing {
+        let Self { debounce, max_wait, cooldown, .. } = *self;
+        Timing { debounce, max_wait, cooldown, retry }
     }
 }
 

@@ -5,6 +5,7 @@
 //! command line, no actor.
 
 mod fetcher;
+mod list_name;
 mod plain;
 pub mod values;
 
@@ -20,6 +21,7 @@ use crate::exit::{ExitCode, Failure};
 use plain::plain;
 
 pub use fetcher::{FetcherTable, OnChangeTable, OwnFiles, check_fetchers, check_own_files};
+pub use list_name::ListName;
 
 /// A longer file is none that a person wrote.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;

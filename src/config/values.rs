@@ -12,7 +12,7 @@ use crate::logging;
 use crate::schedule::globs::Globs;
 
 /// The longest time that can be set.
-pub const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
+const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// How a time is written, for who wrote something else.
 pub const TIME_IN_QUOTES: &str = "write a time in quotes, with its unit: \"90s\"";
@@ -53,6 +53,14 @@ pub fn time<'de, D: Deserializer<'de>>(typed: D) -> Result<Duration, D::Error> {
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("{text:?} is no time such as \"90s\" or \"1h 30m\": {error}"))
+}
+
+/// A time of the command line that is also a key of the file.
+pub fn parse_bounded_time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time > TIME_MAX => Err("give a time up to 366days".to_owned()),
+        result => result.map_err(|error| error.to_string()),
+    }
 }
 
 /// The same above zero, for a key that may be left out.

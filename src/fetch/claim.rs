@@ -3,23 +3,21 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::AtFlags;
 use shiftboss_actors::directory::{Directory, Entry};
-use shiftboss_protocol::fetcher_file::{Line, LineReader};
+use shiftboss_protocol::fetcher_file::Line;
 use tracing::warn;
 
-use super::error::FetchError;
-use super::name::ListName;
+use super::{FetchError, read_lines};
+use crate::config::ListName;
+use crate::exit::ExitCode;
 use crate::lock::{self, LockError};
 use crate::safe_file;
-
-/// How much of a list is read at a time.
-const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The right to deliver one list into one directory, held by one process at a time.
 pub struct Claim {
@@ -31,18 +29,28 @@ pub struct Claim {
 impl Claim {
     /// Claims a list in the directory at `input`.
     pub fn new(input: &Path, name: &ListName) -> Result<Self, FetchError> {
-        let directory = Directory::open(input)
-            .map_err(|source| FetchError::Input { path: input.to_owned(), source })?;
+        let directory = Directory::open(input).map_err(unreadable(input))?;
         let path = input.join(name.lock_file());
-        match lock::take_file(&path) {
-            Ok(lock) => Ok(Self { directory, name: name.clone(), _lock: lock }),
+        let source = match lock::take_file(&path) {
+            Ok(lock) => return Ok(Self { directory, name: name.clone(), _lock: lock }),
             Err(LockError::Taken { pid, .. }) => {
-                let (name, input) = (name.as_str().to_owned(), input.to_owned());
-                Err(FetchError::Claimed { name, input, pid })
+                let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
+                let text = format!(
+                    "another fetch{pid} of {:?} into {} is running: stop it first, or give each a name of its own",
+                    name.as_str(),
+                    input.display()
+                );
+                return Err(FetchError::new(ExitCode::AlreadyRunning, text));
             }
-            Err(LockError::Io { source, .. }) => Err(FetchError::Lock { path, source }),
-            Err(other) => Err(FetchError::Lock { path, source: io::Error::other(other) }),
-        }
+            Err(LockError::Io { source, .. }) => source,
+            Err(other) => io::Error::other(other),
+        };
+        let advice = match source.kind() {
+            io::ErrorKind::PermissionDenied => "; may this user write to the input directory?",
+            _ => "",
+        };
+        let text = format!("cannot open or lock {}: {source}{advice}", path.display());
+        Err(FetchError::new(ExitCode::CannotCreate, text))
     }
 
     /// Whether the directory is still where it was.
@@ -56,31 +64,27 @@ impl Claim {
         complete.retain(|file| !file.growing);
         complete.sort_unstable_by_key(|file| std::cmp::Reverse(file.stamp));
         for file in complete {
-            let failed = self.failed("read the last list", &file.name);
-            match self.count(&file.name) {
-                Ok(Some(lines)) => {
-                    return Ok(Some((file.name.to_string_lossy().into_owned(), lines)));
-                }
-                Ok(None) => {}
-                Err(error) => return Err(failed(error)),
+            let counted = self.count(&file.name);
+            if let Some(lines) = counted.map_err(self.failed("read the last list", &file.name))? {
+                return Ok(Some((file.name.to_string_lossy().into_owned(), lines)));
             }
         }
         Ok(None)
     }
 
-    /// The good lines of a file; none where there is no file, or none that the daemon reads.
+    /// The lines of a complete list that the daemon takes; none where there is no file, or none that the daemon reads.
     fn count(&self, name: &OsStr) -> io::Result<Option<u64>> {
-        match self.directory.look(name)? {
-            Entry::File(_) => accepted_lines(self.directory.open_file(name)?.0).map(Some),
-            Entry::Absent | Entry::Unfit(_) => Ok(None),
-        }
+        let Entry::File(_) = self.directory.look(name)? else {
+            return Ok(None);
+        };
+        let (file, _) = self.directory.open_file(name)?;
+        let mut accepted = 0;
+        read_lines(file, false, |line| accepted += u64::from(matches!(line, Line::Row(_))))?;
+        Ok(Some(accepted))
     }
 
     fn files(&self) -> Result<Vec<ListFile>, FetchError> {
-        let names = self.directory.names().map_err(|source| {
-            let path = self.directory.path().to_owned();
-            FetchError::Input { path, source }
-        })?;
+        let names = self.directory.names().map_err(unreadable(self.directory.path()))?;
         let of_ours = |name: OsString| {
             let (stamp, growing) = self.name.parse(&name)?;
             Some(ListFile { name, stamp, growing })
@@ -98,7 +102,10 @@ impl Claim {
         name: impl AsRef<OsStr>,
     ) -> impl FnOnce(E) -> FetchError {
         let path = self.path(name);
-        move |source| FetchError::Io { doing, path, source: source.into() }
+        move |source| {
+            let source: io::Error = source.into();
+            FetchError::unavailable(format!("cannot {doing} {}: {source}", path.display()))
+        }
     }
 
     /// Removes a file; says whether there was one.
@@ -173,14 +180,18 @@ impl Part {
         self.name.clone_from(&whole);
         // Only now: until then the directory could be replaced unseen.
         if !self.claim.is_current() {
-            return Err(FetchError::Replaced { path: self.claim.directory.path().to_owned() });
+            return Err(FetchError::unavailable(format!(
+                "{} is not the directory any more that it was when the command began (renamed, removed, or mounted over), and nobody reads that one: fetch again",
+                self.claim.directory.path().display()
+            )));
         }
         self.is_published = true;
         if let Err(error) = rustix::fs::fsync(directory) {
-            return Err(FetchError::Unsettled {
-                path: self.claim.path(&whole),
-                source: error.into(),
-            });
+            let (path, source) = (self.claim.path(&whole), io::Error::from(error));
+            return Err(FetchError::unavailable(format!(
+                "{} is in place but the directory could not be synced: {source}; older lists are kept beside it",
+                path.display()
+            )));
         }
         for old in self.claim.files()?.iter().filter(|file| file.stamp < self.stamp) {
             if let Err(error) = self.claim.remove(&old.name) {
@@ -210,31 +221,19 @@ fn stamp_above(claim: &Claim, files: &[ListFile]) -> Result<i64, FetchError> {
     let Some(largest) = files.iter().max_by_key(|file| file.stamp) else {
         return Ok(now);
     };
-    match largest.stamp.checked_add(1) {
-        Some(next) => Ok(next.max(now)),
-        None => Err(FetchError::NoStamp { path: claim.path(&largest.name) }),
-    }
+    largest.stamp.checked_add(1).map(|next| next.max(now)).ok_or_else(|| {
+        let path = claim.path(&largest.name);
+        let path = path.display();
+        let text = format!("there is no larger number than that of {path}: remove or rename it");
+        FetchError::new(ExitCode::BadData, text)
+    })
 }
 
-/// The lines of a complete list that the daemon takes.
-fn accepted_lines(mut file: File) -> io::Result<u64> {
-    let mut reader = LineReader::new(true, 0);
-    let (mut chunk, mut lines, mut accepted) = (vec![0; CHUNK_BYTES], Vec::new(), 0);
-    loop {
-        let length = match file.read(&mut chunk) {
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        if length == 0 {
-            reader.finish(&mut lines);
-        } else {
-            reader.feed(&chunk[..length], &mut lines);
-        }
-        let is_row = |line: &Line| u64::from(matches!(line, Line::Row(_)));
-        accepted += lines.drain(..).map(|line| is_row(&line)).sum::<u64>();
-        if length == 0 {
-            return Ok(accepted);
-        }
+fn unreadable(input: &Path) -> impl Fn(io::Error) -> FetchError {
+    move |source| {
+        let path = input.display();
+        let advice = "name the directory that the daemon watches";
+        let text = format!("cannot read the input directory {path}: {source}; {advice}");
+        FetchError::new(ExitCode::Configuration, text)
     }
 }

@@ -2,13 +2,15 @@
 //! the daemon will. Knows nothing of the command or of the directory.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 
 use super::Observer;
 use crate::child::LinePrefixer;
 
+/// How much of a list is read at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
 /// Faulty lines that are reported one by one.
 const FAULTS_REPORTED_MAX: u64 = 20;
 
@@ -120,9 +122,29 @@ impl Drop for Intake {
     }
 }
 
+/// Reads a list to its end, as the daemon will; one that is growing may end within a line.
+pub fn read_lines(mut file: File, is_growing: bool, mut take: impl FnMut(Line)) -> io::Result<()> {
+    let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let length = match file.read(&mut chunk) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        match length {
+            0 if !is_growing => reader.finish(&mut lines),
+            _ => reader.feed(&chunk[..length], &mut lines),
+        }
+        lines.drain(..).for_each(&mut take);
+        if length == 0 {
+            return Ok(());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Seek};
+    use std::io::Seek;
 
     use shiftboss_protocol::fetcher_file::SkipReason;
 

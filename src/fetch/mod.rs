@@ -1,56 +1,54 @@
 //! Fetches a list: runs a command whose standard output is the list, and puts it in place of the
 //! former one once it is whole and looks right. Until then the former one stays.
 //!
-//! `shiftboss fetch` and the daemon's own fetchers call it. Settings in, outcome out: when to run, what to show and what to exit with
-//! is the caller's. What waits for a lock or for a sync is done beside the runtime's thread; the growing
+//! `shiftboss fetch` and the daemon's own fetchers call it. A [`FetcherTable`] in, an outcome out: when to run and what
+//! to show is the caller's. What waits for a lock or for a sync is done beside the runtime's thread; the growing
 //! file is written on it. [`claim`] is the directory's side, [`intake`] the command's output.
 
 mod claim;
-mod error;
 mod intake;
-mod name;
-mod runs;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use shiftboss_protocol::fetcher_file::SkipReason;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::child::{CommandSpec, Guardian, Output, Stream};
-use crate::schedule::handover::ChangedFile;
+use crate::config::FetcherTable;
+use crate::exit::ExitCode;
+use crate::schedule::command_runs::{ChangedFile, run_command};
 use crate::schedule::paths::Changed;
+use crate::schedule::scheduler::{Outcome, StartRun};
 use claim::{Claim, Part};
-pub use error::FetchError;
+pub use intake::read_lines;
 use intake::{Intake, Tally};
-pub use name::ListName;
-pub use runs::runs;
 
-/// What is fetched, by what, into where, and what it has to look like.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    pub input: PathBuf,
-    /// The list's name: the fetcher's, for the daemon.
-    pub name: ListName,
-    /// The program that writes the list.
-    pub program: OsString,
-    /// What it is called with.
-    pub arguments: Vec<OsString>,
-    pub environment: Vec<(OsString, OsString)>,
-    /// Where it runs; `None`: where we do.
-    pub directory: Option<PathBuf>,
-    pub time_limit: Option<Duration>,
-    pub grace: Duration,
-    /// A list has at least so many lines. One at least is always asked for.
-    pub min_lines: u64,
-    /// A list has at least this share, from 0 to 1, of the lines of the last complete one.
-    pub min_share: f64,
-    /// The daemon hands its lines out while it is fetched, whatever becomes of it.
-    pub live: bool,
-    /// The file in which the command is given what changed; `None`: nothing is watched.
-    pub changed_file: Option<PathBuf>,
+/// Why a list was not fetched. The former list is untouched, or stands beside the new one.
+#[derive(Debug)]
+pub struct FetchError {
+    /// What `fetch` exits with.
+    pub code: ExitCode,
+    /// How the run ended, as a shell would report it, and why.
+    pub outcome: Outcome,
+}
+
+impl FetchError {
+    fn new(code: ExitCode, message: impl Into<String>) -> Self {
+        Self { code, outcome: Outcome::new(ExitCode::Unavailable as u8, message) }
+    }
+
+    /// Nothing is wrong with us or our directory.
+    fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Unavailable, message)
+    }
+}
+
+impl From<Outcome> for FetchError {
+    fn from(outcome: Outcome) -> Self {
+        Self { code: ExitCode::Unavailable, outcome }
+    }
 }
 
 /// Shows a run while it goes on.
@@ -74,7 +72,9 @@ pub struct Delivered {
 
 /// Fetches one list, any number of times.
 pub struct Fetcher {
-    settings: Settings,
+    input: PathBuf,
+    list: FetcherTable,
+    command: CommandSpec,
     guardian: Guardian,
     changed_file: Option<ChangedFile>,
     /// The directory, and the right to deliver there. None until it was claimed.
@@ -82,29 +82,26 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher whose commands `guardian` starts. Nothing is touched yet.
-    pub fn new(settings: Settings, guardian: Guardian) -> Self {
-        let changed_file = settings.changed_file.clone().map(ChangedFile);
-        Self { settings, guardian, changed_file, claim: None }
+    /// A fetcher of lists for `input`, whose commands `guardian` starts; they are given what changed in `changed_file`, if
+    /// anything is watched. Nothing is touched yet.
+    pub fn new(
+        input: PathBuf,
+        list: FetcherTable,
+        guardian: Guardian,
+        changed_file: Option<PathBuf>,
+    ) -> Self {
+        let (command, changed_file) = (list.spec(), changed_file.map(ChangedFile));
+        Self { input, list, command, guardian, changed_file, claim: None }
     }
 
-    /// Claims the list for this process, until the fetcher is dropped; claims it anew when another
+    /// The right to deliver the list, kept by this process until the fetcher is dropped; claimed anew when another
     /// directory has taken the place of the one it was claimed in.
-    pub async fn claim(&mut self) -> Result<(), FetchError> {
-        self.claimed().await.map(|_| ())
-    }
-
-    /// Gives the list up, so that others may fetch it until this one runs again.
-    pub fn release(&mut self) {
-        self.claim = None;
-    }
-
-    async fn claimed(&mut self) -> Result<Arc<Claim>, FetchError> {
+    pub async fn claim(&mut self) -> Result<Arc<Claim>, FetchError> {
         if let Some(claim) = self.claim.as_ref().filter(|claim| claim.is_current()) {
             return Ok(Arc::clone(claim));
         }
         self.claim = None;
-        let (input, name) = (self.settings.input.clone(), self.settings.name.clone());
+        let (input, name) = (self.input.clone(), self.list.name.clone());
         let claim = blocking(move || Claim::new(&input, &name)).await?;
         Ok(Arc::clone(self.claim.insert(Arc::new(claim))))
     }
@@ -115,17 +112,17 @@ impl Fetcher {
         &mut self,
         changed: Changed,
         observer: Box<dyn Observer>,
-        stop: impl Future<Output = ()>,
+        stop: oneshot::Receiver<()>,
     ) -> Result<Delivered, FetchError> {
-        let claim = self.claimed().await?;
-        let live = self.settings.live;
+        let claim = self.claim().await?;
+        let live = self.list.live;
         let (part, file) = blocking(move || Part::begin(claim, live)).await?;
         let intake = Arc::new(Mutex::new(Intake::new(file, observer)));
         self.command(changed, &intake, stop).await?;
         let tally = lock(&intake).finish().map_err(|source| part.unwritten(source))?;
         // The intake's descriptor is closed before the file gets its name.
         drop(intake);
-        let (min_lines, min_share) = (self.settings.min_lines, self.settings.min_share);
+        let (min_lines, min_share) = (self.list.min_lines, self.list.min_share);
         blocking(move || deliver(part, tally, min_lines, min_share)).await
     }
 
@@ -134,61 +131,76 @@ impl Fetcher {
         &self,
         changed: Changed,
         intake: &Arc<Mutex<Intake>>,
-        stop: impl Future<Output = ()>,
+        stop: oneshot::Receiver<()>,
     ) -> Result<(), FetchError> {
         let broken = Arc::new(Notify::new());
-        let mut spec = self.spec(intake, &broken);
-        if let Some(file) = &self.changed_file {
-            file.give(&mut spec, changed).await.map_err(FetchError::Changed)?;
-        }
-        let mut running = self.guardian.start(spec)?;
+        let (command, output) = (self.command.clone(), output(intake, &broken));
+        let changed = self.changed_file.as_ref().map(|file| (file, changed));
         let mut is_stopped = false;
-        tokio::select! {
-            _ = running.wait() => {}
-            () = broken.notified() => running.terminate(),
-            () = stop => {
-                is_stopped = true;
-                running.terminate();
-            }
-        }
-        let end = running.wait().await;
-        let is_broken = lock(intake).is_broken();
-        match end {
-            _ if is_stopped => Err(FetchError::Stopped),
-            // The intake returns the error when it is finished.
-            _ if is_broken => Ok(()),
-            end if end.is_success() => Ok(()),
-            end => Err(FetchError::Command { end, time_limit: self.settings.time_limit }),
-        }
-    }
-
-    fn spec(&self, intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> CommandSpec {
-        let (intake, broken) = (Arc::clone(intake), Arc::clone(broken));
-        let sink = move |stream, piece: &[u8]| {
-            let mut intake = lock(&intake);
-            match stream {
-                Stream::Err => intake.complaint(piece),
-                Stream::Out if intake.take(piece) => {}
-                Stream::Out => broken.notify_one(),
+        let stop = async {
+            tokio::select! {
+                () = broken.notified() => {}
+                _ = stop => is_stopped = true,
             }
         };
-        let settings = &self.settings;
-        CommandSpec {
-            arguments: settings.arguments.clone(),
-            environment: settings.environment.clone(),
-            directory: settings.directory.clone(),
-            time_limit: settings.time_limit,
-            grace: settings.grace,
-            ..CommandSpec::new(&settings.program, Output::Sink(Box::new(sink)))
+        let end = run_command(&self.guardian, command, changed, output, stop).await?;
+        if is_stopped {
+            return Err(FetchError::unavailable("stopped while the command was running"));
         }
+        // What could not be written is told when the intake is finished.
+        if end.is_success() || lock(intake).is_broken() {
+            return Ok(());
+        }
+        Err(Outcome::new(end.shell_code(), end.failure(self.list.timeout)).into())
     }
+}
+
+/// The runs of one fetcher, each shown by an observer of its own. If they are shared, somebody may fetch the list by
+/// hand between two of them.
+pub fn runs(
+    fetcher: Fetcher,
+    observer: impl Fn() -> Box<dyn Observer> + 'static,
+    is_shared: bool,
+) -> StartRun {
+    // Locked by the one run that is on.
+    let fetcher = Rc::new(tokio::sync::Mutex::new(fetcher));
+    Rc::new(move |changed, stop| {
+        let (fetcher, observer) = (Rc::clone(&fetcher), observer());
+        Box::pin(async move {
+            let mut fetcher = fetcher.lock().await;
+            let fetched = fetcher.run(changed, observer, stop).await;
+            if is_shared {
+                fetcher.claim = None;
+            }
+            match fetched {
+                Ok(Delivered { file, accepted, faulty }) => {
+                    Outcome::new(0, format!("{accepted} lines, {faulty} faulty: {file}"))
+                }
+                Err(error) => error.outcome,
+            }
+        })
+    })
+}
+
+/// Has the intake take what the command writes; `broken` hears when it cannot.
+fn output(intake: &Arc<Mutex<Intake>>, broken: &Arc<Notify>) -> Output {
+    let (intake, broken) = (Arc::clone(intake), Arc::clone(broken));
+    Output::Sink(Box::new(move |stream, piece: &[u8]| {
+        let mut intake = lock(&intake);
+        match stream {
+            Stream::Err => intake.complaint(piece),
+            Stream::Out if intake.take(piece) => {}
+            Stream::Out => broken.notify_one(),
+        }
+    }))
 }
 
 /// What may wait for a lock or a disk is done beside the runtime's thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| FetchError::Interrupted)?
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(FetchError::unavailable("the delivery broke off")))
 }
 
 /// Both holders are on one thread; a panic of one leaves nothing that the other would trust.
@@ -205,16 +217,21 @@ fn deliver(
 ) -> Result<Delivered, FetchError> {
     let Tally { accepted, faulty } = tally;
     if accepted == 0 {
-        return Err(FetchError::NoLines { faulty });
+        let text = format!("the command wrote no good line ({faulty} faulty ones)");
+        return Err(FetchError::unavailable(text));
     }
+    let wrote = format!("the command wrote {accepted} good lines");
     if accepted < min_lines {
-        return Err(FetchError::TooFew { accepted, min_lines });
+        let text = format!("{wrote}, and {min_lines} are asked for (min-lines)");
+        return Err(FetchError::unavailable(text));
     }
-    if let Some((file, last)) = part.claim().last_complete()? {
+    if let Some((file, last)) = part.claim().last_complete()?
         // Numbers of lines are far below 2^53: nothing is lost.
-        if (accepted as f64) < min_share * last as f64 {
-            return Err(FetchError::Shrunk { accepted, last, file, min_share });
-        }
+        && (accepted as f64) < min_share * last as f64
+    {
+        return Err(FetchError::unavailable(format!(
+            "{wrote}, less than the share {min_share} (min-share) of the {last} in {file}; if so few are right, fetch once by hand with --min-share 0"
+        )));
     }
     let file = part.publish()?;
     Ok(Delivered { file, accepted, faulty })

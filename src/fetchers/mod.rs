@@ -1,42 +1,40 @@
 //! Fetchers that the daemon runs itself, as its configuration file says: each has a schedule of [`crate::schedule`]
 //! and fetches by [`crate::fetch`] (docs/spec/on-change.md, docs/configuration.md).
 //!
-//! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here are the fetchers' wiring ([`fetcher`]),
-//! their supervision ([`supervisor`]) and their memory over restarts ([`record`]). No SQL, no socket.
+//! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here are the fetchers' supervision
+//! ([`supervisor`]), what is around each of their runs ([`runs`]) and their memory over restarts ([`record`]). No SQL, no
+//! socket.
 
-mod begin;
-mod fetcher;
-mod output;
 mod record;
+mod runs;
 mod supervisor;
 #[cfg(test)]
 mod tests;
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::exit_notifier::ExitNotifier;
+use shiftboss_actors::refused::Refused;
 use shiftboss_actors::service::{RunFetcher, Service, ServiceLinks};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
-pub use begin::RUNS_MAX;
+pub use supervisor::RUNS_MAX;
 
 use crate::child::Guardian;
 use crate::config::FetcherTable;
-use crate::fetch::{self, Fetcher, Settings};
-use crate::schedule::scheduler::StartRun;
-use output::ToLog;
-use supervisor::{FetchersActor, StopAll, SupervisorParts};
+use supervisor::{Supervisor, SupervisorParts};
 
 pub struct Fetchers {
     input: PathBuf,
     database: PathBuf,
     wanted: watch::Receiver<Vec<FetcherTable>>,
-    actor: Option<Addr<FetchersActor>>,
+    running: Option<(Rc<Supervisor>, JoinHandle<()>)>,
 }
 
 impl Fetchers {
@@ -47,7 +45,7 @@ impl Fetchers {
         database: PathBuf,
         wanted: watch::Receiver<Vec<FetcherTable>>,
     ) -> Self {
-        Self { input, database, wanted, actor: None }
+        Self { input, database, wanted, running: None }
     }
 }
 
@@ -59,56 +57,49 @@ impl Service for Fetchers {
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
         let (input, database) = (self.input.clone(), self.database.clone());
         let guardian = Guardian::new();
-        let runs = move |table: &FetcherTable| runs(table, &input, &database, &guardian);
         let parts = SupervisorParts {
-            runs: Box::new(runs),
+            runs: Box::new(move |table| runs::of_table(table, &input, &database, &guardian)),
             wanted: self.wanted.clone(),
             links: links.fetchers,
             clock: Rc::new(SystemClock),
-            _exit_notifier: exit_notifier,
         };
-        self.actor = Some(FetchersActor::new(parts).start());
+        let supervisor = Rc::new(Supervisor::new(parts));
+        let life = Rc::clone(&supervisor).run();
+        let life = actix::spawn(async move {
+            let _exit_notifier = exit_notifier;
+            life.await;
+        });
+        self.running = Some((supervisor, life));
     }
 
     fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
-        self.actor.clone().map(Addr::recipient)
+        let (supervisor, _) = self.running.as_ref()?;
+        Some(FetchersActor(Rc::clone(supervisor)).start().recipient())
     }
 
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {
-        let actor = self.actor.take();
+        let running = self.running.take();
         Box::pin(async move {
-            if let Some(actor) = actor {
-                // An actor that is gone has nothing to stop.
-                let _ = actor.send(StopAll).await;
+            if let Some((supervisor, life)) = running {
+                supervisor.stop();
+                // The panic hook has reported a panic there.
+                let _ = life.await;
             }
         })
     }
 }
 
-/// The runs of a fetcher whose lists go to `input`.
-fn runs(table: &FetcherTable, input: &Path, database: &Path, guardian: &Guardian) -> StartRun {
-    let name = table.name.shared();
-    let observer = move || Box::new(ToLog(name.clone())) as _;
-    let fetcher = Fetcher::new(settings(table, input, database), guardian.clone());
-    fetch::runs(fetcher, observer, true)
+/// Answers operators' requests for runs.
+struct FetchersActor(Rc<Supervisor>);
+
+impl Actor for FetchersActor {
+    type Context = Context<Self>;
 }
 
-fn settings(table: &FetcherTable, input: &Path, database: &Path) -> Settings {
-    let mut words = table.command.iter().cloned();
-    let variable = |(name, value): (&String, &String)| (name.into(), value.into());
-    Settings {
-        input: input.to_owned(),
-        name: table.name.clone(),
-        // A command has a program: the file was refused otherwise.
-        program: words.next().unwrap_or_default(),
-        arguments: words.collect(),
-        environment: table.environment.iter().map(variable).collect(),
-        directory: Some(table.directory.clone()),
-        time_limit: table.timeout,
-        grace: table.grace,
-        min_lines: table.min_lines,
-        min_share: table.min_share,
-        live: table.live,
-        changed_file: table.on_change.is_some().then(|| table.name.changed_file(database)),
+impl Handler<RunFetcher> for FetchersActor {
+    type Result = Result<String, Refused>;
+
+    fn handle(&mut self, RunFetcher(name): RunFetcher, _: &mut Self::Context) -> Self::Result {
+        self.0.run_now(&name)
     }
 }

@@ -1,4 +1,4 @@
-//! The FetchersActor over runs that are no commands and a memory that is no database, under a paused
+//! The supervisor over runs that are no commands and a memory that is no database, under a paused
 //! clock.
 
 mod scene;
@@ -6,10 +6,8 @@ mod scene;
 use std::sync::atomic::Ordering;
 
 use shiftboss_actors::refused::Refused;
-use shiftboss_actors::service::RunFetcher;
 use tokio::time::{Instant, sleep};
 
-use super::supervisor::StopAll;
 use scene::{SECOND, Scene, Seen, every, ran, runs, with};
 
 /// It runs at once and then by the clock, and what is noted says so.
@@ -95,15 +93,14 @@ async fn a_reload_touches_only_what_changed() {
 async fn a_stop_breaks_runs_off() {
     let seen = Seen::default();
     seen.0.takes.set(90 * SECOND);
-    let scene = Scene::new(seen, vec![every("a"), every("b")]);
+    let mut scene = Scene::new(seen, vec![every("a"), every("b")]);
     sleep(10 * SECOND).await;
-    scene.actor.send(StopAll).await.unwrap();
+    scene.stop().await;
     assert_eq!(scene.seen.0.on.get(), 0);
     sleep(SECOND).await;
     for name in ["a", "b"] {
         assert!(scene.record(name).run_started.is_some(), "{name}");
     }
-    assert!(!scene.actor.connected());
 }
 
 /// A run that does not end when it is asked is killed.
@@ -112,10 +109,10 @@ async fn a_stop_does_not_wait_for_ever() {
     let seen = Seen::default();
     seen.0.takes.set(900 * SECOND);
     seen.0.ignores_stop.set(true);
-    let scene = Scene::new(seen, vec![every("a")]);
+    let mut scene = Scene::new(seen, vec![every("a")]);
     sleep(10 * SECOND).await;
     let begin = Instant::now();
-    scene.actor.send(StopAll).await.unwrap();
+    scene.stop().await;
     assert_eq!(scene.seen.0.on.get(), 0);
     assert!(begin.elapsed() <= 4 * SECOND);
 }
@@ -160,14 +157,14 @@ async fn not_all_run_at_once() {
     let seen = Seen::default();
     seen.0.takes.set(10 * SECOND);
     let tables = (0..=super::RUNS_MAX).map(|number| every(&format!("n{number}"))).collect();
-    let scene = Scene::new(seen, tables);
+    let mut scene = Scene::new(seen, tables);
     sleep(5 * SECOND).await;
     assert_eq!(scene.seen.0.on.get(), super::RUNS_MAX);
     sleep(10 * SECOND).await;
     assert_eq!((scene.began().len(), scene.seen.0.on.get()), (super::RUNS_MAX + 1, 1));
     scene.seen.0.takes.set(900 * SECOND);
     sleep(90 * SECOND).await;
-    scene.actor.send(StopAll).await.unwrap();
+    scene.stop().await;
     assert_eq!(scene.seen.0.on.get(), 0);
 }
 
@@ -203,19 +200,19 @@ async fn an_operator_has_one_run() {
     let seen = Seen::default();
     seen.0.takes.set(10 * SECOND);
     let scene = Scene::new(seen, vec![every("links"), every("notes")]);
-    let run = async |name: &str| scene.actor.send(RunFetcher(name.into())).await.unwrap();
+    let run = |name: &str| scene.supervisor.run_now(name);
     sleep(5 * SECOND).await;
-    let on = run("links").await.unwrap_err();
+    let on = run("links").unwrap_err();
     assert_eq!(on, Refused::busy("a run of links is on"));
     sleep(45 * SECOND).await;
-    let answer: serde_json::Value = serde_json::from_str(&run("links").await.unwrap()).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&run("links").unwrap()).unwrap();
     assert_eq!(answer, serde_json::json!({"fetcher": "links", "state": "idle"}));
     sleep(110 * SECOND).await;
     let began = |of: &str| -> Vec<u64> {
         scene.began().iter().filter(|(name, _)| name == of).map(|(_, at)| *at).collect()
     };
     assert_eq!((began("links"), began("notes")), (vec![0, 50, 150], vec![0, 100]));
-    let unknown = run("link").await.unwrap_err();
+    let unknown = run("link").unwrap_err();
     let text = "the daemon runs no fetcher link; did you mean \"links\"?";
     assert_eq!(unknown, Refused::unknown(text));
 }
@@ -225,7 +222,7 @@ async fn an_operator_has_one_run() {
 async fn a_run_waits_for_the_input_directory() {
     let seen = Seen::default();
     seen.0.lost.set(true);
-    let scene = Scene::new(seen, vec![every("a")]);
+    let mut scene = Scene::new(seen, vec![every("a")]);
     sleep(30 * SECOND).await;
     assert_eq!(scene.began(), []);
     scene.seen.0.lost.set(false);
@@ -233,7 +230,7 @@ async fn a_run_waits_for_the_input_directory() {
     assert_eq!(scene.began().len(), 1);
     scene.seen.0.lost.set(true);
     sleep(150 * SECOND).await;
-    scene.actor.send(StopAll).await.unwrap();
+    scene.stop().await;
     assert_eq!(scene.began().len(), 1);
 }
 

@@ -85,12 +85,11 @@ impl CommandRunner {
         let spec = CommandSpec {
             arguments,
             environment,
-            input: payload.input,
             time_limit: self.time_limit,
             grace: self.grace,
-            ..CommandSpec::new(program, output)
+            ..CommandSpec::new(program)
         };
-        match self.guardian.start(spec) {
+        match self.guardian.start(&spec, payload.input, output) {
             Ok(running) => {
                 let (started, log, end) = (Instant::now(), kept.path(), None);
                 let _payload = payload.file;

@@ -1,62 +1,72 @@
-//! Runs that are a command: the user's, with what changed in a file and in its arguments.
+//! Runs that are a command, and what changed as the command is given it: a file that names the paths, two
+//! variables that name the file, and paths in place of arguments (spec 2.9).
 //!
-//! Made of [`crate::child`]. Its standard output is ours, byte by byte; its standard
-//! error goes to ours, a line at a time.
+//! `on-change` has its runs from [`command_runs`]; [`crate::fetch`] runs its commands by [`run_command`]. When a run
+//! is due is [`super::scheduler`]'s.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
 
-use tokio::sync::oneshot;
+use rustix::process::{Resource, getrlimit};
 
-use super::handover::{ChangedFile, NOT_EXECUTABLE};
 use super::paths::Changed;
-use super::scheduler::{Outcome, Run};
-use crate::child::{CommandSpec, Guardian, LinePrefixer, Output, Stream};
+use super::scheduler::{Outcome, StartRun};
+use crate::child::{CommandSpec, End, Guardian, LinePrefixer, Output, Stream};
+use crate::safe_file;
 
-/// Starts a command for each run.
-pub struct CommandRuns {
-    pub guardian: Guardian,
-    /// Put before each line of standard error, unless that goes to a terminal.
-    pub name: String,
-    pub program: OsString,
-    /// What it is called with; `{paths}` stands for the changed paths.
-    pub arguments: Vec<OsString>,
-    pub changed_file: Rc<ChangedFile>,
-    pub time_limit: Option<Duration>,
-    /// From TERM to KILL.
-    pub grace: Duration,
+/// An argument that stands for the changed paths.
+const PATHS: &str = "{paths}";
+/// Names the file with the changed paths, each ended by a NUL.
+const CHANGED: &str = "SHIFTBOSS_CHANGED";
+/// `1`: the file names all that changed. `0`: anything else may have changed, too.
+const CHANGED_WHOLE: &str = "SHIFTBOSS_CHANGED_WHOLE";
+/// What Linux grants to arguments and environment together, whatever the stack's limit.
+const ARGUMENTS_BYTES_MIN: u64 = 128 * 1024;
+/// And what it grants at the most.
+const ARGUMENTS_BYTES_MAX: u64 = 6 * 1024 * 1024;
+/// Left free, as POSIX advises, for what the command adds to its own children's environment.
+const ARGUMENTS_BYTES_SPARE: usize = 4096;
+
+/// A shell's code for what cannot be executed: a run without its file.
+const NOT_EXECUTABLE: u8 = 126;
+
+/// The runs of a command of the user's. Its standard output is ours, byte by byte; its standard error goes to ours, a
+/// line at a time, behind `name` unless that is a terminal.
+pub fn command_runs(name: String, command: CommandSpec, changed_file: ChangedFile) -> StartRun {
+    let (guardian, changed_file) = (Guardian::new(), Rc::new(changed_file));
+    Rc::new(move |changed, stop| {
+        let (guardian, file) = (guardian.clone(), Rc::clone(&changed_file));
+        let (command, output) = (command.clone(), log_of(&name));
+        Box::pin(async move {
+            let (time_limit, stop) = (command.time_limit, async { _ = stop.await });
+            match run_command(&guardian, command, Some((&file, changed)), output, stop).await {
+                Ok(end) => {
+                    Outcome { exit_code: end.shell_code(), message: end.failure(time_limit) }
+                }
+                Err(outcome) => outcome,
+            }
+        })
+    })
 }
 
-impl CommandRuns {
-    pub fn start(&self, changed: Changed, mut stop: oneshot::Receiver<()>) -> Run {
-        let (guardian, changed_file) = (self.guardian.clone(), Rc::clone(&self.changed_file));
-        let time_limit = self.time_limit;
-        let mut command = CommandSpec {
-            arguments: self.arguments.clone(),
-            time_limit,
-            grace: self.grace,
-            ..CommandSpec::new(&self.program, log_of(&self.name))
-        };
-        Box::pin(async move {
-            if let Err(error) = changed_file.give(&mut command, changed).await {
-                return Outcome { exit_code: NOT_EXECUTABLE, message: error.to_string() };
-            }
-            let mut running = match guardian.start(command) {
-                Ok(running) => running,
-                Err(error) => {
-                    return Outcome { exit_code: error.shell_code(), message: error.to_string() };
-                }
-            };
-            tokio::select! {
-                _ = running.wait() => {}
-                _ = &mut stop => running.terminate(),
-            }
-            let end = running.wait().await;
-            Outcome { exit_code: end.shell_code(), message: end.failure(time_limit) }
-        })
+/// Runs a command to its end, or until `stop` resolves. The error is the outcome of a run whose command did not start.
+pub async fn run_command(
+    guardian: &Guardian,
+    mut command: CommandSpec,
+    changed: Option<(&ChangedFile, Changed)>,
+    output: Output,
+    stop: impl Future<Output = ()>,
+) -> Result<End, Outcome> {
+    if let Some((file, changed)) = changed {
+        let given = file.give(&mut command, changed).await;
+        given.map_err(|error| Outcome::new(NOT_EXECUTABLE, error.to_string()))?;
     }
+    let started = guardian.start(&command, None, output);
+    let mut running = started.map_err(|e| Outcome::new(e.shell_code(), e.to_string()))?;
+    Ok(running.wait_or_stop(stop).await)
 }
 
 /// Standard output as it is, standard error as lines.
@@ -82,5 +92,92 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         let _ = io::stderr().lock().write_all(&self.0.finish());
+    }
+}
+
+/// The file that names what changed before a run. Dropped, it is removed.
+#[derive(Debug)]
+pub struct ChangedFile(pub PathBuf);
+
+impl ChangedFile {
+    /// Writes it, beside the runtime's thread, and gives it and the paths to a command that is about to be started.
+    async fn give(&self, command: &mut CommandSpec, changed: Changed) -> io::Result<()> {
+        let file = self.0.clone();
+        let written = tokio::task::spawn_blocking(move || write(&file, &changed).map(|()| changed));
+        let written = written.await.unwrap_or_else(|_| Err(io::Error::other("it broke off")));
+        let changed = written.map_err(|error| {
+            let file = self.0.display();
+            let text = format!("cannot write the changed paths to {file}: {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        let whole = if changed.is_whole() { "1" } else { "0" };
+        command.environment.push((CHANGED.into(), self.0.as_os_str().to_owned()));
+        command.environment.push((CHANGED_WHOLE.into(), whole.into()));
+        command.arguments = arguments(&command.arguments, &changed, argument_room(command));
+        Ok(())
+    }
+}
+
+impl Drop for ChangedFile {
+    fn drop(&mut self) {
+        // It may never have been written.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn write(file: &Path, changed: &Changed) -> io::Result<()> {
+    safe_file::replace(file, |out| {
+        for path in changed.paths() {
+            out.write_all(path.as_os_str().as_bytes())?;
+            out.write_all(b"\0")?;
+        }
+        Ok(())
+    })
+}
+
+/// The arguments with the paths in place, as many as there is room for.
+fn arguments(typed: &[OsString], changed: &Changed, room: usize) -> Vec<OsString> {
+    let fits = |left: &mut usize, path: &Path| {
+        *left = left.checked_sub(argument_bytes(path.as_os_str()))?;
+        Some(path.as_os_str().to_owned())
+    };
+    let places = typed.iter().filter(|argument| *argument == PATHS).count().max(1);
+    let paths: Vec<OsString> = changed.paths().scan(room / places, fits).collect();
+    let words = |argument: &OsString| {
+        if argument == PATHS { paths.clone() } else { vec![argument.clone()] }
+    };
+    typed.iter().flat_map(words).collect()
+}
+
+/// What an argument takes: its bytes, their end, and a pointer.
+fn argument_bytes(argument: &OsStr) -> usize {
+    argument.len() + 1 + size_of::<usize>()
+}
+
+/// Bytes that are left for paths, of those that the kernel grants to arguments and environment.
+fn argument_room(command: &CommandSpec) -> usize {
+    let stack = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
+    let all = (stack / 4).clamp(ARGUMENTS_BYTES_MIN, ARGUMENTS_BYTES_MAX);
+    let environment = std::env::vars_os()
+        .chain(command.environment.iter().cloned())
+        .map(|(name, value)| argument_bytes(&name) + value.len() + 1);
+    let words = command.arguments.iter().chain([&command.program]);
+    let taken = environment.chain(words.map(|word| argument_bytes(word))).sum::<usize>();
+    usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(taken + ARGUMENTS_BYTES_SPARE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each path is an argument of its own, and as many are given as there is room for.
+    #[test]
+    fn paths_are_arguments() {
+        let changed = Changed::of(["a b", "c", "d"].map(PathBuf::from));
+        let typed = ["-x", "{paths}", "--", "in {paths}"].map(OsString::from);
+        assert_eq!(arguments(&typed, &changed, 1000), ["-x", "a b", "c", "d", "--", "in {paths}"]);
+        assert_eq!(arguments(&typed, &changed, 12 + 10), ["-x", "a b", "c", "--", "in {paths}"]);
+        assert_eq!(arguments(&typed, &Changed::unknown(), 1000), ["-x", "--", "in {paths}"]);
+        assert_eq!(arguments(&["{paths}".into(), "{paths}".into()], &changed, 24), ["a b", "a b"]);
     }
 }

@@ -20,7 +20,6 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::paths::Changed;
-use super::scheduler::ScheduleError;
 use super::tree_watch::kernel;
 use super::watch::{Trees, Wake, Watch, WatchError};
 
@@ -36,7 +35,7 @@ pub type Drain = oneshot::Sender<()>;
 pub struct Follower {
     found: UnboundedReceiver<Changed>,
     drains: UnboundedSender<Drain>,
-    following: JoinHandle<Result<(), ScheduleError>>,
+    following: JoinHandle<Result<(), WatchError>>,
 }
 
 impl Follower {
@@ -56,7 +55,7 @@ impl Follower {
         follow: impl FnOnce(UnboundedSender<Changed>, UnboundedReceiver<Drain>) -> F,
     ) -> Self
     where
-        F: Future<Output = Result<(), ScheduleError>> + Send + 'static,
+        F: Future<Output = Result<(), WatchError>> + Send + 'static,
     {
         let (finder, found) = unbounded_channel();
         let (drains, asked) = unbounded_channel();
@@ -64,12 +63,12 @@ impl Follower {
     }
 
     /// What changed next; at first when the watch is open. May be cancelled.
-    pub async fn next(&mut self) -> Result<Changed, ScheduleError> {
+    pub async fn next(&mut self) -> Result<Changed, WatchError> {
         match self.found.recv().await {
             Some(changed) => Ok(changed),
             None => match (&mut self.following).await {
                 Ok(Err(error)) => Err(error),
-                _ => Err(ScheduleError::Panicked),
+                _ => Err(WatchError::Panicked),
             },
         }
     }
@@ -94,7 +93,7 @@ async fn follow(
     is_patient: bool,
     found: UnboundedSender<Changed>,
     mut drains: UnboundedReceiver<Drain>,
-) -> Result<(), ScheduleError> {
+) -> Result<(), WatchError> {
     let mut backoff = Backoff::new(REOPEN[0], REOPEN[1]);
     // Once a watch has been open, a failure is no reason to give up.
     let mut may_fail = is_patient;
@@ -106,18 +105,18 @@ async fn follow(
         let Some(opened) = without_watch(&mut drains, opening).await else {
             return Ok(());
         };
-        let error = match opened.map_err(|_| ScheduleError::Panicked)? {
+        let error = match opened.map_err(|_| WatchError::Panicked)? {
             Ok(watch) => {
                 (may_fail, warned) = (true, None);
                 // From here on nothing is missed; what was before is unknown.
                 let _ = found.send(Changed::unknown());
                 match attend(watch, &found, &mut drains, &mut backoff).await {
-                    Err(ScheduleError::Watch(error)) => error,
+                    Err(error) if !error.is_final() => error,
                     ended => return ended,
                 }
             }
             Err(error) if may_fail => error,
-            Err(error) => return Err(ScheduleError::Watch(error)),
+            Err(error) => return Err(error),
         };
         let (delay, error) = (backoff.next_delay(), error.to_string());
         if warned.as_ref() == Some(&error) {
@@ -132,7 +131,7 @@ async fn follow(
     }
 }
 
-/// Waits while no watch is open: whoever asks what changed has an answer at once. `None`: the owner is gone.
+/// Waits while no watch is open, and answers each drain at once. `None`: the owner is gone.
 async fn without_watch<T>(
     drains: &mut UnboundedReceiver<Drain>,
     awaited: impl Future<Output = T>,
@@ -152,7 +151,7 @@ async fn attend(
     found: &UnboundedSender<Changed>,
     drains: &mut UnboundedReceiver<Drain>,
     backoff: &mut Backoff,
-) -> Result<(), ScheduleError> {
+) -> Result<(), WatchError> {
     let mut is_pressed = false;
     loop {
         let wake = if is_pressed { Wake::After(Duration::ZERO) } else { watch.wake() };
@@ -162,7 +161,7 @@ async fn attend(
                 None => return Ok(()),
             },
             woken = woken(wake) => {
-                woken.map_err(ScheduleError::Wait)?;
+                woken.map_err(WatchError::Wait)?;
                 None
             }
         };
@@ -171,8 +170,8 @@ async fn attend(
             (watch, turn)
         });
         let turn;
-        (watch, turn) = turned.await.map_err(|_| ScheduleError::Panicked)?;
-        let turn = turn.map_err(ScheduleError::Watch)?;
+        (watch, turn) = turned.await.map_err(|_| WatchError::Panicked)?;
+        let turn = turn?;
         backoff.reset();
         is_pressed = turn.is_pressed;
         if !turn.changed.is_empty() {

@@ -8,7 +8,6 @@
 pub mod command_runs;
 pub mod follower;
 pub mod globs;
-pub mod handover;
 pub mod machine;
 pub mod paths;
 pub mod poll_watch;

@@ -6,7 +6,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use shiftboss_actors::clock::Clock;
 use shiftboss_actors::store::EndedRun;
 use thiserror::Error;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{error, info, warn};
@@ -24,6 +23,7 @@ use super::follower::Follower;
 use super::machine::{Event, Machine, Moment, Refusal, State, Timing};
 use super::paths::{Changed, Loops};
 use super::watch::WatchError;
+use crate::signals::Signals;
 
 /// How long the watch may take to say what changed when a run has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,6 +40,12 @@ pub struct Outcome {
     pub exit_code: u8,
     /// The reason, if it failed.
     pub message: String,
+}
+
+impl Outcome {
+    pub fn new(exit_code: u8, message: impl Into<String>) -> Self {
+        Self { exit_code, message: message.into() }
+    }
 }
 
 /// A run that goes on. Dropped, it is killed, and nothing of it is left.
@@ -79,11 +85,7 @@ pub enum Request {
 #[derive(Debug, Error)]
 pub enum ScheduleError {
     #[error(transparent)]
-    Watch(WatchError),
-    #[error("watching ended by a panic")]
-    Panicked,
-    #[error("cannot wait for events: {0}")]
-    Wait(#[source] io::Error),
+    Watch(#[from] WatchError),
     #[error("the machine of runs refused an event: {0}")]
     Machine(#[from] Refusal),
 }
@@ -117,6 +119,22 @@ impl Schedule {
         requests: UnboundedReceiver<Request>,
     ) -> Result<Option<Outcome>, ScheduleError> {
         Scheduler::new(self).run(requests).await
+    }
+
+    /// Runs until a signal comes. That signal, if it ended a run, and how that ended; a second signal kills it.
+    pub async fn until_signal(
+        self,
+        signals: &mut Signals,
+    ) -> Result<Option<(Option<Outcome>, i32)>, ScheduleError> {
+        let (requests, received) = unbounded_channel();
+        let stop = || _ = requests.send(Request::Stop);
+        let (ended, signal) = signals.attend(self.run(received), stop).await;
+        let outcome = match ended {
+            Some(Ok(None)) => return Ok(None),
+            Some(ended) => ended?,
+            None => None,
+        };
+        Ok(signal.map(|signal| (outcome, signal)))
     }
 }
 
@@ -339,7 +357,7 @@ async fn ended(on: &mut Option<On>) -> Outcome {
 
 async fn next(watch: &mut Option<Follower>) -> Result<Changed, ScheduleError> {
     match watch {
-        Some(watch) => watch.next().await,
+        Some(watch) => Ok(watch.next().await?),
         None => std::future::pending().await,
     }
 }

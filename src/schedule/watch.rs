@@ -96,11 +96,20 @@ pub enum WatchError {
     Lost { path: PathBuf },
     #[error("cannot read from inotify: {0}")]
     Read(#[source] io::Error),
+    #[error("cannot wait for events: {0}")]
+    Wait(#[source] io::Error),
+    #[error("watching ended by a panic")]
+    Panicked,
 }
 
 impl WatchError {
     /// Whether looking again and again still works.
     pub fn can_poll(&self) -> bool {
         matches!(self, Self::NoWatches { .. } | Self::NoInstances(_) | Self::Network { .. })
+    }
+
+    /// Whether it is of no use to open the watch again.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Wait(_) | Self::Panicked)
     }
 }

@@ -54,17 +54,21 @@ impl Said {
     }
 }
 
-fn shell(script: &str, output: Output) -> CommandSpec {
-    let mut spec = CommandSpec::new("sh", output);
+fn shell(script: &str, output: Output) -> (CommandSpec, Output) {
+    let mut spec = CommandSpec::new("sh");
     spec.arguments = vec!["-c".into(), script.into()];
-    spec
+    (spec, output)
+}
+
+fn start(guardian: &Guardian, spec: (CommandSpec, Output)) -> Result<Running, StartError> {
+    guardian.start(&spec.0, None, spec.1)
 }
 
 /// Runs a script to its end.
 fn run(script: &str) -> (End, String, String) {
     in_runtime(async {
         let said = Said::default();
-        let end = guardian().start(shell(script, said.output())).unwrap().wait().await;
+        let end = start(&guardian(), shell(script, said.output())).unwrap().wait().await;
         let (out, err) = said.0.lock().unwrap().clone();
         (end, out, err)
     })
@@ -107,7 +111,7 @@ fn ends_are_told() {
     fs::write(&file, "#!/bin/sh\n").unwrap();
     let refused = |program: &std::path::Path| {
         in_runtime(async {
-            guardian().start(CommandSpec::new(program, Said::default().output())).err()
+            start(&guardian(), (CommandSpec::new(program), Said::default().output())).err()
         })
     };
     assert_eq!(refused(&file).unwrap().shell_code(), 126);
@@ -125,7 +129,7 @@ fn no_command_without_a_guardian() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     let spec = shell(&format!("echo > {}", file.display()), Said::default().output());
-    let refused = in_runtime(async { Guardian::of("/nowhere").start(spec).err().unwrap() });
+    let refused = in_runtime(async { start(&Guardian::of("/nowhere"), spec).err().unwrap() });
     assert!(refused.to_string().contains("cannot start the guardian"), "{refused}");
     assert!(!file.exists());
 }
@@ -135,10 +139,10 @@ fn no_command_without_a_guardian() {
 fn many_run_at_once() {
     in_runtime(async {
         let guardian = guardian();
-        let start = |code: u8| {
-            guardian.start(shell(&format!("exit {code}"), Said::default().output())).unwrap()
+        let begin = |code: u8| {
+            start(&guardian, shell(&format!("exit {code}"), Said::default().output())).unwrap()
         };
-        let mut all: Vec<(u8, Running)> = (0..100).map(|code| (code, start(code))).collect();
+        let mut all: Vec<(u8, Running)> = (0..100).map(|code| (code, begin(code))).collect();
         for (code, running) in &mut all {
             assert_eq!(running.wait().await, End::Code(*code));
         }
@@ -151,12 +155,12 @@ fn output_arrives() {
     in_runtime(async {
         let said = Said::default();
         let mut spec = shell("printf \"$WORD\"; echo bad >&2; exit 1", said.output());
-        spec.environment.push(("WORD".into(), "no line end".into()));
-        assert_eq!(guardian().start(spec).unwrap().wait().await, End::Code(1));
+        spec.0.environment.push(("WORD".into(), "no line end".into()));
+        assert_eq!(start(&guardian(), spec).unwrap().wait().await, End::Code(1));
         assert_eq!(*said.0.lock().unwrap(), ("no line end".to_owned(), "bad\n".to_owned()));
         let mut file = tempfile::tempfile().unwrap();
         let spec = shell("echo out; echo err >&2", Output::File(file.try_clone().unwrap()));
-        assert!(guardian().start(spec).unwrap().wait().await.is_success());
+        assert!(start(&guardian(), spec).unwrap().wait().await.is_success());
         let mut text = String::new();
         std::io::Seek::rewind(&mut file).unwrap();
         std::io::Read::read_to_string(&mut file, &mut text).unwrap();
@@ -237,13 +241,13 @@ fn the_time_limit_ends_a_group() {
             let said = Said::default();
             let script = format!("{ignore}{GRANDCHILD}; while :; do wait; done");
             let mut spec = shell(&script, said.output());
-            spec.time_limit = Some(Duration::from_millis(300));
-            spec.grace = if ignore.is_empty() {
+            spec.0.time_limit = Some(Duration::from_millis(300));
+            spec.0.grace = if ignore.is_empty() {
                 Duration::from_secs(1000)
             } else {
                 Duration::from_millis(200)
             };
-            let mut running = guardian().start(spec).unwrap();
+            let mut running = start(&guardian(), spec).unwrap();
             let grandchild = said.pid().await;
             assert!(is_running(grandchild));
             assert_eq!(running.wait().await, End::TimedOut);
@@ -258,9 +262,9 @@ fn the_time_limit_ends_a_group() {
 fn a_stopped_command_can_be_ended() {
     in_runtime(async {
         let mut spec = shell("kill -STOP $$", Said::default().output());
-        spec.time_limit = Some(Duration::from_millis(200));
-        spec.grace = Duration::from_secs(1000);
-        assert_eq!(guardian().start(spec).unwrap().wait().await, End::TimedOut);
+        spec.0.time_limit = Some(Duration::from_millis(200));
+        spec.0.grace = Duration::from_secs(1000);
+        assert_eq!(start(&guardian(), spec).unwrap().wait().await, End::TimedOut);
     });
 }
 
@@ -268,24 +272,24 @@ fn a_stopped_command_can_be_ended() {
 #[test]
 fn the_owner_ends_a_command() {
     in_runtime(async {
-        let start = async |script: &str| {
+        let begin = async |script: &str| {
             let said = Said::default();
-            let running = guardian().start(shell(script, said.output())).unwrap();
+            let running = start(&guardian(), shell(script, said.output())).unwrap();
             let pid = said.pid().await;
             (running, pid)
         };
         let script = format!("trap 'exit 5' TERM; {GRANDCHILD}; wait");
-        let (mut asked, grandchild) = start(&script).await;
+        let (mut asked, grandchild) = begin(&script).await;
         asked.terminate();
         assert_eq!(asked.wait().await, End::Code(5));
         wait_ended(grandchild);
         let script = format!("trap '' TERM; {GRANDCHILD}; wait; wait");
-        let (mut killed, grandchild) = start(&script).await;
+        let (mut killed, grandchild) = begin(&script).await;
         killed.terminate();
         killed.kill();
         assert_eq!(killed.wait().await, End::Signal(9));
         wait_ended(grandchild);
-        let (forgotten, grandchild) = start(&script).await;
+        let (forgotten, grandchild) = begin(&script).await;
         let pid = forgotten.pid();
         drop(forgotten);
         while fs::exists(format!("/proc/{pid}")).unwrap() {
@@ -304,14 +308,15 @@ fn usage_role() {
     in_runtime(async {
         let guardian = guardian();
         let run = async |script: &str, sink: Output| {
-            guardian.start(shell(script, sink)).unwrap().wait().await
+            start(&guardian, shell(script, sink)).unwrap().wait().await
         };
         let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
         run("exit 0", Said::default().output()).await;
         let before = descriptors();
         for _ in 0..100 {
             run("exit 0", Said::default().output()).await;
-            let missing = guardian.start(CommandSpec::new("/nowhere", Said::default().output()));
+            let missing =
+                start(&guardian, (CommandSpec::new("/nowhere"), Said::default().output()));
             assert!(missing.is_err());
         }
         println!("\ndescriptors {}", descriptors() - before);
@@ -357,7 +362,7 @@ fn owner_role() {
         for _ in 0..2 {
             let said = Said::default();
             let script = format!("trap '' TERM; {GRANDCHILD}; wait; wait");
-            all.push(guardian.start(shell(&script, said.output())).unwrap());
+            all.push(start(&guardian, shell(&script, said.output())).unwrap());
             println!("\ngrandchild {}", said.pid().await);
         }
         std::future::pending::<()>().await;
@@ -402,19 +407,21 @@ fn frozen_role() {
     in_runtime(async {
         let guardian = guardian();
         let said = Said::default();
-        let _kept = guardian.start(shell(&format!("{GRANDCHILD}; wait"), said.output())).unwrap();
+        let _kept = start(&guardian, shell(&format!("{GRANDCHILD}; wait"), said.output())).unwrap();
         println!("\ngrandchild {}", said.pid().await);
         let frozen = guardian_of(std::process::id()).unwrap();
         kill_process(Pid::from_raw(frozen).unwrap(), Signal::STOP).unwrap();
         let mut count = 0;
         while is_running(frozen) {
             // Registered, not executed, taken off again: the pipe fills fastest so.
-            let missing = guardian.start(CommandSpec::new("/nowhere", Said::default().output()));
+            let missing =
+                start(&guardian, (CommandSpec::new("/nowhere"), Said::default().output()));
             assert!(matches!(missing, Err(StartError::NotFound(_))));
             count += 1;
         }
         assert!(count > 1_000, "{count}");
-        let last = guardian.start(shell("exit 5", Said::default().output())).unwrap().wait().await;
+        let last =
+            start(&guardian, shell("exit 5", Said::default().output())).unwrap().wait().await;
         println!("\nlast {last:?}");
         std::future::pending::<()>().await;
     });

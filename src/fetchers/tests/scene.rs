@@ -1,4 +1,4 @@
-//! What the tests of the FetchersActor stand on: runs that are no commands, a memory that is no database,
+//! What the tests of the supervisor stand on: runs that are no commands, a memory that is no database,
 //! a paused clock.
 
 use std::cell::{Cell, RefCell};
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     EndedRun, FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, StoreError,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::super::supervisor::{FetchersActor, SupervisorParts};
+use super::super::supervisor::{Supervisor, SupervisorParts};
 use crate::config::FetcherTable;
 use crate::schedule::scheduler::{Outcome, StartRun};
 
@@ -162,12 +162,12 @@ impl Clock for Wall {
     }
 }
 
-/// A FetchersActor, and what it is told and seen of it.
+/// A supervisor, and what it is told and seen of it.
 pub struct Scene {
     pub seen: Seen,
     pub want: watch::Sender<Vec<FetcherTable>>,
-    pub actor: Addr<FetchersActor>,
-    _end: oneshot::Receiver<String>,
+    pub supervisor: Rc<Supervisor>,
+    life: JoinHandle<()>,
 }
 
 /// A fetcher that runs every 100 seconds.
@@ -191,21 +191,22 @@ impl Scene {
             why_lost: book.recipient(),
         };
         let (want, wanted) = watch::channel(tables);
-        let (exit_notifier, end) = ExitNotifier::new();
         let (origin, shared) = (Instant::now(), Rc::clone(&seen.0));
         let runs = move |table: &FetcherTable| {
             fakes(table.name.as_str().to_owned(), origin, Rc::clone(&shared))
         };
         let step = Arc::clone(&seen.0.clock_step);
         let clock = Rc::new(Wall { begin: SystemClock.now(), origin, step });
-        let parts = SupervisorParts {
-            runs: Box::new(runs),
-            wanted,
-            links,
-            clock,
-            _exit_notifier: exit_notifier,
-        };
-        Self { seen, want, actor: FetchersActor::new(parts).start(), _end: end }
+        let parts = SupervisorParts { runs: Box::new(runs), wanted, links, clock };
+        let supervisor = Rc::new(Supervisor::new(parts));
+        let life = actix::spawn(Rc::clone(&supervisor).run());
+        Self { seen, want, supervisor, life }
+    }
+
+    /// Stops all, and waits until nothing runs.
+    pub async fn stop(&mut self) {
+        self.supervisor.stop();
+        (&mut self.life).await.unwrap();
     }
 
     pub fn began(&self) -> Vec<(String, u64)> {

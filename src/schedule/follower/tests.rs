@@ -136,9 +136,9 @@ async fn a_failed_watch_is_opened_anew() {
 #[tokio::test]
 async fn some_failures_are_the_end() {
     let mut unwatched = scene(0..1);
-    assert!(matches!(unwatched.follower.next().await, Err(ScheduleError::Watch(_))));
+    assert!(matches!(unwatched.follower.next().await, Err(WatchError::Lost { .. })));
     let mut scene = scene(0..0);
     scene.next().await;
     scene.happens(Next::Panics);
-    assert!(matches!(scene.follower.next().await, Err(ScheduleError::Panicked)));
+    assert!(matches!(scene.follower.next().await, Err(WatchError::Panicked)));
 }
