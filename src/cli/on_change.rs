@@ -48,6 +48,9 @@ pub struct OnChangeArguments {
     pub graph: Option<Picture>,
     #[command(flatten)]
     pub run: RunArguments,
+    /// The directories to watch, or the files of one directory
+    #[arg(value_name = "PATH", required_unless_present_any = ["status", "graph"])]
+    pub paths: Vec<PathBuf>,
     /// The program to run, and its arguments
     #[arg(last = true, num_args = 1.., required_unless_present_any = ["status", "graph"])]
     pub command: Vec<OsString>,
@@ -79,13 +82,14 @@ impl TryFrom<OnChangeArguments> for OnChangeSettings {
     type Error = Failure;
 
     fn try_from(typed: OnChangeArguments) -> Result<Self, Failure> {
-        let trees = trees(&typed.watched)?;
+        let watched = OnChangeTable { paths: typed.paths, ..typed.watched };
+        let trees = trees(&watched)?;
         let command = template(typed.command, typed.allow_shell_templates, &["{paths}"])?;
         let name = match typed.name {
             Some(name) => name,
-            None => name_of(&command.program, &typed.watched.paths)?,
+            None => name_of(&command.program, &watched.paths)?,
         };
-        let (timing, command) = (typed.watched.timing(typed.retry), typed.run.spec(command));
+        let (timing, command) = (watched.timing(typed.retry), typed.run.spec(command));
         Ok(Self { name, trees, timing, is_once: typed.once, command })
     }
 }

@@ -95,8 +95,8 @@ pub struct OnChangeTable {
     #[arg(long)]
     #[serde(default)]
     pub gitignore: bool,
-    /// The directories to watch, or the files of one directory
-    #[arg(value_name = "PATH", required_unless_present_any = ["status", "graph"])]
+    /// The directories; on the command line also files of one directory, behind all flags.
+    #[arg(skip)]
     #[serde(deserialize_with = "values::directories")]
     pub paths: Vec<PathBuf>,
 }

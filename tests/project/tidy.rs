@@ -36,7 +36,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("spool/src/guard", &["super::lease", "super::reader", "super::reclaim"]),
     ("src/intake", &["rusqlite", "clap", "crate::stores::sqlite", "crate::cli", "crate::commands"]),
     ("src/intake/entries", &["actix", "tokio"]),
-    ("src/config", &["actix", "tokio", "rusqlite", "crate::cli", "crate::commands", "crate::fetch"]),
+    (
+        "src/config",
+        &["actix", "tokio", "rusqlite", "crate::cli", "crate::commands", "crate::fetch"],
+    ),
     (
         "src/fetchers",
         &["rusqlite", "clap", "crate::stores::sqlite", "crate::cli", "crate::commands"],
