@@ -4,7 +4,6 @@
 use bytes::BytesMut;
 use shiftboss_protocol::wire::session::SessionRequest;
 use shiftboss_protocol::wire::{LINE_MAX_BYTES, Line, LineCodec};
-use tokio_util::codec::Decoder;
 
 /// Reads `bytes` whole, and in so many pieces: nothing panics, memory is bounded, and the pieces make no
 /// difference.
@@ -44,10 +43,9 @@ fn lines(pieces: &[&[u8]], may_opt_in: bool) -> (Vec<Line>, bool) {
 
 /// Two requests in one step, as the two lines that they were: how the bytes came decides that.
 fn apart(line: Line) -> Vec<Line> {
-    use shiftboss_protocol::wire::session::Word::Done;
     match line {
         Line::Session(Ok(SessionRequest::Next { attempt, exit_code, wait })) => vec![
-            Line::Session(Ok(SessionRequest::Attempt(attempt, Done(exit_code)))),
+            Line::Session(Ok(SessionRequest::Done { attempt, exit_code })),
             Line::Session(Ok(SessionRequest::Ready { wait })),
         ],
         line => vec![line],

@@ -1,53 +1,61 @@
-//! ConnectionActor: one worker socket (docs/protocol.md). The classic protocol (spec 3) is here and in
-//! [`answer`], protocol 2 in [`session`] and [`reply`].
+//! ConnectionActor: one worker socket (docs/protocol.md), in the classic protocol (spec 3) or in protocol 2.
 //!
-//! The ListenerActor starts one for each socket it accepts. It reads one request, gets it answered
-//! by the StorageActor, writes the answer, and only then reads on. Jobs whose answer the worker did
-//! not read are given back (spec 5): by dropping their [`HandOut`]. It knows no SQL and no file.
+//! The ListenerActor starts one for each socket it accepts. It reads one request, gets it answered ([`answer`],
+//! [`reply`]), writes the answer, and only then reads on: one request in flight bounds the whole system. Jobs
+//! whose answer a classic worker did not read are given back (spec 5): by dropping their [`HandOut`]. In protocol 2
+//! attempts belong to no connection: only a job that could not be written is given back. It knows no SQL and no file.
 
 mod answer;
+mod links;
 mod reply;
-mod session;
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 mod tests;
 mod workers;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::io;
-use std::rc::Rc;
+use std::pin::Pin;
 use std::time::Duration;
 
 use actix::prelude::*;
 use bytes::BytesMut;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
-use tokio::time::{Instant, timeout};
-use tokio_util::codec::{Decoder, FramedRead};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::file_watcher::CatchUpBarrier;
 use crate::peer::{self, Peer, Receipt};
-use crate::storage::messages::{Finish, HandOut, TakeJob};
+use crate::storage::messages::HandOut;
+use crate::store::Complete;
 use crate::throttle::{Throttle, Verdict};
-use answer::NoAnswer;
 pub use answer::REQUEST_TIMEOUT;
-use session::Session;
-pub use session::{Operators, SessionLinks};
+use answer::next_work;
+pub use links::{Operators, SessionLinks, WorkLinks};
+use reply::{Asker, Reply, Wait};
+use shiftboss_protocol::model::{Idle, LeaseHolder};
+use shiftboss_protocol::wire::answers::Answer;
+use shiftboss_protocol::wire::session::{Refused, SessionRequest};
 use shiftboss_protocol::wire::{Line, LineCodec, Request, WireError};
 
 /// First size of the read buffer; requests are short and connections many.
 const READ_BUFFER_BYTES: usize = 512;
-/// How long a peer may take to read an answer.
+/// How long a peer may take to read an answer, or the next piece of a long one.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a peer may take from the first byte of a line to its end.
-const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same when the daemon is stopping.
 const HURRIED_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes of such a piece.
+const WRITTEN_AT_ONCE: usize = 64 * 1024;
+/// How long a peer may take from the first byte of a line to its end.
+const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Input of a closing connection that is read and dropped at the most: a socket closed with
 /// unread input resets its peer, which may yet have an answer to read.
 const DROPPED_INPUT_MAX: usize = 1024 * 1024;
+/// Errors after which a connection is closed.
+const ERRORS_MAX: u32 = 10;
 
 /// As many warnings about workers are logged in [`WARNINGS_SECONDS`]: one can go wrong as fast as it can connect
 /// (spec 1: after an answer it does not know the stock worker spins without sleeping).
@@ -60,141 +68,224 @@ thread_local! {
         const { RefCell::new(Throttle::new(WARNINGS_MAX, WARNINGS_SECONDS)) };
 }
 
-#[derive(Clone)]
-pub struct WorkLinks {
-    pub dispatch: Recipient<TakeJob>,
-    /// The end of a job, and the next one.
-    pub finish: Recipient<Finish>,
-    pub barrier: Recipient<CatchUpBarrier>,
-    /// For those who opt in to protocol 2; `None`: nobody may.
-    pub session: Option<SessionLinks>,
-}
-
-/// Ends a connection once the request under way is answered.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct CloseConnection;
-
 /// Serves one worker. See the module's documentation.
 pub struct ConnectionActor {
-    links: WorkLinks,
-    peer: Option<Peer>,
-    /// Taken while an answer is under way.
-    writer: Option<OwnedWriteHalf>,
-    /// Set once the connection has opted in to protocol 2.
-    session: Option<Session>,
-    /// Jobs that were written, and that the peer has not been seen to have read.
-    unread: Vec<HandOut>,
-    /// Since when an unfinished line has been waiting for its end.
-    unfinished: Rc<Cell<Option<Instant>>>,
-    closing: bool,
-    hurried: bool,
+    /// All it does; taken when it starts.
+    serving: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 impl ConnectionActor {
-    /// Makes an actor for an accepted socket inside its context.
-    pub fn new(stream: UnixStream, links: WorkLinks, ctx: &mut Context<Self>) -> Self {
+    /// Serves an accepted socket, until `closing` and the end of the request under way.
+    pub fn new(stream: UnixStream, links: WorkLinks, closing: CancellationToken) -> Self {
+        Self { serving: Some(Box::pin(Connection::new(stream, links).serve(closing))) }
+    }
+}
+
+impl Actor for ConnectionActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        if let Some(serving) = self.serving.take() {
+            ctx.spawn(serving.into_actor(self).map(|(), _, ctx| ctx.stop()));
+        }
+    }
+}
+
+/// The socket, and where its requests stand.
+struct Connection {
+    links: WorkLinks,
+    stream: UnixStream,
+    peer: Option<Peer>,
+    codec: LineCodec,
+    /// Bytes that were read and belong to no line yet.
+    bytes: BytesMut,
+    /// Since when an unfinished line has been waiting for its end.
+    unfinished: Option<Instant>,
+    /// Set once the connection has opted in to protocol 2.
+    session: Option<Asker>,
+    /// Errors that it was answered in protocol 2.
+    errors: u32,
+    /// Classic jobs that were written, and that the peer has not been seen to have read.
+    unread: Vec<HandOut>,
+}
+
+impl Connection {
+    fn new(stream: UnixStream, links: WorkLinks) -> Self {
         let group = links.session.as_ref().and_then(|session| session.operators.group);
         let peer = Peer::of(&stream, group);
-        let (reader, writer) = stream.into_split();
-        let unfinished = Rc::default();
-        let may_opt_in = links.session.is_some();
         let is_operator = peer.is_some_and(|peer| peer.is_operator());
-        let codec = LineCodec::new(may_opt_in, is_operator);
-        let codec = TimedCodec { codec, unfinished: Rc::clone(&unfinished) };
-        ctx.add_stream(FramedRead::with_capacity(reader, codec, READ_BUFFER_BYTES));
         Self {
+            codec: LineCodec::new(links.session.is_some(), is_operator),
             links,
+            stream,
             peer,
-            writer: Some(writer),
+            bytes: BytesMut::with_capacity(READ_BUFFER_BYTES),
+            unfinished: None,
             session: None,
+            errors: 0,
             unread: Vec::new(),
-            unfinished,
-            closing: false,
-            hurried: false,
         }
     }
 
-    fn classic(&mut self, request: Request, ctx: &mut Context<Self>) {
+    /// Answers one line after the other. A line, as the end of all input, ends a wait for work.
+    async fn serve(mut self, closing: CancellationToken) {
+        let mut wait = None;
+        loop {
+            let mut reply = tokio::select! {
+                biased;
+                () = closing.cancelled() => return self.depart(HURRIED_WRITE_TIMEOUT).await,
+                reply = waited(&mut wait) => reply,
+                line = self.line() => {
+                    let before = match wait.take() {
+                        Some(_) => Reply::line(&Answer::NoJobs(Idle::Nothing)),
+                        None => Reply::default(),
+                    };
+                    match self.answer(line).await {
+                        Ok(reply) => reply.after(before),
+                        Err(error) => {
+                            debug!(peer = %self.peer(), %error, "The connection broke.");
+                            return;
+                        }
+                    }
+                }
+            };
+            wait = reply.wait.take();
+            if !self.write(reply).await {
+                return self.depart(WRITE_TIMEOUT).await;
+            }
+        }
+    }
+
+    /// The next line; `None`: there will be none.
+    async fn line(&mut self) -> Result<Option<Line>, WireError> {
+        loop {
+            let line = self.codec.decode(&mut self.bytes)?;
+            let is_waiting = line.is_none() && self.codec.is_waiting(&self.bytes);
+            let since = self.unfinished.unwrap_or_else(Instant::now);
+            self.unfinished = is_waiting.then_some(since);
+            if line.is_some() {
+                return Ok(line);
+            }
+            let read = self.stream.read_buf(&mut self.bytes);
+            let read = if is_waiting {
+                timeout_at(since + LINE_TIMEOUT, read).await
+            } else {
+                Ok(read.await)
+            };
+            match read {
+                Ok(Ok(0)) => return self.codec.decode_eof(&mut self.bytes),
+                Ok(read) => drop(read?),
+                Err(_) => {
+                    self.complain("A line was not finished: closing.", "it took too long");
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// What is to be written to a line, or to the end of the input. An error: the socket failed.
+    async fn answer(&mut self, line: Result<Option<Line>, WireError>) -> io::Result<Reply> {
+        match line {
+            Ok(Some(Line::Classic(request))) => Ok(self.classic(request).await),
+            Ok(Some(Line::Hello(hello))) => Ok(self.hello(hello)),
+            Ok(Some(Line::Session(line))) => Ok(self.session_line(line).await),
+            Ok(None) => Ok(Reply::default().and_close()),
+            Err(WireError::Io(error)) => Err(error),
+            Err(fault) => {
+                self.complain("A faulty request: closing.", fault);
+                Ok(Reply::default().and_close())
+            }
+        }
+    }
+
+    async fn classic(&mut self, request: Request) -> Reply {
         self.settle_read();
-        let Some(writer) = self.writer.take() else {
-            return ctx.stop();
+        let ended = match request {
+            Request::Ready => None,
+            Request::Done { key, exit_code } => Some(Complete { key, exit_code }),
         };
-        let served = answer::serve(request, self.links.clone(), writer).into_actor(self);
-        // Nothing is read meanwhile: one request in flight bounds the whole system.
-        ctx.wait(served.map(|(writer, result), connection, ctx| {
-            connection.answered(writer, result, ctx);
-        }));
+        match next_work(ended, None, &self.links).await {
+            Ok(Some(job)) => Reply::job(None, job),
+            Ok(None) => Reply::line(&Answer::NoJobs(Idle::Nothing)),
+            Err(reason) => {
+                self.complain("A request could not be answered: closing.", reason);
+                Reply::default().and_close()
+            }
+        }
+    }
+
+    /// The first line of a connection that opts in.
+    fn hello(&mut self, hello: Result<LeaseHolder, Refused>) -> Reply {
+        let (holder, links) = match (hello, &self.links.session) {
+            (Ok(holder), Some(links)) => (holder, links.clone()),
+            (Ok(_), None) => return Reply::default().and_close(),
+            (Err(refused), _) => {
+                self.complain("A faulty HELLO: closing.", &refused);
+                return Reply::refused(refused).and_close();
+            }
+        };
+        let LeaseHolder { worker, lease_seconds } = &holder;
+        debug!(peer = %self.peer(), %worker, lease_seconds, "A worker speaks protocol 2.");
+        let is_operator = self.peer.is_some_and(|peer| peer.is_operator());
+        self.session = Some(Asker::new(self.links.clone(), links, holder, is_operator));
+        Reply::line(&Answer::Hello)
+    }
+
+    async fn session_line(&mut self, line: Result<SessionRequest, Refused>) -> Reply {
+        match (line, &mut self.session) {
+            (Ok(request), Some(session)) => session.reply(request).await,
+            (Err(refused), _) => {
+                self.complain("A faulty request.", &refused);
+                Reply::refused(refused)
+            }
+            (Ok(_), None) => Reply::default().and_close(),
+        }
+    }
+
+    /// Writes a reply, and does what it says of its job and of the connection. False: the connection ends.
+    async fn write(&mut self, reply: Reply) -> bool {
+        // A report can be long: the peer has time as long as it gets on with reading.
+        for piece in reply.bytes.chunks(WRITTEN_AT_ONCE) {
+            let written = timeout(WRITE_TIMEOUT, self.stream.write_all(piece)).await;
+            if !matches!(written, Ok(Ok(()))) {
+                // Dropping the reply undoes a job in it.
+                debug!(peer = %self.peer(), "The worker went away before its answer.");
+                return false;
+            }
+        }
+        match reply.job {
+            Some(job) if self.session.is_some() => job.settle(),
+            job => self.unread.extend(job),
+        }
+        self.errors += reply.errors;
+        if self.errors >= ERRORS_MAX {
+            let why = "ten or more";
+            self.complain("Closing after too many errors, each reported to the worker.", why);
+        }
+        !reply.close && self.errors < ERRORS_MAX
     }
 
     /// Everything written so far was read: those jobs are delivered.
     fn settle_read(&mut self) {
-        if self.unread.is_empty() {
-            return;
-        }
-        if let Some(writer) = &self.writer
-            && matches!(peer::receipt(writer.as_ref()), Ok(Receipt::Read))
-        {
+        if !self.unread.is_empty() && matches!(peer::receipt(&self.stream), Ok(Receipt::Read)) {
             self.unread.drain(..).for_each(HandOut::settle);
         }
     }
 
-    /// After the answer: keeps its job until it was read, or ends the connection.
-    fn answered(
-        &mut self,
-        writer: OwnedWriteHalf,
-        result: Result<Option<HandOut>, NoAnswer>,
-        ctx: &mut Context<Self>,
-    ) {
-        self.writer = Some(writer);
-        match result {
-            Ok(handed_out) => {
-                self.unread.extend(handed_out);
-                if self.closing {
-                    self.depart(ctx);
-                }
-            }
-            Err(NoAnswer::Unanswered(reason)) => {
-                self.complain("A request could not be answered: closing.", reason.1);
-                self.depart(ctx);
-            }
-            Err(NoAnswer::Unwritten(error)) => {
-                debug!(peer = %self.peer(), %error, "The worker went away before its answer.");
-                self.depart(ctx);
-            }
+    /// Shuts the writing side, and waits until the peer has read what it was sent.
+    async fn depart(mut self, patience: Duration) {
+        if !drop_input(&self.stream) || self.unread.is_empty() {
+            return;
         }
-    }
-
-    /// Shuts the writing side, waits until the peer has read what it was sent, and stops.
-    fn depart(&mut self, ctx: &mut Context<Self>) {
-        self.closing = true;
-        let Some(mut writer) = self.writer.take() else {
-            return ctx.stop();
-        };
-        let unread = std::mem::take(&mut self.unread);
-        let patience = if self.hurried { HURRIED_WRITE_TIMEOUT } else { WRITE_TIMEOUT };
-        if !drop_input(writer.as_ref()) || unread.is_empty() {
-            return ctx.stop();
-        }
-        let departed = async move {
-            // A peer that is gone cannot be answered; whether it had read everything, is asked next.
-            let _ = writer.shutdown().await;
-            if let Ok(Ok(true)) = timeout(patience, peer::delivered(writer.as_ref())).await {
-                unread.into_iter().for_each(HandOut::settle);
-            }
-        };
-        ctx.wait(departed.into_actor(self).map(|(), _, ctx| ctx.stop()));
-    }
-
-    fn close_slow_line(&mut self, ctx: &mut Context<Self>) {
-        if self.unfinished.get().is_some_and(|since| since.elapsed() >= LINE_TIMEOUT) {
-            self.complain("A line was not finished: closing.", "it took too long");
-            self.depart(ctx);
+        // A peer that is gone cannot be answered; whether it had read everything, is asked next.
+        let _ = self.stream.shutdown().await;
+        if let Ok(Ok(true)) = timeout(patience, peer::delivered(&self.stream)).await {
+            self.unread.into_iter().for_each(HandOut::settle);
         }
     }
 
     /// Warns of what the peer did, or did not get, unless that was said too often lately.
-    pub(super) fn complain(&self, what: &str, why: impl Display) {
+    fn complain(&self, what: &str, why: impl Display) {
         let (verdict, total) = WARNINGS.with_borrow_mut(|warnings| {
             (warnings.admit(std::time::Instant::now()), warnings.total())
         });
@@ -212,50 +303,11 @@ impl ConnectionActor {
     }
 }
 
-impl Actor for ConnectionActor {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(LINE_TIMEOUT / 4, |connection, ctx| connection.close_slow_line(ctx));
-    }
-}
-
-impl StreamHandler<Result<Line, WireError>> for ConnectionActor {
-    fn handle(&mut self, line: Result<Line, WireError>, ctx: &mut Context<Self>) {
-        if self.closing {
-            return;
-        }
-        match line {
-            Ok(Line::Classic(request)) => self.classic(request, ctx),
-            Ok(Line::Hello(hello)) => self.hello(hello, ctx),
-            Ok(Line::Session(line)) => self.session_line(line, ctx),
-            Err(WireError::Io(error)) => {
-                debug!(peer = %self.peer(), %error, "The connection broke.");
-                self.unread.clear();
-                ctx.stop();
-            }
-            Err(fault) => {
-                self.complain("A faulty request: closing.", fault);
-                self.depart(ctx);
-            }
-        }
-    }
-
-    fn finished(&mut self, ctx: &mut Context<Self>) {
-        if !self.closing {
-            self.end_session(ctx);
-        }
-    }
-}
-
-impl Handler<CloseConnection> for ConnectionActor {
-    type Result = ();
-
-    fn handle(&mut self, _: CloseConnection, ctx: &mut Self::Context) {
-        if !self.closing {
-            self.hurried = true;
-            self.depart(ctx);
-        }
+/// What came of a wait for work, if there is one.
+async fn waited(wait: &mut Option<Wait>) -> Reply {
+    match wait {
+        Some(wait) => wait.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -272,27 +324,4 @@ fn drop_input(stream: &UnixStream) -> bool {
         }
     }
     true
-}
-
-/// The codec, and a note of when a line was begun.
-struct TimedCodec {
-    codec: LineCodec,
-    unfinished: Rc<Cell<Option<Instant>>>,
-}
-
-impl Decoder for TimedCodec {
-    type Item = Line;
-    type Error = WireError;
-
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
-        let line = self.codec.decode(bytes)?;
-        let waiting = line.is_none() && self.codec.is_waiting(bytes);
-        let since = self.unfinished.get().unwrap_or_else(Instant::now);
-        self.unfinished.set(waiting.then_some(since));
-        Ok(line)
-    }
-
-    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
-        self.codec.decode_eof(bytes)
-    }
 }

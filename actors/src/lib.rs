@@ -8,7 +8,7 @@
 //! starts a [`connection`] (ConnectionActor) per socket.
 //!
 //! Plain helpers under them: [`directory`], [`watch`], [`file_identity`] and [`run_reader`] (files), [`peer`]
-//! (sockets), [`fs_events`] (inotify), [`refused`] (errors for those who ask), [`throttle`] (warnings), [`clock`],
+//! (sockets), [`fs_events`] (inotify), [`throttle`] (warnings), [`clock`],
 //! [`exit_notifier`].
 //!
 //! Invariants: nothing here knows SQL or parses a command line; nothing but [`fs_events`] and [`peer`] knows a file
@@ -25,7 +25,6 @@ pub mod fs_events;
 pub mod listener;
 pub mod live;
 pub mod peer;
-pub mod refused;
 pub mod run_reader;
 pub mod service;
 pub mod storage;

@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::time::Duration;
@@ -16,10 +15,11 @@ use actix::prelude::*;
 use futures_util::stream::{self, Stream};
 use rustix::io::Errno;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use crate::connection::{CloseConnection, ConnectionActor, WorkLinks};
+use crate::connection::{ConnectionActor, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 
 /// How often the socket's file is looked for.
@@ -45,14 +45,13 @@ pub struct ListenerActor {
     binder: Box<dyn SocketBinder>,
     links: WorkLinks,
     connections_max: usize,
-    connections: HashMap<u64, Recipient<CloseConnection>>,
-    next_number: u64,
+    connections: TaskTracker,
     accepting: Option<SpawnHandle>,
     /// Connections closed at once since the start, and accepts that failed: both log sparsely.
     refused: u64,
     failed: u64,
-    closing: bool,
-    closed: Vec<oneshot::Sender<()>>,
+    /// Ends all connections, each once its request under way is answered.
+    closing: CancellationToken,
     _exit_notifier: ExitNotifier<String>,
 }
 
@@ -71,13 +70,11 @@ impl ListenerActor {
                 binder,
                 links,
                 connections_max,
-                connections: HashMap::new(),
-                next_number: 0,
+                connections: TaskTracker::new(),
                 accepting,
                 refused: 0,
                 failed: 0,
-                closing: false,
-                closed: Vec::new(),
+                closing: CancellationToken::new(),
                 _exit_notifier: exit_notifier,
             }
         })
@@ -95,34 +92,18 @@ impl ListenerActor {
             }
             return;
         }
-        let number = self.next_number;
-        self.next_number += 1;
-        let mut inner = Context::new();
-        let address = inner.address();
-        let actor = ConnectionActor::new(stream, self.links.clone(), &mut inner);
+        let actor = ConnectionActor::new(stream, self.links.clone(), self.closing.clone());
+        let connection = self.connections.track_future(Context::new().into_future(actor));
         // Its own task, whose handle tells of a panic; actix itself would tell nobody.
-        let connection = actix::spawn(inner.into_future(actor));
-        self.connections.insert(number, address.recipient());
-        ctx.spawn(connection.into_actor(self).map(move |end, listener, _| {
+        ctx.spawn(actix::spawn(connection).into_actor(self).map(|end, _, _| {
             if end.is_err_and(|end| end.is_panic()) {
                 error!("A connection panicked; its job is back in the queue. Please report this.");
             }
-            listener.connections.remove(&number);
-            listener.tell_if_closed();
         }));
     }
 
-    fn tell_if_closed(&mut self) {
-        if self.closing && self.connections.is_empty() {
-            for waiter in self.closed.drain(..) {
-                // A tree that gave up needs no answer.
-                let _ = waiter.send(());
-            }
-        }
-    }
-
     fn rebind(&mut self, ctx: &mut Context<Self>) {
-        if self.closing {
+        if self.closing.is_cancelled() {
             return;
         }
         match self.binder.rebind() {
@@ -198,7 +179,7 @@ impl Actor for ListenerActor {
 impl StreamHandler<io::Result<UnixStream>> for ListenerActor {
     fn handle(&mut self, accepted: io::Result<UnixStream>, ctx: &mut Context<Self>) {
         match accepted {
-            Ok(stream) if !self.closing => self.admit(stream, ctx),
+            Ok(stream) if !self.closing.is_cancelled() => self.admit(stream, ctx),
             Ok(_) => {}
             Err(error) => {
                 self.failed += 1;
@@ -214,19 +195,12 @@ impl Handler<CloseAll> for ListenerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, _: CloseAll, ctx: &mut Self::Context) -> Self::Result {
-        self.closing = true;
+        self.closing.cancel();
         if let Some(accepting) = self.accepting.take() {
             ctx.cancel_future(accepting);
         }
-        for connection in self.connections.values() {
-            connection.do_send(CloseConnection);
-        }
-        let (waiter, closed) = oneshot::channel();
-        self.closed.push(waiter);
-        self.tell_if_closed();
-        Box::pin(async move {
-            // An actor that ended has no connection left either.
-            let _ = closed.await;
-        })
+        self.connections.close();
+        let connections = self.connections.clone();
+        Box::pin(async move { connections.wait().await })
     }
 }

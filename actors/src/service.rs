@@ -18,13 +18,10 @@ use tracing::warn;
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
 use crate::live::SpoolLive;
-use crate::refused::Refused;
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
-use crate::store::{
-    AcceptEntries, AcceptedEntries, Each, FetcherRecords, ForgetAccepted, ForgetFetcher,
-    NoteFetcher,
-};
+use crate::store::{FetcherRecords, ForgetFetcher, NoteFetcher};
+use shiftboss_protocol::wire::session::Refused;
 
 /// A service gets this long to give back what it holds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,12 +37,7 @@ pub type LookAtSpool = Arc<dyn Fn() -> SpoolLive + Send + Sync>;
 /// What a service may say to storage and to the watcher.
 #[derive(Clone)]
 pub struct ServiceLinks {
-    /// Entries that are to become single tasks.
-    pub accept: Recipient<Perform<AcceptEntries>>,
-    /// Asks which accepted entries are remembered.
-    pub known: Recipient<Perform<AcceptedEntries>>,
-    /// Accepted entries that are out of their spool.
-    pub forget: Recipient<Perform<Each<ForgetAccepted>>>,
+    pub storage: Addr<StorageActor>,
     pub fetchers: FetcherLinks,
 }
 
@@ -65,17 +57,13 @@ pub struct FetcherLinks {
 impl ServiceLinks {
     /// All links to a StorageActor and a FileWatcherActor.
     pub fn to(storage: &Addr<StorageActor>, watcher: &Addr<FileWatcherActor>) -> Self {
-        Self {
-            accept: storage.clone().recipient(),
+        let fetchers = FetcherLinks {
+            note: storage.clone().recipient(),
             known: storage.clone().recipient(),
             forget: storage.clone().recipient(),
-            fetchers: FetcherLinks {
-                note: storage.clone().recipient(),
-                known: storage.clone().recipient(),
-                forget: storage.clone().recipient(),
-                why_lost: watcher.clone().recipient(),
-            },
-        }
+            why_lost: watcher.clone().recipient(),
+        };
+        Self { storage: storage.clone(), fetchers }
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
-mod control;
+mod drain;
 mod gathered;
 mod handlers;
 mod leases;
@@ -34,7 +34,7 @@ use tracing::debug;
 use crate::clock::Clock;
 use crate::exit_notifier::ExitNotifier;
 use crate::store::{Checkpoint, Outcome, Rejected, Request, Store, StoreError, StoreResult};
-use control::Drain;
+use drain::Drain;
 use gathered::{Gathered, Replies};
 use leases::LeaseClock;
 use outages::Outages;
@@ -117,7 +117,11 @@ impl StorageActor {
             });
             then(actor, ctx, answer);
         };
-        self.gathered.push(request, Box::new(reply));
+        let mut operations = Vec::new();
+        request.push(&mut operations);
+        // At once: a lease cannot expire while the store is asked about its beat.
+        self.leases.note_beats(&operations, Instant::now());
+        self.gathered.push(operations, Box::new(reply));
         self.flush_later(ctx);
     }
 

@@ -22,6 +22,7 @@ pub use operations::*;
 pub use reader::*;
 
 use crate::file_identity::{DirectoryIdentity, Position};
+pub use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 
 /// Rows that one operation is to delete at the most, so that a worker's request waits for one such step only;
@@ -172,15 +173,6 @@ pub enum Dispatched {
     Nothing,
     /// A deletion in progress must get on before this can be answered.
     Later,
-}
-
-/// A worker that speaks protocol 2: whom a job is leased to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaseHolder {
-    /// As it named itself.
-    pub worker: Arc<str>,
-    /// How long it may be silent before its job is taken away.
-    pub lease_seconds: u32,
 }
 
 /// The answer to what a worker says about an attempt.

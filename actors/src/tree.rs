@@ -8,6 +8,7 @@
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -179,16 +180,16 @@ impl Tree {
     }
 
     fn work_links(&self) -> WorkLinks {
+        let session = self.operators.clone().map(|operators| {
+            let (storage, watcher) = (self.storage.clone(), self.watcher.clone().recipient());
+            let (run_fetcher, spool) = (self.services.run_fetcher(), self.services.spool());
+            Rc::new(SessionLinks::new(storage, watcher, run_fetcher, spool, operators))
+        });
         WorkLinks {
             dispatch: self.storage.clone().recipient(),
             finish: self.storage.clone().recipient(),
             barrier: self.watcher.clone().recipient(),
-            session: self.operators.clone().map(|operators| {
-                let (watcher, run_fetcher) = (self.watcher.clone(), self.services.run_fetcher());
-                let watcher = watcher.recipient();
-                let spool = self.services.spool();
-                SessionLinks::new(&self.storage, watcher, run_fetcher, spool, operators)
-            }),
+            session,
         }
     }
 

@@ -135,6 +135,15 @@ pub const IDLE_COUNT_MAX: u32 = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt(pub i64);
 
+/// A worker that speaks protocol 2: whom a job is leased to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseHolder {
+    /// As it named itself.
+    pub worker: Arc<str>,
+    /// How long it may be silent before its job is taken away.
+    pub lease_seconds: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,5 @@
 //! The worker protocol (docs/protocol.md): the codec between bytes and lines, and the requests
-//! of its classic part (spec 3); those of protocol 2 and all answers of a daemon are written in [`session`]. Pure; the
+//! of its classic part (spec 3); those of protocol 2 are in [`session`], and all answers in [`answers`]. Pure; the
 //! ConnectionActor reads and writes through it.
 
 pub mod answers;
@@ -9,10 +9,9 @@ use std::io;
 
 use bytes::{Buf, BytesMut};
 use thiserror::Error;
-use tokio_util::codec::Decoder;
 
-use crate::model::{Key, Row};
-use session::{ADD_LINE_MAX_BYTES, ADDS_MAX, Fault, Hello, SessionRequest};
+use crate::model::{Key, LeaseHolder, Row};
+use session::{ADD_LINE_MAX_BYTES, ADDS_MAX, Refused, SessionRequest};
 
 /// Longest request line in bytes, without its end.
 pub const LINE_MAX_BYTES: usize = 64 * 1024;
@@ -59,9 +58,9 @@ pub enum Line {
     /// A classic request.
     Classic(Request),
     /// The connection opts in to protocol 2, or tried to.
-    Hello(Result<Hello, Fault>),
+    Hello(Result<LeaseHolder, Refused>),
     /// A line of a connection that opted in.
-    Session(Result<SessionRequest, Fault>),
+    Session(Result<SessionRequest, Refused>),
 }
 
 /// Which lines are expected.
@@ -195,17 +194,16 @@ impl LineCodec {
                 self.mode = Mode::Skipping;
             }
         }
-        (!was_reported).then_some(Line::Session(Err(Fault::usage(
+        (!was_reported).then_some(Line::Session(Err(Refused::usage(
             "a line has at most 65536 bytes, or 1056768 if an operator adds a task",
         ))))
     }
-}
 
-impl Decoder for LineCodec {
-    type Item = Line;
-    type Error = WireError;
-
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
+    /// Takes the next line out of `bytes`; `None`: more bytes are needed.
+    ///
+    /// # Errors
+    /// When the connection is to be closed.
+    pub fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
         if self.mode == Mode::Skipping {
             self.skip(bytes);
             if self.mode == Mode::Skipping {
@@ -225,7 +223,10 @@ impl Decoder for LineCodec {
 
     /// At the end of input a classic `DONE` counts without its line end, `READY` does not (spec 3.3,
     /// 3.4), and of protocol 2 nothing does.
-    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
+    ///
+    /// # Errors
+    /// As of [`LineCodec::decode`].
+    pub fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
         if let Some(line) = self.decode(bytes)? {
             return Ok(Some(line));
         }

@@ -19,8 +19,8 @@ use std::rc::Rc;
 use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::exit_notifier::ExitNotifier;
-use shiftboss_actors::refused::Refused;
 use shiftboss_actors::service::{RunFetcher, Service, ServiceLinks};
+use shiftboss_protocol::wire::session::Refused;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

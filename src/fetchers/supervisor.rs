@@ -15,13 +15,13 @@ use actix::prelude::*;
 use actix_rt::task::JoinHandle;
 use shiftboss_actors::clock::Clock;
 use shiftboss_actors::file_watcher::WhyLost;
-use shiftboss_actors::refused::Refused;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, Request as StoreRequest,
 };
 use shiftboss_protocol::backoff::Backoff;
+use shiftboss_protocol::wire::session::Refused;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -298,7 +298,7 @@ impl Supervisor {
         let wanted = self.parts.wanted.borrow();
         if of_name(&wanted, name).is_none() {
             let near = did_you_mean(name, wanted.iter().map(|table| table.name.as_str()));
-            return Err(Refused::unknown(&format!("the daemon runs no fetcher {name}{near}")));
+            return Err(Refused::unknown(format!("the daemon runs no fetcher {name}{near}")));
         }
         let all = self.running.borrow();
         let Some(running) = all.get(name).filter(|_| !*self.stopping.borrow()) else {

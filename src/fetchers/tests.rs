@@ -5,7 +5,7 @@ mod scene;
 
 use std::sync::atomic::Ordering;
 
-use shiftboss_actors::refused::Refused;
+use shiftboss_protocol::wire::session::Refused;
 use tokio::time::{Instant, sleep};
 
 use scene::{SECOND, Scene, Seen, every, ran, runs, with};

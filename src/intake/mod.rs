@@ -19,10 +19,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::MailboxError;
+use actix::{Addr, MailboxError};
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::live::SpoolLive;
 use shiftboss_actors::service::{LookAtSpool, Service, ServiceLinks};
+use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
     AcceptEntries, AcceptedEntries, Each, EntryId, ForgetAccepted, StoreError,
@@ -68,7 +69,7 @@ impl Service for SpoolIntake {
 
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
         info!(spool = %self.spool.path().display(), queue = QUEUE, "Taking tasks from a spool.");
-        let reconciler = Reconciler::new(self.spool.clone(), self.stop.clone(), links);
+        let reconciler = Reconciler::new(self.spool.clone(), self.stop.clone(), links.storage);
         self.rounds = Some(actix::spawn(async move {
             let _exit_notifier = exit_notifier;
             reconciler.run().await;
@@ -126,7 +127,7 @@ enum IntakeError {
 struct Reconciler {
     spool: Spool,
     stop: Stop,
-    links: ServiceLinks,
+    storage: Addr<StorageActor>,
     /// `None` while it could not be set up, and while a blocking call has it.
     queue: Option<TaskQueue>,
     /// What an earlier daemon left half-done is looked after.
@@ -138,9 +139,9 @@ struct Reconciler {
 
 impl Reconciler {
     /// Rounds that have not begun. Waits end with `stop`.
-    fn new(spool: Spool, stop: Stop, links: ServiceLinks) -> Self {
+    fn new(spool: Spool, stop: Stop, storage: Addr<StorageActor>) -> Self {
         let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        Self { spool, stop, links, queue: None, caught_up: false, is_waiting: false, backoff }
+        Self { spool, stop, storage, queue: None, caught_up: false, is_waiting: false, backoff }
     }
 
     /// Makes one round after the other until it is stopped.
@@ -180,8 +181,7 @@ impl Reconciler {
             return Ok(());
         }
         self.on_queue(TaskQueue::inherit).await?;
-        let known =
-            self.links.known.send(Perform(AcceptedEntries)).timeout(STORE_TIMEOUT).await??;
+        let known = self.storage.send(Perform(AcceptedEntries)).timeout(STORE_TIMEOUT).await??;
         let gone = self.on_queue(move |queue| Ok(queue.gone(known))).await?;
         self.forget(gone).await?;
         self.caught_up = true;
@@ -195,7 +195,7 @@ impl Reconciler {
         }
         // Without an answer they may be accepted yet: they stay checked out, and are offered again.
         let accept = Perform(AcceptEntries(offers));
-        let accepted = self.links.accept.send(accept).timeout(STORE_TIMEOUT).await?;
+        let accepted = self.storage.send(accept).timeout(STORE_TIMEOUT).await?;
         let (answers, error) = match accepted {
             Ok(answers) => (answers, None),
             Err(error) => (Vec::new(), Some(error)),
@@ -213,7 +213,7 @@ impl Reconciler {
     async fn forget(&mut self, ids: Vec<EntryId>) -> Result<(), IntakeError> {
         if !ids.is_empty() {
             let forget = Perform(Each(ids.iter().cloned().map(ForgetAccepted).collect()));
-            let forgotten = self.links.forget.send(forget).timeout(STORE_TIMEOUT).await??;
+            let forgotten = self.storage.send(forget).timeout(STORE_TIMEOUT).await??;
             forgotten.into_iter().collect::<Result<Vec<()>, _>>()?;
             self.queue.iter_mut().for_each(|queue| queue.forgotten(&ids));
         }

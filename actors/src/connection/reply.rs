@@ -1,36 +1,39 @@
 //! What a line of protocol 2 is answered: asking storage, the watcher and the reader.
 //!
-//! Plain futures over [`Asker`], awaited by the [session](super::session); they know no connection.
+//! Plain futures over [`Asker`], awaited by the [connection](super); they know no socket.
 
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use bytes::BytesMut;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::WorkLinks;
-use super::answer::{REQUEST_TIMEOUT, answered, next_work};
-use super::session::SessionLinks;
+use super::answer::{REQUEST_TIMEOUT, STOPPING, answered, next_work};
+use super::links::{SessionLinks, WorkLinks};
+use super::workers::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
 use crate::live::{Health, Live, LiveStatus, Report, SpoolLive};
-use crate::refused::Refused;
 use crate::service::{LookAtSpool, RunFetcher};
-use crate::storage::messages::{
-    Change, Controlled, HandOut, HowAreYou, Next, Perform, Stepped, Tell, Work,
-};
+use crate::storage::StorageActor;
+use crate::storage::messages::{self, HandOut, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
 use crate::store::{
-    Ack, AddTask, Added, Ask, Cancelled, Each, EndedAttempts, LeaseHolder, NextJobs, Requeued,
-    Status, StoreResult, Turns, WhyIdle, WhyKey,
+    Ack, AddTask, Added, Ask, CancelTasks, Cancelled, CompleteAttempt, Each, EndedAttempts,
+    Heartbeat, LeaseHolder, NextJobs, Release, Requeue, Requeued, Retry, Status, StoreResult,
+    Turns, WhyIdle, WhyKey,
 };
-use shiftboss_protocol::model::{Attempt, Key, Row};
-use shiftboss_protocol::wire::session::{Control, ErrorCode, SessionAnswer, SessionRequest, Word};
+use shiftboss_protocol::model::{Attempt, Idle, Key, Row};
+use shiftboss_protocol::wire::answers::{Answer, Job};
+use shiftboss_protocol::wire::session::{ErrorCode, Refused, SessionRequest};
 
 /// How long an operator's question may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,54 +41,59 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same of the turns of tasks that were added: they are answered without them otherwise.
 const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A wait for work, while lines are still read.
+pub(super) type Wait = Pin<Box<dyn Future<Output = Reply>>>;
+
 /// What is written, and what is done then.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Reply {
     pub(super) bytes: BytesMut,
     /// A job among them: written, it is the worker's.
     pub(super) job: Option<HandOut>,
-    /// There was no work; the worker waits for some until then.
-    pub(super) wait: Option<Instant>,
+    /// There was no work; the worker waits for some.
+    pub(super) wait: Option<Wait>,
     /// Errors among them; ten close a connection.
     pub(super) errors: u32,
     /// Held until it is written: a long report lies in memory as long.
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) _place: Option<OwnedSemaphorePermit>,
     pub(super) close: bool,
 }
 
 impl Reply {
-    pub(super) fn line(answer: &SessionAnswer<'_>) -> Self {
+    pub(super) fn line(answer: &Answer) -> Self {
         let mut reply = Self::default();
         answer.encode(&mut reply.bytes);
         reply
     }
 
-    pub(super) fn error(code: ErrorCode, text: &str) -> Self {
-        Self { errors: 1, ..Self::line(&SessionAnswer::Error(code, text)) }
-    }
-
-    pub(super) fn refused(Refused(code, text): Refused) -> Self {
-        Self::error(code, &text)
+    pub(super) fn refused(refused: Refused) -> Self {
+        Self { errors: 1, ..Self::line(&refused.into()) }
     }
 
     fn json(line: &str) -> Self {
-        Self::line(&SessionAnswer::Json(line))
+        Self { bytes: BytesMut::from(format!("{line}\n").as_bytes()), ..Self::default() }
     }
 
     fn ack(ack: Ack) -> Self {
+        let refused = |code, text| Self::refused(Refused::new(code, text));
         match ack {
-            Ack::Recorded => Self::line(&SessionAnswer::Ok),
-            Ack::Stale => Self::error(
+            Ack::Recorded => Self::line(&Answer::Ok),
+            Ack::Stale => refused(
                 ErrorCode::Stale,
                 "that attempt ended otherwise: its job was handed on, given back, or done",
             ),
-            Ack::Unknown => Self::error(ErrorCode::Unknown, "there is no such attempt"),
+            Ack::Unknown => refused(ErrorCode::Unknown, "there is no such attempt"),
         }
     }
 
-    pub(super) fn job(job: HandOut) -> Self {
-        let reply = Self::line(&SessionAnswer::Job(Some(job.attempt()), job.job()));
+    /// A job, under an attempt in protocol 2.
+    pub(super) fn job(attempt: Option<Attempt>, job: HandOut) -> Self {
+        let reply = Self::line(&Answer::Job(Job::of(attempt, job.job())));
         Self { job: Some(job), ..reply }
+    }
+
+    fn leased(job: HandOut) -> Self {
+        Self::job(Some(job.attempt()), job)
     }
 
     pub(super) fn and_close(self) -> Self {
@@ -102,28 +110,50 @@ impl Reply {
 /// A reply, or the error that it is.
 type Answered = Result<Reply, Refused>;
 
+/// A connection that has opted in, as far as its requests depend on it.
 pub(super) struct Asker {
-    pub(super) work: WorkLinks,
-    pub(super) session: SessionLinks,
-    pub(super) holder: LeaseHolder,
+    work: WorkLinks,
+    session: Rc<SessionLinks>,
+    holder: LeaseHolder,
     /// It is the daemon's own user, root, or a member of the operators' group.
-    pub(super) is_operator: bool,
+    is_operator: bool,
+    /// Taken with the first request for work: an operator's connection is no worker's.
+    seat: Option<Seat>,
 }
 
 impl Asker {
+    pub(super) fn new(
+        work: WorkLinks,
+        session: Rc<SessionLinks>,
+        holder: LeaseHolder,
+        is_operator: bool,
+    ) -> Self {
+        Self { work, session, holder, is_operator, seat: None }
+    }
+
     /// One flat match over all requests.
-    pub(super) async fn reply(self, request: SessionRequest) -> Reply {
+    pub(super) async fn reply(&mut self, request: SessionRequest) -> Reply {
         if request.is_of_an_operator() && !self.is_operator {
             let lines = if let SessionRequest::Add(tasks) = &request { tasks.len() } else { 1 };
             return together((0..lines).map(|_| denied()));
         }
+        if request.is_of_a_worker() {
+            let Self { session, holder, seat, .. } = self;
+            seat.get_or_insert_with(|| session.workers.seat(&holder.worker)).seen();
+        }
         let answered = match request {
             SessionRequest::Ready { wait } => self.ready(wait).await,
-            SessionRequest::Attempt(attempt, word) => self.tell(attempt, word).await,
-            SessionRequest::Next { attempt, exit_code, wait } => {
-                return self.next(attempt, exit_code, wait).await;
+            SessionRequest::Done { attempt, exit_code } => {
+                self.ask(Perform(CompleteAttempt { attempt, exit_code })).await.map(Reply::ack)
             }
-            SessionRequest::Quit => Ok(Reply::line(&SessionAnswer::Ok).and_close()),
+            SessionRequest::Beat(attempt) => self.beat(attempt).await,
+            SessionRequest::Release(attempt) => {
+                self.ask(Perform(Release(attempt))).await.map(Reply::ack)
+            }
+            SessionRequest::Next { attempt, exit_code, wait } => {
+                return self.next(CompleteAttempt { attempt, exit_code }, wait).await;
+            }
+            SessionRequest::Quit => Ok(Reply::line(&Answer::Ok).and_close()),
             SessionRequest::Health => self.health().await,
             SessionRequest::Add(tasks) => return self.add(tasks).await,
             SessionRequest::Status => self.status().await,
@@ -133,37 +163,50 @@ impl Asker {
                 let asked = EndedAttempts { count: size(count), ..EndedAttempts::default() };
                 self.look(asked, Ok).await
             }
-            SessionRequest::Control(control) => self.change(control).await,
+            SessionRequest::Retry(key, fetcher) => self.retry(key, fetcher).await,
+            SessionRequest::Requeue(key) => self.requeue(key).await,
+            SessionRequest::Cancel(key) => self.cancel(key).await,
+            SessionRequest::Pause => self.pause(true, false).await,
+            SessionRequest::Resume => self.pause(false, false).await,
+            SessionRequest::Drain => self.pause(true, true).await,
             SessionRequest::AcceptInput => self.accept_input().await,
             SessionRequest::RunFetcher(name) => self.run_fetcher(name).await,
         };
         answered.unwrap_or_else(Reply::refused)
     }
 
-    async fn ready(self, wait: Duration) -> Answered {
-        let until = (!wait.is_zero()).then(|| Instant::now() + wait);
-        Ok(match next_work(None, Some(self.holder), &self.work).await? {
-            Some(job) => Reply::job(job),
-            None if until.is_some() => Reply { wait: until, ..Reply::default() },
-            None => no_jobs(&self.session.why_idle).await,
+    /// Asks storage, as long as a request may take.
+    async fn ask<M, T: Send + 'static>(&self, message: M) -> Result<T, Refused>
+    where
+        M: Message<Result = StoreResult<T>> + Send + 'static,
+        StorageActor: Handler<M>,
+        Context<StorageActor>: ToEnvelope<StorageActor, M>,
+    {
+        in_time("storage", self.session.storage.send(message)).await?.map_err(Refused::busy)
+    }
+
+    async fn ready(&self, wait: Duration) -> Answered {
+        let until = Instant::now() + wait;
+        Ok(match next_work(None, Some(self.holder.clone()), &self.work).await? {
+            Some(job) => Reply::leased(job),
+            None if wait.is_zero() => no_jobs(&self.session.storage).await,
+            None => {
+                let wait = wait_for_work(self.session.storage.clone(), self.holder.clone(), until);
+                Reply { wait: Some(Box::pin(wait)), ..Reply::default() }
+            }
         })
     }
 
-    async fn tell(self, attempt: Attempt, word: Word) -> Answered {
-        match in_time("storage", self.session.tell.send(Tell { attempt, word })).await? {
-            Ack::Stale | Ack::Unknown if word == Word::Beat => {
-                Ok(Reply::line(&SessionAnswer::Lost))
-            }
-            ack => Ok(Reply::ack(ack)),
-        }
+    async fn beat(&self, attempt: Attempt) -> Answered {
+        let ack = self.ask(Perform(Heartbeat(attempt))).await?;
+        Ok(Reply::line(if ack == Ack::Recorded { &Answer::Ok } else { &Answer::Lost }))
     }
 
     /// Two lines in one step, each with its answer.
-    async fn next(self, attempt: Attempt, exit_code: i64, wait: Duration) -> Reply {
-        let next = Next { attempt, exit_code, holder: self.holder.clone() };
-        match in_time("storage", self.session.next.send(next)).await {
-            Ok(Stepped { ack, work: Work::Job(job) }) => Reply::job(job).after(Reply::ack(ack)),
-            Ok(Stepped { ack, .. }) => {
+    async fn next(&self, ended: CompleteAttempt, wait: Duration) -> Reply {
+        match self.ask(TakeJob { ended, holder: Some(self.holder.clone()) }).await {
+            Ok((ack, Work::Job(job))) => Reply::leased(job).after(Reply::ack(ack)),
+            Ok((ack, _)) => {
                 let ready = self.ready(wait).await;
                 ready.unwrap_or_else(Reply::refused).after(Reply::ack(ack))
             }
@@ -171,43 +214,63 @@ impl Asker {
         }
     }
 
-    async fn change(self, control: Control) -> Answered {
-        let key = match &control {
-            Control::Retry(key, _) | Control::Requeue(key) | Control::Cancel(key) => {
-                Some(key.clone())
+    async fn retry(&self, key: Key, fetcher: Option<Arc<str>>) -> Answered {
+        let unknown = || Refused::unknown("no fetcher lists that key, and no single task has it");
+        let rows = self.ask(Perform(Retry { key: key.clone(), fetcher })).await?;
+        let rows = rows.ok_or_else(unknown)?;
+        Ok(Reply::json(&json!({"key": key.as_str(), "rows": rows}).to_string()))
+    }
+
+    async fn requeue(&self, key: Key) -> Answered {
+        let key_text = key.to_string();
+        let object = match self.ask(Perform(Requeue(key))).await? {
+            Requeued::Back(attempt) => {
+                json!({"key": key_text, "requeued": true, "attempt": attempt.0})
             }
-            Control::Pause | Control::Resume | Control::Drain => None,
+            Requeued::NotInFlight => json!({"key": key_text, "requeued": false}),
+            Requeued::Unknown => {
+                return Err(Refused::unknown("no fetcher lists that key, and nobody has it"));
+            }
         };
-        let unknown = |text| Err(Refused::unknown(text));
-        match in_time("storage", self.session.change.send(Change(control))).await? {
-            Controlled::Retried(None) => {
-                unknown("no fetcher lists that key, and no single task has it")
-            }
-            Controlled::Requeued(Requeued::Unknown) => {
-                unknown("no fetcher lists that key, and nobody has it")
-            }
-            Controlled::Cancelled(Cancelled { deleted: 0, in_flight: false, .. }) => {
-                unknown("there is no single task of that key")
-            }
-            controlled => Ok(Reply::json(&json_of(controlled, key.as_ref()))),
+        Ok(Reply::json(&object.to_string()))
+    }
+
+    async fn cancel(&self, key: Key) -> Answered {
+        let cancelled = self.ask(Perform(CancelTasks(key.clone()))).await?;
+        let Cancelled { deleted, more, in_flight } = cancelled;
+        if deleted == 0 && !in_flight {
+            return Err(Refused::unknown("there is no single task of that key"));
         }
+        let key = key.as_str();
+        let object = json!({"key": key, "deleted": deleted, "more": more, "in_flight": in_flight});
+        Ok(Reply::json(&object.to_string()))
     }
 
-    async fn accept_input(self) -> Answered {
+    async fn pause(&self, paused: bool, drains: bool) -> Answered {
+        let in_flight = self.ask(Pause { paused, drains }).await?;
+        let object = match drains {
+            true => json!({"paused": true, "in_flight": in_flight}),
+            false => json!({"paused": paused}),
+        };
+        Ok(Reply::json(&object.to_string()))
+    }
+
+    async fn accept_input(&self) -> Answered {
         let accepted = in_time("the watcher", self.session.accept_input.send(AcceptInput)).await?;
-        Ok(Reply::json(&json!({"accepted": accepted == Accepted::Taken}).to_string()))
+        let is_taken = accepted.map_err(Refused::busy)? == Accepted::Taken;
+        Ok(Reply::json(&json!({"accepted": is_taken}).to_string()))
     }
 
-    async fn run_fetcher(self, name: Arc<str>) -> Answered {
+    async fn run_fetcher(&self, name: Arc<str>) -> Answered {
         let none = || Refused::unknown("this daemon runs no fetchers");
-        let fetchers = self.session.run_fetcher.ok_or_else(none)?;
-        Ok(Reply::json(&in_time("the fetchers", fetchers.send(RunFetcher(name))).await?))
+        let fetchers = self.session.run_fetcher.as_ref().ok_or_else(none)?;
+        Ok(Reply::json(&in_time("the fetchers", fetchers.send(RunFetcher(name))).await??))
     }
 
     /// What cannot be written cannot be handed out.
-    async fn health(self) -> Answered {
-        let Health { in_flight, draining, outage } =
-            in_time("storage", self.session.health.send(HowAreYou { lock: true })).await?;
+    async fn health(&self) -> Answered {
+        let health = self.ask(HowAreYou { lock: true }).await?;
+        let Health { in_flight, draining, outage } = health;
         match outage {
             Some(outage) => Err(Refused::busy(outage.error)),
             None => {
@@ -219,8 +282,7 @@ impl Asker {
 
     /// What the database does not know.
     async fn live(&self) -> Option<Live> {
-        let asked = self.session.health.send(HowAreYou { lock: false });
-        let health = in_time("storage", asked).await.ok()?;
+        let health = self.ask(HowAreYou { lock: false }).await.ok()?;
         let workers = self.session.workers.connected();
         let spool = match self.session.spool.clone() {
             Some(look) => self.look_at_spool(look).await,
@@ -245,10 +307,10 @@ impl Asker {
     }
 
     /// Tasks of several lines in one step, each with its answer.
-    async fn add(self, tasks: Vec<Row>) -> Reply {
+    async fn add(&self, tasks: Vec<Row>) -> Reply {
         let keys: Vec<Key> = tasks.iter().map(|task| task.key.clone()).collect();
         let tasks = Each(tasks.into_iter().map(AddTask).collect());
-        let added = match in_time("storage", self.session.add.send(Perform(tasks))).await {
+        let added = match self.ask(Perform(tasks)).await {
             Ok(added) => added,
             Err(refused) => {
                 return together(keys.iter().map(|_| Reply::refused(refused.clone())));
@@ -260,14 +322,14 @@ impl Asker {
         together(answers.map(|(at, (key, added))| added_line(key, added, turns.get(at))))
     }
 
-    async fn status(self) -> Answered {
+    async fn status(&self) -> Answered {
         let live = self.live().await;
         self.look(Status, |queue| Ok(LiveStatus { queue, live })).await
     }
 
-    async fn why(self, key: Key) -> Answered {
+    async fn why(&self, key: Key) -> Answered {
         self.look(WhyKey(key.to_string()), move |found| {
-            let unknown = || Refused::unknown(&format!("nobody ever heard of {key}"));
+            let unknown = || Refused::unknown(format!("nobody ever heard of {key}"));
             found.ok_or_else(unknown)
         })
         .await
@@ -275,7 +337,7 @@ impl Asker {
 
     /// An answer, made into what is shown of it, as one line of JSON.
     async fn look<Q: Ask<Answer: Send> + Send + 'static, T: Serialize>(
-        self,
+        &self,
         question: Q,
         show: impl FnOnce(Q::Answer) -> Result<T, Refused> + Send + 'static,
     ) -> Answered {
@@ -287,7 +349,7 @@ impl Asker {
             serde_json::to_string(&report).map_err(Refused::busy)
         };
         let (line, place) = read(&self.session, ANSWER_TIMEOUT, question, line).await?;
-        Ok(Reply { place, ..Reply::json(&line?) })
+        Ok(Reply { _place: place, ..Reply::json(&line?) })
     }
 }
 
@@ -305,7 +367,7 @@ async fn read<Q: Ask<Answer: Send> + Send + 'static, T: Send + 'static>(
         let place = room.acquire_owned().await.ok();
         // A task, which is not dropped when the time is over: the place goes with what was begun.
         tokio::spawn(async move {
-            let answer = reader.ask(SystemClock.now(), question).await?;
+            let answer = reader.ask(SystemClock.now(), question).await.map_err(Refused::busy)?;
             let made = spawn_blocking(move || (then(answer), place)).await;
             made.map_err(Refused::busy)
         })
@@ -322,10 +384,8 @@ fn size(count: u32) -> usize {
 }
 
 fn denied() -> Reply {
-    Reply::error(
-        ErrorCode::Denied,
-        "for the daemon's own user, root, and the group of --operator-group",
-    )
+    let text = "for the daemon's own user, root, and the group of --operator-group";
+    Reply::refused(Refused::new(ErrorCode::Denied, text))
 }
 
 /// The lines of several replies, in order.
@@ -337,12 +397,12 @@ fn together(replies: impl Iterator<Item = Reply>) -> Reply {
 fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Reply {
     let added = match added {
         Ok(added) => added,
-        Err(error) => return Reply::error(ErrorCode::Busy, &error.to_string()),
+        Err(error) => return Reply::refused(Refused::busy(error)),
     };
     if added == Added::Full {
-        // No fault of who asks: it does not count towards a close.
+        // No fault of the operator's: it does not count towards a close.
         let text = "there are as many single tasks as may be (max_single_tasks); add it later";
-        return Reply { errors: 0, ..Reply::error(ErrorCode::Full, text) };
+        return Reply::line(&Refused::new(ErrorCode::Full, text).into());
     }
     let object = json!({
         "key": key.as_str(),
@@ -354,36 +414,28 @@ fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Repl
     Reply::json(&object.to_string())
 }
 
+/// A job, as soon as there is one.
+async fn wait_for_work(storage: Addr<StorageActor>, holder: LeaseHolder, until: Instant) -> Reply {
+    match timeout_at(until, storage.send(messages::Wait { holder })).await {
+        Err(_) => no_jobs(&storage).await,
+        Ok(Ok(Ok(Work::Job(job)))) => Reply::leased(job),
+        Ok(Ok(Ok(Work::Nothing | Work::Later))) => Reply::line(&Answer::NoJobs(Idle::Nothing)),
+        Ok(Ok(Err(error))) => Reply::refused(Refused::busy(error)),
+        Ok(Err(_)) => Reply::refused(Refused::busy(STOPPING)),
+    }
+}
+
 /// That there is no job, and why. Should that not be known, the first holds all the same.
-pub(super) async fn no_jobs(why_idle: &Recipient<Perform<WhyIdle>>) -> Reply {
-    let idle = in_time("storage", why_idle.send(Perform(WhyIdle))).await.unwrap_or_default();
-    Reply::line(&SessionAnswer::NoJobs(idle))
+async fn no_jobs(storage: &Addr<StorageActor>) -> Reply {
+    let why = in_time("storage", storage.send(Perform(WhyIdle))).await;
+    let idle = why.map(Result::unwrap_or_default).unwrap_or_default();
+    Reply::line(&Answer::NoJobs(idle))
 }
 
 /// Awaits an actor's answer, as long as a request may take.
-async fn in_time<M, T, E>(who: &str, sent: RecipientRequest<M>) -> Result<T, Refused>
-where
-    M: Message<Result = Result<T, E>> + Send + 'static,
-    T: Send + 'static,
-    E: Into<Refused> + Send + 'static,
-{
+async fn in_time<T>(
+    who: &str,
+    sent: impl Future<Output = Result<T, MailboxError>>,
+) -> Result<T, Refused> {
     answered(who, sent, Instant::now() + REQUEST_TIMEOUT).await
-}
-
-/// What came of a change, as JSON.
-fn json_of(controlled: Controlled, key: Option<&Key>) -> String {
-    let key = key.map(Key::as_str);
-    let object = match controlled {
-        Controlled::Retried(rows) => json!({"key": key, "rows": rows.unwrap_or(0)}),
-        Controlled::Requeued(Requeued::Back(attempt)) => {
-            json!({"key": key, "requeued": true, "attempt": attempt.0})
-        }
-        Controlled::Requeued(_) => json!({"key": key, "requeued": false}),
-        Controlled::Paused(paused) => json!({"paused": paused}),
-        Controlled::Cancelled(Cancelled { deleted, more, in_flight }) => {
-            json!({"key": key, "deleted": deleted, "more": more, "in_flight": in_flight})
-        }
-        Controlled::Draining(in_flight) => json!({"paused": true, "in_flight": in_flight}),
-    };
-    object.to_string()
 }

@@ -1,6 +1,7 @@
 //! A connection that speaks protocol 2, over a socket pair and a storage over the mock store.
 
 use std::future::ready;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::ManualClock;
-use crate::connection::{CloseConnection, ConnectionActor, Operators, SessionLinks, WorkLinks};
+use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Daemon;
@@ -80,7 +82,7 @@ fn operators() -> Operators {
 struct Site {
     reader: BufReader<OwnedReadHalf>,
     writer: Option<OwnedWriteHalf>,
-    actor: Addr<ConnectionActor>,
+    closing: CancellationToken,
     mock: MockStore,
 }
 
@@ -94,16 +96,18 @@ impl Site {
             StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start();
         let to = || storage.clone();
         let watcher = Nothing.start().recipient();
+        let session = SessionLinks::new(storage.clone(), watcher, None, None, operators());
         let links = WorkLinks {
             dispatch: to().recipient(),
             finish: to().recipient(),
             barrier: Nothing.start().recipient(),
-            session: Some(SessionLinks::new(&storage, watcher, None, None, operators())),
+            session: Some(Rc::new(session)),
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let actor = ConnectionActor::create(|ctx| ConnectionActor::new(ours, links, ctx));
+        let closing = CancellationToken::new();
+        ConnectionActor::new(ours, links, closing.clone()).start();
         let (reader, writer) = theirs.into_split();
-        Self { reader: BufReader::new(reader), writer: Some(writer), actor, mock }
+        Self { reader: BufReader::new(reader), writer: Some(writer), closing, mock }
     }
 
     async fn opted_in(jobs: &[&str]) -> Self {
@@ -248,7 +252,7 @@ async fn the_daemon_s_end_closes() {
     let mut site = Site::opted_in(&[]).await;
     site.say("READY 1000").await;
     site.dispatches(2).await;
-    site.actor.send(CloseConnection).await.unwrap();
+    site.closing.cancel();
     let mut rest = String::new();
     site.reader.read_to_string(&mut rest).await.unwrap();
     assert_eq!(rest, "");

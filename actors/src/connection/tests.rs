@@ -10,11 +10,12 @@ use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT, WorkLinks};
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
-use crate::storage::messages::{Finish, HandOut, TakeJob, UndoHandOut, Work};
-use crate::store::{StoreError, StoreResult};
+use crate::storage::messages::{HandOut, TakeJob, UndoHandOut, Work};
+use crate::store::{Complete, StoreError, StoreResult};
 use crate::testing::until;
 use shiftboss_protocol::model::{Attempt, Key, Row};
 
@@ -44,7 +45,7 @@ impl Fake {
         &self,
         asked: String,
         undo: Recipient<UndoHandOut>,
-    ) -> ResponseFuture<StoreResult<Work>> {
+    ) -> ResponseFuture<StoreResult<((), Work)>> {
         self.asked.borrow_mut().push(asked);
         let number = self.asked.borrow().len();
         let next = self.next.borrow_mut().pop_front();
@@ -53,12 +54,12 @@ impl Fake {
                 Some(Next::Job(key)) => {
                     let job = Row { key: Key::new(key).unwrap(), payload: "1".to_owned() };
                     let attempt = Attempt(i64::try_from(number).unwrap());
-                    Ok(Work::Job(HandOut::new(attempt, job, undo)))
+                    Ok(((), Work::Job(HandOut::new(attempt, job, undo))))
                 }
-                Some(Next::Later) => Ok(Work::Later),
+                Some(Next::Later) => Ok(((), Work::Later)),
                 Some(Next::Error) => Err(StoreError::Full("disk".to_owned())),
                 Some(Next::Silence) => std::future::pending().await,
-                Some(Next::Nothing) | None => Ok(Work::Nothing),
+                Some(Next::Nothing) | None => Ok(((), Work::Nothing)),
             }
         })
     }
@@ -72,19 +73,20 @@ impl Actor for Fake {
     type Context = Context<Self>;
 }
 
-impl Handler<TakeJob> for Fake {
-    type Result = ResponseFuture<StoreResult<Work>>;
+impl Handler<TakeJob<()>> for Fake {
+    type Result = ResponseFuture<StoreResult<((), Work)>>;
 
-    fn handle(&mut self, _: TakeJob, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: TakeJob<()>, ctx: &mut Self::Context) -> Self::Result {
         self.answer("ready".to_owned(), ctx.address().recipient())
     }
 }
 
-impl Handler<Finish> for Fake {
-    type Result = ResponseFuture<StoreResult<Work>>;
+impl Handler<TakeJob<Complete>> for Fake {
+    type Result = ResponseFuture<StoreResult<((), Work)>>;
 
-    fn handle(&mut self, finish: Finish, ctx: &mut Self::Context) -> Self::Result {
-        self.answer(format!("done {} {}", finish.key, finish.exit_code), ctx.address().recipient())
+    fn handle(&mut self, message: TakeJob<Complete>, ctx: &mut Self::Context) -> Self::Result {
+        let Complete { key, exit_code } = message.ended;
+        self.answer(format!("done {key} {exit_code}"), ctx.address().recipient())
     }
 }
 
@@ -135,9 +137,9 @@ fn connect(fake: &Fake) -> (UnixStream, Addr<ConnectionActor>, JoinHandle<()>) {
         barrier: fake.recipient(),
         session: None,
     };
-    let mut context = Context::new();
+    let context = Context::new();
     let address = context.address();
-    let actor = ConnectionActor::new(ours, links, &mut context);
+    let actor = ConnectionActor::new(ours, links, CancellationToken::new());
     (theirs, address, actix::spawn(context.into_future(actor)))
 }
 

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
-use crate::storage::messages::{Finish, TakeJob, Work};
-use crate::store::StoreResult;
+use crate::storage::messages::{TakeJob, Work};
+use crate::store::{Complete, StoreResult};
 use crate::testing::until;
 
 /// How long the storage takes to find out that there is no job. A request asks it twice.
@@ -25,24 +25,24 @@ impl Actor for Slow {
     type Context = Context<Self>;
 }
 
-async fn nothing() -> StoreResult<Work> {
+async fn nothing() -> StoreResult<((), Work)> {
     tokio::time::sleep(LOOK).await;
-    Ok(Work::Nothing)
+    Ok(((), Work::Nothing))
 }
 
-impl Handler<TakeJob> for Slow {
-    type Result = ResponseFuture<StoreResult<Work>>;
+impl Handler<TakeJob<()>> for Slow {
+    type Result = ResponseFuture<StoreResult<((), Work)>>;
 
-    fn handle(&mut self, _: TakeJob, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: TakeJob<()>, _: &mut Self::Context) -> Self::Result {
         self.0.set(self.0.get() + 1);
         Box::pin(nothing())
     }
 }
 
-impl Handler<Finish> for Slow {
-    type Result = ResponseFuture<StoreResult<Work>>;
+impl Handler<TakeJob<Complete>> for Slow {
+    type Result = ResponseFuture<StoreResult<((), Work)>>;
 
-    fn handle(&mut self, _: Finish, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: TakeJob<Complete>, _: &mut Self::Context) -> Self::Result {
         Box::pin(nothing())
     }
 }

@@ -7,13 +7,14 @@ use std::collections::VecDeque;
 use actix::prelude::*;
 
 use super::StorageActor;
-use crate::store::{Operation, Outcome, Outcomes, Rejected, Request, StoreResult};
+use super::leases::may_end_lease;
+use crate::store::{Operation, Outcome, Outcomes, Rejected, StoreResult};
 
 /// Operations that may share one transaction: so many that a commit costs each of them little, so few
 /// that the last one does not wait long for it.
 pub(super) const BATCH_OPERATIONS_MAX: usize = 256;
 
-/// Tells whoever asked what came of it.
+/// Gets what came of a request.
 pub(super) type Reply =
     Box<dyn FnOnce(&mut StorageActor, &mut Context<StorageActor>, StoreResult<Outcomes>)>;
 
@@ -25,6 +26,8 @@ pub(super) struct Gathered(VecDeque<(Vec<Operation>, Reply)>);
 pub(super) struct Replies {
     /// With the number of operations of each.
     asked: Vec<(usize, Reply)>,
+    /// Those that may end a lease, by their place in the batch.
+    ends: Vec<(usize, Operation)>,
     /// Whether an operation may have brought work for those who wait.
     pub(super) makes_work: bool,
     pub(super) writes: bool,
@@ -35,9 +38,7 @@ impl Gathered {
         self.0.is_empty()
     }
 
-    pub(super) fn push(&mut self, request: impl Request, reply: Reply) {
-        let mut operations = Vec::new();
-        request.push(&mut operations);
+    pub(super) fn push(&mut self, operations: Vec<Operation>, reply: Reply) {
         self.0.push_back((operations, reply));
     }
 
@@ -61,7 +62,9 @@ impl Gathered {
             writes(operation) && !matches!(operation, Operation::Dispatch(_))
         };
         let (makes_work, writes) = (batch.iter().any(makes_work), batch.iter().any(writes));
-        (batch, Replies { asked, makes_work, writes })
+        let ends = batch.iter().enumerate().filter(|(_, operation)| may_end_lease(operation));
+        let ends = ends.map(|(at, operation)| (at, operation.clone())).collect();
+        (batch, Replies { asked, ends, makes_work, writes })
     }
 }
 
@@ -77,6 +80,11 @@ impl Replies {
         ctx: &mut Context<StorageActor>,
         outcomes: StoreResult<Vec<Result<Outcome, Rejected>>>,
     ) {
+        for (at, operation) in &self.ends {
+            let outcome =
+                outcomes.as_ref().ok().and_then(|outcomes| outcomes.get(*at)?.as_ref().ok());
+            outcome.into_iter().for_each(|outcome| actor.note_end(operation, outcome));
+        }
         let mut outcomes = outcomes.map(Vec::into_iter);
         for (operations, reply) in self.asked {
             let its = match &mut outcomes {

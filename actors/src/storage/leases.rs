@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::StorageActor;
 use super::gathered::BATCH_OPERATIONS_MAX;
-use crate::store::{Each, Expire, ExpiredLease, Leases, StoreResult};
+use crate::store::{
+    Ack, Each, Expire, ExpiredLease, Heartbeat, Leases, Operation, Outcome, Requeued, StoreResult,
+};
 use shiftboss_protocol::model::Attempt;
 
 /// Delay before the ends of leases that could not be written are tried again.
@@ -42,13 +44,22 @@ impl Lease {
 
 impl LeaseClock {
     /// A lease begins anew, if it runs.
-    pub(super) fn extend(&mut self, attempt: Attempt, now: Instant) {
+    fn extend(&mut self, attempt: Attempt, now: Instant) {
         if let Some(lease) = self.running.get_mut(&attempt) {
             lease.end = now + lease.length;
         }
     }
 
-    pub(super) fn end(&mut self, attempt: Attempt) {
+    /// Leases begin anew with what their workers say.
+    pub(super) fn note_beats(&mut self, operations: &[Operation], now: Instant) {
+        for operation in operations {
+            if let Operation::Heartbeat(Heartbeat(attempt)) = operation {
+                self.extend(*attempt, now);
+            }
+        }
+    }
+
+    fn end(&mut self, attempt: Attempt) {
         self.running.remove(&attempt);
     }
 
@@ -65,7 +76,34 @@ impl LeaseClock {
     }
 }
 
+/// Whether an attempt may have ended with an operation. [`Expire`] is the StorageActor's own.
+pub(super) fn may_end_lease(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::CompleteAttempt(_)
+            | Operation::Release(_)
+            | Operation::Undo(_)
+            | Operation::Requeue(_)
+    )
+}
+
 impl StorageActor {
+    /// The lease of an attempt that has ended does not run on.
+    pub(super) fn note_end(&mut self, operation: &Operation, outcome: &Outcome) {
+        let ended = match (operation, outcome) {
+            (Operation::CompleteAttempt(it), Outcome::CompleteAttempt(Ack::Recorded)) => it.attempt,
+            (Operation::Release(it), Outcome::Release(Ack::Recorded)) => it.0,
+            (Operation::Undo(it), Outcome::Undo(true)) => it.attempt,
+            (Operation::Requeue(it), Outcome::Requeue(Requeued::Back(attempt))) => {
+                let (key, attempt) = (&it.0, *attempt);
+                info!(%key, attempt = attempt.0, "An operator put a job back that was in flight.");
+                attempt
+            }
+            _ => return,
+        };
+        self.leases.end(ended);
+    }
+
     /// Has a lease run for every attempt that the store knows as leased.
     pub(super) fn begin_missing_leases(&mut self, ctx: &mut Context<Self>) {
         if std::mem::replace(&mut self.leases.is_complete, true) {

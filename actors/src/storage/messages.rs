@@ -1,8 +1,8 @@
 //! What can be asked of the StorageActor, and the guard around a job that is handed out.
 //!
-//! Most is an operation of the store, sent as [`Perform`]. The other messages mean something to the
-//! StorageActor itself: those of connections ([`TakeJob`], [`Finish`], [`UndoHandOut`]; of protocol 2 also
-//! [`Wait`], [`Tell`], [`Next`] and [`Change`]), and of the tree ([`Ping`], [`Shutdown`]).
+//! Most is an operation of the store, sent as [`Perform`]. The other messages need more of the StorageActor than
+//! the store's answer: those of connections ([`TakeJob`], [`Wait`], [`UndoHandOut`], [`Pause`], [`HowAreYou`]), and of
+//! the tree ([`Ping`], [`Shutdown`]).
 
 use std::time::Duration;
 
@@ -10,9 +10,8 @@ use actix::prelude::*;
 
 use super::StorageActor;
 use crate::live::Health;
-use crate::store::{Ack, Cancelled, LeaseHolder, Request, Requeued, StoreError, StoreResult};
+use crate::store::{LeaseHolder, Request, StoreError, StoreResult};
 use shiftboss_protocol::model::{Attempt, Key, Row};
-use shiftboss_protocol::wire::session::{Control, Word};
 
 /// Has the store carry out a request; answered once that is durable.
 #[derive(Debug)]
@@ -36,12 +35,17 @@ pub(crate) fn ask<R: Request>(
     async { answer.await.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string()))) }
 }
 
-/// Asks for the next job.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Work>")]
-pub struct TakeJob {
-    /// To whom it will be leased; `None`: to a classic worker.
+/// Asks for the next job. The end of a job is recorded before, in the same transaction.
+#[derive(Debug)]
+pub struct TakeJob<R> {
+    /// The end of a job; `()`: none has ended.
+    pub ended: R,
+    /// To whom the next one will be leased; `None`: to a classic worker.
     pub holder: Option<LeaseHolder>,
+}
+
+impl<R: Request> Message for TakeJob<R> {
+    type Result = StoreResult<(R::Answer, Work)>;
 }
 
 /// Waits for the next job; answered with a job or an error. Who gives up drops the request.
@@ -52,31 +56,6 @@ pub struct Wait {
     pub holder: LeaseHolder,
 }
 
-/// Says something about a leased attempt; a beat is never [`Ack::Unknown`].
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Ack>")]
-pub struct Tell {
-    pub attempt: Attempt,
-    pub word: Word,
-}
-
-/// Records the end of a leased attempt and takes the next job, in one transaction.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Stepped>")]
-pub struct Next {
-    pub attempt: Attempt,
-    pub exit_code: i64,
-    /// To whom the next job will be leased.
-    pub holder: LeaseHolder,
-}
-
-/// What came of a [`Next`].
-#[derive(Debug)]
-pub struct Stepped {
-    pub ack: Ack,
-    pub work: Work,
-}
-
 /// Reads the database, and tells how storage is.
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Health>")]
@@ -85,33 +64,13 @@ pub struct HowAreYou {
     pub lock: bool,
 }
 
-/// Changes what the queue does, for an operator; answered with what to say.
+/// Hands nothing out from now on, or hands out again; answered with the number of jobs in flight.
 #[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Controlled>")]
-pub struct Change(pub Control);
-
-/// What came of a [`Change`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Controlled {
-    /// So many rows of the key wait again; `None`: there is no such key.
-    Retried(Option<u64>),
-    /// Of a job that was in flight.
-    Requeued(Requeued),
-    /// Whether nothing is handed out now.
-    Paused(bool),
-    /// Nothing is handed out, and so many jobs are out.
-    Draining(u64),
-    /// What came of a key's single tasks.
-    Cancelled(Cancelled),
-}
-
-/// Records the end of a job and asks for the next one, in one transaction.
-#[derive(Debug, Message)]
-#[rtype(result = "StoreResult<Work>")]
-pub struct Finish {
-    /// The key whose job ended.
-    pub key: Key,
-    pub exit_code: i64,
+#[rtype(result = "StoreResult<u64>")]
+pub struct Pause {
+    pub paused: bool,
+    /// The daemon is to stop when no job is in flight.
+    pub drains: bool,
 }
 
 /// Makes a dispatch undone whose answer did not arrive (spec 5).

@@ -73,7 +73,8 @@ async fn what_is_added_is_told_after_the_commit() {
     assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(full));
     let holder = LeaseHolder { worker: "w".into(), lease_seconds: 60 };
     let waiting = storage.send(Wait { holder });
-    assert!(matches!(storage.send(TakeJob { holder: None }).await.unwrap(), Ok(Work::Nothing)));
+    let take = TakeJob { ended: (), holder: None };
+    assert!(matches!(storage.send(take).await.unwrap(), Ok(((), Work::Nothing))));
     let answers = added(&storage, &["a", "b", "b"]).await;
     assert_eq!(answers, [Added::Added, Added::Added, Added::Known]);
     match waiting.await.unwrap().unwrap() {

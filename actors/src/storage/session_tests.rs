@@ -10,10 +10,14 @@ use crate::clock::ManualClock;
 use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
-use crate::store::{Ack, AddRows, LeaseHolder, Reading, RowBatch, StoreError, StoreResult};
+use crate::store::{
+    Ack, AddRows, CompleteAttempt, Heartbeat, LeaseHolder, Reading, Release, Request, RowBatch,
+    StoreError, StoreResult,
+};
 use crate::testing::{MockStore, Trouble, position};
 use shiftboss_protocol::model::{Attempt, Key, Run};
-use shiftboss_protocol::wire::session::{Control, Word};
+
+const DRAIN: Pause = Pause { paused: true, drains: true };
 
 /// A lease of ten seconds.
 fn holder(worker: &str) -> LeaseHolder {
@@ -29,8 +33,8 @@ fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<()>) {
 }
 
 async fn take(storage: &Addr<StorageActor>) -> Attempt {
-    match storage.send(TakeJob { holder: Some(holder("w")) }).await.unwrap() {
-        Ok(Work::Job(job)) => {
+    match storage.send(TakeJob { ended: (), holder: Some(holder("w")) }).await.unwrap() {
+        Ok(((), Work::Job(job))) => {
             let attempt = job.attempt();
             job.settle();
             attempt
@@ -39,8 +43,15 @@ async fn take(storage: &Addr<StorageActor>) -> Attempt {
     }
 }
 
-async fn tell(storage: &Addr<StorageActor>, attempt: Attempt, word: Word) -> StoreResult<Ack> {
-    storage.send(Tell { attempt, word }).await.unwrap()
+async fn tell<R>(storage: &Addr<StorageActor>, word: R) -> StoreResult<Ack>
+where
+    R: Request<Answer = Ack>,
+{
+    storage.send(Perform(word)).await.unwrap()
+}
+
+fn done(attempt: Attempt, exit_code: i64) -> CompleteAttempt {
+    CompleteAttempt { attempt, exit_code }
 }
 
 /// Lets the actor do what is due.
@@ -64,12 +75,12 @@ async fn a_lease_ends_unless_it_is_extended() {
     let (storage, _) = start(&mock);
     let attempt = take(&storage).await;
     pass(9, &storage).await;
-    assert_eq!(tell(&storage, attempt, Word::Beat).await, Ok(Ack::Recorded));
+    assert_eq!(tell(&storage, Heartbeat(attempt)).await, Ok(Ack::Recorded));
     pass(9, &storage).await;
     assert_eq!(count(&mock, "expire 1"), 0);
     pass(2, &storage).await;
     assert_eq!(count(&mock, "expire 1"), 1);
-    assert_eq!(tell(&storage, attempt, Word::Beat).await, Ok(Ack::Stale));
+    assert_eq!(tell(&storage, Heartbeat(attempt)).await, Ok(Ack::Stale));
     pass(60, &storage).await;
     assert_eq!(count(&mock, "expire 1"), 1);
 }
@@ -80,11 +91,11 @@ async fn ended_attempts_have_no_lease() {
     pause();
     let mock = MockStore::with_jobs(&["a", "b", "c"]);
     let (storage, _) = start(&mock);
-    let done = take(&storage).await;
-    assert_eq!(tell(&storage, done, Word::Done(3)).await, Ok(Ack::Recorded));
+    let ended = take(&storage).await;
+    assert_eq!(tell(&storage, done(ended, 3)).await, Ok(Ack::Recorded));
     let released = take(&storage).await;
-    assert_eq!(tell(&storage, released, Word::Release).await, Ok(Ack::Recorded));
-    let undone = storage.send(TakeJob { holder: Some(holder("w")) }).await.unwrap();
+    assert_eq!(tell(&storage, Release(released)).await, Ok(Ack::Recorded));
+    let undone = storage.send(TakeJob { ended: (), holder: Some(holder("w")) }).await.unwrap();
     drop(undone);
     pass(60, &storage).await;
     let expired = mock.calls().into_iter().filter(|call| call.starts_with("expire")).count();
@@ -124,7 +135,7 @@ async fn failures_leave_no_lease_behind() {
 
     let attempt = take(&storage).await;
     mock.trouble("commit", full());
-    assert!(tell(&storage, attempt, Word::Done(0)).await.is_err());
+    assert!(tell(&storage, done(attempt, 0)).await.is_err());
     pass(1, &storage).await;
     pass(11, &storage).await;
     assert_eq!(count(&mock, "expire 2"), 1);
@@ -205,7 +216,7 @@ async fn a_lock_is_waited_for_once() {
     let before = count(&mock, "begin");
     pass(10, &storage).await;
     assert_eq!(count(&mock, "begin") - before, 1, "one lease is tried, the other left");
-    assert_eq!(tell(&storage, attempts[1], Word::Beat).await, Ok(Ack::Recorded));
+    assert_eq!(tell(&storage, Heartbeat(attempts[1])).await, Ok(Ack::Recorded));
     mock.inside().troubles.clear();
     pass(5, &storage).await;
     assert_eq!((count(&mock, "expire 1"), count(&mock, "expire 2")), (1, 0));
@@ -221,7 +232,7 @@ async fn a_refused_drain_does_not_drain() {
     let (storage, mut drained) = start(&mock);
     for call in ["pause", "commit"] {
         mock.trouble(call, Trouble::Error(StoreError::Busy("locked".to_owned())));
-        assert!(storage.send(Change(Control::Drain)).await.unwrap().is_err());
+        assert!(storage.send(DRAIN).await.unwrap().is_err());
         pass(2, &storage).await;
         assert!(drained.try_recv().is_err(), "{call}");
     }
@@ -236,7 +247,7 @@ async fn whatever_frees_a_job_wakes() {
     let attempt = take(&storage).await;
     let waits = storage.send(Wait { holder: holder("x") });
     storage.send(Ping).await.unwrap();
-    assert_eq!(tell(&storage, attempt, Word::Release).await, Ok(Ack::Recorded));
+    assert_eq!(tell(&storage, Release(attempt)).await, Ok(Ack::Recorded));
     let job = waits.await.unwrap().unwrap();
     let waits = storage.send(Wait { holder: holder("y") });
     storage.send(Ping).await.unwrap();
@@ -257,14 +268,14 @@ async fn a_drain_waits_for_the_last_job() {
     let mock = MockStore::with_jobs(&["a", "b"]);
     let (storage, mut drained) = start(&mock);
     let attempts = [take(&storage).await, take(&storage).await];
-    let change = |control| storage.send(Change(control));
-    assert_eq!(change(Control::Drain).await.unwrap(), Ok(Controlled::Draining(2)));
-    assert_eq!(change(Control::Resume).await.unwrap(), Ok(Controlled::Paused(false)));
-    assert_eq!(tell(&storage, attempts[0], Word::Done(0)).await, Ok(Ack::Recorded));
-    assert_eq!(change(Control::Drain).await.unwrap(), Ok(Controlled::Draining(1)));
+    assert_eq!(storage.send(DRAIN).await.unwrap(), Ok(2));
+    let resume = Pause { paused: false, drains: false };
+    assert_eq!(storage.send(resume).await.unwrap(), Ok(2));
+    assert_eq!(tell(&storage, done(attempts[0], 0)).await, Ok(Ack::Recorded));
+    assert_eq!(storage.send(DRAIN).await.unwrap(), Ok(1));
     pass(1, &storage).await;
     assert!(drained.try_recv().is_err());
-    assert_eq!(tell(&storage, attempts[1], Word::Done(0)).await, Ok(Ack::Recorded));
+    assert_eq!(tell(&storage, done(attempts[1], 0)).await, Ok(Ack::Recorded));
     pass(1, &storage).await;
     assert_eq!(drained.try_recv(), Ok(()));
     assert_eq!((count(&mock, "pause yes"), count(&mock, "pause no")), (2, 1));

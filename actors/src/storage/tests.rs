@@ -10,12 +10,12 @@ use super::StorageActor;
 use super::messages::*;
 use crate::clock::ManualClock;
 use crate::exit_notifier::ExitNotifier;
-use crate::store::{AddRows, Reading, RowBatch, StoreError};
+use crate::store::{AddRows, Complete, Reading, RowBatch, StoreError};
 use crate::testing::{MockStore, Trouble, position, until};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 /// A classic worker's request.
-const CLASSIC: TakeJob = TakeJob { holder: None };
+const CLASSIC: TakeJob<()> = TakeJob { ended: (), holder: None };
 
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
     let (exit_notifier, end) = ExitNotifier::new();
@@ -34,7 +34,7 @@ fn run(started: i64) -> Run {
 }
 
 /// The job of an answer, kept.
-fn job(work: Work) -> HandOut {
+fn job((_, work): ((), Work)) -> HandOut {
     match work {
         Work::Job(handed_out) => handed_out,
         other => panic!("no job: {other:?}"),
@@ -66,7 +66,8 @@ async fn a_failure_is_its_own() {
     mock.trouble("finish", Trouble::Error(StoreError::Rejected("no".to_owned())));
     let (storage, _end) = start(&mock);
     let first = storage.send(CLASSIC);
-    let failing = storage.send(Finish { key: Key::new("x").unwrap(), exit_code: 0 });
+    let ended = Complete { key: Key::new("x").unwrap(), exit_code: 0 };
+    let failing = storage.send(TakeJob { ended, holder: None });
     let last = storage.send(CLASSIC);
     job(first.await.unwrap().unwrap()).settle();
     assert!(matches!(failing.await.unwrap(), Err(StoreError::Rejected(_))));
@@ -98,7 +99,8 @@ async fn the_end_of_a_transaction_is_told_to_all_in_it() {
     mock.trouble("finish", Trouble::Error(full()));
     let (storage, _end) = start(&mock);
     let first = storage.send(CLASSIC);
-    let failing = storage.send(Finish { key: Key::new("x").unwrap(), exit_code: 0 });
+    let ended = Complete { key: Key::new("x").unwrap(), exit_code: 0 };
+    let failing = storage.send(TakeJob { ended, holder: None });
     assert_eq!(first.await.unwrap().unwrap_err(), full());
     assert_eq!(failing.await.unwrap().unwrap_err(), full());
     assert!(!mock.calls().contains(&"commit".to_owned()));

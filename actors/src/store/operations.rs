@@ -1,7 +1,7 @@
 //! The operations of a store, as data: what is asked, and what each is answered.
 //!
-//! Made by whoever asks, gathered by the StorageActor, carried out by a [`Store`](super::Store). [`Request`] keeps the types of both
-//! sides together, so that whoever asks never sees [`Operation`] or [`Outcome`]. A new operation is an
+//! Sent to the StorageActor, which gathers them for a [`Store`](super::Store) to carry out. [`Request`] keeps the types of both
+//! sides together, so that no sender sees [`Operation`] or [`Outcome`]. A new operation is an
 //! entry of the table below, and an arm in each store.
 
 use std::sync::Arc;
@@ -248,6 +248,17 @@ impl Operation {
             Self::Prune(_) | Self::DeleteRuns(_) => true,
             _ => false,
         }
+    }
+}
+
+/// No operation at all.
+impl Request for () {
+    type Answer = ();
+
+    fn push(self, _: &mut Vec<Operation>) {}
+
+    fn answer(_: &mut Outcomes) -> StoreResult<()> {
+        Ok(())
     }
 }
 

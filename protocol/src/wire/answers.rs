@@ -1,8 +1,10 @@
-//! The answers of the daemon as its peer reads them, in protocol 2 and in the classic one
-//! (docs/protocol.md); but for lines of JSON, which are operators'. Pure: lines in, values out. The daemon's side is [`session`](super::session)'s.
+//! The answers of the daemon in protocol 2 and in the classic one (docs/protocol.md), as it writes them and its
+//! peer reads them; but for lines of JSON, which are operators'. Pure.
 
-use super::session::VERSION;
-use crate::model::{Attempt, Idle};
+use bytes::{BufMut, BytesMut};
+
+use super::session::{REQUESTS, Refused, VERSION};
+use crate::model::{Attempt, Idle, Row};
 
 /// A job as it was handed out, byte for byte: a classic daemon may hand out what is no UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +18,12 @@ pub struct Job {
 }
 
 impl Job {
+    /// A job to be handed out.
+    #[must_use]
+    pub fn of(attempt: Option<Attempt>, Row { key, payload }: &Row) -> Self {
+        Self { attempt, key: key.as_str().into(), payload: payload.as_bytes().into() }
+    }
+
     /// The number of its attempt, for people and environments.
     #[must_use]
     pub fn number(&self) -> Option<i64> {
@@ -32,7 +40,7 @@ impl Job {
 /// An answer of protocol 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The daemon speaks it too.
+    /// The daemon speaks it too; it says which requests it has.
     Hello,
     /// The next job.
     Job(Job),
@@ -84,6 +92,42 @@ impl Answer {
             _ => None,
         }
     }
+
+    /// Appends the answer's line.
+    pub fn encode(&self, bytes: &mut BytesMut) {
+        match self {
+            Self::Hello => {
+                let verbs = REQUESTS.iter().flat_map(|(verb, ..)| [" ", verb]);
+                let greeting = ["HELLO ", VERSION, " ", env!("CARGO_PKG_VERSION")];
+                put(bytes, greeting.into_iter().chain(verbs));
+            }
+            Self::Job(Job { attempt, key, payload }) => {
+                let attempt = attempt.map(|attempt| format!("{} ", attempt.0)).unwrap_or_default();
+                put(bytes, [b"JOB ", attempt.as_bytes(), key, b" ", payload]);
+            }
+            Self::NoJobs(Idle::Nothing) => put(bytes, ["NOJOBS"]),
+            Self::NoJobs(Idle::Paused(jobs)) => put(bytes, ["NOJOBS paused ", &jobs.to_string()]),
+            Self::NoJobs(Idle::Busy(jobs)) => put(bytes, ["NOJOBS busy ", &jobs.to_string()]),
+            Self::Ok => put(bytes, ["OK"]),
+            Self::Lost => put(bytes, ["LOST"]),
+            Self::Error { code, text } => {
+                // An error of the system's may have several lines, and a key in it anything.
+                put(bytes, ["ERROR ", code, " ", &text.replace(char::is_control, " ")]);
+            }
+        }
+    }
+}
+
+impl From<Refused> for Answer {
+    fn from(Refused { code, text }: Refused) -> Self {
+        Self::Error { code: code.to_string(), text: text.into_owned() }
+    }
+}
+
+/// Appends a line of these parts.
+fn put<P: AsRef<[u8]>>(bytes: &mut BytesMut, parts: impl IntoIterator<Item = P>) {
+    parts.into_iter().for_each(|part| bytes.put_slice(part.as_ref()));
+    bytes.put_u8(b'\n');
 }
 
 /// What stands before the first space, and what behind it.
@@ -114,11 +158,9 @@ fn job(attempt: Option<Attempt>, text: &[u8]) -> Option<Job> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::BytesMut;
-
     use super::*;
-    use crate::model::{Key, Row};
-    use crate::wire::session::{ErrorCode, SessionAnswer};
+    use crate::model::Key;
+    use crate::wire::session::ErrorCode;
 
     fn job(attempt: Option<i64>, key: &str, payload: &str) -> Answer {
         Answer::Job(Job { attempt: attempt.map(Attempt), key: key.into(), payload: payload.into() })
@@ -154,22 +196,21 @@ mod tests {
     #[test]
     fn both_ends_agree() {
         let handed = Row { key: Key::stored("é"), payload: " a  b ".to_owned() };
-        let denied =
-            ("no: \u{1b}x", Answer::Error { code: "denied".into(), text: "no:  x".into() });
-        for (written, expected) in [
-            (SessionAnswer::Hello, Answer::Hello),
-            (SessionAnswer::Job(Some(Attempt(7)), &handed), job(Some(7), "é", " a  b ")),
-            (SessionAnswer::NoJobs(Idle::Nothing), Answer::NoJobs(Idle::Nothing)),
-            (SessionAnswer::NoJobs(Idle::Paused(3)), Answer::NoJobs(Idle::Paused(3))),
-            (SessionAnswer::NoJobs(Idle::Busy(4)), Answer::NoJobs(Idle::Busy(4))),
-            (SessionAnswer::Ok, Answer::Ok),
-            (SessionAnswer::Lost, Answer::Lost),
-            (SessionAnswer::Error(ErrorCode::Denied, denied.0), denied.1),
-        ] {
+        let handed = Job::of(Some(Attempt(7)), &handed);
+        assert_eq!(Answer::Job(handed.clone()), job(Some(7), "é", " a  b "));
+        let error = |text: &str| Answer::Error { code: "denied".into(), text: text.into() };
+        let read = |written: &Answer| {
             let mut line = BytesMut::new();
             written.encode(&mut line);
-            assert_eq!(Answer::read(line.strip_suffix(b"\n").unwrap()), Some(expected));
+            Answer::read(line.strip_suffix(b"\n").unwrap())
+        };
+        let no_jobs = [Idle::Nothing, Idle::Paused(3), Idle::Busy(4)].map(Answer::NoJobs);
+        let others = [Answer::Hello, Answer::Job(handed), Answer::Ok, Answer::Lost, error("no")];
+        for written in no_jobs.into_iter().chain(others) {
+            assert_eq!(read(&written), Some(written));
         }
+        let denied = Refused::new(ErrorCode::Denied, "no: \u{1b}x");
+        assert_eq!(read(&denied.into()), Some(error("no:  x")));
     }
 
     /// A classic answer has no attempt, whatever its key looks like.

@@ -1,16 +1,16 @@
-//! Protocol 2 (docs/protocol.md): what a line of an opted-in connection asks, and what it is
-//! answered; a classic connection is answered with some of the same lines. Pure; the codec in
-//! [`wire`](super) finds the lines.
+//! Protocol 2 (docs/protocol.md): what a line of an opted-in connection asks. Pure; the codec in
+//! [`wire`](super) finds the lines, and what they are answered is in [`answers`](super::answers).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
+use thiserror::Error;
 
-use self::SessionRequest::Control as Change;
+use self::SessionRequest as Ask;
 use super::integer;
-use crate::model::{Attempt, Idle, Key, Row};
+use crate::model::{Attempt, Key, LeaseHolder, Row};
 use crate::task_line::single_task;
 
 /// The version that this program speaks.
@@ -26,38 +26,45 @@ pub const WAIT_SECONDS_MAX: u32 = 86_400;
 /// Most entries of a `QUEUE` or a `LOG`.
 pub const COUNT_MAX: u32 = 10_000;
 
-/// The first line of a connection that opts in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hello {
-    /// As the worker names itself.
-    pub worker: Arc<str>,
-    /// The lease of its jobs.
-    pub lease_seconds: u32,
-}
-
-/// What is wrong with a line: the error that it is answered with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+/// Why a request is not done: what its `ERROR` says.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{text}")]
+pub struct Refused {
     /// For programs.
     pub code: ErrorCode,
     /// For people.
-    pub text: &'static str,
+    pub text: Cow<'static, str>,
 }
 
-impl Fault {
+impl Refused {
+    /// With a text that is always the same.
+    #[must_use]
+    pub const fn new(code: ErrorCode, text: &'static str) -> Self {
+        Self { code, text: Cow::Borrowed(text) }
+    }
+
+    /// Not at present.
+    pub fn busy(text: impl fmt::Display) -> Self {
+        Self { code: ErrorCode::Busy, text: text.to_string().into() }
+    }
+
+    /// What was asked about is not there.
+    pub fn unknown(text: impl Into<Cow<'static, str>>) -> Self {
+        Self { code: ErrorCode::Unknown, text: text.into() }
+    }
+
     pub(super) const fn usage(text: &'static str) -> Self {
-        Self { code: ErrorCode::Usage, text }
+        Self::new(ErrorCode::Usage, text)
     }
 }
 
 /// A `HELLO` for another version.
-const OTHER_VERSION: Fault =
-    Fault { code: ErrorCode::Version, text: "this daemon speaks protocol 2" };
+const OTHER_VERSION: Refused = Refused::new(ErrorCode::Version, "this daemon speaks protocol 2");
 /// A request that this version does not have.
-const UNSUPPORTED: Fault = Fault {
-    code: ErrorCode::Unsupported,
-    text: "this daemon has no such request; its HELLO lists those it has",
-};
+const UNSUPPORTED: Refused = Refused::new(
+    ErrorCode::Unsupported,
+    "this daemon has no such request; its HELLO lists those it has",
+);
 
 /// Longest line of an `ADD` in bytes, without its end: a list's longest line, and the request's own words.
 pub const ADD_LINE_MAX_BYTES: usize = 1024 * 1024 + 8 * 1024;
@@ -72,13 +79,22 @@ pub enum SessionRequest {
         /// Zero: do not wait.
         wait: Duration,
     },
-    /// Something about an attempt.
-    Attempt(Attempt, Word),
-    /// The end of an attempt and, in the line behind, the next job: done in one step.
-    Next {
+    /// The end of an attempt.
+    Done {
         /// Which attempt ended.
         attempt: Attempt,
         /// How.
+        exit_code: i64,
+    },
+    /// An attempt goes on.
+    Beat(Attempt),
+    /// An attempt is given back.
+    Release(Attempt),
+    /// The end of an attempt and, in the line behind, the next job: done in one step.
+    Next {
+        /// As of [`SessionRequest::Done`].
+        attempt: Attempt,
+        /// Likewise.
         exit_code: i64,
         /// As of [`SessionRequest::Ready`].
         wait: Duration,
@@ -97,8 +113,18 @@ pub enum SessionRequest {
     Queue(u32),
     /// For operators only: the attempts that ended last, so many.
     Log(u32),
-    /// For operators only: change something.
-    Control(Control),
+    /// For operators only: put a key's dispatched rows back; of one fetcher only, if one is named.
+    Retry(Key, Option<Arc<str>>),
+    /// For operators only: put a key's job back that is in flight.
+    Requeue(Key),
+    /// For operators only: delete a key's single tasks.
+    Cancel(Key),
+    /// For operators only: hand nothing out.
+    Pause,
+    /// For operators only: hand out again.
+    Resume,
+    /// For operators only: hand nothing out, and stop when nothing is out.
+    Drain,
     /// For operators only: have a fetcher that the daemon runs itself run now.
     RunFetcher(Arc<str>),
     /// For operators only: take the directory at the input's path, whichever it is.
@@ -109,7 +135,14 @@ impl SessionRequest {
     /// Whether a worker asks it, and so is alive.
     #[must_use]
     pub fn is_of_a_worker(&self) -> bool {
-        matches!(self, Self::Ready { .. } | Self::Attempt(..) | Self::Next { .. })
+        matches!(
+            self,
+            Ask::Ready { .. }
+                | Ask::Done { .. }
+                | Ask::Beat(_)
+                | Ask::Release(_)
+                | Ask::Next { .. }
+        )
     }
 
     /// Whether only operators may ask it.
@@ -117,53 +150,6 @@ impl SessionRequest {
     pub fn is_of_an_operator(&self) -> bool {
         !(self.is_of_a_worker() || matches!(self, Self::Quit | Self::Health))
     }
-}
-
-/// What is said about an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
-    /// It ended with this code.
-    Done(i64),
-    /// It goes on.
-    Beat,
-    /// It is given back.
-    Release,
-}
-
-/// What an operator wants done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Control {
-    /// Put a key's dispatched rows back; of one fetcher only, if one is named.
-    Retry(Key, Option<Box<str>>),
-    /// Put a key's job back that is in flight.
-    Requeue(Key),
-    /// Hand nothing out.
-    Pause,
-    /// Hand out again.
-    Resume,
-    /// Hand nothing out, and stop when nothing is out.
-    Drain,
-    /// Delete a key's single tasks.
-    Cancel(Key),
-}
-
-/// What the daemon answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionAnswer<'a> {
-    /// The daemon speaks protocol 2 as well, and has these requests.
-    Hello,
-    /// A job under an attempt; `None`: by the classic protocol.
-    Job(Option<Attempt>, &'a Row),
-    /// Nothing is eligible, and why.
-    NoJobs(Idle),
-    /// Done as asked.
-    Ok,
-    /// The attempt is held no longer.
-    Lost,
-    /// Not done.
-    Error(ErrorCode, &'a str),
-    /// One line of JSON, for an operator.
-    Json(&'a str),
 }
 
 /// The word of an error that is for programs.
@@ -188,52 +174,10 @@ pub enum ErrorCode {
 }
 
 impl fmt::Display for ErrorCode {
+    /// The word is the name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Usage => "usage",
-            Self::Version => "version",
-            Self::Unsupported => "unsupported",
-            Self::Stale => "stale",
-            Self::Unknown => "unknown",
-            Self::Denied => "denied",
-            Self::Busy => "busy",
-            Self::Full => "full",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
-}
-
-impl SessionAnswer<'_> {
-    /// Appends the answer's line.
-    pub fn encode(&self, bytes: &mut BytesMut) {
-        match self {
-            Self::Hello => {
-                let verbs = REQUESTS.iter().flat_map(|(verb, ..)| [" ", verb]);
-                let greeting = ["HELLO ", VERSION, " ", env!("CARGO_PKG_VERSION")];
-                put(bytes, &greeting.into_iter().chain(verbs).collect::<Vec<_>>());
-            }
-            Self::Job(attempt, job) => {
-                let attempt = attempt.map(|attempt| format!("{} ", attempt.0)).unwrap_or_default();
-                put(bytes, &["JOB ", &attempt, job.key.as_str(), " ", &job.payload]);
-            }
-            Self::NoJobs(Idle::Nothing) => put(bytes, &["NOJOBS"]),
-            Self::NoJobs(Idle::Paused(jobs)) => put(bytes, &["NOJOBS paused ", &jobs.to_string()]),
-            Self::NoJobs(Idle::Busy(jobs)) => put(bytes, &["NOJOBS busy ", &jobs.to_string()]),
-            Self::Ok => put(bytes, &["OK"]),
-            Self::Lost => put(bytes, &["LOST"]),
-            Self::Error(code, text) => {
-                // An error of the system's may have several lines, and a key in it anything.
-                let text = text.replace(char::is_control, " ");
-                put(bytes, &["ERROR ", &code.to_string(), " ", &text]);
-            }
-            Self::Json(line) => put(bytes, &[line]),
-        }
-    }
-}
-
-fn put(bytes: &mut BytesMut, parts: &[&str]) {
-    bytes.reserve(parts.iter().map(|part| part.len()).sum::<usize>() + 1);
-    parts.iter().for_each(|part| bytes.put_slice(part.as_bytes()));
-    bytes.put_u8(b'\n');
 }
 
 /// Whether a first line opts in, well or badly.
@@ -242,8 +186,8 @@ pub(super) fn opts_in(line: &[u8]) -> bool {
 }
 
 /// Reads a first line that opts in.
-pub(super) fn hello(line: &[u8]) -> Result<Hello, Fault> {
-    const USAGE: Fault = Fault::usage("HELLO 2 <worker name> [lease seconds, 1 to 604800]");
+pub(super) fn hello(line: &[u8]) -> Result<LeaseHolder, Refused> {
+    const USAGE: Refused = Refused::usage("HELLO 2 <worker name> [lease seconds, 1 to 604800]");
     let text = std::str::from_utf8(line).map_err(|_| USAGE)?;
     let mut words = text.split(' ').skip(1);
     match words.next() {
@@ -257,7 +201,7 @@ pub(super) fn hello(line: &[u8]) -> Result<Hello, Fault> {
         None => LEASE_SECONDS,
     };
     match words.next() {
-        None => Ok(Hello { worker: worker.into(), lease_seconds }),
+        None => Ok(LeaseHolder { worker: worker.into(), lease_seconds }),
         Some(_) => Err(USAGE),
     }
 }
@@ -267,27 +211,26 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Reads one line of an opted-in connection, without its end.
-pub(super) fn request(line: &[u8]) -> Result<SessionRequest, Fault> {
-    let text = std::str::from_utf8(line).map_err(|_| Fault::usage("lines are UTF-8"))?;
+pub(super) fn request(line: &[u8]) -> Result<SessionRequest, Refused> {
+    let text = std::str::from_utf8(line).map_err(|_| Refused::usage("lines are UTF-8"))?;
     let (verb, rest) = match text.split_once(' ') {
         Some((verb, rest)) => (verb, Some(rest)),
         None => (text, None),
     };
     if verb == "HELLO" {
-        return Err(Fault::usage("HELLO is the first line of a connection"));
+        return Err(Refused::usage("HELLO is the first line of a connection"));
     }
     let known = REQUESTS.iter().find(|(request, ..)| *request == verb);
     let (_, usage, read) = known.ok_or(UNSUPPORTED)?;
-    read(rest).ok_or(Fault::usage(usage))
+    read(rest).ok_or(Refused::usage(usage))
 }
 
 /// Two lines that came together, if they are asked for in one step.
 pub(super) fn joined(first: &SessionRequest, second: &[u8]) -> Option<SessionRequest> {
     match (first, request(second)) {
-        (
-            SessionRequest::Attempt(attempt, Word::Done(exit_code)),
-            Ok(SessionRequest::Ready { wait }),
-        ) => Some(SessionRequest::Next { attempt: *attempt, exit_code: *exit_code, wait }),
+        (Ask::Done { attempt, exit_code }, Ok(Ask::Ready { wait })) => {
+            Some(Ask::Next { attempt: *attempt, exit_code: *exit_code, wait })
+        }
         _ => None,
     }
 }
@@ -296,43 +239,43 @@ pub(super) fn joined(first: &SessionRequest, second: &[u8]) -> Option<SessionReq
 type Read = fn(Option<&str>) -> Option<SessionRequest>;
 
 /// Every request: its verb, with which `HELLO` is answered, its grammar, for a faulty line, and how it is read.
-const REQUESTS: &[(&str, &str, Read)] = &[
+pub(super) const REQUESTS: &[(&str, &str, Read)] = &[
     ("READY", "READY [seconds, 0 to 86400]", |rest| {
         let seconds = rest.map_or(Some(0), |rest| within(rest, 0, WAIT_SECONDS_MAX))?;
-        Some(SessionRequest::Ready { wait: Duration::from_secs(seconds.into()) })
+        Some(Ask::Ready { wait: Duration::from_secs(seconds.into()) })
     }),
     ("DONE", "DONE <attempt> <exit code>", |rest| {
         let (number, code) = rest?.split_once(' ')?;
-        of_attempt(number, Word::Done(integer(code)?))
+        Some(Ask::Done { attempt: attempt(number)?, exit_code: integer(code)? })
     }),
-    ("BEAT", "BEAT <attempt>", |rest| of_attempt(rest?, Word::Beat)),
-    ("RELEASE", "RELEASE <attempt>", |rest| of_attempt(rest?, Word::Release)),
-    ("QUIT", ALONE, |rest| alone(rest, SessionRequest::Quit)),
-    ("HEALTH", ALONE, |rest| alone(rest, SessionRequest::Health)),
-    ("STATUS", ALONE, |rest| alone(rest, SessionRequest::Status)),
-    ("WHY", "WHY <key>", |rest| Some(SessionRequest::Why(Key::new(rest?).ok()?))),
-    ("QUEUE", "QUEUE <count, 1 to 10000>", |rest| Some(SessionRequest::Queue(count(rest?)?))),
-    ("LOG", "LOG <count, 1 to 10000>", |rest| Some(SessionRequest::Log(count(rest?)?))),
-    ("RETRY", "RETRY <key>", |rest| Some(Change(Control::Retry(Key::new(rest?).ok()?, None)))),
+    ("BEAT", "BEAT <attempt>", |rest| Some(Ask::Beat(attempt(rest?)?))),
+    ("RELEASE", "RELEASE <attempt>", |rest| Some(Ask::Release(attempt(rest?)?))),
+    ("QUIT", ALONE, |rest| alone(rest, Ask::Quit)),
+    ("HEALTH", ALONE, |rest| alone(rest, Ask::Health)),
+    ("STATUS", ALONE, |rest| alone(rest, Ask::Status)),
+    ("WHY", "WHY <key>", |rest| Some(Ask::Why(key(rest?)?))),
+    ("QUEUE", "QUEUE <count, 1 to 10000>", |rest| Some(Ask::Queue(count(rest?)?))),
+    ("LOG", "LOG <count, 1 to 10000>", |rest| Some(Ask::Log(count(rest?)?))),
+    ("RETRY", "RETRY <key>", |rest| Some(Ask::Retry(key(rest?)?, None))),
     ("RETRY-OF", "RETRY-OF <key> <fetcher>", |rest| {
         // A fetcher's name may have spaces, a key has none.
         let (key, fetcher) = rest?.split_once(' ').filter(|(_, name)| is_name(name))?;
-        Some(Change(Control::Retry(Key::new(key).ok()?, Some(fetcher.into()))))
+        Some(Ask::Retry(Key::new(key).ok()?, Some(fetcher.into())))
     }),
-    ("REQUEUE", "REQUEUE <key>", |rest| Some(Change(Control::Requeue(Key::new(rest?).ok()?)))),
-    ("PAUSE", ALONE, |rest| alone(rest, Change(Control::Pause))),
-    ("RESUME", ALONE, |rest| alone(rest, Change(Control::Resume))),
-    ("DRAIN", ALONE, |rest| alone(rest, Change(Control::Drain))),
-    ("ACCEPT-INPUT", ALONE, |rest| alone(rest, SessionRequest::AcceptInput)),
+    ("REQUEUE", "REQUEUE <key>", |rest| Some(Ask::Requeue(key(rest?)?))),
+    ("PAUSE", ALONE, |rest| alone(rest, Ask::Pause)),
+    ("RESUME", ALONE, |rest| alone(rest, Ask::Resume)),
+    ("DRAIN", ALONE, |rest| alone(rest, Ask::Drain)),
+    ("ACCEPT-INPUT", ALONE, |rest| alone(rest, Ask::AcceptInput)),
     ("RUN-FETCHER", "RUN-FETCHER <fetcher>", |rest| {
-        rest.filter(|name| is_name(name)).map(|name| SessionRequest::RunFetcher(name.into()))
+        rest.filter(|name| is_name(name)).map(|name| Ask::RunFetcher(name.into()))
     }),
     (
         "ADD",
         "ADD <key> <payload>, a line of at most 1048576 bytes without white space at its ends",
-        |rest| Some(SessionRequest::Add(vec![single_task(rest?.as_bytes()).ok()?])),
+        |rest| Some(Ask::Add(vec![single_task(rest?.as_bytes()).ok()?])),
     ),
-    ("CANCEL", "CANCEL <key>", |rest| Some(Change(Control::Cancel(Key::new(rest?).ok()?)))),
+    ("CANCEL", "CANCEL <key>", |rest| Some(Ask::Cancel(key(rest?)?))),
 ];
 const ALONE: &str = "this request stands alone";
 
@@ -340,8 +283,12 @@ fn alone(rest: Option<&str>, request: SessionRequest) -> Option<SessionRequest> 
     rest.is_none().then_some(request)
 }
 
-fn of_attempt(word: &str, said: Word) -> Option<SessionRequest> {
-    number(word).map(|number| SessionRequest::Attempt(Attempt(number), said))
+fn attempt(word: &str) -> Option<Attempt> {
+    number(word).map(Attempt)
+}
+
+fn key(word: &str) -> Option<Key> {
+    Key::new(word).ok()
 }
 
 fn count(word: &str) -> Option<u32> {

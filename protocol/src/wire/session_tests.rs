@@ -1,9 +1,10 @@
 //! Protocol 2, line by line (docs/protocol.md).
 
 use bytes::BytesMut;
-use tokio_util::codec::Decoder;
 
 use super::*;
+use crate::model::Idle;
+use crate::wire::answers::{Answer, Job};
 use crate::wire::{LINE_MAX_BYTES, Line, LineCodec};
 
 #[path = "cuts_tests.rs"]
@@ -17,7 +18,7 @@ fn lines(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
     let (joined, fault) = as_they_came(pieces);
     let apart = joined.into_iter().flat_map(|line| match line {
         Line::Session(Ok(SessionRequest::Next { attempt, exit_code, wait })) => vec![
-            Line::Session(Ok(SessionRequest::Attempt(attempt, Word::Done(exit_code)))),
+            Line::Session(Ok(SessionRequest::Done { attempt, exit_code })),
             Line::Session(Ok(SessionRequest::Ready { wait })),
         ],
         Line::Session(Ok(SessionRequest::Add(tasks))) => {
@@ -52,7 +53,7 @@ fn as_they_came(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
 }
 
 /// What the lines behind a HELLO are.
-fn session(text: &[u8]) -> Vec<Result<SessionRequest, Fault>> {
+fn session(text: &[u8]) -> Vec<Result<SessionRequest, Refused>> {
     let (lines, fault) = as_they_came(&[b"HELLO 2 w\n", text]);
     assert!(!fault);
     let read = |line| match line {
@@ -62,7 +63,7 @@ fn session(text: &[u8]) -> Vec<Result<SessionRequest, Fault>> {
     lines.into_iter().skip(1).map(read).collect()
 }
 
-fn hello_of(line: &str) -> Result<Hello, Fault> {
+fn hello_of(line: &str) -> Result<LeaseHolder, Refused> {
     match lines(&[line.as_bytes(), b"\n"]) {
         (mut lines, false) => match lines.remove(0) {
             Line::Hello(hello) => hello,
@@ -75,7 +76,8 @@ fn hello_of(line: &str) -> Result<Hello, Fault> {
 /// A name, and a lease within its limits.
 #[test]
 fn hello_opts_in() {
-    let good = |worker: &str, lease_seconds| Ok(Hello { worker: worker.into(), lease_seconds });
+    let good =
+        |worker: &str, lease_seconds| Ok(LeaseHolder { worker: worker.into(), lease_seconds });
     assert_eq!(hello_of("HELLO 2 builder-3"), good("builder-3", 60));
     assert_eq!(hello_of("HELLO 2 é 1"), good("é", 1));
     assert_eq!(hello_of("HELLO 2 w 604800"), good("w", 604_800));
@@ -102,7 +104,7 @@ fn hello_opts_in() {
         "HELLO 2 a\tb",
         &too_long,
     ] {
-        assert!(matches!(hello_of(bad), Err(Fault { code: ErrorCode::Usage, .. })), "{bad:?}");
+        assert!(matches!(hello_of(bad), Err(Refused { code: ErrorCode::Usage, .. })), "{bad:?}");
     }
 }
 
@@ -122,38 +124,32 @@ fn the_first_line_decides() {
 /// Every request as the grammar has it.
 #[test]
 fn good_lines_are_requests() {
-    use SessionRequest::{Attempt as Of, Log, Queue, Quit, Ready, Status, Why};
+    use SessionRequest::{Log, Queue, Quit, Ready, Status, Why};
     let ready = |seconds| Ready { wait: Duration::from_secs(seconds) };
-    let of = |number, word| Of(Attempt(number), word);
+    let done = |number, exit_code| Ask::Done { attempt: Attempt(number), exit_code };
     let key = |text| Key::new(text).unwrap();
     for (line, request) in [
         ("READY", ready(0)),
         ("READY 0", ready(0)),
         ("READY 86400", ready(86_400)),
-        ("DONE 1 0", of(1, Word::Done(0))),
-        ("DONE 9223372036854775807 -9223372036854775808", of(i64::MAX, Word::Done(i64::MIN))),
-        ("DONE 007 +7", of(7, Word::Done(7))),
-        ("BEAT 12", of(12, Word::Beat)),
-        ("RELEASE 12", of(12, Word::Release)),
+        ("DONE 1 0", done(1, 0)),
+        ("DONE 9223372036854775807 -9223372036854775808", done(i64::MAX, i64::MIN)),
+        ("DONE 007 +7", done(7, 7)),
+        ("BEAT 12", Ask::Beat(Attempt(12))),
+        ("RELEASE 12", Ask::Release(Attempt(12))),
         ("QUIT", Quit),
         ("STATUS", Status),
         ("WHY é\t", Why(key("é\t"))),
         ("QUEUE 10000", Queue(10_000)),
         ("LOG 1", Log(1)),
         ("HEALTH", SessionRequest::Health),
-        ("REQUEUE alpha", SessionRequest::Control(Control::Requeue(key("alpha")))),
-        ("RETRY alpha", SessionRequest::Control(Control::Retry(key("alpha"), None))),
-        (
-            "RETRY-OF alpha @tasks",
-            SessionRequest::Control(Control::Retry(key("alpha"), Some("@tasks".into()))),
-        ),
-        (
-            "RETRY-OF alpha my list",
-            SessionRequest::Control(Control::Retry(key("alpha"), Some("my list".into()))),
-        ),
-        ("PAUSE", SessionRequest::Control(Control::Pause)),
-        ("RESUME", SessionRequest::Control(Control::Resume)),
-        ("DRAIN", SessionRequest::Control(Control::Drain)),
+        ("REQUEUE alpha", SessionRequest::Requeue(key("alpha"))),
+        ("RETRY alpha", SessionRequest::Retry(key("alpha"), None)),
+        ("RETRY-OF alpha @tasks", SessionRequest::Retry(key("alpha"), Some("@tasks".into()))),
+        ("RETRY-OF alpha my list", SessionRequest::Retry(key("alpha"), Some("my list".into()))),
+        ("PAUSE", SessionRequest::Pause),
+        ("RESUME", SessionRequest::Resume),
+        ("DRAIN", SessionRequest::Drain),
         ("ACCEPT-INPUT", SessionRequest::AcceptInput),
         ("RUN-FETCHER links", SessionRequest::RunFetcher("links".into())),
     ] {
@@ -235,8 +231,10 @@ fn bad_lines_are_faults() {
     ] {
         let found = session(format!("{line}\nBEAT 3\n").as_bytes());
         assert_eq!(found.len(), 2, "{line:?}");
-        let bad =
-            matches!(found[0], Err(Fault { code: ErrorCode::Usage | ErrorCode::Unsupported, .. }));
+        let bad = matches!(
+            found[0],
+            Err(Refused { code: ErrorCode::Usage | ErrorCode::Unsupported, .. })
+        );
         assert!(bad, "{line:?}: {found:?}");
         assert!(found[1].is_ok(), "{line:?}");
     }
@@ -260,7 +258,7 @@ fn a_long_line_is_skipped() {
             assert!(bytes.len() <= LINE_MAX_BYTES, "{size}");
         }
         assert_eq!(found.len(), 3, "{size}: {found:?}");
-        assert!(matches!(found[1], Line::Session(Err(Fault { code: ErrorCode::Usage, .. }))));
+        assert!(matches!(found[1], Line::Session(Err(Refused { code: ErrorCode::Usage, .. }))));
         assert!(matches!(found[2], Line::Session(Ok(_))));
     }
 }
@@ -271,19 +269,18 @@ fn answers_are_lines() {
     let job = task("alpha", " 0 1");
     let mut bytes = BytesMut::new();
     for answer in [
-        SessionAnswer::Job(Some(Attempt(7)), &job),
-        SessionAnswer::Job(None, &job),
-        SessionAnswer::NoJobs(Idle::Nothing),
-        SessionAnswer::NoJobs(Idle::Paused(2)),
-        SessionAnswer::NoJobs(Idle::Busy(3)),
-        SessionAnswer::Ok,
-        SessionAnswer::Lost,
-        SessionAnswer::Error(ErrorCode::Busy, "two\r\nlines"),
-        SessionAnswer::Json("{}"),
+        Answer::Job(Job::of(Some(Attempt(7)), &job)),
+        Answer::Job(Job::of(None, &job)),
+        Answer::NoJobs(Idle::Nothing),
+        Answer::NoJobs(Idle::Paused(2)),
+        Answer::NoJobs(Idle::Busy(3)),
+        Answer::Ok,
+        Answer::Lost,
+        Refused::new(ErrorCode::Busy, "two\r\nlines").into(),
     ] {
         answer.encode(&mut bytes);
     }
-    let text = "JOB 7 alpha  0 1\nJOB alpha  0 1\nNOJOBS\nNOJOBS paused 2\nNOJOBS busy 3\nOK\nLOST\nERROR busy two  lines\n{}\n";
+    let text = "JOB 7 alpha  0 1\nJOB alpha  0 1\nNOJOBS\nNOJOBS paused 2\nNOJOBS busy 3\nOK\nLOST\nERROR busy two  lines\n";
     assert_eq!(bytes, text.as_bytes());
 }
 
@@ -314,11 +311,11 @@ fn tasks_are_lines() {
     ] {
         let found = session(format!("{line}\n").as_bytes());
         assert!(
-            matches!(found[..], [Err(Fault { code: ErrorCode::Usage, .. })]),
+            matches!(found[..], [Err(Refused { code: ErrorCode::Usage, .. })]),
             "{line:?}: {found:?}"
         );
     }
-    let cancel = |key: &str| Ok(SessionRequest::Control(Control::Cancel(Key::new(key).unwrap())));
+    let cancel = |key: &str| Ok(SessionRequest::Cancel(Key::new(key).unwrap()));
     assert_eq!(
         session(b"CANCEL a\nADD b 1\nADD c 2\nREADY\n")[..2],
         [cancel("a"), Ok(SessionRequest::Add(vec![task("b", "1"), task("c", "2")])),]
@@ -349,7 +346,7 @@ fn a_long_task_takes_room_for_itself_alone() {
     for (is_operator, length) in [(true, most + 1), (true, 2 * most), (false, LINE_MAX_BYTES + 1)] {
         let found = decode(is_operator, &line(length));
         assert!(
-            matches!(found[..], [Line::Session(Err(Fault { code: ErrorCode::Usage, .. }))]),
+            matches!(found[..], [Line::Session(Err(Refused { code: ErrorCode::Usage, .. }))]),
             "{length}: {found:?}"
         );
     }

@@ -34,7 +34,7 @@ async fn is_gone(site: &Site) {
 async fn a_deletion_lets_others_in() {
     pause();
     let site = without_its_file(MockStore::with_jobs(&["a"])).await;
-    match site.storage.send(TakeJob { holder: None }).await.unwrap().unwrap() {
+    match site.storage.send(TakeJob { ended: (), holder: None }).await.unwrap().unwrap().1 {
         Work::Job(job) => job.settle(),
         other => panic!("no job: {other:?}"),
     }

@@ -1,0 +1,66 @@
+//! Whom connections ask, and what they share. Made by the tree; one set for all of them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::prelude::*;
+use tokio::sync::Semaphore;
+
+use super::workers::Workers;
+use crate::file_watcher::{AcceptInput, CatchUpBarrier};
+use crate::live::Daemon;
+use crate::service::{LookAtSpool, RunFetcher};
+use crate::storage::StorageActor;
+use crate::storage::messages::TakeJob;
+use crate::store::{Complete, Reader};
+
+/// Operators' questions that are being answered at once.
+const QUESTIONS_AT_ONCE: usize = 4;
+
+/// Whom every connection asks.
+#[derive(Clone)]
+pub struct WorkLinks {
+    pub dispatch: Recipient<TakeJob<()>>,
+    pub finish: Recipient<TakeJob<Complete>>,
+    pub barrier: Recipient<CatchUpBarrier>,
+    /// For those who opt in to protocol 2; `None`: nobody may.
+    pub session: Option<Rc<SessionLinks>>,
+}
+
+/// Who operators are, and what they are told. Without it nobody may opt in to protocol 2.
+#[derive(Clone)]
+pub struct Operators {
+    /// Who answers their questions.
+    pub reader: Arc<dyn Reader>,
+    /// This daemon: every answer begins with it.
+    pub daemon: Arc<Daemon>,
+    /// The group whose members are operators, as the daemon's user and root are.
+    pub group: Option<u32>,
+}
+
+/// Whom a connection asks that speaks protocol 2, beyond what every one does.
+pub struct SessionLinks {
+    pub storage: Addr<StorageActor>,
+    /// The input directory, to be taken as it is.
+    pub accept_input: Recipient<AcceptInput>,
+    /// Runs of the daemon's own fetchers; `None`: it has none.
+    pub run_fetcher: Option<Recipient<RunFetcher>>,
+    /// `None`: the daemon takes tasks from no spool.
+    pub spool: Option<LookAtSpool>,
+    pub operators: Operators,
+    pub(super) room: Arc<Semaphore>,
+    pub(super) workers: Workers,
+}
+
+impl SessionLinks {
+    pub fn new(
+        storage: Addr<StorageActor>,
+        accept_input: Recipient<AcceptInput>,
+        run_fetcher: Option<Recipient<RunFetcher>>,
+        spool: Option<LookAtSpool>,
+        operators: Operators,
+    ) -> Self {
+        let (room, workers) = (Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)), Workers::default());
+        Self { storage, accept_input, run_fetcher, spool, operators, room, workers }
+    }
+}
