@@ -24,7 +24,7 @@ use crate::runner::RunnerSettings;
 pub use fetch::{FetchArguments, FetchSettings};
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
 pub use operators::{Add, DaemonArguments, FailedOnes, KeyArguments, Operate};
-pub use serve::{CLASSIC_SPOOL, ServeArguments, ServeOptions, ServeSettings};
+pub use serve::{ServeArguments, ServeOptions, ServeSettings};
 pub use spool::{
     InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
     SpoolVerb, TakeArguments,

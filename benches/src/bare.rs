@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use shiftboss::stores::sqlite::{Durability, Options, Policy, SqliteStore};
+use shiftboss::stores::{Durability, Options, Policy, SqliteStore};
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
     AddRows, Complete, Dispatch, Dispatched, Each, Reading, RegisterRun, Request, RowBatch,

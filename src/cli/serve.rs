@@ -18,10 +18,12 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::one_of;
-use crate::config::values::{self as values_of_file, TIME_IN_QUOTES, Written, parse_time};
-use crate::config::{Checked, Fault, FetcherTable, check_fetchers};
+use crate::config::values::{self as values_of_file, TIME_IN_QUOTES, checked, parse_time};
+use crate::config::{Checked, DaemonFiles, Fault, FetcherTable, check_fetchers};
+use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
-use crate::stores::sqlite::Durability;
+use crate::socket::group_id;
+use crate::stores::Durability;
 pub use settings::ServeSettings;
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
@@ -147,32 +149,40 @@ pub struct ServeOptions {
 
 impl ServeOptions {
     /// These, and `others` where these say nothing.
-    fn over(self, others: Self) -> Self {
-        // A lease means that the rules are not classic: of these two what is nearer says both.
-        let (classic, lease) = match (self.classic, self.lease) {
-            (None, None) => (others.classic, others.lease),
-            own => own,
-        };
-        Self {
-            database: self.database.or(others.database),
-            input_dir: self.input_dir.or(others.input_dir),
-            socket: self.socket.or(others.socket),
-            classic,
-            lease,
-            max_expired_leases: self.max_expired_leases.or(others.max_expired_leases),
-            max_single_tasks: self.max_single_tasks.or(others.max_single_tasks),
-            durability: self.durability.or(others.durability),
-            spool: self.spool.or(others.spool),
-            accept_input: self.accept_input.or(others.accept_input),
-            accept_input_after: self.accept_input_after.or(others.accept_input_after),
-            socket_mode: self.socket_mode.or(others.socket_mode),
-            socket_group: self.socket_group.or(others.socket_group),
-            operator_group: self.operator_group.or(others.operator_group),
-            max_connections: self.max_connections.or(others.max_connections),
-            log_format: self.log_format.or(others.log_format),
-            log_level: self.log_level.or(others.log_level),
-            fetcher: others.fetcher,
+    fn over(mut self, others: Self) -> Self {
+        macro_rules! fall_back {
+            ($($key:ident)*) => { $(self.$key = self.$key.or(others.$key);)* };
         }
+        // A lease means that the rules are not classic: of these two what is nearer says both.
+        if self.classic.is_none() && self.lease.is_none() {
+            fall_back!(classic lease);
+        }
+        fall_back!(database input_dir socket max_expired_leases max_single_tasks durability spool);
+        fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
+        fall_back!(max_connections log_format log_level);
+        Self { fetcher: others.fetcher, ..self }
+    }
+
+    /// What it says of the daemon's files.
+    pub fn files(&self) -> DaemonFiles<'_> {
+        DaemonFiles {
+            database: self.database.as_deref(),
+            input: self.input_dir.as_deref(),
+            socket: self.socket.as_deref(),
+            spool: self.spool.as_deref(),
+        }
+    }
+
+    /// What is wrong with it, though the parser took it.
+    pub fn faults(&self) -> Vec<Failure> {
+        let groups =
+            [(&self.socket_group, "--socket-group"), (&self.operator_group, "--operator-group")];
+        let groups = groups
+            .into_iter()
+            .filter_map(|(name, setting)| group_id(name.as_deref()?, setting).err());
+        let is_classic = self.classic == Some(true) && self.spool.is_some();
+        let classic = is_classic.then(|| Failure::new(ExitCode::Configuration, CLASSIC_SPOOL));
+        classic.into_iter().chain(groups).collect()
     }
 
     /// The same with its paths, and its fetchers', below `directory`, unless they are absolute.
@@ -197,7 +207,7 @@ impl Checked for ServeOptions {
 }
 
 /// Why the classic rules and a spool do not go together.
-pub const CLASSIC_SPOOL: &str = "the classic rules know no single tasks, which is what entries of a spool become: \
+const CLASSIC_SPOOL: &str = "the classic rules know no single tasks, which is what entries of a spool become: \
     leave out spool or classic";
 const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";
@@ -212,18 +222,15 @@ fn parse_lease(text: &str) -> Result<i64, String> {
 }
 
 fn lease_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<i64>, D::Error> {
-    let lease = match Written::<String>::deserialize(typed)? {
-        Written::Right(text) => parse_lease(&text),
-        Written::Wrong(_) => Err(TIME_IN_QUOTES.to_owned()),
-    };
-    lease.map(Some).map_err(D::Error::custom)
+    checked(typed, TIME_IN_QUOTES, |text: String| parse_lease(&text).map(Some))
 }
 
 fn expired_leases_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
-    match Written::deserialize(typed)? {
-        Written::Right(count @ 1..=1000) => Ok(Some(count)),
-        _ => Err(D::Error::custom("give a whole number from 1 to 1000, without quotes")),
-    }
+    let wrong = "give a whole number from 1 to 1000, without quotes";
+    checked(typed, wrong, |count| match count {
+        1..=1000 => Ok(Some(count)),
+        _ => Err(wrong.to_owned()),
+    })
 }
 
 /// Permission bits.

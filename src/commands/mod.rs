@@ -2,7 +2,6 @@
 //! answer. `input`, `output`, `text` and `target` are what they share.
 
 pub mod ask;
-pub mod backup;
 pub mod check;
 pub mod completions;
 pub mod fetch;
@@ -27,13 +26,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shiftboss_actors::store::{EndedAttempts, ReadError, TasksWith};
+use shiftboss_actors::store::{EndedAttempts, TasksWith};
 
 use crate::cli::{Command, FetchSettings, View, ViewArguments};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::lock::{self, LockError, LockFile};
 use crate::logging::{self, LogFormat};
+use crate::stores;
 use crate::target::{move_up, socket};
 
 pub fn run(command: Command) -> Result<(), Failure> {
@@ -54,7 +54,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Backup { target, file } => {
             let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
             let file = file.ok_or_else(|| Failure::usage("FILE is missing"))?;
-            backup::run(&target::find(target, None)?.database, &file)
+            stores::backup(&target::find(target, None)?.database, &file)
         }
         Command::Fetch(typed) => {
             logging::start(LogFormat::Auto, &typed.run.log_level)?;
@@ -115,17 +115,6 @@ fn look(asked: View) -> Result<(), Failure> {
         View::Tasks { arguments, status, fetcher, number } => {
             tasks::run(&arguments, TasksWith { status, fetcher, since: None, count: number.into() })
         }
-    }
-}
-
-/// Why a command that only reads the database ended.
-fn read_failure(error: ReadError) -> Failure {
-    match error {
-        ReadError::Unavailable(text) => Failure::new(ExitCode::Unavailable, text),
-        ReadError::Foreign(text) => Failure::new(ExitCode::Configuration, text),
-        ReadError::Denied(text) => Failure::new(ExitCode::Denied, text),
-        ReadError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
-        ReadError::Failed(text) => Failure::new(ExitCode::StoreIo, text),
     }
 }
 

@@ -7,12 +7,12 @@ pub(super) mod configuration;
 mod descriptors;
 pub(super) mod failures;
 mod init_system;
+pub(super) mod needs;
 pub(super) mod network;
 mod services;
 mod signals;
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,10 +32,9 @@ use crate::lock::{self, LockFile};
 use crate::logging;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
-use crate::stores;
-use crate::stores::sqlite::{self, Policy, SqliteStore};
+use crate::stores::{self, Policy};
 use configuration::Configuration;
-use failures::{lock_failure, open_failure, tree_failure};
+use failures::{lock_failure, tree_failure};
 use init_system::InitSystem;
 use shiftboss_spool::Spool;
 
@@ -47,9 +46,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
     // Nothing is made before all that is there was looked at, and the database is changed last.
-    require_directory(&settings.database, "database")?;
-    require_directory(&settings.socket.path, "socket")?;
-    sqlite::look(&settings.database).map_err(open_failure)?;
+    needs::faults(&settings.files()).into_iter().next().map_or(Ok(()), Err)?;
     let binder = SocketFile::prepare(&settings.socket)?;
     let mut locks = Locks::take(settings)?;
     binder.require_free()?;
@@ -58,17 +55,16 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let services = services::of(&configuration, wanted)?;
     // Ours alone from here on: until its lock was taken it may have been another daemon's.
     locks.spool = new_spool;
-    let store = SqliteStore::open(&settings.database, &settings.store).map_err(open_failure)?;
-    let (clean, paused) = (store.was_clean(), store.is_paused());
+    let opened = stores::open(&settings.database, &settings.store)?;
     let input = Input {
         path: settings.input.clone(),
-        known: store.input_directory().map_err(|error| tree_failure(TreeError::Storage(error)))?,
+        known: opened.input_directory,
         locked: Some(locks.directory.identity()),
         accept: settings.accept_input,
         accept_after: settings.accept_input_after,
     };
     let parts = Parts {
-        store: Box::new(store),
+        store: opened.store,
         clock: Box::new(SystemClock),
         input,
         binder: Box::new(binder),
@@ -87,12 +83,12 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         "Starting."
     );
     network::warn_if_closed(&settings.fetchers);
-    if paused {
+    if opened.is_paused {
         warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
     }
     let unsound = Rc::new(RefCell::new(None));
     let database = settings.database.clone();
-    let check = (!clean).then(|| database.clone());
+    let check = (!opened.was_clean).then(|| database.clone());
     let tree = run_tree(parts, check, configuration, Rc::clone(&unsound), &mut locks);
     let ended = actix_rt::System::new().block_on(tree);
     let unsound = unsound.borrow_mut().take();
@@ -100,7 +96,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     match (ended, unsound) {
         (_, Some(fault)) => Err(failures::corrupt(&database, &fault)),
         (Err(TreeError::Storage(StoreError::Corrupt(fault))), None) => {
-            sqlite::damage::mark(&database, &fault);
+            stores::mark(&database, &fault);
             Err(failures::corrupt(&database, &fault))
         }
         (Err(error), None) => Err(tree_failure(error)),
@@ -144,9 +140,9 @@ async fn checked(database: Option<PathBuf>) -> String {
         info!("The daemon was not stopped cleanly: checking the database in the background.");
         // Marked at once: the daemon may be ended before it gets to say so.
         let check = move || {
-            let checked = sqlite::quick_check(&path);
+            let checked = stores::quick_check(&path);
             if let Err(StoreError::Corrupt(fault)) = &checked {
-                sqlite::damage::mark(&path, fault);
+                stores::mark(&path, fault);
             }
             checked
         };
@@ -180,9 +176,6 @@ struct Locks {
 
 impl Locks {
     fn take(settings: &ServeSettings) -> Result<Self, Failure> {
-        one_path(&settings.database, &settings.socket.path)
-            .map_or(Ok(()), |why| Err(Failure::usage(why)))?;
-        require_order(settings)?;
         let daemon = lock::this_process(&settings.database, &settings.input, &settings.socket.path);
         let input = InputDirectory::make(&settings.input)?;
         let database = lock::take(&settings.database, &daemon).map_err(lock_failure)?;
@@ -245,45 +238,4 @@ impl Drop for InputDirectory {
         // One in which somebody has put something meanwhile stays.
         let _ = self.made.iter().try_for_each(std::fs::remove_dir);
     }
-}
-
-fn require_directory(file: &Path, what: &str) -> Result<(), Failure> {
-    no_parent(file, what).map_or(Ok(()), |why| Err(Failure::new(ExitCode::CannotCreate, why)))
-}
-
-/// That a file has no directory to be in.
-pub(super) fn no_parent(file: &Path, what: &str) -> Option<String> {
-    let parent = file.parent().unwrap_or(Path::new("/"));
-    (!parent.is_dir()).then(|| {
-        format!(
-            "the directory {} for the {what} does not exist: make it, owned by the daemon's user, or have its unit do so (StateDirectory=, RuntimeDirectory=)",
-            parent.display()
-        )
-    })
-}
-
-/// What is yet to be made, and is named like another of the three, stands in another's place.
-fn require_order(settings: &ServeSettings) -> Result<(), Failure> {
-    const ENDINGS: [&[&str]; 3] = [&["db", "sqlite", "sqlite3"], &[], &["sock", "socket"]];
-    let paths = [&settings.database, &settings.input, &settings.socket.path];
-    for (at, (path, what)) in
-        paths.into_iter().zip(["database", "input directory", "socket"]).enumerate()
-    {
-        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-        let kind = ENDINGS.iter().position(|endings| endings.contains(&ending));
-        if kind.is_some_and(|kind| kind != at) && !path.exists() {
-            return Err(Failure::usage(format!(
-                "the {what} would be {}: is the order DATABASE INPUT_DIR SOCKET? If you mean it, give it another ending",
-                path.display()
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Each has a lock file beside it: with one path the daemon would be in its own way.
-pub(super) fn one_path(database: &Path, socket: &Path) -> Option<String> {
-    (lock::file_of(database) == lock::file_of(socket)).then(|| {
-        format!("{} cannot be both database and socket: give two paths", database.display())
-    })
 }

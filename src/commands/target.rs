@@ -14,7 +14,6 @@ use shiftboss_actors::store::Ask;
 use tokio::runtime;
 
 use super::output::print;
-use super::read_failure;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockState};
 use crate::stores;
@@ -33,7 +32,7 @@ pub fn ask<Q: Ask>(database: &Path, question: Q) -> Result<Q::Answer, Failure> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
     let reader = stores::reader(database);
-    runtime.block_on(reader.ask(SystemClock.now(), question)).map_err(read_failure)
+    runtime.block_on(reader.ask(SystemClock.now(), question)).map_err(stores::read_failure)
 }
 
 /// Finds the database that is meant ([`either`]), and its daemon if one runs.

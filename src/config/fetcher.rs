@@ -211,7 +211,7 @@ impl OnChangeTable {
 }
 
 /// Looks for fetchers that watch what the daemon itself writes: each run would cause the next one, for ever.
-pub fn check_own_files(tables: &[FetcherTable], own: &OwnFiles<'_>) -> Result<(), String> {
+pub fn check_own_files(tables: &[FetcherTable], own: &DaemonFiles<'_>) -> Result<(), String> {
     for table in tables {
         let mut left_out = BTreeSet::new();
         for (file, all) in own.all(&table.name) {
@@ -231,14 +231,16 @@ pub fn check_own_files(tables: &[FetcherTable], own: &OwnFiles<'_>) -> Result<()
     Ok(())
 }
 
+/// What a daemon works on, as far as it is said.
 #[derive(Debug)]
-pub struct OwnFiles<'a> {
+pub struct DaemonFiles<'a> {
     pub database: Option<&'a Path>,
     pub input: Option<&'a Path>,
     pub socket: Option<&'a Path>,
+    pub spool: Option<&'a Path>,
 }
 
-impl OwnFiles<'_> {
+impl DaemonFiles<'_> {
     /// What it writes when the fetcher of that name runs, and the glob that leaves all of the kind out.
     fn all(&self, name: &ListName) -> Vec<(PathBuf, PathBuf)> {
         let lists = [

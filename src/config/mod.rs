@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use crate::exit::{ExitCode, Failure};
 use plain::plain;
 
-pub use fetcher::{FetcherTable, OnChangeTable, OwnFiles, check_fetchers, check_own_files};
+pub use fetcher::{DaemonFiles, FetcherTable, OnChangeTable, check_fetchers, check_own_files};
 pub use list_name::ListName;
 
 /// A longer file is none that a person wrote.

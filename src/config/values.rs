@@ -20,13 +20,13 @@ pub const TIME_IN_QUOTES: &str = "write a time in quotes, with its unit: \"90s\"
 /// What is written with and without quotes.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub enum Written<T> {
+enum Written<T> {
     Right(T),
     Wrong(IgnoredAny),
 }
 
 /// What was read and holds to `check`; `wrong` is said of anything that is no `T`.
-fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
+pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
     typed: D,
     wrong: &str,
     check: impl FnOnce(T) -> Result<U, String>,

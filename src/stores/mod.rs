@@ -1,22 +1,89 @@
 //! What keeps the queue, behind the actors' ports `Store` and `Reader`: a module for each kind of database.
 //!
-//! A store knows no actor, no socket and no command line.
+//! The one door to it: `serve`, and the commands that look at a database or mend one, meet no SQL. A store knows no
+//! actor, no socket and no command line.
 
+mod options;
 pub mod outcome_words;
-pub mod sqlite;
+mod sqlite;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use shiftboss_actors::store::Reader;
+use shiftboss_actors::file_identity::DirectoryIdentity;
 pub use shiftboss_actors::store::answers::TaskStatus;
+use shiftboss_actors::store::{ReadError, Reader, Store};
+
+use crate::exit::{ExitCode, Failure};
+pub use options::{Durability, Options, Policy};
+pub use sqlite::SqliteStore;
+use sqlite::{OpenError, SqliteReader, open_to_read};
+pub(crate) use sqlite::{Saved, backup, findings, mark, quick_check, recover, unmark};
+
+/// A store that was opened for a daemon, and what it found.
+pub struct Opened {
+    pub store: Box<dyn Store + Send>,
+    /// The last daemon closed it, rather than being killed.
+    pub was_clean: bool,
+    pub is_paused: bool,
+    /// `None` where no daemon has noted it.
+    pub input_directory: Option<DirectoryIdentity>,
+}
+
+/// Opens the queue for a daemon; made if there is none.
+pub fn open(database: &Path, options: &Options) -> Result<Opened, Failure> {
+    let store = SqliteStore::open(database, options).map_err(refused)?;
+    let (was_clean, is_paused) = (store.was_clean(), store.is_paused());
+    let input_directory = store.input_directory().map_err(Failure::of(ExitCode::StoreIo))?;
+    Ok(Opened { store: Box::new(store), was_clean, is_paused, input_directory })
+}
+
+/// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
+pub fn look(database: &Path) -> Result<(), Failure> {
+    sqlite::look(database).map_err(refused)
+}
+
+/// What is wrong with a database that can be read: it is another program's, or damaged.
+pub fn unusable(database: &Path) -> Option<String> {
+    match open_to_read(database) {
+        Err(ReadError::Foreign(text) | ReadError::Corrupt(text)) => Some(text),
+        _ => None,
+    }
+}
 
 /// Who answers questions about the queue in a database. It may block whoever asks, and so needs no thread.
 pub fn reader(database: &Path) -> Arc<dyn Reader> {
-    Arc::new(sqlite::SqliteReader { database: database.to_owned(), blocks: true })
+    Arc::new(SqliteReader { database: database.to_owned(), blocks: true })
 }
 
 /// The same, for a daemon: nobody's thread is blocked.
 pub fn reader_beside(database: &Path) -> Arc<dyn Reader> {
-    Arc::new(sqlite::SqliteReader { database: database.to_owned(), blocks: false })
+    Arc::new(SqliteReader { database: database.to_owned(), blocks: false })
+}
+
+/// Why a command that only reads the database ended.
+pub fn read_failure(error: ReadError) -> Failure {
+    match error {
+        ReadError::Unavailable(text) => Failure::new(ExitCode::Unavailable, text),
+        ReadError::Foreign(text) => Failure::new(ExitCode::Configuration, text),
+        ReadError::Denied(text) => Failure::new(ExitCode::Denied, text),
+        ReadError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
+        ReadError::Failed(text) => Failure::new(ExitCode::StoreIo, text),
+    }
+}
+
+fn refused(error: OpenError) -> Failure {
+    let code = match error {
+        OpenError::Emptied(_) | OpenError::Corrupt { .. } | OpenError::Marked { .. } => {
+            ExitCode::BadData
+        }
+        OpenError::Access { .. } | OpenError::LinkToNowhere { .. } => ExitCode::CannotCreate,
+        OpenError::Sqlite { .. } => ExitCode::StoreIo,
+        OpenError::NotADatabase(_)
+        | OpenError::Foreign { .. }
+        | OpenError::Newer { .. }
+        | OpenError::TooOld { .. } => ExitCode::Configuration,
+        OpenError::OldLibrary(_) => ExitCode::Internal,
+    };
+    Failure::new(code, error.to_string())
 }

@@ -62,6 +62,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "src/runner",
         &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli", "crate::commands"],
     ),
+    ("src/commands", &["rusqlite", "stores::sqlite"]),
     ("src/cli", &["std::fs", "rusqlite", "actix", "shiftboss_actors"]),
 ];
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::super::absolute;
-use super::{CLASSIC_SPOOL, ServeOptions};
-use crate::config::{Checked, FetcherTable};
-use crate::exit::{ExitCode, Failure};
+use super::ServeOptions;
+use crate::config::{Checked, DaemonFiles, FetcherTable};
+use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
-use crate::stores::sqlite::{Durability, Options, Policy};
+use crate::stores::{Durability, Options, Policy};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,9 +49,7 @@ impl ServeSettings {
     pub fn new(typed: ServeOptions, file: Option<ServeOptions>) -> Result<Self, Failure> {
         typed.check().map_err(|fault| Failure::usage(fault.what))?;
         let said = typed.over(file.unwrap_or_default());
-        if said.classic == Some(true) && said.spool.is_some() {
-            return Err(Failure::new(ExitCode::Configuration, CLASSIC_SPOOL));
-        }
+        said.faults().into_iter().next().map_or(Ok(()), Err)?;
         let policy = match said.classic {
             Some(true) => Policy::Classic,
             _ => Policy::Fair { lease_seconds: said.lease.unwrap_or(LEASE_SECONDS) },
@@ -82,6 +80,15 @@ impl ServeSettings {
             log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
             fetchers: said.fetcher.into_iter().map(Spanned::into_inner).collect(),
         })
+    }
+
+    pub fn files(&self) -> DaemonFiles<'_> {
+        DaemonFiles {
+            database: Some(&self.database),
+            input: Some(&self.input),
+            socket: Some(&self.socket.path),
+            spool: self.spool.as_deref(),
+        }
     }
 
     /// Names of the settings, fetchers apart, that differ from those of `other`.

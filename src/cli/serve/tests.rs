@@ -4,7 +4,7 @@ use clap::Parser;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::stores::sqlite::Policy;
+use crate::stores::Policy;
 
 fn typed(more: &[&str]) -> Result<ServeOptions, String> {
     match Cli::try_parse_from(["shiftboss", "serve"].iter().chain(more)).map(|cli| cli.command) {

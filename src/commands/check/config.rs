@@ -5,26 +5,25 @@
 
 use std::path::Path;
 
-use super::needs;
 use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
 use crate::commands::output::print;
-use crate::commands::serve::configuration;
 use crate::commands::serve::network::ADVICE;
+use crate::commands::serve::{configuration, needs};
 use crate::commands::text::shown;
-use crate::config::{FetcherTable, OwnFiles};
+use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
+use crate::stores;
 
 pub fn run(file: &Path) -> Result<(), Failure> {
     let (options, path) = configuration::read(file)?;
     let tables: Vec<_> = options.fetcher.iter().map(|table| table.get_ref().clone()).collect();
-    let own = OwnFiles {
-        database: options.database.as_deref(),
-        input: options.input_dir.as_deref(),
-        socket: options.socket.as_deref(),
-    };
-    configuration::refuse_own_files(&path, &tables, &own)?;
-    let mut faults = needs::faults(&options);
+    let files = options.files();
+    let own = configuration::refuse_own_files(&path, &tables, &files).err();
+    let faults = own.into_iter().chain(options.faults()).chain(needs::faults(&files));
+    let mut faults: Vec<_> = faults.map(|fault| fault.to_string()).collect();
+    let database = files.database.filter(|path| stores::look(path).is_ok());
+    faults.extend(database.and_then(stores::unusable));
     let does_start = faults.is_empty();
     faults.extend(tables.iter().filter_map(program));
     print(report(file, &options, &tables, &faults))?;
@@ -67,7 +66,7 @@ fn report(
         let missing = missing.join(", ");
         out += &format!("note: {missing}: not in this file, and needed on the command line\n");
     }
-    for path in needs::unwritable(options) {
+    for path in needs::unwritable(&options.files()) {
         let path = shown(&path.display().to_string());
         out += &format!("note: this user may not write to {path}; the daemon's must\n");
     }

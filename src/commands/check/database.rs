@@ -4,12 +4,12 @@ use std::path::Path;
 
 use crate::commands::output::print;
 use crate::exit::{ExitCode, Failure};
-use crate::stores::sqlite::damage;
+use crate::stores;
 
 /// Looks a database through, which no daemon uses meanwhile.
 pub fn run(database: &Path) -> Result<(), Failure> {
     let _lock = crate::commands::locked(database)?;
-    let findings = damage::findings(database);
+    let findings = stores::findings(database);
     print(findings.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     if !findings.is_empty() {
         let path = database.display();
@@ -19,7 +19,7 @@ pub fn run(database: &Path) -> Result<(), Failure> {
         );
         return Err(Failure::new(ExitCode::BadData, text));
     }
-    damage::unmark(database).map_err(|error| {
+    stores::unmark(database).map_err(|error| {
         let text = format!("cannot remove the note beside {}: {error}", database.display());
         Failure::new(ExitCode::CannotCreate, text)
     })?;

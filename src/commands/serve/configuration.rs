@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};
 
 use crate::cli::{ServeArguments, ServeOptions, ServeSettings};
-use crate::config::{self, FetcherTable, OwnFiles};
+use crate::config::{self, DaemonFiles, FetcherTable};
 use crate::exit::{ExitCode, Failure};
 
 /// What a file says, relative to its directory, and the whole path of it.
@@ -23,7 +23,7 @@ pub(in crate::commands) fn read(path: &Path) -> Result<(ServeOptions, PathBuf), 
 pub(in crate::commands) fn refuse_own_files(
     path: &Path,
     tables: &[FetcherTable],
-    own: &OwnFiles<'_>,
+    own: &DaemonFiles<'_>,
 ) -> Result<(), Failure> {
     config::check_own_files(tables, own).map_err(|fault| {
         Failure::new(ExitCode::Configuration, format!("{}: {fault}", path.display()))
@@ -37,16 +37,8 @@ pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
     };
     let (said, path) = read(path)?;
     let settings = ServeSettings::new(typed.options.clone(), Some(said))?;
-    refuse_own_files(&path, &settings.fetchers, &own_files(&settings))?;
+    refuse_own_files(&path, &settings.fetchers, &settings.files())?;
     Ok(settings)
-}
-
-fn own_files(settings: &ServeSettings) -> OwnFiles<'_> {
-    OwnFiles {
-        database: Some(&settings.database),
-        input: Some(&settings.input),
-        socket: Some(&settings.socket.path),
-    }
 }
 
 pub(super) struct Configuration {
@@ -86,7 +78,7 @@ impl Configuration {
             self.typed.config.iter().map(|path| path.display().to_string()).collect::<String>();
         // Paths that were changed are not in force: what the daemon writes is where it was.
         let read = read.and_then(|new| {
-            refuse_own_files(Path::new(&file), &new.fetchers, &own_files(&self.in_force))?;
+            refuse_own_files(Path::new(&file), &new.fetchers, &self.in_force.files())?;
             Ok(new)
         });
         match read {

@@ -7,7 +7,6 @@ use shiftboss_actors::tree::TreeError;
 
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockError;
-use crate::stores::sqlite::OpenError;
 
 pub(in crate::commands) fn lock_failure(error: LockError) -> Failure {
     let code = match error {
@@ -15,22 +14,6 @@ pub(in crate::commands) fn lock_failure(error: LockError) -> Failure {
             ExitCode::AlreadyRunning
         }
         LockError::Io { .. } => ExitCode::CannotCreate,
-    };
-    Failure::new(code, error.to_string())
-}
-
-pub(super) fn open_failure(error: OpenError) -> Failure {
-    let code = match error {
-        OpenError::Emptied(_) | OpenError::Corrupt { .. } | OpenError::Marked { .. } => {
-            ExitCode::BadData
-        }
-        OpenError::Access { .. } | OpenError::LinkToNowhere { .. } => ExitCode::CannotCreate,
-        OpenError::Sqlite { .. } => ExitCode::StoreIo,
-        OpenError::NotADatabase(_)
-        | OpenError::Foreign { .. }
-        | OpenError::Newer { .. }
-        | OpenError::TooOld { .. } => ExitCode::Configuration,
-        OpenError::OldLibrary(_) => ExitCode::Internal,
     };
     Failure::new(code, error.to_string())
 }

@@ -9,13 +9,14 @@
 //! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what the
 //! daemon notes of itself in [`records`]; what triggers do for others in [`derived_state`]; the log under load in
 //! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
-//! and the end in [`maintenance`]. Readers have [`snapshot`] and [`views`].
+//! and the end in [`maintenance`]; copies in [`backup`]. Readers have [`snapshot`] and [`views`].
 
 mod adopt;
 mod attempts;
+mod backup;
 mod changes;
 mod checkpoints;
-pub(crate) mod damage;
+mod damage;
 mod deliveries;
 mod derived_state;
 mod dispatch;
@@ -28,11 +29,10 @@ mod listings;
 mod lock_yielding;
 mod maintenance;
 mod open;
-mod options;
 mod partitions;
 mod query;
 mod records;
-pub(crate) mod recover;
+mod recover;
 mod refusal;
 mod rows;
 mod runs;
@@ -47,10 +47,15 @@ mod tests;
 mod views;
 mod write_behind;
 
-pub(crate) use file::{look, make_new};
-pub(crate) use maintenance::{quick_check, quick_check_of};
-pub use options::{Durability, Options, Policy};
-pub use refusal::OpenError;
+use super::options;
+pub(crate) use backup::backup;
+pub(crate) use damage::{findings, mark, unmark};
+pub(crate) use file::look;
+pub(crate) use maintenance::quick_check;
+#[cfg(test)]
+use options::{Durability, Options, Policy};
+pub(crate) use recover::{Saved, recover};
+pub(crate) use refusal::OpenError;
 pub(crate) use snapshot::open_to_read;
 pub use store::SqliteStore;
 pub(crate) use views::SqliteReader;

@@ -1,4 +1,4 @@
-//! How a database is to be used: what `open` is given.
+//! How a queue is to be kept: what a store is opened with.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Policy {
     }
 
     /// A key whose dispatch is older than this has no lease at the time `now`.
-    pub(super) fn expired(self, now: UnixSeconds) -> UnixSeconds {
+    pub(crate) fn expired(self, now: UnixSeconds) -> UnixSeconds {
         now.saturating_sub(self.lease())
     }
 }
@@ -54,7 +54,7 @@ impl Durability {
         }
     }
 
-    pub(super) fn synchronous(self) -> &'static str {
+    pub(crate) fn synchronous(self) -> &'static str {
         match self {
             Self::Power => "full",
             Self::Process => "normal",
@@ -62,7 +62,7 @@ impl Durability {
     }
 }
 
-/// How to open a database.
+/// How to open a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The rules of the queue.

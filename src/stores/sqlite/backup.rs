@@ -1,4 +1,4 @@
-//! `shiftboss backup`: a consistent copy of the database, while the daemon runs.
+//! A consistent copy of the database, for `shiftboss backup`, while the daemon runs.
 //!
 //! By SQLite's own backup, in one step: one read transaction, so the copy is one moment of the
 //! queue, and rows keep their places in the file, which a copy by VACUUM would not leave them.
@@ -8,13 +8,14 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
+use shiftboss_actors::store::StoreError;
 use thiserror::Error;
 
-use super::read_failure;
-use shiftboss_actors::store::StoreError;
-
+use super::file::make_new;
+use super::maintenance::quick_check_of;
+use super::snapshot::open_to_read;
 use crate::exit::{ExitCode, Failure};
-use crate::stores::sqlite::{make_new, open_to_read, quick_check_of};
+use crate::stores::read_failure;
 
 /// What was copied is not sound.
 #[derive(Debug, Error)]
@@ -22,7 +23,7 @@ use crate::stores::sqlite::{make_new, open_to_read, quick_check_of};
 struct Corrupt(String);
 
 /// Copies `database` to `file`, which must not exist.
-pub fn run(database: &Path, file: &Path) -> Result<(), Failure> {
+pub(crate) fn backup(database: &Path, file: &Path) -> Result<(), Failure> {
     let source = open_to_read(database).map_err(read_failure)?;
     let cannot = |why: &dyn std::fmt::Display| {
         let text = format!("cannot make the backup {}: {why}", file.display());

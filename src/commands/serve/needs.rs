@@ -1,0 +1,108 @@
+//! What `serve` needs around it, looked at as it is now. `serve` itself does not start with the first fault, and
+//! `check --config` lists all of them. Changes nothing.
+//!
+//! A program or a tree of a fetcher's is not needed to start; those are [`crate::commands::check`]'s.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use crate::config::DaemonFiles;
+use crate::exit::{ExitCode, Failure};
+use crate::lock;
+use crate::socket;
+use crate::stores;
+
+/// Endings of databases, input directories and sockets.
+const ENDINGS: [&[&str]; 3] = [&["db", "sqlite", "sqlite3"], &[], &["sock", "socket"]];
+
+/// What would keep a daemon with these files from starting; what is not said is not looked at. Not to be asked while
+/// this process has the database open: it is opened as a plain file.
+pub(in crate::commands) fn faults(files: &DaemonFiles<'_>) -> Vec<Failure> {
+    let mut faults = Vec::new();
+    if let Some(path) = files.database {
+        faults.extend(no_parent(path, "database").or_else(|| no_database(path)));
+    }
+    if let Some(path) = files.socket {
+        faults.extend(no_parent(path, "socket"));
+        faults.extend(socket::check_free_or_ours(path).err());
+    }
+    if let (Some(database), Some(socket)) = (files.database, files.socket) {
+        faults.extend(one_path(database, socket));
+    }
+    faults.extend(wrong_order(files));
+    let made = [(files.input, "input directory"), (files.spool, "spool")];
+    faults.extend(made.into_iter().filter_map(|(path, what)| unmakeable(path?, what)));
+    faults
+}
+
+/// Where this user cannot write; the daemon's user may be another one.
+pub(in crate::commands) fn unwritable(files: &DaemonFiles<'_>) -> Vec<PathBuf> {
+    let parents = [files.database, files.socket].into_iter().flatten().filter_map(Path::parent);
+    let made = [files.input, files.spool].into_iter().flatten().map(nearest);
+    let is_closed =
+        |path: &&Path| path.is_dir() && access(*path, Access::WRITE_OK | Access::EXEC_OK).is_err();
+    let mut all: Vec<_> = parents.chain(made).filter(is_closed).map(Path::to_owned).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// A file has no directory to be in.
+fn no_parent(file: &Path, what: &str) -> Option<Failure> {
+    let parent = file.parent().unwrap_or(Path::new("/"));
+    (!parent.is_dir()).then(|| {
+        let text = format!(
+            "the directory {} for the {what} does not exist: make it, owned by the daemon's user, or have its unit do so (StateDirectory=, RuntimeDirectory=)",
+            parent.display()
+        );
+        Failure::new(ExitCode::CannotCreate, text)
+    })
+}
+
+/// A file that is there, and no database of ours. One that this user may not read is the daemon's to open.
+fn no_database(path: &Path) -> Option<Failure> {
+    let is_hidden = path.exists() && access(path, Access::READ_OK).is_err();
+    if is_hidden { None } else { stores::look(path).err() }
+}
+
+/// Each has a lock file beside it: with one path the daemon would be in its own way.
+fn one_path(database: &Path, socket: &Path) -> Option<Failure> {
+    (lock::file_of(database) == lock::file_of(socket)).then(|| {
+        let path = database.display();
+        Failure::usage(format!("{path} cannot be both database and socket: give two paths"))
+    })
+}
+
+/// What is yet to be made, and is named like another of the three, stands in another's place.
+fn wrong_order(files: &DaemonFiles<'_>) -> Option<Failure> {
+    let named =
+        [(files.database, "database"), (files.input, "input directory"), (files.socket, "socket")];
+    named.into_iter().enumerate().find_map(|(at, (path, what))| {
+        let path = path?;
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        let kind = ENDINGS.iter().position(|endings| endings.contains(&ending))?;
+        (kind != at && !path.exists()).then(|| {
+            let path = path.display();
+            Failure::usage(format!(
+                "the {what} would be {path}: is the order DATABASE INPUT_DIR SOCKET? If you mean it, give it another ending"
+            ))
+        })
+    })
+}
+
+/// A directory that is not there and cannot be made.
+fn unmakeable(path: &Path, what: &str) -> Option<Failure> {
+    let nearest = nearest(path);
+    (!nearest.is_dir()).then(|| {
+        let (path, nearest) = (path.display(), nearest.display());
+        let text = format!("the {what} {path} cannot be made: {nearest} is no directory");
+        Failure::new(ExitCode::CannotCreate, text)
+    })
+}
+
+/// The path, or what is there of the way to it.
+fn nearest(path: &Path) -> &Path {
+    path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"))
+}
