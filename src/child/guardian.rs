@@ -1,15 +1,14 @@
-//! Our side of the guardian: a handle that starts commands, so that none of them outlives us.
+//! Our side of the guardian: it makes the processes of commands, so that none of them outlives us.
 //!
 //! The guardian is a process (`shiftboss guardian`, [`super::guard()`]) that holds the read end of a
 //! pipe to which we alone hold the write end. Each command registers its process group before its program
 //! is executed, and is taken off before it is reaped, so that what is registered is always ours. The
 //! pipe's end tells the guardian that we are gone, however that came about; it kills what is registered.
 //! There is one for each handle and its clones, made when the first command is; should it be killed,
-//! another takes its place.
+//! another takes its place. What is run, and until when, is [`super::command`]'s.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -17,32 +16,20 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as StandardSignal};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use rustix::process::Pid;
-use tokio::net::unix::pipe::Receiver;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
+use tokio::signal::unix::{self, SignalKind};
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
-use super::attend::{self, Running};
-use super::end::StartError;
+use super::end::{End, StartError};
 use super::guard::Record;
-use super::process::{self, Process};
-use super::pump::{Pump, pipe};
-use super::spec::{CommandSpec, Output, Sink, Stream};
 
 /// Our own program, also after an upgrade has replaced its file.
 const OUR_PROGRAM: &str = "/proc/self/exe";
-/// What an init system says to us, and to us alone.
-const INIT_SYSTEMS: [&str; 6] = [
-    "NOTIFY_SOCKET",
-    "WATCHDOG_PID",
-    "WATCHDOG_USEC",
-    "LISTEN_PID",
-    "LISTEN_FDS",
-    "LISTEN_FDNAMES",
-];
 /// How long a guardian may leave the pipe full before it counts as gone.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Between two guardians, should they die as fast as they are made.
@@ -50,151 +37,174 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts commands that do not outlive us. A process needs one; clones are the same one.
 #[derive(Clone)]
-pub struct Guardian(Arc<Mutex<Shared>>);
+pub struct Guardian(Arc<Mutex<Register>>);
 
 impl Default for Guardian {
+    /// A guardian that is our own program. Nothing is started yet.
     fn default() -> Self {
-        Self::new()
+        Self::of(OUR_PROGRAM)
     }
 }
 
 impl Guardian {
-    /// A guardian that is our own program. Nothing is started yet.
-    pub fn new() -> Self {
-        Self::of(OUR_PROGRAM)
-    }
-
     /// A guardian that is the shiftboss at `program`: for those who are another program, as tests.
     pub fn of(program: impl Into<OsString>) -> Self {
-        let program = program.into();
-        let (groups, next_token) = (HashMap::new(), 0);
-        Self(Arc::new(Mutex::new(Shared {
-            program,
-            handle: None,
-            groups,
-            next_token,
-            watch: None,
-        })))
+        let (groups, dropped) = (HashMap::new(), Vec::new());
+        let (program, handle, next_token, watch) = (program.into(), None, 0, None);
+        Self(Arc::new(Mutex::new(Register { program, handle, groups, dropped, next_token, watch })))
     }
 
-    /// Starts a command; without an input it has an empty one. To be called in a tokio runtime with time and IO, and on
-    /// a thread that lives as long as the process: the kernel kills the command when the thread ends.
-    pub fn start(
-        &self,
-        spec: &CommandSpec,
-        input: Option<File>,
-        output: Output,
-    ) -> Result<Running, StartError> {
-        let children = child_signals().map_err(StartError::system("listen for ended children"))?;
-        let mut command = Command::new(&spec.program);
-        command
-            .args(&spec.arguments)
-            .envs(spec.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(input.map_or_else(Stdio::null, Stdio::from));
-        INIT_SYSTEMS.iter().for_each(|name| _ = command.env_remove(name));
-        if let Some(directory) = &spec.directory {
-            if !directory.is_dir() {
-                return Err(StartError::Directory(directory.clone()));
-            }
-            command.current_dir(directory);
-        }
-        let outlet = outlet(output, &mut command)
-            .map_err(StartError::system("make the pipes for its output"))?;
-        let process = self.spawn(command, &spec.program)?;
-        let pumps = outlet.map(|(sink, pipes)| pumps(sink, pipes));
-        Ok(attend::attend(process, pumps, children, spec.time_limit, spec.grace))
-    }
-
-    fn spawn(&self, mut command: Command, program: &OsStr) -> Result<Process, StartError> {
-        let mut shared = self.lock();
+    /// Makes a command's process, which leads a group that is registered.
+    pub(super) fn spawn(&self, mut command: Command) -> Result<Process, StartError> {
+        let mut register = self.lock();
         let failed = StartError::system("start the guardian (our own program, from /proc)");
-        let pipe = shared.pipe().map_err(failed)?;
-        self.watch(&mut shared)?;
-        let token = shared.next_token;
-        shared.next_token += 1;
-        process::prepare(&mut command, pipe, token);
+        let pipe = register.pipe().map_err(failed)?;
+        if register.watch.as_ref().is_none_or(JoinHandle::is_finished) {
+            let watch = watch(Arc::downgrade(&self.0), child_signals()?);
+            register.watch = Some(tokio::spawn(watch));
+        }
+        let token = register.next_token;
+        register.next_token += 1;
+        prepare(&mut command, pipe, token);
         match command.spawn() {
             Ok(child) => {
                 let pid = Pid::from_child(&child);
-                shared.groups.insert(token, pid);
-                drop(shared);
-                Ok(Process::new(pid, token, self.clone()))
+                register.groups.insert(token, pid);
+                Ok(Process { pid, token })
             }
             Err(error) => {
                 // It may have registered before its program could not be executed.
-                shared.forget(token);
-                Err(StartError::of(program, error))
+                register.forget(token);
+                Err(StartError::of(command.get_program(), error))
             }
         }
     }
 
-    /// Takes a group off the guardian's list.
-    pub(super) fn forget(&self, token: u64) {
-        self.lock().forget(token);
+    /// Kills what an ended process left in its group, and only then lets go of its number.
+    pub(super) fn reap(&self, process: Process) {
+        self.lock().reap(process);
+    }
+
+    /// Reaps a process that was killed, when it has ended.
+    pub(super) fn reap_later(&self, process: Process) {
+        let mut register = self.lock();
+        register.dropped.push((process, self.clone()));
+        register.reap_dropped();
     }
 
     /// A panic elsewhere leaves nothing half-done that matters here.
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, Register> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Has a task look whether the guardian lives.
-    fn watch(&self, shared: &mut Shared) -> Result<(), StartError> {
-        if shared.watch.as_ref().is_none_or(JoinHandle::is_finished) {
-            let children =
-                child_signals().map_err(StartError::system("listen for ended children"))?;
-            shared.watch = Some(tokio::spawn(watch(Arc::downgrade(&self.0), children)));
-        }
-        Ok(())
-    }
-}
-
-/// Our ends of a command's pipes.
-type Pipes = [(Stream, Receiver); 2];
-
-/// Has a command's output go where it is to go. The sink and our ends of its pipes, unless it has a file.
-fn outlet(output: Output, command: &mut Command) -> io::Result<Option<(Sink, Pipes)>> {
-    match output {
-        Output::File(file) => {
-            command.stdout(file.try_clone()?).stderr(file);
-            Ok(None)
-        }
-        Output::Sink(sink) => {
-            let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
-            command.stdout(stdout).stderr(stderr);
-            Ok(Some((sink, [(Stream::Out, out), (Stream::Err, err)])))
-        }
-    }
-}
-
-/// Passes both streams on to one sink.
-fn pumps(sink: Sink, pipes: Pipes) -> [Pump; 2] {
-    let sink = Arc::new(Mutex::new(sink));
-    pipes.map(|(stream, pipe)| {
-        let sink = Arc::clone(&sink);
-        Pump::start(pipe, move |piece| {
-            if !piece.is_empty() {
-                (sink.lock().unwrap_or_else(PoisonError::into_inner))(stream, piece);
-            }
-            std::future::ready(())
-        })
-    })
 }
 
 /// Ends of children, also if we were started with the signal blocked.
-fn child_signals() -> io::Result<Signal> {
-    let children = signal(SignalKind::child())?;
-    let mut set = nix::sys::signal::SigSet::empty();
-    set.add(nix::sys::signal::Signal::SIGCHLD);
-    set.thread_unblock()?;
-    Ok(children)
+pub(super) fn child_signals() -> Result<unix::Signal, StartError> {
+    let listen = || {
+        let children = unix::signal(SignalKind::child())?;
+        let mut set = SigSet::empty();
+        set.add(StandardSignal::SIGCHLD);
+        set.thread_unblock()?;
+        Ok(children)
+    };
+    listen().map_err(StartError::system::<io::Error>("listen for ended children"))
 }
 
-/// Replaces a guardian that was killed, as soon as it is.
-async fn watch(shared: Weak<Mutex<Shared>>, mut children: Signal) {
-    while let Some(shared) = shared.upgrade() {
-        let is_well = shared.lock().unwrap_or_else(PoisonError::into_inner).mend();
-        drop(shared);
+/// A command's process that is not reaped yet. So its number, and its group's, belong to nobody else.
+#[derive(Clone, Copy)]
+pub(super) struct Process {
+    pub pid: Pid,
+    /// The number under which its group is registered.
+    token: u64,
+}
+
+impl Process {
+    /// Signals its group. A program that has taken another user's rights need not obey.
+    pub fn signal(self, signal: Signal) {
+        if let Err(error) = rustix::process::kill_process_group(self.pid, signal) {
+            debug!(pid = self.pid.as_raw_pid(), ?signal, %error, "The signal was not sent.");
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(self) -> Option<End> {
+        match self.wait(WaitIdOptions::NOWAIT) {
+            Ok(status) => status.as_ref().map(End::of),
+            Err(Errno::INTR) => None,
+            // Somebody else has reaped it, and knows its end.
+            Err(_) => Some(End::Code(u8::MAX)),
+        }
+    }
+
+    fn wait(self, more: WaitIdOptions) -> Result<Option<WaitIdStatus>, Errno> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | more;
+        rustix::process::waitid(WaitId::Pid(self.pid), options)
+    }
+}
+
+/// Has a command's process, before it executes its program: die with us, register with the
+/// guardian under `token`, and take back what we have set for signals.
+#[allow(unsafe_code)]
+fn prepare(command: &mut Command, pipe: Arc<OwnedFd>, token: u64) {
+    let parent = rustix::process::getpid();
+    let before_exec = move || {
+        // A guardian that is gone shows as an error, not by a signal to the new process.
+        dispose(StandardSignal::SIGPIPE, SigHandler::SigIgn)?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(parent) {
+            return Err(Errno::SRCH.into());
+        }
+        let group = rustix::process::getpid();
+        rustix::io::write(&pipe, &Record::Add { token, group }.encode())?;
+        default_signals()
+    };
+    command.process_group(0);
+    // SAFETY: between fork and exec the closure makes nothing but system calls (prctl, getppid,
+    // getpid, write, sigaction, sigprocmask): it takes no lock and allocates nothing, and an
+    // error is a bare number.
+    unsafe { command.pre_exec(before_exec) };
+}
+
+/// Has the guardian's process, before it executes our program: leave our session, and outlive the
+/// signals that end us.
+#[allow(unsafe_code)]
+fn prepare_guardian(command: &mut Command) {
+    let before_exec = || {
+        rustix::process::setsid()?;
+        default_signals()?;
+        use StandardSignal::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+        for signal in [SIGHUP, SIGINT, SIGPIPE, SIGTERM] {
+            dispose(signal, SigHandler::SigIgn)?;
+        }
+        Ok(())
+    };
+    // SAFETY: as above; setsid too is a system call and nothing else.
+    unsafe { command.pre_exec(before_exec) };
+}
+
+/// Nothing blocked and nothing ignored, whatever we were started with.
+fn default_signals() -> io::Result<()> {
+    for signal in StandardSignal::iterator() {
+        if !matches!(signal, StandardSignal::SIGKILL | StandardSignal::SIGSTOP) {
+            dispose(signal, SigHandler::SigDfl)?;
+        }
+    }
+    Ok(SigSet::empty().thread_set_mask()?)
+}
+
+#[allow(unsafe_code)]
+fn dispose(signal: StandardSignal, handler: SigHandler) -> io::Result<()> {
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the callers ignore a signal or give it its default; no code runs on it.
+    unsafe { nix::sys::signal::sigaction(signal, &action) }?;
+    Ok(())
+}
+
+/// Reaps what was dropped, and replaces a guardian that was killed, as soon as it is.
+async fn watch(register: Weak<Mutex<Register>>, mut children: unix::Signal) {
+    while let Some(guardian) = register.upgrade().map(Guardian) {
+        let is_well = guardian.lock().mend();
+        drop(guardian);
         if is_well {
             children.recv().await;
         } else {
@@ -204,16 +214,18 @@ async fn watch(shared: Weak<Mutex<Shared>>, mut children: Signal) {
 }
 
 /// What the clones of a handle share.
-struct Shared {
+struct Register {
     program: OsString,
     handle: Option<GuardianHandle>,
     /// The process groups that run, by the number they are registered under.
     groups: HashMap<u64, Pid>,
+    /// Processes that were killed, and that nobody waits for any more; each keeps this until it is reaped.
+    dropped: Vec<(Process, Guardian)>,
     next_token: u64,
     watch: Option<JoinHandle<()>>,
 }
 
-impl Shared {
+impl Register {
     /// The pipe to a guardian that is there.
     fn pipe(&mut self) -> io::Result<Arc<OwnedFd>> {
         match &self.handle {
@@ -242,8 +254,21 @@ impl Shared {
         }
     }
 
-    /// Whether nothing had to be done: the guardian is there, or was never needed.
+    fn reap(&mut self, process: Process) {
+        process.signal(Signal::KILL);
+        self.forget(process.token);
+        let _ = process.wait(WaitIdOptions::empty());
+    }
+
+    fn reap_dropped(&mut self) {
+        let has_ended = |(process, _): &mut (Process, _)| process.ended().is_some();
+        let ended: Vec<_> = self.dropped.extract_if(.., has_ended).collect();
+        ended.into_iter().for_each(|(process, _)| self.reap(process));
+    }
+
+    /// Whether the guardian is there, or was never needed; if not, it is replaced.
     fn mend(&mut self) -> bool {
+        self.reap_dropped();
         let is_well = self.handle.as_ref().is_none_or(GuardianHandle::is_there);
         if !is_well {
             self.replace();
@@ -275,7 +300,7 @@ impl GuardianHandle {
         let mut command = Command::new(program);
         command.arg0("shiftboss").arg("guardian").current_dir("/");
         command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
-        process::prepare_guardian(&mut command);
+        prepare_guardian(&mut command);
         Ok(Self { process: command.spawn()?, pipe: Arc::new(ours) })
     }
 
@@ -317,7 +342,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::super::guard::RECORD_BYTES;
-    use super::super::{End, Output};
+    use super::super::{CommandSpec, End, Output, Running};
     use super::*;
 
     /// What a guardian that writes all it hears to a file has heard, once it is `count` records.

@@ -8,14 +8,13 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 use shiftboss_protocol::fetcher_file::checksum;
 use tracing::{debug, warn};
 
-use super::spec::Output;
+use super::Output;
 use crate::escape::shown_bytes;
 use crate::safe_file;
 
@@ -31,8 +30,6 @@ const SHOWN_MAX: Duration = Duration::from_secs(253_402_300_799);
 pub struct LogDirectory {
     path: PathBuf,
     keep: Duration,
-    /// The day on which old logs were removed last.
-    swept: Mutex<String>,
 }
 
 /// The log of a command that runs.
@@ -48,7 +45,7 @@ impl LogDirectory {
     /// whole days.
     pub fn new(path: PathBuf, keep: Duration) -> io::Result<Self> {
         fs::create_dir_all(&path)?;
-        Ok(Self { path, keep, swept: Mutex::default() })
+        Ok(Self { path, keep })
     }
 
     /// Opens the log of what is run for a key, and writes what is about to be run.
@@ -84,15 +81,8 @@ impl LogDirectory {
         })
     }
 
-    /// Removes what is too old, once a day. To be called where it may take its time.
+    /// Removes what is too old. To be called where it may take its time.
     pub fn sweep(&self, now: SystemTime) {
-        let today = day(now);
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        if *swept == today {
-            return;
-        }
-        *swept = today;
-        drop(swept);
         let oldest = day(now.checked_sub(self.keep).unwrap_or(UNIX_EPOCH));
         if let Err(error) = self.remove_before(&oldest) {
             warn!(directory = %self.path.display(), %error, "Old logs cannot be removed.");
@@ -119,7 +109,7 @@ impl CommandLog {
     }
 
     /// Writes how the command ended.
-    pub fn end(mut self, ending: &str, now: SystemTime) {
+    pub fn end(&mut self, ending: &str, now: SystemTime) {
         let took = now.duration_since(self.started).unwrap_or_default();
         let line_end = if self.is_at_line_start() { "" } else { "\n" };
         let (time, took) = (timestamp(now), took.as_secs_f64());
@@ -205,8 +195,8 @@ mod tests {
         let command = ["sh".into(), "\x1b".into()];
         let midnight = UNIX_EPOCH + Duration::from_secs(1_795_305_600);
         let before = midnight - Duration::from_millis(1_500);
-        let (_, log) = logs.open(b"a\n", Some(7), command.iter(), before).unwrap();
-        let (_, next) = logs.open(b"a\n", Some(7), command.iter(), midnight).unwrap();
+        let (_, mut log) = logs.open(b"a\n", Some(7), command.iter(), before).unwrap();
+        let (_, mut next) = logs.open(b"a\n", Some(7), command.iter(), midnight).unwrap();
         log.end("exit code 0", midnight);
         next.end("exit code 1", midnight);
         let text = |day| fs::read_to_string(logs.path.join(day).join("a%0A.log")).unwrap();

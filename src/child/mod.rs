@@ -11,21 +11,18 @@
 //! (parent-death signal), the guardian, a process beside us, kills its group, and both hold from before
 //! the command's program is executed. Nothing here knows what the commands are for.
 
-mod attend;
+mod command;
 mod end;
 mod guard;
 mod guardian;
 mod lines;
 mod log_directory;
 mod outputs;
-mod printer;
-mod process;
 mod program;
 mod pump;
-mod spec;
 mod template;
 
-pub use attend::Running;
+pub use command::{CommandSpec, GRACE, Output, Running, Stream};
 pub use end::{Blame, End, StartError};
 pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
@@ -33,5 +30,4 @@ pub use lines::{LinePrefixer, line_prefix};
 pub use log_directory::{day, file_name};
 pub use outputs::{Kept, Outputs};
 pub use program::{look_for, look_for_in};
-pub use spec::{CommandSpec, GRACE, Output, Stream};
 pub use template::{Place, Template};

@@ -24,7 +24,7 @@ pub fn run(FetchSettings { input, list }: FetchSettings) -> Result<(), Failure> 
     look_for(&list.spec().program).map_err(Failure::of(ExitCode::Configuration))?;
     let (name, every) = (list.name.as_str().to_owned(), list.every);
     let ended = with_signals(async |mut signals| {
-        let mut fetcher = Fetcher::new(input, list, Guardian::new(), None);
+        let mut fetcher = Fetcher::new(input, list, Guardian::default(), None);
         fetcher.claim().await.map_err(|error| failure(&name, error))?;
         match every {
             None => once(&name, fetcher, &mut signals).await,

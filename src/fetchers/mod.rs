@@ -56,7 +56,7 @@ impl Service for Fetchers {
 
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
         let (input, database) = (self.input.clone(), self.database.clone());
-        let guardian = Guardian::new();
+        let guardian = Guardian::default();
         let parts = SupervisorParts {
             runs: Box::new(move |table| runs::of_table(table, &input, &database, &guardian)),
             wanted: self.wanted.clone(),

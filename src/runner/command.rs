@@ -73,7 +73,7 @@ impl CommandRunner {
         if template.has_place(PAYLOAD_FILE) {
             payload::sweep();
         }
-        let guardian = Guardian::new();
+        let guardian = Guardian::default();
         Ok((Self { guardian, template, time_limit, grace, outputs }, thread))
     }
 
@@ -91,9 +91,8 @@ impl CommandRunner {
         };
         match self.guardian.start(&spec, payload.input, output) {
             Ok(running) => {
-                let (started, log, end) = (Instant::now(), kept.path(), None);
-                let _payload = payload.file;
-                Ok(Execution { running, kept, shown, attempt, started, log, end, _payload })
+                let (started, _payload) = (Instant::now(), payload.file);
+                Ok(Execution { running, kept, shown, attempt, started, _payload })
             }
             Err(error) => {
                 kept.close(&error.to_string());
@@ -137,13 +136,10 @@ impl Payload {
 /// A command that runs. Dropped, it is killed.
 pub(super) struct Execution {
     running: Running,
-    kept: Kept,
+    pub kept: Kept,
     pub shown: String,
     pub attempt: Option<i64>,
     pub started: Instant,
-    /// Where its output is, unless it is printed.
-    pub log: Option<PathBuf>,
-    end: Option<End>,
     /// Removed with this.
     _payload: Option<NamedPayload>,
 }
@@ -152,7 +148,6 @@ impl Execution {
     /// Waits for the end of the command and of its output. May be cancelled and called again.
     pub async fn wait(&mut self) -> End {
         let end = self.running.wait().await;
-        self.end = Some(end);
         self.kept.end(end).await;
         end
     }
@@ -160,12 +155,13 @@ impl Execution {
     /// Kills the command and waits until it is gone; how it had ended, if it had. Nobody waits for those who read
     /// its output.
     pub async fn kill(&mut self) -> Option<End> {
+        let end = self.running.end();
         self.running.kill();
         self.running.wait().await;
-        match self.end {
+        match end {
             Some(end) => self.kept.close(&end.to_string()),
             None => self.kept.close("killed by the worker"),
         }
-        self.end
+        end
     }
 }

@@ -195,7 +195,7 @@ fn failed(execution: &Execution, end: crate::child::End) -> u8 {
     let code = end.shell_code();
     if !end.is_success() {
         let took = format_args!("{:.1}s", execution.started.elapsed().as_secs_f64());
-        let output = execution.log.as_ref().map(|path| path.display().to_string());
+        let output = execution.kept.path().map(|path| path.display().to_string());
         let (key, attempt, ended) = (&*execution.shown, execution.attempt, end.to_string());
         warn!(key, attempt, code, ended, %took, output, "A job failed.");
     }

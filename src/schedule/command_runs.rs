@@ -36,7 +36,7 @@ const NOT_EXECUTABLE: u8 = 126;
 /// The runs of a command of the user's. Its standard output is ours, byte by byte; its standard error goes to ours, a
 /// line at a time, behind `name` unless that is a terminal.
 pub fn command_runs(name: String, command: CommandSpec, changed_file: ChangedFile) -> StartRun {
-    let (guardian, changed_file) = (Guardian::new(), Rc::new(changed_file));
+    let (guardian, changed_file) = (Guardian::default(), Rc::new(changed_file));
     Rc::new(move |changed, stop| {
         let (guardian, file) = (guardian.clone(), Rc::clone(&changed_file));
         let (command, output) = (command.clone(), log_of(&name));

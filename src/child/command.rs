@@ -1,0 +1,256 @@
+//! A command: what is to be run and where its output goes, its start, and what may be done with it until
+//! its end. Called by whoever runs commands; [`super::guardian`] makes the process.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::net::unix::pipe::Receiver;
+use tokio::signal::unix;
+use tokio::time::{Instant, sleep_until};
+
+use super::end::{End, StartError};
+use super::guardian::{Guardian, Process, child_signals};
+use super::pump::{Pump, pipe};
+
+/// How long a command that was asked to end (TERM) has before it is killed, if nothing is said.
+pub const GRACE: Duration = Duration::from_secs(10);
+/// What an init system says to us, and to us alone.
+const INIT_SYSTEMS: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+];
+
+/// Which of its two outputs a command wrote to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Out,
+    Err,
+}
+
+/// Takes what a command writes, in pieces as they are read (32 KiB at the most, at no particular
+/// boundary). It is called on the runtime's thread: the command waits meanwhile, and all else too.
+pub type Sink = Box<dyn FnMut(Stream, &[u8]) + Send>;
+
+pub enum Output {
+    /// Both streams into an open file, which the command itself holds.
+    File(File),
+    /// Both streams to us, through pipes.
+    Sink(Sink),
+}
+
+/// A command with its limits: what `fetch`, `on-change`, the runner and the daemon's fetchers have run.
+#[derive(Debug, Clone)]
+pub struct CommandSpec {
+    /// The program; looked for in `PATH` unless it has a slash.
+    pub program: OsString,
+    /// What it is called with, itself apart.
+    pub arguments: Vec<OsString>,
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs; `None`: where we do.
+    pub directory: Option<PathBuf>,
+    /// How long it may run; then it is ended, and the end is [`End::TimedOut`].
+    pub time_limit: Option<Duration>,
+    pub grace: Duration,
+}
+
+impl CommandSpec {
+    /// `program` with nothing else said: no arguments, no limit, the usual grace.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            directory: None,
+            time_limit: None,
+            grace: GRACE,
+        }
+    }
+}
+
+/// A command that was started. Dropped, it is killed. Somebody must wait for it, or its time limit is not kept.
+pub struct Running {
+    process: Process,
+    guardian: Guardian,
+    /// Ends of children, since before the process was made.
+    children: unix::Signal,
+    pumps: Option<[Pump; 2]>,
+    /// When it is asked to end; once it was, when it is killed.
+    deadline: Option<Instant>,
+    grace: Duration,
+    is_ending: bool,
+    timed_out: bool,
+    end: Option<End>,
+}
+
+impl Guardian {
+    /// Starts a command; without an input it has an empty one. To be called in a tokio runtime with time and IO, and on
+    /// a thread that lives as long as the process: the kernel kills the command when the thread ends.
+    pub fn start(
+        &self,
+        spec: &CommandSpec,
+        input: Option<File>,
+        output: Output,
+    ) -> Result<Running, StartError> {
+        let children = child_signals()?;
+        let mut command = Command::new(&spec.program);
+        let variables = spec.environment.iter().map(|(name, value)| (name, value));
+        command.args(&spec.arguments).envs(variables);
+        command.stdin(input.map_or_else(Stdio::null, Stdio::from));
+        INIT_SYSTEMS.iter().for_each(|name| _ = command.env_remove(name));
+        if let Some(directory) = &spec.directory {
+            if !directory.is_dir() {
+                return Err(StartError::Directory(directory.clone()));
+            }
+            command.current_dir(directory);
+        }
+        let outlet = outlet(output, &mut command)
+            .map_err(StartError::system("make the pipes for its output"))?;
+        let process = self.spawn(command)?;
+        // A time beyond what the clock can say is no limit.
+        let deadline = spec.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+        Ok(Running {
+            process,
+            guardian: self.clone(),
+            children,
+            pumps: outlet.map(|(sink, pipes)| pumps(sink, pipes)),
+            deadline,
+            grace: spec.grace,
+            is_ending: false,
+            timed_out: false,
+            end: None,
+        })
+    }
+}
+
+/// Our ends of a command's pipes.
+type Pipes = [(Stream, Receiver); 2];
+
+/// Has a command's output go where it is to go. The sink and our ends of its pipes, unless it has a file.
+fn outlet(output: Output, command: &mut Command) -> io::Result<Option<(Sink, Pipes)>> {
+    match output {
+        Output::File(file) => {
+            command.stdout(file.try_clone()?).stderr(file);
+            Ok(None)
+        }
+        Output::Sink(sink) => {
+            let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
+            command.stdout(stdout).stderr(stderr);
+            Ok(Some((sink, [(Stream::Out, out), (Stream::Err, err)])))
+        }
+    }
+}
+
+/// Passes both streams on to one sink.
+fn pumps(sink: Sink, pipes: Pipes) -> [Pump; 2] {
+    let sink = Arc::new(Mutex::new(sink));
+    pipes.map(|(stream, pipe)| {
+        let sink = Arc::clone(&sink);
+        Pump::start(pipe, move |piece| {
+            if !piece.is_empty() {
+                (sink.lock().unwrap_or_else(PoisonError::into_inner))(stream, piece);
+            }
+            std::future::ready(())
+        })
+    })
+}
+
+impl Running {
+    /// Waits for the command's end. All its output has been passed on then, nothing of its group is
+    /// left, and it is reaped. May be dropped and called again; the end stays the same.
+    pub async fn wait(&mut self) -> End {
+        let end = match self.end {
+            Some(end) => end,
+            None => self.reaped().await,
+        };
+        if let Some([out, err]) = &mut self.pumps {
+            tokio::join!(out.end(), err.end());
+        }
+        end
+    }
+
+    async fn reaped(&mut self) -> End {
+        let end = loop {
+            if let Some(end) = self.process.ended() {
+                break end;
+            }
+            let deadline = self.deadline.unwrap_or_else(Instant::now);
+            tokio::select! {
+                _ = self.children.recv() => {}
+                () = sleep_until(deadline), if self.deadline.is_some() => self.time_is_over(),
+            }
+        };
+        self.guardian.reap(self.process);
+        *self.end.insert(if self.timed_out { End::TimedOut } else { end })
+    }
+
+    fn time_is_over(&mut self) {
+        if self.is_ending {
+            self.kill();
+        } else {
+            self.timed_out = true;
+            self.terminate();
+        }
+    }
+
+    /// The same, but asks it to end once `stop` resolves.
+    pub async fn wait_or_stop(&mut self, stop: impl Future<Output = ()>) -> End {
+        tokio::select! {
+            end = self.wait() => return end,
+            () = stop => {}
+        }
+        self.terminate();
+        self.wait().await
+    }
+
+    /// Asks the command to end (TERM to its group), and kills it when its grace is over. Its end is
+    /// what it makes of that.
+    pub fn terminate(&mut self) {
+        if !std::mem::replace(&mut self.is_ending, true) {
+            self.deadline = Instant::now().checked_add(self.grace);
+            self.signal(Signal::TERM);
+            // What is stopped is woken up to hear it.
+            self.signal(Signal::CONT);
+        }
+    }
+
+    pub fn kill(&mut self) {
+        (self.is_ending, self.deadline) = (true, None);
+        self.signal(Signal::KILL);
+    }
+
+    /// Nobody's number is signalled that it has no more.
+    fn signal(&self, signal: Signal) {
+        if self.end.is_none() {
+            self.process.signal(signal);
+        }
+    }
+
+    /// The process id, and the process group's; somebody else's after the end.
+    pub fn pid(&self) -> u32 {
+        self.process.pid.as_raw_pid().unsigned_abs()
+    }
+
+    /// How the command ended, if it is known yet.
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            self.kill();
+            self.guardian.reap_later(self.process);
+        }
+    }
+}
