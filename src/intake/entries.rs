@@ -1,7 +1,7 @@
 //! The spool's side of the intake: takes entries of the queue [`QUEUE`], dead-letters what is no task, and
 //! removes what was accepted. Plain blocking code on the spool; it knows no actor.
 //!
-//! Used by the [`Reconciler`](super::Reconciler), which calls it on a thread for blocking work.
+//! Used by the [`Reconciler`](super::Reconciler), on its thread.
 
 use std::sync::Arc;
 use std::time::Duration;

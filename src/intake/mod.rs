@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Addr, MailboxError};
+use actix::{Addr, Handler, MailboxError, Message};
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::live::SpoolLive;
 use shiftboss_actors::service::{LookAtSpool, Service, ServiceLinks};
@@ -30,7 +30,8 @@ use shiftboss_actors::store::{
 };
 use shiftboss_protocol::backoff::Backoff;
 use thiserror::Error;
-use tokio::task::JoinHandle;
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{debug, info, warn};
 
 use entries::{QUEUE, ROUND_MAX, TaskQueue};
@@ -62,6 +63,13 @@ impl SpoolIntake {
     }
 }
 
+impl Drop for SpoolIntake {
+    /// The runtime waits for its threads.
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
 impl Service for SpoolIntake {
     fn name(&self) -> &'static str {
         "the spool's intake"
@@ -70,9 +78,9 @@ impl Service for SpoolIntake {
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
         info!(spool = %self.spool.path().display(), queue = QUEUE, "Taking tasks from a spool.");
         let reconciler = Reconciler::new(self.spool.clone(), self.stop.clone(), links.storage);
-        self.rounds = Some(actix::spawn(async move {
+        self.rounds = Some(spawn_blocking(move || {
             let _exit_notifier = exit_notifier;
-            reconciler.run().await;
+            reconciler.run();
         }));
     }
 
@@ -128,8 +136,8 @@ struct Reconciler {
     spool: Spool,
     stop: Stop,
     storage: Addr<StorageActor>,
-    /// `None` while it could not be set up, and while a blocking call has it.
-    queue: Option<TaskQueue>,
+    /// Where storage's answers arrive.
+    runtime: Handle,
     /// What an earlier daemon left half-done is looked after.
     caught_up: bool,
     /// The last round failed.
@@ -140,123 +148,101 @@ struct Reconciler {
 impl Reconciler {
     /// Rounds that have not begun. Waits end with `stop`.
     fn new(spool: Spool, stop: Stop, storage: Addr<StorageActor>) -> Self {
-        let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        Self { spool, stop, storage, queue: None, caught_up: false, is_waiting: false, backoff }
+        let (runtime, backoff) = (Handle::current(), Backoff::new(PAUSE_MIN, PAUSE_MAX));
+        Self { spool, stop, storage, runtime, caught_up: false, is_waiting: false, backoff }
     }
 
     /// Makes one round after the other until it is stopped.
-    async fn run(mut self) {
+    fn run(mut self) {
+        let mut queue = None;
         while !self.stop.is_set() {
-            match self.round().await {
+            let pause = match self.round(&mut queue) {
                 Ok(accepted) => {
                     self.went_well(accepted);
-                    if (1..ROUND_MAX).contains(&accepted) {
-                        self.wait(GATHER).await;
-                    }
+                    if (1..ROUND_MAX).contains(&accepted) { GATHER } else { Duration::ZERO }
                 }
-                Err(error) => self.rest(&error).await,
-            }
+                Err(error) => self.went_wrong(&error),
+            };
+            let _ = self.stop.wait(pause);
         }
-        let queue = self.queue.take();
-        blocking(move || drop(queue)).await;
     }
 
-    /// One round; how many entries were accepted.
-    async fn round(&mut self) -> Result<usize, IntakeError> {
-        let spool = self.spool.clone();
-        if !blocking(move || spool.is_at_its_path()).await {
+    /// One round; how many entries were accepted. The queue is opened first, if it is not.
+    fn round(&mut self, queue: &mut Option<TaskQueue>) -> Result<usize, IntakeError> {
+        if !self.spool.is_at_its_path() {
             return Err(IntakeError::Lost(self.spool.path().to_owned()));
         }
-        self.catch_up().await?;
-        self.on_queue(|queue| queue.fill(ROUND)).await?;
-        let accepted = self.accept().await;
-        let removed = self.on_queue(TaskQueue::remove).await?;
-        self.forget(removed).await?;
+        let queue = match queue {
+            Some(queue) => queue,
+            None => queue.insert(TaskQueue::open(self.spool.clone(), self.stop.clone())?),
+        };
+        self.catch_up(queue)?;
+        queue.fill(ROUND)?;
+        let accepted = self.accept(queue);
+        let removed = queue.remove()?;
+        self.forget(queue, &removed)?;
         accepted
     }
 
     /// An earlier daemon may have died between any two steps of a round.
-    async fn catch_up(&mut self) -> Result<(), IntakeError> {
+    fn catch_up(&mut self, queue: &mut TaskQueue) -> Result<(), IntakeError> {
         if self.caught_up {
             return Ok(());
         }
-        self.on_queue(TaskQueue::inherit).await?;
-        let known = self.storage.send(Perform(AcceptedEntries)).timeout(STORE_TIMEOUT).await??;
-        let gone = self.on_queue(move |queue| Ok(queue.gone(known))).await?;
-        self.forget(gone).await?;
+        queue.inherit()?;
+        let known = self.ask(Perform(AcceptedEntries))??;
+        let gone = queue.gone(known);
+        self.forget(queue, &gone)?;
         self.caught_up = true;
         Ok(())
     }
 
-    async fn accept(&mut self) -> Result<usize, IntakeError> {
-        let offers = self.queue.as_mut().map_or_else(Vec::new, TaskQueue::offers);
+    fn accept(&self, queue: &mut TaskQueue) -> Result<usize, IntakeError> {
+        let offers = queue.offers();
         if offers.is_empty() {
             return Ok(0);
         }
         // Without an answer they may be accepted yet: they stay checked out, and are offered again.
-        let accept = Perform(AcceptEntries(offers));
-        let accepted = self.storage.send(accept).timeout(STORE_TIMEOUT).await?;
-        let (answers, error) = match accepted {
+        let (answers, error) = match self.ask(Perform(AcceptEntries(offers)))? {
             Ok(answers) => (answers, None),
             Err(error) => (Vec::new(), Some(error)),
         };
         debug!(?answers, "Entries were offered.");
-        let count = answers.len();
-        let refused = self.on_queue(move |queue| queue.answered(&answers)).await?;
+        let refused = queue.answered(&answers)?;
         match error {
             Some(error) => Err(error.into()),
             None if refused > 0 => Err(IntakeError::Full),
-            None => Ok(count),
+            None => Ok(answers.len()),
         }
     }
 
-    async fn forget(&mut self, ids: Vec<EntryId>) -> Result<(), IntakeError> {
+    fn forget(&self, queue: &mut TaskQueue, ids: &[EntryId]) -> Result<(), IntakeError> {
         if !ids.is_empty() {
             let forget = Perform(Each(ids.iter().cloned().map(ForgetAccepted).collect()));
-            let forgotten = self.storage.send(forget).timeout(STORE_TIMEOUT).await??;
+            let forgotten = self.ask(forget)??;
             forgotten.into_iter().collect::<Result<Vec<()>, _>>()?;
-            self.queue.iter_mut().for_each(|queue| queue.forgotten(&ids));
+            queue.forgotten(ids);
         }
         Ok(())
     }
 
-    /// Calls the queue on a thread for blocking work. It is opened first, if it is not.
-    async fn on_queue<T: Send + 'static>(
-        &mut self,
-        call: impl FnOnce(&mut TaskQueue) -> Result<T, SpoolError> + Send + 'static,
-    ) -> Result<T, IntakeError> {
-        let (queue, spool, stop) = (self.queue.take(), self.spool.clone(), self.stop.clone());
-        let (queue, result) = blocking(move || {
-            let mut queue = match queue.map_or_else(|| TaskQueue::open(spool, stop), Ok) {
-                Ok(queue) => queue,
-                Err(error) => return (None, Err(error)),
-            };
-            let result = call(&mut queue);
-            (Some(queue), result)
-        })
-        .await;
-        self.queue = queue;
-        Ok(result?)
+    /// What storage answers.
+    fn ask<M>(&self, message: M) -> Result<M::Result, MailboxError>
+    where
+        StorageActor: Handler<M>,
+        M: Message<Result: Send> + Send + 'static,
+    {
+        self.runtime.block_on(async { self.storage.send(message).timeout(STORE_TIMEOUT).await })
     }
 
-    /// Lets time pass, unless it is stopped.
-    async fn wait(&self, time: Duration) {
-        let stop = self.stop.clone();
-        blocking(move || {
-            let _ = stop.wait(time);
-        })
-        .await;
-    }
-
-    /// Says once what is in the way. A full disk stays full for a while.
-    async fn rest(&mut self, error: &IntakeError) {
+    /// Says once what is in the way. A full disk stays full for a while: how long to wait.
+    fn went_wrong(&mut self, error: &IntakeError) -> Duration {
         if std::mem::replace(&mut self.is_waiting, true) {
             debug!(%error, "Tasks of the spool must wait still.");
         } else {
             warn!(%error, "Tasks of the spool must wait; it is tried again until they are accepted.");
         }
-        let delay = self.backoff.next_delay();
-        self.wait(delay).await;
+        self.backoff.next_delay()
     }
 
     fn went_well(&mut self, accepted: usize) {
@@ -265,15 +251,5 @@ impl Reconciler {
         }
         self.is_waiting = false;
         self.backoff.reset();
-    }
-}
-
-/// Runs `work` on a thread for blocking work. A panic there is one here.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime is going: this task goes with it.
-        Err(_) => std::future::pending().await,
     }
 }
