@@ -2,10 +2,9 @@
 //! or again and again with the beginnings and ends of problems. It changes nothing.
 //!
 //! A survey of a spool at work sees much that is not so: an entry that moves while it looks may be in
-//! two places or in none. So each suspicion is looked at again, by itself, several times; what stands
-//! then is reported.
+//! two places or in none. So what looks wrong is looked at again several times; what each look sees is reported.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -14,13 +13,12 @@ use super::Spool;
 use super::claim::{FOREVER, Holder};
 use super::entry::{age, unix_seconds};
 use super::error::Result;
-use super::layer::FileStat;
-use super::layout::{QUARANTINE, REGISTRY, TMP, joined, under};
+use super::layout::joined;
 use super::name::{EntryName, QueueName, text};
 use super::stop::{Stop, pause};
 use super::survey::{Place, Survey};
 
-/// A suspicion is looked at again so often, with such pauses.
+/// It is looked again so often, with such pauses, while something looks wrong.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -80,14 +78,6 @@ pub struct Problem {
     /// When it was last modified or touched.
     #[serde(serialize_with = "unix_seconds")]
     pub modified: SystemTime,
-    #[serde(skip)]
-    bytes: Box<[u8]>,
-}
-
-impl Problem {
-    fn new(kind: ProblemKind, places: Vec<Place>, bytes: &[u8], stat: FileStat) -> Self {
-        Self { kind, places, name: text(bytes), modified: stat.modified, bytes: bytes.into() }
-    }
 }
 
 /// What one look found.
@@ -100,105 +90,84 @@ pub struct Report {
 }
 
 impl Spool {
-    /// Looks once.
+    /// Looks once, and again as long as something looks wrong.
     pub fn monitor(&self, limits: &Limits) -> Result<Report> {
-        let mut problems = self.suspicions(&self.survey()?, limits)?;
+        let mut problems = self.suspicions(limits)?;
         for _ in 0..LOOKS {
             if problems.is_empty() {
                 break;
             }
             pause(PAUSE);
-            for problem in std::mem::take(&mut problems) {
-                if self.stands(&problem)? {
-                    problems.push(problem);
-                }
-            }
+            let again = self.suspicions(limits)?;
+            problems.retain(|problem| again.contains(problem));
         }
-        problems.sort();
-        Ok(Report { problems, quarantined: self.quarantined()? })
+        Ok(Report { problems: problems.into_iter().collect(), quarantined: self.quarantined()? })
     }
 
-    /// What looks wrong in a survey. What is gone by now was in motion.
-    fn suspicions(&self, survey: &Survey, limits: &Limits) -> Result<Vec<Problem>> {
+    /// What looks wrong now. What is gone when its file is looked at was in motion.
+    fn suspicions(&self, limits: &Limits) -> Result<BTreeSet<Problem>> {
         use ProblemKind as Kind;
-        let mut found = Vec::new();
+        let survey = self.survey()?;
+        let mut found = BTreeSet::new();
         for (place, names) in [(Place::Tmp, survey.tmp.clone())].iter().chain(&survey.placed) {
             let (is_entry, limit) = match place {
-                Place::Queue(queue) => (true, limits.queues.get(queue).copied()),
-                Place::Checkout(_) => (true, Some(limits.checkout)),
-                _ => (false, Some(limits.tmp)),
+                Place::Queue(queue) => (true, limits.queues.get(queue)),
+                Place::Checkout(_) => (true, Some(&limits.checkout)),
+                _ => (false, Some(&limits.tmp)),
             };
             for name in names {
                 let Some(stat) = self.layer().look(&place.file(name))? else { continue };
+                let is_old = limit.is_some_and(|limit| age(stat.modified) > *limit);
                 let is_owned =
                     if is_entry { survey.registry.contains(name) } else { survey.owns_draft(name) };
                 let kinds = [
-                    (Kind::TooOld, limit.is_some_and(|limit| age(stat.modified) > limit)),
+                    (Kind::TooOld, is_old && !self.ends_by_itself(place, name)?),
                     (Kind::Linked, is_entry && stat.linked),
                     (Kind::Orphaned, !is_owned),
                 ];
                 for (kind, _) in kinds.into_iter().filter(|(_, is_so)| *is_so) {
-                    found.push(Problem::new(kind, vec![place.clone()], name.as_bytes(), stat));
+                    let (places, name) = (vec![place.clone()], text(name.as_bytes()));
+                    found.insert(Problem { kind, places, name, modified: stat.modified });
                 }
             }
         }
-        for (kind, places, bytes) in of_the_whole(survey) {
-            if let Some(stat) = self.layer().look(&joined(&places[0].path(), bytes))? {
-                found.push(Problem::new(kind, places, bytes, stat));
+        for (kind, places, name) in self.of_the_whole(&survey)? {
+            if let Some(stat) = self.layer().look(&joined(&places[0].path(), name))? {
+                found.insert(Problem { kind, places, name: text(name), modified: stat.modified });
             }
         }
         Ok(found)
     }
 
-    fn stands(&self, problem: &Problem) -> Result<bool> {
-        for place in &problem.places {
-            let path = joined(&place.path(), &problem.bytes);
-            match self.layer().look(&path)? {
-                Some(stat) if stat.modified == problem.modified => {}
-                // One of a duplicated name's files has another time than the other.
-                Some(_) if problem.kind == ProblemKind::Duplicated => {}
-                _ => return Ok(false),
-            }
-        }
-        let Ok(name) = EntryName::new(&problem.bytes) else { return Ok(true) };
-        match (problem.kind, &problem.places[..]) {
-            (ProblemKind::Orphaned, [Place::Registry]) => self.is_nobodys(&name),
-            (ProblemKind::Orphaned, [Place::Tmp]) => Ok(true),
-            (ProblemKind::Orphaned, _) => Ok(!self.layer().exists(&under(REGISTRY, &name))?),
-            (ProblemKind::Linked, [place]) => self.is_linked(&place.file(&name)),
-            (ProblemKind::TooOld, [Place::Checkout(_)]) => {
-                // One that ends by itself, at a time that was said, may be as old as that.
-                let holder = self.note(&name)?.map(|note| note.holder);
-                Ok(!matches!(holder, Some(Holder::Until(time)) if time != FOREVER))
-            }
-            _ => Ok(true),
-        }
+    /// Whether a checkout ends at a time that was said: it may be as old as that.
+    fn ends_by_itself(&self, place: &Place, name: &EntryName) -> Result<bool> {
+        let is_out = matches!(place, Place::Checkout(_));
+        let note = if is_out { self.note(name)? } else { None };
+        Ok(note.is_some_and(|note| matches!(note.holder, Holder::Until(time) if time != FOREVER)))
     }
 
-    /// Whether a name has no entry, and nobody is at one: publishing it, or holding it.
-    fn is_nobodys(&self, name: &EntryName) -> Result<bool> {
-        for path in [under(TMP, name), under(QUARANTINE, name)] {
-            if self.layer().exists(&path)? {
-                return Ok(false);
+    /// What looks wrong when the places of a survey are compared: what, where and its name.
+    fn of_the_whole<'s>(&self, survey: &'s Survey) -> Result<Vec<Suspicion<'s>>> {
+        use ProblemKind as Kind;
+        let data = survey.data.difference(&survey.registry);
+        let data = data.map(|name| (Kind::Orphaned, vec![Place::Data], name.as_bytes()));
+        let doubled = survey.duplicated().into_iter();
+        let doubled = doubled.map(|(name, places)| (Kind::Duplicated, places, name.as_bytes()));
+        let foreign = survey.strangers.iter();
+        let foreign = foreign.map(|(place, name)| (Kind::Foreign, vec![place.clone()], &**name));
+        let mut found: Vec<_> = data.chain(doubled).chain(foreign).collect();
+        let tmp: HashSet<_> = survey.tmp.iter().collect();
+        for name in survey.unplaced() {
+            // Somebody may be at it: publishing it, or holding it.
+            if !tmp.contains(name) && !self.is_held(name)? {
+                found.push((Kind::Orphaned, vec![Place::Registry], name.as_bytes()));
             }
         }
-        Ok(!self.is_held(name)? && self.is_unseen(name)?)
+        Ok(found)
     }
 }
 
-/// What looks wrong in a survey when its places are compared: what, where and its name.
-fn of_the_whole(survey: &Survey) -> Vec<(ProblemKind, Vec<Place>, &[u8])> {
-    use ProblemKind as Kind;
-    let data = survey.data.difference(&survey.registry);
-    let data = data.map(|name| (Kind::Orphaned, vec![Place::Data], name.as_bytes()));
-    let unplaced = survey.unplaced().into_iter();
-    let unplaced = unplaced.map(|name| (Kind::Orphaned, vec![Place::Registry], name.as_bytes()));
-    let doubled = survey.duplicated().into_iter();
-    let doubled = doubled.map(|(name, places)| (Kind::Duplicated, places, name.as_bytes()));
-    let foreign = survey.strangers.iter();
-    let foreign = foreign.map(|(place, name)| (Kind::Foreign, vec![place.clone()], &**name));
-    data.chain(unplaced).chain(doubled).chain(foreign).collect()
-}
+type Suspicion<'s> = (ProblemKind, Vec<Place>, &'s [u8]);
 
 /// The beginning or the end of a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
