@@ -1,21 +1,15 @@
 //! Starts the commands of jobs, and has their output go where it is wanted. Knows nothing of where jobs come from.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::payload::{self, NamedPayload};
-use crate::child::{
-    CommandSpec, End, Guardian, Kept, Outputs, Place, Running, StartError, Template,
-};
+use super::payload::{self, PAYLOAD_FILE, Payload};
+use crate::child::{CommandSpec, End, Guardian, Kept, Outputs, Running, StartError, Template};
 use crate::exit::{ExitCode, Failure};
 
-/// Stands for the path of a file with the payload.
-const PAYLOAD_FILE: &str = "{payload_file}";
 /// A longer value is in no environment: the kernel takes 128 KiB a variable, name and all.
 pub const VARIABLE_BYTES_MAX: usize = 120 * 1024;
 
@@ -30,9 +24,7 @@ pub struct RunnerSettings {
 
 pub struct CommandRunner {
     guardian: Guardian,
-    pub template: Template,
-    time_limit: Option<Duration>,
-    grace: Duration,
+    pub settings: RunnerSettings,
     pub outputs: Outputs,
 }
 
@@ -63,73 +55,41 @@ impl CommandRunner {
         settings: RunnerSettings,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
     ) -> Result<(Self, Writer), Failure> {
-        let RunnerSettings { template, time_limit, grace, logs } = settings;
-        let what = logs.as_ref().map_or("start a thread".to_owned(), |(directory, _)| {
+        let what = settings.logs.as_ref().map_or("start a thread".to_owned(), |(directory, _)| {
             format!("make the directory {}", directory.display())
         });
-        let (outputs, thread) = Outputs::new(logs, write).map_err(|error| {
+        let (outputs, thread) = Outputs::new(settings.logs.clone(), write).map_err(|error| {
             Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}"))
         })?;
-        if template.has_place(PAYLOAD_FILE) {
+        if settings.template.has_place(PAYLOAD_FILE) {
             payload::sweep();
         }
-        let guardian = Guardian::default();
-        Ok((Self { guardian, template, time_limit, grace, outputs }, thread))
+        Ok((Self { guardian: Guardian::default(), settings, outputs }, thread))
     }
 
     /// Starts a command. In a runtime, on a thread that stays.
     pub(super) fn start(&self, command: JobCommand) -> Result<Execution, StartError> {
-        let JobCommand { key, shown, attempt, arguments, environment, payload } = command;
-        let program = &self.template.program;
+        let JobCommand { key, shown, attempt, arguments, environment, mut payload } = command;
+        let RunnerSettings { template, time_limit, grace, .. } = &self.settings;
+        let program = &template.program;
         let (output, mut kept) = self.outputs.open(&key, attempt, program, &arguments)?;
         let spec = CommandSpec {
             arguments,
             environment,
-            time_limit: self.time_limit,
-            grace: self.grace,
+            time_limit: *time_limit,
+            grace: *grace,
             ..CommandSpec::new(program)
         };
-        match self.guardian.start(&spec, payload.input, output) {
+        match self.guardian.start(&spec, payload.input.take(), output) {
             Ok(running) => {
-                let (started, _payload) = (Instant::now(), payload.file);
-                Ok(Execution { running, kept, shown, attempt, started, _payload })
+                let started = Instant::now();
+                Ok(Execution { running, kept, shown, attempt, started, _payload: payload })
             }
             Err(error) => {
                 kept.close(&error.to_string());
                 Err(error)
             }
         }
-    }
-}
-
-/// A payload in files.
-#[derive(Default)]
-pub struct Payload {
-    /// That of `{payload_file}`.
-    file: Option<NamedPayload>,
-    /// The standard input, without a name.
-    input: Option<File>,
-}
-
-impl Payload {
-    /// Writes a payload to the files from which a command takes it.
-    pub fn of(payload: &[u8], template: &Template, is_input: bool) -> Result<Self, StartError> {
-        let write = || {
-            let file = template.has_place(PAYLOAD_FILE).then(|| NamedPayload::new(payload));
-            let input = is_input.then(|| payload::unnamed(payload));
-            Ok(Self { file: file.transpose()?, input: input.transpose()? })
-        };
-        write().map_err(StartError::system::<io::Error>("write a payload to a file"))
-    }
-
-    pub fn is_in_file(&self) -> bool {
-        self.file.is_some() || self.input.is_some()
-    }
-
-    /// Where the file is.
-    pub fn place(&self) -> Place<'_> {
-        let path = self.file.as_ref().map(|file| file.path().as_os_str().as_bytes());
-        (PAYLOAD_FILE, path.unwrap_or_default())
     }
 }
 
@@ -141,7 +101,7 @@ pub(super) struct Execution {
     pub attempt: Option<i64>,
     pub started: Instant,
     /// Removed with this.
-    _payload: Option<NamedPayload>,
+    _payload: Payload,
 }
 
 impl Execution {

@@ -4,7 +4,7 @@
 //! `spool run` is [`spool`]. [`command`] starts the commands.
 
 pub mod command;
-mod payload;
+pub mod payload;
 pub mod spool;
 
 use std::sync::Arc;
@@ -157,7 +157,7 @@ async fn run_job<S: Source>(
     mut job: S::Job,
 ) -> Result<Option<(S::Job, u8)>, S::Error> {
     let mut execution = loop {
-        let command = source.command(&job, &runner.template);
+        let command = source.command(&job, &runner.settings.template);
         match command.and_then(|command| runner.start(command)) {
             Ok(execution) => break execution,
             Err(error) => match source.not_started(job, error).await? {

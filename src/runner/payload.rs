@@ -6,45 +6,68 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempPath;
 
+use crate::child::{Place, StartError, Template};
 use crate::safe_file;
 
+/// Stands for the path of a file with the payload.
+pub const PAYLOAD_FILE: &str = "{payload_file}";
 /// What the names of these files begin with.
 const PREFIX: &str = "shiftboss-payload-";
 
-/// A file with a payload. Dropped, it is removed.
-pub struct NamedPayload {
-    path: TempPath,
-    _locked: File,
+/// A payload in files, from which a command takes it. Dropped, it is gone.
+#[derive(Default)]
+pub struct Payload {
+    /// That of [`PAYLOAD_FILE`], locked.
+    named: Option<(TempPath, File)>,
+    /// The standard input, without a name.
+    pub input: Option<File>,
 }
 
-impl NamedPayload {
-    /// Makes one in the directory for temporary files.
-    pub fn new(payload: &[u8]) -> io::Result<Self> {
-        loop {
-            let made = tempfile::Builder::new().prefix(PREFIX).tempfile()?;
-            // Somebody who sweeps may have it for an instant, and then removes it.
-            flock(made.as_file(), FlockOperation::LockExclusive)?;
-            if made.as_file().metadata()?.nlink() > 0 {
-                let (mut file, path) = made.into_parts();
-                file.write_all(payload)?;
-                return Ok(Self { path, _locked: file });
-            }
+impl Payload {
+    /// Writes a payload to the files that a command needs.
+    pub fn of(payload: &[u8], template: &Template, is_input: bool) -> Result<Self, StartError> {
+        let write = || {
+            let named = template.has_place(PAYLOAD_FILE).then(|| named(payload)).transpose()?;
+            let input = is_input.then(|| unnamed(payload)).transpose()?;
+            Ok(Self { named, input })
+        };
+        write().map_err(StartError::system::<io::Error>("write a payload to a file"))
+    }
+
+    pub fn is_in_file(&self) -> bool {
+        self.named.is_some() || self.input.is_some()
+    }
+
+    /// Where the file is.
+    pub fn place(&self) -> Place<'_> {
+        let path = self.named.as_ref().map(|(path, _)| path.as_os_str().as_bytes());
+        (PAYLOAD_FILE, path.unwrap_or_default())
+    }
+}
+
+/// A file in the directory for temporary files.
+fn named(payload: &[u8]) -> io::Result<(TempPath, File)> {
+    loop {
+        let made = tempfile::Builder::new().prefix(PREFIX).tempfile()?;
+        // Somebody who sweeps may have it for an instant, and then removes it.
+        flock(made.as_file(), FlockOperation::LockExclusive)?;
+        if made.as_file().metadata()?.nlink() > 0 {
+            let (mut file, path) = made.into_parts();
+            file.write_all(payload)?;
+            return Ok((path, file));
         }
     }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
-/// A file without a name, at its beginning.
-pub fn unnamed(payload: &[u8]) -> io::Result<File> {
+/// A file at its beginning.
+fn unnamed(payload: &[u8]) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     file.write_all(payload)?;
     file.rewind()?;

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use shiftboss_spool::{EntryName, Guard, QueueName, Reader, SpoolError, Stop as SpoolStop, Taken};
@@ -16,7 +15,8 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::{error, warn};
 
-use super::command::{JobCommand, Payload, VARIABLE_BYTES_MAX};
+use super::command::{JobCommand, VARIABLE_BYTES_MAX};
+use super::payload::Payload;
 use super::{NotStarted, Source};
 use crate::child::{Blame, StartError, Template};
 
@@ -49,34 +49,42 @@ pub struct SpoolSettings {
 
 /// The entries of a queue; clones share them.
 #[derive(Clone)]
-pub struct SpoolSource(Arc<Shared>);
+pub struct SpoolSource {
+    reader: Arc<Mutex<Reader>>,
+    shared: Arc<Shared>,
+}
 
 struct Shared {
     settings: SpoolSettings,
-    reader: Arc<Mutex<Reader>>,
-    /// Ends the waiting for entries.
-    waiting: SpoolStop,
-    is_stopping: AtomicBool,
-    /// With `once`: the entries whose last attempt failed.
-    failed: StdMutex<BTreeSet<EntryName>>,
+    /// Ends the waiting for entries: no more are taken.
+    stop: SpoolStop,
+    failures: StdMutex<Failures>,
+}
+
+/// What has failed, which is known with `once` alone.
+#[derive(Default)]
+struct Failures {
+    /// Entries that failed for good.
+    for_good: usize,
+    /// Those that rest before they are tried again.
+    resting: BTreeSet<EntryName>,
 }
 
 impl SpoolSource {
-    pub fn new(reader: Reader, waiting: SpoolStop, settings: SpoolSettings) -> Self {
-        let reader = Arc::new(Mutex::new(reader));
-        let (is_stopping, failed) = (AtomicBool::new(false), StdMutex::default());
-        Self(Arc::new(Shared { settings, reader, waiting, is_stopping, failed }))
+    pub fn new(reader: Reader, stop: SpoolStop, settings: SpoolSettings) -> Self {
+        let shared = Shared { settings, stop, failures: StdMutex::default() };
+        Self { reader: Arc::new(Mutex::new(reader)), shared: Arc::new(shared) }
     }
 
     /// Takes no more.
     pub fn stop(&self) {
-        self.0.is_stopping.store(true, Ordering::Relaxed);
-        self.0.waiting.stop();
+        self.shared.stop.stop();
     }
 
     /// Entries whose last attempt failed; they are counted with `once` alone.
     pub fn failed(&self) -> usize {
-        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).len()
+        let failures = self.shared.failures();
+        failures.for_good + failures.resting.len()
     }
 
     /// Nobody takes any more after a failure that others would meet, too.
@@ -87,41 +95,12 @@ impl SpoolSource {
 
     async fn blocking<T: Send + 'static>(
         &self,
-        call: impl FnOnce() -> Result<T, SpoolError> + Send + 'static,
+        call: impl FnOnce(&Shared) -> Result<T, SpoolError> + Send + 'static,
     ) -> Result<T, SpoolRunError> {
-        let called = spawn_blocking(call).await;
+        let shared = Arc::clone(&self.shared);
+        let called = spawn_blocking(move || call(&shared)).await;
         let called = called.unwrap_or_else(|error| resume_unwind(error.into_panic()));
         called.map_err(|error| self.give_up(SpoolRunError::Spool(error)))
-    }
-
-    /// Resolves an entry by its exit code; `None`: it was not begun, or broken off by us.
-    async fn resolve(&self, guard: Guard, code: Option<u8>) -> Result<(), SpoolRunError> {
-        let shared = Arc::clone(&self.0);
-        let name = guard.name().clone();
-        self.blocking(move || shared.settings.resolve(guard, code)).await?;
-        if let Some(code) = code {
-            self.note(name, code != 0);
-        }
-        Ok(())
-    }
-
-    fn note(&self, name: EntryName, has_failed: bool) {
-        let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        match has_failed {
-            true if self.0.settings.once => _ = failed.insert(name),
-            true => {}
-            false => _ = failed.remove(&name),
-        }
-    }
-
-    /// The entry, unless its data is not its own: then no command is given its path.
-    async fn refuse_planted(&self, guard: Guard) -> Result<Option<Guard>, SpoolRunError> {
-        let (shared, name) = (Arc::clone(&self.0), guard.name().clone());
-        let own = self.blocking(move || shared.settings.refuse_planted(guard)).await?;
-        if own.is_none() {
-            self.note(name, true);
-        }
-        Ok(own)
     }
 }
 
@@ -131,28 +110,10 @@ impl Source for SpoolSource {
 
     async fn take(&mut self, ended: Option<(Guard, u8)>) -> Result<Option<Guard>, SpoolRunError> {
         if let Some((guard, code)) = ended {
-            self.resolve(guard, Some(code)).await?;
+            self.blocking(move |shared| shared.resolve(guard, Some(code))).await?;
         }
-        loop {
-            let mut reader = Arc::clone(&self.0.reader).lock_owned().await;
-            if self.0.is_stopping.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let limit = self.0.settings.once.then_some(Duration::ZERO);
-            let waiting = self.0.waiting.clone();
-            match self.blocking(move || reader.dequeue(&waiting, limit)).await? {
-                Taken::Entry(guard) => {
-                    if let Some(guard) = self.refuse_planted(guard).await? {
-                        return Ok(Some(guard));
-                    }
-                }
-                Taken::Stopped => return Ok(None),
-                Taken::TimedOut => {
-                    self.stop();
-                    return Ok(None);
-                }
-            }
-        }
+        let mut reader = Arc::clone(&self.reader).lock_owned().await;
+        self.blocking(move |shared| shared.next(&mut reader)).await
     }
 
     fn command(&self, guard: &Guard, template: &Template) -> Result<JobCommand, StartError> {
@@ -163,14 +124,14 @@ impl Source for SpoolSource {
             ("{data}", data.as_os_str().as_bytes()),
         ];
         // What stands in front of printed lines is a name that can be typed; a file's name is made of the bytes.
-        let is_logged = self.0.settings.is_logged;
+        let is_logged = self.shared.settings.is_logged;
         let key = if is_logged { name.as_bytes().to_vec() } else { name.to_string().into_bytes() };
         Ok(JobCommand {
             key,
             shown: name.to_string(),
             attempt: Some(guard.attempt().into()),
             arguments: template.arguments_with(&places),
-            environment: environment(&self.0.settings.directory, guard, data.into()),
+            environment: environment(&self.shared.settings.directory, guard, data.into()),
             payload: Payload::default(),
         })
     }
@@ -202,7 +163,7 @@ impl Source for SpoolSource {
     }
 
     async fn release(&mut self, guard: Guard) -> Result<(), SpoolRunError> {
-        self.resolve(guard, None).await
+        self.blocking(move |shared| shared.resolve(guard, None)).await
     }
 }
 
@@ -223,27 +184,48 @@ fn environment(directory: &OsStr, guard: &Guard, data: OsString) -> Vec<(OsStrin
     variables.into_iter().map(named).collect()
 }
 
-impl SpoolSettings {
-    fn refuse_planted(&self, guard: Guard) -> Result<Option<Guard>, SpoolError> {
-        let Err(error) = guard.data().require_own() else {
-            return Ok(Some(guard));
-        };
-        error!(name = %guard.name(), %error, to = %self.failed, "An entry's data is no file of its own; it was moved.");
-        match guard.reject(&error.to_string()) {
-            Ok(()) | Err(SpoolError::Lost { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+impl Shared {
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lost claim is another's to resolve, and no error.
+    /// The next entry that a command may be given; `None`: there is nothing to take, or it is time to stop.
+    fn next(&self, reader: &mut Reader) -> Result<Option<Guard>, SpoolError> {
+        let limit = self.settings.once.then_some(Duration::ZERO);
+        while let Taken::Entry(guard) = reader.dequeue(&self.stop, limit)? {
+            let Err(error) = guard.data().require_own() else {
+                return Ok(Some(guard));
+            };
+            error!(name = %guard.name(), %error, to = %self.settings.failed, "An entry's data is no file of its own; it was moved.");
+            match guard.reject(&error.to_string()) {
+                Ok(()) | Err(SpoolError::Lost { .. }) => self.failures().for_good += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        self.stop.stop();
+        Ok(None)
+    }
+
+    /// Resolves an entry by its exit code; `None`: it was not begun, or broken off by us. A lost claim is another's
+    /// to resolve, and no error.
     fn resolve(&self, guard: Guard, code: Option<u8>) -> Result<(), SpoolError> {
+        let SpoolSettings { once, attempts, failed, rest, .. } = &self.settings;
         let (name, attempt) = (guard.name().clone(), guard.attempt());
+        if code.is_some() {
+            self.failures().resting.remove(&name);
+        }
         let resolved = match code {
             Some(0) => guard.complete(),
             None => guard.release(),
-            Some(_) if attempt < self.attempts => guard.retry_after(self.rest),
+            Some(_) if attempt < *attempts => {
+                if *once {
+                    self.failures().resting.insert(name.clone());
+                }
+                guard.retry_after(*rest)
+            }
             Some(code) => {
-                error!(%name, attempt, to = %self.failed, "An entry failed for good.");
+                error!(%name, attempt, to = %failed, "An entry failed for good.");
+                self.failures().for_good += 1;
                 guard.reject(&format!(
                     "attempt {attempt} failed with exit code {code}, and was the last one"
                 ))
