@@ -2,6 +2,8 @@
 //! opens no entry, and by the time it ends its beginning may not be true any more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -9,21 +11,17 @@ use serde::Serialize;
 use super::Spool;
 use super::error::Result;
 use super::layout::{DATA, MOVING, REGISTRY, TMP, checkouts, entries, entries_and_others};
-use super::name::{EntryName, QueueName};
+use super::name::{EntryName, QueueName, text};
 
 /// A directory of the spool.
+#[allow(missing_docs)]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// `.registry`
     Registry,
-    /// `.tmp`
     Tmp,
-    /// `.data`
     Data,
-    /// A queue.
     Queue(QueueName),
-    /// A queue's checkouts.
     Checkout(QueueName),
 }
 
@@ -42,6 +40,13 @@ impl Place {
     /// Where an entry is in it.
     pub(crate) fn file(&self, name: &EntryName) -> PathBuf {
         self.path().join(name.as_os_str())
+    }
+}
+
+impl fmt::Display for Place {
+    /// Its path in the spool, with `\xNN` for what is not text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self.path().as_os_str().as_bytes()))
     }
 }
 

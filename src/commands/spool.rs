@@ -1,20 +1,19 @@
 //! `shiftboss spool`: one verb each calls [`shiftboss_spool`]. Here is what they share: how a spool is
 //! opened, what its errors mean for the exit code, and how something is printed.
 
-mod entries;
 mod health;
+mod look;
 mod put;
 mod run;
-mod stat;
 mod take;
 
 use std::path::Path;
 
-use crate::cli::{InQueue, SpoolArguments, SpoolVerb};
+use crate::cli::{SpoolArguments, SpoolVerb};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::near::did_you_mean;
-use shiftboss_spool::{Options, Spool, SpoolError};
+use shiftboss_spool::{Options, QueueName, Spool, SpoolError};
 
 /// Level of the log where a verb has no flag for it: what is left alone, or was given back.
 const LOG_LEVEL: &str = "warn";
@@ -31,17 +30,19 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
             let spool = Spool::create(&dir, options).map_err(failure)?;
             queue.iter().try_for_each(|queue| spool.ensure_queue(queue)).map_err(failure)
         }
-        SpoolVerb::Put(put) => put::run(&with_queue(&put.place, options)?, put),
-        SpoolVerb::Take(take) => take::take(&open(&take.place.dir, options)?, &take),
-        SpoolVerb::Move { entry, to } => take::shift(&open(&entry.dir, options)?, &entry, &to),
+        SpoolVerb::Put(put) => put::run(&with_queue(&put.place.dir, &put.place.queue, options)?, put),
+        SpoolVerb::Take(take) => take::take(&with_queue(&take.place.dir, &take.place.queue, options)?, &take),
+        SpoolVerb::Move { entry, to } => {
+            take::shift(&with_queue(&entry.dir, &to, options)?, &entry, &to)
+        }
         SpoolVerb::Release(entry) => take::release(&open(&entry.dir, options)?, &entry),
         SpoolVerb::Rm(entry) => take::remove(&open(&entry.dir, options)?, &entry),
         SpoolVerb::List { place, checkouts, json } => {
-            entries::list(&with_queue(&place, options)?, &place.queue, checkouts, json)
+            look::list(&with_queue(&place.dir, &place.queue, options)?, &place.queue, checkouts, json)
         }
-        SpoolVerb::Show { entry, json } => entries::show(&open(&entry.dir, options)?, &entry, json),
-        SpoolVerb::Stat { dir, json } => stat::stat(&open(&dir, options)?, json),
-        SpoolVerb::Watch { every, json, dir } => stat::watch(&open(&dir, options)?, every, json),
+        SpoolVerb::Show { entry, json } => look::show(&open(&entry.dir, options)?, &entry, json),
+        SpoolVerb::Stat { dir, json } => look::stat(&open(&dir, options)?, json),
+        SpoolVerb::Watch { every, json, dir } => look::watch(&open(&dir, options)?, every, json),
         SpoolVerb::Run(typed) => run::run(options, typed),
         SpoolVerb::Monitor(typed) => health::monitor(&open(&typed.dir, options)?, typed),
         SpoolVerb::Fsck { repair, older_than, json, dir } => {
@@ -59,14 +60,14 @@ fn open(dir: &Path, options: Options) -> Result<Spool, Failure> {
 }
 
 /// Opens a spool that has this queue: a slip of the keyboard makes no other.
-fn with_queue(place: &InQueue, options: Options) -> Result<Spool, Failure> {
-    let spool = open(&place.dir, options)?;
+fn with_queue(dir: &Path, queue: &QueueName, options: Options) -> Result<Spool, Failure> {
+    let spool = open(dir, options)?;
     let queues = spool.queues().map_err(failure)?;
     // Every spool has dead letters, if none yet.
-    if queues.contains(&place.queue) || place.queue == spool.options().dead_letter {
+    if queues.contains(queue) || *queue == spool.options().dead_letter {
         return Ok(spool);
     }
-    let (queue, dir) = (place.queue.to_string(), place.dir.display());
+    let (queue, dir) = (queue.to_string(), dir.display());
     let names: Vec<_> = queues.iter().map(ToString::to_string).collect();
     let meant = did_you_mean(&queue, names.iter().map(String::as_str));
     let message = format!(

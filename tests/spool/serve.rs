@@ -180,7 +180,7 @@ fn what_is_accepted_is_the_daemons() {
     let _daemon = start(&site, &[]);
     site.wait_sql(TASKS, &["bravo|2|waiting"]);
     wait_accepted(&site, &spool);
-    let (code, text) = told(&["move", "spool", "tasks", &names[1], "other"]);
+    let (code, text) = told(&["move", "spool", "tasks", &names[1], "dead-letter"]);
     assert!(code == 65 && text.contains("there is no entry"), "{code} {text}");
 }
 

@@ -11,6 +11,7 @@ use super::{assert_whole, command, done, feed, json, listed, spool, with};
 #[test]
 fn it_stays_until_it_is_resolved() {
     let site = with(&["a", "b", "c"]);
+    done(&site, &["init", "s", "r"]);
     for name in ["a", "b", "c"] {
         assert_eq!(done(&site, &["take", "s", "q"]), format!("{name}\n"));
     }
@@ -37,6 +38,7 @@ fn it_stays_until_it_is_resolved() {
 #[test]
 fn available_entries() {
     let site = with(&["a", "b"]);
+    done(&site, &["init", "s", "r"]);
     done(&site, &["move", "s", "q", "a", "r"]);
     done(&site, &["rm", "s", "q", "b"]);
     assert_eq!(fs::read(site.path("s/r/a")).unwrap(), b"m");
@@ -122,6 +124,7 @@ fn nobody_reads_the_name() {
 #[test]
 fn what_others_work_on() {
     let site = with(&["a"]);
+    done(&site, &["init", "s", "r"]);
     let mut child =
         super::run(&site, &["--once"], &format!("touch began; {}", super::GATE)).spawn().unwrap();
     wait_until("the command runs", || site.path("began").exists());

@@ -67,9 +67,15 @@ fn wrong_arguments() {
 fn no_such_queue() {
     let site = Site::bare();
     done(&site, &["init", "s", "tasks", "done"]);
-    for words in
-        [&["put", "s", "taks"][..], &["list", "s", "taks"], &["put", "s", "taks", "--lines"]]
-    {
+    let wrong: [&[&str]; 6] = [
+        &["put", "s", "taks"],
+        &["put", "s", "taks", "--lines"],
+        &["list", "s", "taks"],
+        &["take", "s", "taks"],
+        &["move", "s", "done", "a", "taks"],
+        &["run", "--once", "s", "taks", "--", "true"],
+    ];
+    for words in wrong {
         let (code, stdout, stderr) = spool(&site, words);
         assert_eq!((code, &*stdout), (65, ""), "{words:?}");
         let told = "there is no queue taks in s: `shiftboss spool init s taks` makes it; \
@@ -85,6 +91,7 @@ fn no_such_queue() {
 #[test]
 fn no_such_entry() {
     let site = with(&[]);
+    done(&site, &["init", "s", "r"]);
     for words in
         [&["show", "s", "q", "a"][..], &["rm", "s", "q", "a"], &["move", "s", "q", "a", "r"]]
     {
@@ -104,6 +111,7 @@ fn no_such_entry() {
 fn strange_names() {
     let names = ["-n", "a b", "\\x1b[2J", "\\xff\\x5c", "日本", "$(id)", "*", "x=y"];
     let site = with(&[]);
+    done(&site, &["init", "s", "odd\\x0aqueue"]);
     for name in names {
         let name = format!("--name={name}");
         assert_eq!(spool(&site, &["put", "s", "q", &name]).0, 0, "{name}");
@@ -147,6 +155,7 @@ fn show() {
 #[test]
 fn stat() {
     let site = with(&["a", "b", "c"]);
+    done(&site, &["init", "s", "r"]);
     done(&site, &["take", "s", "q"]);
     done(&site, &["move", "s", "q", "c", "r"]);
     let expected = "Queue  available  checked out\nq      1          1\nr      1          0\n";

@@ -1,7 +1,5 @@
 //! `shiftboss spool monitor` and `fsck`: what is wrong. Exit status 1 when something is or was.
 
-use std::sync::Arc;
-
 use tokio::task::spawn_blocking;
 
 use super::{failure, never};
@@ -10,7 +8,7 @@ use crate::commands::output::show;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::with_signals;
 use shiftboss_spool::{
-    EntryName, Event, Finding, Fsck, FsckOptions, Limits, Place, Problem, ProblemKind, Report,
+    EntryName, Event, Finding, Fsck, FsckOptions, Limits, Problem, ProblemKind, Report,
     Result as SpoolResult, Spool, Stop, Turn,
 };
 
@@ -23,7 +21,7 @@ pub fn monitor(spool: &Spool, typed: MonitorArguments) -> Result<(), Failure> {
         alert_after: typed.alert_after,
     };
     if typed.daemon {
-        return daemon(spool, limits, typed.json);
+        return daemon(spool.clone(), limits, typed.json);
     }
     let report = spool.monitor(&limits).map_err(failure)?;
     show(&report, typed.json, report_text)?;
@@ -56,39 +54,24 @@ fn shown(problem: &Problem) -> String {
         ProblemKind::Foreign => "no entry",
     };
     let places = problem.places.iter();
-    let places = places.map(|place| format!("{}/{}", directory(place), problem.name));
+    let places = places.map(|place| format!("{place}/{}", problem.name));
     let touched = humantime::format_rfc3339_seconds(problem.modified);
     format!("{kind}: {} (touched {touched})", places.collect::<Vec<_>>().join(" and "))
 }
 
-fn directory(place: &Place) -> String {
-    match place {
-        Place::Registry => ".registry".to_owned(),
-        Place::Tmp => ".tmp".to_owned(),
-        Place::Data => ".data".to_owned(),
-        Place::Queue(queue) => queue.to_string(),
-        Place::Checkout(queue) => format!("{queue}/.checkout"),
-    }
-}
-
 /// Looks in a thread of its own until a signal comes.
-fn daemon(spool: &Spool, limits: Limits, json: bool) -> Result<(), Failure> {
-    let stop = Arc::new(never()?);
-    let (spool, stopped) = (spool.clone(), Arc::clone(&stop));
+fn daemon(spool: Spool, limits: Limits, json: bool) -> Result<(), Failure> {
+    let stop = never()?;
+    let stopped = stop.clone();
     with_signals(async |mut signals| {
         let looking = spawn_blocking(move || look(&spool, &limits, &stopped, json));
-        let stop_at_signal = async {
-            signals.next().await;
-            stop.stop();
-            std::future::pending().await
-        };
-        let looked = tokio::select! {
-            looked = looking => looked,
-            never = stop_at_signal => never,
-        };
-        looked.unwrap_or_else(|_| {
-            Err(Failure::new(ExitCode::Internal, "a bug ended the looking; see above"))
-        })
+        match signals.attend(looking, || stop.stop()).await.0 {
+            Some(Ok(looked)) => looked,
+            Some(Err(_)) => {
+                Err(Failure::new(ExitCode::Internal, "a bug ended the looking; see above"))
+            }
+            None => Ok(()),
+        }
     })
 }
 

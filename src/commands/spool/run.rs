@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{failure, open};
+use super::{failure, with_queue};
 use crate::child::look_for;
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
@@ -23,7 +23,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     let failed = typed.failed.clone().unwrap_or(options.dead_letter);
     options.attempts_max = Some(attempts.max(ATTEMPTS));
     options.dead_letter = failed.clone();
-    let spool = open(&typed.place.dir, options)?;
+    let spool = with_queue(&typed.place.dir, &typed.place.queue, options)?;
     let order = if typed.spread { Order::Spread } else { Order::Strict };
     let reader = spool.reader(&typed.place.queue, order).map_err(failure)?;
     typed.failed.iter().try_for_each(|to| spool.ensure_queue(to)).map_err(failure)?;

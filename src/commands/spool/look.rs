@@ -1,19 +1,24 @@
-//! `shiftboss spool list` and `show`: what is in a queue, by name; and one entry.
+//! `shiftboss spool list`, `show`, `stat` and `watch`: what is in a spool.
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Serialize, Serializer};
 use shiftboss_spool::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolError};
 
-use super::failure;
+use super::{failure, never};
 use crate::cli::OneEntry;
 use crate::commands::output;
 use crate::commands::text::{self, columns, cut, line};
 use crate::exit::Failure;
+use crate::terminal;
 
 /// Characters of the metadata that are shown to people; the JSON object has them all.
 const METADATA_WIDTH: usize = 1000;
+/// From the upper left corner on, and nothing left of what was there.
+const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
 
 #[derive(Serialize)]
 struct Listed {
@@ -107,14 +112,14 @@ pub fn show(spool: &Spool, entry: &OneEntry, json: bool) -> Result<(), Failure> 
         String::from_utf8(spool.metadata(&entry.queue, &entry.name).map_err(failure)?).ok();
     let (metadata_path, data_path) = (info.metadata_path.clone(), spool.data(&entry.name).path());
     let shown = Shown { info, metadata, metadata_path, data_path };
-    output::show(&shown, json, render).map(drop)
+    output::show(&shown, json, entry_text).map(drop)
 }
 
 fn file(path: &Path, bytes: u64) -> String {
     format!("{bytes} bytes in {}", text::shown(&path.to_string_lossy()))
 }
 
-fn render(shown: &Shown) -> String {
+fn entry_text(shown: &Shown) -> String {
     let info = &shown.info;
     let since = humantime::format_rfc3339_seconds(info.since).to_string();
     let data = match info.data {
@@ -136,4 +141,67 @@ fn render(shown: &Shown) -> String {
         text += &line("", &cut(metadata, METADATA_WIDTH));
     }
     text
+}
+
+#[derive(Serialize)]
+struct Length {
+    queue: QueueName,
+    available: usize,
+    checked_out: usize,
+}
+
+#[derive(Serialize)]
+struct Lengths {
+    /// When it was looked at: seconds since 1970.
+    time: u64,
+    queues: Vec<Length>,
+    /// Entries in quarantine, unreadable.
+    quarantined: usize,
+}
+
+fn look(spool: &Spool) -> Result<Lengths, SpoolError> {
+    let mut queues = Vec::new();
+    for queue in spool.queues()? {
+        let checked_out = spool.list_checkouts(&queue)?.len();
+        queues.push(Length { available: spool.list(&queue)?.len(), checked_out, queue });
+    }
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Ok(Lengths { time, queues, quarantined: spool.quarantined()?.len() })
+}
+
+fn lengths_text(lengths: &Lengths) -> String {
+    let row = |length: &Length| {
+        let (available, out) = (length.available.to_string(), length.checked_out.to_string());
+        [length.queue.to_string(), available, out]
+    };
+    let mut text = match lengths.queues.is_empty() {
+        true => "There is no queue.\n".to_owned(),
+        false => columns(["Queue", "available", "checked out"], lengths.queues.iter().map(row)),
+    };
+    if lengths.quarantined > 0 {
+        text += &format!("{} in .shiftboss/quarantine\n", lengths.quarantined);
+    }
+    text
+}
+
+pub fn stat(spool: &Spool, json: bool) -> Result<(), Failure> {
+    output::show(&look(spool).map_err(failure)?, json, lengths_text).map(drop)
+}
+
+/// Shows the queues until nobody reads any more, or a signal ends us.
+pub fn watch(spool: &Spool, every: Duration, json: bool) -> Result<(), Failure> {
+    let (is_terminal, wait) = (terminal::can_redraw(&io::stdout()) && !json, never()?);
+    let before = if is_terminal { REDRAW } else { "" };
+    let mut last = String::new();
+    loop {
+        let now = look(spool).map_err(failure)?;
+        let text = if json { output::json(&now)? } else { before.to_owned() + &lengths_text(&now) };
+        if (json || is_terminal || text != last) && !output::offer(&text)? {
+            return Ok(());
+        }
+        last = text;
+        if wait.wait(every) {
+            return Ok(());
+        }
+    }
 }
