@@ -13,71 +13,52 @@ pub type Result<T, E = SpoolError> = std::result::Result<T, E>;
 
 /// Why an operation on a spool failed. Nothing acknowledged is lost by any of them.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum SpoolError {
-    /// The system refused a call.
     #[error("cannot {doing} {}: {source}{}", path.display(), hint(source))]
     Io {
-        /// What was tried.
         doing: &'static str,
-        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
         source: io::Error,
     },
-    /// The entry is published, moved or removed, but the system failed to make that durable.
     #[error(
         "entry {1}: {0} is done but not known to be on disk ({2}); do not repeat it, look after the disk"
     )]
     NotDurable(&'static str, EntryName, #[source] io::Error),
-    /// The directory is not a spool.
     #[error("{} is not a spool: it has no .registry; make one with `shiftboss spool init`, elsewhere if this directory is in use", .0.display())]
     NotASpool(PathBuf),
-    /// The directory has a part of what a spool has; this is the first that is missing.
     #[error("{} is a spool without {}: an interrupted creation, mended by `create` or `fsck --repair`", .0.display(), .1)]
     Incomplete(PathBuf, &'static str),
-    /// The directory has other files in it, such as this one.
     #[error("{} has other files in it ({}): a spool is created in an empty or new directory", .0.display(), .1)]
     Foreign(PathBuf, String),
-    /// A later version of this program made it.
     #[error("{} says {:?} in .shiftboss/version, and this program knows 1: use a later one", .0.display(), .1)]
     Version(PathBuf, String),
-    /// The name is in use, so that it can be neither reserved nor published.
     #[error("the name {0} is taken: an entry has it until it is removed; choose another")]
     Taken(EntryName),
-    /// The generator gave so many names, all of them taken; this is the last one.
     #[error("{0} names in a row were taken, the last {1}: the generator must give others")]
     NoFreeName(u32, EntryName),
-    /// The queue has no such entry.
     #[error("there is no entry {1} in {0}: it was taken, moved or removed")]
     NotFound(QueueName, EntryName),
-    /// Somebody who may still work on the entry has it checked out.
     #[error("{1} in {0} is checked out by {2}")]
     Held(QueueName, EntryName, String),
-    /// The claim was given to others: this process was silent for longer than its lease, or somebody
-    /// repaired the spool meanwhile.
+    /// This process was silent for longer than its lease, or somebody repaired the spool meanwhile.
     #[error(
         "the claim on {1} in {0} is lost: it was given back by another process; what was worked on it may be worked again"
     )]
     Lost(QueueName, EntryName),
-    /// The name was never reserved, or given up since.
     #[error("the name {0} is not reserved: reserve it first")]
     NotReserved(EntryName),
-    /// The entry's metadata could not be read, and the entry was moved to quarantine.
     #[error("the metadata of {1} in {0} cannot be read ({2}); it is in .shiftboss/quarantine/{1}")]
     Quarantined(QueueName, EntryName, #[source] io::Error),
-    /// The metadata or the data has more bytes than this limit.
     #[error("{0} has more than {1} bytes, and no more may be")]
     TooLarge(&'static str, u64),
-    /// The source of the data failed.
     #[error("cannot read the data: {0}")]
     Unread(#[source] io::Error),
-    /// Another process repairs or reclaims.
     #[error("{} is locked by another fsck or reclaim: try again when it has ended", .0.display())]
     Locked(PathBuf),
-    /// Another process accepts.
     #[error("another daemon accepts the entries of {}: stop it first, or give each a spool of its own", .0.display())]
     Accepting(PathBuf),
-    /// These of so many entries are published, in the order given; the next one failed.
+    /// What is published, in the order given; of how many; why the next one failed.
     #[error("{} of {} entries are published, the rest is not: {}", .0.len(), .1, .2)]
     Batch(Vec<EntryName>, usize, #[source] Box<SpoolError>),
 }

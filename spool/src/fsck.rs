@@ -41,37 +41,24 @@ pub struct FsckOptions {
     pub older_than: Option<Duration>,
 }
 
-/// What a crash left.
+/// What a crash left: docs/spool.md says what each is, and what is done.
+#[allow(missing_docs)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
-    /// A directory of the spool or a queue is missing: made.
     MissingDirectory,
-    /// An entry is checked out by a dead process, or due: given back.
     DeadOwner,
-    /// An entry is checked out and nobody has noted it: given back.
     Unowned,
-    /// A temporary file: deleted.
     HalfWritten,
-    /// Data without a name: deleted.
     OrphanedData,
-    /// A name without an entry, from a publication or a removal that did not end: given up.
     OrphanedName,
-    /// A queue's file without a name, but with data: registered again.
     Unregistered,
-    /// A checkout without data, from the reference's interrupted removal: removed.
     HalfRemoved,
-    /// An available entry without data: put into quarantine.
     WithoutData,
-    /// An entry with other names (hard links): left alone, for whoever made them to remove.
     Linked,
-    /// Metadata that cannot be opened: put into quarantine.
     Unreadable,
-    /// An entry in several places: the one that was saved last stays, the others go to quarantine.
     Duplicated,
-    /// What is no entry at all: put among the strays.
     Stray,
-    /// A note or a count of nothing: deleted.
     Stale,
 }
 

@@ -50,19 +50,15 @@ impl Default for Limits {
     }
 }
 
-/// What is wrong with a file.
+/// What is wrong with a file: docs/spool.md says what each means.
+#[allow(missing_docs)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
-    /// It is older than the limit.
     TooOld,
-    /// It has no registered name, or the name no entry.
     Orphaned,
-    /// It is in two queues or checkouts.
     Duplicated,
-    /// It is an entry with other names (hard links), which nobody takes before those are removed.
     Linked,
-    /// It is not a regular file, or has a name that no entry can have.
     Foreign,
 }
 

@@ -18,20 +18,16 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// Why bytes are not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum NameError {
-    /// It has no bytes.
     #[error("a name must not be empty")]
     Empty,
-    /// It has so many bytes, more than 255.
     #[error("a name of {0} bytes is too long: {NAME_BYTES_MAX} may be")]
     TooLong(usize),
-    /// It begins with a dot, as the spool's own directories do.
     #[error("a name must not begin with a dot")]
     LeadingDot,
-    /// It has a slash or a zero byte, which no file name can have.
     #[error("a name must not contain a slash or a zero byte")]
     Separator,
-    /// A backslash that begins no `\xNN`.
     #[error("a backslash in a name is written \\x5c, and other bytes as \\x and two hex digits")]
     Escape,
 }
