@@ -16,11 +16,7 @@ pub type Result<T, E = SpoolError> = std::result::Result<T, E>;
 #[allow(missing_docs)] // The messages say it.
 pub enum SpoolError {
     #[error("cannot {doing} {}: {source}{}", path.display(), hint(source))]
-    Io {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error(
         "entry {1}: {0} is done but not known to be on disk ({2}); do not repeat it, look after the disk"
     )]

@@ -30,16 +30,23 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
             let spool = Spool::create(&dir, options).map_err(failure)?;
             queue.iter().try_for_each(|queue| spool.ensure_queue(queue)).map_err(failure)
         }
-        SpoolVerb::Put(put) => put::run(&with_queue(&put.place.dir, &put.place.queue, options)?, put),
-        SpoolVerb::Take(take) => take::take(&with_queue(&take.place.dir, &take.place.queue, options)?, &take),
+        SpoolVerb::Put(put) => {
+            put::run(&with_queue(&put.place.dir, &put.place.queue, options)?, put)
+        }
+        SpoolVerb::Take(take) => {
+            take::take(&with_queue(&take.place.dir, &take.place.queue, options)?, &take)
+        }
         SpoolVerb::Move { entry, to } => {
             take::shift(&with_queue(&entry.dir, &to, options)?, &entry, &to)
         }
         SpoolVerb::Release(entry) => take::release(&open(&entry.dir, options)?, &entry),
         SpoolVerb::Rm(entry) => take::remove(&open(&entry.dir, options)?, &entry),
-        SpoolVerb::List { place, checkouts, json } => {
-            look::list(&with_queue(&place.dir, &place.queue, options)?, &place.queue, checkouts, json)
-        }
+        SpoolVerb::List { place, checkouts, json } => look::list(
+            &with_queue(&place.dir, &place.queue, options)?,
+            &place.queue,
+            checkouts,
+            json,
+        ),
         SpoolVerb::Show { entry, json } => look::show(&open(&entry.dir, options)?, &entry, json),
         SpoolVerb::Stat { dir, json } => look::stat(&open(&dir, options)?, json),
         SpoolVerb::Watch { every, json, dir } => look::watch(&open(&dir, options)?, every, json),
