@@ -1,21 +1,26 @@
 //! The target of a command, its database or its daemon's socket, and where it is looked for when it is left out:
 //! `shiftboss why KEY` is `shiftboss why TARGET KEY` on the usual target.
 //!
-//! Used by all commands that have a target. Whether a daemon runs there is `commands::target`'s.
+//! Used by all commands that have a target. Those that look at a queue ask nobody: the lock file tells whether a
+//! daemon runs, the database (read-only) the rest. So they work whether or not one runs.
 
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::store::Ask;
+use tokio::runtime;
 
 use crate::config::{self, Checked};
 use crate::exit::{ExitCode, Failure};
-use crate::lock;
+use crate::lock::{self, LockState};
 use crate::socket::check_length;
+use crate::stores;
 
 /// The configuration file of the packages.
 pub const PACKAGED_CONFIGURATION: &str = "/etc/shiftboss.toml";
@@ -65,9 +70,56 @@ fn usual_in(
     }
 }
 
-/// The database or the socket that a command looks at: the given one, that of a configuration file, or the usual
-/// one.
-pub fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, Failure> {
+/// A database that is looked at, and the daemon that keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub database: PathBuf,
+    /// Its daemon, if one runs.
+    pub daemon: LockState,
+}
+
+impl Target {
+    /// Finds the database that is meant: the given one, that of a configuration file, or the usual one; and its daemon
+    /// if one runs.
+    pub fn find(given: Option<PathBuf>, config: Option<&Path>) -> Result<Self, Failure> {
+        let database = database_of(&either(given, config)?)?;
+        Ok(Self { daemon: lock::state_of(&database), database })
+    }
+}
+
+/// Asks a database, whether or not a daemon keeps it.
+pub fn ask<Q: Ask>(database: &Path, question: Q) -> Result<Q::Answer, Failure> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
+    let reader = stores::reader(database);
+    runtime.block_on(reader.ask(SystemClock.now(), question)).map_err(stores::read_failure)
+}
+
+/// The database itself, or that of the daemon that listens on a socket, or did until it was killed.
+fn database_of(target: &Path) -> Result<PathBuf, Failure> {
+    if let Some(holder) = lock::holder_of(target) {
+        return Ok(holder.database);
+    }
+    let shown = target.display();
+    let why = match fs::symlink_metadata(target) {
+        Ok(found) if found.file_type().is_socket() => format!("no daemon listens on {shown}"),
+        // A clean stop removes the socket, and leaves its lock file.
+        Err(error) if error.kind() == ErrorKind::NotFound && lock::file_of(target).exists() => {
+            format!("there is nothing at {shown} any more, as after a clean stop of its daemon")
+        }
+        _ => {
+            return std::path::absolute(target)
+                .map_err(|error| Failure::usage(format!("{shown}: {error}")));
+        }
+    };
+    lock::noted(target).map(|left| left.database).ok_or_else(|| {
+        let text = format!("{why}: start one, or give the database instead of the socket");
+        Failure::new(ExitCode::Unavailable, text)
+    })
+}
+
+/// The database or the socket that a command looks at.
+fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, Failure> {
     let choose = |paths: DaemonPaths| paths.database.or(paths.socket);
     let found = match (given, config) {
         (Some(_), Some(_)) => return Err(Failure::usage("give a target or --config, not both")),

@@ -1,5 +1,5 @@
-//! The commands: a file for each, or for those that are alike (`operators`). Each calls the parts and shows what they
-//! answer. `input`, `output`, `text` and `target` are what they share.
+//! The commands: a file for each, or for those that are alike (`operators`, `views`). Each calls the parts and shows
+//! what they answer. `input`, `output` and `text` are what they share.
 
 pub mod ask;
 pub mod check;
@@ -7,34 +7,27 @@ pub mod completions;
 pub mod fetch;
 pub mod guardian;
 mod input;
-pub mod log;
 pub mod on_change;
 pub mod operators;
 mod output;
-pub mod queue;
 pub mod recover;
 pub mod serve;
 pub mod spool;
-pub mod status;
-mod target;
-pub mod tasks;
 mod text;
-pub mod why;
+mod views;
 pub mod work;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shiftboss_actors::store::{EndedAttempts, TasksWith};
-
-use crate::cli::{Command, FetchSettings, View, ViewArguments};
+use crate::cli::{Command, FetchSettings};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::lock::{self, LockError, LockFile};
 use crate::logging::{self, LogFormat};
 use crate::stores;
-use crate::target::{move_up, socket};
+use crate::target::{Target, move_up, socket};
 
 pub fn run(command: Command) -> Result<(), Failure> {
     if matches!(command, Command::Serve(_)) {
@@ -49,12 +42,12 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Recover { database, new } => recover::run(&database, &new),
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
-        Command::View(asked) => look(asked),
+        Command::View(asked) => views::run(asked),
         Command::Operate(asked) => operators::run(asked),
         Command::Backup { target, file } => {
             let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
             let file = file.ok_or_else(|| Failure::usage("FILE is missing"))?;
-            stores::backup(&target::find(target, None)?.database, &file)
+            stores::backup(&Target::find(target, None)?.database, &file)
         }
         Command::Fetch(typed) => {
             logging::start(LogFormat::Auto, &typed.run.log_level)?;
@@ -98,24 +91,6 @@ fn ask(target: Option<PathBuf>, lines: Vec<String>, timeout: Duration) -> Result
         (target, lines)
     };
     ask::run(&socket(target, "ask")?, &lines, timeout)
-}
-
-fn look(asked: View) -> Result<(), Failure> {
-    match asked {
-        View::Status { arguments, check } => status::run(&arguments, check),
-        View::Why { mut arguments, key } => {
-            let (target, [key]) = move_up(arguments.target.take(), [key], ["KEY"])?;
-            why::run(&ViewArguments { target, ..arguments }, &key)
-        }
-        View::Queue { arguments, number } => queue::run(&arguments, number),
-        View::Log { arguments, failed, since, log_dir, key, number } => {
-            let wanted = EndedAttempts { failed, since, key, count: number.into() };
-            log::run(&arguments, wanted, log_dir.as_deref())
-        }
-        View::Tasks { arguments, status, fetcher, number } => {
-            tasks::run(&arguments, TasksWith { status, fetcher, since: None, count: number.into() })
-        }
-    }
 }
 
 /// Keeps daemons from a database as long as the lock is held.

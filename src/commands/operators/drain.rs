@@ -15,11 +15,10 @@ use super::{in_flight, show};
 use crate::cli::DaemonArguments;
 use crate::client::Session;
 use crate::commands::output::print;
-use crate::commands::target;
 use crate::commands::text::{counted, cut, shown};
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
-use crate::target::socket;
+use crate::target::{self, socket};
 use crate::terminal;
 
 /// How long an answer may take.

@@ -13,10 +13,9 @@ use shiftboss_actors::store::answers::TaskStatus;
 use crate::cli::{DaemonArguments, FailedOnes};
 use crate::client::Session;
 use crate::commands::output::print;
-use crate::commands::target;
 use crate::commands::text::counted;
 use crate::exit::{ExitCode, Failure};
-use crate::target::socket;
+use crate::target::{self, Target, socket};
 
 /// Tasks that one command puts back at the most.
 const TASKS_MAX: usize = 100_000;
@@ -46,7 +45,7 @@ fn tasks_of(
     socket: &Path,
     failed: &FailedOnes,
 ) -> Result<(Vec<(String, String)>, String), Failure> {
-    let target = target::find(Some(socket.to_owned()), None)?;
+    let target = Target::find(Some(socket.to_owned()), None)?;
     let asked = TasksWith {
         status: TaskStatus::Failed,
         fetcher: failed.fetcher.clone(),

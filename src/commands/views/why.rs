@@ -1,4 +1,4 @@
-//! Where a key is, as text for people. Pure: from what was found to lines.
+//! Where a key is, as text for people: what `shiftboss why` shows. Pure: from what was found to lines.
 
 use shiftboss_actors::store::answers::{
     Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why,
@@ -6,6 +6,7 @@ use shiftboss_actors::store::answers::{
 use shiftboss_protocol::model::TASKS_FETCHER;
 
 use crate::commands::text::{ago, columns, counted, cut, line, shown, span};
+use crate::exit::{ExitCode, Failure};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 50;
@@ -15,6 +16,14 @@ const EARLIER_KEY_WIDTH: usize = 30;
 
 /// What can be done about single tasks that ended.
 const AGAIN: &str = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
+
+pub(super) fn unheard_of(key: &str) -> Failure {
+    let text = format!(
+        "nothing is known of the key {}: no list and no spool has it now, and it never ran; is it spelled right?",
+        shown(key)
+    );
+    Failure::new(ExitCode::BadData, text)
+}
 
 /// Renders the whole text; `now` makes times relative.
 pub(super) fn render(why: &Why, now: i64) -> String {

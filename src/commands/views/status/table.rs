@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use shiftboss_actors::live::{Health, Live, LiveStatus};
 use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, Holding, QueueStatus};
 
-use super::live::Unknown;
-use super::{managed_fetchers, trouble};
-use crate::commands::target::Target;
+use super::trouble::{self, PAUSED};
+use super::{Unknown, managed_fetchers};
 use crate::commands::text::{
     CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span,
 };
 use crate::lock::LockState;
+use crate::target::Target;
 
 /// Renders the whole table; `now` makes times relative.
 pub(super) fn render(
@@ -21,23 +21,34 @@ pub(super) fn render(
     now: i64,
 ) -> String {
     let LiveStatus { queue, live } = status;
-    let mut out = line("Database", &shown(&target.database.display().to_string()))
-        + &line("Daemon", &daemon(target, queue, now))
-        + &line("Rules", &rules(queue))
-        + &line("Rows", &rows(queue))
-        + &line("Longest waiting", &oldest(queue, now))
-        + &line("Last hour", &last_hour(queue));
-    out += &stopped(queue, &quoted(&target.database.to_string_lossy()));
-    out.extend(unknown.map(|unknown| line("Live", &unknown.to_string())));
-    if let Some(live) = live {
-        out += &health(&live.health, now);
-        let spool = [trouble::lost_spool(live), trouble::dead_entries(live)];
-        out.extend(spool.into_iter().flatten().map(|trouble| line("Spool", &trouble)));
-    }
-    if let Some(since) = queue.directory_lost_since {
-        let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
-        out += &line("Input", &format!("LOST since {}: {reason}", ago(now - since)));
-    }
+    let database = target.database.to_string_lossy();
+    let how = |status| format!("`shiftboss tasks --status {status} {}` lists", quoted(&database));
+    let dead_letters = (queue.dead_letters > 0)
+        .then(|| format!("{}: {} them", queue.dead_letters, how("dead_letter")));
+    let health = live.as_ref().map(|live| &live.health);
+    let lines = [
+        ("Database", Some(shown(&database))),
+        ("Daemon", Some(daemon(target, queue, now))),
+        ("Rules", Some(rules(queue))),
+        ("Rows", Some(rows(queue))),
+        ("Longest waiting", Some(oldest(queue, now))),
+        ("Last hour", Some(last_hour(queue))),
+        (
+            "Failed",
+            failed(queue).map(|tasks| format!("{tasks}: {} those that failed", how("failed"))),
+        ),
+        ("Dead letters", dead_letters),
+        ("Single tasks", trouble::no_room(queue)),
+        ("Paused", queue.paused.then(|| PAUSED.to_owned())),
+        ("Live", unknown.map(ToString::to_string)),
+        ("Storage", trouble::outage(live.as_ref(), "NOTHING CAN BE WRITTEN", now)),
+        ("Draining", health.filter(|health| health.draining).map(draining)),
+        ("Spool", live.as_ref().and_then(trouble::lost_spool)),
+        ("Spool", live.as_ref().and_then(trouble::dead_entries)),
+        ("Input", trouble::lost_directory(queue, "LOST", now)),
+    ];
+    let mut out: String =
+        lines.into_iter().filter_map(|(name, value)| Some(line(name, &value?))).collect();
     out += &fetchers(&queue.fetchers);
     let runs = target.daemon != LockState::Free;
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
@@ -49,40 +60,19 @@ pub(super) fn render(
     out
 }
 
-/// What does not go on by itself.
-fn stopped(queue: &QueueStatus, database: &str) -> String {
-    let mut out = String::new();
-    let tasks = |status| format!("`shiftboss tasks --status {status} {database}` lists");
-    if queue.single_tasks_ended > 0 {
-        let count = counted(queue.single_tasks_ended, "single task");
-        let are =
-            if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
-        let how = format!("{count} failed or {are}: {} those that failed", tasks("failed"));
-        out += &line("Failed", &how);
-    }
-    if queue.dead_letters > 0 {
-        let how = format!("{}: {} them", queue.dead_letters, tasks("dead_letter"));
-        out += &line("Dead letters", &how);
-    }
-    out.extend(trouble::no_room(queue).map(|full| line("Single tasks", &full)));
-    if queue.paused {
-        out += &line("Paused", "nothing is handed out until `shiftboss resume`");
-    }
-    out
+/// Single tasks that do not go on by themselves.
+fn failed(queue: &QueueStatus) -> Option<String> {
+    let are = match queue.single_tasks_ended {
+        ..=0 => return None,
+        1 => "is a dead letter",
+        _ => "are dead letters",
+    };
+    Some(format!("{} failed or {are}", counted(queue.single_tasks_ended, "single task")))
 }
 
-/// What cannot be written, and what a drain waits for.
-fn health(health: &Health, now: i64) -> String {
-    let mut out = String::new();
-    if let Some(outage) = &health.outage {
-        let (since, error) = (ago(now - outage.since), shown(&outage.error));
-        out += &line("Storage", &format!("NOTHING CAN BE WRITTEN since {since}: {error}"));
-    }
-    if health.draining {
-        let awaited = counted(health.in_flight, "job");
-        out += &line("Draining", &format!("waits for the end of {awaited}; then the daemon stops"));
-    }
-    out
+/// What a drain waits for.
+fn draining(health: &Health) -> String {
+    format!("waits for the end of {}; then the daemon stops", counted(health.in_flight, "job"))
 }
 
 pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
@@ -202,7 +192,7 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
         return String::new();
     }
     let row = |(name, worker): (Option<&str>, Worker)| {
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let or_none = |text: Option<String>| text.unwrap_or("-".to_owned());
         let (connections, seen) = worker.connected.unzip();
         [
             name.map_or("(classic)".to_owned(), shown),

@@ -1,0 +1,92 @@
+//! `shiftboss status`, `why`, `queue`, `tasks` and `log`: each looks at a queue, with a daemon or without, and shows what
+//! it found as JSON or as text for people.
+
+mod listings;
+mod status;
+mod why;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::live::Report;
+use shiftboss_actors::store::{Ask, EndedAttempts, NextJobs, TasksWith, WhyKey};
+
+use super::output::{self, print};
+use crate::cli::{View, ViewArguments};
+use crate::exit::Failure;
+use crate::lock::LockState;
+use crate::target::{Target, ask, move_up};
+
+pub fn run(asked: View) -> Result<(), Failure> {
+    match asked {
+        View::Status { arguments, check } => status::run(arguments, check),
+        View::Why { mut arguments, key } => {
+            let (target, [key]) = move_up(arguments.target.take(), [key], ["KEY"])?;
+            arguments.target = target;
+            let known = |found: Option<_>| found.ok_or_else(|| why::unheard_of(&key));
+            look(arguments, WhyKey(key.clone()), known, why::render)
+        }
+        View::Queue { arguments, number } => {
+            look(arguments, NextJobs(number.into()), Ok, listings::queue)
+        }
+        View::Tasks { arguments, status, fetcher, number } => {
+            let asked = TasksWith { status, fetcher, since: None, count: number.into() };
+            look(arguments, asked, Ok, listings::tasks)
+        }
+        View::Log { arguments, failed, since, log_dir, key, number } => {
+            let asked = EndedAttempts { failed, since, key, count: number.into() };
+            let with_outputs = |log| Ok(listings::with_outputs(log, log_dir.as_deref()));
+            look(arguments, asked, with_outputs, listings::log)
+        }
+    }
+}
+
+/// Asks, and shows what `then` makes of the answer: as JSON, or as the text that `render` makes of it at a time.
+fn look<Q: Ask, T: Serialize>(
+    ViewArguments { target, config, json }: ViewArguments,
+    question: Q,
+    then: impl FnOnce(Q::Answer) -> Result<T, Failure>,
+    render: impl FnOnce(&T, i64) -> String,
+) -> Result<(), Failure> {
+    let target = Target::find(target, config.as_deref())?;
+    let now = SystemClock.now();
+    let found = then(ask(&target.database, question)?)?;
+    if !json {
+        warn_if_down(&target);
+    }
+    show(&target, &found, json, |found| render(found, now))
+}
+
+/// Prints what was found: the JSON object, or the text that `render` makes of it.
+fn show<T: Serialize>(
+    target: &Target,
+    found: &T,
+    json: bool,
+    render: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    if !json {
+        return print(render(found));
+    }
+    let (daemon, daemon_unknown) = match &target.daemon {
+        LockState::Free => (None, None),
+        LockState::By(daemon) => (Some(daemon), None),
+        LockState::Unknown(why) => (None, Some(*why)),
+    };
+    let database = &*target.database;
+    print(output::json(&Report { database, daemon, daemon_unknown, found })?)
+}
+
+/// Says on standard error that nobody changes what is shown; the JSON object tells it itself.
+fn warn_if_down(target: &Target) {
+    let database = target.database.display();
+    let why = match &target.daemon {
+        LockState::By(_) => return,
+        LockState::Free => format!("no daemon runs on {database}"),
+        LockState::Unknown(why) => {
+            format!("whether a daemon runs on {database} is not known: {why}")
+        }
+    };
+    // Nobody may be reading.
+    let _ = writeln!(io::stderr(), "shiftboss: {why}; this is what is in the file");
+}

@@ -1,0 +1,186 @@
+//! What `shiftboss queue`, `tasks` and `log` list, as tables for people. Pure but for [`with_outputs`], which looks for
+//! files.
+
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use shiftboss_actors::store::answers::{Ended, Log, Next, Queue, Task, Tasks};
+
+use crate::child::{day, file_name};
+use crate::commands::text::{ago, columns, cut, shown, span};
+use crate::stores::outcome_words::in_words;
+
+/// Characters of a payload that are shown; the JSON object has it whole.
+const PAYLOAD_WIDTH: usize = 60;
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(super) fn queue(queue: &Queue, now: i64) -> String {
+    let mut out = String::new();
+    if queue.paused {
+        out.push_str("Paused: nothing is handed out until `shiftboss resume`.\n");
+    }
+    if queue.keys.is_empty() {
+        return out + "Nothing is waiting.\n";
+    }
+    let row = |next: &Next| {
+        let last = next.last_started.map_or("never".to_owned(), |started| ago(now - started));
+        [
+            shown(&next.key),
+            if next.again { last + ", lost" } else { last },
+            shown(&next.fetcher),
+            next.run.to_string(),
+            cut(&next.payload, PAYLOAD_WIDTH),
+        ]
+    };
+    let head = ["Key", "last run", "fetcher", "run", "payload"];
+    out += &columns(head, queue.keys.iter().map(row));
+    if queue.truncated {
+        out.push_str("There are more: their payloads are too long to be listed at once.\n");
+    }
+    out
+}
+
+pub(super) fn tasks(found: &Tasks, now: i64) -> String {
+    if found.tasks.is_empty() {
+        return "No task has that status.\n".to_owned();
+    }
+    let row = |task: &Task| {
+        let since = task.since.map_or("-".to_owned(), |since| ago(now - since));
+        [shown(&task.key), shown(&task.fetcher), since, shown(&task.reason)]
+    };
+    let mut out = columns(["Key", "fetcher", "since", "reason"], found.tasks.iter().map(row));
+    if found.truncated {
+        out.push_str("There are more: give a larger -n.\n");
+    }
+    out
+}
+
+pub(super) fn log(log: &Log, now: i64) -> String {
+    if log.attempts.is_empty() {
+        return "No such attempt is known.\n".to_owned();
+    }
+    let name = |name: &Option<String>| name.as_deref().map_or("-".to_owned(), shown);
+    let row = |ended: &Ended| {
+        [
+            ended.attempt.to_string(),
+            shown(&ended.key),
+            in_words(&ended.outcome, ended.exit_code),
+            ago(now - ended.finished),
+            took(ended),
+            name(&ended.worker),
+            name(&ended.fetcher),
+        ]
+    };
+    let head = ["Attempt", "key", "outcome", "ended", "took", "worker", "fetcher"];
+    let table = columns(head, log.attempts.iter().map(row));
+    let outputs = [&None].into_iter().chain(log.attempts.iter().map(|ended| &ended.output));
+    let with_output = |(line, output): (&str, &Option<String>)| match output {
+        // A path is to be copied, so it is never cut.
+        Some(output) => format!("{line}\n  output of that day: {}\n", shown(output)),
+        None => format!("{line}\n"),
+    };
+    table.lines().zip(outputs).map(with_output).collect()
+}
+
+/// In milliseconds where that is known and worth it.
+fn took(ended: &Ended) -> String {
+    match ended.took_ms {
+        Some(ms @ ..10_000) => format!("{}.{:03}s", ms / 1_000, ms % 1_000),
+        Some(ms) => span(ms / 1_000),
+        None => span(ended.duration_seconds),
+    }
+}
+
+/// With the files into which `work --log-dir` wrote what the keys' attempts of that day said, if `directory` is given.
+pub(super) fn with_outputs(mut log: Log, directory: Option<&Path>) -> Log {
+    for ended in &mut log.attempts {
+        ended.output = directory.and_then(|directory| output(directory, ended));
+    }
+    log
+}
+
+/// The file is that of the day on which its worker began. Other attempts of the key may be in it, too, or alone.
+fn output(directory: &Path, ended: &Ended) -> Option<String> {
+    let seconds = Duration::from_secs(ended.started.try_into().ok()?);
+    let days = [seconds, seconds.saturating_add(DAY)].into_iter();
+    let file = |time| directory.join(day(time)).join(file_name(ended.key.as_bytes()));
+    let mut files = days.filter_map(|time| UNIX_EPOCH.checked_add(time)).map(file);
+    let found = files.find(|file| file.is_file())?;
+    Some(found.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn the_queue_is_as_documented() {
+        let next = |key: &str, last_started, again, payload: &str| Next {
+            key: key.to_owned(),
+            fetcher: "repology".to_owned(),
+            run: 1_700_000_000,
+            last_started,
+            again,
+            payload: payload.to_owned(),
+        };
+        let keys = vec![
+            next("alpha", None, false, "1.0 1.1"),
+            next("bravo\u{1b}", Some(1_000_000), true, &"x".repeat(70)),
+        ];
+        let queue = Queue { paused: true, keys, truncated: true };
+        let expected = "\
+Paused: nothing is handed out until `shiftboss resume`.
+Key          last run      fetcher   run         payload
+alpha        never         repology  1700000000  1.0 1.1
+bravo\\u{1b}  1m ago, lost  repology  1700000000  XXX...
+There are more: their payloads are too long to be listed at once.
+";
+        assert_eq!(super::queue(&queue, 1_000_060), expected.replace("XXX", &"x".repeat(57)));
+    }
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn the_log_is_as_documented() {
+        let done = Ended {
+            attempt: 4711,
+            key: "alpha".to_owned(),
+            fetcher: Some("repology".to_owned()),
+            run: 1,
+            worker: Some("builder-3".to_owned()),
+            started: 1_000_000,
+            finished: 1_000_090,
+            duration_seconds: 90,
+            took_ms: None,
+            outcome: "success".to_owned(),
+            exit_code: Some(0),
+            output: None,
+        };
+        let failed = Ended {
+            attempt: 4710,
+            took_ms: Some(1_045),
+            outcome: "failure".to_owned(),
+            exit_code: Some(139),
+            output: Some("/var/log/links/2026-11-21/alpha.log".to_owned()),
+            ..done.clone()
+        };
+        let expired = Ended {
+            attempt: 4709,
+            fetcher: None,
+            worker: None,
+            outcome: "expired".to_owned(),
+            exit_code: None,
+            ..done.clone()
+        };
+        let expected = "\
+Attempt  key    outcome       ended   took    worker     fetcher
+4711     alpha  success       1m ago  1m 30s  builder-3  repology
+4710     alpha  failure SEGV  1m ago  1.045s  builder-3  repology
+  output of that day: /var/log/links/2026-11-21/alpha.log
+4709     alpha  expired       1m ago  1m 30s  -          -
+";
+        let shown = super::log(&Log { attempts: vec![done, failed, expired] }, 1_000_150);
+        assert_eq!(shown, expected);
+        assert_eq!(super::log(&Log { attempts: Vec::new() }, 1), "No such attempt is known.\n");
+    }
+}

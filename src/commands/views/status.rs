@@ -1,0 +1,126 @@
+//! `shiftboss status`: how the daemon and its queue are, as a table or as JSON; or what is wrong alone. What only the
+//! memory of the daemon knows is asked over its socket.
+
+mod managed_fetchers;
+mod table;
+mod trouble;
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::live::{Live, LiveStatus};
+use shiftboss_actors::store::Status;
+use shiftboss_actors::store::answers::QueueStatus;
+use shiftboss_protocol::client::{Connection, Deadline};
+
+use crate::cli::ViewArguments;
+use crate::client::{Session, no_answer};
+use crate::commands::output::print;
+use crate::exit::{ExitCode, Failure};
+use crate::lock::LockState;
+use crate::target::{self, Target};
+
+/// How long the daemon may take. All the rest of the status is there without it.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why it is not known what only the daemon knows.
+#[derive(Debug)]
+enum Unknown {
+    /// It is not for this user, or the daemon has no such request.
+    Withheld(String),
+    /// This user may not connect: nobody knows whether the daemon answers.
+    Closed(String),
+    /// The daemon runs and does not answer.
+    Silent(String),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Withheld(why) | Self::Closed(why) => write!(f, "unknown: {why}"),
+            Self::Silent(why) => write!(f, "no answer: {why}"),
+        }
+    }
+}
+
+/// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 then.
+pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> {
+    let ViewArguments { target, config, json } = arguments;
+    let target = Target::find(target, config.as_deref())?;
+    let now = SystemClock.now();
+    let queue = target::ask(&target.database, Status)?;
+    let (live, unknown) = match ask_daemon(&target, &queue) {
+        Ok(live) => (live, None),
+        Err(unknown) => (None, Some(unknown)),
+    };
+    let status = LiveStatus { queue, live };
+    let trouble = trouble::of(&status, unknown.as_ref(), now);
+    if check && !json {
+        print(trouble.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    } else {
+        super::show(&target, &status, json, |status| {
+            table::render(&target, status, unknown.as_ref(), now)
+        })?;
+    }
+    if !check {
+        return Ok(());
+    }
+    if target.daemon == LockState::Free {
+        let text = format!("the daemon is {}", table::daemon(&target, &status.queue, now));
+        return Err(Failure::new(ExitCode::Unavailable, text));
+    }
+    checked(&target, unknown, trouble.is_empty())
+}
+
+/// How a check of a daemon that runs, or may, ends.
+fn checked(target: &Target, unknown: Option<Unknown>, is_well: bool) -> Result<(), Failure> {
+    let code = if is_well { ExitCode::Denied } else { ExitCode::Found };
+    match (&target.daemon, unknown) {
+        (LockState::Unknown(why), _) => {
+            Err(Failure::new(code, format!("whether a daemon runs is not known: {why}")))
+        }
+        (_, Some(Unknown::Closed(why))) => {
+            Err(Failure::new(code, format!("whether the daemon answers is not known: {why}")))
+        }
+        _ if is_well => Ok(()),
+        _ => Err(Failure::silent(code)),
+    }
+}
+
+/// Asks the daemon of the database, if one runs.
+fn ask_daemon(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unknown> {
+    let LockState::By(daemon) = &target.daemon else {
+        return Ok(None);
+    };
+    if queue.policy.as_deref() == Some("classic") {
+        is_there(&daemon.socket).map_err(unreached)?;
+        return Err(Unknown::Withheld("the daemon runs with --classic".to_owned()));
+    }
+    let mut session =
+        Session::begin(&daemon.socket, "status", "STATUS\n", PATIENCE).map_err(unreached)?;
+    let answer = session.answer().map_err(|failure| match failure.code() {
+        ExitCode::Denied => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
+        _ => Unknown::Silent(failure.to_string()),
+    })?;
+    // An older daemon tells nothing of it.
+    Ok(serde_json::from_value(answer.object["live"].clone()).unwrap_or(None))
+}
+
+/// Whether anybody closes a connection on which nothing is asked: all that a classic daemon tells.
+fn is_there(socket: &Path) -> Result<(), Failure> {
+    let deadline = Deadline::NEVER.or_after(PATIENCE);
+    let closed = Connection::connect(socket, deadline).and_then(|mut connection| {
+        connection.end_sending();
+        connection.read(deadline)
+    });
+    closed.map(drop).map_err(|error| no_answer(socket, PATIENCE, &error))
+}
+
+fn unreached(failure: Failure) -> Unknown {
+    match failure.code() {
+        ExitCode::Denied => Unknown::Closed(failure.to_string()),
+        _ => Unknown::Silent(failure.to_string()),
+    }
+}

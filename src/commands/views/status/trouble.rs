@@ -1,0 +1,84 @@
+//! What is wrong with a queue and its daemon, a line each: for `shiftboss status` and its `--check`. Pure.
+
+use shiftboss_actors::live::{Live, LiveStatus};
+use shiftboss_actors::store::answers::QueueStatus;
+use shiftboss_spool::DEAD_LETTER;
+
+use super::Unknown;
+use crate::commands::text::{ago, counted, quoted, shown};
+
+/// Of a queue that is paused, behind a word that says so.
+pub(super) const PAUSED: &str = "nothing is handed out until `shiftboss resume`";
+
+/// That as many single tasks are kept as may be: `add` is refused, and a spool is stuck.
+pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
+    let max = queue.max_single_tasks.filter(|max| queue.single_tasks >= *max)?;
+    (queue.policy.as_deref() != Some("classic")).then(|| {
+        format!(
+            "{} kept, and max_single_tasks is {max}: `add` is refused, and a spool's tasks stay in it, until some are done or cancelled",
+            queue.single_tasks
+        )
+    })
+}
+
+/// Entries in the dead-letter queue of the daemon's spool, and what lists them.
+pub(super) fn dead_entries(live: &Live) -> Option<String> {
+    let spool = live.spool.as_ref().filter(|spool| spool.dead_letters > 0)?;
+    let (count, path) = (spool.dead_letters, quoted(&spool.path));
+    let entries = if count == 1 { "entry" } else { "entries" };
+    Some(format!(
+        "{count} {entries} in {DEAD_LETTER}: `shiftboss spool list {path} {DEAD_LETTER}` lists them"
+    ))
+}
+
+/// That the daemon's spool is not at its path any more.
+pub(super) fn lost_spool(live: &Live) -> Option<String> {
+    let spool = live.spool.as_ref().filter(|spool| spool.lost)?;
+    Some(format!(
+        "LOST: {} was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now",
+        shown(&spool.path)
+    ))
+}
+
+/// That nothing can be written at present, said in those words.
+pub(super) fn outage(live: Option<&Live>, what: &str, now: i64) -> Option<String> {
+    let outage = live?.health.outage.as_ref()?;
+    Some(format!("{what} since {}: {}", ago(now - outage.since), shown(&outage.error)))
+}
+
+/// That the input directory is lost, said in those words.
+pub(super) fn lost_directory(queue: &QueueStatus, what: &str, now: i64) -> Option<String> {
+    let since = ago(now - queue.directory_lost_since?);
+    let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
+    Some(format!("{what} since {since}: {reason}"))
+}
+
+/// Everything that is wrong while a daemon runs.
+pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Vec<String> {
+    let LiveStatus { queue, live } = status;
+    let live = live.as_ref();
+    let silent = unknown.filter(|unknown| matches!(unknown, Unknown::Silent(_)));
+    let dead_letters = (queue.dead_letters > 0)
+        .then(|| format!("{} lost too many leases", counted(queue.dead_letters, "task")));
+    let found = [
+        ("daemon", silent.map(ToString::to_string)),
+        ("storage", outage(live, "nothing can be written", now)),
+        ("input", lost_directory(queue, "the directory is lost", now)),
+        ("paused", queue.paused.then(|| PAUSED.to_owned())),
+        ("dead letters", dead_letters),
+        ("single tasks", no_room(queue)),
+        ("spool", live.and_then(lost_spool)),
+        ("spool", live.and_then(dead_entries)),
+    ];
+    let found = found.into_iter().filter_map(|(of, what)| Some(format!("{of}: {}", what?)));
+    let fetchers = queue.managed_fetchers.iter().filter_map(|fetcher| {
+        let run = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0)?;
+        let (name, message) = (shown(&fetcher.name), shown(&run.message));
+        Some(format!("fetcher {name}: {message} ({})", ago(now - run.ended)))
+    });
+    let rejected = queue.rejected_files.iter().map(|rejected| {
+        let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
+        format!("input: {name} is left out: {reason}")
+    });
+    found.chain(fetchers).chain(rejected).collect()
+}
