@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::store::Ask;
-use tokio::runtime;
 
 use crate::config::{self, Checked};
 use crate::exit::{ExitCode, Failure};
@@ -89,10 +88,7 @@ impl Target {
 
 /// Asks a database, whether or not a daemon keeps it.
 pub fn ask<Q: Ask>(database: &Path, question: Q) -> Result<Q::Answer, Failure> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
-    let reader = stores::reader(database);
-    runtime.block_on(reader.ask(SystemClock.now(), question)).map_err(stores::read_failure)
+    stores::reader(database).ask(SystemClock.now(), question).map_err(stores::read_failure)
 }
 
 /// The database itself, or that of the daemon that listens on a socket, or did until it was killed.

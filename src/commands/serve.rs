@@ -110,7 +110,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
 /// Operators, and with them protocol 2: the Python supervisor knows neither.
 fn operators(settings: &ServeSettings, daemon: &Daemon) -> Option<Operators> {
     (settings.store.policy != Policy::Classic).then(|| Operators {
-        reader: stores::reader_beside(&settings.database),
+        reader: stores::reader(&settings.database),
         daemon: Arc::new(daemon.clone()),
         group: settings.operator_group,
     })

@@ -51,14 +51,9 @@ pub fn unusable(database: &Path) -> Option<String> {
     }
 }
 
-/// Who answers questions about the queue in a database. It may block whoever asks, and so needs no thread.
+/// Answers questions about the queue in a database, whether or not a daemon keeps it.
 pub fn reader(database: &Path) -> Arc<dyn Reader> {
-    Arc::new(SqliteReader { database: database.to_owned(), blocks: true })
-}
-
-/// The same, for a daemon: nobody's thread is blocked.
-pub fn reader_beside(database: &Path) -> Arc<dyn Reader> {
-    Arc::new(SqliteReader { database: database.to_owned(), blocks: false })
+    Arc::new(SqliteReader(database.to_owned()))
 }
 
 /// Why a command that only reads the database ended.

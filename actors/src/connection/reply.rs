@@ -353,7 +353,7 @@ impl Asker {
     }
 }
 
-/// Asks the reader, and makes something of the answer on a thread for it: it can be long. The place that it
+/// Asks the reader, and makes something of the answer, on a thread for it: both can take long. The place that it
 /// took is given up with the reply.
 async fn read<Q: Ask<Answer: Send> + Send + 'static, T: Send + 'static>(
     links: &SessionLinks,
@@ -365,13 +365,12 @@ async fn read<Q: Ask<Answer: Send> + Send + 'static, T: Send + 'static>(
     let asked = async move {
         // Closed by nobody.
         let place = room.acquire_owned().await.ok();
-        // A task, which is not dropped when the time is over: the place goes with what was begun.
-        tokio::spawn(async move {
-            let answer = reader.ask(SystemClock.now(), question).await.map_err(Refused::busy)?;
-            let made = spawn_blocking(move || (then(answer), place)).await;
-            made.map_err(Refused::busy)
-        })
-        .await
+        // It goes on when the time is over, and the place goes with what was begun.
+        let made = spawn_blocking(move || {
+            let answer = reader.ask(SystemClock.now(), question).map_err(Refused::busy)?;
+            Ok((then(answer), place))
+        });
+        made.await
     };
     match timeout(most, asked).await {
         Ok(answered) => answered.map_err(Refused::busy)?,

@@ -1,6 +1,5 @@
 //! A connection that speaks protocol 2, over a socket pair and a storage over the mock store.
 
-use std::future::ready;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Daemon;
 use crate::storage::StorageActor;
 use crate::store::answers::{Queue, Turn};
-use crate::store::{Answer, Question, ReadError, ReadFuture, Reader, StoreError, Turns};
+use crate::store::{Answer, Question, ReadError, Reader, StoreError, Turns};
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
@@ -51,14 +50,14 @@ impl Handler<AcceptInput> for Nothing {
 struct OneKey;
 
 impl Reader for OneKey {
-    fn read(&self, _: UnixSeconds, question: Question) -> ReadFuture<'_> {
+    fn read(&self, _: UnixSeconds, question: Question) -> Result<Answer, ReadError> {
         let turn = |key: &Key| Turn {
             keys_before: (key.as_str() == "a").then_some(3),
             exact: true,
             tasks_before: 1,
         };
         let unavailable = || ReadError::Unavailable("no".to_owned());
-        let answer = match question {
+        match question {
             Question::NextJobs(_) => {
                 Ok(Answer::NextJobs(Queue { paused: false, keys: vec![], truncated: false }))
             }
@@ -67,8 +66,7 @@ impl Reader for OneKey {
                 Ok(Answer::Turns(keys.iter().map(turn).collect()))
             }
             _ => Err(unavailable()),
-        };
-        Box::pin(ready(answer))
+        }
     }
 }
 

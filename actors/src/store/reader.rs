@@ -4,9 +4,6 @@
 //! [`Ask`] keeps a question and the type of its answer together. A new question is a struct here, a line in the
 //! table below, and an arm in each store; what it is answered is in [`answers`](super::answers).
 
-use std::future::Future;
-use std::pin::Pin;
-
 use thiserror::Error;
 
 use super::answers::{Log, Queue, QueueStatus, TaskStatus, Tasks, Turn, Why};
@@ -14,26 +11,22 @@ use shiftboss_protocol::model::{Key, UnixSeconds};
 
 /// Looks at a queue, whoever keeps it: at all of it, not at one daemon's part.
 pub trait Reader: Send + Sync {
-    /// Answers a question as of one moment, from any thread; a store that blocks does so on a thread of its own.
-    /// What was begun goes on to its end when the future is dropped.
+    /// Answers a question as of one moment, from any thread, which it may block for long.
     ///
     /// `now` is the asker's clock; a store that keeps time itself does not need it.
     ///
     /// # Errors
     /// When the queue is not there, is not to be had, or cannot be read.
-    fn read(&self, now: UnixSeconds, question: Question) -> ReadFuture<'_>;
+    fn read(&self, now: UnixSeconds, question: Question) -> Result<Answer, ReadError>;
 }
-
-/// What [`Reader::read`] returns.
-pub type ReadFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, ReadError>> + Send + 'a>>;
 
 impl dyn Reader + '_ {
     /// [`Reader::read`] for whoever wants this question's answer.
     ///
     /// # Errors
     /// As there.
-    pub async fn ask<Q: Ask>(&self, now: UnixSeconds, question: Q) -> Result<Q::Answer, ReadError> {
-        let answer = self.read(now, question.into()).await?;
+    pub fn ask<Q: Ask>(&self, now: UnixSeconds, question: Q) -> Result<Q::Answer, ReadError> {
+        let answer = self.read(now, question.into())?;
         Q::answer(answer)
             .ok_or_else(|| ReadError::Failed("another question was answered".to_owned()))
     }

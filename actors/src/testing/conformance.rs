@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestError, TestRunner};
 
 use super::model::{Model, Rules};
-use super::one_by_one::{OneByOne, wait_for};
+use super::one_by_one::OneByOne;
 use crate::file_identity::Position;
 use crate::store::{
     AddRows, AddTask, CancelTasks, Complete, CompleteAttempt, DeleteRuns, Dispatch, Dispatched,
@@ -287,7 +287,7 @@ fn goes_the_same_way(
         if at % STEPS_A_PREVIEW != 0 && at + 1 < steps.len() {
             continue;
         }
-        let preview = wait_for(subject.reader().ask(history.now, NextJobs(PREVIEWED))).unwrap();
+        let preview = subject.reader().ask(history.now, NextJobs(PREVIEWED)).unwrap();
         let dispatched = history.model.preview(history.now, PREVIEWED);
         prop_assert_eq!((preview.paused, preview.keys), (dispatched.paused, dispatched.keys));
     }

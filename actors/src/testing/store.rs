@@ -12,8 +12,8 @@ use super::model::{Model, Rules};
 use crate::file_identity::Position;
 use crate::store::{
     Added, Answer, Checkpoint, Dispatched, EntryId, FetcherRecord, NextJobs, Operation, Outcome,
-    Question, ReadError, ReadFuture, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError,
-    StoreFuture, StoreResult, StoredRun,
+    Question, ReadError, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture,
+    StoreResult, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, Row, Run, UnixSeconds};
 
@@ -318,15 +318,13 @@ impl Kept {
 
 impl Reader for MockStore {
     /// The model knows what is next.
-    fn read(&self, now: UnixSeconds, question: Question) -> ReadFuture<'_> {
-        Box::pin(async move {
-            match question {
-                Question::NextJobs(NextJobs(count)) => {
-                    Ok(Answer::NextJobs(self.inside().kept.model.preview(now, count)))
-                }
-                other => Err(ReadError::Unavailable(format!("the model is not asked {other:?}"))),
+    fn read(&self, now: UnixSeconds, question: Question) -> Result<Answer, ReadError> {
+        match question {
+            Question::NextJobs(NextJobs(count)) => {
+                Ok(Answer::NextJobs(self.inside().kept.model.preview(now, count)))
             }
-        })
+            other => Err(ReadError::Unavailable(format!("the model is not asked {other:?}"))),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
 pub(super) struct Changes {
-    /// Made with the first look, on the runtime of whoever polls.
+    /// Made with the first look, on the runtime of the task that polls.
     looks: Option<Interval>,
     seen: Option<i64>,
 }
@@ -27,7 +27,7 @@ impl Changes {
             looks
         });
         while looks.poll_tick(task).is_ready() {
-            // What cannot be read is told to whoever asks for something next.
+            // What cannot be read fails the next request, too.
             let count = connection.query_row("PRAGMA data_version", [], |row| row.get(0)).ok();
             if std::mem::replace(&mut self.seen, count) != count {
                 return Poll::Ready(());

@@ -34,40 +34,28 @@ pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
     Ok(connection)
 }
 
-/// Asks a database of any version that is known, in one read transaction: `ask` is given the version, too.
+/// Asks a database of any version that is known, in one read transaction: `ask` is given the version, too. Without an
+/// answer the database is to be taken over first.
 pub(super) fn read<T>(
     path: &Path,
-    ask: impl FnOnce(&Connection, i64) -> Result<T>,
+    ask: impl FnOnce(&Connection, i64) -> Result<Option<T>>,
 ) -> Result<T, ReadError> {
     let connection = open_to_read(path)?;
     let snapshot = connection.unchecked_transaction().map_err(failed(path))?;
     let version = schema::version(&snapshot).map_err(failed(path))?;
+    let of_another_version = |why: &str| {
+        ReadError::Foreign(format!("the database {} has version {version}, {why}", path.display()))
+    };
     if version > schema::VERSION {
-        return Err(ReadError::Foreign(format!(
-            "the database {} has version {version}, this program knows versions up to {}: use the newer \
-             shiftboss that wrote it",
-            path.display(),
-            schema::VERSION
+        let known = schema::VERSION;
+        return Err(of_another_version(&format!(
+            "this program knows versions up to {known}: use the newer shiftboss that wrote it"
         )));
     }
-    ask(&snapshot, version).map_err(failed(path))
-}
-
-/// Asks a database that a shiftboss of this version has taken over.
-pub(super) fn read_current<T>(
-    path: &Path,
-    ask: impl FnOnce(&Connection) -> Result<T>,
-) -> Result<T, ReadError> {
-    let found = read(path, |snapshot, version| match version {
-        schema::VERSION => ask(snapshot).map(Ok),
-        version => Ok(Err(version)),
-    })?;
-    found.map_err(|version| {
-        ReadError::Foreign(format!(
-            "the database {} has version {version}, and is not yet taken over: start `shiftboss serve` on it; \
-             `status` can show it as it is",
-            path.display()
-        ))
+    ask(&snapshot, version).map_err(failed(path))?.ok_or_else(|| {
+        of_another_version(
+            "and is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is",
+        )
     })
 }
 

@@ -1,20 +1,14 @@
-//! What is shown of a queue, each in one read transaction: how it stands ([`queue_status`]), what is
-//! next ([`queue()`], [`turns`]), where a key is ([`why()`]), what ended ([`log`]), which tasks have a status
-//! ([`tasks()`]). Asked through the port [`Reader`], of which [`SqliteReader`] is the one for SQLite.
+//! What is shown of a queue, each in one read transaction: how it stands ([`status`]), what is next ([`mod@queue`]),
+//! where a key is ([`mod@why`]), what ended ([`attempts`]), which tasks have a status ([`mod@tasks`]). Asked through the
+//! port [`Reader`], of which [`SqliteReader`] is the one for SQLite.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use shiftboss_actors::store::{
-    Answer, NextJobs, Question, ReadError, ReadFuture, Reader, Turns, WhyKey,
-};
+use rusqlite::{Connection, Result};
+use shiftboss_actors::store::{Answer, NextJobs, Question, ReadError, Reader, Turns, WhyKey};
 use shiftboss_protocol::model::UnixSeconds;
-use tokio::task::spawn_blocking;
 
-pub use attempts::log;
-pub use queue::{queue, turns};
-pub use status::queue_status;
-pub use tasks::tasks;
-pub use why::why;
+use super::{schema, snapshot};
 
 mod attempts;
 mod order;
@@ -26,33 +20,30 @@ mod why;
 /// Reads the database at a path, whether or not a daemon keeps it. It is opened for each question and closed
 /// again: operators ask seldom, and a reader that stays keeps the database's log from being cut.
 #[derive(Debug)]
-pub struct SqliteReader {
-    pub database: PathBuf,
-    /// On the thread that asks, which has nothing else to do; else on one for it.
-    pub blocks: bool,
-}
+pub struct SqliteReader(pub PathBuf);
 
 impl Reader for SqliteReader {
-    fn read(&self, now: UnixSeconds, question: Question) -> ReadFuture<'_> {
-        let (path, blocks) = (self.database.clone(), self.blocks);
-        Box::pin(async move {
-            if blocks {
-                return answer(&path, now, question);
-            }
-            let answered = spawn_blocking(move || answer(&path, now, question)).await;
-            answered.unwrap_or_else(|error| Err(ReadError::Failed(error.to_string())))
-        })
+    fn read(&self, now: UnixSeconds, question: Question) -> Result<Answer, ReadError> {
+        snapshot::read(&self.0, |snapshot, version| answer(snapshot, version, question, now))
     }
 }
 
-/// One flat match over all questions.
-fn answer(path: &Path, now: UnixSeconds, question: Question) -> Result<Answer, ReadError> {
-    Ok(match question {
-        Question::Status(_) => Answer::Status(queue_status(path, now)?),
-        Question::WhyKey(WhyKey(key)) => Answer::WhyKey(why(path, &key, now)?),
-        Question::NextJobs(NextJobs(count)) => Answer::NextJobs(queue(path, count, now)?),
-        Question::EndedAttempts(asked) => Answer::EndedAttempts(log(path, &asked)?),
-        Question::TasksWith(asked) => Answer::TasksWith(tasks(path, &asked, now)?),
-        Question::Turns(Turns(keys)) => Answer::Turns(turns(path, &keys, now)?),
-    })
+/// One flat match over all questions; `None`: only a database that this version has taken over has an answer.
+fn answer(
+    snapshot: &Connection,
+    version: i64,
+    question: Question,
+    now: UnixSeconds,
+) -> Result<Option<Answer>> {
+    Ok(Some(match question {
+        Question::Status(_) => Answer::Status(status::queue_status(snapshot, version, now)?),
+        _ if version != schema::VERSION => return Ok(None),
+        Question::WhyKey(WhyKey(key)) => Answer::WhyKey(why::why(snapshot, &key, now)?),
+        Question::NextJobs(NextJobs(count)) => {
+            Answer::NextJobs(queue::queue(snapshot, count, now)?)
+        }
+        Question::EndedAttempts(asked) => Answer::EndedAttempts(attempts::log(snapshot, &asked)?),
+        Question::TasksWith(asked) => Answer::TasksWith(tasks::tasks(snapshot, &asked, now)?),
+        Question::Turns(Turns(keys)) => Answer::Turns(queue::turns(snapshot, &keys, now)?),
+    }))
 }

@@ -1,11 +1,10 @@
 //! Which tasks have failed, where several of one key have ended.
 
-use shiftboss_actors::store::TasksWith;
 use shiftboss_actors::store::answers::TaskStatus;
+use shiftboss_actors::store::{TasksWith, WhyKey};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, key, run};
-use crate::stores::sqlite::views::{tasks, why};
 
 /// A list row and a single task of one key, which end with those codes in that order; who failed then.
 fn failed_of(list_code: i64, single_code: i64) -> (Vec<String>, Site) {
@@ -22,7 +21,7 @@ fn failed_of(list_code: i64, single_code: i64) -> (Vec<String>, Site) {
 
 fn failed(site: &Site) -> Vec<String> {
     let asked = TasksWith { status: TaskStatus::Failed, fetcher: None, since: None, count: 10 };
-    let found = tasks(&site.directory.path().join("state.db"), &asked, 30).unwrap();
+    let found = site.ask(30, asked).unwrap();
     found.tasks.iter().map(|task| format!("{} {}", task.fetcher, task.reason)).collect()
 }
 
@@ -50,8 +49,7 @@ fn each_task_fails_for_itself() {
 fn each_row_says_how_it_ended() {
     let codes = |list_code, single_code| {
         let site = failed_of(list_code, single_code).1;
-        let path = site.directory.path().join("state.db");
-        let found = why(&path, "alpha", 30).unwrap().unwrap();
+        let found = site.ask(30, WhyKey("alpha".to_owned())).unwrap().unwrap();
         let rows = found.rows.iter().map(|row| (row.fetcher.clone(), row.exit_code));
         (rows.collect::<Vec<_>>(), found.failed_single_tasks)
     };

@@ -3,14 +3,13 @@
 
 use serde_json::{Value, json};
 use shiftboss_actors::store::{
-    Each, EndedRun, FetcherRecord, ForgetFetcher, NoteFetcher, RegisterRun,
+    Each, EndedRun, FetcherRecord, ForgetFetcher, NoteFetcher, RegisterRun, Status,
 };
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, options, run};
 use crate::stores::sqlite::Policy;
 use crate::stores::sqlite::schema::VERSION;
-use crate::stores::sqlite::views::queue_status;
 
 fn ended(exit_code: u8, message: &str) -> Option<EndedRun> {
     Some(EndedRun { started: 100, ended: 112, exit_code, message: message.to_owned() })
@@ -50,7 +49,7 @@ impl Site {
 
     /// What `status --json` has of them, and the version that it tells.
     fn shown(&self) -> (Value, i64) {
-        let status = queue_status(&self.directory.path().join("state.db"), 150).unwrap();
+        let status = self.ask(150, Status).unwrap();
         (serde_json::to_value(&status.managed_fetchers).unwrap(), status.schema_version)
     }
 

@@ -1,36 +1,31 @@
 //! What `queue`, `why`, `log` and `status` say of what was done. That it comes so is in [`foretold`].
 
-use std::path::PathBuf;
-
 use shiftboss_actors::store::answers::{
     Ended, HOLDERS_MAX, Holding, KeyRow, KeyState, LastResult, Place, QueueStatus, RowState, Why,
 };
-use shiftboss_actors::store::{Ack, Dispatched, EndedAttempts, LeaseHolder, ReadError};
+use shiftboss_actors::store::{
+    Ack, Dispatched, EndedAttempts, LeaseHolder, NextJobs, ReadError, Status, WhyKey,
+};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Attempt;
 
 use super::support::{FAIR, Site, key, run};
 use crate::stores::sqlite::Policy;
 use crate::stores::sqlite::views::queue::QUEUE_MAX;
-use crate::stores::sqlite::views::{log, queue, queue_status, why};
 
 mod foretold;
 
-fn path(site: &Site) -> PathBuf {
-    site.directory.path().join("state.db")
-}
-
 fn ask(site: &Site, key: &str, now: i64) -> Option<Why> {
-    why(&path(site), key, now).unwrap()
+    site.ask(now, WhyKey(key.to_owned())).unwrap()
 }
 
 fn status(site: &Site, now: i64) -> QueueStatus {
-    queue_status(&path(site), now).unwrap()
+    site.ask(now, Status).unwrap()
 }
 
 /// The next `count` jobs as `key payload`.
 fn listed(site: &Site, count: usize, now: i64) -> Vec<String> {
-    let found = queue(&path(site), count, now).unwrap();
+    let found = site.ask(now, NextJobs(count)).unwrap();
     found.keys.iter().map(|next| format!("{} {}", next.key, next.payload)).collect()
 }
 
@@ -130,7 +125,7 @@ fn while_paused() {
     site.list(&run("f", 1), &["alpha", "bravo", "charlie"]);
     assert!(site.next(3_600).is_some_and(|job| job.starts_with("alpha")));
     site.finish("alpha", 3_600);
-    let next = queue(&path(&site), 5, 3_600).unwrap().keys;
+    let next = site.ask(3_600, NextJobs(5)).unwrap().keys;
     let (first, second) = (next[0].key.clone(), next[1].key.clone());
     let expected = |site: &Site| ask(site, &second, 3_600).unwrap().expected_in_seconds;
     assert_eq!(expected(&site), None, "one end tells nothing");
@@ -141,7 +136,7 @@ fn while_paused() {
     let found = ask(&site, &second, 3_600).unwrap();
     assert_eq!((found.state, found.paused), (KeyState::Waiting, true));
     assert_eq!(found.expected_in_seconds, None);
-    let next = queue(&path(&site), 5, 3_600).unwrap();
+    let next = site.ask(3_600, NextJobs(5)).unwrap();
     assert_eq!((next.paused, next.keys.len()), (true, 2));
     assert!(status(&site, 3_600).paused);
 }
@@ -165,7 +160,7 @@ fn a_place_far_behind() {
     assert_eq!((beyond.keys_before, beyond.exact), (100_000, false));
     assert_eq!(beyond.first, ["key1", "key2", "key3", "key4", "key5"]);
     assert_eq!(ask(&site, "key100003", 1).unwrap().expected_in_seconds, None);
-    assert_eq!(queue(&path(&site), usize::MAX, 1).unwrap().keys.len(), QUEUE_MAX);
+    assert_eq!(site.ask(1, NextJobs(usize::MAX)).unwrap().keys.len(), QUEUE_MAX);
 }
 
 /// A listing ends before its payloads take too much memory, and says so.
@@ -176,9 +171,9 @@ fn payloads_are_bounded() {
     let keys: Vec<String> = (0..20).map(|number| format!("key{number}")).collect();
     let rows: Vec<_> = keys.iter().map(|key| (key.as_str(), payload.as_str())).collect();
     site.add(&run("f", 1), &rows);
-    let next = queue(&path(&site), 20, 1).unwrap();
+    let next = site.ask(1, NextJobs(20)).unwrap();
     assert_eq!((next.keys.len(), next.truncated), (16, true));
-    let next = queue(&path(&site), 5, 1).unwrap();
+    let next = site.ask(1, NextJobs(5)).unwrap();
     assert_eq!((next.keys.len(), next.truncated), (5, false));
 }
 
@@ -198,7 +193,7 @@ fn attempts_that_ended() {
     site.commit(|store| store.release(second, 111)).unwrap();
     site.finish("charlie", 112);
     site.commit(|store| store.finish_attempt(last, 9, 113)).unwrap();
-    let ended = |wanted: &EndedAttempts| log(&path(&site), wanted).unwrap().attempts;
+    let ended = |wanted: &EndedAttempts| site.ask(1, wanted.clone()).unwrap().attempts;
     let all = EndedAttempts { count: 10, ..EndedAttempts::default() };
     let summary = |found: Vec<Ended>| -> Vec<_> {
         found.into_iter().map(|ended| (ended.key, ended.outcome, ended.exit_code)).collect()
@@ -219,7 +214,7 @@ fn attempts_that_ended() {
     let of_key = EndedAttempts { key: Some("charlie".to_owned()), ..all.clone() };
     assert_eq!(summary(ended(&of_key)), [expected[1].clone()]);
     site.delete(&run("f", 1));
-    assert_eq!(log(&path(&site), &all).unwrap().attempts[0].fetcher, None);
+    assert_eq!(site.ask(1, all).unwrap().attempts[0].fetcher, None);
 }
 
 /// Who holds which job, the oldest first: leased ones however long, classic ones for their lease.
@@ -258,12 +253,13 @@ fn who_holds_what() {
 fn not_taken_over() {
     let site = Site::new(FAIR);
     site.edit("PRAGMA user_version = 2");
-    let refused = queue(&path(&site), 1, 1).unwrap_err();
+    let refused = site.ask(1, NextJobs(1)).unwrap_err();
     assert!(
         matches!(&refused, ReadError::Foreign(text) if text.contains("not yet taken over")),
         "{refused}"
     );
     assert!(
-        why(&path(&site), "a", 1).is_err() && log(&path(&site), &EndedAttempts::default()).is_err()
+        site.ask(1, WhyKey("a".to_owned())).is_err()
+            && site.ask(1, EndedAttempts::default()).is_err()
     );
 }

@@ -1,18 +1,21 @@
 //! A store in a temporary directory, and short words for what the tests do with it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::ProptestConfig;
 use rusqlite::Connection;
 use shiftboss_actors::file_identity::Position;
-use shiftboss_actors::store::{Dispatched, LeaseHolder, Operation, Reading, Request, RowBatch};
+use shiftboss_actors::store::{
+    Ask, Dispatched, LeaseHolder, Operation, ReadError, Reader, Reading, Request, RowBatch,
+};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use tempfile::TempDir;
 
 use crate::stores::sqlite::partitions::Partitions;
 use crate::stores::sqlite::schema;
-use crate::stores::sqlite::{Durability, Options, Policy, SqliteStore};
+use crate::stores::sqlite::{Durability, Options, Policy, SqliteReader, SqliteStore};
 
 /// The default policy of spec 5.
 pub const FAIR: Policy = Policy::Fair { lease_seconds: 43_200 };
@@ -45,6 +48,12 @@ pub struct Site {
     pub directory: TempDir,
 }
 
+/// What the database at a path answers.
+pub fn ask<Q: Ask>(path: &Path, now: i64, question: Q) -> Result<Q::Answer, ReadError> {
+    let reader: &dyn Reader = &SqliteReader(path.to_owned());
+    reader.ask(now, question)
+}
+
 /// A run by name and number.
 pub fn run(fetcher: &str, started: i64) -> Run {
     Run { fetcher: fetcher.into(), started }
@@ -75,6 +84,11 @@ pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
 }
 
 impl Site {
+    /// What its database answers.
+    pub fn ask<Q: Ask>(&self, now: i64, question: Q) -> Result<Q::Answer, ReadError> {
+        ask(&self.directory.path().join("state.db"), now, question)
+    }
+
     /// A new, empty database.
     pub fn new(policy: Policy) -> Self {
         Self::in_directory(tempfile::tempdir().unwrap(), policy)

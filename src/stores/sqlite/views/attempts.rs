@@ -3,21 +3,18 @@
 //! In the order of their attempts, the one that was handed out last first: for jobs of like length
 //! that is the order of their ends. At most the 100,000 that the daemon keeps are gone through.
 
-use std::path::Path;
-
-use rusqlite::Row;
+use rusqlite::{Connection, Result, Row};
+use shiftboss_actors::store::EndedAttempts;
 use shiftboss_actors::store::answers::{Ended, Log};
-use shiftboss_actors::store::{EndedAttempts, ReadError};
 
 use crate::stores::outcome_words::of_code;
 use crate::stores::sqlite::query::{FromRow, Query};
-use crate::stores::sqlite::snapshot::read_current;
 
 /// Attempts that can be asked for at once.
 const LOG_MAX: usize = 10_000;
 
 impl FromRow for Ended {
-    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
         let (started, finished): (i64, i64) = (row.get(5)?, row.get(6)?);
         let (outcome, exit_code): (String, Option<i64>) = (row.get(7)?, row.get(8)?);
         let is_done = outcome == "done";
@@ -49,8 +46,8 @@ const ENDED: &str = "SELECT ended.attempt, attr_path,
     ORDER BY ended.attempt DESC LIMIT ?4";
 
 /// The attempts that are wanted, of the 100,000 that are kept.
-pub fn log(path: &Path, wanted: &EndedAttempts) -> Result<Log, ReadError> {
+pub(super) fn log(snapshot: &Connection, wanted: &EndedAttempts) -> Result<Log> {
     let count = i64::try_from(wanted.count.min(LOG_MAX)).unwrap_or(i64::MAX);
     let asked = (&wanted.key, wanted.failed, wanted.since, count);
-    read_current(path, |snapshot| snapshot.rows(ENDED, asked)).map(|attempts| Log { attempts })
+    Ok(Log { attempts: snapshot.rows(ENDED, asked)? })
 }

@@ -5,11 +5,9 @@
 //! one position, so they come one after the other. What a key's dispatch would change is nothing
 //! to the other keys: the walk tells what as many requests would get.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
-use rusqlite::{Connection, Result, Rows, Statement};
+use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::stores::sqlite::dispatch::{HELD, QueuePosition, READY, Rule};
@@ -47,17 +45,19 @@ impl Order {
         snapshot: &Connection,
         mut show: impl FnMut(QueuePosition) -> Result<ControlFlow<()>>,
     ) -> Result<bool> {
-        let mut statements = Vec::new();
-        for partition in &self.partitions.open {
-            statements.push((snapshot.prepare(READY)?, vec![*partition]));
-            statements.push((snapshot.prepare(HELD)?, vec![*partition, self.expired]));
-        }
-        let mut merge = Merge::begin(&mut statements, &self.partitions)?;
+        let mut statement = snapshot.prepare(&self.in_order())?;
+        let mut rows = statement.query([])?;
         let mut last: Option<String> = None;
         for _ in 0..ROWS_MAX {
-            let Some(position) = merge.next()? else {
+            let Some(row) = rows.next()? else {
                 return Ok(true);
             };
+            let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let run = RunId { fetcher_id: position.3, started: row.get(4)? };
+            // Rows of runs under deletion count as gone.
+            if !self.partitions.allow(run) {
+                continue;
+            }
             if last.as_ref() == Some(&position.2) {
                 continue;
             }
@@ -68,47 +68,17 @@ impl Order {
         }
         Ok(false)
     }
-}
 
-/// Several ordered lists of positions as one.
-struct Merge<'a> {
-    lists: Vec<Rows<'a>>,
-    /// The first position of each list that has one.
-    heads: BinaryHeap<Reverse<(QueuePosition, usize)>>,
-    partitions: &'a Partitions,
-}
-
-impl<'a> Merge<'a> {
-    fn begin(
-        statements: &'a mut [(Statement<'_>, Vec<i64>)],
-        partitions: &'a Partitions,
-    ) -> Result<Self> {
-        let mut merge = Self { lists: Vec::new(), heads: BinaryHeap::new(), partitions };
-        for (list, (statement, parameters)) in statements.iter_mut().enumerate() {
-            let parameters = rusqlite::params_from_iter(parameters.iter());
-            merge.lists.push(statement.query(parameters)?);
-            merge.refill(list)?;
-        }
-        Ok(merge)
-    }
-
-    fn next(&mut self) -> Result<Option<QueuePosition>> {
-        let Some(Reverse((position, list))) = self.heads.pop() else {
-            return Ok(None);
+    /// All rows that may be next in one order: SQLite merges those of the partitions, which are ordered by the index.
+    fn in_order(&self) -> String {
+        let of_partition = |partition: &i64| {
+            let rows = |sql: &str| {
+                let sql = sql.replace("?1", &partition.to_string());
+                format!("SELECT * FROM ({})", sql.replace("?2", &self.expired.to_string()))
+            };
+            [READY, HELD].map(rows).join(" UNION ALL ")
         };
-        self.refill(list)?;
-        Ok(Some(position))
-    }
-
-    /// Reads on in a list, past rows of runs under deletion: they count as gone.
-    fn refill(&mut self, list: usize) -> Result<()> {
-        while let Some(row) = self.lists[list].next()? {
-            let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            if self.partitions.allow(RunId { fetcher_id: position.3, started: row.get(4)? }) {
-                self.heads.push(Reverse((position, list)));
-                return Ok(());
-            }
-        }
-        Ok(())
+        let partitions: Vec<String> = self.partitions.open.iter().map(of_partition).collect();
+        partitions.join(" UNION ALL ") + " ORDER BY 1, 2, 3, 4"
     }
 }

@@ -6,10 +6,8 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use rusqlite::{Connection, Result};
-use shiftboss_actors::store::ReadError;
 use shiftboss_actors::store::answers::{Next, Queue, Turn};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
@@ -17,7 +15,6 @@ use super::order::Order;
 use crate::stores::sqlite::dispatch::candidates;
 use crate::stores::sqlite::query::Query;
 use crate::stores::sqlite::records::is_paused;
-use crate::stores::sqlite::snapshot::read_current;
 
 /// Keys that can be asked for at once.
 pub const QUEUE_MAX: usize = 10_000;
@@ -28,11 +25,8 @@ pub(super) const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The next `count` jobs in the order in which they would be handed out at the time `now`; one to
 /// [`QUEUE_MAX`] of them.
-pub fn queue(path: &Path, count: usize, now: UnixSeconds) -> Result<Queue, ReadError> {
-    read_current(path, |snapshot| list(snapshot, count.clamp(1, QUEUE_MAX), now))
-}
-
-pub(super) fn list(snapshot: &Connection, count: usize, now: UnixSeconds) -> Result<Queue> {
+pub(super) fn queue(snapshot: &Connection, count: usize, now: UnixSeconds) -> Result<Queue> {
+    let count = count.clamp(1, QUEUE_MAX);
     let order = Order::load(snapshot, now)?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
     let is_all = order.walk(snapshot, |position| {
@@ -66,20 +60,18 @@ fn job(snapshot: &Connection, order: &Order, key: String) -> Result<Option<Next>
 }
 
 /// The turns of single tasks of these keys at the time `now`, in their order.
-pub fn turns(path: &Path, keys: &[Key], now: UnixSeconds) -> Result<Vec<Turn>, ReadError> {
-    read_current(path, |snapshot| {
-        let (places, is_all) = places(snapshot, keys, now)?;
-        let turn = |key: &Key| {
-            let found = places.get(key.as_str()).copied().flatten();
-            let is_further = found.is_none() && !is_all;
-            Ok(Turn {
-                keys_before: found.or(is_further.then_some(COUNTED_MAX)),
-                exact: found.is_some(),
-                tasks_before: tasks_of(snapshot, key)?.saturating_sub(1),
-            })
-        };
-        keys.iter().map(turn).collect()
-    })
+pub(super) fn turns(snapshot: &Connection, keys: &[Key], now: UnixSeconds) -> Result<Vec<Turn>> {
+    let (places, is_all) = places(snapshot, keys, now)?;
+    let turn = |key: &Key| {
+        let found = places.get(key.as_str()).copied().flatten();
+        let is_further = found.is_none() && !is_all;
+        Ok(Turn {
+            keys_before: found.or(is_further.then_some(COUNTED_MAX)),
+            exact: found.is_some(),
+            tasks_before: tasks_of(snapshot, key)?.saturating_sub(1),
+        })
+    };
+    keys.iter().map(turn).collect()
 }
 
 /// How many keys come before each of these, where that was counted; and whether there are no more keys.

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use rusqlite::{Connection, Result};
+use shiftboss_actors::store::FetcherRecord;
 use shiftboss_actors::store::answers::{
     Done, FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, RejectedFile, Rows, Waiting,
 };
-use shiftboss_actors::store::{FetcherRecord, ReadError};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
@@ -26,24 +26,25 @@ use crate::stores::sqlite::snapshot;
 pub(super) const HOUR_MINUTES: i64 = 60;
 columns!(Rows { pending, dispatched, in_flight, redelivered });
 columns!(Holding { worker, key, attempt, since, lease_seconds });
-columns!(FetcherStatus { name, run, complete, lines, pending, skipped, older_runs; age_seconds: None });
+columns!(FetcherStatus { name, run, complete, lines, pending, skipped, older_runs, age_seconds });
 columns!(Done { exit_code, jobs });
 columns!(RejectedFile { name, reason, since });
 
-/// How the queue at `path` stands at the time `now`.
-pub fn queue_status(path: &Path, now: UnixSeconds) -> Result<QueueStatus, ReadError> {
-    snapshot::read(path, |snapshot, version| match version {
-        schema::VERSION => status_of_current(snapshot, now),
-        version => status_of_reference(snapshot, version, now),
-    })
-}
-
-/// From what the daemon and its triggers keep.
-fn status_of_current(snapshot: &Connection, now: UnixSeconds) -> Result<QueueStatus> {
+/// How the queue stands at the time `now`: from what the daemon and its triggers keep.
+pub(super) fn queue_status(
+    snapshot: &Connection,
+    version: i64,
+    now: UnixSeconds,
+) -> Result<QueueStatus> {
+    if version < schema::VERSION {
+        return status_of_reference(snapshot, version, now);
+    }
     let number = |name| -> Result<Option<i64>> {
         Ok(state(snapshot, name)?.and_then(|text| text.parse().ok()))
     };
     let directory_lost_since = number("directory_lost_since")?;
+    let policy = snapshot::policy(snapshot)?;
+    let holders_max = i64::try_from(HOLDERS_MAX).unwrap_or(i64::MAX);
     let rejected = "SELECT name, reason, since FROM shiftboss_rejected_files ORDER BY name";
     Ok(QueueStatus {
         schema_version: schema::VERSION,
@@ -56,8 +57,8 @@ fn status_of_current(snapshot: &Connection, now: UnixSeconds) -> Result<QueueSta
         single_tasks: snapshot.value(SINGLE_TASKS, ["single_tasks"])?,
         single_tasks_ended: snapshot.value(SINGLE_TASKS, ["single_tasks_ended"])?,
         max_single_tasks: number("max_single_tasks")?,
-        holders: holders(snapshot, snapshot::policy(snapshot)?.expired(now))?,
-        fetchers: fetchers(snapshot, FETCHERS, now)?,
+        holders: snapshot.rows(HOLDERS, (holders_max, policy.expired(now)))?,
+        fetchers: snapshot.rows(FETCHERS, [now])?,
         managed_fetchers: managed_fetchers(snapshot, directory_lost_since)?,
         oldest_waiting: oldest_waiting(snapshot, now)?,
         done_last_hour: done_since(snapshot, now / 60 - HOUR_MINUTES)?,
@@ -88,55 +89,32 @@ const ROWS: &str = "SELECT coalesce(sum(pending), 0), coalesce(sum(rows - pendin
 const DEAD_LETTERS: &str = "SELECT count(*) FROM shiftboss_expired_leases WHERE dead_letter <> 0";
 /// A kept count of single tasks, by its name: of all, or of those that ended.
 const SINGLE_TASKS: &str = "SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = ?1";
-/// Leased attempts, the first one first, at most ?1.
-const LEASED: &str = "SELECT worker, attr_path, attempt, started, lease
-    FROM shiftboss_deliveries INDEXED BY shiftboss_leased
-    WHERE lease IS NOT NULL ORDER BY attempt LIMIT ?1";
-/// Keys in flight that were started since ?2, the first one first, at most ?1; leased ones as well.
-const UNFINISHED: &str = "SELECT held.worker, log.attr_path, held.attempt,
-        iif(held.lease IS NULL, log.started, held.started), held.lease
-    FROM log INDEXED BY shiftboss_unfinished
-    LEFT JOIN shiftboss_deliveries AS held ON held.attr_path = log.attr_path AND held.attempt = (
-        SELECT max(attempt) FROM shiftboss_deliveries AS last WHERE last.attr_path = log.attr_path)
-    WHERE finished IS NULL AND log.started >= ?2 ORDER BY log.started LIMIT ?1";
+/// The jobs that are held, from their hand-out until they end or their lease expires, the oldest ?1 of them: leased
+/// ones; and keys in flight that were started since ?2, for a classic job that was handed out before is held no longer. A
+/// leased job is found twice. The oldest of each are the oldest of all.
+const HOLDERS: &str = "SELECT * FROM (
+        SELECT worker, attr_path, attempt, started, lease
+        FROM shiftboss_deliveries INDEXED BY shiftboss_leased
+        WHERE lease IS NOT NULL ORDER BY attempt LIMIT ?1)
+    UNION SELECT * FROM (
+        SELECT held.worker, log.attr_path, held.attempt,
+            iif(held.lease IS NULL, log.started, held.started), held.lease
+        FROM log INDEXED BY shiftboss_unfinished
+        LEFT JOIN shiftboss_deliveries AS held ON held.attr_path = log.attr_path AND held.attempt = (
+            SELECT max(attempt) FROM shiftboss_deliveries AS last WHERE last.attr_path = log.attr_path)
+        WHERE finished IS NULL AND log.started >= ?2 ORDER BY log.started LIMIT ?1)
+    ORDER BY 4, 3, 2 LIMIT ?1";
 
-/// The jobs that are held, from their hand-out until they end or their lease expires: a classic job that was handed
-/// out before `expired` is held no longer.
-fn holders(snapshot: &Connection, expired: UnixSeconds) -> Result<Vec<Holding>> {
-    let limit = i64::try_from(HOLDERS_MAX).unwrap_or(i64::MAX);
-    let mut found: Vec<Holding> = snapshot.rows(LEASED, [limit])?;
-    found.extend(snapshot.rows::<Holding>(UNFINISHED, (limit, expired))?);
-    // The oldest of each are the oldest of all. A leased job was found twice.
-    found.sort_by(|a, b| (a.since, a.attempt, &a.key).cmp(&(b.since, b.attempt, &b.key)));
-    found.dedup();
-    found.truncate(HOLDERS_MAX);
-    Ok(found)
-}
-
-/// Each fetcher's newest run, from the kept counts. The runs of single tasks stand beside each other:
-/// they are shown as one.
+/// Each fetcher's newest run, from the kept counts, at the time ?1. The runs of single tasks stand beside each other:
+/// they are shown as one. A run's number is usually the time of its start; one that cannot be, before 2000, has no age.
 const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
         iif(name = '@tasks', sum(rows), rows), iif(name = '@tasks', sum(pending), pending), skipped,
-        iif(name = '@tasks', 0, count(*) - 1)
+        iif(name = '@tasks', 0, count(*) - 1),
+        iif(max(run.run_started) BETWEEN 946684800 AND ?1, ?1 - max(run.run_started), NULL)
     FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id)
     JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
         AND ours.run_started = run.run_started
     WHERE deleting = 0 GROUP BY fetchers.fetcher_id ORDER BY name";
-
-fn fetchers(
-    snapshot: &Connection,
-    sql: &'static str,
-    now: UnixSeconds,
-) -> Result<Vec<FetcherStatus>> {
-    const YEAR_2000: i64 = 946_684_800;
-    let mut fetchers: Vec<FetcherStatus> = snapshot.rows(sql, [])?;
-    for fetcher in &mut fetchers {
-        // A run's number is usually the time of its start; one that cannot be has no age.
-        let is_time = (YEAR_2000..=now).contains(&fetcher.run);
-        fetcher.age_seconds = is_time.then(|| now - fetcher.run);
-    }
-    Ok(fetchers)
-}
 
 /// One that was broken off and is still to be done is not on. One that was begun since the input directory is lost
 /// waits for it.
@@ -176,8 +154,8 @@ pub(super) fn done_since(snapshot: &Connection, minute: i64) -> Result<Vec<Done>
 
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
-pub(in crate::stores::sqlite) const LOOKING: [&str; 8] =
-    [ROWS, FETCHERS, MANAGED_FETCHERS, DEAD_LETTERS, SINGLE_TASKS, LEASED, UNFINISHED, DONE];
+pub(in crate::stores::sqlite) const LOOKING: [&str; 7] =
+    [ROWS, FETCHERS, MANAGED_FETCHERS, DEAD_LETTERS, SINGLE_TASKS, HOLDERS, DONE];
 
 /// A database that the Python supervisor used last: what is kept may be old, so all is counted.
 fn status_of_reference(
@@ -192,12 +170,13 @@ fn status_of_reference(
             (SELECT count(*) FROM queue WHERE queue.fetcher_id = run.fetcher_id
                 AND fetcher_run_started = run_started),
             (SELECT count(*) FROM queue WHERE queue.fetcher_id = run.fetcher_id
-                AND fetcher_run_started = run_started AND is_dequeued = 0), 0, count(*) - 1
+                AND fetcher_run_started = run_started AND is_dequeued = 0), 0, count(*) - 1,
+            iif(max(run_started) BETWEEN 946684800 AND ?1, ?1 - max(run_started), NULL)
         FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id) GROUP BY fetcher_id ORDER BY name";
     Ok(QueueStatus {
         schema_version,
         rows: snapshot.row(rows, [])?,
-        fetchers: fetchers(snapshot, sql, now)?,
+        fetchers: snapshot.rows(sql, [now])?,
         ..QueueStatus::default()
     })
 }

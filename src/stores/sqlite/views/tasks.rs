@@ -4,17 +4,15 @@
 //! the attempts that are kept, at most 100,000, and the single tasks, which have a limit, are gone through.
 //! So what it costs does not depend on how long the queue is.
 
-use std::path::Path;
-
 use rusqlite::{Connection, Result, Row};
+use shiftboss_actors::store::TasksWith;
 use shiftboss_actors::store::answers::{Task, TaskStatus, Tasks};
-use shiftboss_actors::store::{ReadError, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::queue::{QUEUE_MAX, list};
+use super::queue::{QUEUE_MAX, queue};
 use crate::stores::outcome_words::{in_words, of_code};
 use crate::stores::sqlite::query::{Query, columns};
-use crate::stores::sqlite::snapshot::{policy, read_current};
+use crate::stores::sqlite::snapshot::policy;
 
 columns!(Task { key, fetcher, run, since, reason });
 
@@ -81,13 +79,11 @@ const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, sta
 
 /// The tasks that are asked for, at the time `now`: failed ones newest first, those in flight oldest first,
 /// waiting ones in the order of their turns.
-pub fn tasks(path: &Path, asked: &TasksWith, now: UnixSeconds) -> Result<Tasks, ReadError> {
-    read_current(path, |snapshot| {
-        let mut tasks = found(snapshot, asked, now)?;
-        let truncated = tasks.len() > asked.count;
-        tasks.truncate(asked.count);
-        Ok(Tasks { status: asked.status, tasks, truncated })
-    })
+pub(super) fn tasks(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<Tasks> {
+    let mut tasks = found(snapshot, asked, now)?;
+    let truncated = tasks.len() > asked.count;
+    tasks.truncate(asked.count);
+    Ok(Tasks { status: asked.status, tasks, truncated })
 }
 
 /// One more than asked for, if there is one.
@@ -120,8 +116,8 @@ fn failed(row: &Row<'_>) -> Result<Task> {
 
 /// The next [`QUEUE_MAX`] jobs at the most, those of one fetcher among them.
 fn waiting(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<Vec<Task>> {
-    let count = if asked.fetcher.is_some() { QUEUE_MAX } else { (asked.count + 1).min(QUEUE_MAX) };
-    let keys = list(snapshot, count, now)?.keys.into_iter();
+    let count = if asked.fetcher.is_some() { QUEUE_MAX } else { asked.count + 1 };
+    let keys = queue(snapshot, count, now)?.keys.into_iter();
     let wanted =
         keys.filter(|next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name));
     Ok(wanted

@@ -6,10 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Result};
-use shiftboss_actors::store::ReadError;
 use shiftboss_actors::store::answers::{
     Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why,
 };
@@ -21,7 +19,6 @@ use super::status::{HOUR_MINUTES, done_since};
 use crate::stores::sqlite::dispatch::{Candidate, candidates};
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::is_paused;
-use crate::stores::sqlite::snapshot::read_current;
 
 /// Keys before a key that are counted; beyond, it is "more than".
 const KEYS_BEFORE_MAX: usize = 100_000;
@@ -31,23 +28,18 @@ const JOBS_MIN: i64 = 10;
 const ROWS_MAX: usize = 1_000;
 
 /// Where `key` is at the time `now`; `None`: nobody ever heard of it.
-pub fn why(path: &Path, key: &str, now: UnixSeconds) -> Result<Option<Why>, ReadError> {
-    read_current(path, |snapshot| {
-        let order = Order::load(snapshot, now)?;
-        let rows = candidates(snapshot, key)?.map_or_else(Vec::new, |(_, rows)| rows);
-        let asked = Asked {
-            snapshot,
-            order,
-            key,
-            log: log_row(snapshot, key)?,
-            outs: outs(snapshot, key)?,
-        };
-        if rows.is_empty() && asked.log.is_none() && asked.outs.is_empty() {
-            return Ok(None);
-        }
-        asked.answer(rows, now).map(Some)
-    })
+pub(super) fn why(snapshot: &Connection, key: &str, now: UnixSeconds) -> Result<Option<Why>> {
+    let order = Order::load(snapshot, now)?;
+    let rows = candidates(snapshot, key)?.map_or_else(Vec::new, |(_, rows)| rows);
+    let log = snapshot.row(LOG_ROW, [key]).optional()?;
+    let asked = Asked { snapshot, order, key, log, outs: snapshot.rows(OUTS, [key])? };
+    if rows.is_empty() && asked.log.is_none() && asked.outs.is_empty() {
+        return Ok(None);
+    }
+    asked.answer(rows, now).map(Some)
 }
+
+const LOG_ROW: &str = "SELECT started, finished, exit_code FROM log WHERE attr_path = ?1";
 
 struct LogRow {
     started: UnixSeconds,
@@ -84,18 +76,11 @@ columns!(Out {
     prev_exit_code
 });
 
-fn log_row(snapshot: &Connection, key: &str) -> Result<Option<LogRow>> {
-    let sql = "SELECT started, finished, exit_code FROM log WHERE attr_path = ?1";
-    snapshot.row(sql, [key]).optional()
-}
-
 /// A key's attempts whose end is not known, the last one first.
-fn outs(snapshot: &Connection, key: &str) -> Result<Vec<Out>> {
-    let sql = "SELECT worker, attempt, started, lease, delivery_count, fetcher_id, run_started,
-            prev_started, prev_finished, prev_exit_code
-        FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt DESC";
-    snapshot.rows(sql, [key])
-}
+const OUTS: &str =
+    "SELECT worker, attempt, started, lease, delivery_count, fetcher_id, run_started,
+        prev_started, prev_finished, prev_exit_code
+    FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt DESC";
 
 /// With which exit codes rows ended, by fetcher and run; and those that are not there.
 struct Ends {
