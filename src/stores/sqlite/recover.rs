@@ -7,8 +7,9 @@
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
+use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Result, Row, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Params, Result, Row, params_from_iter};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::TASKS_FETCHER;
 
@@ -37,9 +38,11 @@ const ORPHANS: &str = "
     UPDATE shiftboss_counters SET value = max(value, (SELECT count(*) FROM queue))
         WHERE name = 'row'";
 const SINGLE_TASKS: &str = "shiftboss_single_tasks";
-/// Rows of single tasks that were lost, with what their rows of the queue tell of their status: one that is marked
-/// without being out has ended.
-const TASKS_OF_QUEUE: &str = "SELECT fetcher_run_started, queue.attr_path,
+/// Puts single tasks back whose row of the queue is all that is left of them, with what that tells of their status: one
+/// that is marked without being out has ended.
+const TASKS_OF_QUEUE: &str = "INSERT INTO shiftboss_single_tasks
+        (task, attr_path, checksum, added, status, started, payload)
+    SELECT fetcher_run_started, queue.attr_path, checksum(payload), fetcher_run_started,
         CASE WHEN is_dequeued = 0 OR log.started IS NOT NULL OR EXISTS (
                 SELECT 1 FROM shiftboss_deliveries AS delivery
                 WHERE delivery.attr_path = queue.attr_path AND delivery.fetcher_id = 0
@@ -52,13 +55,20 @@ const TASKS_OF_QUEUE: &str = "SELECT fetcher_run_started, queue.attr_path,
     FROM queue LEFT JOIN log ON log.attr_path = queue.attr_path AND log.finished IS NULL
     WHERE queue.fetcher_id = 0 AND NOT EXISTS (
         SELECT 1 FROM shiftboss_single_tasks WHERE task = fetcher_run_started)";
-/// Single tasks with a number that none was given, for the counter goes up to ?1: a damaged page named it.
-const WILD_TASKS: &str = "SELECT task, attr_path, payload FROM shiftboss_single_tasks
-    WHERE task < 1 OR task > ?1 ORDER BY task";
-/// The number of the row that a single task has in the queue, if no other one has that.
-const NUMBER_IN_QUEUE: &str = "SELECT fetcher_run_started FROM queue
-    WHERE fetcher_id = 0 AND attr_path = ?1 AND payload = ?2 AND NOT EXISTS (
-        SELECT 1 FROM shiftboss_single_tasks WHERE task = fetcher_run_started)";
+/// Single tasks with a number that none was given, for the counter is not that far: a damaged page named it. They get
+/// that of the row that they have in the queue, else they would be there twice; or a new one.
+const WILD_TASKS: &str = "
+    UPDATE OR IGNORE shiftboss_single_tasks AS wild
+    SET task = coalesce((SELECT fetcher_run_started FROM queue
+        WHERE fetcher_id = 0 AND attr_path = wild.attr_path AND queue.payload = wild.payload
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_single_tasks AS known
+                WHERE known.task = fetcher_run_started)), task)
+    FROM shiftboss_counters WHERE name = 'task' AND (task < 1 OR task > value);
+    UPDATE OR IGNORE shiftboss_single_tasks AS wild SET task = numbered.number
+    FROM (SELECT task AS old, value + row_number() OVER (ORDER BY task) AS number
+        FROM shiftboss_single_tasks, shiftboss_counters
+        WHERE name = 'task' AND (task < 1 OR task > value)) AS numbered
+    WHERE task = old";
 /// Which runs' lists are to be read again, and then pruned.
 const READ_AGAIN: &str = "UPDATE fetcher_runs SET is_complete = 0
     WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name <> ?1)";
@@ -117,6 +127,9 @@ fn open_source(old: &Path) -> Result<Connection> {
 fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Result<Vec<Saved>> {
     target.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     target.pragma_update(None, "foreign_keys", false)?;
+    target.create_scalar_function("checksum", 1, FunctionFlags::SQLITE_UTF8, |context| {
+        Ok(checksum(context.get_raw(0).as_bytes()?).cast_signed())
+    })?;
     let transaction = target.transaction()?;
     let mut saved: Vec<Saved> = Vec::new();
     for table in schema::tables()? {
@@ -125,58 +138,15 @@ fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Res
             saved.push(Copy::new(source, &transaction, &table, rowids)?.run()?);
         }
     }
-    number_wild_tasks(&transaction)?;
+    transaction.execute_batch(WILD_TASKS)?;
+    let found = transaction.execute(TASKS_OF_QUEUE, [])?;
     if let Some(singles) = saved.iter_mut().find(|saved| saved.table == SINGLE_TASKS) {
-        singles.rows += tasks_of_queue(&transaction)?;
+        singles.rows += found as u64;
     }
     transaction.execute_batch(ORPHANS)?;
     transaction.execute(READ_AGAIN, [TASKS_FETCHER])?;
     transaction.commit()?;
     Ok(saved)
-}
-
-/// Gives single tasks with wild numbers their row's of the queue, else they would be there twice; or new ones.
-fn number_wild_tasks(target: &Connection) -> Result<()> {
-    let counter = "SELECT value FROM shiftboss_counters WHERE name = 'task'";
-    let Some(mut last) = target.query_row(counter, [], |row| row.get::<_, i64>(0)).optional()?
-    else {
-        return Ok(());
-    };
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let mut find = target.prepare(WILD_TASKS)?;
-    let wild = find.query_map([last], read)?.collect::<Result<Vec<(i64, String, String)>>>()?;
-    for (task, key, payload) in wild {
-        let known =
-            target.query_row(NUMBER_IN_QUEUE, (key, payload), |row| row.get(0)).optional()?;
-        let number = known.unwrap_or_else(|| {
-            last += 1;
-            last
-        });
-        target.execute(
-            "UPDATE shiftboss_single_tasks SET task = ?2 WHERE task = ?1",
-            (task, number),
-        )?;
-    }
-    Ok(())
-}
-
-/// Puts single tasks back whose row of the queue is all that is left of them; says how many.
-fn tasks_of_queue(target: &Connection) -> Result<u64> {
-    let mut find = target.prepare(TASKS_OF_QUEUE)?;
-    let mut insert = target.prepare(
-        "INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, status, started, payload)
-        VALUES (?1, ?2, ?3, ?1, ?4, ?5, ?6)",
-    )?;
-    let mut found = find.query([])?;
-    let mut rows = 0;
-    while let Some(row) = found.next()? {
-        let payload: String = row.get(4)?;
-        let content = checksum(payload.as_bytes()).cast_signed();
-        let (task, key): (i64, String) = (row.get(0)?, row.get(1)?);
-        let (status, started): (String, Option<i64>) = (row.get(2)?, row.get(3)?);
-        rows += insert.execute((task, key, content, status, started, payload))? as u64;
-    }
-    Ok(rows)
 }
 
 /// Makes everything anew that is derived.
@@ -243,16 +213,14 @@ impl<'a> Copy<'a> {
     /// first one from which on can be read again. So no row between two such places is passed over. What was
     /// read says nothing of where to go on: a damaged page may name any rowid.
     fn by_rowid(&mut self) -> Result<()> {
-        let mut scan = self.scan("rowid >= ?1 ORDER BY rowid", [i64::MIN])?;
-        self.saved.lost_ranges += u64::from(scan.stop == Stop::Unreadable) + scan.refused;
-        let rowids = self.rowids;
-        for from in rowids {
-            if scan.stop == Stop::End {
+        let rowids = self.rowids.iter();
+        for (tried, from) in [i64::MIN].iter().chain(rowids).enumerate() {
+            let (rows, stop) = self.scan("rowid >= ?1 ORDER BY rowid", [*from])?;
+            let is_another = rows > 0 || tried == 0;
+            self.saved.lost_ranges += u64::from(is_another && stop == Stop::Unreadable);
+            if stop == Stop::End {
                 break;
             }
-            scan = self.scan("rowid >= ?1 ORDER BY rowid", [*from])?;
-            self.saved.lost_ranges += u64::from(scan.rows > 0 && scan.stop == Stop::Unreadable);
-            self.saved.lost_ranges += scan.refused;
         }
         Ok(())
     }
@@ -263,17 +231,16 @@ impl<'a> Copy<'a> {
             (SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk)";
         let backward: String = self.target.query_row(sql, [self.table], |row| row.get(0))?;
         let forward = backward.replace(" DESC", "");
-        let scan = self.scan(&format!("1 ORDER BY {forward}"), [])?;
-        self.saved.lost_ranges += scan.refused;
-        if scan.stop != Stop::End {
+        if self.scan(&format!("1 ORDER BY {forward}"), [])?.1 != Stop::End {
             self.saved.lost_ranges += 1;
             self.scan(&format!("1 ORDER BY {backward}"), [])?;
         }
         Ok(())
     }
 
-    /// Copies rows until their end, until one cannot be read, or, by rowids, until one that was copied before.
-    fn scan(&self, which: &str, parameters: impl Params) -> Result<Scan> {
+    /// Copies rows until their end, until one cannot be read, or, by rowids, until one that was copied before. Says how
+    /// many were copied. Rows that could be read, but are none of the table's, are lost.
+    fn scan(&mut self, which: &str, parameters: impl Params) -> Result<(u64, Stop)> {
         let columns = self.columns.join(", ");
         let rowid = if self.has_rowid { "rowid, " } else { "" };
         let select = format!("SELECT {rowid}{columns} FROM {} WHERE {which}", self.table);
@@ -281,42 +248,39 @@ impl<'a> Copy<'a> {
         let insert =
             format!("INSERT OR IGNORE INTO {} ({rowid}{columns}) VALUES ({places})", self.table);
         let mut insert = self.target.prepare_cached(&insert)?;
-        let mut scan = Scan { rows: 0, refused: 0, stop: Stop::Unreadable };
+        let mut copied = 0;
         let Ok(mut select) = self.source.prepare_cached(&select) else {
-            return Ok(scan);
+            return Ok((copied, Stop::Unreadable));
         };
         let Ok(mut rows) = select.query(parameters) else {
-            return Ok(scan);
+            return Ok((copied, Stop::Unreadable));
         };
         loop {
             let values = match rows.next() {
                 Ok(Some(row)) => values(row),
-                Ok(None) => return Ok(Scan { stop: Stop::End, ..scan }),
-                Err(_) => return Ok(scan),
+                Ok(None) => return Ok((copied, Stop::End)),
+                Err(_) => return Ok((copied, Stop::Unreadable)),
             };
             // What is no text, or of a wrong type, was overwritten: STRICT tables refuse it.
             let Ok(values) = values else {
-                scan.refused += 1;
+                self.saved.lost_ranges += 1;
                 continue;
             };
             let rowid = values.first().cloned();
             match insert.execute(params_from_iter(values)) {
-                Ok(0) if self.has(rowid)? => return Ok(Scan { stop: Stop::Known, ..scan }),
+                Ok(0) if self.has(rowid)? => return Ok((copied, Stop::Known)),
                 Err(error) if !is_refused(&error) => return Err(error),
-                Ok(1) => scan.rows += 1,
+                Ok(1) => copied += 1,
                 // Another row has its key, or it has none: it was overwritten.
-                _ => scan.refused += 1,
+                _ => self.saved.lost_ranges += 1,
             }
         }
     }
 
     /// Whether a row of that rowid was copied.
     fn has(&self, rowid: Option<Value>) -> Result<bool> {
-        if !self.has_rowid {
-            return Ok(false);
-        }
-        let sql = format!("SELECT EXISTS (SELECT 1 FROM {} WHERE rowid = ?1)", self.table);
-        self.target.prepare_cached(&sql)?.query_row([rowid], |row| row.get(0))
+        let sql = format!("SELECT 1 FROM {} WHERE rowid = ?1", self.table);
+        Ok(self.has_rowid && self.target.prepare_cached(&sql)?.exists([rowid])?)
     }
 }
 
@@ -329,14 +293,6 @@ enum Stop {
     Unreadable,
     /// The next one was copied before.
     Known,
-}
-
-/// Rows that were copied in one go.
-struct Scan {
-    rows: u64,
-    /// Rows that could be read, but are none of the table's.
-    refused: u64,
-    stop: Stop,
 }
 
 fn values(row: &Row<'_>) -> Result<Vec<Value>> {
