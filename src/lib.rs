@@ -31,4 +31,5 @@ mod socket;
 pub mod stores;
 mod target;
 mod terminal;
+mod text;
 mod worker;

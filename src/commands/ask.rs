@@ -11,9 +11,9 @@ use std::time::Duration;
 use shiftboss_protocol::client::{Connection, Deadline};
 
 use super::output::offer;
-use super::text::{quoted, shown};
 use crate::client::no_answer;
 use crate::exit::{ExitCode, Failure};
+use crate::text::{quoted, shown};
 
 /// Asks on `socket`, and prints the answers.
 pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {

@@ -1,11 +1,10 @@
 //! The commands: a file for each, or for those that are alike (`operators`, `views`). Each calls the parts and shows
-//! what they answer. `input`, `output` and `text` are what they share.
+//! what they answer. `input`, `output` and [`text`] are what they share.
 
 pub mod ask;
 pub mod check;
 pub mod completions;
 pub mod fetch;
-pub mod guardian;
 mod input;
 pub mod on_change;
 pub mod operators;
@@ -13,14 +12,14 @@ mod output;
 pub mod recover;
 pub mod serve;
 pub mod spool;
-mod text;
 mod views;
 pub mod work;
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::child;
 use crate::cli::{Command, FetchSettings};
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
@@ -28,6 +27,7 @@ use crate::lock::{self, LockError, LockFile};
 use crate::logging::{self, LogFormat};
 use crate::stores;
 use crate::target::{Target, move_up, socket};
+use crate::text;
 
 pub fn run(command: Command) -> Result<(), Failure> {
     if matches!(command, Command::Serve(_)) {
@@ -63,7 +63,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Spool(typed) => spool::run(typed),
         Command::Completions { shell } => completions::run(shell),
-        Command::Guardian => guardian::run(),
+        // It ends the commands of a shiftboss that was killed, which started it through `child`.
+        Command::Guardian => child::guard(io::stdin()).map_err(Failure::of(ExitCode::Usage)),
     }
 }
 

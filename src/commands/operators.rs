@@ -10,11 +10,11 @@ use serde_json::Value;
 use shiftboss_protocol::model::Key;
 
 use super::output::print;
-use super::text::{counted, shown};
 use crate::cli::{DaemonArguments, KeyArguments, Operate};
 use crate::client::{Answer, Session};
 use crate::exit::Failure;
 use crate::target::{move_up, socket};
+use crate::text::{counted, shown};
 
 pub fn run(operate: Operate) -> Result<(), Failure> {
     match operate {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::output::print;
-use super::text::counted;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{Saved, recover};
+use crate::text::counted;
 
 /// Makes `new` of what can be read of `database`, and tells what that is.
 pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {

@@ -2,17 +2,17 @@
 //! long those take.
 
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::Value;
-use shiftboss_protocol::client::{ANSWER_TIMEOUT, Connection, Deadline};
-use shiftboss_protocol::wire::session::VERSION;
-use tokio::sync::watch;
-use tokio::task::spawn_blocking;
+use shiftboss_protocol::client::ANSWER_TIMEOUT;
+use tokio::sync::{oneshot, watch};
 
 use super::pool::{Counts, Pool};
+use crate::client::Session;
 use crate::logging;
+use crate::text::span;
 
 /// Between two changes of the line.
 const TICK: Duration = Duration::from_millis(250);
@@ -22,7 +22,7 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 const LOOKS_MAX: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// No longer time is shown, in seconds: a hundred years.
-const TIME_SHOWN_MAX: f64 = 100.0 * 366.0 * 86_400.0;
+const TIME_SHOWN_MAX: i64 = 100 * 366 * 86_400;
 
 /// A line on standard error; nothing where that is no terminal. Clones are the same line.
 #[derive(Clone)]
@@ -85,9 +85,8 @@ async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64)
     };
     let mut tries = 0;
     loop {
-        let socket = socket.to_owned();
         let before = now();
-        let waiting = spawn_blocking(move || ask_waiting(&socket)).await.ok().flatten();
+        let waiting = ask_waiting(socket.to_owned()).await;
         tries += 1;
         if tries == LOOKS_MAX || (before == now() && !before.1) {
             return (waiting, before.0);
@@ -96,14 +95,18 @@ async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64)
     }
 }
 
-/// How many jobs wait at the daemon. It tells nobody but its operators, and a classic one nobody at all.
-fn ask_waiting(socket: &Path) -> Option<u64> {
-    let deadline = Deadline::after(ANSWER_TIMEOUT)?;
-    let mut connection = Connection::connect(socket, deadline).ok()?;
-    connection.send(format!("HELLO {VERSION} progress\nSTATUS\n").as_bytes(), deadline).ok()?;
-    connection.line(deadline).ok()?;
-    let status: Value = serde_json::from_str(&connection.line(deadline).ok()??).ok()?;
-    status["rows"]["pending"].as_u64()
+/// How many jobs wait at the daemon. It tells nobody but its operators, and a classic one nobody at all. Asked on a
+/// thread of its own, for which the end of the worker does not wait.
+async fn ask_waiting(socket: PathBuf) -> Option<u64> {
+    let (tell, told) = oneshot::channel();
+    let ask = move || {
+        let session = Session::begin(&socket, "progress", "STATUS\n", ANSWER_TIMEOUT);
+        let status = session.and_then(|mut session| session.answer());
+        // Nobody may be waiting any more.
+        tell.send(status.ok().and_then(|status| status.object["rows"]["pending"].as_u64()))
+    };
+    thread::Builder::new().spawn(ask).ok()?;
+    told.await.ok()?
 }
 
 fn line(
@@ -117,19 +120,13 @@ fn line(
         format!("{running} running, {succeeded} succeeded, {failed} failed, {rate:.1}/s");
     if let Some(waiting) = waiting {
         text.push_str(&format!(", {waiting} waiting"));
-        text.extend(rest(waiting + running, rate).map(|rest| format!(", about {rest} left")));
+        let jobs = waiting + running;
+        if jobs > 0 && rate > 0.0 {
+            let rest = span(((jobs as f64 / rate).ceil() as i64).min(TIME_SHOWN_MAX));
+            text.push_str(&format!(", about {rest} left"));
+        }
     }
     text
-}
-
-/// How long so many jobs take, in the two largest units of time.
-fn rest(jobs: u64, rate: f64) -> Option<String> {
-    if jobs == 0 || rate == 0.0 {
-        return None;
-    }
-    let seconds = (jobs as f64 / rate).ceil().min(TIME_SHOWN_MAX);
-    let text = humantime::format_duration(Duration::from_secs(seconds as u64)).to_string();
-    Some(text.split(' ').take(2).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use super::{in_flight, show};
 use crate::cli::DaemonArguments;
 use crate::client::Session;
 use crate::commands::output::print;
-use crate::commands::text::{counted, cut, shown};
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
 use crate::target::{self, socket};
 use crate::terminal;
+use crate::text::{counted, cut, shown};
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

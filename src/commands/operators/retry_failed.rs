@@ -13,25 +13,24 @@ use shiftboss_actors::store::answers::TaskStatus;
 use crate::cli::{DaemonArguments, FailedOnes};
 use crate::client::Session;
 use crate::commands::output::print;
-use crate::commands::text::counted;
 use crate::exit::{ExitCode, Failure};
 use crate::target::{self, Target, socket};
+use crate::text::counted;
 
 /// Tasks that one command puts back at the most.
 const TASKS_MAX: usize = 100_000;
 /// Requests that are sent before their answers are read.
 const BATCH: usize = 200;
+/// After so many refusals the daemon closes a connection.
+const REFUSALS_MAX: usize = 10;
 
 pub(super) fn run(daemon: DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
     let socket = socket(daemon.socket.clone(), "retry")?;
     let (tasks, count) = tasks_of(&socket, failed)?;
-    if !tasks.is_empty() && !failed.yes {
-        confirm(&count)?;
+    if !tasks.is_empty() && !failed.yes && !confirm(&count)? {
+        return print("Nothing was put back.\n");
     }
-    let mut rows = 0;
-    for batch in tasks.chunks(BATCH) {
-        rows += put_back(&socket, batch, &daemon)?;
-    }
+    let rows = put_back_all(&socket, &tasks, &daemon)?;
     print(if daemon.json {
         let keys: BTreeSet<&str> = tasks.iter().map(|(key, _)| key.as_str()).collect();
         format!("{}\n", serde_json::json!({"keys": keys.len(), "rows": rows}))
@@ -60,36 +59,92 @@ fn tasks_of(
     Ok((tasks.into_iter().collect(), format!("{count}{more}")))
 }
 
-fn confirm(count: &str) -> Result<(), Failure> {
+fn confirm(count: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(format!("{count} would be put back: say so with --yes")));
     }
     let _ = write!(io::stderr(), "Put {count} back in the queue? [y/N] ");
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);
-    match answer.trim() {
-        "y" | "Y" | "yes" if read.is_ok() => Ok(()),
-        _ => Err(Failure::usage("nothing was put back")),
-    }
+    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Puts the rows of some keys back, each of its fetcher alone; how many there were.
+/// Puts the rows of all these keys back; how many there were.
+fn put_back_all(
+    socket: &Path,
+    mut tasks: &[(String, String)],
+    daemon: &DaemonArguments,
+) -> Result<i64, Failure> {
+    let mut rows = 0;
+    while !tasks.is_empty() {
+        let batch = &tasks[..tasks.len().min(BATCH)];
+        let (answered, more) = put_back(socket, batch, daemon)?;
+        (rows, tasks) = (rows + more, &tasks[answered..]);
+    }
+    Ok(rows)
+}
+
+/// Puts the rows of some keys back, each of its fetcher alone; how many tasks of these were answered, and how many
+/// rows there were.
 fn put_back(
     socket: &Path,
     tasks: &[(String, String)],
     daemon: &DaemonArguments,
-) -> Result<i64, Failure> {
+) -> Result<(usize, i64), Failure> {
     let requests: String =
         tasks.iter().map(|(key, fetcher)| format!("RETRY-OF {key} {fetcher}\n")).collect();
     let mut session = Session::begin(socket, "retry", &requests, daemon.timeout())?;
-    let mut rows = 0;
-    for _ in tasks {
+    let (mut answered, mut refused, mut rows) = (0, 0, 0);
+    while answered < tasks.len() && refused < REFUSALS_MAX {
         match session.answer() {
             Ok(answer) => rows += answer.object["rows"].as_i64().unwrap_or(0),
             // A key that nobody lists any more needs nothing.
-            Err(failure) if failure.code() == ExitCode::BadData => {}
+            Err(failure) if failure.code() == ExitCode::BadData => refused += 1,
             Err(failure) => return Err(failure),
         }
+        answered += 1;
     }
-    Ok(rows)
+    Ok((answered, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    /// A daemon closes a connection after ten refusals. What was not answered is asked again on the next one.
+    #[test]
+    fn many_keys_that_are_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let daemon = thread::spawn(move || {
+            let mut gone = 12;
+            for connection in listener.incoming().take(2) {
+                let mut connection = connection.unwrap();
+                let mut refused = 0;
+                for line in BufReader::new(connection.try_clone().unwrap()).lines() {
+                    let answer = match line.unwrap().starts_with("HELLO ") {
+                        true => "HELLO 2",
+                        false if gone > 0 => {
+                            (gone, refused) = (gone - 1, refused + 1);
+                            "ERROR unknown gone"
+                        }
+                        false => r#"{"rows":1}"#,
+                    };
+                    writeln!(connection, "{answer}").unwrap();
+                    if refused == 10 {
+                        break;
+                    }
+                }
+            }
+        });
+        let tasks: Vec<_> = (0..15).map(|n| (format!("key{n}"), "f".to_owned())).collect();
+        let arguments = DaemonArguments { timeout: None, socket: None, json: false };
+        assert_eq!(put_back_all(&socket, &tasks, &arguments).unwrap(), 3);
+        daemon.join().unwrap();
+    }
 }

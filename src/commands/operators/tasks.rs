@@ -17,9 +17,9 @@ use crate::cli::{Add, DaemonArguments, KeyArguments};
 use crate::client::{Answer, Session};
 use crate::commands::input;
 use crate::commands::output::print;
-use crate::commands::text::{counted, shown};
 use crate::exit::{ExitCode, Failure};
 use crate::target::move_up;
+use crate::text::{counted, shown};
 
 /// Lines that are sent before their answers are read, and bytes of them (but for one line that is longer):
 /// so many answers fit into the socket, and neither side waits for the other.

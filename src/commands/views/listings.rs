@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use shiftboss_actors::store::answers::{Ended, Log, Next, Queue, Task, Tasks};
 
 use crate::child::{day, file_name};
-use crate::commands::text::{ago, columns, cut, shown, span};
 use crate::stores::outcome_words::in_words;
+use crate::text::{ago, columns, cut, shown, span};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 60;

@@ -5,8 +5,8 @@ use shiftboss_actors::store::answers::{
 };
 use shiftboss_protocol::model::TASKS_FETCHER;
 
-use crate::commands::text::{ago, columns, counted, cut, line, shown, span};
 use crate::exit::{ExitCode, Failure};
+use crate::text::{ago, columns, counted, cut, line, shown, span};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 50;

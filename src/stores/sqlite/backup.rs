@@ -4,28 +4,24 @@
 //! queue, and rows keep their places in the file, which a copy by VACUUM would not leave them.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::path::Path;
 
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use shiftboss_actors::store::StoreError;
-use thiserror::Error;
 
 use super::file::make_new;
 use super::maintenance::quick_check_of;
+use super::schema;
 use super::snapshot::open_to_read;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::read_failure;
 
-/// What was copied is not sound.
-#[derive(Debug, Error)]
-#[error("{0}")]
-struct Corrupt(String);
-
 /// Copies `database` to `file`, which must not exist.
 pub(crate) fn backup(database: &Path, file: &Path) -> Result<(), Failure> {
     let source = open_to_read(database).map_err(read_failure)?;
-    let cannot = |why: &dyn std::fmt::Display| {
+    let cannot = |why: &dyn Display| {
         let text = format!("cannot make the backup {}: {why}", file.display());
         Failure::new(ExitCode::CannotCreate, text)
     };
@@ -33,12 +29,13 @@ pub(crate) fn backup(database: &Path, file: &Path) -> Result<(), Failure> {
         return Err(cannot(&"it exists already: remove it, or choose another name"));
     }
     make_new(file, |to| copy(&source, to)).map_err(|error| match error.downcast() {
-        Ok(Corrupt(fault)) => {
+        Ok(StoreError::Corrupt(fault)) => {
             let database = database.display();
             let text =
                 format!("the copy of {database} is corrupt, and so is the database: {fault}");
             Failure::new(ExitCode::BadData, text)
         }
+        Ok(error) => cannot(&error),
         Err(error) => cannot(&error),
     })
 }
@@ -50,13 +47,9 @@ fn copy(source: &Connection, to: &mut Connection) -> Result<(), Box<dyn Error + 
     }
     // The copy is one file, readable by anybody.
     to.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
-    quick_check_of(to).map_err(|error| match error {
-        StoreError::Corrupt(fault) => Corrupt(fault).into(),
-        error => Box::<dyn Error + Send + Sync>::from(error),
-    })?;
+    quick_check_of(to)?;
     // No daemon ever ran on the copy. One that the Python supervisor made has no such table.
-    let is_ours = "SELECT count(*) FROM sqlite_schema WHERE name = 'shiftboss_state'";
-    if to.query_row(is_ours, [], |row| row.get::<_, i64>(0))? > 0 {
+    if schema::has_table(to, "shiftboss_state")? {
         to.execute("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
     }
     Ok(())

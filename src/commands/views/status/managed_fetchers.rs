@@ -4,7 +4,7 @@
 
 use shiftboss_actors::store::{EndedRun, FetcherRecord};
 
-use crate::commands::text::{ago, columns, cut, shown, span};
+use crate::text::{ago, columns, cut, shown, span};
 
 /// What came of a run is shown in so many characters at the most.
 const RESULT_WIDTH: usize = 60;

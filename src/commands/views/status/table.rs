@@ -7,11 +7,9 @@ use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, Holding, Queu
 
 use super::trouble::{self, PAUSED};
 use super::{Unknown, managed_fetchers};
-use crate::commands::text::{
-    CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span,
-};
 use crate::lock::LockState;
 use crate::target::Target;
+use crate::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span};
 
 /// Renders the whole table; `now` makes times relative.
 pub(super) fn render(

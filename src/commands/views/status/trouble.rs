@@ -5,7 +5,7 @@ use shiftboss_actors::store::answers::QueueStatus;
 use shiftboss_spool::DEAD_LETTER;
 
 use super::Unknown;
-use crate::commands::text::{ago, counted, quoted, shown};
+use crate::text::{ago, counted, quoted, shown};
 
 /// Of a queue that is paused, behind a word that says so.
 pub(super) const PAUSED: &str = "nothing is handed out until `shiftboss resume`";

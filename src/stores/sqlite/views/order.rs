@@ -5,8 +5,6 @@
 //! one position, so they come one after the other. What a key's dispatch would change is nothing
 //! to the other keys: the walk tells what as many requests would get.
 
-use std::ops::ControlFlow;
-
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -38,12 +36,12 @@ impl Order {
         Rule { policy: self.policy, partitions: &self.partitions, expired: self.expired }
     }
 
-    /// Shows each key once, the next one first, until `show` has enough or [`ROWS_MAX`] rows were gone over. Says
+    /// Shows each key once, the next one first, as long as `show` wants more and until [`ROWS_MAX`] rows were gone over. Says
     /// whether those were all keys.
     pub(super) fn walk(
         &self,
         snapshot: &Connection,
-        mut show: impl FnMut(QueuePosition) -> Result<ControlFlow<()>>,
+        mut show: impl FnMut(QueuePosition) -> Result<bool>,
     ) -> Result<bool> {
         let mut statement = snapshot.prepare(&self.in_order())?;
         let mut rows = statement.query([])?;
@@ -62,7 +60,7 @@ impl Order {
                 continue;
             }
             last = Some(position.2.clone());
-            if show(position)?.is_break() {
+            if !show(position)? {
                 return Ok(false);
             }
         }

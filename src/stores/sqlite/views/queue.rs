@@ -5,7 +5,6 @@
 //! counted up to a bound that keeps it cheap; `why` counts further.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Result};
 use shiftboss_actors::store::answers::{Next, Queue, Turn};
@@ -34,8 +33,7 @@ pub(super) fn queue(snapshot: &Connection, count: usize, now: UnixSeconds) -> Re
             bytes += next.payload.len();
             keys.push(next);
         }
-        let enough = keys.len() >= count || bytes >= PAYLOADS_MAX_BYTES;
-        Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        Ok(keys.len() < count && bytes < PAYLOADS_MAX_BYTES)
     })?;
     let truncated = !is_all && keys.len() < count;
     Ok(Queue { paused: is_paused(snapshot)?, keys, truncated })
@@ -89,8 +87,7 @@ fn places<'a>(
             missing -= 1;
         }
         before += 1;
-        let is_enough = missing == 0 || before > COUNTED_MAX;
-        Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        Ok(missing > 0 && before <= COUNTED_MAX)
     })?;
     Ok((places, is_all))
 }

@@ -4,7 +4,6 @@
 //! with an expired lease. A database that no shiftboss has taken over keeps no counts: there, and only there, rows
 //! are counted. Times are in seconds since 1970.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -139,7 +138,7 @@ fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Wait
     let mut first = None;
     Order::load(snapshot, now)?.walk(snapshot, |position| {
         first = Some(Waiting { last_started: position.0, key: position.2 });
-        Ok(ControlFlow::Break(()))
+        Ok(false)
     })?;
     Ok(first)
 }

@@ -5,7 +5,6 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_actors::store::answers::{
@@ -198,13 +197,13 @@ impl Asked<'_> {
         let is_all = self.order.walk(self.snapshot, |(.., key, _)| {
             found = key == self.key;
             if found || place.keys_before == KEYS_BEFORE_MAX {
-                return Ok(ControlFlow::Break(()));
+                return Ok(false);
             }
             place.keys_before += 1;
             if place.first.len() < FIRST_MAX {
                 place.first.push(key);
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(true)
         })?;
         place.exact = found;
         Ok((found || !is_all).then_some(place))

@@ -1,4 +1,5 @@
-//! Words that the commands' texts for people are made of. Pure.
+//! What texts for people are made of: times, counts, tables, and what comes from others as it may be shown. For the
+//! commands and the worker's progress. Pure.
 
 use std::array::from_fn;
 use std::fmt::Display;
