@@ -56,7 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("src/fetch/", &["actix", "rusqlite", "clap", "crate::cli", "crate::commands"]),
     (
         "src/worker",
-        &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli", "crate::stores::sqlite"],
+        &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli::", "crate::stores::sqlite"],
     ),
     (
         "src/runner",
