@@ -63,6 +63,13 @@ fn no_parent(file: &Path, what: &str) -> Option<Failure> {
 
 /// A file that is there, and no database of ours. One that this user may not read is the daemon's to open.
 fn no_database(path: &Path) -> Option<Failure> {
+    if path.is_dir() {
+        let path = path.display();
+        let text = format!(
+            "the database {path} is a directory, not an SQLite database: name a file in it"
+        );
+        return Some(Failure::new(ExitCode::Configuration, text));
+    }
     let is_hidden = path.exists() && access(path, Access::READ_OK).is_err();
     if is_hidden { None } else { stores::look(path).err() }
 }
