@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use inotify::{EventMask, WatchDescriptor, WatchMask, Watches};
+pub use inotify::{EventMask, EventOwned, WatchDescriptor, WatchMask, Watches};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

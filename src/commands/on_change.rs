@@ -14,17 +14,16 @@ use crate::cli::{OnChangeArguments, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
 use crate::schedule::command_runs::{ChangedFile, command_runs};
 use crate::schedule::follower::Follower;
-use crate::schedule::machine::graph;
+use crate::schedule::machine;
 use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Schedule, ScheduleError, StartRun, Status};
+use crate::schedule::scheduler::{Schedule, StartRun, Status};
 use crate::schedule::status_file::{NameFiles, Report, StatusFiles};
-use crate::schedule::watch::WatchError;
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
 
 pub fn run(typed: OnChangeArguments) -> Result<(), Failure> {
     match typed.graph {
-        Some(Picture::Dot) => print(graph::dot()),
-        Some(Picture::Mermaid) => print(graph::mermaid()),
+        Some(Picture::Dot) => print(machine::dot()),
+        Some(Picture::Mermaid) => print(machine::mermaid()),
         None if typed.status => show::status(typed.name.as_deref(), typed.json),
         None => run_commands(typed.try_into()?),
     }
@@ -83,7 +82,10 @@ async fn watch(
         observer: show::on_terminal(observer, timing),
         clock: Rc::new(SystemClock),
     };
-    let ended = schedule.until_signal(signals).await.map_err(failure)?;
+    let ended = schedule.until_signal(signals).await.map_err(|error| {
+        let text = format!("{error}; name directories that this user may read");
+        Failure::new(ExitCode::Configuration, text)
+    })?;
     info!(name, "Stopped.");
     Ok(ended.map_or(0, |(_, signal)| SIGNAL_BASE + signal))
 }
@@ -100,17 +102,4 @@ fn report(settings: &OnChangeSettings) -> Report {
         command: words.map(|word| word.to_string_lossy().into_owned()).collect(),
         status: Status::default(),
     }
-}
-
-fn failure(error: ScheduleError) -> Failure {
-    let (code, hint) = match error {
-        ScheduleError::Watch(WatchError::Wait(_)) => (ExitCode::StoreIo, ""),
-        ScheduleError::Watch(WatchError::Panicked) | ScheduleError::Machine(_) => {
-            (ExitCode::Internal, "; this is a bug in shiftboss: please report the message above")
-        }
-        ScheduleError::Watch(_) => {
-            (ExitCode::Configuration, "; name directories that this user may read")
-        }
-    };
-    Failure::new(code, format!("{error}{hint}"))
 }

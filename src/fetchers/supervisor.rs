@@ -32,9 +32,8 @@ use super::{record, runs};
 use crate::config::FetcherTable;
 use crate::near::did_you_mean;
 use crate::schedule::follower::Follower;
-use crate::schedule::scheduler::{
-    Every, Outcome, Request, Schedule, ScheduleError, StartRun, Status,
-};
+use crate::schedule::scheduler::{Every, Outcome, Request, Schedule, StartRun, Status};
+use crate::schedule::watch::WatchError;
 
 /// Runs of all fetchers at once; others wait for their turn.
 pub const RUNS_MAX: usize = 64;
@@ -68,7 +67,7 @@ struct Running {
 }
 
 /// A schedule's life: it ends when nothing of it is left, whether it was stopped or panicked. Aborted, it kills what runs.
-type Life = JoinHandle<Result<Option<Outcome>, ScheduleError>>;
+type Life = JoinHandle<Result<Option<Outcome>, WatchError>>;
 
 pub(super) struct Supervisor {
     parts: SupervisorParts,

@@ -7,6 +7,7 @@
 mod tests;
 
 use std::io;
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,12 +65,12 @@ impl Follower {
 
     /// What changed next; at first when the watch is open. May be cancelled.
     pub async fn next(&mut self) -> Result<Changed, WatchError> {
-        match self.found.recv().await {
-            Some(changed) => Ok(changed),
-            None => match (&mut self.following).await {
-                Ok(Err(error)) => Err(error),
-                _ => Err(WatchError::Panicked),
-            },
+        if let Some(changed) = self.found.recv().await {
+            return Ok(changed);
+        }
+        match (&mut self.following).await {
+            Ok(Err(error)) => Err(error),
+            panicked => panic!("the watch is not followed any more: {panicked:?}"),
         }
     }
 
@@ -101,18 +102,17 @@ async fn follow(
     let mut warned = None;
     loop {
         let open = Arc::clone(&opener);
-        let opening = spawn_blocking(move || open());
-        let Some(opened) = without_watch(&mut drains, opening).await else {
+        let Some(opened) = without_watch(&mut drains, beside(move || open())).await else {
             return Ok(());
         };
-        let error = match opened.map_err(|_| WatchError::Panicked)? {
+        let error = match opened {
             Ok(watch) => {
                 (may_fail, warned) = (true, None);
                 // From here on nothing is missed; what was before is unknown.
                 let _ = found.send(Changed::unknown());
                 match attend(watch, &found, &mut drains, &mut backoff).await {
-                    Err(error) if !error.is_final() => error,
-                    ended => return ended,
+                    Err(error) => error,
+                    Ok(()) => return Ok(()),
                 }
             }
             Err(error) if may_fail => error,
@@ -152,30 +152,24 @@ async fn attend(
     drains: &mut UnboundedReceiver<Drain>,
     backoff: &mut Backoff,
 ) -> Result<(), WatchError> {
-    let mut is_pressed = false;
     loop {
-        let wake = if is_pressed { Wake::After(Duration::ZERO) } else { watch.wake() };
         let asked = tokio::select! {
             asked = drains.recv() => match asked {
-                Some(asked) => Some(asked),
                 None => return Ok(()),
+                asked => asked,
             },
-            woken = woken(wake) => {
-                woken.map_err(WatchError::Wait)?;
-                None
-            }
+            woken = woken(watch.wake()) => woken.map(|()| None).map_err(WatchError::Read)?,
         };
-        let turned = spawn_blocking(move || {
+        let turn;
+        (watch, turn) = beside(move || {
             let turn = watch.turn();
             (watch, turn)
-        });
-        let turn;
-        (watch, turn) = turned.await.map_err(|_| WatchError::Panicked)?;
-        let turn = turn?;
+        })
+        .await;
+        let changed = turn?;
         backoff.reset();
-        is_pressed = turn.is_pressed;
-        if !turn.changed.is_empty() {
-            let _ = found.send(turn.changed);
+        if !changed.is_empty() {
+            let _ = found.send(changed);
         }
         drop(asked);
     }
@@ -184,13 +178,12 @@ async fn attend(
 async fn woken(wake: Wake) -> io::Result<()> {
     match wake {
         // Waited for anew each time, so what was read before wakes nobody.
-        Wake::Readable(descriptor) => {
-            let ready = readiness(descriptor)?;
-            ready.readable().await.map(drop)
-        }
-        Wake::After(pause) => {
-            sleep(pause).await;
-            Ok(())
-        }
+        Wake::Readable(descriptor) => readiness(descriptor)?.readable().await.map(drop),
+        Wake::After(pause) => Ok(sleep(pause).await),
     }
+}
+
+/// Works beside the runtime's thread. A panic there goes on here.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    spawn_blocking(work).await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }

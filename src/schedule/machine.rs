@@ -1,20 +1,17 @@
 //! When a run is due: a pure value, (state, event, now) → (state, whether a run starts).
 //!
 //! [`super::scheduler`] holds one and does what it says. All that may follow what stands in one table
-//! ([`table::TABLE`]), from which the transitions, the tests and the pictures ([`graph`]) come. No clock
+//! ([`TABLE`]), from which the transitions, the tests and the pictures ([`mermaid`]) come. No clock
 //! here: `now` is a time since any fixed moment that never runs backwards. Spec 1 and 2.
 
-pub mod graph;
-pub mod table;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use shiftboss_protocol::backoff::Backoff;
 use thiserror::Error;
-
-pub use table::{Event, State};
 
 /// A monotonic time: since a fixed moment that the caller chooses.
 pub type Moment = Duration;
@@ -44,6 +41,114 @@ pub struct Timing {
     /// Whether a failed run is tried again, without a change.
     pub retry: bool,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Nothing has changed since the last run.
+    Idle,
+    /// Something has changed; quiet is waited for.
+    Waiting,
+    Running,
+    /// A run is on, and something has changed since it began.
+    RunningPending,
+    /// A run has ended a short while ago.
+    Cooldown,
+    /// A run has ended a short while ago, and something has changed since it began.
+    CooldownPending,
+    /// A run has failed, and is tried again when its time has come.
+    Backoff,
+}
+
+impl State {
+    pub const ALL: [Self; 7] = [
+        Self::Idle,
+        Self::Waiting,
+        Self::Running,
+        Self::RunningPending,
+        Self::Cooldown,
+        Self::CooldownPending,
+        Self::Backoff,
+    ];
+
+    /// Its name, as the picture and the status show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::RunningPending => "running, pending",
+            Self::Cooldown => "cooldown",
+            Self::CooldownPending => "cooldown, pending",
+            Self::Backoff => "backoff",
+        }
+    }
+}
+
+/// What may happen to the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Event {
+    Touch,
+    /// A run is asked for by the clock (`every`), without a change.
+    Due,
+    /// It has been quiet for long enough, or waited for too long.
+    Start,
+    /// The run has ended, well or without being tried again.
+    Done,
+    /// The run has failed, and is to be tried again.
+    Failed,
+    /// The time after a run is over.
+    Ready,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    pub from: State,
+    pub event: Event,
+    /// it goes to this state;
+    pub to: State,
+    /// and whether a run starts then.
+    pub starts: bool,
+}
+
+const fn row(from: State, event: Event, to: State) -> Row {
+    Row { from, event, to, starts: false }
+}
+
+const fn start(from: State, event: Event) -> Row {
+    Row { from, event, to: State::Running, starts: true }
+}
+
+/// All that can happen. What is not here is an error of the program.
+pub const TABLE: [Row; 22] = {
+    use Event::{Done, Due, Failed, Ready, Start, Touch};
+    use State::{Backoff, Cooldown, CooldownPending, Idle, Running, RunningPending, Waiting};
+    [
+        row(Idle, Touch, Waiting),
+        start(Idle, Due),
+        row(Waiting, Touch, Waiting),
+        start(Waiting, Due),
+        start(Waiting, Start),
+        row(Running, Touch, RunningPending),
+        // A run that takes longer than the time between two costs turns; they do not pile up.
+        row(Running, Due, Running),
+        row(Running, Done, Cooldown),
+        row(Running, Failed, Backoff),
+        row(RunningPending, Touch, RunningPending),
+        row(RunningPending, Due, RunningPending),
+        row(RunningPending, Done, CooldownPending),
+        // What changed may be what was wrong: the next run waits for the cooldown alone.
+        row(RunningPending, Failed, CooldownPending),
+        row(Cooldown, Touch, CooldownPending),
+        row(Cooldown, Due, CooldownPending),
+        row(Cooldown, Ready, Idle),
+        row(CooldownPending, Touch, CooldownPending),
+        row(CooldownPending, Due, CooldownPending),
+        row(CooldownPending, Ready, Waiting),
+        row(Backoff, Touch, CooldownPending),
+        row(Backoff, Due, CooldownPending),
+        start(Backoff, Ready),
+    ]
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -76,7 +181,8 @@ impl Machine {
 
     pub fn on(&self, event: Event, now: Moment) -> Result<(Self, bool), Refusal> {
         let unforeseen = Refusal::Unforeseen { state: self.state, event };
-        let row = table::row_of(self.state, event).ok_or(unforeseen)?;
+        let row = TABLE.iter().find(|row| (row.from, row.event) == (self.state, event));
+        let row = row.ok_or(unforeseen)?;
         if let Some((awaited, due)) =
             self.wake().filter(|(awaited, due)| *awaited == event && now < *due)
         {
@@ -124,7 +230,7 @@ impl Machine {
         }
     }
 
-    fn stamp(&mut self, row: &table::Row, now: Moment) {
+    fn stamp(&mut self, row: &Row, now: Moment) {
         match row.event {
             Event::Touch => self.touch(now),
             // Remembered as a change is; in the other states it starts a run, or costs its turn.
@@ -148,4 +254,35 @@ impl Machine {
         let first = self.touched.map_or(now, |(first, _)| first);
         self.touched = Some((first, now));
     }
+}
+
+/// A picture of the table for Graphviz, as `shiftboss on-change --graph` prints it.
+pub fn dot() -> String {
+    let mut text = String::from("digraph on_change {\n    node [shape=box, style=rounded];\n");
+    for state in State::ALL {
+        let _ = writeln!(text, "    {state:?} [label=\"{}\"];", state.name());
+    }
+    for row in &TABLE {
+        let _ = writeln!(text, "    {:?} -> {:?} [label=\"{}\"];", row.from, row.to, label(row));
+    }
+    text.push_str("}\n");
+    text
+}
+
+/// The same for Mermaid; docs/spec/on-change.md shows it.
+pub fn mermaid() -> String {
+    let mut text = String::from("stateDiagram-v2\n    [*] --> Idle\n");
+    for state in State::ALL {
+        let _ = writeln!(text, "    {state:?}: {}", state.name());
+    }
+    for row in &TABLE {
+        let _ = writeln!(text, "    {:?} --> {:?}: {}", row.from, row.to, label(row));
+    }
+    text
+}
+
+/// The event, and a sign where a run starts.
+fn label(row: &Row) -> String {
+    let sign = if row.starts { " / run" } else { "" };
+    format!("{}{sign}", format!("{:?}", row.event).to_lowercase())
 }

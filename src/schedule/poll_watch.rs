@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::globs::Globs;
 use super::paths::Changed;
-use super::watch::{Trees, Turn, Wake, Watch, WatchError};
+use super::watch::{Trees, Wake, Watch, WatchError};
 
 /// From one look to the next, at least.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
@@ -91,7 +91,7 @@ fn hash(value: &impl Hash) -> u64 {
 }
 
 impl Watch for PollWatch {
-    fn turn(&mut self) -> Result<Turn, WatchError> {
+    fn turn(&mut self) -> Result<Changed, WatchError> {
         let begun = Instant::now();
         let mut changed = Changed::default();
         let now = self.look(&mut changed)?;
@@ -100,7 +100,7 @@ impl Watch for PollWatch {
         }
         self.seen = now;
         self.took = begun.elapsed();
-        Ok(Turn { changed, is_pressed: false })
+        Ok(changed)
     }
 
     fn wake(&self) -> Wake {
@@ -122,7 +122,7 @@ mod tests {
         let globs = Globs::new(&["*.org".to_owned()], &[], false).unwrap();
         let mut watch = PollWatch::open(&Trees { roots: vec![root.clone()], globs }).unwrap();
         let mut turn = || {
-            let changed = watch.turn().unwrap().changed;
+            let changed = watch.turn().unwrap();
             let names = changed.paths().map(|path| path.strip_prefix(&root).unwrap().to_owned());
             (names.collect::<Vec<_>>(), changed.is_whole())
         };

@@ -13,14 +13,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::clock::Clock;
 use shiftboss_actors::store::EndedRun;
-use thiserror::Error;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::follower::Follower;
-use super::machine::{Event, Machine, Moment, Refusal, State, Timing};
+use super::machine::{Event, Machine, Moment, State, Timing};
 use super::paths::{Changed, Loops};
 use super::watch::WatchError;
 use crate::signals::Signals;
@@ -82,14 +81,6 @@ pub enum Request {
     Stop,
 }
 
-#[derive(Debug, Error)]
-pub enum ScheduleError {
-    #[error(transparent)]
-    Watch(#[from] WatchError),
-    #[error("the machine of runs refused an event: {0}")]
-    Machine(#[from] Refusal),
-}
-
 /// Runs by the clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Every {
@@ -117,7 +108,7 @@ impl Schedule {
     pub async fn run(
         self,
         requests: UnboundedReceiver<Request>,
-    ) -> Result<Option<Outcome>, ScheduleError> {
+    ) -> Result<Option<Outcome>, WatchError> {
         Scheduler::new(self).run(requests).await
     }
 
@@ -125,7 +116,7 @@ impl Schedule {
     pub async fn until_signal(
         self,
         signals: &mut Signals,
-    ) -> Result<Option<(Option<Outcome>, i32)>, ScheduleError> {
+    ) -> Result<Option<(Option<Outcome>, i32)>, WatchError> {
         let (requests, received) = unbounded_channel();
         let stop = || _ = requests.send(Request::Stop);
         let (ended, signal) = signals.attend(self.run(received), stop).await;
@@ -186,7 +177,7 @@ impl Scheduler {
     async fn run(
         mut self,
         mut requests: UnboundedReceiver<Request>,
-    ) -> Result<Option<Outcome>, ScheduleError> {
+    ) -> Result<Option<Outcome>, WatchError> {
         loop {
             self.note();
             let wake = self.machine.wake();
@@ -194,18 +185,18 @@ impl Scheduler {
             tokio::select! {
                 biased;
                 request = requests.recv() => match request {
-                    Some(Request::Run) => self.apply(Event::Due)?,
+                    Some(Request::Run) => self.apply(Event::Due),
                     Some(Request::Stop) | None => return Ok(self.stop().await),
                 },
-                outcome = ended(&mut self.on) => self.ended(outcome).await?,
-                changed = next(&mut self.parts.watch) => self.take(changed?)?,
+                outcome = ended(&mut self.on) => self.ended(outcome).await,
+                changed = next(&mut self.parts.watch) => self.take(changed?),
                 () = at(self.origin, wake.map(|(_, moment)| moment)) => {
-                    wake.map_or(Ok(()), |(event, _)| self.apply(event))?;
+                    wake.into_iter().for_each(|(event, _)| self.apply(event));
                 }
                 () = at(self.origin, self.due) => {
                     // While a run is on that costs it its turn.
                     self.set_due();
-                    self.apply(Event::Due)?;
+                    self.apply(Event::Due);
                 }
                 () = sleep(COMPARE_CLOCKS), if is_planned => self.compare_clocks(),
             }
@@ -221,15 +212,13 @@ impl Scheduler {
     }
 
     /// Hands an event to the machine and does what it says.
-    fn apply(&mut self, event: Event) -> Result<(), ScheduleError> {
-        let (machine, starts) = self.machine.on(event, self.now()).inspect_err(|refusal| {
-            error!(name = self.parts.name, %refusal, "A bug: an event came that cannot be.");
-        })?;
+    fn apply(&mut self, event: Event) {
+        let moved = self.machine.on(event, self.now());
+        let (machine, starts) = moved.unwrap_or_else(|refusal| panic!("a bug: {refusal}"));
         self.machine = machine;
         if starts {
             self.start();
         }
-        Ok(())
     }
 
     fn start(&mut self) {
@@ -246,11 +235,11 @@ impl Scheduler {
 
     /// A run has ended. What it changed last may still be on its way from the kernel: it counts as
     /// changed during the run, or a run that changes its own tree would never be found out.
-    async fn ended(&mut self, outcome: Outcome) -> Result<(), ScheduleError> {
+    async fn ended(&mut self, outcome: Outcome) {
         if let Some(watch) = &mut self.parts.watch
             && let Ok(changed) = timeout(DRAIN_TIMEOUT, watch.drain()).await
         {
-            self.take(changed)?;
+            self.take(changed);
         }
         let exit_code = outcome.exit_code;
         self.log_end(&outcome);
@@ -265,7 +254,7 @@ impl Scheduler {
         }
         self.report_loops();
         let is_again = exit_code != 0 && self.parts.timing.retry;
-        self.apply(if is_again { Event::Failed } else { Event::Done })
+        self.apply(if is_again { Event::Failed } else { Event::Done });
     }
 
     async fn stop(self) -> Option<Outcome> {
@@ -301,15 +290,14 @@ impl Scheduler {
     }
 
     /// Takes changes in; those of the run's own paths do not count.
-    fn take(&mut self, mut changed: Changed) -> Result<(), ScheduleError> {
+    fn take(&mut self, mut changed: Changed) {
         if self.on.is_some() {
             self.loops.during_run(&mut changed);
         }
-        if changed.is_empty() {
-            return Ok(());
+        if !changed.is_empty() {
+            self.changed.merge(changed);
+            self.apply(Event::Touch);
         }
-        self.changed.merge(changed);
-        self.apply(Event::Touch)
     }
 
     /// Follows a wall clock that was set: what is planned is noted in the new time.
@@ -355,9 +343,9 @@ async fn ended(on: &mut Option<On>) -> Outcome {
     }
 }
 
-async fn next(watch: &mut Option<Follower>) -> Result<Changed, ScheduleError> {
+async fn next(watch: &mut Option<Follower>) -> Result<Changed, WatchError> {
     match watch {
-        Some(watch) => Ok(watch.next().await?),
+        Some(watch) => watch.next().await,
         None => std::future::pending().await,
     }
 }

@@ -55,18 +55,11 @@ fn escaped(name: &str) -> String {
 
 /// A watch on trees. Everything may take long: it is called beside the runtime's thread.
 pub trait Watch: Send {
-    /// Takes all that happened until now.
-    fn turn(&mut self) -> Result<Turn, WatchError>;
+    /// Takes what happened until now, or a part of it.
+    fn turn(&mut self) -> Result<Changed, WatchError>;
 
     /// When a turn is worth while.
     fn wake(&self) -> Wake;
-}
-
-#[derive(Debug, Default)]
-pub struct Turn {
-    pub changed: Changed,
-    /// Whether there is more to be taken already.
-    pub is_pressed: bool,
 }
 
 /// When a watch is to be asked.
@@ -96,20 +89,11 @@ pub enum WatchError {
     Lost { path: PathBuf },
     #[error("cannot read from inotify: {0}")]
     Read(#[source] io::Error),
-    #[error("cannot wait for events: {0}")]
-    Wait(#[source] io::Error),
-    #[error("watching ended by a panic")]
-    Panicked,
 }
 
 impl WatchError {
     /// Whether looking again and again still works.
     pub fn can_poll(&self) -> bool {
         matches!(self, Self::NoWatches { .. } | Self::NoInstances(_) | Self::Network { .. })
-    }
-
-    /// Whether it is of no use to open the watch again.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Self::Wait(_) | Self::Panicked)
     }
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
-use super::super::watch::Turn;
 use super::*;
 
 /// What a fake watch does in its next turn.
@@ -29,15 +28,13 @@ fn lost() -> WatchError {
 }
 
 impl Watch for Fake {
-    fn turn(&mut self) -> Result<Turn, WatchError> {
+    fn turn(&mut self) -> Result<Changed, WatchError> {
         let mut byte = [0; 64];
         let _ = rustix::io::read(&*self.pipe, &mut byte);
         let next = self.script.lock().unwrap().pop_front();
         match next {
-            None => Ok(Turn::default()),
-            Some(Next::Finds(path)) => {
-                Ok(Turn { changed: Changed::of([path.into()]), is_pressed: false })
-            }
+            None => Ok(Changed::default()),
+            Some(Next::Finds(path)) => Ok(Changed::of([path.into()])),
             Some(Next::Fails) => Err(lost()),
             Some(Next::Panics) => panic!("told to"),
         }
@@ -132,7 +129,7 @@ async fn a_failed_watch_is_opened_anew() {
     assert_eq!(scene.next().await, path("a"));
 }
 
-/// What cannot be watched at the start is an error; so is a panic, at any time.
+/// What cannot be watched at the start is an error; a panic goes on, at any time.
 #[tokio::test]
 async fn some_failures_are_the_end() {
     let mut unwatched = scene(0..1);
@@ -140,5 +137,6 @@ async fn some_failures_are_the_end() {
     let mut scene = scene(0..0);
     scene.next().await;
     scene.happens(Next::Panics);
-    assert!(matches!(scene.follower.next().await, Err(WatchError::Panicked)));
+    let followed = tokio::spawn(async move { scene.follower.next().await });
+    assert!(followed.await.unwrap_err().is_panic());
 }

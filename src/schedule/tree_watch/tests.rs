@@ -52,7 +52,7 @@ impl Place {
 
     /// What a turn finds, below the root.
     fn turn(&self, watch: &mut TreeWatch) -> Vec<String> {
-        let changed = watch.turn().unwrap().changed;
+        let changed = watch.turn().unwrap();
         let below = |path: &Path| path.strip_prefix(self.root()).unwrap().display().to_string();
         changed.paths().map(below).collect()
     }
@@ -67,7 +67,7 @@ fn assert_watches_all(place: &Place, watch: &TreeWatch) {
         left.extend(entries.filter(|path| path.is_dir() && !path.is_symlink()));
         real.insert(path);
     }
-    let watched = watch.directories.watched();
+    let watched = watch.watched();
     assert_eq!(watched.iter().map(|(path, _)| path.clone()).collect::<BTreeSet<_>>(), real);
     for (path, number) in watched {
         let again = watch.inotify.watches().add(&path, WatchMask::MODIFY | WatchMask::MASK_ADD);
@@ -198,10 +198,10 @@ fn a_storm_is_each_path_once() {
     for number in 0..100_000_usize {
         std::io::Write::write_all(&mut &files[number % 100], b"x").unwrap();
         if number % 5_000 == 0 {
-            changed.merge(watch.turn().unwrap().changed);
+            changed.merge(watch.turn().unwrap());
         }
     }
-    changed.merge(watch.turn().unwrap().changed);
+    changed.merge(watch.turn().unwrap());
     assert_eq!((changed.paths().len(), changed.is_whole()), (100, true));
 }
 

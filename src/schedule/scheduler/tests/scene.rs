@@ -65,7 +65,7 @@ fn fakes(inner: Rc<Inner>, takes: Duration, codes: Vec<u8>, ignores_stop: bool) 
 pub struct Scene {
     requests: UnboundedSender<Request>,
     changes: UnboundedSender<Changed>,
-    pub end: JoinHandle<Result<Option<Outcome>, ScheduleError>>,
+    pub end: JoinHandle<Result<Option<Outcome>, WatchError>>,
     pub seen: Seen,
     /// The wall clock.
     pub wall: ManualClock,
