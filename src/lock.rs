@@ -20,6 +20,7 @@ use shiftboss_actors::live::Daemon;
 use thiserror::Error;
 use tracing::warn;
 
+use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 use note::Note;
 pub use note::this_process;
@@ -56,6 +57,16 @@ pub enum LockError {
     /// The lock file cannot be used.
     #[error("cannot {doing} {path}: {source}")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let code = match error {
+            LockError::Io { .. } => ExitCode::CannotCreate,
+            _ => ExitCode::AlreadyRunning,
+        };
+        Self::new(code, error.to_string())
+    }
 }
 
 /// The lock of a database or a socket, held until it is dropped. The start it was taken for may still be

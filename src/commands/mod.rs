@@ -110,6 +110,6 @@ fn locked(database: &Path) -> Result<LockFile, Failure> {
             );
             Failure::new(ExitCode::CannotCreate, text)
         }
-        error => serve::failures::lock_failure(error),
+        error => error.into(),
     })
 }

@@ -4,15 +4,13 @@
 //! clearest message, and handed to [`shiftboss_actors::tree::run`]. No logic of the queue.
 
 pub(super) mod configuration;
-mod descriptors;
-pub(super) mod failures;
 mod init_system;
 pub(super) mod needs;
 pub(super) mod network;
-mod services;
 mod signals;
 
 use std::cell::RefCell;
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,21 +20,25 @@ use shiftboss_actors::connection::Operators;
 use shiftboss_actors::directory::Directory;
 use shiftboss_actors::file_watcher::Input;
 use shiftboss_actors::live::Daemon;
+use shiftboss_actors::service::Service;
 use shiftboss_actors::store::StoreError;
 use shiftboss_actors::tree::{self, Parts, TreeError};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::cli::{ServeArguments, ServeSettings};
+use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
+use crate::fetchers::Fetchers;
+use crate::intake::SpoolIntake;
 use crate::lock::{self, LockFile};
 use crate::logging;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::stores::{self, Policy};
 use configuration::Configuration;
-use failures::{lock_failure, tree_failure};
 use init_system::InitSystem;
-use shiftboss_spool::Spool;
+use shiftboss_spool::{Options, Spool, SpoolError};
 
 /// Runs the daemon until a signal stops it.
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
@@ -52,9 +54,12 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     binder.require_free()?;
     let new_spool = settings.spool.clone().filter(|spool| Spool::is_to_be_made(spool));
     let new_spool = new_spool.map(|spool| (!spool.exists(), spool));
-    let services = services::of(&configuration, wanted)?;
-    // Ours alone from here on: until its lock was taken it may have been another daemon's.
-    locks.spool = new_spool;
+    let services = services(settings, wanted)?;
+    if let Some((is_directory_made, spool)) = new_spool {
+        // Ours alone from here on: until its lock was taken it may have been another daemon's. What stays is a spool
+        // all the same.
+        locks.undo.add(move || _ = Spool::remove_unused(&spool, is_directory_made));
+    }
     let opened = stores::open(&settings.database, &settings.store)?;
     let input = Input {
         path: settings.input.clone(),
@@ -68,10 +73,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         clock: Box::new(SystemClock),
         input,
         binder: Box::new(binder),
-        connections_max: descriptors::connections_max(
-            settings.connections_max,
-            settings.fetchers.len(),
-        ),
+        connections_max: needs::connections_max(settings),
         operators: operators(settings, &locks.daemon),
         services,
     };
@@ -94,10 +96,10 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let unsound = unsound.borrow_mut().take();
     drop(locks);
     match (ended, unsound) {
-        (_, Some(fault)) => Err(failures::corrupt(&database, &fault)),
+        (_, Some(fault)) => Err(corrupt(&database, &fault)),
         (Err(TreeError::Storage(StoreError::Corrupt(fault))), None) => {
             stores::mark(&database, &fault);
-            Err(failures::corrupt(&database, &fault))
+            Err(corrupt(&database, &fault))
         }
         (Err(error), None) => Err(tree_failure(error)),
         (Ok(()), None) => {
@@ -159,83 +161,127 @@ async fn checked(database: Option<PathBuf>) -> String {
     std::future::pending().await
 }
 
+/// What lives in the tree beside its own actors; `wanted` are the fetchers, now and later.
+fn services(
+    settings: &ServeSettings,
+    wanted: watch::Receiver<Vec<FetcherTable>>,
+) -> Result<Vec<Box<dyn Service>>, Failure> {
+    let mut services: Vec<Box<dyn Service>> = Vec::new();
+    if let Some(path) = &settings.spool {
+        services.push(Box::new(intake(path)?));
+    }
+    // Without a file there are none; those that a former daemon ran are forgotten then.
+    let (input, database) = (settings.input.clone(), settings.database.clone());
+    services.push(Box::new(Fetchers::new(input, database, wanted)));
+    Ok(services)
+}
+
+fn intake(path: &Path) -> Result<SpoolIntake, Failure> {
+    let failure = |code, error: &dyn Error| {
+        Failure::new(code, format!("cannot use the spool {}: {error}", path.display()))
+    };
+    let refused = |error: SpoolError| match error {
+        SpoolError::Accepting(_) => failure(ExitCode::AlreadyRunning, &error),
+        error => failure(ExitCode::CannotCreate, &error),
+    };
+    let options = Options { accepting: true, ..Options::default() };
+    let spool = Spool::create(path, options).map_err(refused)?;
+    let lock = spool.lock_accepting().map_err(refused)?;
+    SpoolIntake::new(spool, lock).map_err(|error| failure(ExitCode::CannotCreate, &error))
+}
+
+/// Found while it was used.
+fn corrupt(database: &Path, fault: &str) -> Failure {
+    let path = database.display();
+    let text = format!(
+        "the database {path} is corrupt: {fault}. It is not used any more. Restore a backup, or save what can be \
+         read with `shiftboss recover {path} NEW`; `shiftboss check --database {path}` tells all that is wrong, \
+         and allows its use if nothing is"
+    );
+    Failure::new(ExitCode::BadData, text)
+}
+
+fn tree_failure(error: TreeError) -> Failure {
+    let code = match error {
+        TreeError::Storage(_) | TreeError::Hangs => ExitCode::StoreIo,
+        TreeError::Input { .. } => ExitCode::Configuration,
+        TreeError::Socket(_) => ExitCode::CannotCreate,
+        TreeError::Panicked(_) => ExitCode::Internal,
+    };
+    Failure::new(code, error.to_string())
+}
+
+/// What a refused start undoes, the last thing first.
+#[derive(Default)]
+struct Undo(Vec<Box<dyn FnOnce()>>);
+
+impl Undo {
+    fn add(&mut self, step: impl FnOnce() + 'static) {
+        self.0.push(Box::new(step));
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        while let Some(step) = self.0.pop() {
+            step();
+        }
+    }
+}
+
 /// The locks of a running daemon, released when dropped. Unless they were [kept](Locks::keep), the start
-/// was refused, and what it made is removed.
+/// was refused, and what it made is removed before.
 struct Locks {
+    undo: Undo,
     /// Who has them.
     daemon: Daemon,
-    /// The database, if there was none.
-    made: Option<PathBuf>,
-    /// The spool, if there was none, and whether its directory was made.
-    spool: Option<(bool, PathBuf)>,
     database: LockFile,
     socket: LockFile,
-    input: InputDirectory,
     directory: Directory,
 }
 
 impl Locks {
     fn take(settings: &ServeSettings) -> Result<Self, Failure> {
         let daemon = lock::this_process(&settings.database, &settings.input, &settings.socket.path);
-        let input = InputDirectory::make(&settings.input)?;
-        let database = lock::take(&settings.database, &daemon).map_err(lock_failure)?;
-        Ok(Self {
-            made: (!settings.database.exists()).then(|| settings.database.clone()),
-            spool: None,
-            database,
-            socket: lock::take(&settings.socket.path, &daemon).map_err(lock_failure)?,
-            directory: lock::take_directory(&settings.input).map_err(lock_failure)?,
-            input,
-            daemon,
-        })
+        let mut undo = Undo::default();
+        make_input(&settings.input, &mut undo)?;
+        let database = lock::take(&settings.database, &daemon)?;
+        let is_new = !settings.database.exists();
+        let socket = lock::take(&settings.socket.path, &daemon)?;
+        let directory = lock::take_directory(&settings.input)?;
+        if is_new {
+            let database = settings.database.clone();
+            undo.add(move || remove_database(&database));
+        }
+        Ok(Self { undo, daemon, database, socket, directory })
     }
 
     /// The daemon is up: what it made stays.
     fn keep(&mut self) {
-        (self.made, self.spool) = (None, None);
+        self.undo.0.clear();
         self.database.keep();
         self.socket.keep();
-        self.input.made.clear();
     }
 }
 
-impl Drop for Locks {
-    /// Before the locks go. Nobody was answered from what such a database has, and lists are read again.
-    fn drop(&mut self) {
-        for ending in ["", "-wal", "-shm"] {
-            if let Some(made) = &self.made {
-                let mut file = made.clone().into_os_string();
-                file.push(ending);
-                let _ = std::fs::remove_file(file);
-            }
-        }
-        if let Some((is_directory_made, spool)) = &self.spool {
-            // What stays is a spool all the same.
-            let _ = Spool::remove_unused(spool, *is_directory_made);
-        }
-    }
+/// Makes the input directory, and those above it that are missing.
+fn make_input(input: &Path, undo: &mut Undo) -> Result<(), Failure> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let made: Vec<_> = input.ancestors().take_while(is_missing).map(Path::to_owned).collect();
+    std::fs::create_dir_all(input).map_err(|error| {
+        let text = format!("cannot make the input directory {}: {error}", input.display());
+        Failure::new(ExitCode::CannotCreate, text)
+    })?;
+    // One in which somebody has put something meanwhile stays.
+    undo.add(move || _ = made.iter().try_for_each(std::fs::remove_dir));
+    Ok(())
 }
 
-/// The input directory. Those that were made for it are removed when it is dropped.
-struct InputDirectory {
-    made: Vec<PathBuf>,
-}
-
-impl InputDirectory {
-    fn make(input: &Path) -> Result<Self, Failure> {
-        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let missing = input.ancestors().take_while(is_missing).map(Path::to_owned).collect();
-        std::fs::create_dir_all(input).map_err(|error| {
-            let text = format!("cannot make the input directory {}: {error}", input.display());
-            Failure::new(ExitCode::CannotCreate, text)
-        })?;
-        Ok(Self { made: missing })
-    }
-}
-
-impl Drop for InputDirectory {
-    fn drop(&mut self) {
-        // One in which somebody has put something meanwhile stays.
-        let _ = self.made.iter().try_for_each(std::fs::remove_dir);
+/// Nobody was answered from what such a database has, and lists are read again.
+fn remove_database(database: &Path) {
+    for ending in ["", "-wal", "-shm"] {
+        let mut file = database.as_os_str().to_owned();
+        file.push(ending);
+        let _ = std::fs::remove_file(file);
     }
 }

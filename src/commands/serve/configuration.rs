@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
 use crate::cli::{ServeArguments, ServeOptions, ServeSettings};
@@ -61,43 +61,34 @@ impl Configuration {
         &self.in_force
     }
 
-    /// Reads the file again, beside the runtime's thread: a disk may take its time. `None`: there is none.
-    pub(super) fn read_again(&self) -> Option<JoinHandle<Result<ServeSettings, Failure>>> {
-        if self.typed.config.is_none() {
-            info!("SIGHUP is ignored: there is no configuration file to be read again.");
-            return None;
-        }
-        let typed = self.typed.clone();
-        Some(spawn_blocking(move || settle(&typed)))
-    }
-
-    /// Takes what was read. A faulty file changes nothing; of a good one the fetchers are followed at once, and
+    /// Reads the file again. A faulty file changes nothing; of a good one the fetchers are followed at once, and
     /// what takes a restart is named.
-    pub(super) fn take(&mut self, read: Result<ServeSettings, Failure>) {
-        let file =
-            self.typed.config.iter().map(|path| path.display().to_string()).collect::<String>();
+    pub(super) async fn reload(&mut self) {
+        let Some(path) = self.typed.config.clone() else {
+            return info!("SIGHUP is ignored: there is no configuration file to be read again.");
+        };
+        let typed = self.typed.clone();
+        // Beside the runtime's thread: a disk may take its time.
+        let Ok(read) = spawn_blocking(move || settle(&typed)).await else {
+            return error!("Reading the configuration broke off; the old one stays in force.");
+        };
         // Paths that were changed are not in force: what the daemon writes is where it was.
         let read = read.and_then(|new| {
-            refuse_own_files(Path::new(&file), &new.fetchers, &self.in_force.files())?;
-            Ok(new)
+            refuse_own_files(&path, &new.fetchers, &self.in_force.files()).map(|()| new)
         });
-        match read {
+        let new = match read {
+            Ok(new) => new,
             Err(reason) => {
-                error!(%reason, "The configuration is refused as a whole; the old one stays in force.");
+                return error!(%reason, "The configuration is refused as a whole; the old one stays in force.");
             }
-            Ok(new) => {
-                let waiting = new.differences(&self.in_force);
-                if !waiting.is_empty() {
-                    let settings = waiting.join(", ");
-                    warn!(
-                        settings,
-                        "Changed in the configuration, and in force after a restart only."
-                    );
-                }
-                let fetchers = new.fetchers.len();
-                info!(file, fetchers, "The configuration was read again.");
-                self.fetchers.send_replace(new.fetchers);
-            }
+        };
+        let waiting = new.differences(&self.in_force);
+        if !waiting.is_empty() {
+            let settings = waiting.join(", ");
+            warn!(settings, "Changed in the configuration, and in force after a restart only.");
         }
+        let (file, fetchers) = (path.display(), new.fetchers.len());
+        info!(%file, fetchers, "The configuration was read again.");
+        self.fetchers.send_replace(new.fetchers);
     }
 }

@@ -7,15 +7,25 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
+use rustix::process::{Resource, getrlimit};
+use tracing::warn;
 
+use crate::cli::ServeSettings;
 use crate::config::DaemonFiles;
 use crate::exit::{ExitCode, Failure};
+use crate::fetchers::RUNS_MAX;
 use crate::lock;
 use crate::socket;
 use crate::stores;
 
 /// Endings of databases, input directories and sockets.
 const ENDINGS: [&[&str]; 3] = [&["db", "sqlite", "sqlite3"], &[], &["sock", "socket"]];
+/// Descriptors for the database, its log, the locks, the watch and the runtime.
+const OWN_DESCRIPTORS: u64 = 32;
+/// Descriptors for a run of a fetcher: its output, its list, its lock, what its command gets.
+const RUN_DESCRIPTORS: u64 = 8;
+/// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
+const FILE_DESCRIPTORS: u64 = 1024;
 
 /// What would keep a daemon with these files from starting; what is not said is not looked at. Not to be asked while
 /// this process has the database open: it is opened as a plain file.
@@ -112,4 +122,25 @@ fn unmakeable(path: &Path, what: &str) -> Option<Failure> {
 /// The path, or what is there of the way to it.
 fn nearest(path: &Path) -> &Path {
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"))
+}
+
+/// As many connections as are wanted, or as leave descriptors for the queue and its files: a full
+/// house must not keep the daemon from working.
+pub(super) fn connections_max(settings: &ServeSettings) -> usize {
+    let (wanted, fetchers) = (settings.connections_max, settings.fetchers.len());
+    let Some(limit) = getrlimit(Resource::Nofile).current else {
+        return wanted;
+    };
+    let (watches, runs) = (fetchers as u64, fetchers.min(RUNS_MAX) as u64);
+    let others = OWN_DESCRIPTORS
+        + FILE_DESCRIPTORS.min(limit / 4)
+        + (watches + runs * RUN_DESCRIPTORS).min(limit / 4);
+    let possible = usize::try_from(limit.saturating_sub(others)).unwrap_or(usize::MAX).max(1);
+    if possible < wanted {
+        warn!(
+            wanted,
+            possible, limit, "Fewer connections than set: raise the limit on open files."
+        );
+    }
+    wanted.min(possible)
 }

@@ -1,12 +1,12 @@
 //! The daemon's signals: two end it, one has its configuration read anew. Used by `serve`.
 
+use std::rc::Rc;
+
 use nix::sys::signal::{SigHandler, Signal as StandardSignal};
-use tokio::task::JoinHandle;
-use tracing::{error, info, warn};
+use tokio::sync::Mutex;
+use tracing::{info, warn};
 
 use super::configuration::Configuration;
-use crate::cli::ServeSettings;
-use crate::exit::Failure;
 use crate::signals::{HANG_UP, SIGNAL_BASE, Signals};
 
 /// Has SIGHUP do nothing until it is listened for: somebody may reload a daemon that is still starting.
@@ -22,7 +22,14 @@ pub(super) fn ignore_hang_up() {
 /// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once. SIGHUP
 /// reloads meanwhile.
 pub(super) async fn first(mut signals: Signals, configuration: Configuration) {
-    let number = reload_until_end(&mut signals, configuration).await;
+    let configuration = Rc::new(Mutex::new(configuration));
+    let number = loop {
+        match signals.next().await {
+            // One that comes while the file is being read has it read once more.
+            HANG_UP => _ = actix_rt::spawn(reload(Rc::clone(&configuration))),
+            number => break number,
+        }
+    };
     info!(
         signal = number,
         "Stopping. Another signal, a second after this one or later, ends the daemon at once."
@@ -40,36 +47,6 @@ pub(super) async fn first(mut signals: Signals, configuration: Configuration) {
     });
 }
 
-async fn reload_until_end(signals: &mut Signals, mut configuration: Configuration) -> i32 {
-    let mut reading = None;
-    // One that comes while the file is being read has it read once more.
-    let mut is_wanted = false;
-    loop {
-        if is_wanted && reading.is_none() {
-            (reading, is_wanted) = (configuration.read_again(), false);
-        }
-        tokio::select! {
-            number = signals.next() => match number {
-                HANG_UP => is_wanted = true,
-                number => return number,
-            },
-            read = finished(&mut reading) => {
-                reading = None;
-                match read {
-                    Some(read) => configuration.take(read),
-                    None => error!("Reading the configuration broke off; the old one stays in force."),
-                }
-            }
-        }
-    }
-}
-
-type Read = Result<ServeSettings, Failure>;
-
-/// Resolves when the file was read; never, if it is not being read.
-async fn finished(reading: &mut Option<JoinHandle<Read>>) -> Option<Read> {
-    match reading {
-        Some(reading) => reading.await.ok(),
-        None => std::future::pending().await,
-    }
+async fn reload(configuration: Rc<Mutex<Configuration>>) {
+    configuration.lock().await.reload().await;
 }
