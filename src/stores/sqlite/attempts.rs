@@ -5,7 +5,7 @@
 //! lease expired is taken back: its job is at its old place in the order.
 
 use rusqlite::{OptionalExtension, Result, Row};
-use shiftboss_protocol::model::{Attempt, Key, jitter};
+use shiftboss_protocol::model::{Attempt, Key};
 
 use super::query::{FromRow, Query, columns};
 use super::rows::Delivery;
@@ -165,16 +165,37 @@ impl Session<'_> {
         self.mark_rows(sql, (key, delivery.fetcher_id, &before.marked_runs), 1).map(|_| ())
     }
 
-    /// By the fetcher's name: the fetcher itself may be gone by now.
+    /// Also of a row that is gone by now.
     fn restore_last_served(&self, key: &str, attempt: i64, before: Option<i64>) -> Result<()> {
+        let rows =
+            "UPDATE queue SET last_served = ?3 WHERE attr_path = ?1 AND last_served = ?2";
+        self.run(rows, (key, attempt, before))?;
         let sql = if before.is_some() {
-            "UPDATE shiftboss_last_served SET attempt = ?4
-                WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt = ?3"
+            "UPDATE shiftboss_last_served SET attempt = ?3 WHERE attr_path = ?1 AND attempt = ?2"
         } else {
             "DELETE FROM shiftboss_last_served
-                WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt = ?3 AND ?4 IS NULL"
+                WHERE attr_path = ?1 AND attempt = ?2 AND ?3 IS NULL"
         };
-        self.run(sql, (jitter(key), key, attempt, before))
+        self.run(sql, (key, attempt, before))
+    }
+
+    /// A fetcher's key was dispatched.
+    pub(super) fn set_last_served(&self, key: &str, fetcher_id: i64, attempt: i64) -> Result<()> {
+        let rows = "UPDATE queue SET last_served = ?3 WHERE attr_path = ?1 AND +fetcher_id = ?2";
+        match self.change(rows, (key, fetcher_id, attempt))? {
+            0 => self.keep_last_served(key, fetcher_id, attempt),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a row without another one of its fetcher and key knew. A fetcher that is gone has no name any more; its
+    /// key was handed out all the same.
+    pub(super) fn keep_last_served(&self, key: &str, fetcher_id: i64, attempt: i64) -> Result<()> {
+        let sql = "INSERT INTO shiftboss_last_served (attr_path, name, attempt)
+            SELECT ?1, coalesce((SELECT name FROM fetchers WHERE fetcher_id = ?2), ''), ?3
+            WHERE NOT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1 AND +fetcher_id = ?2)
+            ON CONFLICT (attr_path, name) DO UPDATE SET attempt = excluded.attempt";
+        self.run(sql, (key, fetcher_id, attempt))
     }
 
     fn restore_log(&self, key: &str, before: &Before) -> Result<()> {

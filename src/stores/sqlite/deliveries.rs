@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use rusqlite::{OptionalExtension, Result};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
-use shiftboss_protocol::model::{Attempt, Key, Row, UnixSeconds, jitter};
+use shiftboss_protocol::model::{Attempt, Key, Row, UnixSeconds};
 
 use super::attempts::done;
-use super::dispatch::{Candidate, History, Rule, candidates};
+use super::dispatch::{Candidate, History, Plain, Rule, candidates, disagreeing_indexes};
 use super::dispatch_cache::PlainDelivery;
 use super::options::Policy;
 use super::query::Query;
@@ -44,10 +44,15 @@ impl Session<'_> {
     pub(super) fn hand_out(
         &mut self,
         key: &str,
+        plain: Option<Plain>,
         now: UnixSeconds,
         holder: Option<&LeaseHolder>,
     ) -> Result<Option<Dispatched>> {
-        let Some((history, mut rows)) = candidates(self, key)? else {
+        let known = match plain {
+            Some((history, row)) => Some((history, vec![row])),
+            None => candidates(self, key)?,
+        };
+        let Some((history, mut rows)) = known else {
             return Ok(None);
         };
         let expired = self.queue.policy.expired(now);
@@ -79,27 +84,37 @@ impl Session<'_> {
         self.start_log(key, record.now, history.log.is_some())?;
         if fair {
             let delivery = self.record_delivery(record)?;
-            self.set_last_served(key, &row.fetcher, record.attempt)?;
             let is_plain = rows.len() == 1 && row.fetcher_id != TASKS_ID;
             if is_plain && !history.has_deliveries && row.expired_leases.is_none() {
                 self.queue.cache.remember(key, PlainDelivery { rowid: row.rowid, delivery });
             }
         }
         let state = if fair && record.holder.is_none() { 2 } else { 0 };
-        self.mark(record, state)?;
+        self.mark(record, state, if fair { Some(record.attempt.0) } else { row.last_served })?;
         for marked in record.marked() {
             self.queue.counters.count_pending(marked.run(), -1);
         }
         Ok(())
     }
 
-    fn mark(&self, record: &DispatchRecord<'_>, state: i64) -> Result<()> {
+    fn mark(
+        &self,
+        record: &DispatchRecord<'_>,
+        state: i64,
+        last_served: Option<i64>,
+    ) -> Result<()> {
         let DispatchRecord { key, rows, row, now, .. } = *record;
         if rows.len() == 1 {
-            let mark = "UPDATE queue SET is_dequeued = 1, last_started = ?2, state = ?3
-                WHERE rowid = ?1";
-            return self.run(mark, (row.rowid, now, state));
+            let mark = "UPDATE queue
+                SET is_dequeued = 1, last_started = ?2, state = ?3, last_served = ?4
+                WHERE rowid = ?1 AND state > 0";
+            return match self.change(mark, (row.rowid, now, state, last_served))? {
+                0 => Err(disagreeing_indexes(key)),
+                _ => Ok(()),
+            };
         }
+        let served = "UPDATE queue SET last_served = ?3 WHERE attr_path = ?1 AND +fetcher_id = ?2";
+        self.run(served, (key, row.fetcher_id, last_served))?;
         let mark = "UPDATE queue SET is_dequeued = 1
             WHERE attr_path = ?1 AND fetcher_id = ?2 AND is_dequeued = 0";
         self.run(mark, (key, row.fetcher_id))?;
@@ -161,13 +176,6 @@ impl Session<'_> {
         );
         self.run(sql, values)?;
         Ok(delivery)
-    }
-
-    pub(super) fn set_last_served(&self, key: &str, fetcher: &str, attempt: Attempt) -> Result<()> {
-        let sql = "INSERT INTO shiftboss_last_served (order_jitter, attr_path, name, attempt)
-            VALUES (?1, ?2, ?3, ?4)
-            ON CONFLICT (order_jitter, attr_path, name) DO UPDATE SET attempt = excluded.attempt";
-        self.run(sql, (jitter(key), key, fetcher, attempt.0))
     }
 
     /// Records the end of a key's job. False: the log does not know the key, and nothing changes.

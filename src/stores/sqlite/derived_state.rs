@@ -25,9 +25,8 @@ impl Session<'_> {
         let rows: Vec<(i64, i64)> = self.rows(sql, [key])?;
         match rows[..] {
             [] => Ok(()),
-            [(rowid, dispatched)] => {
-                let sql = "UPDATE queue SET state = ?2 WHERE rowid = ?1";
-                self.run(sql, (rowid, i64::from(dispatched == 0)))
+            [(rowid, dispatched)] if dispatched != 0 => {
+                self.run("UPDATE queue SET state = 0 WHERE rowid = ?1", [rowid])
             }
             _ => self.recompute(key),
         }

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use rusqlite::ffi::SQLITE_CORRUPT_INDEX;
 use rusqlite::{Result, Row};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
-use shiftboss_protocol::model::{UnixSeconds, jitter};
+use shiftboss_protocol::model::UnixSeconds;
 
 use super::error::failure;
 use super::options::Policy;
@@ -22,10 +22,18 @@ use super::session::Session;
 /// started, finished and exit_code of a key's log row.
 pub(super) type LogRow = (Option<i64>, Option<i64>, Option<i64>);
 
-/// Rows of a partition whose key is not in flight, in order.
+/// Plain rows of a partition whose key is not in flight, in order, with what a dispatch needs beside.
+pub(super) const PLAIN: &str =
+    "SELECT last_started, order_jitter, queue.attr_path, fetcher_id, fetcher_run_started,
+        queue.rowid, iif(length(payload) <= 1024, payload, NULL), last_served,
+        log.started, log.finished, log.exit_code
+    FROM queue INDEXED BY shiftboss_ready LEFT JOIN log ON log.attr_path = queue.attr_path
+    WHERE partition = ?1 AND state = 1 AND state > 0
+    ORDER BY last_started, order_jitter, queue.attr_path, fetcher_id";
+/// Other rows of a partition whose key is not in flight, in order.
 pub(super) const READY: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 1 AND state > 0
+    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 3 AND state > 0
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
 /// Rows of a partition whose key's lease expired, in order.
 pub(super) const HELD: &str =
@@ -37,13 +45,11 @@ pub(super) const HELD: &str =
 pub(super) const CANDIDATES: &str =
     "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
         queue.payload, queue.is_dequeued, queue.state, queue.last_started,
-        coalesce(fetchers.name, ''), served.attempt, lost.expired_leases,
+        coalesce(fetchers.name, ''), queue.last_served, lost.expired_leases,
         log.attr_path IS NOT NULL, log.started, log.finished, log.exit_code,
         EXISTS (SELECT 1 FROM shiftboss_deliveries WHERE attr_path = ?1)
     FROM queue INDEXED BY queue_attr_path_index
     LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
-    LEFT JOIN shiftboss_last_served AS served
-        ON served.order_jitter = ?2 AND served.attr_path = ?1 AND served.name = fetchers.name
     LEFT JOIN shiftboss_expired_leases AS lost ON lost.fetcher_id = queue.fetcher_id
         AND lost.run_started = queue.fetcher_run_started AND lost.attr_path = ?1
     LEFT JOIN log ON log.attr_path = ?1
@@ -52,7 +58,21 @@ pub(super) const CANDIDATES: &str =
 /// Where a row is in the order; `None` comes first, as NULL does.
 pub(super) type QueuePosition = (Option<i64>, Option<i64>, String, i64);
 
+/// An eligible row; a plain one with all that its dispatch needs.
+type Eligible = (QueuePosition, Option<Plain>);
+/// What [`candidates`] would find of a key that has one row and no more.
+pub(super) type Plain = (History, Candidate);
+
+/// A key that is next.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) key: String,
+    /// `None`: its rows are to be read. So are those with a large payload, for the window is in memory.
+    pub(super) plain: Option<Plain>,
+}
+
 /// A row of a key that is about to be dispatched.
+#[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) rowid: i64,
     pub(super) fetcher_id: i64,
@@ -62,6 +82,7 @@ pub(super) struct Candidate {
     pub(super) again: bool,
     state: i64,
     pub(super) last_started: Option<i64>,
+    /// Its name, for those who look; the window does without.
     pub(super) fetcher: String,
     /// The attempt in which this fetcher's row of the key was last dispatched.
     pub(super) last_served: Option<i64>,
@@ -95,6 +116,7 @@ impl Candidate {
 }
 
 /// What is known of a key's earlier dispatches.
+#[derive(Debug)]
 pub(super) struct History {
     /// Its log row, if it has one.
     pub(super) log: Option<LogRow>,
@@ -119,15 +141,13 @@ impl Session<'_> {
         if self.queue.paused {
             return Ok(Dispatched::Nothing);
         }
-        while let Some(key) = self.next_key(now)? {
-            if let Some(job) = self.hand_out(&key, now, holder)? {
+        while let Some(Next { key, plain }) = self.next_key(now)? {
+            if let Some(job) = self.hand_out(&key, plain, now, holder)? {
                 return Ok(job);
             }
             // A key that came up twice may be in flight by now; the first one of a lookup cannot.
             if self.queue.cache.is_first() {
-                let why =
-                    format!("the indexes of the queue disagree about {key}: the file is damaged");
-                return Err(failure(SQLITE_CORRUPT_INDEX, why));
+                return Err(disagreeing_indexes(&key));
             }
         }
         if self.may_be_shadowed()? { Ok(Dispatched::Later) } else { Ok(Dispatched::Nothing) }
@@ -136,47 +156,46 @@ impl Session<'_> {
     /// Whether there is an eligible row, and nothing is paused.
     pub(super) fn is_any_eligible(&self, now: UnixSeconds) -> Result<bool> {
         Ok(!self.queue.paused
-            && (!self.first_positions(now, 1)?.is_empty() || !self.edited_tasks()?.is_empty()))
+            && (!self.first_eligible(now, 1)?.is_empty() || !self.edited_tasks()?.is_empty()))
     }
 
     /// The key of the first eligible row.
-    fn next_key(&mut self, now: UnixSeconds) -> Result<Option<String>> {
-        if let Some(key) = self.queue.cache.next_key(now) {
-            return Ok(Some(key));
+    fn next_key(&mut self, now: UnixSeconds) -> Result<Option<Next>> {
+        if let Some(next) = self.queue.cache.next_key(now) {
+            return Ok(Some(next));
         }
-        let positions = self.first_positions(now, self.queue.cache.wanted())?;
-        self.queue.cache.expect(positions.into_iter().map(|position| position.2), now);
+        let eligible = self.first_eligible(now, self.queue.cache.wanted())?;
+        let next = |(position, plain): Eligible| Next { key: position.2, plain };
+        self.queue.cache.expect(eligible.into_iter().map(next), now);
         Ok(self.queue.cache.next_key(now))
     }
 
     /// The first eligible rows, at most `limit`, in order.
-    pub(super) fn first_positions(
-        &self,
-        now: UnixSeconds,
-        limit: usize,
-    ) -> Result<Vec<QueuePosition>> {
+    pub(super) fn first_eligible(&self, now: UnixSeconds, limit: usize) -> Result<Vec<Eligible>> {
         let expired = self.queue.policy.expired(now);
-        let mut positions = Vec::new();
+        let mut first = Vec::new();
         for partition in &self.queue.partitions.open {
-            self.first_of(READY, [partition], limit, &mut positions)?;
-            self.first_of(HELD, [partition, &expired], limit, &mut positions)?;
+            self.first_of(PLAIN, [partition], plain, limit, &mut first)?;
+            self.first_of(READY, [partition], |_| Ok(None), limit, &mut first)?;
+            self.first_of(HELD, [partition, &expired], |_| Ok(None), limit, &mut first)?;
         }
-        Ok(positions)
+        Ok(first)
     }
 
-    /// Merges the first rows of a query into `positions`, of which the first `limit` stay. Those of runs
+    /// Merges the first rows of a query into `first`, of which the first `limit` stay. Those of runs
     /// under deletion are left out: they count as gone.
     fn first_of(
         &self,
         sql: &'static str,
         parameters: impl rusqlite::Params,
+        read: fn(&Row<'_>) -> Result<Option<Plain>>,
         limit: usize,
-        positions: &mut Vec<QueuePosition>,
+        first: &mut Vec<Eligible>,
     ) -> Result<()> {
-        let (full, last) = (positions.len() + limit, positions.get(limit - 1).cloned());
+        let (known, last) = (first.len(), first.get(limit - 1).map(|(last, _)| last.clone()));
         self.with(sql, |statement| {
             let mut rows = statement.query(parameters)?;
-            while positions.len() < full
+            while first.len() < known + limit
                 && let Some(row) = rows.next()?
             {
                 let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
@@ -185,13 +204,15 @@ impl Session<'_> {
                 }
                 let run = RunId { fetcher_id: position.3, started: row.get(4)? };
                 if self.queue.partitions.allow(run) {
-                    positions.push(position);
+                    first.push((position, read(row)?));
                 }
             }
             Ok(())
         })?;
-        positions.sort_unstable();
-        positions.truncate(limit);
+        if known > 0 && first.len() > known {
+            first.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        first.truncate(limit);
         Ok(())
     }
 
@@ -213,13 +234,41 @@ impl Session<'_> {
     }
 }
 
+/// The order names a row that cannot be handed out.
+pub(super) fn disagreeing_indexes(key: &str) -> rusqlite::Error {
+    let why = format!("the indexes of the queue disagree about {key}: the file is damaged");
+    failure(SQLITE_CORRUPT_INDEX, why)
+}
+
+/// Reads a row of [`PLAIN`].
+fn plain(row: &Row<'_>) -> Result<Option<Plain>> {
+    let Some(payload) = row.get(6)? else {
+        return Ok(None);
+    };
+    let started: Option<i64> = row.get(8)?;
+    let log = started.is_some().then_some((started, row.get(9)?, row.get(10)?));
+    let candidate = Candidate {
+        rowid: row.get(5)?,
+        fetcher_id: row.get(3)?,
+        run_started: row.get(4)?,
+        payload,
+        again: false,
+        state: 1,
+        last_started: row.get(0)?,
+        fetcher: String::new(),
+        last_served: row.get(7)?,
+        expired_leases: None,
+    };
+    Ok(Some((History { log, has_deliveries: false }, candidate)))
+}
+
 /// All rows of a key and what is known of it; `None` if it has no row.
 pub(super) fn candidates(
     database: &impl Query,
     key: &str,
 ) -> Result<Option<(History, Vec<Candidate>)>> {
     let mut history = None;
-    let candidates = database.map(CANDIDATES, (key, jitter(key)), |row| {
+    let candidates = database.map(CANDIDATES, [key], |row| {
         if history.is_none() {
             history = Some(History::read(row)?);
         }

@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use shiftboss_protocol::model::UnixSeconds;
 
+use super::dispatch::Next;
 use super::rows::Delivery;
 
 const KEYS_MAX: usize = 512;
@@ -27,7 +28,7 @@ pub(super) struct DispatchCache {
     /// `PRAGMA data_version` when all this was true.
     version: i64,
     /// The keys that are next, in order.
-    next: VecDeque<String>,
+    next: VecDeque<Next>,
     /// The second for which they are: in another one, leases may have run out.
     second: UnixSeconds,
     /// Keys that were taken since they were looked up.
@@ -63,13 +64,13 @@ impl DispatchCache {
     }
 
     /// The key that is next, if that is known for this second.
-    pub(super) fn next_key(&mut self, now: UnixSeconds) -> Option<String> {
+    pub(super) fn next_key(&mut self, now: UnixSeconds) -> Option<Next> {
         if self.second != now {
             self.forget_order();
         }
-        let key = self.next.pop_front();
-        self.taken += usize::from(key.is_some());
-        key
+        let next = self.next.pop_front();
+        self.taken += usize::from(next.is_some());
+        next
     }
 
     /// Whether the last key was the first one of a look.
@@ -82,7 +83,7 @@ impl DispatchCache {
         (2 * self.taken).clamp(1, KEYS_MAX)
     }
 
-    pub(super) fn expect(&mut self, keys: impl Iterator<Item = String>, now: UnixSeconds) {
+    pub(super) fn expect(&mut self, keys: impl Iterator<Item = Next>, now: UnixSeconds) {
         self.next.clear();
         self.next.extend(keys);
         self.second = now;
@@ -108,8 +109,8 @@ impl DispatchCache {
 mod tests {
     use super::*;
 
-    fn keys(count: usize) -> impl Iterator<Item = String> {
-        (0..count).map(|number| number.to_string())
+    fn keys(count: usize) -> impl Iterator<Item = Next> {
+        (0..count).map(|number| Next { key: number.to_string(), plain: None })
     }
 
     /// Twice what was of use, within bounds.
@@ -125,7 +126,8 @@ mod tests {
         assert_eq!(wanted, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 512, 512]);
         cache.expect(keys(512), 7);
         cache.next_key(7);
-        assert_eq!((cache.next_key(8), cache.wanted()), (None, 2));
+        assert!(cache.next_key(8).is_none());
+        assert_eq!(cache.wanted(), 2);
     }
 
     /// The order holds for a second, until it is forgotten, and until somebody else wrote.
@@ -138,13 +140,13 @@ mod tests {
             }];
         for forget in forget {
             cache.expect(keys(2), 7);
-            assert_eq!(cache.next_key(7).as_deref(), Some("0"));
+            assert_eq!(cache.next_key(7).unwrap().key, "0");
             forget(&mut cache);
-            assert_eq!(cache.next_key(7), None);
+            assert!(cache.next_key(7).is_none());
         }
         cache.expect(keys(2), 7);
         assert!(!cache.hold_against(5) && cache.next_key(7).is_some(), "nobody else wrote");
-        assert_eq!(cache.next_key(6), None, "a clock that was set back");
+        assert!(cache.next_key(6).is_none(), "a clock that was set back");
     }
 
     /// Jobs in flight are remembered up to a bound.
@@ -161,7 +163,7 @@ mod tests {
             handed_out: None,
         };
         let plain = PlainDelivery { rowid: 1, delivery };
-        keys(PLAIN_MAX).for_each(|key| cache.remember(&key, plain.clone()));
+        keys(PLAIN_MAX).for_each(|next| cache.remember(&next.key, plain.clone()));
         assert_eq!((cache.take_plain("5"), cache.take_plain("5")), (Some(plain.clone()), None));
         cache.remember("one", plain.clone());
         cache.remember("two", plain);

@@ -4,10 +4,10 @@
 //! `shiftboss_deliveries` that excludes its key until somebody says that it ended. `shiftboss_expired_leases`
 //! counts, by queue row, the expired leases.
 
-use rusqlite::{OptionalExtension, Result};
+use rusqlite::Result;
 use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
 use shiftboss_protocol::model::{
-    Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds, jitter,
+    Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds,
 };
 
 use super::attempts::{EXPIRED, RELEASED, done};
@@ -61,11 +61,12 @@ impl Session<'_> {
             return Ok(if outcome == "done" { Ack::Recorded } else { Ack::Stale });
         }
         // It counts unless the key was handed to somebody since.
-        let sql = "SELECT NOT EXISTS (SELECT 1 FROM shiftboss_last_served
-                WHERE order_jitter = ?1 AND attr_path = ?2 AND attempt > ?3)
+        let sql = "SELECT NOT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1 AND last_served > ?2)
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_last_served
+                WHERE attr_path = ?1 AND attempt > ?2)
             AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned_attempts
-                WHERE attr_path = ?2 AND attempt > ?3 AND outcome IN ('released', 'expired'))";
-        if !self.value(sql, (jitter(&key), &key, attempt.0))? {
+                WHERE attr_path = ?1 AND attempt > ?2 AND outcome IN ('released', 'expired'))";
+        if !self.value(sql, (&key, attempt.0))? {
             return Ok(Ack::Stale);
         }
         self.end_late(&key, &delivery, exit_code, now)?;
@@ -85,10 +86,7 @@ impl Session<'_> {
             AND fetcher_run_started <= ?3 AND (fetcher_id <> 0 OR fetcher_run_started = ?3)
             AND is_dequeued = 0 RETURNING fetcher_id, fetcher_run_started";
         self.mark_rows(sql, (key, fetcher_id, run_started), -1)?;
-        let sql = "SELECT name FROM fetchers WHERE fetcher_id = ?1";
-        let name: Option<String> = self.value(sql, [fetcher_id]).optional()?;
-        // A fetcher that is gone has no name any more; its key was handed out all the same.
-        self.set_last_served(key, &name.unwrap_or_default(), Attempt(attempt))?;
+        self.set_last_served(key, fetcher_id, attempt)?;
         let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
             WHERE attempt = ?1";
         self.run(sql, (attempt, now, exit_code))?;
@@ -174,6 +172,7 @@ impl Session<'_> {
         }
         self.take_back(&key, &delivery, EXPIRED, now, !dead_letter)?;
         self.record_expired_lease(&key, &delivery, dead_letter)?;
+        self.recompute(&key)?;
         if dead_letter && single {
             self.set_task_ended(delivery.run_started, "dead_letter")?;
             self.derive_row(&key)?;
@@ -222,7 +221,7 @@ impl Session<'_> {
     /// Why there may be nothing to hand out. Each part stops counting at the limit.
     pub(super) fn reason_for_idleness(&self, now: UnixSeconds) -> Result<Idle> {
         if self.queue.paused {
-            let waiting = self.first_positions(now, IDLE_COUNT_MAX as usize)?.len();
+            let waiting = self.first_eligible(now, IDLE_COUNT_MAX as usize)?.len();
             return Ok(Idle::Paused(u32::try_from(waiting).unwrap_or(IDLE_COUNT_MAX)));
         }
         let since = self.queue.policy.expired(now);

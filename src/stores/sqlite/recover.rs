@@ -32,6 +32,7 @@ const ORPHANS: &str = "
     UPDATE shiftboss_counters SET value = max(value,
         (SELECT coalesce(max(attempt), 0) FROM shiftboss_attempts),
         (SELECT coalesce(max(attempt), 0) FROM shiftboss_deliveries),
+        (SELECT coalesce(max(last_served), 0) FROM queue),
         (SELECT coalesce(max(attempt), 0) FROM shiftboss_last_served)) WHERE name = 'attempt';
     UPDATE shiftboss_counters SET value = max(value,
         (SELECT coalesce(max(task), 0) FROM shiftboss_single_tasks)) WHERE name = 'task';

@@ -25,6 +25,9 @@ const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
     JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
         AND ours.run_started = run.run_started";
 
+/// Its key, 1 if it waited, and its last_served.
+type DeletedRow = (String, i64, Option<i64>);
+
 fn read_run(row: &Row<'_>) -> Result<StoredRun> {
     let name: String = row.get(0)?;
     Ok(StoredRun {
@@ -132,29 +135,40 @@ impl Session<'_> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
                     OR EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
-                        WHERE delivery.attr_path = ?1 AND delivery.lease IS NOT NULL)
+                        WHERE delivery.attr_path = ?1)
+                    OR EXISTS (SELECT 1 FROM shiftboss_expired_leases AS lost
+                        WHERE lost.fetcher_id = ?2 AND lost.run_started = ?3
+                            AND lost.attr_path = ?1),
+                coalesce(
+                    (SELECT max(last_served) FROM queue
+                        WHERE queue.attr_path = ?1 AND +queue.fetcher_id = ?2),
+                    (SELECT attempt FROM fetchers JOIN shiftboss_last_served USING (name)
+                        WHERE fetcher_id = ?2 AND attr_path = ?1))
             FROM (SELECT 1) LEFT JOIN log ON log.attr_path = ?1";
         let insert = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload,
-                order_jitter, partition, last_started, state, rowid)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                order_jitter, partition, last_started, last_served, state, rowid)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
             ON CONFLICT (fetcher_run_started, fetcher_id, attr_path) DO NOTHING";
         let again = "UPDATE queue SET payload = ?4 WHERE payload <> ?4
             AND fetcher_id = ?1 AND fetcher_run_started = ?2 AND attr_path = ?3";
         let key = row.key.as_str();
-        let (started, in_flight, is_known): (Option<i64>, bool, bool) = self.row(known, [key])?;
         let (fetcher_id, run) = run.pair();
-        let (state, jitter) = (if in_flight { 2 } else { 1 }, row.key.jitter());
+        let (started, in_flight, is_known, served): (Option<i64>, bool, bool, Option<i64>) =
+            self.row(known, (key, fetcher_id, run))?;
+        // What a row is beside others, or while its key is leased, the rule knows.
+        let is_judged = is_known || in_flight || fetcher_id == TASKS_ID;
+        let (state, jitter) = (if is_judged { 0 } else { 1 }, row.key.jitter());
         let inserted = rowids.claim(jitter, |rowid| {
             let payload = &row.payload;
-            let values = (fetcher_id, run, key, payload, jitter, partition, started, state, rowid);
+            let values =
+                (fetcher_id, run, key, payload, jitter, partition, started, served, state, rowid);
             self.change(insert, values)
         })?;
         if inserted == 0 {
             self.run(again, (fetcher_id, run, key, &row.payload))?;
             return Ok(false);
         }
-        // What a row is beside others, or while its key is leased, the rule knows.
-        if is_known || in_flight {
+        if is_judged {
             self.recompute(key)?;
         }
         Ok(true)
@@ -227,8 +241,8 @@ impl Session<'_> {
         }
         let sql = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
                 WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)
-            RETURNING attr_path, is_dequeued = 0";
-        let rows: Vec<(String, i64)> = self.rows(sql, (run.fetcher_id, run.started, limit))?;
+            RETURNING attr_path, is_dequeued = 0, last_served";
+        let rows: Vec<DeletedRow> = self.rows(sql, (run.fetcher_id, run.started, limit))?;
         let deleted = self.are_deleted(run, &rows)?;
         if deleted >= limit {
             return Ok(None);
@@ -243,7 +257,7 @@ impl Session<'_> {
     pub(super) fn delete_keys(&mut self, run: RunId, keys: &[&str]) -> Result<()> {
         let sql = "DELETE FROM queue
             WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 AND attr_path = ?3
-            RETURNING attr_path, is_dequeued = 0";
+            RETURNING attr_path, is_dequeued = 0, last_served";
         let mut deleted = Vec::new();
         for key in keys {
             deleted.extend(self.row(sql, (run.fetcher_id, run.started, key)).optional()?);
@@ -252,14 +266,16 @@ impl Session<'_> {
         self.are_deleted(run, &deleted).map(|_| ())
     }
 
-    /// Sees to what depends on rows that were deleted, given as keys and whether each waited; says how
-    /// many.
-    fn are_deleted(&mut self, run: RunId, deleted: &[(String, i64)]) -> Result<i64> {
-        for (key, _) in deleted {
+    /// Sees to what depends on rows that were deleted; says how many.
+    fn are_deleted(&mut self, run: RunId, deleted: &[DeletedRow]) -> Result<i64> {
+        for (key, _, last_served) in deleted {
+            if let Some(attempt) = last_served {
+                self.keep_last_served(key, run.fetcher_id, *attempt)?;
+            }
             self.drop_expired_deliveries(key, run)?;
             self.recompute(key)?;
         }
-        let pending: i64 = deleted.iter().map(|(_, pending)| pending).sum();
+        let pending: i64 = deleted.iter().map(|(_, pending, _)| pending).sum();
         let count = i64::try_from(deleted.len()).unwrap_or(i64::MAX);
         self.queue.checkpoints.count_rows(count);
         self.count(run, -count, -pending)?;

@@ -2,8 +2,8 @@
 //!
 //! `user_version` says which migrations a file has had. The steps are in `migrations/`, the
 //! triggers in `triggers.sql`. A file that the Python supervisor took back in between says version
-//! 2 but has what a later version added: the last step finds what is there. Versions 3 to 6 were those of
-//! unreleased builds; 5 and 6 are upgraded, 3 and 4 are refused.
+//! 2 but has what a later version added: the last step finds what is there. Versions 3 to 7 were those of
+//! unreleased builds; 5 to 7 are upgraded, 3 and 4 are refused.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use shiftboss_protocol::model::jitter;
 use super::query::Query;
 
 /// The version that this program reads and writes.
-pub(super) const VERSION: i64 = 7;
+pub(super) const VERSION: i64 = 8;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub(super) const APPLICATION_ID: i64 = 0x5348_4654;
 /// The id of the fetcher `@tasks`: no list has it, so a row of it is known by its number alone.
@@ -23,13 +23,14 @@ pub(super) const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue"
 
 const REFERENCE: &str = include_str!("migrations/0001_reference.sql");
 const JITTER: &str = include_str!("migrations/0002_jitter.sql");
-const SHIFTBOSS: &str = include_str!("migrations/0007_shiftboss.sql");
-const FROM_5: &str = include_str!("migrations/0007_from_5.sql");
-const FROM_6: &str = include_str!("migrations/0007_from_6.sql");
+const SHIFTBOSS: &str = include_str!("migrations/0008_shiftboss.sql");
+const FROM_5: &str = include_str!("migrations/0008_from_5.sql");
+const FROM_6: &str = include_str!("migrations/0008_from_6.sql");
+const FROM_7: &str = include_str!("migrations/0008_from_7.sql");
 const TRIGGERS: &str = include_str!("triggers.sql");
 const REBUILD: &str = include_str!("rebuild.sql");
 
-/// What a row is to the dispatcher; see `0007_shiftboss.sql`. The `+` keeps SQLite on the key's index.
+/// What a row is to the dispatcher; see `0008_shiftboss.sql`. The `+` keeps SQLite on the key's index.
 pub(super) const STATE: &str = "CASE
     WHEN EXISTS (
         SELECT 1 FROM shiftboss_deliveries AS held
@@ -48,6 +49,16 @@ pub(super) const STATE: &str = "CASE
     WHEN EXISTS (
         SELECT 1 FROM log WHERE log.attr_path = queue.attr_path AND log.finished IS NULL
     ) THEN 2
+    WHEN queue.fetcher_id = 0 OR EXISTS (
+        SELECT 1 FROM queue AS other
+        WHERE other.attr_path = queue.attr_path AND +other.rowid <> queue.rowid
+    ) OR EXISTS (
+        SELECT 1 FROM shiftboss_deliveries AS expired WHERE expired.attr_path = queue.attr_path
+    ) OR EXISTS (
+        SELECT 1 FROM shiftboss_expired_leases AS lost
+        WHERE lost.fetcher_id = queue.fetcher_id AND lost.attr_path = queue.attr_path
+          AND lost.run_started = queue.fetcher_run_started
+    ) THEN 3
     ELSE 1 END";
 
 /// Sets the state of all rows of the key ?1.
@@ -106,8 +117,11 @@ fn add_ours(connection: &Connection) -> Result<()> {
             connection.execute_batch(FROM_5)?;
         }
         connection.execute_batch(FROM_6)?;
-    } else if !has_column(connection, "queue", "state")? {
+    }
+    if !has_column(connection, "queue", "state")? {
         connection.execute_batch(SHIFTBOSS)?;
+    } else if !has_column(connection, "queue", "last_served")? {
+        connection.execute_batch(FROM_7)?;
     }
     connection.execute_batch(&recomputing(REBUILD))?;
     connection.execute_batch(&recomputing(TRIGGERS))

@@ -3,7 +3,7 @@
 -- them switched off and does their work itself (src/stores/sqlite/derived_state.rs).
 --
 -- RECOMPUTE(key) stands for one UPDATE that sets queue.state of all rows of the key by the rule in
--- 0007_shiftboss.sql; src/stores/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
+-- 0008_shiftboss.sql; src/stores/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
 
 CREATE TRIGGER shiftboss_run_insert AFTER INSERT ON fetcher_runs
 BEGIN
@@ -13,6 +13,17 @@ BEGIN
         SELECT 1 FROM shiftboss_runs
         WHERE fetcher_id = NEW.fetcher_id AND run_started = NEW.run_started
     );
+END;
+
+-- Before its rows lose its name.
+CREATE TRIGGER shiftboss_fetcher_delete BEFORE DELETE ON fetchers
+BEGIN
+    INSERT INTO shiftboss_last_served (attr_path, name, attempt)
+    SELECT attr_path, OLD.name, last_served
+    FROM fetcher_runs AS run JOIN queue
+        ON queue.fetcher_id = run.fetcher_id AND queue.fetcher_run_started = run.run_started
+    WHERE run.fetcher_id = OLD.fetcher_id AND last_served IS NOT NULL
+    ON CONFLICT DO UPDATE SET attempt = excluded.attempt;
 END;
 
 CREATE TRIGGER shiftboss_run_delete AFTER DELETE ON fetcher_runs
@@ -30,11 +41,34 @@ CREATE TRIGGER shiftboss_queue_insert AFTER INSERT ON queue
 BEGIN
     UPDATE shiftboss_runs SET rows = rows + 1, pending = pending + (NEW.is_dequeued = 0)
     WHERE fetcher_id = NEW.fetcher_id AND run_started = NEW.fetcher_run_started;
+    UPDATE queue SET last_served = coalesce(
+        (SELECT max(other.last_served) FROM queue AS other
+        WHERE other.attr_path = NEW.attr_path AND +other.fetcher_id = NEW.fetcher_id),
+        (SELECT attempt FROM fetchers JOIN shiftboss_last_served USING (name)
+        WHERE fetcher_id = NEW.fetcher_id AND attr_path = NEW.attr_path)
+    ) WHERE rowid = NEW.rowid;
     RECOMPUTE(NEW.attr_path);
+END;
+
+-- INSERT OR REPLACE fires no trigger for the row that it deletes.
+CREATE TRIGGER shiftboss_queue_replace BEFORE INSERT ON queue
+BEGIN
+    INSERT INTO shiftboss_last_served (attr_path, name, attempt)
+    SELECT attr_path, name, last_served FROM queue JOIN fetchers USING (fetcher_id)
+    WHERE attr_path = NEW.attr_path AND +queue.fetcher_id = NEW.fetcher_id
+      AND fetcher_run_started = NEW.fetcher_run_started AND last_served IS NOT NULL
+    ON CONFLICT DO UPDATE SET attempt = excluded.attempt;
 END;
 
 CREATE TRIGGER shiftboss_queue_delete AFTER DELETE ON queue
 BEGIN
+    INSERT INTO shiftboss_last_served (attr_path, name, attempt)
+    SELECT OLD.attr_path, name, OLD.last_served FROM fetchers
+    WHERE fetcher_id = OLD.fetcher_id AND OLD.last_served IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM queue
+        WHERE attr_path = OLD.attr_path AND +queue.fetcher_id = OLD.fetcher_id
+    )
+    ON CONFLICT DO UPDATE SET attempt = excluded.attempt;
     UPDATE shiftboss_runs SET rows = rows - 1, pending = pending - (OLD.is_dequeued = 0)
     WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.fetcher_run_started;
     -- A dispatch whose lease expired has nothing left to be handed out; one in flight stays known, and

@@ -65,9 +65,8 @@ fn a_lost_job_comes_again() {
 /// Undoing restores everything: log, flags, order, turns. Only the attempt number is gone.
 #[test]
 fn undoing_leaves_no_trace() {
-    let everything = "SELECT 'q', fetcher_id, fetcher_run_started, attr_path, is_dequeued, last_started, state FROM queue
+    let everything = "SELECT 'q', fetcher_id, fetcher_run_started, attr_path, is_dequeued, last_started, state || '|' || coalesce(last_served, '-') FROM queue
         UNION ALL SELECT 'l', attr_path, started, finished, exit_code, '', '' FROM log
-        UNION ALL SELECT 't', attr_path, name, attempt, '', '', '' FROM shiftboss_last_served
         UNION ALL SELECT 'f', attr_path, attempt, delivery_count, '', '', '' FROM shiftboss_deliveries
         UNION ALL SELECT 'd', minute, exit_code, jobs, '', '', '' FROM shiftboss_completions ORDER BY 1, 2, 3, 4";
     let mut site = Site::new(Policy::Fair { lease_seconds: 60 });
@@ -115,9 +114,8 @@ fn classic_keeps_no_deliveries() {
     site.list(&run("f", 1), &["alpha"]);
     let (attempt, _) = site.attempt(100).unwrap();
     assert!(!site.undo(attempt));
-    for table in ["shiftboss_deliveries", "shiftboss_last_served"] {
-        assert_eq!(site.rows(&format!("SELECT count(*) FROM {table}")), ["0"]);
-    }
+    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_deliveries"), ["0"]);
+    assert_eq!(site.rows("SELECT last_served FROM queue"), ["-"]);
     assert_eq!(site.next(100 + 43_201), None);
 }
 

@@ -219,7 +219,12 @@ impl Site {
              UNION ALL SELECT 'delivery|' || attr_path || '|' || attempt FROM shiftboss_deliveries
              UNION ALL SELECT 'single|' || task || '|' || attr_path || '|' || payload || '|' || status
                 FROM shiftboss_single_tasks
-             UNION ALL SELECT 'last_served|' || attr_path || '|' || name || '|' || attempt FROM shiftboss_last_served",
+             UNION SELECT 'last_served|' || attr_path || '|' || name || '|' || last_served
+                FROM queue JOIN fetchers USING (fetcher_id) WHERE last_served IS NOT NULL
+             UNION ALL SELECT 'last_served|' || attr_path || '|' || name || '|' || attempt
+                FROM shiftboss_last_served AS gone WHERE NOT EXISTS (
+                    SELECT 1 FROM queue JOIN fetchers USING (fetcher_id)
+                    WHERE queue.attr_path = gone.attr_path AND fetchers.name = gone.name)",
         );
         tables.sort();
         tables

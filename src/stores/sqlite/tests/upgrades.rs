@@ -1,4 +1,4 @@
-//! Databases of unreleased builds: versions 5 and 6 are upgraded in place, 3 and 4 are refused.
+//! Databases of unreleased builds: versions 5 to 7 are upgraded in place, 3 and 4 are refused.
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -13,7 +13,8 @@ const REFERENCE: [&str; 2] = [
 ];
 const VERSION_5: &str = include_str!("fixtures/version_5.sql");
 /// What version 6 added; the fixture of version 6.
-const TO_VERSION_6: &str = include_str!("../migrations/0007_from_5.sql");
+const TO_VERSION_6: &str = include_str!("../migrations/0008_from_5.sql");
+const TO_VERSION_7: &str = include_str!("../migrations/0008_from_6.sql");
 /// A trigger as those versions had, which names what is renamed.
 const TRIGGER: &str = "CREATE TRIGGER shiftboss_flight_delete AFTER DELETE ON shiftboss_flights
     BEGIN UPDATE queue SET slot = 0 WHERE attr_path = OLD.attr_path; END;";
@@ -49,24 +50,29 @@ const SINGLE_TASKS: &str = "
     VALUES (30, 'one', 1, 30, 'waiting', 'p'), (31, 'two', 2, 31, 'failed', 'q');
     INSERT INTO shiftboss_accepted VALUES ('/spool', 'x', 1, 2, 3);";
 
-/// A database of version 5 or 6 that says it is of version `said`.
+/// A database of version 5, 6 or 7 that says it is of version `said`.
 fn of_version(version: i64, said: i64) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let connection = Connection::open(directory.path().join("state.db")).unwrap();
     let mut script = vec![REFERENCE[0], REFERENCE[1], VERSION_5, IN_USE];
-    if version == 6 {
+    if version > 5 {
         script.extend([TO_VERSION_6, SINGLE_TASKS]);
     }
+    if version > 6 {
+        script.push(TO_VERSION_7);
+    }
     connection.execute_batch(&script.concat()).unwrap();
-    connection.execute_batch(TRIGGER).unwrap();
+    if version < 7 {
+        connection.execute_batch(TRIGGER).unwrap();
+    }
     connection.pragma_update(None, "user_version", said).unwrap();
     directory
 }
 
 /// Attempts, leases, single tasks and all that is noted are kept; also after the reference had the file.
 #[test]
-fn versions_5_and_6_are_upgraded() {
-    for (version, said) in [(5, 5), (6, 6), (6, 2)] {
+fn versions_5_to_7_are_upgraded() {
+    for (version, said) in [(5, 5), (6, 6), (6, 2), (7, 7), (7, 2)] {
         let mut site = Site::in_directory(of_version(version, said), FAIR);
         assert_eq!(site.rows("PRAGMA user_version"), [VERSION.to_string()]);
         let kept = [
@@ -76,7 +82,7 @@ fn versions_5_and_6_are_upgraded() {
                 &["classic|13|1|-|[7]|-|-", "leased|12|2|3|[7]|w|60"][..],
             ),
             ("SELECT attempt, attr_path, exit_code FROM shiftboss_attempts", &["11|done|0"]),
-            ("SELECT attr_path, name, attempt FROM shiftboss_last_served", &["leased|f|12"]),
+            ("SELECT attr_path, last_served FROM queue WHERE last_served <> 0", &["leased|12"]),
             (
                 "SELECT attr_path, expired_leases, dead_letter FROM shiftboss_expired_leases",
                 &["dead|5|1", "leased|1|0"],
@@ -95,8 +101,8 @@ fn versions_5_and_6_are_upgraded() {
         site.check_kept();
         let mut next: Vec<_> = std::iter::from_fn(|| site.next(120)).collect();
         next.sort();
-        assert_eq!(next, if version == 6 { &["one p", "waiting 5"][..] } else { &["waiting 5"] });
-        if version == 6 {
+        assert_eq!(next, if version > 5 { &["one p", "waiting 5"][..] } else { &["waiting 5"] });
+        if version > 5 {
             assert_eq!(
                 site.rows("SELECT status FROM shiftboss_single_tasks"),
                 ["waiting", "failed"]
@@ -117,7 +123,7 @@ fn an_upgraded_schema_is_that_of_a_new_database() {
         "SELECT m.name, c.seqno, c.name FROM sqlite_schema AS m, pragma_index_info(m.name) AS c
         WHERE m.type = 'index' ORDER BY 1, 2";
     let new = Site::new(FAIR);
-    for version in [5, 6] {
+    for version in [5, 6, 7] {
         let site = Site::in_directory(of_version(version, version), FAIR);
         assert_eq!(site.rows(schema), new.rows(schema));
         assert_eq!(site.rows(indexes), new.rows(indexes));

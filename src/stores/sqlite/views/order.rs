@@ -70,11 +70,12 @@ impl Order {
     /// All rows that may be next in one order: SQLite merges those of the partitions, which are ordered by the index.
     fn in_order(&self) -> String {
         let of_partition = |partition: &i64| {
-            let rows = |sql: &str| {
+            let rows = |(sql, second): (&str, i64)| {
                 let sql = sql.replace("?1", &partition.to_string());
-                format!("SELECT * FROM ({})", sql.replace("?2", &self.expired.to_string()))
+                format!("SELECT * FROM ({})", sql.replace("?2", &second.to_string()))
             };
-            [READY, HELD].map(rows).join(" UNION ALL ")
+            // Plain rows, too, as all others that are ready.
+            [(READY, 1), (READY, 2), (HELD, self.expired)].map(rows).join(" UNION ALL ")
         };
         let partitions: Vec<String> = self.partitions.open.iter().map(of_partition).collect();
         partitions.join(" UNION ALL ") + " ORDER BY 1, 2, 3, 4"

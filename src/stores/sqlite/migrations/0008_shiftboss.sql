@@ -1,11 +1,12 @@
--- Version 7: what shiftboss keeps beside the public tables. Triggers in plain SQL keep it right under
+-- Version 8: what shiftboss keeps beside the public tables. Triggers in plain SQL keep it right under
 -- edits by anybody, in the transaction of the edit (triggers.sql).
 
 -- What a row is to the dispatcher (the rule is in src/stores/sqlite/schema.rs):
 --   0  nothing: dispatched, hidden by a newer run of its fetcher, or its key is leased
---   1  ready: the key is not in flight
+--   1  ready and plain: nothing but this row and the log says anything of its key
 --   2  held: the key is in flight; ready again once its lease expired (last_started tells)
--- A row in state 1 or 2 is undispatched, or the lease of its dispatch expired or may yet expire.
+--   3  ready: the key is not in flight
+-- A row in state 1, 2 or 3 is undispatched, or the lease of its dispatch expired or may yet expire.
 ALTER TABLE queue ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
 
 -- The reference's own order: two wide indexes would cost twice at every dispatch. It works without
@@ -16,7 +17,11 @@ DROP INDEX IF EXISTS queue_order_index;
 -- Small runs, and the first rows of large ones, share partition 0.
 ALTER TABLE queue ADD COLUMN partition INTEGER NOT NULL DEFAULT 0;
 
--- The order of dispatch: walked from its beginning, for each partition, in state 1 and in state 2.
+-- The last attempt in which a row of this fetcher and key was dispatched: fetchers take turns by it. All rows of a
+-- fetcher and a key have the same; without any, shiftboss_last_served keeps it.
+ALTER TABLE queue ADD COLUMN last_served INTEGER;
+
+-- The order of dispatch: walked from its beginning, for each partition and each state.
 CREATE INDEX shiftboss_ready ON queue (
     partition, state, last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
 ) WHERE state > 0;
@@ -111,19 +116,18 @@ CREATE TABLE shiftboss_attempts (
     exit_code   INTEGER,
     took_ms     INTEGER
 ) STRICT;
--- Whether a job was handed out again after its lease expired: shiftboss_last_served has the dispatches that
--- were not taken back, this the others.
+-- Whether a job was handed out again after its lease expired: last_served has the dispatches that were not
+-- taken back, this the others.
 CREATE INDEX shiftboss_returned_attempts ON shiftboss_attempts (attr_path, attempt)
 WHERE outcome IN ('released', 'expired');
 
--- The last attempt in which a fetcher's row of a key was dispatched: fetchers take turns by it. It outlives runs
--- and ids. By jitter first, as keys are dispatched: see the log.
+-- queue.last_served of fetchers and keys that have no row any more: it outlives rows, runs and ids. What is here of
+-- those that have one again is out of date.
 CREATE TABLE shiftboss_last_served (
-    order_jitter INTEGER NOT NULL,
-    attr_path    TEXT NOT NULL,
-    name         TEXT NOT NULL,
-    attempt      INTEGER NOT NULL,
-    PRIMARY KEY (order_jitter, attr_path, name)
+    attr_path TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    attempt   INTEGER NOT NULL,
+    PRIMARY KEY (attr_path, name)
 ) STRICT, WITHOUT ROWID;
 
 -- Rows whose leases expired: how many, until the job is done.
@@ -216,4 +220,4 @@ CREATE TABLE shiftboss_state (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO shiftboss_state (name, value) VALUES ('made', '7');
+INSERT INTO shiftboss_state (name, value) VALUES ('made', '8');
