@@ -27,7 +27,8 @@ pub(super) const PLAIN: &str =
     "SELECT last_started, order_jitter, queue.attr_path, fetcher_id, fetcher_run_started,
         queue.rowid, iif(length(payload) <= 1024, payload, NULL), last_served,
         log.started, log.finished, log.exit_code
-    FROM queue INDEXED BY shiftboss_ready LEFT JOIN log ON log.attr_path = queue.attr_path
+    FROM queue INDEXED BY shiftboss_ready
+    LEFT JOIN log ON log.attr_path = iif(last_started IS NULL, NULL, queue.attr_path)
     WHERE partition = ?1 AND state = 1 AND state > 0
     ORDER BY last_started, order_jitter, queue.attr_path, fetcher_id";
 /// Other rows of a partition whose key is not in flight, in order.
@@ -210,7 +211,8 @@ impl Session<'_> {
             Ok(())
         })?;
         if known > 0 && first.len() > known {
-            first.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            // A stable sort merges two lists that are in order.
+            first.sort_by(|(one, _), (other, _)| one.cmp(other));
         }
         first.truncate(limit);
         Ok(())
