@@ -12,10 +12,10 @@ use std::time::Duration;
 use shiftboss::stores::{Durability, Options, Policy, SqliteStore};
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
-    AddRows, Complete, Dispatch, Dispatched, Each, Reading, RegisterRun, Request, RowBatch,
-    StoreResult,
+    AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, Each, LeaseHolder, Reading,
+    RegisterRun, Request, RowBatch, StoreResult,
 };
-use shiftboss_protocol::model::{Key, Row, Run};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.
@@ -31,22 +31,52 @@ pub struct Bare {
     store: SqliteStore,
     now: i64,
     jobs: i64,
-    /// Keys of the jobs in flight, the oldest first.
-    in_flight: VecDeque<Key>,
+    /// The jobs in flight, the oldest first.
+    in_flight: VecDeque<(Attempt, Key)>,
+    /// Who leases them; `None`: classic workers.
+    holder: Option<LeaseHolder>,
     left: usize,
     _home: TempDir,
 }
 
+/// What a store's jobs are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Each key runs for the first time, with a classic worker.
+    First,
+    /// Each key ran before.
+    Again,
+    /// Each key runs for the first time, and is leased (protocol 2).
+    Leased,
+}
+
 impl Bare {
-    /// A store with `jobs` jobs.
+    /// A store with `jobs` jobs, none of which ran before.
     ///
     /// # Errors
     /// When it cannot be made.
     pub fn new(jobs: usize) -> io::Result<Self> {
+        Self::of_kind(jobs, Kind::First)
+    }
+
+    /// A store with `jobs` jobs of a kind.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn of_kind(jobs: usize, kind: Kind) -> io::Result<Self> {
         let home = tempfile::tempdir()?;
-        let store = open(&home.path().join("state.db"))?;
+        let path = home.path().join("state.db");
+        let mut store = open(&path)?;
+        if kind == Kind::Again {
+            drop(store);
+            fill_log(&path, jobs).map_err(io::Error::other)?;
+            store = open(&path)?;
+        }
+        let holder = LeaseHolder { worker: "bench".into(), lease_seconds: 60 };
+        let holder = (kind == Kind::Leased).then_some(holder);
         let in_flight = VecDeque::new();
-        let mut bare = Self { store, now: START, jobs: 0, in_flight, left: jobs, _home: home };
+        let mut bare =
+            Self { store, now: START, jobs: 0, in_flight, holder, left: jobs, _home: home };
         let run = Run { fetcher: "bench".into(), started: 1 };
         bare.apply(RegisterRun(run.clone()))?;
         for from in (0..jobs).step_by(BATCH_ROWS) {
@@ -84,8 +114,18 @@ impl Bare {
         while self.in_flight.len() < count {
             self.dispatch()?;
         }
-        let cycle = |key| (Complete { key, exit_code: 0 }, Dispatch { holder: None });
-        let cycles = self.in_flight.drain(..count).map(cycle).collect();
+        let dispatch = Dispatch { holder: self.holder.clone() };
+        let ended: Vec<_> = self.in_flight.drain(..count).collect();
+        if self.holder.is_some() {
+            let end = |attempt| (CompleteAttempt { attempt, exit_code: 0 }, dispatch.clone());
+            self.end_and_dispatch(ended.into_iter().map(|(attempt, _)| end(attempt)).collect())
+        } else {
+            let end = |key| (Complete { key, exit_code: 0 }, dispatch.clone());
+            self.end_and_dispatch(ended.into_iter().map(|(_, key)| end(key)).collect())
+        }
+    }
+
+    fn end_and_dispatch<E: Request>(&mut self, cycles: Vec<(E, Dispatch)>) -> io::Result<()> {
         for answer in self.apply(Each(cycles))? {
             let (completed, dispatched) = told(answer)?;
             told(completed)?;
@@ -100,7 +140,7 @@ impl Bare {
     /// # Errors
     /// When the store says so.
     pub fn ask(&mut self) -> io::Result<Dispatched> {
-        self.apply(Dispatch { holder: None })
+        self.apply(Dispatch { holder: self.holder.clone() })
     }
 
     /// Jobs that were not handed out yet.
@@ -116,8 +156,8 @@ impl Bare {
     }
 
     fn handed_out(&mut self, dispatched: Dispatched) {
-        if let Dispatched::Job(_, job) = dispatched {
-            self.in_flight.push_back(job.key);
+        if let Dispatched::Job(attempt, job) = dispatched {
+            self.in_flight.push_back((attempt, job.key));
             self.left -= 1;
         }
     }
@@ -151,6 +191,17 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
         complete: false,
         reading: Reading::Onward,
     }
+}
+
+/// The log of keys that all ran before the first second.
+fn fill_log(path: &Path, keys: usize) -> rusqlite::Result<()> {
+    let mut connection = rusqlite::Connection::open(path)?;
+    let transaction = connection.transaction()?;
+    for number in 0..keys {
+        let sql = "INSERT INTO log VALUES (?1, ?2, ?2, 0)";
+        transaction.execute(sql, (key(number), START - 1_000_000))?;
+    }
+    transaction.commit()
 }
 
 fn open(path: &Path) -> io::Result<SqliteStore> {

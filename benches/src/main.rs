@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use shiftboss_bench::bare::Kind;
 use shiftboss_bench::load::{self, Plan};
 use shiftboss_bench::protocol::Protocol;
 use shiftboss_bench::report::{self, Figure};
@@ -45,6 +46,9 @@ enum Task {
     Cycles {
         /// How many
         count: usize,
+        /// What the jobs are like
+        #[arg(value_enum, default_value_t = Kind::First)]
+        kind: Kind,
     },
     /// Drive a daemon that runs already, to profile it
     Drive {
@@ -71,7 +75,7 @@ enum Task {
 fn main() -> io::Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
-        Some(Task::Cycles { count }) => rows::cycles(count)?,
+        Some(Task::Cycles { count, kind }) => rows::cycles(count, kind)?,
         Some(Task::Drive { socket, connections }) => {
             drive(socket, connections, Duration::from_secs(arguments.seconds))?;
         }

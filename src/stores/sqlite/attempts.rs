@@ -167,8 +167,7 @@ impl Session<'_> {
 
     /// Also of a row that is gone by now.
     fn restore_last_served(&self, key: &str, attempt: i64, before: Option<i64>) -> Result<()> {
-        let rows =
-            "UPDATE queue SET last_served = ?3 WHERE attr_path = ?1 AND last_served = ?2";
+        let rows = "UPDATE queue SET last_served = ?3 WHERE attr_path = ?1 AND last_served = ?2";
         self.run(rows, (key, attempt, before))?;
         let sql = if before.is_some() {
             "UPDATE shiftboss_last_served SET attempt = ?3 WHERE attr_path = ?1 AND attempt = ?2"

@@ -81,15 +81,16 @@ impl Session<'_> {
         for older in rows.iter().filter(is_older) {
             self.forget_expired_leases(key, older.run())?;
         }
-        self.start_log(key, record.now, history.log.is_some())?;
+        let log_rowid = self.start_log(key, record.now, history)?;
         if fair {
             let delivery = self.record_delivery(record)?;
             let is_plain = rows.len() == 1 && row.fetcher_id != TASKS_ID;
             if is_plain && !history.has_deliveries && row.expired_leases.is_none() {
-                self.queue.cache.remember(key, PlainDelivery { rowid: row.rowid, delivery });
+                let rowid = row.rowid;
+                self.queue.cache.remember(key, PlainDelivery { rowid, log_rowid, delivery });
             }
         }
-        let state = if fair && record.holder.is_none() { 2 } else { 0 };
+        let state = if fair && record.holder.is_none() { -1 } else { 0 };
         self.mark(record, state, if fair { Some(record.attempt.0) } else { row.last_served })?;
         for marked in record.marked() {
             self.queue.counters.count_pending(marked.run(), -1);
@@ -107,7 +108,7 @@ impl Session<'_> {
         if rows.len() == 1 {
             let mark = "UPDATE queue
                 SET is_dequeued = 1, last_started = ?2, state = ?3, last_served = ?4
-                WHERE rowid = ?1 AND state > 0";
+                WHERE rowid = ?1 AND state <> 0";
             return match self.change(mark, (row.rowid, now, state, last_served))? {
                 0 => Err(disagreeing_indexes(key)),
                 _ => Ok(()),
@@ -122,13 +123,16 @@ impl Session<'_> {
         self.recompute(key)
     }
 
-    fn start_log(&self, key: &str, now: UnixSeconds, known: bool) -> Result<()> {
-        let sql = if known {
-            "UPDATE log SET started = ?2, finished = NULL, exit_code = NULL WHERE attr_path = ?1"
-        } else {
-            "INSERT INTO log (attr_path, started) VALUES (?1, ?2)"
-        };
-        self.run(sql, (key, now))
+    /// Says which row of the log that is.
+    fn start_log(&self, key: &str, now: UnixSeconds, history: &History) -> Result<i64> {
+        if let Some((rowid, ..)) = history.log {
+            let sql = "UPDATE log SET started = ?2, finished = NULL, exit_code = NULL
+                WHERE rowid = ?1";
+            self.run(sql, (rowid, now))?;
+            return Ok(rowid);
+        }
+        self.run("INSERT INTO log (attr_path, started) VALUES (?1, ?2)", (key, now))?;
+        Ok(self.connection.last_insert_rowid())
     }
 
     /// Keeps what undoing this dispatch must restore.
@@ -157,7 +161,7 @@ impl Session<'_> {
                 started, delivery_count, worker, lease, prev_started, prev_finished, prev_exit_code,
                 prev_last_served, marked_runs)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-        let (started, finished, exit_code) = history.log.unwrap_or_default();
+        let (_, started, finished, exit_code) = history.log.unwrap_or_default();
         let marked: Vec<_> = record.marked().map(|row| row.run_started.to_string()).collect();
         let values = (
             key,
@@ -181,18 +185,20 @@ impl Session<'_> {
     /// Records the end of a key's job. False: the log does not know the key, and nothing changes.
     pub(super) fn end_job(&mut self, key: &str, exit_code: i64, now: UnixSeconds) -> Result<bool> {
         let plain = self.queue.cache.take_plain(key);
-        let known: Option<(Option<i64>, Option<i64>)> = match plain {
-            Some(_) => Some((None, None)),
+        let known: Option<(i64, Option<i64>, Option<i64>)> = match &plain {
+            Some(plain) => Some((plain.log_rowid, None, None)),
             None => {
-                let sql = "SELECT finished, exit_code FROM log WHERE attr_path = ?1";
+                let sql = "SELECT rowid, finished, exit_code FROM log WHERE attr_path = ?1";
                 self.row(sql, [key]).optional()?
             }
         };
-        let Some((finished, code_before)) = known else {
+        let Some((log_rowid, finished, code_before)) = known else {
             return Ok(false);
         };
-        let sql = "UPDATE log SET finished = ?2, exit_code = ?3 WHERE attr_path = ?1";
-        self.run(sql, (key, now, exit_code))?;
+        let sql = "UPDATE log SET finished = ?2, exit_code = ?3 WHERE rowid = ?1";
+        if self.change(sql, (log_rowid, now, exit_code))? == 0 {
+            return Err(disagreeing_indexes(key));
+        }
         match (plain, finished) {
             (Some(plain), _) => self.complete_plain(key, &plain, exit_code, now)?,
             // Said again: the last one stands, and is not counted twice.

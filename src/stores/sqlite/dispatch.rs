@@ -1,9 +1,9 @@
 //! The queue's order: which job is next (spec 2 and 5). What a dispatch changes is in
 //! [`deliveries`](super::deliveries).
 //!
-//! `queue.state` is always kept, so the next row is the first of an index in state 1, or in
-//! state 2 once the lease of its key's dispatch expired. Nothing here depends on how many rows
-//! there are.
+//! `queue.state` is always kept, so the next row is the first of an index of ready rows, or of the
+//! index of held ones once the lease of its key's dispatch expired. Nothing here depends on how many
+//! rows there are.
 
 use std::cmp::Ordering;
 
@@ -19,14 +19,14 @@ use super::query::{FromRow, Query, columns};
 use super::rows::RunId;
 use super::session::Session;
 
-/// started, finished and exit_code of a key's log row.
-pub(super) type LogRow = (Option<i64>, Option<i64>, Option<i64>);
+/// rowid, started, finished and exit_code of a key's log row.
+pub(super) type LogRow = (i64, Option<i64>, Option<i64>, Option<i64>);
 
 /// Plain rows of a partition whose key is not in flight, in order, with what a dispatch needs beside.
 pub(super) const PLAIN: &str =
     "SELECT last_started, order_jitter, queue.attr_path, fetcher_id, fetcher_run_started,
         queue.rowid, iif(length(payload) <= 1024, payload, NULL), last_served,
-        log.started, log.finished, log.exit_code
+        log.rowid, log.started, log.finished, log.exit_code
     FROM queue INDEXED BY shiftboss_ready
     LEFT JOIN log ON log.attr_path = iif(last_started IS NULL, NULL, queue.attr_path)
     WHERE partition = ?1 AND state = 1 AND state > 0
@@ -34,20 +34,20 @@ pub(super) const PLAIN: &str =
 /// Other rows of a partition whose key is not in flight, in order.
 pub(super) const READY: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 3 AND state > 0
+    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 2 AND state > 0
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
 /// Rows of a partition whose key's lease expired, in order.
 pub(super) const HELD: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-    FROM queue INDEXED BY shiftboss_ready
-    WHERE partition = ?1 AND state = 2 AND state > 0 AND last_started < ?2
+    FROM queue INDEXED BY shiftboss_held
+    WHERE partition = ?1 AND state < 0 AND last_started < ?2
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
 /// All rows of a key: the columns of a [`Candidate`], then those of [`History::read`].
 pub(super) const CANDIDATES: &str =
     "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
         queue.payload, queue.is_dequeued, queue.state, queue.last_started,
         coalesce(fetchers.name, ''), queue.last_served, lost.expired_leases,
-        log.attr_path IS NOT NULL, log.started, log.finished, log.exit_code,
+        log.rowid, log.started, log.finished, log.exit_code,
         EXISTS (SELECT 1 FROM shiftboss_deliveries WHERE attr_path = ?1)
     FROM queue INDEXED BY queue_attr_path_index
     LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
@@ -127,8 +127,7 @@ pub(super) struct History {
 
 impl History {
     fn read(row: &Row<'_>) -> Result<Self> {
-        let log = (row.get(11)?, row.get(12)?, row.get(13)?);
-        Ok(Self { log: row.get::<_, bool>(10)?.then_some(log), has_deliveries: row.get(14)? })
+        Ok(Self { log: log_row(row, 10)?, has_deliveries: row.get(14)? })
     }
 }
 
@@ -247,8 +246,6 @@ fn plain(row: &Row<'_>) -> Result<Option<Plain>> {
     let Some(payload) = row.get(6)? else {
         return Ok(None);
     };
-    let started: Option<i64> = row.get(8)?;
-    let log = started.is_some().then_some((started, row.get(9)?, row.get(10)?));
     let candidate = Candidate {
         rowid: row.get(5)?,
         fetcher_id: row.get(3)?,
@@ -261,7 +258,15 @@ fn plain(row: &Row<'_>) -> Result<Option<Plain>> {
         last_served: row.get(7)?,
         expired_leases: None,
     };
-    Ok(Some((History { log, has_deliveries: false }, candidate)))
+    Ok(Some((History { log: log_row(row, 8)?, has_deliveries: false }, candidate)))
+}
+
+/// A joined log row in the columns from `first` on, if there is one.
+fn log_row(row: &Row<'_>, first: usize) -> Result<Option<LogRow>> {
+    let Some(rowid) = row.get(first)? else {
+        return Ok(None);
+    };
+    Ok(Some((rowid, row.get(first + 1)?, row.get(first + 2)?, row.get(first + 3)?)))
 }
 
 /// All rows of a key and what is known of it; `None` if it has no row.
@@ -298,7 +303,7 @@ impl Rule<'_> {
     }
 
     fn is_free(&self, row: &Candidate) -> bool {
-        let held = row.state == 2 && row.last_started >= Some(self.expired);
-        row.state > 0 && !held && self.partitions.allow(row.run())
+        let held = row.state < 0 && row.last_started >= Some(self.expired);
+        row.state != 0 && !held && self.partitions.allow(row.run())
     }
 }

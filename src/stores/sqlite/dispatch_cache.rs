@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 use super::dispatch::Next;
 use super::rows::Delivery;
@@ -19,6 +19,8 @@ const PLAIN_MAX: usize = 16_384;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlainDelivery {
     pub(super) rowid: i64,
+    /// Of the key's row in the log.
+    pub(super) log_rowid: i64,
     pub(super) delivery: Delivery,
 }
 
@@ -34,6 +36,8 @@ pub(super) struct DispatchCache {
     /// Keys that were taken since they were looked up.
     taken: usize,
     plain: HashMap<String, PlainDelivery>,
+    /// The keys of those that are leased, by their attempts.
+    leased: HashMap<i64, String>,
 }
 
 impl DispatchCache {
@@ -50,6 +54,7 @@ impl DispatchCache {
     pub(super) fn forget(&mut self) {
         self.forget_order();
         self.plain.clear();
+        self.leased.clear();
     }
 
     /// Forgets which keys are next: one that is none of them may be so now.
@@ -94,6 +99,10 @@ impl DispatchCache {
         if self.plain.len() >= PLAIN_MAX {
             // Most are of workers that went away for good; the others cost a few lookups once.
             self.plain.clear();
+            self.leased.clear();
+        }
+        if plain.delivery.worker.is_some() {
+            self.leased.insert(plain.delivery.attempt, key.to_owned());
         }
         self.plain.insert(key.to_owned(), plain);
     }
@@ -101,7 +110,14 @@ impl DispatchCache {
     /// What is remembered of a key's job, and from now on not any more: it ends, or its key's rows
     /// change.
     pub(super) fn take_plain(&mut self, key: &str) -> Option<PlainDelivery> {
-        self.plain.remove(key)
+        let plain = self.plain.remove(key)?;
+        self.leased.remove(&plain.delivery.attempt);
+        Some(plain)
+    }
+
+    /// The key of a leased attempt whose job is remembered.
+    pub(super) fn take_leased(&mut self, attempt: Attempt) -> Option<String> {
+        self.leased.remove(&attempt.0)
     }
 }
 
@@ -162,7 +178,7 @@ mod tests {
             worker: None,
             handed_out: None,
         };
-        let plain = PlainDelivery { rowid: 1, delivery };
+        let plain = PlainDelivery { rowid: 1, log_rowid: 1, delivery };
         keys(PLAIN_MAX).for_each(|next| cache.remember(&next.key, plain.clone()));
         assert_eq!((cache.take_plain("5"), cache.take_plain("5")), (Some(plain.clone()), None));
         cache.remember("one", plain.clone());

@@ -6,9 +6,7 @@
 
 use rusqlite::Result;
 use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
-use shiftboss_protocol::model::{
-    Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds,
-};
+use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds};
 
 use super::attempts::{EXPIRED, RELEASED, done};
 use super::query::Query;
@@ -34,6 +32,11 @@ impl Session<'_> {
         &CompleteAttempt { attempt, exit_code }: &CompleteAttempt,
         now: UnixSeconds,
     ) -> Result<Ack> {
+        if let Some(key) = self.queue.cache.take_leased(attempt) {
+            // The usual end: nothing else is known of the key.
+            self.end_job(&key, exit_code, now)?;
+            return Ok(Ack::Recorded);
+        }
         let Some((key, delivery)) = self.leased(attempt.0)? else {
             return self.end_ended(attempt, exit_code, now);
         };
@@ -61,7 +64,8 @@ impl Session<'_> {
             return Ok(if outcome == "done" { Ack::Recorded } else { Ack::Stale });
         }
         // It counts unless the key was handed to somebody since.
-        let sql = "SELECT NOT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1 AND last_served > ?2)
+        let sql =
+            "SELECT NOT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1 AND last_served > ?2)
             AND NOT EXISTS (SELECT 1 FROM shiftboss_last_served
                 WHERE attr_path = ?1 AND attempt > ?2)
             AND NOT EXISTS (SELECT 1 FROM shiftboss_attempts INDEXED BY shiftboss_returned_attempts

@@ -48,7 +48,7 @@ pub(super) const STATE: &str = "CASE
     ) THEN 0
     WHEN EXISTS (
         SELECT 1 FROM log WHERE log.attr_path = queue.attr_path AND log.finished IS NULL
-    ) THEN 2
+    ) THEN -1
     WHEN queue.fetcher_id = 0 OR EXISTS (
         SELECT 1 FROM queue AS other
         WHERE other.attr_path = queue.attr_path AND +other.rowid <> queue.rowid
@@ -58,7 +58,7 @@ pub(super) const STATE: &str = "CASE
         SELECT 1 FROM shiftboss_expired_leases AS lost
         WHERE lost.fetcher_id = queue.fetcher_id AND lost.attr_path = queue.attr_path
           AND lost.run_started = queue.fetcher_run_started
-    ) THEN 3
+    ) THEN 2
     ELSE 1 END";
 
 /// Sets the state of all rows of the key ?1.

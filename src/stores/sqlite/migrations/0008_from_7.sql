@@ -5,6 +5,7 @@ UPDATE queue SET last_served = served.attempt
 FROM shiftboss_last_served AS served JOIN fetchers USING (name)
 WHERE served.order_jitter = queue.order_jitter AND served.attr_path = queue.attr_path
     AND fetchers.fetcher_id = queue.fetcher_id;
+CREATE INDEX shiftboss_held ON queue (partition, last_started, order_jitter) WHERE state < 0;
 ALTER TABLE shiftboss_last_served RENAME TO shiftboss_copy;
 CREATE TABLE shiftboss_last_served (
     attr_path TEXT NOT NULL,

@@ -4,9 +4,9 @@
 -- What a row is to the dispatcher (the rule is in src/stores/sqlite/schema.rs):
 --   0  nothing: dispatched, hidden by a newer run of its fetcher, or its key is leased
 --   1  ready and plain: nothing but this row and the log says anything of its key
---   2  held: the key is in flight; ready again once its lease expired (last_started tells)
---   3  ready: the key is not in flight
--- A row in state 1, 2 or 3 is undispatched, or the lease of its dispatch expired or may yet expire.
+--   2  ready: the key is not in flight
+--  -1  held: the key is in flight; ready again once its lease expired (last_started tells)
+-- A row whose state is not 0 is undispatched, or the lease of its dispatch expired or may yet expire.
 ALTER TABLE queue ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
 
 -- The reference's own order: two wide indexes would cost twice at every dispatch. It works without
@@ -25,6 +25,8 @@ ALTER TABLE queue ADD COLUMN last_served INTEGER;
 CREATE INDEX shiftboss_ready ON queue (
     partition, state, last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
 ) WHERE state > 0;
+-- Held rows are apart: most never come up, and the narrower index costs less.
+CREATE INDEX shiftboss_held ON queue (partition, last_started, order_jitter) WHERE state < 0;
 
 -- The log in the order of dispatch rather than by key: what is dispatched one after the other then
 -- lies on the same pages, and a commit writes few of them. To others it is the same table.

@@ -4,7 +4,7 @@ use rusqlite::StatementStatus;
 use shiftboss_actors::store::{BeginDeletion, Dispatched, StoreError};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
-use crate::stores::sqlite::dispatch::{CANDIDATES, HELD, READY};
+use crate::stores::sqlite::dispatch::{CANDIDATES, HELD, PLAIN, READY};
 
 use super::support::{FAIR, Site, batch, key, run};
 
@@ -14,7 +14,7 @@ fn choosing_costs(site: &Site, what: StatementStatus) -> i64 {
         let statement = site.store.connection.prepare_cached(sql).unwrap();
         i64::from(statement.get_status(what))
     };
-    [READY, HELD, CANDIDATES].iter().map(count).sum()
+    [PLAIN, READY, HELD, CANDIDATES].iter().map(count).sum()
 }
 
 /// Rows of the dispatch order that one request for work steps over, by SQLite's own count of
