@@ -31,10 +31,10 @@ pub(super) const PLAIN: &str =
     LEFT JOIN log ON log.attr_path = iif(last_started IS NULL, NULL, queue.attr_path)
     WHERE partition = ?1 AND state = 1 AND state > 0
     ORDER BY last_started, order_jitter, queue.attr_path, fetcher_id";
-/// Other rows of a partition whose key is not in flight, in order.
+/// Rows of a partition whose key is not in flight, in order: the plain ones (?2 is 1) or the others (2).
 pub(super) const READY: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 2 AND state > 0
+    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = ?2 AND state > 0
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
 /// Rows of a partition whose key's lease expired, in order.
 pub(super) const HELD: &str =
@@ -176,7 +176,7 @@ impl Session<'_> {
         let mut first = Vec::new();
         for partition in &self.queue.partitions.open {
             self.first_of(PLAIN, [partition], plain, limit, &mut first)?;
-            self.first_of(READY, [partition], |_| Ok(None), limit, &mut first)?;
+            self.first_of(READY, [partition, &2], |_| Ok(None), limit, &mut first)?;
             self.first_of(HELD, [partition, &expired], |_| Ok(None), limit, &mut first)?;
         }
         Ok(first)
