@@ -1,36 +1,36 @@
 //! FileTailActor: one fetcher run, from its first byte to complete or deleted.
 //!
-//! The FileWatcherActor starts it, tells it when its file changed, and restarts it when it fails.
-//! It stores one batch at a time and reads on only when that one is on disk. A store that is busy
+//! The FileWatcherActor starts it, tells it through a [`TailLink`] when its file changed, and restarts it when it
+//! fails. It stores one batch at a time and reads on only when that one is on disk. A store that is busy
 //! or full is waited for; a file that cannot be read is a failure, reported to the parent. What the
 //! bytes mean is `run_reader`'s and `fetcher_file`'s business. When the reader has listed a file anew, the
 //! tail has the store delete, step by step, what that list lacks.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
 use tracing::debug;
 
 use crate::directory::FileState;
-use crate::exit_notifier::ExitNotifier;
 use crate::run_reader::{RunReader, Target};
 use crate::storage::StorageActor;
 use crate::storage::messages::{STORE_RETRY, ask};
-use crate::store::{AddRows, Prune, RowBatch, STEP_ROWS, StoreError, StoreResult};
+use crate::store::{AddRows, Prune, RowBatch, STEP_ROWS, StoreError};
 
 /// Delay before a line that fills a batch and does not end is read on; others have their turn.
 const NEXT_PIECE: Duration = Duration::from_millis(1);
 
-/// How a tail ended, for its parent. No word at all is a panic.
+/// How a tail ended, for its parent. None at all is a panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TailEnd {
-    /// All lines are in the queue, and the run is complete.
-    Complete(LastRead),
+    /// All lines are in the queue, and the run is complete. The file as it was read.
+    Complete(Option<FileState>),
     /// All that is there is read, and its place was wanted.
-    Idle(LastRead),
+    Idle(Option<FileState>),
     /// The file could not be read, or its rows were refused.
     Failed {
         /// Why, for the log and for status.
@@ -40,184 +40,81 @@ pub enum TailEnd {
     },
 }
 
-/// The end of a tail that has read all there was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastRead {
-    /// The file as it was read.
-    pub file: Option<FileState>,
-    /// The number of the last [`Changed`] that it has heard; later ones found nobody.
-    pub heard: u64,
+/// What a tail and the watcher share: both live on one thread.
+#[derive(Default)]
+pub struct TailLink {
+    /// What to read.
+    target: Cell<Target>,
+    wake: Notify,
+    /// The watcher told of a change, and the tail has not read since.
+    unheard: Cell<bool>,
+    /// Who wait for what is unread to be stored: answered after the next batch, as the one under way may have
+    /// been read before they asked.
+    waiting: RefCell<Vec<oneshot::Sender<bool>>>,
+    /// The store is busy or full, and nobody may wait for it; whether there is more to be read.
+    stalled: Cell<Option<bool>>,
+    /// The file could be read, and what was read of it stored.
+    sound: Cell<bool>,
+    end: Cell<Option<TailEnd>>,
 }
 
-/// Tells a tail which name its file has now, whether its writer is done, and that it may have
-/// changed.
-#[derive(Debug, Clone, Copy, Message)]
-#[rtype(result = "()")]
-pub struct Changed {
-    /// What to read from now on.
-    pub target: Target,
-    /// Counts the notifications of the tail, from 1 on.
-    pub number: u64,
+impl TailLink {
+    /// Of a tail that is to read this.
+    pub fn new(target: Target) -> Rc<Self> {
+        Rc::new(Self { target: Cell::new(target), ..Self::default() })
+    }
+
+    /// Tells the tail that its file, or what is to be read of it, may have changed.
+    pub fn notify(&self, target: Target) {
+        self.target.set(target);
+        self.unheard.set(true);
+        self.wake.notify_one();
+    }
+
+    /// Has the tail store what is unread, one batch; answered when that batch is on disk: is there more?
+    pub fn catch_up(&self) -> oneshot::Receiver<bool> {
+        let (waiter, answer) = oneshot::channel();
+        self.waiting.borrow_mut().push(waiter);
+        match self.stalled.get() {
+            Some(more) => answer_all(&mut self.waiting.take(), more),
+            None => self.wake.notify_one(),
+        }
+        answer
+    }
+
+    /// Whether a change found nobody who reads.
+    pub fn is_unheard(&self) -> bool {
+        self.unheard.get()
+    }
+
+    pub fn is_sound(&self) -> bool {
+        self.sound.get()
+    }
+
+    /// How the tail ended, which it has. Nobody waits for it any more.
+    pub fn take_end(&self) -> Option<TailEnd> {
+        self.waiting.take();
+        self.end.take()
+    }
 }
-
-/// Asks a tail to store what is unread, one batch; answered when that batch is on disk: is there more?
-#[derive(Debug, Message)]
-#[rtype(result = "bool")]
-pub struct CatchUp;
-
-/// Ends a tail: its run is gone.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct StopTail;
 
 /// All that a tail is made of.
 pub struct TailSeed {
     /// The run's file and the place in it.
     pub reader: RunReader,
-    pub target: Target,
     pub storage: Addr<StorageActor>,
     /// Others wait for its place: it is to end when it has nothing to read.
     pub crowded: Rc<Cell<bool>>,
-    /// Set when its file could be read and what was read of it stored.
-    pub sound: Rc<Cell<bool>>,
-    /// Where its end is reported.
-    pub exit_notifier: ExitNotifier<TailEnd>,
+    pub link: Rc<TailLink>,
 }
 
 /// Reads one run. See the module's documentation.
-pub struct FileTailActor {
-    seed: TailSeed,
-    /// The number of the last [`Changed`] that came before all was read.
-    heard: u64,
-    /// A batch, or a step of a deletion, is on its way to the store.
-    storing: bool,
-    /// It is the last one of a complete file: a notification from now on comes after its reading.
-    completing: bool,
-    /// The store is busy or full; the batch is sent again later.
-    stalled: bool,
-    /// A batch was stored since the start.
-    progress: bool,
-    /// Answered when the batch under way is stored: it was read after they asked.
-    waiting: Vec<oneshot::Sender<bool>>,
-    /// Answered after the next batch: the one under way may have been read before they asked.
-    late: Vec<oneshot::Sender<bool>>,
-}
+pub struct FileTailActor(Option<Tail>);
 
 impl FileTailActor {
     /// A tail made of `seed`.
     pub fn new(seed: TailSeed) -> Self {
-        Self {
-            seed,
-            heard: 0,
-            storing: false,
-            completing: false,
-            stalled: false,
-            progress: false,
-            waiting: Vec::new(),
-            late: Vec::new(),
-        }
-    }
-
-    /// Reads the next batch and sends it off, unless one is under way.
-    fn read_on(&mut self, ctx: &mut Context<Self>) {
-        if self.storing {
-            return;
-        }
-        self.waiting.append(&mut self.late);
-        match self.seed.reader.next_batch(self.seed.target) {
-            Ok(Some(batch)) => self.store(batch, ctx),
-            Ok(None) => {
-                self.seed.sound.set(true);
-                self.answer_waiting();
-                if self.seed.reader.is_interrupted() {
-                    ctx.run_later(NEXT_PIECE, Self::read_on);
-                } else if !self.seed.reader.has_unread() {
-                    self.all_read(ctx);
-                }
-            }
-            Err(error) => self.fail(error.to_string(), ctx),
-        }
-    }
-
-    /// All is read: what is not in a whole list leaves the queue, a step at a time.
-    fn all_read(&mut self, ctx: &mut Context<Self>) {
-        if !self.seed.target.complete || !self.seed.reader.is_listed() {
-            return self.caught_up(ctx);
-        }
-        self.storing = true;
-        let run = self.seed.reader.run().clone();
-        let pruned = ask(&self.seed.storage, Prune { run, limit: STEP_ROWS });
-        ctx.spawn(pruned.into_actor(self).map(|answer, tail, ctx| {
-            tail.storing = false;
-            tail.stalled = answer.is_err();
-            match answer {
-                Err(StoreError::Rejected(reason)) => return tail.fail(reason, ctx),
-                Ok(false) => tail.seed.reader.pruned(),
-                Ok(true) | Err(_) => {}
-            }
-            let pause = if tail.stalled { STORE_RETRY } else { NEXT_PIECE };
-            ctx.run_later(pause, Self::read_on);
-        }));
-    }
-
-    /// All is done: the run is complete, or its place may be given to another.
-    fn caught_up(&mut self, ctx: &mut Context<Self>) {
-        let read = LastRead { file: self.seed.reader.read_state(), heard: self.heard };
-        if self.seed.target.complete {
-            self.end(TailEnd::Complete(read), ctx);
-        } else if self.seed.crowded.get() {
-            self.end(TailEnd::Idle(read), ctx);
-        }
-    }
-
-    fn store(&mut self, batch: RowBatch, ctx: &mut Context<Self>) {
-        self.storing = true;
-        self.completing = batch.complete;
-        let stored = ask(&self.seed.storage, AddRows(batch.clone())).into_actor(self);
-        ctx.spawn(stored.map(move |result, tail, ctx| tail.stored(batch, result, ctx)));
-    }
-
-    fn stored(&mut self, batch: RowBatch, result: StoreResult<()>, ctx: &mut Context<Self>) {
-        match result {
-            Ok(()) => {
-                self.storing = false;
-                self.completing = false;
-                self.stalled = false;
-                self.progress = true;
-                self.seed.sound.set(true);
-                self.seed.reader.batch_stored(&batch);
-                self.answer_waiting();
-                self.read_on(ctx);
-            }
-            Err(StoreError::Rejected(reason)) => self.fail(reason, ctx),
-            Err(error) => {
-                // Storage has warned of it already, and not too often.
-                debug!(run = %batch.run, %error, "Rows could not be stored yet; trying again.");
-                // Nobody may wait for a store that is full: their request fails, and comes back.
-                self.stalled = true;
-                self.waiting.append(&mut self.late);
-                self.answer_waiting();
-                ctx.run_later(STORE_RETRY, |tail, ctx| tail.store(batch, ctx));
-            }
-        }
-    }
-
-    fn answer_waiting(&mut self) {
-        let more = self.seed.reader.has_unread();
-        for waiter in self.waiting.drain(..) {
-            // A watcher that gave up needs no answer.
-            let _ = waiter.send(more);
-        }
-    }
-
-    fn fail(&mut self, reason: String, ctx: &mut Context<Self>) {
-        let progress = self.progress;
-        self.end(TailEnd::Failed { reason, progress }, ctx);
-    }
-
-    fn end(&mut self, how: TailEnd, ctx: &mut Context<Self>) {
-        self.seed.exit_notifier.ended(how);
-        ctx.stop();
+        Self(Some(Tail { seed, completed: false, progress: false, waiting: Vec::new() }))
     }
 }
 
@@ -225,41 +122,115 @@ impl Actor for FileTailActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.read_on(ctx);
-    }
-}
-
-impl Handler<Changed> for FileTailActor {
-    type Result = ();
-
-    fn handle(&mut self, changed: Changed, ctx: &mut Self::Context) {
-        self.seed.target = changed.target;
-        if !self.completing {
-            self.heard = changed.number;
+        if let Some(tail) = self.0.take() {
+            ctx.spawn(tail.follow().into_actor(self).map(|(), _, ctx| ctx.stop()));
         }
-        self.read_on(ctx);
     }
 }
 
-impl Handler<CatchUp> for FileTailActor {
-    type Result = ResponseFuture<bool>;
+struct Tail {
+    seed: TailSeed,
+    /// The last batch of a complete file was sent: a notification from now on comes after its reading.
+    completed: bool,
+    /// A batch was stored since the start.
+    progress: bool,
+    /// Answered when the batch under way is stored: it was read after they asked.
+    waiting: Vec<oneshot::Sender<bool>>,
+}
 
-    fn handle(&mut self, _: CatchUp, ctx: &mut Self::Context) -> Self::Result {
-        let (waiter, answer) = oneshot::channel();
-        self.late.push(waiter);
-        if self.stalled {
-            self.waiting.append(&mut self.late);
-            self.answer_waiting();
+impl Tail {
+    async fn follow(mut self) {
+        let end = self.read().await;
+        let progress = self.progress;
+        let end = end.unwrap_or_else(|reason| TailEnd::Failed { reason, progress });
+        self.seed.link.end.set(Some(end));
+    }
+
+    /// Reads and stores batch after batch, until nothing is left to be done. An error is one of the file.
+    async fn read(&mut self) -> Result<TailEnd, String> {
+        let link = Rc::clone(&self.seed.link);
+        loop {
+            self.waiting.append(&mut link.waiting.borrow_mut());
+            link.unheard.set(link.unheard.get() && self.completed);
+            let target = link.target.get();
+            let reader = &mut self.seed.reader;
+            if let Some(batch) = reader.next_batch(target).map_err(|error| error.to_string())? {
+                self.store(batch).await?;
+                continue;
+            }
+            link.sound.set(true);
+            answer_all(&mut self.waiting, reader.has_unread());
+            if reader.is_interrupted() {
+                sleep(NEXT_PIECE).await;
+            } else if reader.has_unread() {
+                link.wake.notified().await;
+            } else if target.complete && reader.is_listed() {
+                self.prune().await?;
+            } else if target.complete {
+                return Ok(TailEnd::Complete(reader.read_state()));
+            } else if self.seed.crowded.get() {
+                return Ok(TailEnd::Idle(reader.read_state()));
+            } else {
+                link.wake.notified().await;
+            }
         }
-        self.read_on(ctx);
-        Box::pin(async move { answer.await.unwrap_or(false) })
+    }
+
+    /// Stores a batch, however long that takes.
+    async fn store(&mut self, batch: RowBatch) -> Result<(), String> {
+        self.completed |= batch.complete;
+        loop {
+            match ask(&self.seed.storage, AddRows(batch.clone())).await {
+                Ok(()) => break,
+                Err(StoreError::Rejected(reason)) => return Err(reason),
+                Err(error) => {
+                    // Storage has warned of it already, and not too often.
+                    debug!(run = %batch.run, %error, "Rows could not be stored yet; trying again.");
+                    self.stall();
+                    sleep(STORE_RETRY).await;
+                }
+            }
+        }
+        self.progress = true;
+        self.seed.link.stalled.set(None);
+        self.seed.link.sound.set(true);
+        self.seed.reader.batch_stored(&batch);
+        answer_all(&mut self.waiting, self.seed.reader.has_unread());
+        Ok(())
+    }
+
+    /// One step: what is not in a whole list leaves the queue.
+    async fn prune(&mut self) -> Result<(), String> {
+        let run = self.seed.reader.run().clone();
+        match ask(&self.seed.storage, Prune { run, limit: STEP_ROWS }).await {
+            Ok(more) => {
+                self.seed.link.stalled.set(None);
+                if !more {
+                    self.seed.reader.pruned();
+                }
+                sleep(NEXT_PIECE).await;
+            }
+            Err(StoreError::Rejected(reason)) => return Err(reason),
+            Err(_) => {
+                self.stall();
+                sleep(STORE_RETRY).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody may wait for a store that is full: their request fails, and comes back.
+    fn stall(&mut self) {
+        let (link, more) = (&self.seed.link, self.seed.reader.has_unread());
+        link.stalled.set(Some(more));
+        self.waiting.append(&mut link.waiting.borrow_mut());
+        answer_all(&mut self.waiting, more);
     }
 }
 
-impl Handler<StopTail> for FileTailActor {
-    type Result = ();
-
-    fn handle(&mut self, _: StopTail, ctx: &mut Self::Context) {
-        ctx.stop();
+fn answer_all(waiting: &mut Vec<oneshot::Sender<bool>>, more: bool) {
+    for waiter in waiting.drain(..) {
+        // A watcher that gave up needs no answer.
+        let _ = waiter.send(more);
     }
 }

@@ -39,7 +39,6 @@ use crate::watch::Watch;
 pub use barrier::{CatchUpBarrier, CaughtUp};
 use entry::Entry;
 pub use lost::{AcceptInput, Accepted, WhyLost};
-pub use phase::TailLink;
 use shiftboss_protocol::model::Run;
 pub use tails::{StartTail, start_tail};
 

@@ -40,7 +40,7 @@ pub struct ReadError {
 }
 
 /// Which of a run's two names to read, and whether its writer is done with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Target {
     /// Read `NAME.txt.part` rather than `NAME.txt`.
     pub growing_name: bool,

@@ -6,11 +6,11 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::FileWatcherActor;
 use super::entry::Entry;
 use super::phase::Phase;
-use crate::file_tail::CatchUp;
 
 /// How long a tail may take to store one batch before the look goes on without it.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -60,16 +60,14 @@ impl FileWatcherActor {
     fn catch_up_all(&mut self, ctx: &mut Context<Self>) {
         // Whoever asks from here on may have written since: the next look is theirs.
         let waiting = std::mem::take(&mut self.barriers.waiting);
-        let tails = self.runs.values().filter_map(|entry| match &entry.phase {
-            Phase::Tailing(tail) => Some(tail.catch_up.send(CatchUp).timeout(CATCH_UP_TIMEOUT)),
-            _ => None,
-        });
-        let caught_up = join_all(tails.collect::<Vec<_>>()).into_actor(self);
+        let tails = self.runs.values().filter(|entry| matches!(entry.phase, Phase::Tailing(_)));
+        let stored = tails.map(|entry| timeout(CATCH_UP_TIMEOUT, entry.tail.catch_up()));
+        let caught_up = join_all(stored.collect::<Vec<_>>()).into_actor(self);
         ctx.spawn(caught_up.map(move |answers, watcher, ctx| {
             // Runs that wait for a tail have unread bytes as well. A lost directory is not waited for.
             let blocked = watcher.runs.values().any(Entry::is_blocked);
             let missed = watcher.open.is_some() && (blocked || !watcher.queue.is_empty());
-            let more = missed || answers.into_iter().flatten().any(|more| more);
+            let more = missed || answers.into_iter().flatten().flatten().any(|more| more);
             for waiter in waiting {
                 // A connection that gave up needs no answer.
                 let _ = waiter.send(CaughtUp { more, missed });

@@ -1,12 +1,11 @@
 //! What the watcher knows of one fetcher run. Plain state; the watcher's actor acts on it.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use super::names::Names;
 use super::phase::Phase;
 use crate::directory::FileState;
-use crate::file_tail::Changed;
+use crate::file_tail::TailLink;
 use crate::watch::Happened;
 
 /// One run: its file and its phase.
@@ -22,10 +21,8 @@ pub(super) struct Entry {
     pub(super) due: bool,
     /// Tails that failed in a row without storing anything.
     pub(super) failures: u32,
-    /// Its tail has read from the file.
-    pub(super) sound: Rc<Cell<bool>>,
-    /// How often its tail was notified that the file may have changed.
-    pub(super) notified: u64,
+    /// To its tail, or the last one that it had.
+    pub(super) tail: Rc<TailLink>,
     /// `NAME.txt` was written to, made or closed, and no tail was started or notified since: whether
     /// its content is still what was stored, only its content can tell.
     pub(super) touched: bool,
@@ -52,19 +49,16 @@ impl Entry {
 
     /// Notifies the run's tail, if it has one, that the file may have changed.
     pub(super) fn notify_tail(&mut self) {
-        let target = self.names.target();
-        if let Phase::Tailing(tail) = &self.phase {
-            self.notified += 1;
+        if matches!(self.phase, Phase::Tailing(_)) {
             self.touched = false;
-            tail.changed.do_send(Changed { target, number: self.notified });
+            self.tail.notify(self.names.target());
         }
     }
 
     /// A tail is about to look into the file. Returns whether bytes were written to it since it
     /// was last read to its end.
     pub(super) fn begin_tail(&mut self) -> bool {
-        self.notified = 0;
-        self.sound = Rc::default();
+        self.tail = TailLink::new(self.names.target());
         self.touched = false;
         self.unverified = false;
         self.names.begin_tail();
@@ -72,9 +66,9 @@ impl Entry {
     }
 
     /// Its tail has read all and ended. A notification after that did not reach it.
-    pub(super) fn tail_is_done(&mut self, heard: u64) {
+    pub(super) fn tail_is_done(&mut self) {
         self.failures = 0;
-        self.touched |= heard < self.notified;
+        self.touched |= self.tail.is_unheard();
         self.written &= self.touched;
     }
 

@@ -145,7 +145,7 @@ impl FileWatcherActor {
     pub(super) fn take_back_sound(&mut self) {
         let runs = &self.runs;
         self.faults.accept_where(Cause::Tails, |name| {
-            run_of(name).and_then(|run| runs.get(&run)).is_some_and(|entry| entry.sound.get())
+            run_of(name).and_then(|run| runs.get(&run)).is_some_and(|entry| entry.tail.is_sound())
         });
     }
 

@@ -1,21 +1,10 @@
 //! The state machine of a fetcher run: where it stands between its file and the store. Plain state; the
 //! watcher's actor acts on it. The table is drawn in docs/architecture.md.
 
-use actix::prelude::*;
+use tokio::task::AbortHandle;
 
 use crate::directory::FileState;
-use crate::file_tail::{CatchUp, Changed, StopTail};
 use crate::store::StoredRun;
-
-/// How a started tail is spoken to.
-#[derive(Clone)]
-pub struct TailLink {
-    /// Tells it what to read from now on.
-    pub changed: Recipient<Changed>,
-    /// Makes it store what is unread.
-    pub catch_up: Recipient<CatchUp>,
-    pub stop: Recipient<StopTail>,
-}
 
 /// Where a run stands, with what belongs to that.
 #[derive(Default)]
@@ -28,7 +17,7 @@ pub(super) enum Phase {
     Stored(StoredRun),
     /// Registered; waits until fewer tails are running.
     Queued(StoredRun),
-    Tailing(TailLink),
+    Tailing(AbortHandle),
     /// Its tail failed; a new one is started after a delay.
     Delayed,
     /// It was read to its end, when its file was so.
@@ -112,7 +101,7 @@ impl Phase {
     /// Ends the run's tail, if it has one.
     pub(super) fn stop_tail(&self) {
         if let Self::Tailing(tail) = self {
-            tail.stop.do_send(StopTail);
+            tail.abort();
         }
     }
 }

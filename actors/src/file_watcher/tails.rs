@@ -7,15 +7,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use tokio::sync::oneshot::error::RecvError;
+use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use super::FileWatcherActor;
 use super::entry::Entry;
-use super::phase::{Phase, TailLink};
+use super::phase::Phase;
 use crate::directory::FileState;
-use crate::exit_notifier::ExitNotifier;
-use crate::file_tail::{FileTailActor, StopTail, TailEnd, TailSeed};
+use crate::file_tail::{FileTailActor, TailEnd, TailLink, TailSeed};
 use crate::run_reader::RunReader;
 use crate::store::StoredRun;
 use shiftboss_protocol::model::Run;
@@ -30,15 +29,11 @@ const COMPARED_PER_TICK: usize = 256;
 const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 /// Starts a tail. A parameter of the watcher, so that its tests can start one that fails.
-pub type StartTail = Box<dyn Fn(TailSeed) -> TailLink>;
+pub type StartTail = Box<dyn Fn(TailSeed) -> JoinHandle<()>>;
 
-pub fn start_tail(seed: TailSeed) -> TailLink {
-    let tail = FileTailActor::new(seed).start();
-    TailLink {
-        changed: tail.clone().recipient(),
-        catch_up: tail.clone().recipient(),
-        stop: tail.recipient(),
-    }
+/// A tail in its own task, whose handle tells of a panic; actix itself would tell nobody.
+pub fn start_tail(seed: TailSeed) -> JoinHandle<()> {
+    actix::spawn(Context::new().into_future(FileTailActor::new(seed)))
 }
 
 impl FileWatcherActor {
@@ -73,7 +68,6 @@ impl FileWatcherActor {
             entry.phase.enter(Phase::New);
             return;
         };
-        let (exit_notifier, end) = ExitNotifier::new();
         self.tails += 1;
         let as_long = stored.complete && is_as_long(&stored, entry.names.file());
         let rested = entry.names.is_rested();
@@ -84,20 +78,14 @@ impl FileWatcherActor {
         } else if as_long && rested {
             reader.reconcile();
         }
-        let seed = TailSeed {
-            reader,
-            target: entry.names.target(),
-            storage: self.storage.clone(),
-            crowded: Rc::clone(&self.crowded),
-            sound: Rc::clone(&entry.sound),
-            exit_notifier,
-        };
-        let tail = (self.start_tail)(seed);
-        let (run, stop) = (run.clone(), tail.stop.clone());
-        entry.phase.enter(Phase::Tailing(tail));
-        ctx.spawn(end.into_actor(self).map(move |end, watcher, ctx| {
+        let link = Rc::clone(&entry.tail);
+        let (storage, crowded) = (self.storage.clone(), Rc::clone(&self.crowded));
+        let tail = (self.start_tail)(TailSeed { reader, storage, crowded, link: Rc::clone(&link) });
+        entry.phase.enter(Phase::Tailing(tail.abort_handle()));
+        let run = run.clone();
+        ctx.spawn(tail.into_actor(self).map(move |_, watcher, ctx| {
             watcher.tails -= 1;
-            watcher.tail_ended(&run, &stop, end, ctx);
+            watcher.tail_ended(&run, &link, ctx);
             watcher.start_next(ctx);
         }));
     }
@@ -121,38 +109,33 @@ impl FileWatcherActor {
         self.crowded.set(false);
     }
 
-    fn tail_ended(
-        &mut self,
-        run: &Run,
-        stop: &Recipient<StopTail>,
-        end: Result<TailEnd, RecvError>,
-        ctx: &mut Context<Self>,
-    ) {
+    fn tail_ended(&mut self, run: &Run, tail: &Rc<TailLink>, ctx: &mut Context<Self>) {
+        let end = tail.take_end();
         let Some(entry) = self.runs.get_mut(run) else {
             return;
         };
         // An earlier tail of the run may end late.
-        if !matches!(&entry.phase, Phase::Tailing(tail) if tail.stop == *stop) {
+        if !matches!(entry.phase, Phase::Tailing(_)) || !Rc::ptr_eq(&entry.tail, tail) {
             return;
         }
         match end {
-            Ok(TailEnd::Complete(read)) => {
+            Some(TailEnd::Complete(read)) => {
                 if !std::mem::replace(&mut entry.ended, true) {
                     info!(%run, "The run is complete.");
                 }
-                entry.phase.enter(Phase::Complete(read.file));
-                entry.tail_is_done(read.heard);
+                entry.phase.enter(Phase::Complete(read));
+                entry.tail_is_done();
                 entry.unverified = true;
                 // It may have grown between its last byte and now.
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
-            Ok(TailEnd::Idle(read)) => {
-                entry.phase.enter(Phase::Idle(read.file));
-                entry.tail_is_done(read.heard);
+            Some(TailEnd::Idle(read)) => {
+                entry.phase.enter(Phase::Idle(read));
+                entry.tail_is_done();
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
-            Ok(TailEnd::Failed { reason, progress }) => self.restart(run, reason, progress, ctx),
-            Err(_) => self.restart(run, "its tail panicked".to_owned(), false, ctx),
+            Some(TailEnd::Failed { reason, progress }) => self.restart(run, reason, progress, ctx),
+            None => self.restart(run, "its tail panicked".to_owned(), false, ctx),
         }
     }
 

@@ -4,45 +4,10 @@ use std::cell::Cell;
 use std::fs;
 use std::rc::Rc;
 
-use actix::prelude::*;
-
 use super::{Site, real, rejected};
-use crate::file_tail::{CatchUp, Changed, StopTail, TailSeed};
-use crate::file_watcher::{StartTail, TailLink, start_tail};
+use crate::file_tail::TailSeed;
+use crate::file_watcher::{StartTail, start_tail};
 use crate::testing::{MockStore, until};
-
-/// A tail that panics when it is first asked anything.
-struct Bomb {
-    _seed: TailSeed,
-}
-
-impl Actor for Bomb {
-    type Context = Context<Self>;
-
-    fn started(&mut self, _: &mut Self::Context) {
-        panic!("a tail panics");
-    }
-}
-
-impl Handler<Changed> for Bomb {
-    type Result = ();
-
-    fn handle(&mut self, _: Changed, _: &mut Self::Context) {}
-}
-
-impl Handler<CatchUp> for Bomb {
-    type Result = bool;
-
-    fn handle(&mut self, _: CatchUp, _: &mut Self::Context) -> bool {
-        false
-    }
-}
-
-impl Handler<StopTail> for Bomb {
-    type Result = ();
-
-    fn handle(&mut self, _: StopTail, _: &mut Self::Context) {}
-}
 
 /// Starts tails of which those of fetcher `bad` panic, the first `times`.
 fn panicking(times: u32) -> (StartTail, Rc<Cell<u32>>) {
@@ -53,12 +18,7 @@ fn panicking(times: u32) -> (StartTail, Rc<Cell<u32>>) {
             return start_tail(seed);
         }
         count.set(count.get() + 1);
-        let bomb = Bomb { _seed: seed }.start();
-        TailLink {
-            changed: bomb.clone().recipient(),
-            catch_up: bomb.clone().recipient(),
-            stop: bomb.recipient(),
-        }
+        actix::spawn(async { panic!("a tail panics") })
     };
     (Box::new(start), started)
 }
