@@ -1,8 +1,6 @@
 //! The wall clock as a value that can be handed in. Used by the actors that stamp what they do;
-//! tests hand in one they can move.
+//! tests hand in one that they can move (`testing`).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use shiftboss_protocol::model::UnixSeconds;
@@ -22,27 +20,5 @@ impl Clock for SystemClock {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
-    }
-}
-
-/// A clock that stands still until it is moved; clones share the time.
-#[derive(Debug, Clone, Default)]
-pub struct ManualClock(Arc<AtomicI64>);
-
-impl ManualClock {
-    /// A clock that shows `now`.
-    pub fn at(now: UnixSeconds) -> Self {
-        Self(Arc::new(AtomicI64::new(now)))
-    }
-
-    /// Moves the clock to `now`, backwards too.
-    pub fn set(&self, now: UnixSeconds) {
-        self.0.store(now, Ordering::Relaxed);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> UnixSeconds {
-        self.0.load(Ordering::Relaxed)
     }
 }

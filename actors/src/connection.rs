@@ -31,7 +31,7 @@ use tracing::{debug, warn};
 use crate::peer::{self, Peer, Receipt};
 use crate::storage::messages::HandOut;
 use crate::store::Complete;
-use crate::throttle::{Throttle, Verdict};
+use crate::throttle::Throttle;
 pub use answer::REQUEST_TIMEOUT;
 use answer::next_work;
 pub use links::{Operators, SessionLinks, WorkLinks};
@@ -286,15 +286,15 @@ impl Connection {
 
     /// Warns of what the peer did, or did not get, unless that was said too often lately.
     fn complain(&self, what: &str, why: impl Display) {
-        let (verdict, total) = WARNINGS.with_borrow_mut(|warnings| {
+        let (admitted, total) = WARNINGS.with_borrow_mut(|warnings| {
             (warnings.admit(std::time::Instant::now()), warnings.total())
         });
-        match verdict {
-            Verdict::Log { suppressed_before: 0 } => warn!(peer = %self.peer(), %why, "{what}"),
-            Verdict::Log { suppressed_before: left_out } => {
+        match admitted {
+            Some(0) => warn!(peer = %self.peer(), %why, "{what}"),
+            Some(left_out) => {
                 warn!(peer = %self.peer(), %why, left_out, total, "{what} Others were left out.");
             }
-            Verdict::Suppress => {}
+            None => {}
         }
     }
 

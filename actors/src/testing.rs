@@ -4,6 +4,7 @@
 // Their names say what they are, and what fails here fails a test.
 #![allow(missing_docs, clippy::unwrap_used, clippy::missing_panics_doc, clippy::unit_arg)]
 
+mod clock;
 pub mod conformance;
 mod describe;
 pub mod model;
@@ -11,6 +12,7 @@ pub mod one_by_one;
 mod store;
 mod until;
 
+pub use clock::ManualClock;
 pub use store::{Inside, Kept, MockStore, Trouble, position};
 pub use until::until;
 

@@ -1,20 +1,9 @@
 //! A limit on how often something is said: so many at once, then so many in a time.
 //!
-//! For warnings that a peer can cause at will. Pure: it is handed the time and says yes or no, and
-//! how often it said no; the caller logs.
+//! For warnings that a peer can cause at will, and those of what lasts. Pure: it is handed the time and says yes or
+//! no, and how often it said no; the caller logs.
 
 use std::time::{Duration, Instant};
-
-/// Whether something may be said now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Say it, and how many were left out since the last one.
-    Log {
-        /// Left out since the last one.
-        suppressed_before: u64,
-    },
-    Suppress,
-}
 
 /// Admits `burst` events in each period; a period begins with the first event after the last one.
 #[derive(Debug)]
@@ -41,8 +30,8 @@ impl Throttle {
         }
     }
 
-    /// Counts an event at `now`, and says whether it may be logged.
-    pub fn admit(&mut self, now: Instant) -> Verdict {
+    /// Counts an event at `now`. `Some`: log it, and how many were left out since the last one.
+    pub fn admit(&mut self, now: Instant) -> Option<u64> {
         self.total += 1;
         let is_over = |began| now.saturating_duration_since(began) >= self.period;
         if self.began.is_none_or(is_over) {
@@ -51,10 +40,10 @@ impl Throttle {
         }
         if self.admitted >= self.burst {
             self.suppressed += 1;
-            return Verdict::Suppress;
+            return None;
         }
         self.admitted += 1;
-        Verdict::Log { suppressed_before: std::mem::take(&mut self.suppressed) }
+        Some(std::mem::take(&mut self.suppressed))
     }
 
     /// How many events there were, logged or not.
@@ -67,7 +56,7 @@ impl Throttle {
 mod tests {
     use super::*;
 
-    const SAID: Verdict = Verdict::Log { suppressed_before: 0 };
+    const SAID: Option<u64> = Some(0);
 
     /// A burst is admitted whole, what follows in the same period is left out, and all is counted.
     #[test]
@@ -76,7 +65,7 @@ mod tests {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!([0, 1, 2].map(|millis| throttle.admit(at(millis))), [SAID; 3]);
-        assert_eq!([3, 5_000, 9_999].map(|t| throttle.admit(at(t))), [Verdict::Suppress; 3]);
+        assert_eq!([3, 5_000, 9_999].map(|t| throttle.admit(at(t))), [None; 3]);
         assert_eq!(throttle.total(), 6);
     }
 
@@ -87,10 +76,10 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(throttle.admit(at(0)), SAID);
-        assert_eq!([1, 2].map(|t| throttle.admit(at(t))), [Verdict::Suppress; 2]);
-        assert_eq!(throttle.admit(at(10)), Verdict::Log { suppressed_before: 2 });
-        assert_eq!(throttle.admit(at(19)), Verdict::Suppress);
-        assert_eq!(throttle.admit(at(20)), Verdict::Log { suppressed_before: 1 });
+        assert_eq!([1, 2].map(|t| throttle.admit(at(t))), [None; 2]);
+        assert_eq!(throttle.admit(at(10)), Some(2));
+        assert_eq!(throttle.admit(at(19)), None);
+        assert_eq!(throttle.admit(at(20)), Some(1));
         assert_eq!(throttle.admit(at(40)), SAID);
     }
 
@@ -102,16 +91,16 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(throttle.admit(at(25)), SAID);
-        assert_eq!(throttle.admit(at(34)), Verdict::Suppress);
-        assert_eq!(throttle.admit(at(0)), Verdict::Suppress);
-        assert_eq!(throttle.admit(at(35)), Verdict::Log { suppressed_before: 2 });
+        assert_eq!(throttle.admit(at(34)), None);
+        assert_eq!(throttle.admit(at(0)), None);
+        assert_eq!(throttle.admit(at(35)), Some(2));
     }
 
     /// A burst of none admits none.
     #[test]
     fn none_at_all() {
         let mut throttle = Throttle::new(0, 1);
-        assert_eq!(throttle.admit(Instant::now()), Verdict::Suppress);
+        assert_eq!(throttle.admit(Instant::now()), None);
         assert_eq!(throttle.total(), 1);
     }
 }

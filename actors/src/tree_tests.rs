@@ -17,13 +17,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
 
 use super::{Lifecycle, Parts, TreeError, run};
-use crate::clock::ManualClock;
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::Input;
 use crate::listener::SocketBinder;
 use crate::service::{Service, ServiceLinks};
 use crate::store::StoreError;
-use crate::testing::{MockStore, Trouble, until};
+use crate::testing::{ManualClock, MockStore, Trouble, until};
 
 /// A socket in a directory.
 struct TestBinder(PathBuf);

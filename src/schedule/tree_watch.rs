@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use shiftboss_actors::fs_events::{
     EventMask, EventOwned, Inotify, WatchDescriptor, WatchMask, Watches,
 };
-use shiftboss_actors::throttle::{Throttle, Verdict};
+use shiftboss_actors::throttle::Throttle;
 use tracing::{debug, warn};
 
 use super::globs::Globs;
@@ -105,7 +105,7 @@ impl TreeWatch {
         if !self.is_unsure {
             return Ok(());
         }
-        if let Some(left_out) = self.may_warn() {
+        if let Some(left_out) = self.warnings.admit(Instant::now()) {
             warn!(
                 left_out,
                 "Events were lost or cannot be trusted: looking at all directories again."
@@ -228,7 +228,7 @@ impl TreeWatch {
             // It is gone, or something else has its name now.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             _ => {
-                if let Some(left_out) = self.may_warn() {
+                if let Some(left_out) = self.warnings.admit(Instant::now()) {
                     warn!(path = %path.display(), %error, left_out, "A directory cannot be watched: changes in it are not seen.");
                 }
             }
@@ -283,14 +283,6 @@ impl TreeWatch {
 
     fn path(&self, (root, below): &Place) -> PathBuf {
         self.roots[*root].join(below)
-    }
-
-    /// Whether a warning may be given, and how many were not since the last one.
-    fn may_warn(&mut self) -> Option<u64> {
-        match self.warnings.admit(Instant::now()) {
-            Verdict::Log { suppressed_before } => Some(suppressed_before),
-            Verdict::Suppress => None,
-        }
     }
 }
 

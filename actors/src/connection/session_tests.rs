@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::ManualClock;
 use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
@@ -20,7 +19,7 @@ use crate::live::Daemon;
 use crate::storage::StorageActor;
 use crate::store::answers::{Queue, Turn};
 use crate::store::{Answer, Question, ReadError, Reader, StoreError, Turns};
-use crate::testing::{MockStore, Trouble, until};
+use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
 /// Finds nothing new, at once.

@@ -16,7 +16,6 @@ use super::names::name_of;
 use super::phase::Phase;
 use super::{FileWatcherActor, Open};
 use crate::directory::{Directory, Entry as Seen};
-use crate::throttle::Verdict;
 use crate::watch::Happened;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
@@ -167,7 +166,7 @@ impl FileWatcherActor {
         let seen = match both_names(&directory, &names) {
             Ok(seen) => seen,
             Err(error) => {
-                if let Verdict::Log { suppressed_before } = self.warnings.admit(Instant::now()) {
+                if let Some(suppressed_before) = self.warnings.admit(Instant::now()) {
                     warn!(%run, %error, suppressed_before, "Cannot look at a fetcher file; trying again later.");
                 }
                 return None;

@@ -12,11 +12,10 @@ use actix::prelude::*;
 use tempfile::TempDir;
 
 use super::{CatchUpBarrier, FileWatcherActor, Input, Start, StartTail, start_tail};
-use crate::clock::ManualClock;
 use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
 use crate::store::StoreError;
-use crate::testing::{MockStore, Trouble, until};
+use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
 
 /// A watcher of a new directory, over a mock store.

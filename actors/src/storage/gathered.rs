@@ -18,9 +18,22 @@ pub(super) const BATCH_OPERATIONS_MAX: usize = 256;
 pub(super) type Reply =
     Box<dyn FnOnce(&mut StorageActor, &mut Context<StorageActor>, StoreResult<Outcomes>)>;
 
-/// Requests, in the order in which they came.
+/// Requests in the order in which they came. Those that change many rows have a queue of their own, so that a
+/// worker's request waits for one of them only, however many tails there are: who needs the answer to one request
+/// before the next one waits for it.
 #[derive(Default)]
-pub(super) struct Gathered(VecDeque<(Vec<Operation>, Reply)>);
+pub(super) struct Gathered {
+    bulk: VecDeque<Asked>,
+    others: VecDeque<Asked>,
+    last: u64,
+}
+
+struct Asked {
+    /// Tells which one came first.
+    number: u64,
+    operations: Vec<Operation>,
+    reply: Reply,
+}
 
 /// Who waits for the answers of a batch that is under way.
 pub(super) struct Replies {
@@ -35,25 +48,28 @@ pub(super) struct Replies {
 
 impl Gathered {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bulk.is_empty() && self.others.is_empty()
     }
 
     pub(super) fn push(&mut self, operations: Vec<Operation>, reply: Reply) {
-        self.0.push_back((operations, reply));
+        let is_bulk = operations.iter().any(Operation::is_bulk);
+        let queue = if is_bulk { &mut self.bulk } else { &mut self.others };
+        self.last += 1;
+        queue.push_back(Asked { number: self.last, operations, reply });
     }
 
-    /// Takes the next batch out, in order. One message's operations stay together, and a bulk operation
+    /// Takes the next batch out. One message's operations stay together, and a bulk operation
     /// begins a batch: there it costs least.
     pub(super) fn take(&mut self) -> (Vec<Operation>, Replies) {
         let (mut batch, mut asked) = (Vec::new(), Vec::new());
-        while let Some((operations, reply)) = self.0.pop_front() {
-            let is_full = batch.len() + operations.len() > BATCH_OPERATIONS_MAX;
-            if !batch.is_empty() && (is_full || operations.iter().any(Operation::is_bulk)) {
-                self.0.push_front((operations, reply));
-                break;
-            }
+        let first_other = self.others.front().map_or(u64::MAX, |first| first.number);
+        let bulk = self.bulk.pop_front_if(|first| first.number < first_other);
+        let mut next = bulk.or_else(|| self.others.pop_front());
+        while let Some(Asked { operations, reply, .. }) = next {
             asked.push((operations.len(), reply));
             batch.extend(operations);
+            let room = BATCH_OPERATIONS_MAX.saturating_sub(batch.len());
+            next = self.others.pop_front_if(|asked| asked.operations.len() <= room);
         }
         let writes = |operation: &Operation| {
             !(operation.only_reads() || matches!(operation, Operation::Probe(_)))

@@ -9,11 +9,11 @@ use tracing::{error, info, warn};
 use super::StorageActor;
 use crate::live::Outage;
 use crate::store::StoreError;
-use crate::throttle::{Throttle, Verdict};
+use crate::throttle::Throttle;
 use shiftboss_protocol::model::UnixSeconds;
 
-/// While something lasts, it is logged so often.
-const REPEAT: Duration = Duration::from_secs(60);
+/// Seconds between two times that something is said of outages, but for their ends.
+const REPEAT_SECONDS: u32 = 60;
 /// An outage is over when nothing has failed for so long, and something succeeded meanwhile: what fails
 /// in a bad time is tried again sooner.
 const REST: Duration = Duration::from_secs(10);
@@ -26,8 +26,8 @@ const REFUSALS_PERIOD_SECONDS: u32 = 60;
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Outages {
     current: Option<Current>,
-    /// When something was last said of one, but for its end.
-    said: Option<Instant>,
+    /// What is said of them, but for their ends.
+    said: Throttle,
     refusals: Throttle,
 }
 
@@ -93,18 +93,18 @@ impl StorageActor {
 impl Default for Outages {
     fn default() -> Self {
         let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
-        Self { current: None, said: None, refusals }
+        Self { current: None, said: Throttle::new(1, REPEAT_SECONDS), refusals }
     }
 }
 
 impl Outages {
     fn refused(&mut self, error: &StoreError) {
         match self.refusals.admit(Instant::now()) {
-            Verdict::Log { suppressed_before: 0 } => warn!(%error, "A storage request failed."),
-            Verdict::Log { suppressed_before: left_out } => {
+            Some(0) => warn!(%error, "A storage request failed."),
+            Some(left_out) => {
                 warn!(%error, left_out, "A storage request failed. Others were left out.");
             }
-            Verdict::Suppress => {}
+            None => {}
         }
     }
 
@@ -119,11 +119,7 @@ impl Outages {
         });
         current.failed += 1;
         (current.last, current.error, current.succeeded) = (at, error.clone(), false);
-        let is_early = |said| at.saturating_duration_since(said) < REPEAT;
-        if self.said.is_some_and(is_early) {
-            return None;
-        }
-        self.said = Some(at);
+        self.said.admit(at)?;
         let is_known = std::mem::replace(&mut current.reported, true);
         Some(if is_known { Word::Lasts(current.extent()) } else { Word::Began })
     }

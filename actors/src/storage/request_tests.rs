@@ -5,14 +5,13 @@ use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::{HowAreYou, Perform, TakeJob, Wait, Work};
-use crate::clock::ManualClock;
 use crate::exit_notifier::ExitNotifier;
 use crate::store::{
     AcceptEntries, AcceptedEntries, AddTask, Added, Each, EndedRun, EntryId, FetcherRecord,
     FetcherRecords, ForgetAccepted, ForgetFetcher, LeaseHolder, NoteFetcher, SpoolEntry,
     StoreError, StoreResult,
 };
-use crate::testing::{MockStore, Trouble};
+use crate::testing::{ManualClock, MockStore, Trouble};
 use shiftboss_protocol::model::{Key, Row};
 
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {

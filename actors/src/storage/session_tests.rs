@@ -6,7 +6,6 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, advance, pause, timeout};
 
-use crate::clock::ManualClock;
 use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
@@ -14,7 +13,7 @@ use crate::store::{
     Ack, AddRows, CompleteAttempt, Heartbeat, LeaseHolder, Reading, Release, Request, RowBatch,
     StoreError, StoreResult,
 };
-use crate::testing::{MockStore, Trouble, position};
+use crate::testing::{ManualClock, MockStore, Trouble, position};
 use shiftboss_protocol::model::{Attempt, Key, Run};
 
 const DRAIN: Pause = Pause { paused: true, drains: true };

@@ -8,10 +8,9 @@ use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::*;
-use crate::clock::ManualClock;
 use crate::exit_notifier::ExitNotifier;
 use crate::store::{AddRows, Complete, Reading, RowBatch, StoreError};
-use crate::testing::{MockStore, Trouble, position, until};
+use crate::testing::{ManualClock, MockStore, Trouble, position, until};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 /// A classic worker's request.
@@ -158,6 +157,29 @@ async fn rows_come_first_in_their_transaction() {
     storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
     job(asked.await.unwrap().unwrap()).settle();
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 1", "commit"]);
+}
+
+/// A worker's request waits for one batch of rows, not for those of all tails.
+#[actix::test]
+async fn a_request_waits_for_one_batch_of_rows() {
+    let mock = MockStore::with_jobs(&["a"]);
+    mock.add_run(&run(1), 0);
+    let (storage, _end) = start(&mock);
+    let rows = || vec![Row { key: Key::stored("b"), payload: "1".to_owned() }];
+    let batch = || RowBatch {
+        run: run(1),
+        rows: rows(),
+        skipped: 0,
+        position: position(),
+        complete: true,
+        reading: Reading::Onward,
+    };
+    let tails: Vec<_> = (0..3).map(|_| storage.send(Perform(AddRows(batch())))).collect();
+    job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
+    assert_eq!(mock.calls(), ["begin", "add f.1 1", "dispatch", "commit"]);
+    for stored in join_all(tails).await {
+        stored.unwrap().unwrap();
+    }
 }
 
 /// An error that only a new process can mend is told to the parent, once, and to the asker.

@@ -1,0 +1,29 @@
+//! A wall clock that tests move.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::clock::Clock;
+use shiftboss_protocol::model::UnixSeconds;
+
+/// A clock that stands still until it is moved; clones share the time.
+#[derive(Debug, Clone, Default)]
+pub struct ManualClock(Arc<AtomicI64>);
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn at(now: UnixSeconds) -> Self {
+        Self(Arc::new(AtomicI64::new(now)))
+    }
+
+    /// Moves the clock to `now`, backwards too.
+    pub fn set(&self, now: UnixSeconds) {
+        self.0.store(now, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> UnixSeconds {
+        self.0.load(Ordering::Relaxed)
+    }
+}
