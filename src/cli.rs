@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use shiftboss_protocol::client::Deadline;
+use shiftboss_protocol::client::within;
 
 use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
@@ -274,7 +274,10 @@ fn above_zero(text: &str) -> Result<Duration, String> {
 /// How long an answer is waited for.
 fn timeout(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    Deadline::after(time).map(|_| time).ok_or_else(|| "give a time such as 5s".to_owned())
+    within(time)
+        .filter(|_| !time.is_zero())
+        .map(|_| time)
+        .ok_or_else(|| "give a time such as 5s".to_owned())
 }
 
 /// One of some words, each with its help, and what it stands for.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use shiftboss_protocol::client::{Connection, Deadline, is_timeout};
+use shiftboss_protocol::client::{Connection, Deadline, is_timeout, within};
 use shiftboss_protocol::wire::answers::Answer as Greeting;
 use shiftboss_protocol::wire::session::VERSION;
 
@@ -36,7 +36,7 @@ impl Session {
         requests: &str,
         timeout: Duration,
     ) -> Result<Self, Failure> {
-        let deadline = Deadline::NEVER.or_after(timeout);
+        let deadline = within(timeout);
         let connection = Connection::connect(socket, deadline)
             .map_err(|error| no_answer(socket, timeout, &error))?;
         let mut session = Self { connection, socket: socket.to_owned(), timeout, deadline };
@@ -53,7 +53,7 @@ impl Session {
 
     /// Sends whole lines, whose answers are to be read. Their time begins now.
     pub fn send(&mut self, requests: &str) -> Result<(), Failure> {
-        self.deadline = Deadline::NEVER.or_after(self.timeout);
+        self.deadline = within(self.timeout);
         let sent = self.connection.send(requests.as_bytes(), self.deadline);
         sent.map_err(|error| self.no_answer(&error))
     }

@@ -4,8 +4,6 @@
 //! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
 //! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.
 
-#![warn(missing_docs)]
-
 pub mod answers;
 mod operations;
 mod reader;
@@ -98,13 +96,11 @@ pub enum StoreError {
 
 impl StoreError {
     /// True when only a new process can help.
-    #[must_use]
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::Fatal(_) | Self::Corrupt(_))
     }
 }
 
-/// What a request is answered.
 pub type StoreResult<T> = Result<T, StoreError>;
 
 /// Whether the main database file holds everything.
@@ -119,7 +115,6 @@ pub enum Checkpoint {
 /// A fetcher run as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRun {
-    /// Which run.
     pub run: Run,
     /// All its lines are in the store.
     pub complete: bool,
@@ -137,7 +132,6 @@ pub struct StoredRun {
 /// How rows go on from what was read before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
-    /// Behind it.
     #[default]
     Onward,
     /// At the start of the file, since it changed: the run is [stale](StoredRun::stale) from now on.
@@ -155,12 +149,10 @@ pub struct RowBatch {
     pub rows: Vec<Row>,
     /// Lines skipped as faulty since the previous batch.
     pub skipped: u64,
-    /// Where the file stands behind these rows.
     pub position: Position,
     /// These are the last rows: the run is complete from this transaction on. `false` on a
     /// run that was complete makes it a growing one again.
     pub complete: bool,
-    /// Where it begins.
     pub reading: Reading,
 }
 
@@ -169,7 +161,6 @@ pub struct RowBatch {
 pub enum Dispatched {
     /// This job, under this attempt; undo it by the attempt.
     Job(Attempt, Row),
-    /// Nothing is eligible.
     Nothing,
     /// A deletion in progress must get on before this can be answered.
     Later,
@@ -193,14 +184,12 @@ pub enum Requeued {
     Back(Attempt),
     /// The key is known, but nobody has a job of it.
     NotInFlight,
-    /// No such key.
     Unknown,
 }
 
 /// An attempt whose lease expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiredLease {
-    /// What it was about.
     pub key: Key,
     /// Who held it, as it named itself.
     pub worker: Arc<str>,
@@ -213,16 +202,13 @@ pub struct ExpiredLease {
 /// How the input directory is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputDirectory {
-    /// It is there, and it is this one.
     There(DirectoryIdentity),
-    /// It is lost, and why.
     Lost(String),
 }
 
 /// What came of a task that was to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
-    /// It waits now.
     Added,
     /// The same payload of the same key waits already, or this very entry was accepted before.
     Known,
@@ -238,27 +224,22 @@ pub struct EntryId {
     pub spool: Arc<str>,
     /// The entry's name, escaped.
     pub name: Arc<str>,
-    /// The inode of its file.
     pub inode: u64,
     /// When its file was made, in nanoseconds since 1970: inodes are used again. 0 where that is not known.
     pub born: i64,
-    /// A checksum of what the file says.
     pub checksum: u64,
 }
 
 /// An entry of a spool that is to become a single task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpoolEntry {
-    /// Which one.
     pub id: EntryId,
-    /// What it says.
     pub task: Row,
 }
 
 /// What came of the single tasks of a key that were to be deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cancelled {
-    /// So many are gone.
     pub deleted: u64,
     /// There are more that are not in flight: to be asked for again.
     pub more: bool,
@@ -269,9 +250,7 @@ pub struct Cancelled {
 /// A run of a managed fetcher that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRun {
-    /// When it began.
     pub started: UnixSeconds,
-    /// When it ended.
     pub ended: UnixSeconds,
     /// As a shell would report it; 0: its list is in place.
     pub exit_code: u8,
@@ -288,7 +267,6 @@ pub struct FetcherRecord {
     pub state: String,
     /// When the run began that is on. Still there after a death: that run was broken off.
     pub run_started: Option<UnixSeconds>,
-    /// The run that ended last.
     pub last_run: Option<EndedRun>,
     /// When it runs next, if nothing changes; `None`: when something does.
     pub next_run: Option<UnixSeconds>,

@@ -12,7 +12,6 @@ pub struct Backoff {
 
 impl Backoff {
     /// Begins with `first`; no delay is longer than `longest`.
-    #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
         let first = first.min(longest);
         Self { first, longest, next: first }

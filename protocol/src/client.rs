@@ -4,5 +4,5 @@
 mod connection;
 mod worker;
 
-pub use connection::{Connection, Deadline, Interrupt, is_timeout};
+pub use connection::{Connection, Deadline, Interrupt, is_timeout, within};
 pub use worker::{ANSWER_TIMEOUT, ClientError, Worker, ask_classic};

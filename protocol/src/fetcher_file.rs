@@ -19,7 +19,6 @@ pub const CHECKSUM_BYTES: usize = 4096;
 
 /// A checksum that tells whether a file still is the one that was read: the first eight bytes of
 /// the MD5, little-endian.
-#[must_use]
 pub fn checksum(bytes: &[u8]) -> u64 {
     let digest = Md5::digest(bytes);
     let mut first = [0; 8];

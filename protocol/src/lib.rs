@@ -1,8 +1,6 @@
 //! What a program needs to write a worker, a fetcher or a producer for shiftboss: keys and jobs, the lines
 //! of fetcher files, and the protocol of the socket (`docs/protocol.md`). No actor and no SQL here.
 
-#![warn(missing_docs)]
-
 pub mod backoff;
 pub mod client;
 pub mod fetcher_file;

@@ -21,10 +21,8 @@ pub type UnixSeconds = i64;
 /// Why a text is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// No bytes at all.
     #[error("the key is empty")]
     Empty,
-    /// Longer than [`KEY_MAX_BYTES`].
     #[error("the key has {0} bytes; the limit is {KEY_MAX_BYTES}")]
     TooLong(usize),
     /// A space or a line end, which the line formats use as separators.
@@ -55,26 +53,21 @@ impl Key {
     }
 
     /// A key that is in the queue already: whoever put it there, it is handed out as it is.
-    #[must_use]
     pub fn stored(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The key as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The place of a key among those that have waited equally long (spec 2).
-    #[must_use]
     pub fn jitter(&self) -> i32 {
         jitter(&self.0)
     }
 }
 
 /// The first four bytes of the MD5 of `key`, little-endian and signed (spec 2).
-#[must_use]
 pub fn jitter(key: &str) -> i32 {
     let digest = Md5::digest(key.as_bytes());
     i32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])
@@ -95,7 +88,6 @@ impl fmt::Debug for Key {
 /// One line of a fetcher file, and what a worker is given: a key and the opaque rest, kept byte for byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The first word.
     pub key: Key,
     /// All after the first space. May begin with a space; never contains a line end.
     pub payload: String,

@@ -30,24 +30,17 @@ pub enum Request {
     /// `READY`: a job, please.
     Ready,
     /// `DONE <key> <exit_code>`: that one ended; the next one, please.
-    Done {
-        /// What was worked on.
-        key: Key,
-        /// How it ended.
-        exit_code: i64,
-    },
+    Done { key: Key, exit_code: i64 },
 }
 
 /// Why a connection is closed. A classic peer never learns it (spec 3.4).
 #[derive(Debug, Error)]
 pub enum WireError {
-    /// A line that is no request.
     #[error("not a request: \"{0}\"")]
     NotARequest(String),
     /// A line without an end.
     #[error("a line of more than {LINE_MAX_BYTES} bytes")]
     TooLong,
-    /// The socket failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -55,11 +48,9 @@ pub enum WireError {
 /// What a connection's next line says.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A classic request.
     Classic(Request),
     /// The connection opts in to protocol 2, or tried to.
     Hello(Result<LeaseHolder, Refused>),
-    /// A line of a connection that opted in.
     Session(Result<SessionRequest, Refused>),
 }
 
@@ -68,9 +59,7 @@ pub enum Line {
 enum Mode {
     /// The first one tells.
     First,
-    /// Classic requests alone.
     Classic,
-    /// Protocol 2.
     Session,
     /// Protocol 2, in the middle of a line that is too long.
     Skipping,
@@ -88,7 +77,6 @@ pub struct LineCodec {
 
 impl LineCodec {
     /// For a new connection. Without `may_opt_in`, `HELLO` is no request; only an operator's `ADD` may be long.
-    #[must_use]
     pub fn new(may_opt_in: bool, is_operator: bool) -> Self {
         let mode = if may_opt_in { Mode::First } else { Mode::Classic };
         Self { mode, is_operator, searched: 0 }
@@ -100,7 +88,6 @@ impl LineCodec {
     }
 
     /// Whether a begun line waits for its end, given what is left in the buffer.
-    #[must_use]
     pub fn is_waiting(&self, bytes: &BytesMut) -> bool {
         !bytes.is_empty() || self.mode == Mode::Skipping
     }
@@ -223,9 +210,6 @@ impl LineCodec {
 
     /// At the end of input a classic `DONE` counts without its line end, `READY` does not (spec 3.3,
     /// 3.4), and of protocol 2 nothing does.
-    ///
-    /// # Errors
-    /// As of [`LineCodec::decode`].
     pub fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, WireError> {
         if let Some(line) = self.decode(bytes)? {
             return Ok(Some(line));

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use shiftboss_protocol::client::{Connection, Deadline};
+use shiftboss_protocol::client::{Connection, within};
 
 use super::output::offer;
 use crate::client::no_answer;
@@ -55,7 +55,7 @@ fn hold(
     timeout: Duration,
     heard: &mut Vec<u8>,
 ) -> Result<(), Failure> {
-    let deadline = Deadline::NEVER.or_after(timeout);
+    let deadline = within(timeout);
     let failed = |error: io::Error| no_answer(socket, timeout, &error);
     let mut connection = Connection::connect(socket, deadline).map_err(failed)?;
     let request: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -77,7 +77,6 @@ pub struct Pause {
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct UndoHandOut {
-    /// The key that was handed out.
     pub key: Key,
     pub attempt: Attempt,
 }
@@ -117,12 +116,10 @@ impl HandOut {
         Self { job, attempt, undo: Some(undo) }
     }
 
-    /// Which attempt at it this is.
     pub fn attempt(&self) -> Attempt {
         self.attempt
     }
 
-    /// The job to be written.
     pub fn job(&self) -> &Row {
         &self.job
     }

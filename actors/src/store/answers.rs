@@ -1,8 +1,6 @@
 //! What a [`Reader`](super::Reader) answers: the JSON objects of the commands that look are made of it
 //! (docs/json.md, which describes each member). Times are in seconds since 1970.
 
-#![allow(missing_docs)] // docs/json.md has them.
-
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 

@@ -14,7 +14,6 @@ use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run};
 
 /// One operation or several that are asked together, with the type of its answer.
 pub trait Request: Send + 'static {
-    /// What it is answered.
     type Answer: Send + 'static;
 
     /// Adds its operations to a batch.
@@ -47,12 +46,10 @@ macro_rules! operations {
 
         /// One step of a batch.
         #[derive(Debug, Clone, PartialEq, Eq)]
-        #[allow(missing_docs)] // Each variant is the struct of its name.
         pub enum Operation { $($request($request),)* }
 
         /// What came of an [`Operation`].
         #[derive(Debug, Clone, PartialEq, Eq)]
-        #[allow(missing_docs)] // Each variant is the answer to the operation of its name.
         pub enum Outcome { $($request($answer),)* }
 
         $(impl Request for $request {
@@ -85,18 +82,14 @@ operations! {
 
     /// Records the end of `key`'s job, by key alone (classic); an unknown key changes nothing.
     Complete {
-        /// The key whose job ended.
         pub key: Key,
-        /// How it ended.
         pub exit_code: i64,
     } => (),
 
     /// Records the end of a leased attempt. Said again, the first one stands. One whose lease expired still
     /// counts as long as its key was not handed out again.
     CompleteAttempt {
-        /// Which attempt.
         pub attempt: Attempt,
-        /// How it ended.
         pub exit_code: i64,
     } => Ack,
 
@@ -112,16 +105,13 @@ operations! {
 
     /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's; says whether.
     Undo {
-        /// The key that was handed out.
         pub key: Key,
-        /// Which dispatch.
         pub attempt: Attempt,
     } => bool,
 
     /// Puts the ended rows of a key back in the queue, dead-lettered ones too, but for those in flight. Says
     /// how many; `None`: no row has that key.
     Retry {
-        /// Which key.
         pub key: Key,
         /// The fetcher whose rows alone are meant; `None`: all are.
         pub fetcher: Option<Arc<str>>,
@@ -145,7 +135,6 @@ operations! {
     /// Deletes rows of a run that were not read since its last [listing](super::Reading::Listing) began. Says
     /// whether to ask again; when not, the run is stale no longer. Without a listing it does nothing.
     Prune {
-        /// Which run.
         pub run: Run,
         /// So many rows are looked at, at the most.
         pub limit: usize,
@@ -157,7 +146,6 @@ operations! {
     /// Deletes rows of `runs`, one run after the other, and each run with its last row. Says how many of the
     /// first runs are gone; one that was not known counts.
     DeleteRuns {
-        /// Which runs.
         pub runs: Vec<Run>,
         /// So many rows and runs, at the most.
         pub limit: usize,
@@ -167,7 +155,6 @@ operations! {
     RejectFile {
         /// The file's name, escaped.
         pub name: String,
-        /// Why.
         pub reason: String,
     } => (),
 
@@ -225,7 +212,6 @@ operations! {
 
 impl Operation {
     /// It changes nothing: a batch of such ones needs no lock, so nobody's is in the way.
-    #[must_use]
     pub fn only_reads(&self) -> bool {
         matches!(
             self,
@@ -241,7 +227,6 @@ impl Operation {
     }
 
     /// It changes many rows: it costs least as the first of a transaction.
-    #[must_use]
     pub fn is_bulk(&self) -> bool {
         match self {
             Self::AddRows(AddRows(batch)) => !batch.rows.is_empty(),

@@ -21,7 +21,7 @@ pub trait Reader: Send + Sync {
 }
 
 impl dyn Reader + '_ {
-    /// [`Reader::read`] for whoever wants this question's answer.
+    /// [`Reader::read`], with the type of this question's answer.
     ///
     /// # Errors
     /// As there.
@@ -82,7 +82,6 @@ pub struct EndedAttempts {
 /// their turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TasksWith {
-    /// Which status.
     pub status: TaskStatus,
     /// Those only of this fetcher.
     pub fetcher: Option<String>,
@@ -98,7 +97,6 @@ pub struct Turns(pub Vec<Key>);
 
 /// A question with the type of its answer.
 pub trait Ask: Into<Question> {
-    /// What it is answered.
     type Answer;
 
     /// Takes its answer; `None`: that is another question's, which is a defect of the store.
@@ -110,12 +108,10 @@ macro_rules! questions {
     ($($question:ident => $answer:ty,)*) => {
         /// What can be asked.
         #[derive(Debug, Clone, PartialEq, Eq)]
-        #[allow(missing_docs)] // Each variant is the struct of its name.
         pub enum Question { $($question($question),)* }
 
         /// What a [`Question`] is answered.
         #[derive(Debug, Clone, PartialEq, Eq)]
-        #[allow(missing_docs)] // Each variant is the answer to the question of its name.
         #[allow(clippy::large_enum_variant)] // There is one at a time.
         pub enum Answer { $($question($answer),)* }
 

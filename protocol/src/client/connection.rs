@@ -12,57 +12,23 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// How much is read at a time.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// Longest line that is read: a status with 1,000 holders of keys of 4 KiB fits, escaped.
 const LINE_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// The end of the time for something; copies end at the same moment.
-#[derive(Debug, Clone, Copy)]
-pub struct Deadline {
-    /// `None`: never.
-    end: Option<Instant>,
+/// When the time for something ends; `None`: never.
+pub type Deadline = Option<Instant>;
+
+/// So long from now on.
+pub fn within(timeout: Duration) -> Deadline {
+    Instant::now().checked_add(timeout)
 }
 
-impl Deadline {
-    /// Never.
-    pub const NEVER: Self = Self { end: None };
-
-    /// So long from now on; `None` when that is no time at all, or more than the clock can count.
-    #[must_use]
-    pub fn after(timeout: Duration) -> Option<Self> {
-        let end = Instant::now().checked_add(timeout).filter(|_| !timeout.is_zero())?;
-        Some(Self { end: Some(end) })
-    }
-
-    /// The earlier of this and so long from now on.
-    #[must_use]
-    pub fn or_after(self, timeout: Duration) -> Self {
-        let soon = Instant::now().checked_add(timeout);
-        Self { end: [self.end, soon].into_iter().flatten().min() }
-    }
-
-    /// What is left of it, `None` for ever; an error when that is nothing.
-    fn left(self) -> io::Result<Option<Duration>> {
-        let Some(end) = self.end else {
-            return Ok(None);
-        };
-        match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => Ok(Some(left)),
-            _ => Err(ErrorKind::TimedOut.into()),
-        }
-    }
-
-    /// Whether it has come.
-    #[must_use]
-    pub fn is_over(self) -> bool {
-        self.left().is_err()
-    }
-
-    /// The moment, unless that is never.
-    #[must_use]
-    pub fn end(self) -> Option<Instant> {
-        self.end
+/// What is left until then, `None` for ever; an error when that is nothing.
+fn left(deadline: Deadline) -> io::Result<Option<Duration>> {
+    match deadline.map(|end| end.saturating_duration_since(Instant::now())) {
+        Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
+        left => Ok(left),
     }
 }
 
@@ -83,19 +49,16 @@ impl Connection {
         let address = SocketAddrUnix::new(socket)?;
         let stream =
             socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        set_socket_timeout(&stream, Timeout::Send, deadline.left()?)?;
+        set_socket_timeout(&stream, Timeout::Send, left(deadline)?)?;
         connect(&stream, &address)?;
         Ok(Self { stream: Arc::new(stream.into()), unread: Vec::new() })
     }
 
     /// Sends everything, in one write if the socket takes it. A daemon that has closed is found when
     /// its answers are read.
-    ///
-    /// # Errors
-    /// What the system says, or `TimedOut`.
     pub fn send(&mut self, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
         while !bytes.is_empty() {
-            self.stream.set_write_timeout(deadline.left()?)?;
+            self.stream.set_write_timeout(left(deadline)?)?;
             match (&*self.stream).write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -113,13 +76,10 @@ impl Connection {
     }
 
     /// Reads what has come; nothing: the daemon has closed.
-    ///
-    /// # Errors
-    /// What the system says, or `TimedOut`.
     pub fn read(&mut self, deadline: Deadline) -> io::Result<Vec<u8>> {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
-            self.stream.set_read_timeout(deadline.left()?)?;
+            self.stream.set_read_timeout(left(deadline)?)?;
             match (&*self.stream).read(&mut chunk) {
                 Ok(read) => {
                     chunk.truncate(read);
@@ -144,9 +104,6 @@ impl Connection {
     }
 
     /// As [`Connection::line`], of any bytes.
-    ///
-    /// # Errors
-    /// The same.
     pub fn line_bytes(&mut self, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
         let mut searched = 0;
         loop {
@@ -170,7 +127,6 @@ impl Connection {
     }
 
     /// What ends a wait on this connection from another thread.
-    #[must_use]
     pub fn interrupt(&self) -> Interrupt {
         Interrupt(Arc::clone(&self.stream))
     }
@@ -199,7 +155,6 @@ fn is_close(error: &io::Error) -> bool {
 }
 
 /// Whether a time was over.
-#[must_use]
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }

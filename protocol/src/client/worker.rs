@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Connection, Deadline, Interrupt};
+use super::{Connection, Deadline, Interrupt, within};
 use crate::model::{Attempt, Idle};
 use crate::wire::answers::{Answer, Job};
 use crate::wire::session::{VERSION, WAIT_SECONDS_MAX};
 
 /// The daemon answers within 4 seconds or closes: who waits for 5 never hangs up too early.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// What is shown of a line that is no answer.
 const SHOWN_BYTES: usize = 60;
 
 /// Why there is no answer. After any but `Refused` connect anew: what was asked may have been done, and may be
@@ -32,15 +31,12 @@ pub enum ClientError {
     /// The daemon stops, or speaks the classic protocol only.
     #[error("the daemon closed the connection without an answer")]
     Closed,
-    /// Not an answer to what was asked.
     #[error("not an answer: {0:?}")]
     Garbled(String),
-    /// An `ERROR` of the protocol.
     #[error("the daemon refused: {code} {text}")]
     Refused {
         /// `stale`, `busy` and the like.
         code: String,
-        /// For people.
         text: String,
     },
 }
@@ -82,9 +78,6 @@ impl Worker {
 
     /// The next job; waits for one up to `wait`, in whole seconds and a day at most. The inner error says why
     /// there is none.
-    ///
-    /// # Errors
-    /// When there is no answer.
     pub fn next(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
         self.ask(wait)?;
         self.job(wait)
@@ -100,18 +93,12 @@ impl Worker {
     }
 
     /// Gives an attempt back: its task waits again at its old place.
-    ///
-    /// # Errors
-    /// As of [`Worker::done`].
     pub fn release(&mut self, attempt: Attempt) -> Result<(), ClientError> {
         self.send(format_args!("RELEASE {}", attempt.0))?;
         self.is_ours().map(drop)
     }
 
     /// Keeps an attempt's lease. False: it expired, and the work is to be stopped.
-    ///
-    /// # Errors
-    /// When there is no answer.
     pub fn beat(&mut self, attempt: Attempt) -> Result<bool, ClientError> {
         self.send(format_args!("BEAT {}", attempt.0))?;
         self.is_ours()
@@ -119,9 +106,6 @@ impl Worker {
 
     /// Reports the end of an attempt and asks for the next job, in one write, which is one step for the daemon. The
     /// job is taken by [`Worker::job`], whatever was said to the end.
-    ///
-    /// # Errors
-    /// As of [`Worker::done`].
     pub fn done_and_ask(
         &mut self,
         attempt: Attempt,
@@ -133,29 +117,22 @@ impl Worker {
     }
 
     /// Asks for a job, for which the daemon waits so long. It is taken by [`Worker::job`].
-    ///
-    /// # Errors
-    /// When it cannot be sent.
     pub fn ask(&mut self, wait: Duration) -> Result<(), ClientError> {
         self.send(ready(wait))
     }
 
     /// Takes the job that was asked for.
-    ///
-    /// # Errors
-    /// When there is no answer.
     pub fn job(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
         given(self.answer(wait)?)
     }
 
     /// What ends a wait for a job from another thread.
-    #[must_use]
     pub fn interrupt(&self) -> Interrupt {
         self.connection.interrupt()
     }
 
     fn send(&mut self, lines: impl Display) -> Result<(), ClientError> {
-        Ok(self.connection.send(format!("{lines}\n").as_bytes(), within(Duration::ZERO))?)
+        Ok(self.connection.send(format!("{lines}\n").as_bytes(), answer_within(Duration::ZERO))?)
     }
 
     /// Whether the attempt is ours, as the daemon says to a request about it.
@@ -185,18 +162,15 @@ fn ready(wait: Duration) -> String {
 
 /// Asks one line of the classic protocol, over a connection of its own as its workers do. The inner error says
 /// that there is no job.
-///
-/// # Errors
-/// When there is no answer.
 pub fn ask_classic(socket: &Path, line: &str) -> Result<Result<Job, Idle>, ClientError> {
     let mut connection = open(socket)?;
-    connection.send(format!("{line}\n").as_bytes(), within(Duration::ZERO))?;
+    connection.send(format!("{line}\n").as_bytes(), answer_within(Duration::ZERO))?;
     connection.end_sending();
     given(read(&mut connection, Duration::ZERO, Answer::read_classic)?)
 }
 
 fn open(socket: &Path) -> Result<Connection, ClientError> {
-    Connection::connect(socket, within(Duration::ZERO)).map_err(ClientError::Connect)
+    Connection::connect(socket, answer_within(Duration::ZERO)).map_err(ClientError::Connect)
 }
 
 fn read(
@@ -204,7 +178,7 @@ fn read(
     wait: Duration,
     answer: impl FnOnce(&[u8]) -> Option<Answer>,
 ) -> Result<Answer, ClientError> {
-    let line = connection.line_bytes(within(wait))?.ok_or(ClientError::Closed)?;
+    let line = connection.line_bytes(answer_within(wait))?.ok_or(ClientError::Closed)?;
     answer(&line).ok_or_else(|| {
         let shown = &line[..line.len().min(SHOWN_BYTES)];
         ClientError::Garbled(String::from_utf8_lossy(shown).into_owned())
@@ -212,8 +186,8 @@ fn read(
 }
 
 /// The end of the time for an answer that may take `wait`.
-fn within(wait: Duration) -> Deadline {
-    Deadline::NEVER.or_after(wait.saturating_add(ANSWER_TIMEOUT))
+fn answer_within(wait: Duration) -> Deadline {
+    within(wait.saturating_add(ANSWER_TIMEOUT))
 }
 
 fn given(answer: Answer) -> Result<Result<Job, Idle>, ClientError> {

@@ -25,18 +25,14 @@ impl Default for Content {
 
 impl Content {
     /// Goes on from a stored value.
-    #[must_use]
     pub fn stored(value: u64) -> Self {
         Self(value)
     }
 
-    /// The value to be stored.
-    #[must_use]
     pub fn value(self) -> u64 {
         self.0
     }
 
-    /// Takes the next line in.
     pub fn add(&mut self, line: &Line) {
         match line {
             Line::Row(row) => {

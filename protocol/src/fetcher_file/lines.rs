@@ -6,16 +6,12 @@ use crate::task_line::{LINE_MAX_BYTES, SkipReason, parse};
 /// A byte order mark; not part of the first key.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// One line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// A task.
     Row(Row),
-    /// A line that is left out.
     Skipped {
         /// Its number; the first is 1.
         number: u64,
-        /// Why.
         reason: SkipReason,
     },
 }
@@ -37,7 +33,6 @@ pub struct LineReader {
 
 impl LineReader {
     /// A reader that begins at the start of a file, or behind `lines` lines of it.
-    #[must_use]
     pub fn new(start_of_file: bool, lines: u64) -> Self {
         Self {
             partial: Vec::new(),
@@ -50,13 +45,11 @@ impl LineReader {
     }
 
     /// Bytes up to and with the end of the last line handed out; reading may begin again there.
-    #[must_use]
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
 
     /// Number of the last line handed out.
-    #[must_use]
     pub fn lines(&self) -> u64 {
         self.lines
     }

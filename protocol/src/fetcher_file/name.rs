@@ -9,7 +9,6 @@ use crate::model::{Run, TASKS_FETCHER};
 /// A name of the fetcher grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName {
-    /// The run it names.
     pub run: Run,
     /// It ends in `.part`.
     pub growing: bool,
@@ -18,7 +17,6 @@ pub struct FileName {
 /// What a name in the input directory is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
-    /// A fetcher file.
     Fetcher(FileName),
     /// Meant as one, it seems, but not of the grammar.
     Bad(NameFault),
@@ -47,13 +45,10 @@ impl NameFault {
 
 impl FileName {
     /// The name of a complete run.
-    #[must_use]
     pub fn of(run: Run) -> Self {
         Self { run, growing: false }
     }
 
-    /// Reads a name.
-    #[must_use]
     pub fn parse(name: &OsStr) -> Named {
         let bytes = name.as_encoded_bytes();
         let (bytes, growing) = match bytes.strip_suffix(b".part") {
@@ -70,7 +65,6 @@ impl FileName {
     }
 
     /// The name that the run's file has while it grows, or once it is complete.
-    #[must_use]
     pub fn spelled(&self, growing: bool) -> String {
         let part = if growing { ".part" } else { "" };
         format!("{}.txt{part}", self.run)

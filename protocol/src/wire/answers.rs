@@ -11,27 +11,21 @@ use crate::model::{Attempt, Idle, Row};
 pub struct Job {
     /// The number it is reported under; `None`: it came by the classic protocol, and is by its key.
     pub attempt: Option<Attempt>,
-    /// Its key.
     pub key: Vec<u8>,
-    /// The rest of its line.
     pub payload: Vec<u8>,
 }
 
 impl Job {
-    /// A job to be handed out.
-    #[must_use]
     pub fn of(attempt: Option<Attempt>, Row { key, payload }: &Row) -> Self {
         Self { attempt, key: key.as_str().into(), payload: payload.as_bytes().into() }
     }
 
     /// The number of its attempt, for people and environments.
-    #[must_use]
     pub fn number(&self) -> Option<i64> {
         self.attempt.map(|attempt| attempt.0)
     }
 
     /// The key for people; what is not UTF-8 is replaced.
-    #[must_use]
     pub fn shown_key(&self) -> String {
         String::from_utf8_lossy(&self.key).into_owned()
     }
@@ -42,7 +36,6 @@ impl Job {
 pub enum Answer {
     /// The daemon speaks it too; it says which requests it has.
     Hello,
-    /// The next job.
     Job(Job),
     /// There is none, and why.
     NoJobs(Idle),
@@ -52,16 +45,13 @@ pub enum Answer {
     Lost,
     /// Not done: a word for programs, and a text for people.
     Error {
-        /// The word.
         code: String,
-        /// The text.
         text: String,
     },
 }
 
 impl Answer {
     /// Reads a line of a connection that said `HELLO`, without its end; `None`: it is no answer.
-    #[must_use]
     pub fn read(line: &[u8]) -> Option<Self> {
         let (word, rest) = split(line);
         Some(match (word, rest) {
@@ -84,7 +74,6 @@ impl Answer {
     }
 
     /// Reads an answer of the classic protocol, without its end.
-    #[must_use]
     pub fn read_classic(line: &[u8]) -> Option<Self> {
         match split(line) {
             (b"JOB", Some(rest)) => job(None, rest).map(Self::Job),

@@ -13,13 +13,11 @@ use super::integer;
 use crate::model::{Attempt, Key, LeaseHolder, Row};
 use crate::task_line::single_task;
 
-/// The version that this program speaks.
 pub const VERSION: &str = "2";
 /// Longest name of a worker in bytes.
 pub const NAME_MAX_BYTES: usize = 255;
 /// A job's lease, if the worker does not say.
 pub const LEASE_SECONDS: u32 = 60;
-/// Longest lease.
 pub const LEASE_SECONDS_MAX: u32 = 604_800;
 /// Longest wait of a `READY`.
 pub const WAIT_SECONDS_MAX: u32 = 86_400;
@@ -38,7 +36,6 @@ pub struct Refused {
 
 impl Refused {
     /// With a text that is always the same.
-    #[must_use]
     pub const fn new(code: ErrorCode, text: &'static str) -> Self {
         Self { code, text: Cow::Borrowed(text) }
     }
@@ -58,9 +55,7 @@ impl Refused {
     }
 }
 
-/// A `HELLO` for another version.
 const OTHER_VERSION: Refused = Refused::new(ErrorCode::Version, "this daemon speaks protocol 2");
-/// A request that this version does not have.
 const UNSUPPORTED: Refused = Refused::new(
     ErrorCode::Unsupported,
     "this daemon has no such request; its HELLO lists those it has",
@@ -79,11 +74,8 @@ pub enum SessionRequest {
         /// Zero: do not wait.
         wait: Duration,
     },
-    /// The end of an attempt.
     Done {
-        /// Which attempt ended.
         attempt: Attempt,
-        /// How.
         exit_code: i64,
     },
     /// An attempt goes on.
@@ -92,14 +84,10 @@ pub enum SessionRequest {
     Release(Attempt),
     /// The end of an attempt and, in the line behind, the next job: done in one step.
     Next {
-        /// As of [`SessionRequest::Done`].
         attempt: Attempt,
-        /// Likewise.
         exit_code: i64,
-        /// As of [`SessionRequest::Ready`].
         wait: Duration,
     },
-    /// The end of the connection.
     Quit,
     /// Whether the daemon can reach its database.
     Health,
@@ -133,7 +121,6 @@ pub enum SessionRequest {
 
 impl SessionRequest {
     /// Whether a worker asks it, and so is alive.
-    #[must_use]
     pub fn is_of_a_worker(&self) -> bool {
         matches!(
             self,
@@ -146,7 +133,6 @@ impl SessionRequest {
     }
 
     /// Whether only operators may ask it.
-    #[must_use]
     pub fn is_of_an_operator(&self) -> bool {
         !(self.is_of_a_worker() || matches!(self, Self::Quit | Self::Health))
     }
@@ -157,19 +143,14 @@ impl SessionRequest {
 pub enum ErrorCode {
     /// The line is no request.
     Usage,
-    /// Another version.
     Version,
-    /// A request that this version does not have.
     Unsupported,
     /// Somebody else's by now.
     Stale,
-    /// No such attempt, or key.
     Unknown,
-    /// For operators only.
     Denied,
     /// Not at present.
     Busy,
-    /// There is no room.
     Full,
 }
 
@@ -185,7 +166,6 @@ pub(super) fn opts_in(line: &[u8]) -> bool {
     line == b"HELLO" || line.starts_with(b"HELLO ")
 }
 
-/// Reads a first line that opts in.
 pub(super) fn hello(line: &[u8]) -> Result<LeaseHolder, Refused> {
     const USAGE: Refused = Refused::usage("HELLO 2 <worker name> [lease seconds, 1 to 604800]");
     let text = std::str::from_utf8(line).map_err(|_| USAGE)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use shiftboss_actors::store::Status;
-use shiftboss_protocol::client::{Deadline, is_timeout};
+use shiftboss_protocol::client::{Deadline, is_timeout, within};
 
 use super::{in_flight, show};
 use crate::cli::DaemonArguments;
@@ -35,7 +35,7 @@ const SHOWN_WIDTH: usize = 78;
 /// Drains the daemon, and waits until it has gone, at most for the timeout.
 pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
     let socket = &socket(daemon.socket.clone(), "drain")?;
-    let whole = daemon.timeout.map_or(Deadline::NEVER, |time| Deadline::NEVER.or_after(time));
+    let whole = daemon.timeout.and_then(within);
     // Where the kernel does not tell, the note does: if nobody runs, nobody answers.
     let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
     let patience = daemon.timeout().min(ANSWER_TIMEOUT);
@@ -51,7 +51,7 @@ pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
     if !waited? {
         return Err(too_long(daemon.timeout.unwrap_or_default()));
     }
-    let patience = whole.or_after(END_PATIENCE).end().unwrap_or_else(Instant::now);
+    let patience = at_most(END_PATIENCE, whole).unwrap_or_else(Instant::now);
     if let Some(holder) = holder {
         if !lock::wait_given_up(socket, holder.pid, patience) {
             return Err(unavailable(
@@ -88,11 +88,16 @@ fn too_long(timeout: Duration) -> Failure {
     ))
 }
 
+/// So long from now on, and no longer than the whole.
+fn at_most(time: Duration, whole: Deadline) -> Deadline {
+    [within(time), whole].into_iter().flatten().min()
+}
+
 /// Waits until the daemon closes, and asks meanwhile how it is; whether it closed in time.
 fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bool, Failure> {
     let mut asks = true;
     loop {
-        let step = if asks { whole.or_after(SHOW_EVERY) } else { whole };
+        let step = if asks { at_most(SHOW_EVERY, whole) } else { whole };
         match session.connection.line(step) {
             Ok(None) => return Ok(true),
             Ok(Some(line)) => match serde_json::from_str::<Value>(&line) {
@@ -106,9 +111,11 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
                 // It does not say; too many errors would end the connection.
                 Err(_) => asks = false,
             },
-            Err(error) if is_timeout(&error) && whole.is_over() => return Ok(false),
+            Err(error) if is_timeout(&error) && whole.is_some_and(|end| end <= Instant::now()) => {
+                return Ok(false);
+            }
             Err(error) if is_timeout(&error) => {
-                let asked = session.connection.send(b"STATUS\n", whole.or_after(ANSWER_TIMEOUT));
+                let asked = session.connection.send(b"STATUS\n", at_most(ANSWER_TIMEOUT, whole));
                 asked.map_err(|error| session.no_answer(&error))?;
             }
             Err(error) => return Err(session.no_answer(&error)),

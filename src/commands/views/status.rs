@@ -13,7 +13,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::Status;
 use shiftboss_actors::store::answers::QueueStatus;
-use shiftboss_protocol::client::{Connection, Deadline};
+use shiftboss_protocol::client::{Connection, within};
 
 use crate::cli::ViewArguments;
 use crate::client::{Session, no_answer};
@@ -110,7 +110,7 @@ fn ask_daemon(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unkn
 
 /// Whether anybody closes a connection on which nothing is asked: all that a classic daemon tells.
 fn is_there(socket: &Path) -> Result<(), Failure> {
-    let deadline = Deadline::NEVER.or_after(PATIENCE);
+    let deadline = within(PATIENCE);
     let closed = Connection::connect(socket, deadline).and_then(|mut connection| {
         connection.end_sending();
         connection.read(deadline)
