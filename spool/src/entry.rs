@@ -118,6 +118,9 @@ pub struct EntryInfo {
     pub holding: Holding,
     /// How often it was claimed, this time included.
     pub attempts: u32,
+    /// Which file it is, wherever it is renamed to.
+    #[serde(skip)]
+    pub file: FileIdentity,
     /// When it came where it is: into the queue, or out of it.
     #[serde(serialize_with = "unix_seconds")]
     pub since: SystemTime,
@@ -187,23 +190,6 @@ impl Spool {
         Ok(None)
     }
 
-    /// Whether an entry is in a queue, available or checked out of it, by whomever.
-    pub fn is_in(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
-        Ok(self.at_either(queue, name, |path| self.layer().stat(path))?.is_some())
-    }
-
-    /// Which file an entry of a queue is, available or checked out of it by whomever, and its metadata.
-    pub fn find(
-        &self,
-        queue: &QueueName,
-        name: &EntryName,
-    ) -> Result<Option<(FileIdentity, Vec<u8>)>> {
-        self.at_either(queue, name, |path| {
-            let stat = self.layer().stat(path)?;
-            Ok((stat.identity, self.layer().read_file(path, METADATA_BYTES_MAX)?))
-        })
-    }
-
     /// Reads the metadata of an entry, available or checked out of the queue by whomever.
     pub fn metadata(&self, queue: &QueueName, name: &EntryName) -> Result<Vec<u8>> {
         let read = |path: &Path| self.layer().read_file(path, METADATA_BYTES_MAX);
@@ -223,6 +209,7 @@ impl Spool {
             name: name.clone(),
             holding,
             attempts,
+            file: stat.identity,
             since: stat.modified,
             metadata_bytes: stat.size,
             metadata_path: self.path().join(path),

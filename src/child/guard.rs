@@ -15,48 +15,34 @@ use thiserror::Error;
 
 /// Bytes of a record: what, which group, under which number.
 pub const RECORD_BYTES: usize = 16;
-/// The words that begin a record. Chosen so that no text is taken for one.
-const WORDS: [u32; 2] = [0x5342_fe01, 0x5342_fe02];
+/// Begins a record. Chosen so that no text is taken for one.
+const MAGIC: u32 = 0x5342_fe01;
 
 /// One word to the guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Record {
-    /// From now on kill this group, should the pipe end.
-    Add {
-        /// The number by which it is taken off again. Never used twice.
-        token: u64,
-        group: Pid,
-    },
-    /// Forget what was added under this number, if anything was.
-    Remove { token: u64 },
+pub struct Record {
+    /// Numbers a group. Never used twice.
+    pub token: u64,
+    /// The group that is to be killed should the pipe end; `None`: that of this number is forgotten, if there is one.
+    pub group: Option<Pid>,
 }
 
 impl Record {
     /// The record's bytes. Allocates nothing: it is also called between `fork` and `exec`.
     pub fn encode(self) -> [u8; RECORD_BYTES] {
-        let (word, group, token) = match self {
-            Self::Add { token, group } => (WORDS[0], group.as_raw_pid(), token),
-            Self::Remove { token } => (WORDS[1], 0, token),
-        };
         let mut bytes = [0; RECORD_BYTES];
-        bytes[..4].copy_from_slice(&word.to_le_bytes());
-        bytes[4..8].copy_from_slice(&group.to_le_bytes());
-        bytes[8..].copy_from_slice(&token.to_le_bytes());
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.group.map_or(0, Pid::as_raw_pid).to_le_bytes());
+        bytes[8..].copy_from_slice(&self.token.to_le_bytes());
         bytes
     }
 
     /// Reads a record; `None` if it is none. The groups of init and of the guardian itself are none.
     pub fn decode(bytes: [u8; RECORD_BYTES]) -> Option<Self> {
         let [a, b, c, d, e, f, g, h, token @ ..] = bytes;
-        let token = u64::from_le_bytes(token);
-        let group = i32::from_le_bytes([e, f, g, h]);
-        match u32::from_le_bytes([a, b, c, d]) {
-            word if word == WORDS[0] && group > 1 => {
-                Some(Self::Add { token, group: Pid::from_raw(group)? })
-            }
-            word if word == WORDS[1] && group == 0 => Some(Self::Remove { token }),
-            _ => None,
-        }
+        let (token, group) = (u64::from_le_bytes(token), i32::from_le_bytes([e, f, g, h]));
+        let is_record = u32::from_le_bytes([a, b, c, d]) == MAGIC && group >= 0 && group != 1;
+        is_record.then(|| Self { token, group: Pid::from_raw(group) })
     }
 }
 
@@ -93,9 +79,10 @@ fn left_at_the_end(mut pipe: impl Read) -> Result<HashMap<u64, Pid>, GuardError>
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(groups),
             Err(error) => return Err(GuardError::Pipe(error)),
         }
-        match Record::decode(bytes).ok_or(GuardError::Garbled)? {
-            Record::Add { token, group } => groups.insert(token, group),
-            Record::Remove { token } => groups.remove(&token),
+        let Record { token, group } = Record::decode(bytes).ok_or(GuardError::Garbled)?;
+        match group {
+            Some(group) => groups.insert(token, group),
+            None => groups.remove(&token),
         };
     }
 }
@@ -109,10 +96,10 @@ mod tests {
     fn what_was_not_removed_is_left() {
         let group = |raw| Pid::from_raw(raw).unwrap();
         let records = [
-            Record::Remove { token: 9 },
-            Record::Add { token: 1, group: group(11) },
-            Record::Add { token: 2, group: group(12) },
-            Record::Remove { token: 1 },
+            Record { token: 9, group: None },
+            Record { token: 1, group: Some(group(11)) },
+            Record { token: 2, group: Some(group(12)) },
+            Record { token: 1, group: None },
         ];
         let bytes = records.map(Record::encode).concat();
         let left = left_at_the_end(&*bytes).unwrap();
@@ -131,14 +118,14 @@ mod tests {
     /// A record is read back as it was written, and nothing else is taken for one.
     #[test]
     fn records_are_read_back() {
-        let group = Pid::from_raw(4711).unwrap();
-        for record in [Record::Add { token: u64::MAX, group }, Record::Remove { token: 7 }] {
+        let group = Pid::from_raw(4711);
+        for record in [Record { token: u64::MAX, group }, Record { token: 7, group: None }] {
             assert_eq!(Record::decode(record.encode()), Some(record));
         }
         assert_eq!(Record::decode([0; RECORD_BYTES]), None);
         assert_eq!(Record::decode(*b"typed by a user\n"), None);
-        for group in [i32::MIN, -5, 0, 1] {
-            let mut bytes = Record::Add { token: 1, group: Pid::INIT }.encode();
+        for group in [i32::MIN, -5, 1] {
+            let mut bytes = Record { token: 1, group: None }.encode();
             bytes[4..8].copy_from_slice(&group.to_le_bytes());
             assert_eq!(Record::decode(bytes), None, "{group}");
         }

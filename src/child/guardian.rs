@@ -154,8 +154,8 @@ fn prepare(command: &mut Command, pipe: Arc<OwnedFd>, token: u64) {
         if rustix::process::getppid() != Some(parent) {
             return Err(Errno::SRCH.into());
         }
-        let group = rustix::process::getpid();
-        rustix::io::write(&pipe, &Record::Add { token, group }.encode())?;
+        let group = Some(rustix::process::getpid());
+        rustix::io::write(&pipe, &Record { token, group }.encode())?;
         default_signals()
     };
     command.process_group(0);
@@ -238,7 +238,7 @@ impl Register {
     fn renew(&mut self) -> io::Result<Arc<OwnedFd>> {
         let handle = GuardianHandle::start(&self.program)?;
         for (token, group) in &self.groups {
-            handle.send(Record::Add { token: *token, group: *group })?;
+            handle.send(Record { token: *token, group: Some(*group) })?;
         }
         let pipe = Arc::clone(&handle.pipe);
         self.handle = Some(handle);
@@ -247,7 +247,8 @@ impl Register {
 
     fn forget(&mut self, token: u64) {
         self.groups.remove(&token);
-        let sent = self.handle.as_ref().map(|handle| handle.send(Record::Remove { token }));
+        let record = Record { token, group: None };
+        let sent = self.handle.as_ref().map(|handle| handle.send(record));
         if let Some(Err(error)) = sent {
             debug!(%error, "The guardian of running commands does not listen.");
             self.replace();
@@ -378,15 +379,9 @@ mod tests {
         cat.arguments.push("1000".into());
         let third = start(&cat).unwrap();
         let records = heard(&file, 5).await;
-        let group = |running: &Running| Pid::from_raw(running.pid() as i32).unwrap();
-        assert_eq!(
-            records[..2],
-            [Record::Add { token: 0, group: group(&first) }, Record::Remove { token: 0 },]
-        );
-        assert!(matches!(records[2], Record::Add { token: 1, .. }), "{records:?}");
-        assert_eq!(
-            records[3..],
-            [Record::Remove { token: 1 }, Record::Add { token: 2, group: group(&third) },]
-        );
+        let tokens: Vec<_> = records.iter().map(|it| (it.token, it.group.is_some())).collect();
+        assert_eq!(tokens, [(0, true), (0, false), (1, true), (1, false), (2, true)]);
+        let group = |running: &Running| Pid::from_raw(running.pid() as i32);
+        assert_eq!((records[0].group, records[4].group), (group(&first), group(&third)));
     }
 }

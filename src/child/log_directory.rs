@@ -5,7 +5,6 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,13 +19,15 @@ use crate::safe_file;
 
 /// What is shown of a command in its log.
 const COMMAND_BYTES_MAX: usize = 4 * 1024;
+/// Between two looks whether logs have become too old.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// Longest name of a file before the hash and the ending, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 /// The last time that is shown: 9999-12-31T23:59:59Z.
 const SHOWN_MAX: Duration = Duration::from_secs(253_402_300_799);
 
 /// The directory of the logs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LogDirectory {
     path: PathBuf,
     keep: Duration,
@@ -57,7 +58,9 @@ impl LogDirectory {
         now: SystemTime,
     ) -> io::Result<(Output, CommandLog)> {
         let day = day(now);
-        let directory = self.directory()?;
+        // Somebody may have removed it.
+        fs::create_dir_all(&self.path)?;
+        let directory = safe_file::directory(&self.path)?;
         let directory = safe_file::subdirectory(&directory, day.as_ref())?;
         let name = file_name(key);
         let (mut file, _) = safe_file::open_own(&directory, name.as_ref(), OFlags::APPEND, 0o666)?;
@@ -70,19 +73,15 @@ impl LogDirectory {
         Ok((output, CommandLog { file, path, started: now }))
     }
 
-    /// The directory; made anew if somebody has removed it.
-    fn directory(&self) -> io::Result<OwnedFd> {
-        safe_file::directory(&self.path).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                fs::create_dir_all(&self.path)?;
-                safe_file::directory(&self.path)
-            }
-            _ => Err(error),
-        })
+    /// Removes what is too old now and then, on a thread of its own.
+    pub fn sweep_for_ever(&self) {
+        loop {
+            self.sweep(SystemTime::now());
+            std::thread::sleep(SWEEP_EVERY);
+        }
     }
 
-    /// Removes what is too old. To be called where it may take its time.
-    pub fn sweep(&self, now: SystemTime) {
+    fn sweep(&self, now: SystemTime) {
         let oldest = day(now.checked_sub(self.keep).unwrap_or(UNIX_EPOCH));
         if let Err(error) = self.remove_before(&oldest) {
             warn!(directory = %self.path.display(), %error, "Old logs cannot be removed.");

@@ -6,11 +6,9 @@
 //! piece a job, and a short queue.
 
 use std::ffi::OsString;
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -22,8 +20,6 @@ use super::pump::{Pump, pipe};
 use super::{End, LinePrefixer, Output, StartError};
 use crate::escape::shown_bytes;
 
-/// Between two looks whether logs have become too old.
-const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// Pieces that wait to be written.
 const PIECES_MAX: usize = 8;
 /// A longer key is cut off in front of its lines.
@@ -31,7 +27,7 @@ const PREFIX_CHARACTERS_MAX: usize = 100;
 
 pub enum Outputs {
     /// To a file for each key and day.
-    Log(Arc<LogDirectory>),
+    Log(LogDirectory),
     /// To the thread that prints.
     Print(Sender<Vec<u8>>),
 }
@@ -43,13 +39,17 @@ impl Outputs {
         logs: Option<(PathBuf, Duration)>,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
     ) -> io::Result<(Self, Option<JoinHandle<()>>)> {
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         if let Some((path, keep)) = logs {
-            return Ok((Self::Log(Arc::new(LogDirectory::new(path, keep)?)), None));
+            let directory = LogDirectory::new(path, keep)?;
+            let sweeping = directory.clone();
+            // Without room for a thread old logs stay.
+            let _ = thread("log-sweep").spawn(move || sweeping.sweep_for_ever());
+            return Ok((Self::Log(directory), None));
         }
         let (pieces, queue) = channel(PIECES_MAX);
-        let thread = std::thread::Builder::new().name("printer".to_owned());
-        let thread = thread.spawn(move || write_all(queue, write))?;
-        Ok((Self::Print(pieces), Some(thread)))
+        let printer = thread("printer").spawn(move || write_all(queue, write))?;
+        Ok((Self::Print(pieces), Some(printer)))
     }
 
     /// An output for a command that is about to be run for this key. A log that cannot be made costs the
@@ -76,25 +76,6 @@ impl Outputs {
                 warn!(key = &*String::from_utf8_lossy(key), %error, "A job runs without a log.");
                 let dropped = Output::Sink(Box::new(|_, _: &[u8]| {}));
                 Ok((dropped, Kept { pump: None, log: None }))
-            }
-        }
-    }
-
-    /// Removes old logs now and then. Never resolves.
-    pub fn sweep(&self) -> impl Future<Output = ()> + use<> {
-        let directory = match self {
-            Self::Log(directory) => Some(Arc::clone(directory)),
-            Self::Print(_) => None,
-        };
-        async move {
-            let Some(directory) = directory else {
-                return std::future::pending().await;
-            };
-            loop {
-                let directory = Arc::clone(&directory);
-                let _ =
-                    tokio::task::spawn_blocking(move || directory.sweep(SystemTime::now())).await;
-                tokio::time::sleep(SWEEP_EVERY).await;
             }
         }
     }

@@ -77,9 +77,13 @@ impl TaskQueue {
         let Ok(name) = id.name.parse::<EntryName>() else {
             return false;
         };
-        self.spool.find(&self.queue, &name).map_or(true, |found| {
-            found.is_some_and(|(file, metadata)| self.entry_id(&name, file, &metadata) == *id)
-        })
+        let metadata = self.spool.metadata(&self.queue, &name);
+        let info = metadata.and_then(|it| Ok((self.spool.info(&self.queue, &name)?.file, it)));
+        match info {
+            Ok((file, metadata)) => self.entry_id(&name, file, &metadata) == *id,
+            Err(SpoolError::NotFound(..)) => false,
+            Err(_) => true,
+        }
     }
 
     fn entry_id(&self, name: &EntryName, file: FileIdentity, metadata: &[u8]) -> EntryId {
@@ -92,8 +96,8 @@ impl TaskQueue {
         }
     }
 
-    /// Takes entries, unless some are to be offered still, waiting for the first one at most so long.
-    pub fn fill(&mut self, wait: Duration) -> Result<()> {
+    /// Takes so many entries at most, unless some are to be offered still, waiting for the first one at most so long.
+    pub fn fill(&mut self, most: usize, wait: Duration) -> Result<()> {
         if !self.offered.is_empty() {
             return Ok(());
         }
@@ -105,7 +109,7 @@ impl TaskQueue {
         while let Some(guard) = next {
             bytes += guard.metadata().len();
             self.offer(guard)?;
-            let room = self.offered.len() < ROUND_MAX && bytes < ROUND_BYTES_MAX;
+            let room = self.offered.len() < most && bytes < ROUND_BYTES_MAX;
             next = if room { self.reader.dequeue_available()? } else { None };
         }
         Ok(())
@@ -124,7 +128,7 @@ impl TaskQueue {
 
     fn lay_aside(&mut self, guard: Guard, reason: &str) -> Result<()> {
         let (name, to) = (guard.name().clone(), self.spool.options().dead_letter.clone());
-        if self.spool.is_in(&to, &name)? {
+        if self.spool.info(&to, &name).is_ok() {
             warn!(entry = %name, reason, queue = %to, "An entry of the spool is no task, and another of its name is where it would be moved; it is kept until the daemon ends.");
             self.stuck.push(guard);
             return Ok(());

@@ -65,7 +65,7 @@ fn what_is_accepted_leaves() {
     let scene = Scene::new();
     let (_, second) = (scene.put("alpha 1", ""), scene.put("bravo 2", ""));
     let mut tasks = scene.open();
-    tasks.fill(Duration::ZERO).unwrap();
+    tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
     assert_eq!(scene.checked_out(), 2);
     let offers = tasks.offers();
     assert_eq!(keys(&offers), ["alpha", "bravo"]);
@@ -87,7 +87,7 @@ fn a_name_and_an_inode_are_used_again() {
     let scene = Scene::new();
     scene.put("alpha 1", "");
     let mut tasks = scene.open();
-    tasks.fill(Duration::ZERO).unwrap();
+    tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
     let id = tasks.offers()[0].id.clone();
     assert_ne!(id.born, 0, "temporary directories are where a birth time is known");
     let former = [
@@ -100,7 +100,7 @@ fn a_name_and_an_inode_are_used_again() {
     assert_eq!(tasks.gone(known.clone()), former, "while it is checked out");
     tasks.answered(&[Added::Full]).unwrap();
     assert_eq!(tasks.gone(known), former, "while it is available");
-    tasks.fill(Duration::ZERO).unwrap();
+    tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
     assert_eq!(tasks.offers()[0].id, id, "the same after its renames");
 }
 
@@ -115,7 +115,7 @@ fn what_is_no_task_is_set_apart() {
     std::fs::create_dir_all(&dead).unwrap();
     std::fs::write(dead.join(blocked.as_os_str()), "a stranger").unwrap();
     let mut tasks = scene.open();
-    tasks.fill(Duration::ZERO).unwrap();
+    tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
     assert_eq!(keys(&tasks.offers()), ["bravo"]);
     let reason = |name: &EntryName| {
         let info = scene.spool.info(&queue(shiftboss_spool::DEAD_LETTER), name).unwrap();
@@ -138,7 +138,7 @@ fn what_was_offered_is_the_next_ones() {
     let scene = Scene::new();
     let name = scene.put("alpha 1", "");
     let mut first = scene.open();
-    first.fill(Duration::ZERO).unwrap();
+    first.fill(ROUND_MAX, Duration::ZERO).unwrap();
     let offers = first.offers();
     // Its record is gone, as that of a dead process is.
     drop(first);
@@ -167,7 +167,7 @@ fn a_round_is_bounded() {
     scene.spool.enqueue_batch(&queue(QUEUE), time_ordered, &items).unwrap();
     let mut tasks = scene.open();
     for count in [ROUND_MAX, 10, 0] {
-        tasks.fill(Duration::ZERO).unwrap();
+        tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
         let offers = tasks.offers();
         assert_eq!(offers.len(), count);
         tasks.answered(&vec![Added::Added; count]).unwrap();
@@ -175,7 +175,7 @@ fn a_round_is_bounded() {
     }
     let long = format!("alpha {}", "x".repeat(1_000_000));
     (0..6).for_each(|_| _ = scene.put(&long, ""));
-    tasks.fill(Duration::ZERO).unwrap();
+    tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
     assert_eq!(tasks.offers().len(), 5);
 }
 
@@ -185,7 +185,7 @@ fn what_was_not_offered_comes_back() {
     let scene = Scene::new();
     let name = scene.put("alpha 1", "");
     let mut tasks = scene.open();
-    tasks.fill(Duration::ZERO).unwrap();
+    tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
     drop(tasks);
     assert_eq!(scene.available(QUEUE), [name]);
     assert_eq!(scene.spool.id().unwrap(), scene.spool.id().unwrap());

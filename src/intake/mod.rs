@@ -177,7 +177,8 @@ impl Reconciler {
             None => queue.insert(TaskQueue::open(self.spool.clone(), self.stop.clone())?),
         };
         self.catch_up(queue)?;
-        queue.fill(ROUND)?;
+        // One entry asks whether there is room again.
+        queue.fill(if self.is_waiting { 1 } else { ROUND_MAX }, ROUND)?;
         let accepted = self.accept(queue);
         let removed = queue.remove()?;
         self.forget(queue, &removed)?;

@@ -25,7 +25,7 @@ pub struct RunnerSettings {
 pub struct CommandRunner {
     guardian: Guardian,
     pub settings: RunnerSettings,
-    pub outputs: Outputs,
+    outputs: Outputs,
 }
 
 /// The thread that prints, if one does. It ends with the runner, when all is written.

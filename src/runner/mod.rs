@@ -92,8 +92,7 @@ pub async fn run<S: Source + 'static>(
     stop: impl Fn(Stop),
     beside: impl Future<Output = ()>,
 ) -> Ended<S::Error> {
-    let sweep = runner.outputs.sweep();
-    let mut beside = std::pin::pin!(async { tokio::join!(sweep, beside) });
+    let mut beside = std::pin::pin!(beside);
     let runner = Arc::new(runner);
     let local = LocalSet::new();
     let (kill, killed) = watch::channel(false);
