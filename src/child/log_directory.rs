@@ -77,7 +77,7 @@ impl LogDirectory {
     pub fn sweep_for_ever(&self) {
         loop {
             self.sweep(SystemTime::now());
-            std::thread::sleep(SWEEP_EVERY);
+            std::thread::park_timeout(SWEEP_EVERY);
         }
     }
 
