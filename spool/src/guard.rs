@@ -202,22 +202,19 @@ impl Guard {
 
     /// Gives the entry back untried: this claim does not count.
     pub fn release(mut self) -> Result<()> {
-        self.still_mine()?;
-        self.release_untried()
+        self.give_back(self.note.attempt - 1)
     }
 
     /// The work failed: gives the entry back, or to the dead-letter queue after too many attempts.
     pub fn fail(mut self) -> Result<()> {
-        self.still_mine()?;
-        self.give_back()
+        self.give_back(self.note.attempt)
     }
 
     /// The work failed and is to be tried again, but not before this time has passed. The entry stays
     /// checked out until then, and is given back by whichever process looks first.
     pub fn retry_after(mut self, time: Duration) -> Result<()> {
-        self.still_mine()?;
         if self.spool.destination(&self.note.queue, self.note.attempt) != self.note.queue {
-            return self.give_back();
+            return self.give_back(self.note.attempt);
         }
         self.leave_until(milliseconds_in(time))
     }
@@ -226,25 +223,22 @@ impl Guard {
     /// ([`Spool::resolve`]). When the lease ends, the entry is given back, and this attempt counts; without
     /// one it stays.
     pub fn detach(mut self, lease: Option<Duration>) -> Result<()> {
-        self.still_mine()?;
         self.leave_until(lease.map_or(FOREVER, milliseconds_in))
     }
 
     fn leave_until(&mut self, until: u64) -> Result<()> {
+        self.still_mine()?;
         let note = Note { holder: Holder::Until(until), ..self.note.clone() };
         self.spool.rewrite_note(&note)?;
         self.held = false;
         Ok(())
     }
 
-    fn release_untried(&mut self) -> Result<()> {
-        let queue = self.note.queue.clone();
-        self.put(&queue, self.note.attempt - 1)
-    }
-
-    fn give_back(&mut self) -> Result<()> {
-        let to = self.spool.destination(&self.note.queue, self.note.attempt);
-        self.put(&to, self.note.attempt)
+    /// Gives the entry back with so many attempts behind it.
+    fn give_back(&mut self, attempts: u32) -> Result<()> {
+        self.still_mine()?;
+        let to = self.spool.destination(&self.note.queue, attempts);
+        self.put(&to, attempts)
     }
 
     fn put(&mut self, to: &QueueName, attempts: u32) -> Result<()> {
@@ -284,11 +278,11 @@ impl Drop for Guard {
         if !self.held || self.kept {
             return;
         }
-        let mut given = self.still_mine().and_then(|()| self.give_back());
+        let mut given = self.give_back(self.note.attempt);
         if given.is_err() && self.held {
             // On a full disk nothing can be noted. An attempt that is not counted does less harm than an
             // entry that nobody can take as long as this process lives.
-            given = self.still_mine().and_then(|()| self.release_untried());
+            given = self.give_back(self.note.attempt - 1);
         }
         if let Err(error) = given {
             // The note stays, and the entry comes back when this process ends.

@@ -127,9 +127,6 @@ pub(crate) fn load(layer: &dyn Layer, root: &Path) -> Result<()> {
 
 /// Makes our own directories. A spool that may only be read is read without them.
 fn add_ours(layer: &dyn Layer) -> Result<()> {
-    if [VERSION, MOVING, REASONS].iter().all(|path| layer.stat(Path::new(path)).is_ok()) {
-        return Ok(());
-    }
     let made = ADDED.iter().try_for_each(|directory| ensure(layer, Path::new(directory)));
     match made.and_then(|()| write_version(layer, true)) {
         Err(error) if error.is(Errno::ROFS) || error.is(Errno::ACCESS) => Ok(()),

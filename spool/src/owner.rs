@@ -131,17 +131,18 @@ impl Owner {
     ) -> Result<Self> {
         let text = serde_json::to_vec(identity).unwrap_or_default();
         let record = Arc::new(Record { layer: layer.clone(), path: path_of(id), text });
-        record.write()?;
         let stop = Stop::new().map_err(io("start the heartbeat for", &record.path))?;
         let (beating, signal) = (record.clone(), stop.clone());
+        let mut owner = Self { record, stop, heart: None };
+        owner.record.write()?;
         let beats = move || {
             while !signal.wait(every) {
                 beating.beat();
             }
         };
         let heart = thread::Builder::new().name("spool-heart".into()).spawn(beats);
-        let heart = Some(heart.map_err(io("start the heartbeat for", &record.path))?);
-        Ok(Self { record, stop, heart })
+        owner.heart = Some(heart.map_err(io("start the heartbeat for", &owner.record.path))?);
+        Ok(owner)
     }
 
     /// Sees to it that the record is there, before something is claimed in its name.
@@ -155,13 +156,8 @@ impl Drop for Owner {
         self.stop.stop();
         // The panic hook has reported a panic there.
         let _ = self.heart.take().map(JoinHandle::join);
-    }
-}
-
-impl Drop for Record {
-    fn drop(&mut self) {
         // A record that stays is that of a dead process, and reclaim's.
-        let _ = self.layer.remove(&self.path);
+        let _ = self.record.layer.remove(&self.record.path);
     }
 }
 

@@ -5,8 +5,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use thiserror::Error;
-
 /// Programs whose `-c` takes a script.
 const SHELLS: [&str; 11] =
     ["sh", "bash", "rbash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"];
@@ -23,41 +21,10 @@ pub struct Template {
     pub arguments: Vec<OsString>,
 }
 
-/// A place in a script.
-#[derive(Debug, Error)]
-#[error(
-    "{place} stands within a script of {program} (-c, -S, eval), which would run what is put there as a part of \
-    itself: write {instead} instead, or use the variables that the command has in its environment; \
-    --allow-shell-templates takes it as it is"
-)]
-pub struct ShellTemplate {
-    place: String,
-    program: String,
-    instead: String,
-}
-
-impl ShellTemplate {
-    fn new(program: &str, place: &str) -> Self {
-        let is_many = place == "{paths}";
-        let (value, argv) = if is_many { ("$@", "$argv") } else { ("$1", "$argv[1]") };
-        let instead = match program {
-            "env" => "each word as an argument of its own, without -S,".to_owned(),
-            "fish" | "csh" | "tcsh" => format!("{program} -c 'echo \"{argv}\"' {place}"),
-            "su" | "runuser" => format!("{program} USER -c 'echo \"{value}\"' sh {place}"),
-            "flock" => format!("flock FILE sh -c 'echo \"{value}\"' sh {place}"),
-            "sg" | "script" => format!("sh -c 'echo \"{value}\"' sh {place}, without {program},"),
-            shell => format!("{shell} -c 'echo \"{value}\"' {shell} {place}"),
-        };
-        Self { place: place.to_owned(), program: program.to_owned(), instead }
-    }
-}
-
 impl Template {
-    /// Refuses places in scripts: what is put there is somebody else's.
-    ///
-    /// # Errors
-    /// The first of these places that stands in the script of a shell's `-c`, or of what takes one like it.
-    pub fn refuse_scripts(&self, places: &[&str]) -> Result<(), ShellTemplate> {
+    /// Refuses places in scripts: what is put there is somebody else's. The error names the first of these places
+    /// that stands in the script of a shell's `-c`, or of what takes one like it, and says what to write instead.
+    pub fn refuse_scripts(&self, places: &[&str]) -> Result<(), String> {
         let words = std::iter::once(&self.program).chain(&self.arguments);
         let words: Vec<&OsStr> = words.map(OsString::as_os_str).collect();
         // A shell may stand behind `env`, `nice` and the like.
@@ -67,7 +34,7 @@ impl Template {
             };
             for script in scripts(program, &words[at + 1..]) {
                 if let Some(place) = places.iter().find(|place| has(script, place)) {
-                    return Err(ShellTemplate::new(program, place));
+                    return Err(refusal(program, place));
                 }
             }
         }
@@ -85,6 +52,24 @@ impl Template {
     pub fn arguments_with(&self, places: &[Place<'_>]) -> Vec<OsString> {
         self.arguments.iter().map(|argument| fill(argument, places)).collect()
     }
+}
+
+fn refusal(program: &str, place: &str) -> String {
+    let is_many = place == "{paths}";
+    let (value, argv) = if is_many { ("$@", "$argv") } else { ("$1", "$argv[1]") };
+    let instead = match program {
+        "env" => "each word as an argument of its own, without -S,".to_owned(),
+        "fish" | "csh" | "tcsh" => format!("{program} -c 'echo \"{argv}\"' {place}"),
+        "su" | "runuser" => format!("{program} USER -c 'echo \"{value}\"' sh {place}"),
+        "flock" => format!("flock FILE sh -c 'echo \"{value}\"' sh {place}"),
+        "sg" | "script" => format!("sh -c 'echo \"{value}\"' sh {place}, without {program},"),
+        shell => format!("{shell} -c 'echo \"{value}\"' {shell} {place}"),
+    };
+    format!(
+        "{place} stands within a script of {program} (-c, -S, eval), which would run what is put there as a part of \
+        itself: write {instead} instead, or use the variables that the command has in its environment; \
+        --allow-shell-templates takes it as it is"
+    )
 }
 
 /// Which of a program's arguments are scripts, or become a part of one.
@@ -273,9 +258,7 @@ mod tests {
     fn check(words: &str) -> Result<(), String> {
         let mut words = words.split(' ').map(|word| OsString::from(word.replace('_', " ")));
         let template = Template { program: words.next().unwrap(), arguments: words.collect() };
-        template
-            .refuse_scripts(&["{key}", "{payload}", "{paths}"])
-            .map_err(|error| error.to_string())
+        template.refuse_scripts(&["{key}", "{payload}", "{paths}"])
     }
 
     /// What is behind a string that is split, or a script with `eval`, may be a part of a script.

@@ -12,30 +12,27 @@
 
 mod entries;
 
+use std::error::Error;
 use std::fs::File;
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Addr, Handler, MailboxError, Message};
+use actix::{Addr, Handler, Message};
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::live::SpoolLive;
 use shiftboss_actors::service::{LookAtSpool, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_actors::store::{
-    AcceptEntries, AcceptedEntries, Each, EntryId, ForgetAccepted, StoreError,
-};
+use shiftboss_actors::store::{AcceptEntries, AcceptedEntries, Each, EntryId, ForgetAccepted};
 use shiftboss_protocol::backoff::Backoff;
-use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{debug, info, warn};
 
 use entries::{QUEUE, ROUND_MAX, TaskQueue};
-use shiftboss_spool::{Spool, SpoolError, Stop};
+use shiftboss_spool::{Spool, Stop};
 
 /// How long storage may take for one request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,6 +43,9 @@ const GATHER: Duration = Duration::from_millis(25);
 /// The first and the longest pause after a round that failed.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// There are as many single tasks as may be.
+const FULL: &str = "as many single tasks are kept as may be (max_single_tasks); entries stay in the spool until some are done";
 
 /// The service that brings a spool's tasks into the queue.
 pub struct SpoolIntake {
@@ -109,27 +109,8 @@ impl Service for SpoolIntake {
     }
 }
 
-/// Why a round could not be finished. Nothing is lost: the next one begins anew.
-#[derive(Debug, Error)]
-enum IntakeError {
-    #[error(transparent)]
-    Spool(#[from] SpoolError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// There are as many single tasks as may be.
-    #[error(
-        "as many single tasks are kept as may be (max_single_tasks); entries stay in the spool until some are done"
-    )]
-    Full,
-    /// The spool is another one, or gone.
-    #[error(
-        "the spool {} is not at its path any more: it was removed, moved or replaced; put it back, or restart the daemon to use what is there now", .0.display()
-    )]
-    Lost(PathBuf),
-    /// Storage did not answer in time, or is gone.
-    #[error("storage gave no answer: {0}")]
-    Mailbox(#[from] MailboxError),
-}
+/// Of a round. If it could not be finished nothing is lost: the next one begins anew.
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// What the rounds work with.
 struct Reconciler {
@@ -161,16 +142,17 @@ impl Reconciler {
                     self.went_well(accepted);
                     if (1..ROUND_MAX).contains(&accepted) { GATHER } else { Duration::ZERO }
                 }
-                Err(error) => self.went_wrong(&error),
+                Err(error) => self.went_wrong(&*error),
             };
             let _ = self.stop.wait(pause);
         }
     }
 
     /// One round; how many entries were accepted. The queue is opened first, if it is not.
-    fn round(&mut self, queue: &mut Option<TaskQueue>) -> Result<usize, IntakeError> {
+    fn round(&mut self, queue: &mut Option<TaskQueue>) -> Result<usize> {
         if !self.spool.is_at_its_path() {
-            return Err(IntakeError::Lost(self.spool.path().to_owned()));
+            let path = self.spool.path().display();
+            return Err(format!("the spool {path} is not at its path any more: it was removed, moved or replaced; put it back, or restart the daemon to use what is there now").into());
         }
         let queue = match queue {
             Some(queue) => queue,
@@ -186,7 +168,7 @@ impl Reconciler {
     }
 
     /// An earlier daemon may have died between any two steps of a round.
-    fn catch_up(&mut self, queue: &mut TaskQueue) -> Result<(), IntakeError> {
+    fn catch_up(&mut self, queue: &mut TaskQueue) -> Result<()> {
         if self.caught_up {
             return Ok(());
         }
@@ -198,7 +180,7 @@ impl Reconciler {
         Ok(())
     }
 
-    fn accept(&self, queue: &mut TaskQueue) -> Result<usize, IntakeError> {
+    fn accept(&self, queue: &mut TaskQueue) -> Result<usize> {
         let offers = queue.offers();
         if offers.is_empty() {
             return Ok(0);
@@ -212,32 +194,35 @@ impl Reconciler {
         let refused = queue.answered(&answers)?;
         match error {
             Some(error) => Err(error.into()),
-            None if refused > 0 => Err(IntakeError::Full),
+            None if refused > 0 => Err(FULL.into()),
             None => Ok(answers.len()),
         }
     }
 
-    fn forget(&self, queue: &mut TaskQueue, ids: &[EntryId]) -> Result<(), IntakeError> {
+    fn forget(&self, queue: &mut TaskQueue, ids: &[EntryId]) -> Result<()> {
         if !ids.is_empty() {
             let forget = Perform(Each(ids.iter().cloned().map(ForgetAccepted).collect()));
             let forgotten = self.ask(forget)??;
-            forgotten.into_iter().collect::<Result<Vec<()>, _>>()?;
+            forgotten.into_iter().collect::<std::result::Result<Vec<()>, _>>()?;
             queue.forgotten(ids);
         }
         Ok(())
     }
 
     /// What storage answers.
-    fn ask<M>(&self, message: M) -> Result<M::Result, MailboxError>
+    fn ask<M>(&self, message: M) -> Result<M::Result>
     where
         StorageActor: Handler<M>,
         M: Message<Result: Send> + Send + 'static,
     {
-        self.runtime.block_on(async { self.storage.send(message).timeout(STORE_TIMEOUT).await })
+        let asked = async { self.storage.send(message).timeout(STORE_TIMEOUT).await };
+        self.runtime
+            .block_on(asked)
+            .map_err(|error| format!("storage gave no answer: {error}").into())
     }
 
     /// Says once what is in the way. A full disk stays full for a while: how long to wait.
-    fn went_wrong(&mut self, error: &IntakeError) -> Duration {
+    fn went_wrong(&mut self, error: &dyn Error) -> Duration {
         if std::mem::replace(&mut self.is_waiting, true) {
             debug!(%error, "Tasks of the spool must wait still.");
         } else {
