@@ -55,8 +55,10 @@ fn tasks_of(
     let count = counted(found.tasks.len(), "failed task");
     let more = if found.truncated { " (there are more: say it again for them)" } else { "" };
     let tasks = found.tasks.into_iter().map(|task| (task.key, task.fetcher));
-    let tasks: BTreeSet<(String, String)> = tasks.collect();
-    Ok((tasks.into_iter().collect(), format!("{count}{more}")))
+    let mut tasks: Vec<(String, String)> = tasks.collect();
+    tasks.sort_unstable();
+    tasks.dedup();
+    Ok((tasks, format!("{count}{more}")))
 }
 
 fn confirm(count: &str) -> Result<bool, Failure> {

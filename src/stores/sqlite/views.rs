@@ -11,7 +11,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use super::{schema, snapshot};
 
 mod attempts;
-mod order;
+pub(super) mod order;
 pub(super) mod queue;
 pub(super) mod status;
 mod tasks;

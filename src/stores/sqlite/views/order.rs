@@ -43,7 +43,7 @@ impl Order {
         snapshot: &Connection,
         mut show: impl FnMut(QueuePosition) -> Result<bool>,
     ) -> Result<bool> {
-        let mut statement = snapshot.prepare(&self.in_order())?;
+        let mut statement = snapshot.prepare(&in_order(&self.partitions.open, self.expired))?;
         let mut rows = statement.query([])?;
         let mut last: Option<String> = None;
         for _ in 0..ROWS_MAX {
@@ -66,18 +66,18 @@ impl Order {
         }
         Ok(false)
     }
+}
 
-    /// All rows that may be next in one order: SQLite merges those of the partitions, which are ordered by the index.
-    fn in_order(&self) -> String {
-        let of_partition = |partition: &i64| {
-            let rows = |(sql, second): (&str, i64)| {
-                let sql = sql.replace("?1", &partition.to_string());
-                format!("SELECT * FROM ({})", sql.replace("?2", &second.to_string()))
-            };
-            // Plain rows, too, as all others that are ready.
-            [(READY, 1), (READY, 2), (HELD, self.expired)].map(rows).join(" UNION ALL ")
+/// All rows that may be next in one order: SQLite merges those of the partitions, which are ordered by the index.
+pub(in crate::stores::sqlite) fn in_order(partitions: &[i64], expired: UnixSeconds) -> String {
+    let of_partition = |partition: &i64| {
+        let rows = |(sql, second): (&str, i64)| {
+            let sql = sql.replace("?1", &partition.to_string());
+            format!("SELECT * FROM ({})", sql.replace("?2", &second.to_string()))
         };
-        let partitions: Vec<String> = self.partitions.open.iter().map(of_partition).collect();
-        partitions.join(" UNION ALL ") + " ORDER BY 1, 2, 3, 4"
-    }
+        // Plain rows, too, as all others that are ready.
+        [(READY, 1), (READY, 2), (HELD, expired)].map(rows).join(" UNION ALL ")
+    };
+    let partitions: Vec<String> = partitions.iter().map(of_partition).collect();
+    partitions.join(" UNION ALL ") + " ORDER BY 1, 2, 3, 4"
 }

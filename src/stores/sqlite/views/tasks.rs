@@ -93,10 +93,7 @@ fn found(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<V
     match asked.status {
         TaskStatus::Delayed => Ok(Vec::new()),
         TaskStatus::Waiting => waiting(snapshot, asked, now),
-        TaskStatus::Failed => {
-            let mut statement = snapshot.prepare(FAILED)?;
-            statement.query_map((limit, &asked.fetcher, since), failed)?.collect()
-        }
+        TaskStatus::Failed => snapshot.map(FAILED, (limit, &asked.fetcher, since), failed),
         TaskStatus::DeadLetter => snapshot.rows(DEAD_LETTERS, (limit, &asked.fetcher)),
         TaskStatus::InFlight => {
             let expired = policy(snapshot)?.expired(now);

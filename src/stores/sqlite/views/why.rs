@@ -18,6 +18,7 @@ use super::status::{HOUR_MINUTES, done_since};
 use crate::stores::sqlite::dispatch::{Candidate, candidates};
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::is_paused;
+use crate::stores::sqlite::rows::RunId;
 
 /// Keys before a key that are counted; beyond, it is "more than".
 const KEYS_BEFORE_MAX: usize = 100_000;
@@ -26,64 +27,45 @@ const FIRST_MAX: usize = 5;
 const JOBS_MIN: i64 = 10;
 const ROWS_MAX: usize = 1_000;
 
+columns!(Delivery { worker, attempt, since, lease_seconds, held_until, delivery_count });
+columns!(LastResult { started, finished, exit_code });
+
+/// The job of the key ?1 that is out: the attempt whose lease keeps the key from everybody, or the classic job whose end
+/// the log does not have; that one is held for ?2 seconds.
+const IN_FLIGHT: &str = "SELECT * FROM (
+        SELECT worker, attempt, started, lease, NULL, delivery_count FROM shiftboss_deliveries
+        WHERE attr_path = ?1 AND lease IS NOT NULL ORDER BY attempt DESC LIMIT 1)
+    UNION ALL SELECT NULL, attempt, log.started, NULL,
+        min(log.started, 9223372036854775807 - ?2) + ?2, delivery_count
+    FROM log LEFT JOIN shiftboss_deliveries AS last ON last.attr_path = ?1 AND attempt = (
+        SELECT max(attempt) FROM shiftboss_deliveries WHERE attr_path = ?1)
+    WHERE log.attr_path = ?1 AND finished IS NULL LIMIT 1";
+/// How a job of the key ?1 ended last: what the log says, or, if a job is out (?2), said before it.
+const LAST_RESULT: &str = "SELECT started, finished, exit_code FROM (
+        SELECT prev_started AS started, prev_finished AS finished, prev_exit_code AS exit_code, attempt
+        FROM shiftboss_deliveries WHERE attr_path = ?1 AND ?2
+        UNION ALL SELECT started, finished, exit_code, -1 FROM log WHERE attr_path = ?1
+        ORDER BY attempt DESC LIMIT 1)
+    WHERE started IS NOT NULL AND finished IS NOT NULL";
+/// The rows whose ends are not known, by fetcher and run; the one that was handed out last first.
+const OUT: &str = "SELECT fetcher_id, run_started FROM shiftboss_deliveries
+    WHERE attr_path = ?1 ORDER BY attempt DESC";
+
 /// Where `key` is at the time `now`; `None`: nobody ever heard of it.
 pub(super) fn why(snapshot: &Connection, key: &str, now: UnixSeconds) -> Result<Option<Why>> {
     let order = Order::load(snapshot, now)?;
     let rows = candidates(snapshot, key)?.map_or_else(Vec::new, |(_, rows)| rows);
-    let log = snapshot.row(LOG_ROW, [key]).optional()?;
-    let asked = Asked { snapshot, order, key, log, outs: snapshot.rows(OUTS, [key])? };
-    if rows.is_empty() && asked.log.is_none() && asked.outs.is_empty() {
+    let out: Vec<RunId> = snapshot.rows(OUT, [key])?;
+    let is_logged = "SELECT EXISTS (SELECT 1 FROM log WHERE attr_path = ?1)";
+    if rows.is_empty() && out.is_empty() && !snapshot.value(is_logged, [key])? {
         return Ok(None);
     }
-    asked.answer(rows, now).map(Some)
+    Asked { snapshot, order, key, out }.answer(rows, now).map(Some)
 }
-
-const LOG_ROW: &str = "SELECT started, finished, exit_code FROM log WHERE attr_path = ?1";
-
-struct LogRow {
-    started: UnixSeconds,
-    finished: Option<UnixSeconds>,
-    exit_code: Option<i64>,
-}
-
-columns!(LogRow { started, finished, exit_code });
-
-/// An attempt whose end is not known, and the key's log row before it.
-struct Out {
-    worker: Option<String>,
-    attempt: i64,
-    started: UnixSeconds,
-    lease: Option<i64>,
-    delivery_count: i64,
-    fetcher_id: i64,
-    run: i64,
-    prev_started: Option<UnixSeconds>,
-    prev_finished: Option<UnixSeconds>,
-    prev_exit_code: Option<i64>,
-}
-
-columns!(Out {
-    worker,
-    attempt,
-    started,
-    lease,
-    delivery_count,
-    fetcher_id,
-    run,
-    prev_started,
-    prev_finished,
-    prev_exit_code
-});
-
-/// A key's attempts whose end is not known, the last one first.
-const OUTS: &str =
-    "SELECT worker, attempt, started, lease, delivery_count, fetcher_id, run_started,
-        prev_started, prev_finished, prev_exit_code
-    FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt DESC";
 
 /// With which exit codes rows ended, by fetcher and run; and those that are not there.
 struct Ends {
-    of_rows: HashMap<(i64, UnixSeconds), Option<i64>>,
+    of_rows: HashMap<RunId, Option<i64>>,
     otherwise: Option<i64>,
 }
 
@@ -92,24 +74,28 @@ struct Asked<'a> {
     snapshot: &'a Connection,
     order: Order,
     key: &'a str,
-    log: Option<LogRow>,
-    outs: Vec<Out>,
+    /// As [`OUT`].
+    out: Vec<RunId>,
 }
 
 impl Asked<'_> {
     fn answer(&self, rows: Vec<Candidate>, now: UnixSeconds) -> Result<Why> {
-        let (in_flight, is_held) = (self.delivery(), self.is_held());
-        let is_free = !is_held && self.order.rule().choose(&rows).is_some();
+        let (snapshot, key, rule) = (self.snapshot, self.key, self.order.rule());
+        // To the second: it is free when that is over.
+        let lease = rule.policy.lease() + 1;
+        let in_flight: Option<Delivery> = snapshot.row(IN_FLIGHT, (key, lease)).optional()?;
+        let lives = |out: &Delivery| out.lease_seconds.is_some() || out.since >= rule.expired;
+        let is_held = in_flight.as_ref().is_some_and(lives);
+        let is_free = !is_held && rule.choose(&rows).is_some();
         let place = if is_free { self.place()? } else { None };
-        let done = done_since(self.snapshot, now / 60 - HOUR_MINUTES)?;
+        let done = done_since(snapshot, now / 60 - HOUR_MINUTES)?;
         let jobs_last_hour = done.iter().map(|done| done.jobs).sum();
-        let paused = is_paused(self.snapshot)?;
+        let paused = is_paused(snapshot)?;
         let (rows, truncated) = self.rows(rows, is_held)?;
-        let sql = "SELECT count(*) FROM shiftboss_single_tasks
+        let failed = "SELECT count(*) FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status = 'failed'";
-        let failed_single_tasks = self.snapshot.value(sql, [self.key])?;
         Ok(Why {
-            key: self.key.to_owned(),
+            key: key.to_owned(),
             state: state(&rows, is_held, is_free),
             paused,
             expected_in_seconds: place
@@ -118,9 +104,9 @@ impl Asked<'_> {
                 .and_then(|place| expected(place, jobs_last_hour)),
             place,
             jobs_last_hour,
-            last_result: self.last_result(in_flight.is_some()),
+            last_result: snapshot.row(LAST_RESULT, (key, in_flight.is_some())).optional()?,
             in_flight,
-            failed_single_tasks,
+            failed_single_tasks: snapshot.value(failed, [key])?,
             rows,
             truncated,
         })
@@ -133,62 +119,15 @@ impl Asked<'_> {
             WHERE attr_path = ?1 AND outcome = 'done' GROUP BY fetcher_id, run_started
             ORDER BY max(attempt)";
         let ends: Vec<(i64, i64, Option<i64>)> = self.snapshot.rows(sql, [self.key])?;
-        let of_row = |(fetcher_id, run, code)| ((fetcher_id, run), code);
+        let of_row = |(fetcher_id, started, code)| (RunId { fetcher_id, started }, code);
         let mut ends: Vec<_> = ends.into_iter().map(of_row).collect();
-        let logged = self.log.as_ref().filter(|log| log.finished.is_some());
-        let logged = logged.and_then(|log| log.exit_code);
+        let sql = "SELECT exit_code FROM log WHERE attr_path = ?1 AND finished IS NOT NULL";
+        let logged: Option<i64> = self.snapshot.value(sql, [self.key]).optional()?.flatten();
         if let (Some((_, code)), Some(logged)) = (ends.last_mut(), logged) {
             *code = Some(logged);
         }
         let otherwise = if ends.is_empty() { logged } else { None };
         Ok(Ends { of_rows: ends.into_iter().collect(), otherwise })
-    }
-
-    /// The attempt whose lease keeps the key from everybody.
-    fn leased(&self) -> Option<&Out> {
-        self.outs.iter().find(|out| out.lease.is_some())
-    }
-
-    /// The classic job that is out, if there is one: the log tells.
-    fn unfinished(&self) -> Option<&LogRow> {
-        self.log.as_ref().filter(|log| log.finished.is_none())
-    }
-
-    /// The key's job is out, and its lease lives.
-    fn is_held(&self) -> bool {
-        let expired = self.order.rule().expired;
-        self.leased().is_some() || self.unfinished().is_some_and(|log| log.started >= expired)
-    }
-
-    fn delivery(&self) -> Option<Delivery> {
-        if let Some(out) = self.leased() {
-            return Some(Delivery {
-                worker: out.worker.clone(),
-                attempt: Some(out.attempt),
-                since: out.started,
-                lease_seconds: out.lease,
-                held_until: None,
-                delivery_count: Some(out.delivery_count),
-            });
-        }
-        self.unfinished().map(|log| Delivery {
-            worker: None,
-            attempt: self.outs.first().map(|out| out.attempt),
-            since: log.started,
-            lease_seconds: None,
-            held_until: Some(log.started.saturating_add(self.order.rule().policy.lease() + 1)),
-            delivery_count: self.outs.first().map(|out| out.delivery_count),
-        })
-    }
-
-    /// What the log says, or said before the job that is out.
-    fn last_result(&self, is_out: bool) -> Option<LastResult> {
-        let (started, finished, exit_code) = match (self.outs.first(), &self.log) {
-            (Some(out), _) if is_out => (out.prev_started?, out.prev_finished, out.prev_exit_code),
-            (_, Some(log)) => (log.started, log.finished, log.exit_code),
-            _ => return None,
-        };
-        finished.map(|finished| LastResult { started, finished, exit_code })
     }
 
     fn place(&self) -> Result<Option<Place>> {
@@ -219,7 +158,7 @@ impl Asked<'_> {
         for row in rows.into_iter().take(ROWS_MAX) {
             let is_hidden = newer.replace(row.fetcher_id) == Some(row.fetcher_id);
             bytes += row.payload.len();
-            let run = (row.fetcher_id, row.run_started);
+            let run = row.run();
             let mut row = self.row(row, is_hidden, is_held)?;
             if row.state == RowState::Dispatched {
                 row.exit_code = ends.of_rows.get(&run).copied().unwrap_or(ends.otherwise);
@@ -242,16 +181,15 @@ impl Asked<'_> {
         let run = (row.fetcher_id, row.run_started, self.key);
         let found: Option<(bool, bool)> = self.snapshot.row(sql, run).optional()?;
         let (complete, dead_letter) = found.unwrap_or_default();
-        let is_of = |out: &&Out| (out.fetcher_id, out.run) == (row.fetcher_id, row.run_started);
         let state = if !self.order.rule().partitions.allow(row.run()) {
             RowState::Leaving
         } else if is_hidden {
             RowState::Hidden
         } else if dead_letter {
             RowState::DeadLetter
-        } else if is_held && self.outs.first().is_some_and(|out| is_of(&out)) {
+        } else if is_held && self.out.first() == Some(&row.run()) {
             RowState::InFlight
-        } else if row.again && !self.outs.iter().any(|out| is_of(&out)) {
+        } else if row.again && !self.out.contains(&row.run()) {
             RowState::Dispatched
         } else {
             RowState::Waiting
