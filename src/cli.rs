@@ -21,7 +21,7 @@ use shiftboss_protocol::client::within;
 use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
-pub use fetch::{FetchArguments, FetchSettings};
+pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
 pub use operators::{Add, DaemonArguments, FailedOnes, KeyArguments, Operate};
 pub use serve::{ServeArguments, ServeOptions, ServeSettings};

@@ -1,7 +1,6 @@
 //! The log: lines on standard error, for a terminal, for journald, or as JSON. Set up once by the
 //! commands that run for long.
 
-use std::fmt;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
@@ -9,12 +8,10 @@ use clap::ValueEnum;
 use indicatif::ProgressBar;
 use rustix::fs::fstat;
 use serde::Deserialize;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::escape::shown_bytes;
 use crate::exit::{ExitCode, Failure};
@@ -51,17 +48,21 @@ pub fn share_terminal(progress: ProgressBar) {
     let _ = PROGRESS.set(progress);
 }
 
-/// Starts logging to standard error.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let wrong = |what: String| Failure::new(ExitCode::Usage, what);
     let filter =
         parse(filter).map_err(|what| wrong(format!("--log-level (or SHIFTBOSS_LOG) {what}")))?;
     let colours = terminal::has_colours(&io::stderr());
-    let writer = StandardError { colours };
+    let format = format.settled();
+    let writer = StandardError { colours, is_journal: format == LogFormat::Journal, priority: 0 };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
-    let started = match format.settled() {
+    let started = match format {
         LogFormat::Json => builder.json().try_init(),
-        LogFormat::Journal => builder.with_ansi(false).event_format(JournalLine).try_init(),
+        // The journal adds the time itself.
+        LogFormat::Journal => {
+            let plain = builder.without_time().with_level(false).with_target(false);
+            plain.with_ansi(false).try_init()
+        }
         LogFormat::Auto | LogFormat::Text => {
             builder.with_target(false).with_ansi(colours).try_init()
         }
@@ -99,11 +100,17 @@ fn is_journal() -> bool {
 struct StandardError {
     /// Escape sequences that colour are our own then.
     colours: bool,
+    /// `<priority>` stands before each event.
+    is_journal: bool,
+    priority: u8,
 }
 
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let line = one_line(bytes, self.colours);
+        let mut line = one_line(bytes, self.colours);
+        if self.is_journal {
+            line.splice(..0, format!("<{}>", self.priority).into_bytes());
+        }
         let write = || io::stderr().lock().write_all(&line);
         let _ = match PROGRESS.get() {
             Some(progress) => progress.suspend(write),
@@ -167,29 +174,13 @@ impl<'a> MakeWriter<'a> for StandardError {
     fn make_writer(&'a self) -> Self {
         *self
     }
-}
 
-/// `<priority>message fields`: journald takes the priority and adds the time itself.
-struct JournalLine;
-
-impl<S, N> FormatEvent<S, N> for JournalLine
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        write!(writer, "<{}>", priority(*event.metadata().level()))?;
-        context.field_format().format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> Self {
+        Self { priority: priority(*event.level()), ..*self }
     }
 }
 
-/// The syslog priority of a level.
+/// As syslog has them.
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,

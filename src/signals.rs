@@ -15,7 +15,6 @@ use crate::exit::{ExitCode, Failure};
 
 /// What a shell adds to the number of the signal that ended a program.
 pub const SIGNAL_BASE: i32 = 128;
-/// SIGHUP.
 pub const HANG_UP: i32 = SignalKind::hangup().as_raw_value();
 /// A second signal counts from so long after the first.
 const SECOND_AFTER: Duration = Duration::from_secs(1);
@@ -103,7 +102,6 @@ pub fn with_signals<T>(
     runtime.block_on(async { work(Signals::new().map_err(cannot)?).await })
 }
 
-/// Whether a signal counts that comes at `now`.
 fn counts(first: &mut Option<Instant>, now: Instant) -> bool {
     match *first {
         Some(first) => now.saturating_duration_since(first) >= SECOND_AFTER,

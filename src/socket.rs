@@ -16,7 +16,7 @@ use tokio::net::UnixListener;
 use crate::exit::{ExitCode, Failure};
 
 /// Longest path of a Unix socket in bytes (`sun_path` less its final zero).
-pub const PATH_MAX_BYTES: usize = 107;
+const PATH_MAX_BYTES: usize = 107;
 
 /// How the socket's file is to be made.
 #[derive(Debug, Clone)]
@@ -53,14 +53,6 @@ impl SocketFile {
     /// Looks whether the socket is free. To be asked by who has its lock.
     pub fn require_free(&self) -> Result<(), Failure> {
         if self.inherited.is_some() { Ok(()) } else { check_free(&self.path) }
-    }
-
-    /// Removes the socket's file, if it is still the one that was bound.
-    pub fn remove(path: &Path, bound: Option<(u64, u64)>) {
-        if bound.is_some() && identity(path) == bound {
-            // It may be gone in this very moment; there is nothing else to be done about it.
-            let _ = std::fs::remove_file(path);
-        }
     }
 
     fn bind(&mut self) -> io::Result<UnixListener> {
@@ -106,7 +98,10 @@ impl SocketBinder for SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        Self::remove(&self.path, self.bound);
+        if self.bound.is_some() && identity(&self.path) == self.bound {
+            // It may be gone in this very moment; there is nothing else to be done about it.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The arguments of `fetch`, as typed, and the checked settings made of them.
+//! The arguments of `fetch`, as typed, and the list that they describe, checked.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -43,36 +43,27 @@ pub struct FetchArguments {
     pub command: Vec<OsString>,
 }
 
-/// A list that `fetch` fetches, checked.
-#[derive(Debug)]
-pub struct FetchSettings {
-    pub input: PathBuf,
-    /// Without `every` there is one run.
-    pub list: FetcherTable,
-}
-
-impl TryFrom<FetchArguments> for FetchSettings {
-    type Error = Failure;
-
-    fn try_from(typed: FetchArguments) -> Result<Self, Failure> {
-        let name = ListName::new(&typed.name).map_err(|error| {
-            Failure::usage(format!("the name {:?} cannot be used: {error}", typed.name))
+impl FetchArguments {
+    /// The input directory, and the list; without `every` there is one run.
+    pub fn list(self) -> Result<(PathBuf, FetcherTable), Failure> {
+        let name = ListName::new(&self.name).map_err(|error| {
+            Failure::usage(format!("the name {:?} cannot be used: {error}", self.name))
         })?;
         let list = FetcherTable {
             name,
-            command: typed.command,
+            command: self.command,
             directory: None,
-            every: typed.every,
+            every: self.every,
             on_change: None,
-            timeout: typed.run.timeout,
-            grace: typed.run.grace.into(),
-            min_lines: typed.min_lines,
-            min_share: typed.min_share,
-            live: typed.live,
+            timeout: self.run.timeout,
+            grace: self.run.grace.into(),
+            min_lines: self.min_lines,
+            min_share: self.min_share,
+            live: self.live,
             retry: false,
             environment: BTreeMap::new(),
         };
-        Ok(Self { input: absolute(typed.input_dir)?, list })
+        Ok((absolute(self.input_dir)?, list))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod show;
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::sync::oneshot;
 use tracing::info;
 
 use crate::child::{Guardian, look_for};
-use crate::cli::FetchSettings;
+use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{self, Delivered, FetchError, Fetcher};
 use crate::schedule::paths::Changed;
@@ -20,7 +21,7 @@ use show::Show;
 
 /// Fetches until all is done, or a signal says that it is enough. A run that a signal ended ends the process here,
 /// with 128 and the signal's number.
-pub fn run(FetchSettings { input, list }: FetchSettings) -> Result<(), Failure> {
+pub fn run(input: PathBuf, list: FetcherTable) -> Result<(), Failure> {
     look_for(&list.spec().program).map_err(Failure::of(ExitCode::Configuration))?;
     let (name, every) = (list.name.as_str().to_owned(), list.every);
     let ended = with_signals(async |mut signals| {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::child;
-use crate::cli::{Command, FetchSettings};
+use crate::cli::Command;
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::lock::{self, LockError, LockFile};
@@ -51,7 +51,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Fetch(typed) => {
             logging::start(LogFormat::Auto, &typed.run.log_level)?;
-            fetch::run(FetchSettings::try_from(typed)?)
+            let (input, list) = typed.list()?;
+            fetch::run(input, list)
         }
         Command::Work(typed) => {
             logging::start(LogFormat::Auto, &typed.runner.run.log_level)?;

@@ -48,7 +48,6 @@ fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     }
 }
 
-/// Runs the command once, and returns the exit code.
 async fn once(start: StartRun, signals: &mut Signals) -> i32 {
     let (stop, stopped) = oneshot::channel();
     let run = start(Changed::unknown(), stopped);

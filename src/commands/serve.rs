@@ -40,7 +40,6 @@ use configuration::Configuration;
 use init_system::InitSystem;
 use shiftboss_spool::{Options, Spool, SpoolError};
 
-/// Runs the daemon until a signal stops it.
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     signals::ignore_hang_up();
     let settings = configuration::settle(&typed)?;
@@ -132,7 +131,7 @@ async fn run_tree(
             fault = checked(check) => *unsound.borrow_mut() = Some(fault),
         }
     };
-    tree::run(parts, &mut InitSystem::new(|| locks.keep()), stop).await
+    tree::run(parts, &mut InitSystem { at_ready: || locks.keep() }, stop).await
 }
 
 /// After an unclean stop: reads the whole database in the background. Resolves, with what is wrong, only
@@ -233,7 +232,6 @@ impl Drop for Undo {
 /// was refused, and what it made is removed before.
 struct Locks {
     undo: Undo,
-    /// Who has them.
     daemon: Daemon,
     database: LockFile,
     socket: LockFile,
@@ -264,7 +262,6 @@ impl Locks {
     }
 }
 
-/// Makes the input directory, and those above it that are missing.
 fn make_input(input: &Path, undo: &mut Undo) -> Result<(), Failure> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let made: Vec<_> = input.ancestors().take_while(is_missing).map(Path::to_owned).collect();

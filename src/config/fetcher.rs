@@ -24,26 +24,23 @@ use crate::schedule::watch::Trees;
 /// The ends of the names of a database's files.
 const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 /// A daemon runs no more than this.
-pub const FETCHERS_MAX: usize = 1000;
+const FETCHERS_MAX: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FetcherTable {
     /// Its name, and its list's.
     pub name: ListName,
-    /// The program that prints the list, and its arguments.
     #[serde(deserialize_with = "values::command")]
     pub command: Vec<OsString>,
     /// Where it runs: the configuration file's directory; `None`: where we do. No key.
     #[serde(skip)]
     pub directory: Option<PathBuf>,
-    /// From the start of one run to that of the next.
     #[serde(default, deserialize_with = "values::interval")]
     pub every: Option<Duration>,
     /// What it runs after a change of.
     #[serde(default)]
     pub on_change: Option<OnChangeTable>,
-    /// How long it may run.
     #[serde(default, deserialize_with = "values::some_time")]
     pub timeout: Option<Duration>,
     #[serde(default = "grace", deserialize_with = "values::time")]
@@ -195,7 +192,6 @@ impl FetcherTable {
 }
 
 impl OnChangeTable {
-    /// What counts in its trees.
     pub fn filter(&self) -> Result<Globs, GlobError> {
         Globs::new(&self.globs, &self.ignore, self.gitignore)
     }
@@ -272,7 +268,7 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// A path of the file's, without `.` in it.
-pub(super) fn under(directory: &Path, path: &Path) -> PathBuf {
+fn under(directory: &Path, path: &Path) -> PathBuf {
     directory.join(path).components().collect()
 }
 

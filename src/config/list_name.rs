@@ -10,7 +10,6 @@ use shiftboss_protocol::model::{Run, TASKS_FETCHER};
 
 use crate::lock;
 
-/// The longest name of a file.
 const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// The name of a list, of which files can be named.
@@ -62,7 +61,6 @@ impl ListName {
         Arc::clone(&self.0)
     }
 
-    /// The name of a list's file.
     pub fn file(&self, stamp: i64, growing: bool) -> String {
         FileName { run: Run { fetcher: Arc::clone(&self.0), started: stamp }, growing }
             .spelled(growing)

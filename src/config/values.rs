@@ -11,7 +11,6 @@ use serde::{Deserialize, Deserializer};
 use crate::logging;
 use crate::schedule::globs::Globs;
 
-/// The longest time that can be set.
 const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// How a time is written, for who wrote something else.
@@ -89,7 +88,6 @@ fn at_least_a_second(time: Duration) -> Result<Duration, String> {
     Err("give a time from \"1s\" to \"366days\"".to_owned())
 }
 
-/// A number from 0 to 1.
 pub fn share<'de, D: Deserializer<'de>>(typed: D) -> Result<f64, D::Error> {
     let share = f64::deserialize(typed)?;
     if !(0.0..=1.0).contains(&share) {
@@ -98,7 +96,6 @@ pub fn share<'de, D: Deserializer<'de>>(typed: D) -> Result<f64, D::Error> {
     Ok(share)
 }
 
-/// A program and its arguments.
 pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::Error> {
     checked(typed, "write a list of words: [\"./list\", \"--all\"]", |words: Vec<String>| {
         if words.first().is_none_or(String::is_empty) {
@@ -114,34 +111,29 @@ pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::
 pub fn directories<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<PathBuf>, D::Error> {
     let wrong = "name the directories to watch: [\"src\", \"/etc/lists\"]";
     checked(typed, wrong, |paths: Vec<PathBuf>| {
-        if paths.is_empty() || !paths.iter().all(|path| is_path(path)) {
+        if paths.is_empty() {
             return Err(wrong.to_owned());
         }
-        paths.iter().try_for_each(|path| not_home(path))?;
-        Ok(paths)
+        paths.iter().try_for_each(|path| check_path(path, wrong)).map(|()| paths)
     })
 }
 
-/// A path, for a key that may be left out.
 pub fn path<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<PathBuf>, D::Error> {
     let path = PathBuf::deserialize(typed)?;
-    if !is_path(&path) {
-        return Err(D::Error::custom("name a path, or leave the key out"));
-    }
-    not_home(&path).map_err(D::Error::custom)?;
+    check_path(&path, "name a path, or leave the key out").map_err(D::Error::custom)?;
     Ok(Some(path))
 }
 
-/// A shell's word for a home directory means nothing here.
-fn not_home(path: &Path) -> Result<(), String> {
+fn check_path(path: &Path, wrong: &str) -> Result<(), String> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.is_empty() || bytes.contains(&0) {
+        return Err(wrong.to_owned());
+    }
+    // A shell's word for a home directory means nothing here.
     if path.starts_with("~") {
         return Err("~ is not expanded here: write the whole path".to_owned());
     }
     Ok(())
-}
-
-fn is_path(path: &Path) -> bool {
-    !path.as_os_str().is_empty() && !path.as_os_str().as_encoded_bytes().contains(&0)
 }
 
 /// What is logged: a level, or targets with theirs.
@@ -151,7 +143,6 @@ pub fn log_level<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<String>, 
     Ok(Some(filter))
 }
 
-/// Globs as `.gitignore` has them.
 pub fn globs<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<String>, D::Error> {
     let globs = Vec::<String>::deserialize(typed)?;
     Globs::new(&globs, &[], false).map_err(D::Error::custom)?;

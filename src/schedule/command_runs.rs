@@ -17,7 +17,6 @@ use super::scheduler::{Outcome, StartRun};
 use crate::child::{CommandSpec, End, Guardian, LinePrefixer, Output, Stream};
 use crate::safe_file;
 
-/// An argument that stands for the changed paths.
 const PATHS: &str = "{paths}";
 /// Names the file with the changed paths, each ended by a NUL.
 const CHANGED: &str = "SHIFTBOSS_CHANGED";

@@ -27,7 +27,6 @@ pub struct GlobError {
     source: Box<ignore::Error>,
 }
 
-/// What is to be taken and what is to be left out.
 #[derive(Debug, Clone)]
 pub struct Globs {
     taken: Gitignore,
@@ -56,28 +55,18 @@ impl Globs {
     /// Reads the ignore files of the repository that the one root is in, from its directory up to the
     /// repository's, if they count.
     pub fn enter_repository(&mut self, root: &Path) {
-        let Ok(root) = std::path::absolute(root) else {
-            return;
-        };
+        let root = std::path::absolute(root).unwrap_or_default();
         let is_repository = |directory: &&Path| directory.join(".git").exists();
-        let Some(repository) =
-            root.ancestors().find(is_repository).filter(|_| self.gitignores.is_some())
-        else {
+        let found = root.ancestors().find(is_repository).filter(|_| self.gitignores.is_some());
+        let Some(repository) = found else {
             return;
         };
-        for directory in root.ancestors().skip(1).take_while(|above| above.starts_with(repository))
-        {
-            if let (Some(own), Ok(below)) =
-                (ignore_file(&directory.join(GITIGNORE)), root.strip_prefix(directory))
-            {
-                self.above.push((below.to_owned(), own));
-            }
-        }
-        if let (Some(own), Ok(below)) =
-            (ignore_file(&repository.join(EXCLUDE)), root.strip_prefix(repository))
-        {
-            self.above.push((below.to_owned(), own));
-        }
+        let above = root.ancestors().skip(1).take_while(|above| above.starts_with(repository));
+        let files = above.map(|above| (above, GITIGNORE)).chain([(repository, EXCLUDE)]);
+        self.above.extend(files.filter_map(|(directory, file)| {
+            let below = root.strip_prefix(directory).ok()?;
+            Some((below.to_owned(), ignore_file(&directory.join(file))?))
+        }));
     }
 
     /// Reads the `.gitignore` of a directory of a tree, if there is one and it counts.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -35,44 +36,35 @@ impl PollWatch {
         Ok(watch)
     }
 
-    fn look(&mut self, changed: &mut Changed) -> Result<HashMap<u64, u64>, WatchError> {
-        let mut now = HashMap::with_capacity(self.seen.len());
-        for root in self.roots.clone() {
-            let failed = |source| WatchError::Root { path: root.clone(), source };
-            std::fs::read_dir(&root).map_err(failed)?;
-            let mut unlisted = vec![PathBuf::new()];
-            while let Some(below) = unlisted.pop() {
-                self.list(&root, &below, &mut unlisted, &mut now, changed);
-            }
-        }
-        Ok(now)
-    }
-
-    /// What goes away meanwhile is passed over: the next look tells.
-    fn list(
+    /// Looks at the tree of a root: `now` gets what is there. What goes away meanwhile is passed over: the next look
+    /// tells.
+    fn look(
         &mut self,
         root: &Path,
-        below: &Path,
-        unlisted: &mut Vec<PathBuf>,
         now: &mut HashMap<u64, u64>,
         changed: &mut Changed,
-    ) {
-        self.globs.enter(&root.join(below));
-        for (found, is_dir) in self.globs.list(root, below).into_iter().flatten() {
-            let path = root.join(&found);
-            if self.globs.takes(&found, is_dir)
-                && let Ok(metadata) = path.symlink_metadata()
-            {
-                let (name, stamp) = (hash(&path), stamp(&metadata));
-                now.insert(name, stamp);
-                if self.seen.get(&name) != Some(&stamp) {
-                    changed.add(path);
+    ) -> io::Result<()> {
+        std::fs::read_dir(root)?;
+        let mut unlisted = vec![PathBuf::new()];
+        while let Some(below) = unlisted.pop() {
+            self.globs.enter(&root.join(&below));
+            for (found, is_dir) in self.globs.list(root, &below).into_iter().flatten() {
+                let path = root.join(&found);
+                if self.globs.takes(&found, is_dir)
+                    && let Ok(metadata) = path.symlink_metadata()
+                {
+                    let (name, stamp) = (hash(&path), stamp(&metadata));
+                    now.insert(name, stamp);
+                    if self.seen.get(&name) != Some(&stamp) {
+                        changed.add(path);
+                    }
+                }
+                if is_dir {
+                    unlisted.push(found);
                 }
             }
-            if is_dir {
-                unlisted.push(found);
-            }
         }
+        Ok(())
     }
 }
 
@@ -94,7 +86,11 @@ impl Watch for PollWatch {
     fn turn(&mut self) -> Result<Changed, WatchError> {
         let begun = Instant::now();
         let mut changed = Changed::default();
-        let now = self.look(&mut changed)?;
+        let mut now = HashMap::with_capacity(self.seen.len());
+        for root in self.roots.clone() {
+            let looked = self.look(&root, &mut now, &mut changed);
+            looked.map_err(|source| WatchError::Root { path: root, source })?;
+        }
         if self.seen.keys().any(|name| !now.contains_key(name)) {
             changed.lose_some();
         }

@@ -19,7 +19,6 @@ use crate::safe_file;
 
 /// A status is no longer; one that is was not written by us.
 const STATUS_BYTES_MAX: u64 = 1024 * 1024;
-/// The end of a status file's name.
 const STATUS: &str = ".status";
 
 /// What `--status` shows of an on-change.
@@ -34,7 +33,6 @@ pub struct Report {
     pub status: Status,
 }
 
-/// The directory of the files.
 #[derive(Debug, Clone)]
 pub struct StatusFiles(PathBuf);
 
@@ -138,7 +136,6 @@ pub struct NameFiles {
 }
 
 impl NameFiles {
-    /// The file for the changed paths.
     pub fn changed(&self) -> &Path {
         &self.changed
     }

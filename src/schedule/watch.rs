@@ -62,7 +62,6 @@ pub trait Watch: Send {
     fn wake(&self) -> Wake;
 }
 
-/// When a watch is to be asked.
 #[derive(Debug, Clone)]
 pub enum Wake {
     /// When this descriptor becomes readable.

@@ -38,7 +38,6 @@ pub fn run(file: &Path) -> Result<(), Failure> {
     Err(Failure::new(ExitCode::Configuration, text))
 }
 
-/// Why the program of a fetcher's command cannot be run.
 fn program(table: &FetcherTable) -> Option<String> {
     let program = table.command.first()?;
     let found = match table.environment.get("PATH") {

@@ -25,7 +25,6 @@ pub struct Show {
 }
 
 impl Show {
-    /// Begins to show the run of the list `name`.
     pub fn new(name: &str) -> Self {
         let bar = if terminal::shows_progress() { bar(name) } else { ProgressBar::hidden() };
         Self { bar, prefix: line_prefix(name) }

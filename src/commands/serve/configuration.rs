@@ -19,7 +19,6 @@ pub(in crate::commands) fn read(path: &Path) -> Result<(ServeOptions, PathBuf), 
     Ok((said.below(path.parent().unwrap_or(Path::new("/"))), path))
 }
 
-/// Refuses fetchers that watch what the daemon writes.
 pub(in crate::commands) fn refuse_own_files(
     path: &Path,
     tables: &[FetcherTable],

@@ -8,14 +8,10 @@ use tracing::{info, warn};
 /// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is notified.
 pub(super) struct InitSystem<F> {
     /// What else is to be done once workers can connect.
-    at_ready: F,
+    pub(super) at_ready: F,
 }
 
 impl<F: FnMut()> InitSystem<F> {
-    pub(super) fn new(at_ready: F) -> Self {
-        Self { at_ready }
-    }
-
     fn tell(state: sd_notify::NotifyState<'_>) {
         if let Err(error) = sd_notify::notify(&[state]) {
             warn!(%error, "The init system could not be notified.");

@@ -28,7 +28,6 @@ fn is_loopback_alone(interfaces: &str) -> bool {
     names == ["lo"]
 }
 
-/// Whether sockets of the internet may be made at all.
 fn may_connect() -> bool {
     socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok()
 }
