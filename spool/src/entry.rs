@@ -162,11 +162,6 @@ impl Spool {
         entries(self.layer(), Path::new(QUARANTINE))
     }
 
-    /// Whether a file has other names.
-    pub(crate) fn is_linked(&self, path: &Path) -> Result<bool> {
-        Ok(self.layer().look(path)?.is_some_and(|stat| stat.linked))
-    }
-
     /// Whether a file can be opened, or is gone.
     pub(crate) fn is_readable(&self, path: &Path) -> bool {
         matches!(self.layer().open(path, How::Read), Ok(_) | Err(Errno::NOENT))

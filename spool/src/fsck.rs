@@ -309,7 +309,7 @@ impl Check<'_> {
         let path = available(queue, name);
         match (registered, data) {
             (true, true) if spool.is_readable(&path) => Ok(()),
-            (true, true) if spool.is_linked(&path)? => {
+            (true, true) if layer.look(&path)?.is_some_and(|stat| stat.linked) => {
                 self.left(Finding::Linked, &path, "freed of its other names", || {
                     Err(io("open", &path)(Errno::MLINK))
                 })

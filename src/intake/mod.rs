@@ -215,10 +215,12 @@ impl Reconciler {
         StorageActor: Handler<M>,
         M: Message<Result: Send> + Send + 'static,
     {
-        let asked = async { self.storage.send(message).timeout(STORE_TIMEOUT).await };
-        self.runtime
-            .block_on(asked)
-            .map_err(|error| format!("storage gave no answer: {error}").into())
+        let storage = self.storage.clone();
+        let asked = async move { storage.send(message).timeout(STORE_TIMEOUT).await };
+        // On the runtime's thread: if that goes first, there is no answer.
+        let answer = self.runtime.block_on(self.runtime.spawn(asked));
+        let answer = answer.map_err(|gone| gone.to_string())?;
+        answer.map_err(|error| format!("storage gave no answer: {error}").into())
     }
 
     /// Says once what is in the way. A full disk stays full for a while: how long to wait.
