@@ -42,18 +42,13 @@ pub enum LockError {
         holder: Option<Daemon>,
     },
     /// Another daemon watches the directory.
-    #[error("another daemon{} is watching {path}: stop it first, or give each a directory of its own", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
-    Watched {
-        path: PathBuf,
-        /// The daemon's, where the kernel tells.
-        pid: Option<u32>,
-    },
-    #[error("another process{} has {path} locked", pid.map_or(String::new(), |pid| format!(" (pid {pid})")))]
-    Taken {
-        path: PathBuf,
-        /// The other's, where the kernel tells.
-        pid: Option<u32>,
-    },
+    #[error(
+        "another daemon{by} is watching {path}: stop it first, or give each a directory of its own"
+    )]
+    Watched { path: PathBuf, by: String },
+    /// `by`: in brackets the other's process id, where the kernel tells.
+    #[error("another process{by} has {path} locked")]
+    Taken { path: PathBuf, by: String },
     /// The lock file cannot be used.
     #[error("cannot {doing} {path}: {source}")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
@@ -163,9 +158,7 @@ pub fn take(path: &Path, holder: &Daemon) -> Result<LockFile, LockError> {
 pub fn take_file(lock: &Path) -> Result<File, LockError> {
     match open_locked(lock)? {
         Opened { file, is_ours: true, .. } => Ok(file),
-        Opened { file, .. } => {
-            Err(LockError::Taken { path: lock.to_owned(), pid: pid_locking(&file) })
-        }
+        Opened { file, .. } => Err(LockError::Taken { path: lock.to_owned(), by: by(&file) }),
     }
 }
 
@@ -214,7 +207,7 @@ pub fn take_directory(path: &Path) -> Result<Directory, LockError> {
     if wait_for(&directory).map_err(|error| failed("lock the input directory")(error.into()))? {
         Ok(directory)
     } else {
-        Err(LockError::Watched { path: path.to_owned(), pid: pid_locking(&directory) })
+        Err(LockError::Watched { path: path.to_owned(), by: by(&directory) })
     }
 }
 
@@ -265,6 +258,10 @@ fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
         Listed::By(pid) => Some(pid),
         Listed::Nobody | Listed::Hidden => None,
     }
+}
+
+fn by(file: &impl std::os::fd::AsFd) -> String {
+    pid_locking(file).map_or(String::new(), |pid| format!(" (pid {pid})"))
 }
 
 /// What is known of who holds a lock.

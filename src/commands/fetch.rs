@@ -1,23 +1,30 @@
 //! `shiftboss fetch`: wires [`crate::fetch`] to a terminal and to signals, for one run or by a schedule.
 
-mod show;
-
+use std::fmt;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use shiftboss_actors::clock::SystemClock;
+use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::oneshot;
-use tracing::info;
+use tracing::{info, warn};
 
-use crate::child::{Guardian, look_for};
+use crate::child::{Guardian, line_prefix, look_for};
 use crate::config::FetcherTable;
+use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
-use crate::fetch::{self, Delivered, FetchError, Fetcher};
+use crate::fetch::{self, Delivered, FetchError, Fetcher, Observer};
+use crate::logging::escaped_line;
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Every, Outcome, Schedule};
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
-use show::Show;
+use crate::terminal;
+
+/// Between two looks of the clock that is shown.
+const TICK: Duration = Duration::from_millis(200);
 
 /// Fetches until all is done, or a signal says that it is enough. A run that a signal ended ends the process here,
 /// with 128 and the signal's number.
@@ -64,8 +71,8 @@ async fn by_schedule(
     period: Duration,
     signals: &mut Signals,
 ) -> Result<Option<i32>, Failure> {
-    let shown = name.clone();
-    let observer = move || Box::new(Show::new(&shown)) as _;
+    let list = name.clone();
+    let observer = move || Box::new(Show::new(&list)) as _;
     let schedule = Schedule {
         name,
         timing: Default::default(),
@@ -87,4 +94,61 @@ fn failure(name: &str, FetchError { code, outcome }: FetchError) -> Failure {
     let text =
         format!("the list {name:?} was not fetched: {why}; an older one stays, if there is one");
     Failure::new(code, text)
+}
+
+/// What a run shows while it goes on: on a terminal how far it is, and always what its command complains of and which
+/// lines are faulty. All on standard error.
+struct Show {
+    /// Hidden where there is no terminal.
+    bar: ProgressBar,
+    /// Put before each line of the command's standard error.
+    prefix: String,
+}
+
+impl Show {
+    fn new(name: &str) -> Self {
+        let bar = if terminal::shows_progress() { bar(name) } else { ProgressBar::hidden() };
+        Self { bar, prefix: line_prefix(name) }
+    }
+}
+
+fn bar(name: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_prefix(shown(name));
+    let shape = "{prefix}: {lines}, {per_sec}, {elapsed}";
+    if let Ok(style) = ProgressStyle::with_template(shape) {
+        bar.set_style(style.with_key(
+            "lines",
+            |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let lines = if state.pos() == 1 { "line" } else { "lines" };
+                // What cannot be shown is not.
+                let _ = write!(out, "{} {lines}", HumanCount(state.pos()));
+            },
+        ));
+    }
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+impl Observer for Show {
+    /// Escaped as the daemon does it. Nobody may be reading.
+    fn complaint(&mut self, line: &[u8]) {
+        let line = [self.prefix.as_bytes(), &escaped_line(line)].concat();
+        self.bar.suspend(|| {
+            let _ = io::stderr().lock().write_all(&line);
+        });
+    }
+
+    fn faulty(&mut self, line: u64, reason: SkipReason) {
+        self.bar.suspend(|| warn!(line, %reason, "A faulty line: the daemon skips it."));
+    }
+
+    fn lines(&mut self, accepted: u64) {
+        self.bar.set_position(accepted);
+    }
+}
+
+impl Drop for Show {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }

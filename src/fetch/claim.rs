@@ -33,10 +33,9 @@ impl Claim {
         let path = input.join(name.lock_file());
         let source = match lock::take_file(&path) {
             Ok(lock) => return Ok(Self { directory, name: name.clone(), _lock: lock }),
-            Err(LockError::Taken { pid, .. }) => {
-                let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
+            Err(LockError::Taken { by, .. }) => {
                 let text = format!(
-                    "another fetch{pid} of {:?} into {} is running: stop it first, or give each a name of its own",
+                    "another fetch{by} of {:?} into {} is running: stop it first, or give each a name of its own",
                     name.as_str(),
                     input.display()
                 );

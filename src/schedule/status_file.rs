@@ -81,14 +81,13 @@ impl StatusFiles {
     /// Takes a name for this process, until the files are dropped.
     pub fn take(&self, name: &str) -> Result<NameFiles, Failure> {
         let lock = lock::take_file(&self.file(name, ".lock")).map_err(|error| match error {
-            LockError::Taken { pid, .. } => {
-                let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
+            LockError::Taken { by, .. } => {
                 let text = format!(
-                    "another on-change{pid} runs under the name {name:?}: stop it first, or give this one another --name"
+                    "another on-change{by} runs under the name {name:?}: stop it first, or give this one another --name"
                 );
                 Failure::new(ExitCode::AlreadyRunning, text)
             }
-            error => Failure::new(ExitCode::CannotCreate, error.to_string()),
+            error => error.into(),
         })?;
         let (status, changed) = (self.file(name, STATUS), self.file(name, ".changed"));
         Ok(NameFiles { _lock: lock, status, changed })
