@@ -95,7 +95,7 @@ fn the_json_object() {
             "started": null,
         },
         "daemon_unknown": null,
-        "schema_version": 7,
+        "schema_version": 8,
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,
