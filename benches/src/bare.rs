@@ -193,13 +193,16 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
     }
 }
 
-/// The log of keys that all ran before the first second.
-fn fill_log(path: &Path, keys: usize) -> rusqlite::Result<()> {
+/// Has all keys have run, long before the first second, in a database that no daemon uses.
+///
+/// # Errors
+/// When SQLite says so.
+pub fn fill_log(path: &Path, keys: usize) -> rusqlite::Result<()> {
     let mut connection = rusqlite::Connection::open(path)?;
     let transaction = connection.transaction()?;
+    let sql = "INSERT INTO log VALUES (?1, ?2, ?2, 0)";
     for number in 0..keys {
-        let sql = "INSERT INTO log VALUES (?1, ?2, ?2, 0)";
-        transaction.execute(sql, (key(number), START - 1_000_000))?;
+        transaction.prepare_cached(sql)?.execute((key(number), START - 1_000_000))?;
     }
     transaction.commit()
 }
