@@ -19,7 +19,7 @@ use crate::file_identity::{DirectoryIdentity, FileTimes};
 
 /// Two changes of a file that are this far apart have different times. Linux counts file times in
 /// ticks of 1 to 10 ms; the rest is room for clocks of other machines.
-const FILE_CLOCK_TICK_NANOSECONDS: i128 = 100_000_000;
+const FILE_CLOCK_TICK_NANOSECONDS: i64 = 100_000_000;
 
 /// What one look at a file found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,21 +28,22 @@ pub struct FileState {
     pub device: u64,
     pub inode: u64,
     pub length: u64,
-    /// Last change of the content, in nanoseconds since 1970.
-    pub modified: i128,
-    /// Last change of content, rights or names, in nanoseconds since 1970.
-    pub changed: i128,
+    pub times: FileTimes,
 }
 
 impl FileState {
     fn of(stat: &Stat) -> Self {
-        let nanoseconds = |seconds: i128, rest: i128| seconds * 1_000_000_000 + rest;
+        let nanoseconds = |seconds: i128, rest: i128| {
+            i64::try_from(seconds * 1_000_000_000 + rest).unwrap_or(i64::MAX)
+        };
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,
             length: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: nanoseconds(stat.st_mtime.into(), stat.st_mtime_nsec.into()),
-            changed: nanoseconds(stat.st_ctime.into(), stat.st_ctime_nsec.into()),
+            times: FileTimes {
+                modified: nanoseconds(stat.st_mtime.into(), stat.st_mtime_nsec.into()),
+                changed: nanoseconds(stat.st_ctime.into(), stat.st_ctime_nsec.into()),
+            },
         }
     }
 
@@ -56,19 +57,15 @@ impl FileState {
     pub fn is_fresh(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // A time that is to come was set by hand, or the clock was: no tick can be derived from it.
-        i128::try_from(now.as_nanos()).unwrap_or(0) - self.changed < FILE_CLOCK_TICK_NANOSECONDS
-    }
-
-    /// Its times, as they are stored.
-    pub fn times(&self) -> FileTimes {
-        let stored = |nanoseconds: i128| i64::try_from(nanoseconds).unwrap_or(i64::MAX);
-        FileTimes { modified: stored(self.modified), changed: stored(self.changed) }
+        let now = i64::try_from(now.as_nanos()).unwrap_or(0);
+        now.saturating_sub(self.times.changed) < FILE_CLOCK_TICK_NANOSECONDS
     }
 
     /// Whether a file that was read to its end when it was `self` has nothing new now, as far as
     /// its times tell.
     pub fn is_as_read(&self, now: &Self) -> bool {
-        self.is_same_file(now) && self.length == now.length && self.modified == now.modified
+        let is_unchanged = self.times.modified == now.times.modified;
+        self.is_same_file(now) && self.length == now.length && is_unchanged
     }
 }
 

@@ -168,7 +168,7 @@ impl RunReader {
             return Ok(None);
         }
         (self.task, self.open) = (Task::Follow, None);
-        let position = Position { content: Some(content), verified: Some(state.times()), ..at };
+        let position = Position { content: Some(content), verified: Some(state.times), ..at };
         let (run, reading) = (self.stored.run.clone(), Reading::Onward);
         Ok(Some(RowBatch { run, rows: Vec::new(), skipped: 0, position, complete: true, reading }))
     }

@@ -21,6 +21,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol/src/fetcher_file", &["std::fs", "std::io", "crate::wire"]),
     ("protocol/src/wire", &["std::fs", "crate::fetcher_file"]),
     ("actors/src/store", &["actix", "tokio", "std::fs", "std::io", "protocol::wire"]),
+    (
+        "actors/src/storage",
+        &[
+            "crate::connection",
+            "crate::listener",
+            "crate::file_watcher",
+            "crate::file_tail",
+            "crate::service",
+            "protocol::wire",
+        ],
+    ),
+    (
+        "actors/src/file_",
+        &["crate::connection", "crate::listener", "crate::service", "protocol::wire"],
+    ),
+    ("actors/src/service", &["crate::connection", "crate::listener", "crate::tree"]),
+    ("actors/src/connection", &["crate::listener", "crate::tree"]),
     ("actors/src/connection", &["store::Store,", "store::Store;", "dyn Store", "impl Store"]),
     (
         "src/stores/sqlite",

@@ -144,6 +144,6 @@ impl Names {
 
 /// Whether the file was last written longer than [`STEADY`] ago by the wall clock.
 fn is_old(file: &FileState) -> bool {
-    let written = u64::try_from(file.modified / 1_000_000_000).unwrap_or(0);
+    let written = u64::try_from(file.times.modified / 1_000_000_000).unwrap_or(0);
     (SystemTime::UNIX_EPOCH + Duration::from_secs(written)).elapsed().is_ok_and(|age| age > STEADY)
 }

@@ -205,5 +205,5 @@ fn is_as_long(stored: &StoredRun, file: Option<FileState>) -> bool {
 /// Whether a file holds just what is stored of it, as far as its times tell.
 fn is_verified(stored: &StoredRun, file: Option<FileState>) -> bool {
     let verified = stored.position.and_then(|at| at.verified);
-    !stored.stale && verified.is_some() && verified == file.map(|file| file.times())
+    !stored.stale && verified.is_some() && verified == file.map(|file| file.times)
 }
