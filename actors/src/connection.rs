@@ -1,13 +1,14 @@
 //! ConnectionActor: one worker socket (docs/protocol.md), in the classic protocol (spec 3) or in protocol 2.
 //!
 //! The ListenerActor starts one for each socket it accepts. It reads one request, gets it answered ([`answer`],
-//! [`reply`]), writes the answer, and only then reads on: one request in flight bounds the whole system. Jobs
+//! [`session`]), writes the answer, and only then reads on: one request in flight bounds the whole system. Jobs
 //! whose answer a classic worker did not read are given back (spec 5): by dropping their [`HandOut`]. In protocol 2
 //! attempts belong to no connection: only a job that could not be written is given back. It knows no SQL and no file.
 
 mod answer;
 mod links;
 mod reply;
+mod session;
 #[cfg(test)]
 mod session_tests;
 #[cfg(test)]
@@ -35,7 +36,8 @@ use crate::throttle::Throttle;
 pub use answer::REQUEST_TIMEOUT;
 use answer::next_work;
 pub use links::{Operators, SessionLinks, WorkLinks};
-use reply::{Asker, Reply, Wait};
+use reply::{Reply, Wait};
+use session::Asker;
 use shiftboss_protocol::model::{Idle, LeaseHolder};
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{Refused, SessionRequest};

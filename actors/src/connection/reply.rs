@@ -1,45 +1,15 @@
-//! What a line of protocol 2 is answered: asking storage, the watcher and the reader.
-//!
-//! Plain futures over [`Asker`], awaited by the [connection](super); they know no socket.
+//! What is written to a worker, and what is done then. Plain values, made by the requests of both protocols.
 
 use std::pin::Pin;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
-use actix::dev::ToEnvelope;
-use actix::prelude::*;
 use bytes::BytesMut;
-use serde::Serialize;
-use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout, timeout_at};
 
-use super::answer::{REQUEST_TIMEOUT, STOPPING, answered, next_work};
-use super::links::{SessionLinks, WorkLinks};
-use super::workers::Seat;
-use crate::clock::{Clock, SystemClock};
-use crate::file_watcher::{AcceptInput, Accepted};
-use crate::live::{Health, Live, LiveStatus, Report, SpoolLive};
-use crate::service::{LookAtSpool, RunFetcher};
-use crate::storage::StorageActor;
-use crate::storage::messages::{self, HandOut, HowAreYou, Pause, Perform, TakeJob, Work};
-use crate::store::answers::Turn;
-use crate::store::{
-    Ack, AddTask, Added, Ask, CancelTasks, Cancelled, CompleteAttempt, Each, EndedAttempts,
-    Heartbeat, LeaseHolder, NextJobs, Release, Requeue, Requeued, Retry, Status, StoreResult,
-    Turns, WhyIdle, WhyKey,
-};
-use shiftboss_protocol::model::{Attempt, Idle, Key, Row};
+use crate::storage::messages::HandOut;
+use crate::store::Ack;
+use shiftboss_protocol::model::Attempt;
 use shiftboss_protocol::wire::answers::{Answer, Job};
-use shiftboss_protocol::wire::session::{ErrorCode, Refused, SessionRequest};
-
-/// How long an operator's question may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The same of the turns of tasks that were added: they are answered without them otherwise.
-const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
+use shiftboss_protocol::wire::session::{ErrorCode, Refused};
 
 /// A wait for work, while lines are still read.
 pub(super) type Wait = Pin<Box<dyn Future<Output = Reply>>>;
@@ -70,11 +40,11 @@ impl Reply {
         Self { errors: 1, ..Self::line(&refused.into()) }
     }
 
-    fn json(line: &str) -> Self {
+    pub(super) fn json(line: &str) -> Self {
         Self { bytes: BytesMut::from(format!("{line}\n").as_bytes()), ..Self::default() }
     }
 
-    fn ack(ack: Ack) -> Self {
+    pub(super) fn ack(ack: Ack) -> Self {
         let refused = |code, text| Self::refused(Refused::new(code, text));
         match ack {
             Ack::Recorded => Self::line(&Answer::Ok),
@@ -92,7 +62,7 @@ impl Reply {
         Self { job: Some(job), ..reply }
     }
 
-    fn leased(job: HandOut) -> Self {
+    pub(super) fn leased(job: HandOut) -> Self {
         Self::job(Some(job.attempt()), job)
     }
 
@@ -107,334 +77,7 @@ impl Reply {
     }
 }
 
-/// A reply, or the error that it is.
-type Answered = Result<Reply, Refused>;
-
-/// A connection that has opted in, as far as its requests depend on it.
-pub(super) struct Asker {
-    work: WorkLinks,
-    session: Rc<SessionLinks>,
-    holder: LeaseHolder,
-    /// It is the daemon's own user, root, or a member of the operators' group.
-    is_operator: bool,
-    /// Taken with the first request for work: an operator's connection is no worker's.
-    seat: Option<Seat>,
-}
-
-impl Asker {
-    pub(super) fn new(
-        work: WorkLinks,
-        session: Rc<SessionLinks>,
-        holder: LeaseHolder,
-        is_operator: bool,
-    ) -> Self {
-        Self { work, session, holder, is_operator, seat: None }
-    }
-
-    /// One flat match over all requests.
-    pub(super) async fn reply(&mut self, request: SessionRequest) -> Reply {
-        if request.is_of_an_operator() && !self.is_operator {
-            let lines = if let SessionRequest::Add(tasks) = &request { tasks.len() } else { 1 };
-            return together((0..lines).map(|_| denied()));
-        }
-        if request.is_of_a_worker() {
-            let Self { session, holder, seat, .. } = self;
-            seat.get_or_insert_with(|| session.workers.seat(&holder.worker)).seen();
-        }
-        let answered = match request {
-            SessionRequest::Ready { wait } => self.ready(wait).await,
-            SessionRequest::Done { attempt, exit_code } => {
-                self.ask(Perform(CompleteAttempt { attempt, exit_code })).await.map(Reply::ack)
-            }
-            SessionRequest::Beat(attempt) => self.beat(attempt).await,
-            SessionRequest::Release(attempt) => {
-                self.ask(Perform(Release(attempt))).await.map(Reply::ack)
-            }
-            SessionRequest::Next { attempt, exit_code, wait } => {
-                return self.next(CompleteAttempt { attempt, exit_code }, wait).await;
-            }
-            SessionRequest::Quit => Ok(Reply::line(&Answer::Ok).and_close()),
-            SessionRequest::Health => self.health().await,
-            SessionRequest::Add(tasks) => return self.add(tasks).await,
-            SessionRequest::Status => self.status().await,
-            SessionRequest::Why(key) => self.why(key).await,
-            SessionRequest::Queue(count) => self.look(NextJobs(size(count)), Ok).await,
-            SessionRequest::Log(count) => {
-                let asked = EndedAttempts { count: size(count), ..EndedAttempts::default() };
-                self.look(asked, Ok).await
-            }
-            SessionRequest::Retry(key, fetcher) => self.retry(key, fetcher).await,
-            SessionRequest::Requeue(key) => self.requeue(key).await,
-            SessionRequest::Cancel(key) => self.cancel(key).await,
-            SessionRequest::Pause => self.pause(true, false).await,
-            SessionRequest::Resume => self.pause(false, false).await,
-            SessionRequest::Drain => self.pause(true, true).await,
-            SessionRequest::AcceptInput => self.accept_input().await,
-            SessionRequest::RunFetcher(name) => self.run_fetcher(name).await,
-        };
-        answered.unwrap_or_else(Reply::refused)
-    }
-
-    /// Asks storage, as long as a request may take.
-    async fn ask<M, T: Send + 'static>(&self, message: M) -> Result<T, Refused>
-    where
-        M: Message<Result = StoreResult<T>> + Send + 'static,
-        StorageActor: Handler<M>,
-        Context<StorageActor>: ToEnvelope<StorageActor, M>,
-    {
-        in_time("storage", self.session.storage.send(message)).await?.map_err(Refused::busy)
-    }
-
-    async fn ready(&self, wait: Duration) -> Answered {
-        let until = Instant::now() + wait;
-        Ok(match next_work(None, Some(self.holder.clone()), &self.work).await? {
-            Some(job) => Reply::leased(job),
-            None if wait.is_zero() => no_jobs(&self.session.storage).await,
-            None => {
-                let wait = wait_for_work(self.session.storage.clone(), self.holder.clone(), until);
-                Reply { wait: Some(Box::pin(wait)), ..Reply::default() }
-            }
-        })
-    }
-
-    async fn beat(&self, attempt: Attempt) -> Answered {
-        let ack = self.ask(Perform(Heartbeat(attempt))).await?;
-        Ok(Reply::line(if ack == Ack::Recorded { &Answer::Ok } else { &Answer::Lost }))
-    }
-
-    /// Two lines in one step, each with its answer.
-    async fn next(&self, ended: CompleteAttempt, wait: Duration) -> Reply {
-        match self.ask(TakeJob { ended, holder: Some(self.holder.clone()) }).await {
-            Ok((ack, Work::Job(job))) => Reply::leased(job).after(Reply::ack(ack)),
-            Ok((ack, _)) => {
-                let ready = self.ready(wait).await;
-                ready.unwrap_or_else(Reply::refused).after(Reply::ack(ack))
-            }
-            Err(refused) => Reply::refused(refused.clone()).after(Reply::refused(refused)),
-        }
-    }
-
-    async fn retry(&self, key: Key, fetcher: Option<Arc<str>>) -> Answered {
-        let unknown = || Refused::unknown("no fetcher lists that key, and no single task has it");
-        let rows = self.ask(Perform(Retry { key: key.clone(), fetcher })).await?;
-        let rows = rows.ok_or_else(unknown)?;
-        Ok(Reply::json(&json!({"key": key.as_str(), "rows": rows}).to_string()))
-    }
-
-    async fn requeue(&self, key: Key) -> Answered {
-        let key_text = key.to_string();
-        let object = match self.ask(Perform(Requeue(key))).await? {
-            Requeued::Back(attempt) => {
-                json!({"key": key_text, "requeued": true, "attempt": attempt.0})
-            }
-            Requeued::NotInFlight => json!({"key": key_text, "requeued": false}),
-            Requeued::Unknown => {
-                return Err(Refused::unknown("no fetcher lists that key, and nobody has it"));
-            }
-        };
-        Ok(Reply::json(&object.to_string()))
-    }
-
-    async fn cancel(&self, key: Key) -> Answered {
-        let cancelled = self.ask(Perform(CancelTasks(key.clone()))).await?;
-        let Cancelled { deleted, more, in_flight } = cancelled;
-        if deleted == 0 && !in_flight {
-            return Err(Refused::unknown("there is no single task of that key"));
-        }
-        let key = key.as_str();
-        let object = json!({"key": key, "deleted": deleted, "more": more, "in_flight": in_flight});
-        Ok(Reply::json(&object.to_string()))
-    }
-
-    async fn pause(&self, paused: bool, drains: bool) -> Answered {
-        let in_flight = self.ask(Pause { paused, drains }).await?;
-        let object = match drains {
-            true => json!({"paused": true, "in_flight": in_flight}),
-            false => json!({"paused": paused}),
-        };
-        Ok(Reply::json(&object.to_string()))
-    }
-
-    async fn accept_input(&self) -> Answered {
-        let accepted = in_time("the watcher", self.session.accept_input.send(AcceptInput)).await?;
-        let is_taken = accepted.map_err(Refused::busy)? == Accepted::Taken;
-        Ok(Reply::json(&json!({"accepted": is_taken}).to_string()))
-    }
-
-    async fn run_fetcher(&self, name: Arc<str>) -> Answered {
-        let none = || Refused::unknown("this daemon runs no fetchers");
-        let fetchers = self.session.run_fetcher.as_ref().ok_or_else(none)?;
-        Ok(Reply::json(&in_time("the fetchers", fetchers.send(RunFetcher(name))).await??))
-    }
-
-    /// What cannot be written cannot be handed out.
-    async fn health(&self) -> Answered {
-        let health = self.ask(HowAreYou { lock: true }).await?;
-        let Health { in_flight, draining, outage } = health;
-        match outage {
-            Some(outage) => Err(Refused::busy(outage.error)),
-            None => {
-                let health = json!({"in_flight": in_flight, "draining": draining});
-                Ok(Reply::json(&health.to_string()))
-            }
-        }
-    }
-
-    /// What the database does not know.
-    async fn live(&self) -> Option<Live> {
-        let health = self.ask(HowAreYou { lock: false }).await.ok()?;
-        let workers = self.session.workers.connected();
-        let spool = match self.session.spool.clone() {
-            Some(look) => self.look_at_spool(look).await,
-            None => None,
-        };
-        Some(Live { health, workers, spool })
-    }
-
-    /// In a place for those who read: a disk that hangs holds so many threads, and no more.
-    async fn look_at_spool(&self, look: LookAtSpool) -> Option<SpoolLive> {
-        let room = Arc::clone(&self.session.room);
-        let looked = async move {
-            let place = room.acquire_owned().await;
-            let looked = spawn_blocking(move || {
-                let looked = look();
-                drop(place);
-                looked
-            });
-            looked.await.ok()
-        };
-        timeout(ANSWER_TIMEOUT, looked).await.ok()?
-    }
-
-    /// Tasks of several lines in one step, each with its answer.
-    async fn add(&self, tasks: Vec<Row>) -> Reply {
-        let keys: Vec<Key> = tasks.iter().map(|task| task.key.clone()).collect();
-        let tasks = Each(tasks.into_iter().map(AddTask).collect());
-        let added = match self.ask(Perform(tasks)).await {
-            Ok(added) => added,
-            Err(refused) => {
-                return together(keys.iter().map(|_| Reply::refused(refused.clone())));
-            }
-        };
-        let turns = read(&self.session, TURNS_TIMEOUT, Turns(keys.clone()), |turns| turns).await;
-        let turns = turns.map_or_else(|_| Vec::new(), |(turns, _)| turns);
-        let answers = keys.iter().zip(added).enumerate();
-        together(answers.map(|(at, (key, added))| added_line(key, added, turns.get(at))))
-    }
-
-    async fn status(&self) -> Answered {
-        let live = self.live().await;
-        self.look(Status, |queue| Ok(LiveStatus { queue, live })).await
-    }
-
-    async fn why(&self, key: Key) -> Answered {
-        self.look(WhyKey(key.to_string()), move |found| {
-            let unknown = || Refused::unknown(format!("nobody ever heard of {key}"));
-            found.ok_or_else(unknown)
-        })
-        .await
-    }
-
-    /// An answer, made into what is shown of it, as one line of JSON.
-    async fn look<Q: Ask<Answer: Send> + Send + 'static, T: Serialize>(
-        &self,
-        question: Q,
-        show: impl FnOnce(Q::Answer) -> Result<T, Refused> + Send + 'static,
-    ) -> Answered {
-        let daemon = Arc::clone(&self.session.operators.daemon);
-        let line = move |answer| {
-            let found = &show(answer)?;
-            let (database, daemon) = (daemon.database.as_path(), Some(&*daemon));
-            let report = Report { database, daemon, daemon_unknown: None, found };
-            serde_json::to_string(&report).map_err(Refused::busy)
-        };
-        let (line, place) = read(&self.session, ANSWER_TIMEOUT, question, line).await?;
-        Ok(Reply { _place: place, ..Reply::json(&line?) })
-    }
-}
-
-/// Asks the reader, and makes something of the answer, on a thread for it: both can take long. The place that it
-/// took is given up with the reply.
-async fn read<Q: Ask<Answer: Send> + Send + 'static, T: Send + 'static>(
-    links: &SessionLinks,
-    most: Duration,
-    question: Q,
-    then: impl FnOnce(Q::Answer) -> T + Send + 'static,
-) -> Result<(T, Option<OwnedSemaphorePermit>), Refused> {
-    let (reader, room) = (Arc::clone(&links.operators.reader), Arc::clone(&links.room));
-    let asked = async move {
-        // Closed by nobody.
-        let place = room.acquire_owned().await.ok();
-        // It goes on when the time is over, and the place goes with what was begun.
-        let made = spawn_blocking(move || {
-            let answer = reader.ask(SystemClock.now(), question).map_err(Refused::busy)?;
-            Ok((then(answer), place))
-        });
-        made.await
-    };
-    match timeout(most, asked).await {
-        Ok(answered) => answered.map_err(Refused::busy)?,
-        Err(_) => Err(Refused::busy("it took too long")),
-    }
-}
-
-fn size(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-fn denied() -> Reply {
-    let text = "for the daemon's own user, root, and the group of --operator-group";
-    Reply::refused(Refused::new(ErrorCode::Denied, text))
-}
-
 /// The lines of several replies, in order.
-fn together(replies: impl Iterator<Item = Reply>) -> Reply {
+pub(super) fn together(replies: impl Iterator<Item = Reply>) -> Reply {
     replies.fold(Reply::default(), |before, reply| reply.after(before))
-}
-
-/// What became of a task.
-fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Reply {
-    let added = match added {
-        Ok(added) => added,
-        Err(error) => return Reply::refused(Refused::busy(error)),
-    };
-    if added == Added::Full {
-        // No fault of the operator's: it does not count towards a close.
-        let text = "there are as many single tasks as may be (max_single_tasks); add it later";
-        return Reply::line(&Refused::new(ErrorCode::Full, text).into());
-    }
-    let object = json!({
-        "key": key.as_str(),
-        "added": added == Added::Added,
-        "keys_before": turn.and_then(|turn| turn.keys_before),
-        "exact": turn.is_some_and(|turn| turn.exact),
-        "tasks_before": turn.map(|turn| turn.tasks_before),
-    });
-    Reply::json(&object.to_string())
-}
-
-/// A job, as soon as there is one.
-async fn wait_for_work(storage: Addr<StorageActor>, holder: LeaseHolder, until: Instant) -> Reply {
-    match timeout_at(until, storage.send(messages::Wait { holder })).await {
-        Err(_) => no_jobs(&storage).await,
-        Ok(Ok(Ok(Work::Job(job)))) => Reply::leased(job),
-        Ok(Ok(Ok(Work::Nothing | Work::Later))) => Reply::line(&Answer::NoJobs(Idle::Nothing)),
-        Ok(Ok(Err(error))) => Reply::refused(Refused::busy(error)),
-        Ok(Err(_)) => Reply::refused(Refused::busy(STOPPING)),
-    }
-}
-
-/// That there is no job, and why. Should that not be known, the first holds all the same.
-async fn no_jobs(storage: &Addr<StorageActor>) -> Reply {
-    let why = in_time("storage", storage.send(Perform(WhyIdle))).await;
-    let idle = why.map(Result::unwrap_or_default).unwrap_or_default();
-    Reply::line(&Answer::NoJobs(idle))
-}
-
-/// Awaits an actor's answer, as long as a request may take.
-async fn in_time<T>(
-    who: &str,
-    sent: impl Future<Output = Result<T, MailboxError>>,
-) -> Result<T, Refused> {
-    answered(who, sent, Instant::now() + REQUEST_TIMEOUT).await
 }
