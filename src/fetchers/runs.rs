@@ -1,11 +1,9 @@
-//! The runs of one managed fetcher, and what is around each: it begins when not too many others run, the input
-//! directory is there, and it is on disk that it begins, so that one that a crash breaks off is known to be still to be
-//! done. What its command writes on standard error goes to the daemon's log.
+//! The runs of one managed fetcher: what its command writes on standard error goes to the daemon's log; and the wait
+//! for the input directory before each.
 //!
 //! [`super::supervisor`] gives them to a schedule.
 
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +12,10 @@ use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_protocol::fetcher_file::SkipReason;
 use tracing::{info, warn};
 
-use super::supervisor::Supervisor;
 use crate::child::Guardian;
 use crate::config::FetcherTable;
-use crate::exit::ExitCode;
 use crate::fetch::{self, Fetcher, Observer};
-use crate::schedule::scheduler::{Outcome, StartRun};
+use crate::schedule::scheduler::StartRun;
 
 /// How often a run that waits looks for the input directory.
 const LOST_PAUSE: Duration = Duration::from_secs(1);
@@ -38,34 +34,9 @@ pub(super) fn of_table(
     fetch::runs(fetcher, observer, true)
 }
 
-/// The same runs, each of which waits until it may begin.
-pub(super) fn in_turn(supervisor: Rc<Supervisor>, name: Arc<str>, start: StartRun) -> StartRun {
-    let start = Rc::new(start);
-    Rc::new(move |changed, mut stop| {
-        let (supervisor, name, start) =
-            (Rc::clone(&supervisor), Arc::clone(&name), Rc::clone(&start));
-        Box::pin(async move {
-            let ready = async {
-                input_is_there(supervisor.why_lost(), &name).await;
-                supervisor.places.acquire().await
-            };
-            let _place = tokio::select! {
-                place = ready => place,
-                _ = &mut stop => {
-                    let text = "stopped while it waited for its turn";
-                    return Outcome::new(ExitCode::Unavailable as u8, text);
-                }
-            };
-            // The schedule has noted the run by now. One that cannot be stored is done all the same.
-            supervisor.store_start(&name).await;
-            start(changed, stop).await
-        })
-    })
-}
-
 /// Waits while the input directory is lost: a list that is put into another one would be taken for what the
 /// input holds, and nobody else's list is there.
-async fn input_is_there(why_lost: &Recipient<WhyLost>, name: &str) {
+pub(super) async fn input_is_there(why_lost: &Recipient<WhyLost>, name: &str) {
     let mut is_warned = false;
     // Without an answer the daemon stops in a moment.
     while let Ok(Some(reason)) = why_lost.send(WhyLost).await {

@@ -14,7 +14,6 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_rt::task::JoinHandle;
 use shiftboss_actors::clock::Clock;
-use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
@@ -30,6 +29,7 @@ use tracing::{error, info, warn};
 
 use super::{record, runs};
 use crate::config::FetcherTable;
+use crate::exit::ExitCode;
 use crate::near::did_you_mean;
 use crate::schedule::follower::Follower;
 use crate::schedule::scheduler::{Every, Outcome, Request, Schedule, StartRun, Status};
@@ -194,7 +194,7 @@ impl Supervisor {
         let record = records.entry(Arc::clone(&name)).or_insert_with(unknown);
         let first = record::first_due(table, record, is_changed, clock.now());
         let (supervisor, noted) = (Rc::clone(self), Arc::clone(&name));
-        let start = runs::in_turn(Rc::clone(self), Arc::clone(&name), (self.parts.runs)(table));
+        let start = self.in_turn(Arc::clone(&name), (self.parts.runs)(table));
         let schedule = Schedule {
             name: name.to_string(),
             timing: table.timing(),
@@ -281,15 +281,37 @@ impl Supervisor {
         }
     }
 
+    /// The runs of a fetcher, each of which waits until it may begin: not too many others run, the input directory is
+    /// there, and it is on disk that it begins, so that one that a crash breaks off is known to be still to be done.
+    fn in_turn(self: &Rc<Self>, name: Arc<str>, start: StartRun) -> StartRun {
+        let (supervisor, start) = (Rc::clone(self), Rc::new(start));
+        Rc::new(move |changed, mut stop| {
+            let (supervisor, name, start) =
+                (Rc::clone(&supervisor), Arc::clone(&name), Rc::clone(&start));
+            Box::pin(async move {
+                let ready = async {
+                    runs::input_is_there(&supervisor.parts.links.why_lost, &name).await;
+                    supervisor.places.acquire().await
+                };
+                let _place = tokio::select! {
+                    place = ready => place,
+                    _ = &mut stop => {
+                        let text = "stopped while it waited for its turn";
+                        return Outcome::new(ExitCode::Unavailable as u8, text);
+                    }
+                };
+                // The schedule has noted the run by now. One that cannot be stored is done all the same.
+                supervisor.store_start(&name).await;
+                start(changed, stop).await
+            })
+        })
+    }
+
     /// Waits until it is stored that a run is on, or cannot be, of which [`Supervisor::save`] warns.
-    pub async fn store_start(&self, name: &str) {
+    async fn store_start(&self, name: &str) {
         if !*self.stopping.borrow() {
             let _ = self.store(name).await;
         }
-    }
-
-    pub fn why_lost(&self) -> &Recipient<WhyLost> {
-        &self.parts.links.why_lost
     }
 
     /// Has a fetcher run now, as an operator asks. Answers with one line of JSON.

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use actix::prelude::*;
 
 use super::StorageActor;
-use super::leases::may_end_lease;
 use crate::store::{Operation, Outcome, Outcomes, Rejected, StoreResult};
 
 /// Operations that may share one transaction: so many that a commit costs each of them little, so few
@@ -110,4 +109,15 @@ impl Replies {
             reply(actor, ctx, its);
         }
     }
+}
+
+/// Whether an attempt may have ended with an operation. [`Expire`] is the StorageActor's own.
+fn may_end_lease(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::CompleteAttempt(_)
+            | Operation::Release(_)
+            | Operation::Undo(_)
+            | Operation::Requeue(_)
+    )
 }

@@ -76,17 +76,6 @@ impl LeaseClock {
     }
 }
 
-/// Whether an attempt may have ended with an operation. [`Expire`] is the StorageActor's own.
-pub(super) fn may_end_lease(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::CompleteAttempt(_)
-            | Operation::Release(_)
-            | Operation::Undo(_)
-            | Operation::Requeue(_)
-    )
-}
-
 impl StorageActor {
     /// The lease of an attempt that has ended does not run on.
     pub(super) fn note_end(&mut self, operation: &Operation, outcome: &Outcome) {

@@ -11,7 +11,8 @@ use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{Attempt, Key, Row, UnixSeconds};
 
 use super::attempts::done;
-use super::dispatch::{Candidate, History, Plain, Rule, candidates, disagreeing_indexes};
+use super::candidates::{Candidate, History, Plain, Rule, candidates};
+use super::dispatch::disagreeing_indexes;
 use super::dispatch_cache::PlainDelivery;
 use super::options::Policy;
 use super::query::Query;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
-use super::dispatch::Next;
+use super::candidates::Next;
 use super::rows::Delivery;
 
 const KEYS_MAX: usize = 512;

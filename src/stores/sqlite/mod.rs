@@ -14,6 +14,7 @@
 mod adopt;
 mod attempts;
 mod backup;
+mod candidates;
 mod changes;
 mod checkpoints;
 mod damage;

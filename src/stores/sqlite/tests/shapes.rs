@@ -4,7 +4,8 @@ use rusqlite::StatementStatus;
 use shiftboss_actors::store::{BeginDeletion, Dispatched, StoreError};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
-use crate::stores::sqlite::dispatch::{CANDIDATES, HELD, PLAIN, READY};
+use crate::stores::sqlite::candidates::{CANDIDATES, PLAIN};
+use crate::stores::sqlite::dispatch::{HELD, READY};
 
 use super::support::{FAIR, Site, batch, key, run};
 

@@ -8,7 +8,8 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, ask, batch, run};
 use crate::stores::sqlite::Policy;
-use crate::stores::sqlite::dispatch::{HELD, PLAIN, READY};
+use crate::stores::sqlite::candidates::PLAIN;
+use crate::stores::sqlite::dispatch::{HELD, READY};
 use crate::stores::sqlite::schema::VERSION;
 use crate::stores::sqlite::views::order::in_order;
 use crate::stores::sqlite::views::status::LOOKING;

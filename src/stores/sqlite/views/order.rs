@@ -8,7 +8,8 @@
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::UnixSeconds;
 
-use crate::stores::sqlite::dispatch::{HELD, QueuePosition, READY, Rule};
+use crate::stores::sqlite::candidates::Rule;
+use crate::stores::sqlite::dispatch::{HELD, QueuePosition, READY};
 use crate::stores::sqlite::options::Policy;
 use crate::stores::sqlite::partitions::Partitions;
 use crate::stores::sqlite::rows::RunId;

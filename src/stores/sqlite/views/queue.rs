@@ -11,7 +11,7 @@ use shiftboss_actors::store::answers::{Next, Queue, Turn};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
 use super::order::Order;
-use crate::stores::sqlite::dispatch::candidates;
+use crate::stores::sqlite::candidates::candidates;
 use crate::stores::sqlite::query::Query;
 use crate::stores::sqlite::records::is_paused;
 

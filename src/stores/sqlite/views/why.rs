@@ -15,7 +15,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use super::order::Order;
 use super::queue::PAYLOADS_MAX_BYTES;
 use super::status::{HOUR_MINUTES, done_since};
-use crate::stores::sqlite::dispatch::{Candidate, candidates};
+use crate::stores::sqlite::candidates::{Candidate, candidates};
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::is_paused;
 use crate::stores::sqlite::rows::RunId;
