@@ -18,7 +18,7 @@ pub(super) type LogRow = (i64, Option<i64>, Option<i64>, Option<i64>);
 /// Plain rows of a partition whose key is not in flight, in order, with what a dispatch needs beside.
 pub(super) const PLAIN: &str =
     "SELECT last_started, order_jitter, queue.attr_path, fetcher_id, fetcher_run_started,
-        queue.rowid, iif(length(payload) <= 1024, payload, NULL), last_served,
+        queue.rowid, iif(octet_length(payload) <= 1024, payload, NULL), last_served,
         log.rowid, log.started, log.finished, log.exit_code
     FROM queue INDEXED BY shiftboss_ready
     LEFT JOIN log ON log.attr_path = iif(last_started IS NULL, NULL, queue.attr_path)

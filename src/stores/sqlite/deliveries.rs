@@ -11,7 +11,7 @@ use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{Attempt, Key, Row, UnixSeconds};
 
 use super::attempts::done;
-use super::candidates::{Candidate, History, Plain, Rule, candidates};
+use super::candidates::{Candidate, History, LogRow, Plain, Rule, candidates};
 use super::dispatch::disagreeing_indexes;
 use super::dispatch_cache::PlainDelivery;
 use super::options::Policy;
@@ -82,9 +82,9 @@ impl Session<'_> {
         for older in rows.iter().filter(is_older) {
             self.forget_expired_leases(key, older.run())?;
         }
-        let log_rowid = self.start_log(key, record.now, history)?;
+        let (log_rowid, before) = self.start_log(key, record.now, history.log)?;
         if fair {
-            let delivery = self.record_delivery(record)?;
+            let delivery = self.record_delivery(record, before)?;
             let is_plain = rows.len() == 1 && row.fetcher_id != TASKS_ID;
             if is_plain && !history.has_deliveries && row.expired_leases.is_none() {
                 let rowid = row.rowid;
@@ -124,20 +124,39 @@ impl Session<'_> {
         self.recompute(key)
     }
 
-    /// Says which row of the log that is.
-    fn start_log(&self, key: &str, now: UnixSeconds, history: &History) -> Result<i64> {
-        if let Some((rowid, ..)) = history.log {
-            let sql = "UPDATE log SET started = ?2, finished = NULL, exit_code = NULL
-                WHERE rowid = ?1";
-            self.run(sql, (rowid, now))?;
-            return Ok(rowid);
+    /// Says which row of the log that is, and what it was before.
+    fn start_log(
+        &self,
+        key: &str,
+        now: UnixSeconds,
+        known: Option<LogRow>,
+    ) -> Result<(i64, Option<LogRow>)> {
+        let mut before = known;
+        if before.is_none() {
+            let sql = "INSERT INTO log (attr_path, started) VALUES (?1, ?2)
+                ON CONFLICT (attr_path) DO NOTHING";
+            if self.change(sql, (key, now))? > 0 {
+                return Ok((self.connection.last_insert_rowid(), None));
+            }
+            // Somebody set the row's last_started to NULL by hand: the key ran all the same.
+            let sql = "SELECT rowid, started, finished, exit_code FROM log WHERE attr_path = ?1";
+            before = self.row(sql, [key]).optional()?;
         }
-        self.run("INSERT INTO log (attr_path, started) VALUES (?1, ?2)", (key, now))?;
-        Ok(self.connection.last_insert_rowid())
+        let Some((rowid, ..)) = before else {
+            return Err(disagreeing_indexes(key));
+        };
+        let sql = "UPDATE log SET started = ?2, finished = NULL, exit_code = NULL
+            WHERE rowid = ?1";
+        self.run(sql, (rowid, now))?;
+        Ok((rowid, before))
     }
 
     /// Keeps what undoing this dispatch must restore.
-    fn record_delivery(&self, record: &DispatchRecord<'_>) -> Result<Delivery> {
+    fn record_delivery(
+        &self,
+        record: &DispatchRecord<'_>,
+        before: Option<LogRow>,
+    ) -> Result<Delivery> {
         let DispatchRecord { key, rows, row, history, .. } = *record;
         let earlier = if history.has_deliveries {
             // Those whose row is gone have nothing left to lose.
@@ -162,7 +181,7 @@ impl Session<'_> {
                 started, delivery_count, worker, lease, prev_started, prev_finished, prev_exit_code,
                 prev_last_served, marked_runs)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-        let (_, started, finished, exit_code) = history.log.unwrap_or_default();
+        let (_, started, finished, exit_code) = before.unwrap_or_default();
         let marked: Vec<_> = record.marked().map(|row| row.run_started.to_string()).collect();
         let values = (
             key,
@@ -206,6 +225,8 @@ impl Session<'_> {
             (None, Some(finished)) => {
                 let code = code_before.unwrap_or(0);
                 self.queue.counters.uncount_done(self.connection, finished / 60, code)?;
+                // The key may be known to be next, with what its log row said before.
+                self.queue.cache.forget_order();
                 self.note_task_end(key, exit_code)?;
             }
             (None, None) => self.complete_delivery(key, exit_code, now)?,

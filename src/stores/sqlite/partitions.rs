@@ -14,7 +14,7 @@ use super::rows::RunId;
 
 /// A run with more rows than this gets a partition; `rebuild.sql` says so too.
 pub(super) const SMALL_RUN_ROWS: i64 = 500;
-/// Partitions at the most: each costs a dispatch two seeks. Further large runs share partition 0.
+/// Partitions at the most: each costs a dispatch three seeks. Further large runs share partition 0.
 const PARTITIONS_MAX: i64 = 64;
 
 /// Where rows are looked for, and which are passed over. In memory; the truth is `shiftboss_runs`.

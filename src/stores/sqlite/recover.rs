@@ -29,6 +29,11 @@ const ORPHANS: &str = "
     DELETE FROM fetcher_runs WHERE fetcher_id NOT IN (SELECT fetcher_id FROM fetchers);
     DELETE FROM queue WHERE NOT EXISTS (SELECT 1 FROM fetcher_runs AS run
         WHERE run.fetcher_id = queue.fetcher_id AND run.run_started = queue.fetcher_run_started);
+    -- Version 7 has all of it in the table.
+    UPDATE queue SET last_served = served.attempt
+    FROM shiftboss_last_served AS served JOIN fetchers USING (name)
+    WHERE queue.last_served IS NULL AND served.attr_path = queue.attr_path
+        AND fetchers.fetcher_id = queue.fetcher_id;
     UPDATE shiftboss_counters SET value = max(value,
         (SELECT coalesce(max(attempt), 0) FROM shiftboss_attempts),
         (SELECT coalesce(max(attempt), 0) FROM shiftboss_deliveries),

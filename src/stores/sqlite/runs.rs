@@ -367,7 +367,7 @@ fn is_taken(error: &rusqlite::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// RowidAllocator follow the jitter, are positive, and fit.
+    /// Rowids follow the jitter, are positive, and fit.
     #[test]
     fn rowids_are_in_the_order_of_jitter() {
         let mut rowids = RowidAllocator { sequence: (1 << SEQUENCE_BITS) - 2 };

@@ -243,6 +243,8 @@ impl Session<'_> {
 
     /// Deletes a row and its run, with what is known of its expired leases.
     fn drop_row(&mut self, key: &str, task: i64) -> Result<()> {
+        // What was counted of the run is not the next one's of that number.
+        self.queue.counters.flush(self.connection)?;
         self.delete_keys(run_of(task), &[key])?;
         self.delete_empty(run_of(task))?;
         self.queue.cache.forget_key(key);

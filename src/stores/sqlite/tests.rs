@@ -2,6 +2,7 @@
 
 mod attempts;
 mod changes;
+mod edits;
 mod entries;
 mod failed;
 mod fairness;

@@ -94,6 +94,21 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
+-- A row that became another's.
+CREATE TRIGGER shiftboss_queue_move AFTER UPDATE OF attr_path, fetcher_id, fetcher_run_started ON queue
+WHEN (OLD.attr_path, OLD.fetcher_id, OLD.fetcher_run_started)
+    <> (NEW.attr_path, NEW.fetcher_id, NEW.fetcher_run_started)
+BEGIN
+    UPDATE shiftboss_runs SET rows = rows - 1, pending = pending - (NEW.is_dequeued = 0)
+    WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.fetcher_run_started;
+    UPDATE shiftboss_runs SET rows = rows + 1, pending = pending + (NEW.is_dequeued = 0)
+    WHERE fetcher_id = NEW.fetcher_id AND run_started = NEW.fetcher_run_started;
+    UPDATE queue SET last_started = (SELECT started FROM log WHERE log.attr_path = NEW.attr_path)
+    WHERE rowid = NEW.rowid;
+    RECOMPUTE(OLD.attr_path);
+    RECOMPUTE(NEW.attr_path);
+END;
+
 -- INSERT OR REPLACE of an ended job ends it as an UPDATE does.
 CREATE TRIGGER shiftboss_log_insert AFTER INSERT ON log
 BEGIN
@@ -171,13 +186,13 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
-CREATE TRIGGER shiftboss_flight_insert AFTER INSERT ON shiftboss_deliveries
+CREATE TRIGGER shiftboss_delivery_insert AFTER INSERT ON shiftboss_deliveries
 BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
 -- What became of the attempt: the log tells, if somebody ended the job there.
-CREATE TRIGGER shiftboss_flight_delete AFTER DELETE ON shiftboss_deliveries
+CREATE TRIGGER shiftboss_delivery_delete AFTER DELETE ON shiftboss_deliveries
 BEGIN
     INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started, worker, started,
         finished, outcome, exit_code)

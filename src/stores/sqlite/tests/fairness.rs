@@ -1,6 +1,8 @@
 //! Spec 5 on leases, turns and undoing, in single steps.
 
-use super::support::{FAIR, Site, run};
+use shiftboss_actors::testing::one_by_one::OneByOne;
+
+use super::support::{FAIR, Site, key, run};
 use crate::stores::sqlite::Policy;
 
 /// Twenty cycles of a key that two fetchers list, their runs replaced in between.
@@ -130,4 +132,38 @@ fn a_fair_database_can_be_opened_classic() {
     let mut site = Site::in_directory(directory, Policy::Classic);
     assert_eq!(site.next(100 + 43_201), None);
     assert_eq!(site.rows("SELECT state FROM queue"), ["0"]);
+}
+
+/// A `DONE` of a key that is known to be next: an undo of its dispatch gives back what that said.
+#[test]
+fn undoing_gives_the_last_code_back() {
+    let mut site = Site::new(FAIR);
+    let keys = ["a", "b", "c", "d", "e"];
+    site.list(&run("f", 1), &keys);
+    for _ in keys {
+        let text = next_key(&site.next(10).unwrap());
+        site.finish(&text, 20);
+    }
+    site.list(&run("f", 2), &keys);
+    site.delete(&run("f", 1));
+    // Window: 1, then 2.
+    site.next(100).unwrap();
+    site.next(100).unwrap();
+    let order = site.rows(
+        "SELECT attr_path FROM queue WHERE is_dequeued = 0 ORDER BY last_started, order_jitter",
+    );
+    let next = order[0].clone();
+    site.commit(|store| store.finish(&key(&next), 7, 100)).unwrap();
+    let log = format!("SELECT started, finished, exit_code FROM log WHERE attr_path = '{next}'");
+    let before = site.rows(&log);
+    assert_eq!(before, ["10|100|7"]);
+    let (attempt, again) = site.attempt(100).unwrap();
+    assert_eq!(next_key(&again), next);
+    assert!(site.undo(attempt));
+    assert_eq!(site.rows(&log), before);
+}
+
+/// The key of a job that is given as `key payload`.
+fn next_key(job: &str) -> String {
+    job.split(' ').next().unwrap().to_owned()
 }

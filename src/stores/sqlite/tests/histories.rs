@@ -12,7 +12,9 @@ use shiftboss_protocol::model::Attempt;
 use super::support::{FAIR, Site, batch, cases, key, run};
 use crate::stores::sqlite::Policy;
 
-pub const KEYS: [&str; 4] = ["alpha", "bravo", "charlie", "é"];
+/// So many that several are known to be next at a time.
+pub const KEYS: [&str; 10] =
+    ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "é"];
 const FETCHERS: [&str; 3] = ["f", "g", "h"];
 const HALF_DAY: i64 = 43_200;
 
@@ -38,15 +40,15 @@ fn index(of: Range<usize>) -> Range<usize> {
 pub fn event() -> impl Strategy<Value = Event> {
     let keys = || index(0..KEYS.len());
     let fetchers = || index(0..FETCHERS.len());
-    let rows = prop::collection::vec((keys(), 0..3_u8), 0..5);
+    let rows = prop::collection::vec((keys(), 0..3_u8), 0..12);
     let ago = || prop_oneof![Just(0), 1..100_i64, Just(HALF_DAY), Just(HALF_DAY + 1)];
     prop_oneof![
         4 => (fetchers(), 1..4_i64, rows, any::<bool>())
             .prop_map(|(fetcher, run, rows, complete)| Event::Add { fetcher, run, rows, complete }),
         2 => (fetchers(), 1..4_i64, 1..4_usize)
             .prop_map(|(fetcher, run, step)| Event::Delete { fetcher, run, step }),
-        8 => Just(Event::Dispatch),
-        4 => (keys(), -1..2_i64).prop_map(|(key, code)| Event::Finish { key, code }),
+        24 => Just(Event::Dispatch),
+        16 => (keys(), -1..2_i64).prop_map(|(key, code)| Event::Finish { key, code }),
         3 => (0..4_i64).prop_map(|back| Event::Undo { back }),
         3 => prop_oneof![
             1..100_i64, -100..0_i64, Just(HALF_DAY), Just(HALF_DAY + 1), Just(-HALF_DAY - 1),
@@ -185,13 +187,13 @@ proptest! {
 
     /// With the default policy.
     #[test]
-    fn fair_histories(history in prop::collection::vec(event(), 1..60)) {
+    fn fair_histories(history in prop::collection::vec(event(), 1..120)) {
         goes_the_same_way(FAIR, &history)?;
     }
 
     /// With the Python supervisor's.
     #[test]
-    fn classic_histories(history in prop::collection::vec(event(), 1..60)) {
+    fn classic_histories(history in prop::collection::vec(event(), 1..120)) {
         goes_the_same_way(Policy::Classic, &history)?;
     }
 }

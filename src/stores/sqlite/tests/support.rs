@@ -237,8 +237,8 @@ impl Site {
         let counts = "SELECT fetcher_id, run_started FROM shiftboss_runs AS run WHERE
                 (rows, pending) IS NOT (SELECT count(*), coalesce(sum(is_dequeued = 0), 0) FROM queue
                     WHERE queue.fetcher_id = run.fetcher_id AND fetcher_run_started = run.run_started)
-             UNION ALL SELECT fetcher_id, run_started FROM fetcher_runs EXCEPT
-                SELECT fetcher_id, run_started FROM shiftboss_runs";
+             UNION ALL SELECT * FROM (SELECT fetcher_id, run_started FROM fetcher_runs EXCEPT
+                SELECT fetcher_id, run_started FROM shiftboss_runs)";
         assert_eq!(self.rows(counts), Vec::<String>::new());
         let singles = "SELECT name, value FROM shiftboss_counters WHERE name LIKE 'single%' EXCEPT
             SELECT 'single_tasks', count(*) FROM shiftboss_single_tasks EXCEPT

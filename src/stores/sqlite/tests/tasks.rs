@@ -1,6 +1,8 @@
 //! Single tasks in the store: kept until one job of them succeeds, in order, whatever happens in between.
 
-use shiftboss_actors::store::{Ack, Added, Cancelled, Dispatched, SetPaused};
+use shiftboss_actors::store::{
+    Ack, AddTask, Added, Cancelled, Complete, Dispatch, Dispatched, Request, Retry, SetPaused,
+};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Row};
 
@@ -343,4 +345,20 @@ fn a_restored_row_of_a_job_in_flight_is_not_handed_out_again() {
     assert_eq!((site.singles(), site.next(12)), (vec!["1 failed".into()], None));
     assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
     assert_eq!(site.next(13).as_deref(), Some("alpha 1"));
+}
+
+/// A task that fails and is put back in the batch of its dispatch waits, and is counted so.
+#[test]
+fn a_task_put_back_at_once_is_counted() {
+    let mut site = Site::new(FAIR);
+    let task = Row { key: key("a"), payload: "p".to_owned() };
+    let mut batch = Vec::new();
+    AddTask(task).push(&mut batch);
+    Dispatch { holder: Some(holder("w", 60)) }.push(&mut batch);
+    Complete { key: key("a"), exit_code: 1 }.push(&mut batch);
+    Retry { key: key("a"), fetcher: None }.push(&mut batch);
+    let outcomes = site.store.apply_at_once(100, batch).unwrap();
+    assert!(outcomes.iter().all(Result::is_ok));
+    assert_eq!(site.rows("SELECT rows, pending FROM shiftboss_runs"), ["1|1"]);
+    site.check_kept();
 }

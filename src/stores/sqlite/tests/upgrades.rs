@@ -13,8 +13,8 @@ const REFERENCE: [&str; 2] = [
 ];
 const VERSION_5: &str = include_str!("fixtures/version_5.sql");
 /// What version 6 added; the fixture of version 6.
-const TO_VERSION_6: &str = include_str!("../migrations/0008_from_5.sql");
-const TO_VERSION_7: &str = include_str!("../migrations/0008_from_6.sql");
+const TO_VERSION_6: &str = include_str!("../migrations/0006_from_5.sql");
+const TO_VERSION_7: &str = include_str!("../migrations/0007_from_6.sql");
 /// A trigger as those versions had, which names what is renamed.
 const TRIGGER: &str = "CREATE TRIGGER shiftboss_flight_delete AFTER DELETE ON shiftboss_flights
     BEGIN UPDATE queue SET slot = 0 WHERE attr_path = OLD.attr_path; END;";
@@ -149,4 +149,27 @@ fn versions_3_and_4_are_refused() {
         assert!(refused.to_string().contains("start a build of version 5 or 6"), "{refused}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
+}
+
+const TURNS: &str = "SELECT attr_path, last_served FROM queue WHERE last_served IS NOT NULL";
+
+/// Turns of version 7 are kept, also of a row without a jitter.
+#[test]
+fn turns_are_kept_without_a_jitter() {
+    let directory = of_version(7, 7);
+    let hand = Connection::open(directory.path().join("state.db")).unwrap();
+    hand.execute_batch("UPDATE queue SET order_jitter = NULL").unwrap();
+    drop(hand);
+    let site = Site::in_directory(directory, FAIR);
+    assert_eq!(site.rows(TURNS), ["leased|12"]);
+}
+
+/// A database of version 7 that is recovered keeps its turns.
+#[test]
+fn turns_are_recovered() {
+    let directory = of_version(7, 7);
+    let (old, new) = (directory.path().join("state.db"), tempfile::tempdir().unwrap());
+    crate::stores::sqlite::recover::recover(&old, &new.path().join("state.db")).unwrap();
+    let site = Site::in_directory(new, FAIR);
+    assert_eq!(site.rows(TURNS), ["leased|12"]);
 }
