@@ -19,13 +19,7 @@ use super::query::Query;
 
 const LOG_BYTES: i64 = 32 * 1024 * 1024;
 /// Rows that came or went since the last checkpoint at which the next one is made.
-const ROWS_MAX: i64 = 2_000;
-/// Page cache in KiB while rows come or go, which touch pages all over the file, and otherwise. The kernel has the
-/// file too, and SQLite searches its whole cache after many a commit.
-const CACHE_LOADING_KIB: i64 = 16 * 1024;
-const CACHE_KIB: i64 = 4 * 1024;
-/// When no row came or went for so long, the cache is small again.
-const LOADING_ENDS: Duration = Duration::from_secs(2);
+const ROWS_MAX: i64 = 250;
 /// While a reader keeps the log from beginning anew, the next try is so much later.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
@@ -37,10 +31,6 @@ pub(super) fn checkpoint(connection: &Connection) -> Result<Checkpoint> {
     Ok(if busy == 0 && log == moved { Checkpoint::Complete } else { Checkpoint::Partial })
 }
 
-fn set_cache(connection: &Connection, kib: i64) -> Result<()> {
-    connection.pragma_update(None, "cache_size", -kib)
-}
-
 /// How much there is to be moved.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
@@ -49,8 +39,6 @@ pub(super) struct Checkpoints {
     /// Pages at which they are moved.
     pages_max: i64,
     rows: i64,
-    /// When a row came or went last, until the cache is small again.
-    loading: Option<Instant>,
     /// When a try moved not all.
     kept: Option<Instant>,
 }
@@ -65,34 +53,14 @@ impl Checkpoints {
             seen.store(i64::from(count), Ordering::Relaxed);
             Ok(())
         }))?;
-        set_cache(connection, CACHE_KIB)?;
-        let pages_max = LOG_BYTES / page_size.max(1);
-        Ok(Self { pages, pages_max, rows: 0, loading: None, kept: None })
+        Ok(Self { pages, pages_max: LOG_BYTES / page_size.max(1), rows: 0, kept: None })
     }
 
-    pub(super) fn count_rows(&mut self, connection: &Connection, rows: i64) -> Result<()> {
+    pub(super) fn count_rows(&mut self, rows: i64) {
         self.rows += rows;
-        match self.loading.replace(Instant::now()) {
-            Some(_) => Ok(()),
-            None => set_cache(connection, CACHE_LOADING_KIB),
-        }
-    }
-
-    /// Makes the cache small again once no rows come or go.
-    pub(super) fn end_loading(&mut self, connection: &Connection) {
-        if self.loading.is_none_or(|last| last.elapsed() < LOADING_ENDS) {
-            return;
-        }
-        self.loading = None;
-        let made_small = set_cache(connection, CACHE_KIB)
-            .and_then(|()| connection.execute_batch("PRAGMA shrink_memory"));
-        if let Err(error) = made_small {
-            debug!(%error, "The page cache stays large.");
-        }
     }
 
     pub(super) fn after_commit(&mut self, connection: &Connection) {
-        self.end_loading(connection);
         let is_much = self.rows >= ROWS_MAX || self.pages.load(Ordering::Relaxed) >= self.pages_max;
         if !is_much || self.kept.is_some_and(|tried| tried.elapsed() < TRY_AGAIN) {
             return;
@@ -148,7 +116,7 @@ mod tests {
         let most = write(&connection, &mut checkpoints, 100);
         assert!((4_000..4_500).contains(&most), "{most} pages");
         for _ in 0..20 {
-            checkpoints.count_rows(&connection, ROWS_MAX).unwrap();
+            checkpoints.count_rows(ROWS_MAX);
             write(&connection, &mut checkpoints, 1);
             assert!(write(&connection, &mut checkpoints, 1) < 1_000);
         }

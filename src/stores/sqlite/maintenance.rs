@@ -30,7 +30,6 @@ impl SqliteStore {
 
     pub(super) fn run_maintenance(&mut self) -> StoreResult<Checkpoint> {
         self.check_files()?;
-        self.queue.checkpoints.end_loading(&self.connection);
         checkpoint(&self.connection).map_err(classify)
     }
 

@@ -32,6 +32,9 @@ use super::{damage, file, listings, schema};
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 const STATEMENTS_MAX: usize = 64;
+/// Page cache at the most, in KiB. The kernel has the file too; and SQLite searches its whole cache
+/// after many a commit.
+const CACHE_KIB_MAX: i64 = 4 * 1024;
 /// The log is cut to this size when it is begun anew.
 const LOG_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// How long the start waits for readers to leave, so that WAL mode can be entered.
@@ -165,6 +168,7 @@ fn configure(connection: &mut Connection, options: &Options) -> Result<()> {
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB_MAX)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)
 }
 

@@ -116,15 +116,11 @@ impl Session<'_> {
     pub(super) fn add_rows(&mut self, run: RunId, partition: i64, rows: &[Line]) -> Result<()> {
         let mut rowids = RowidAllocator::load(self.connection)?;
         let mut added = 0;
-        // As they will lie: rows that are neighbours share pages.
-        let mut in_order: Vec<(i32, &Line)> =
-            rows.iter().map(|row| (row.key.jitter(), row)).collect();
-        in_order.sort_by_key(|(jitter, _)| *jitter);
-        for row in in_order {
+        for row in rows {
             added += i64::from(self.add_row(run, partition, row, &mut rowids)?);
         }
         rowids.store(self.connection)?;
-        self.queue.checkpoints.count_rows(self.connection, added)?;
+        self.queue.checkpoints.count_rows(added);
         self.count(run, added, added)
     }
 
@@ -133,7 +129,7 @@ impl Session<'_> {
         &self,
         run: RunId,
         partition: i64,
-        (jitter, row): (i32, &Line),
+        row: &Line,
         rowids: &mut RowidAllocator,
     ) -> Result<bool> {
         let known = "SELECT started, attr_path IS NOT NULL AND finished IS NULL,
@@ -161,7 +157,7 @@ impl Session<'_> {
             self.row(known, (key, fetcher_id, run))?;
         // What a row is beside others, or while its key is leased, the rule knows.
         let is_judged = is_known || in_flight || fetcher_id == TASKS_ID;
-        let state = i64::from(!is_judged);
+        let (state, jitter) = (if is_judged { 0 } else { 1 }, row.key.jitter());
         let inserted = rowids.claim(jitter, |rowid| {
             let payload = &row.payload;
             let values =
@@ -281,7 +277,7 @@ impl Session<'_> {
         }
         let pending: i64 = deleted.iter().map(|(_, pending, _)| pending).sum();
         let count = i64::try_from(deleted.len()).unwrap_or(i64::MAX);
-        self.queue.checkpoints.count_rows(self.connection, count)?;
+        self.queue.checkpoints.count_rows(count);
         self.count(run, -count, -pending)?;
         Ok(count)
     }
