@@ -111,7 +111,7 @@ impl Replies {
     }
 }
 
-/// Whether an attempt may have ended with an operation. [`Expire`] is the StorageActor's own.
+/// Whether an attempt may have ended with an operation. [`Operation::Expire`] is the StorageActor's own.
 fn may_end_lease(operation: &Operation) -> bool {
     matches!(
         operation,

@@ -1,6 +1,6 @@
 //! The rowids that the leaves of a database file name, whichever table they belong to.
 //!
-//! Called by [`recover`](super::recover) to know where reading may be possible again behind a hole. It reads
+//! Called by [`recover`](mod@super::recover) to know where reading may be possible again behind a hole. It reads
 //! pages itself, over those that cannot be read, and judges nothing: what was overwritten may say anything.
 
 use std::fs::File;

@@ -3,13 +3,13 @@
 //! A plain struct around one connection, called by the StorageActor through the trait ([`store`]). It knows no
 //! actor and no socket, and no clock that decides about a job. A [`session`] carries a batch out; the modules of the operations implement it.
 //! The schema is in `migrations/`, `triggers.sql` and [`schema`]; opening and refusing in [`open`], damage in
-//! [`damage`] and [`recover`]; the queue's order in [`dispatch`], under [`partitions`]; dispatches and their ends
+//! [`damage`] and [`mod@recover`]; the queue's order in [`dispatch`], under [`partitions`]; dispatches and their ends
 //! in [`deliveries`], [`attempts`] and [`leases`], those of programs without leases in [`adopt`]; what is kept in
 //! memory between jobs in [`dispatch_cache`] and [`write_behind`]; runs and rows in [`runs`]; single tasks in
 //! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what the
 //! daemon notes of itself in [`records`]; what triggers do for others in [`derived_state`]; the log under load in
 //! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
-//! and the end in [`maintenance`]; copies in [`backup`]. Readers have [`snapshot`] and [`views`].
+//! and the end in [`maintenance`]; copies in [`mod@backup`]. Readers have [`snapshot`] and [`views`].
 
 mod adopt;
 mod attempts;
