@@ -26,26 +26,9 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
         server.fill(JOBS)?;
         measure(setting, &server, connections, one_request_each)
     };
-    let other = |flags: &[&str], jobs, connections| -> io::Result<Option<Load>> {
-        if !setting.beanstalkd {
-            return Ok(None);
-        }
-        let home = new_home()?;
-        let mut server = Server::beanstalkd(home.path(), flags)?;
-        server.fill(jobs)?;
-        measure(setting, &server, connections, false).map(Some)
-    };
-    // Once all keys have run the log only changes; at first it grows, at random places of its index.
-    let steady = || {
-        let home = new_home()?;
-        Server::shiftboss(&setting.program, home.path(), &[])?.stop()?;
-        fill_log(&home.path().join("state.db"), JOBS).map_err(io::Error::other)?;
-        let mut server = Server::shiftboss(&setting.program, home.path(), &[])?;
-        server.fill(JOBS)?;
-        measure(setting, &server, 64, false)
-    };
+    let other = |flags: &[&str], jobs, connections| beanstalkd(setting, flags, jobs, connections);
     let row_1 = ours(&[], 64, false)?;
-    let row_1_steady = steady()?;
+    let row_1_steady = steady(setting)?;
     let synced = other(SYNCED, JOBS_SYNCED, 64)?;
     let row_2 = ours(&[], 1, false)?;
     let row_3 = ours(&[], 1000, false)?;
@@ -101,6 +84,32 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
             "0.5x",
         ),
     ])
+}
+
+/// Once all keys have run the log only changes; at first it grows, at random places of its index.
+fn steady(setting: &Setting) -> io::Result<Load> {
+    let home = new_home()?;
+    Server::shiftboss(&setting.program, home.path(), &[])?.stop()?;
+    fill_log(&home.path().join("state.db"), JOBS).map_err(io::Error::other)?;
+    let mut server = Server::shiftboss(&setting.program, home.path(), &[])?;
+    server.fill(JOBS)?;
+    measure(setting, &server, 64, false)
+}
+
+/// `None`: it is not installed.
+fn beanstalkd(
+    setting: &Setting,
+    flags: &[&str],
+    jobs: usize,
+    connections: usize,
+) -> io::Result<Option<Load>> {
+    if !setting.beanstalkd {
+        return Ok(None);
+    }
+    let home = new_home()?;
+    let mut server = Server::beanstalkd(home.path(), flags)?;
+    server.fill(jobs)?;
+    measure(setting, &server, connections, false).map(Some)
 }
 
 fn measure(
