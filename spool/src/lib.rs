@@ -81,7 +81,7 @@ pub use error::{Result, SpoolError};
 pub use fsck::{Finding, Fsck, FsckOptions, Mended};
 pub use guard::Guard;
 pub use layer::FileIdentity;
-pub use monitor::{Event, Limits, Problem, ProblemKind, Report, Turn};
+pub use monitor::{Event, Limits, Monitor, Problem, ProblemKind, Report, Turn};
 pub use name::{EntryName, NameError, QueueName, misleads, time_ordered};
 pub use owner::Identity;
 pub use publish::{Draft, Item, Reservation};

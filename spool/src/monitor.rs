@@ -4,7 +4,7 @@
 //! A survey of a spool at work sees much that is not so: an entry that moves while it looks may be in
 //! two places or in none. So what looks wrong is looked at again several times; what each look sees is reported.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -15,14 +15,14 @@ use super::entry::{age, unix_seconds};
 use super::error::Result;
 use super::layout::joined;
 use super::name::{EntryName, QueueName, text};
-use super::stop::{Stop, pause};
+use super::stop::pause;
 use super::survey::{Place, Survey};
 
 /// It is looked again so often, with such pauses, while something looks wrong.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is too old, and when to say so.
+/// What is too old.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Oldest temporary file.
@@ -31,22 +31,12 @@ pub struct Limits {
     pub checkout: Duration,
     /// Oldest available entry of a queue; a queue that is not named has no limit.
     pub queues: HashMap<QueueName, Duration>,
-    /// How often the daemon looks.
-    pub every: Duration,
-    /// A problem begins when it is seen in more scans than this, one after the other.
-    pub alert_after: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let ten_minutes = Duration::from_secs(600);
-        Self {
-            tmp: ten_minutes,
-            checkout: ten_minutes,
-            queues: HashMap::new(),
-            every: Duration::from_secs(15),
-            alert_after: 2,
-        }
+        Self { tmp: ten_minutes, checkout: ten_minutes, queues: HashMap::new() }
     }
 }
 
@@ -181,65 +171,39 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {
-    /// It was seen in enough scans.
+    /// It was seen in enough looks.
     Start,
     /// It was not seen any more.
     End,
 }
 
-impl Spool {
-    /// Looks again and again until the signal, and reports what begins and ends. A look that fails is
-    /// reported too, and the next is made all the same.
-    pub fn monitor_daemon(
-        &self,
-        limits: &Limits,
-        stop: &Stop,
-        mut report: impl FnMut(Result<Event>),
-    ) {
-        let mut monitor = Monitor::new(limits.alert_after);
-        loop {
-            match self.monitor(limits) {
-                Ok(found) => {
-                    let events = monitor.update(&found, SystemTime::now());
-                    events.into_iter().for_each(|event| report(Ok(event)));
-                }
-                Err(error) => report(Err(error)),
-            }
-            if stop.wait(limits.every) {
-                return;
-            }
-        }
-    }
-}
-
 /// Problems over several looks: which of them begin and end.
 #[derive(Debug)]
-pub(crate) struct Monitor {
+pub struct Monitor {
     alert_after: u32,
     /// In how many looks, one after the other, each was seen.
-    seen: HashMap<Problem, u32>,
+    seen: BTreeMap<Problem, u32>,
 }
 
 impl Monitor {
+    /// A problem begins when it is seen in more looks than this, one after the other.
     pub fn new(alert_after: u32) -> Self {
-        Self { alert_after, seen: HashMap::new() }
+        Self { alert_after, seen: BTreeMap::new() }
     }
 
-    /// Takes what a look found; ends before beginnings, each in order.
+    /// Takes what a look found at this time; ends before beginnings, each in order.
     pub fn update(&mut self, report: &Report, time: SystemTime) -> Vec<Event> {
-        let mut before = std::mem::take(&mut self.seen);
-        let mut starts = Vec::new();
+        let before = std::mem::take(&mut self.seen);
         for problem in &report.problems {
-            let count = before.remove(problem).unwrap_or(0).saturating_add(1);
-            if count == self.alert_after.saturating_add(1) {
-                starts.push(Event { event: Turn::Start, time, problem: problem.clone() });
-            }
-            self.seen.insert(problem.clone(), count);
+            let looks = before.get(problem).map_or(1, |looks| looks.saturating_add(1));
+            self.seen.insert(problem.clone(), looks);
         }
-        let ended = before.into_iter().filter(|(_, count)| *count > self.alert_after);
-        let mut ended: Vec<_> = ended.map(|(problem, _)| problem).collect();
-        ended.sort();
-        let ends = ended.into_iter().map(|problem| Event { event: Turn::End, time, problem });
-        ends.chain(starts).collect()
+        let enough = self.alert_after.saturating_add(1);
+        let told =
+            |(problem, looks): &(_, &u32)| **looks >= enough && !self.seen.contains_key(*problem);
+        let ended = before.iter().filter(told).map(|(problem, _)| (Turn::End, problem));
+        let begun = self.seen.iter().filter(|(_, looks)| **looks == enough);
+        let turns = ended.chain(begun.map(|(problem, _)| (Turn::Start, problem)));
+        turns.map(|(event, problem)| Event { event, time, problem: problem.clone() }).collect()
     }
 }

@@ -51,7 +51,7 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
         SpoolVerb::Stat { dir, json } => look::stat(&open(&dir, options)?, json),
         SpoolVerb::Watch { every, json, dir } => look::watch(&open(&dir, options)?, every, json),
         SpoolVerb::Run(typed) => run::run(options, typed),
-        SpoolVerb::Monitor(typed) => health::monitor(&open(&typed.dir, options)?, typed),
+        SpoolVerb::Monitor(typed) => health::monitor(open(&typed.dir, options)?, typed),
         SpoolVerb::Fsck { repair, older_than, json, dir } => {
             let spool = Spool::load_unchecked(&dir, options).map_err(failure)?;
             health::fsck(&spool, shiftboss_spool::FsckOptions { repair, older_than }, json)

@@ -35,7 +35,10 @@ fn the_monitor() {
 fn the_daemon() {
     let site = with(&["a"]);
     let words = ["monitor", "--daemon", "--every", "10ms", "--json", "s"];
-    let mut daemon = command(&site, &words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command_line = command(&site, &words);
+    let piped = command_line.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut daemon = piped.spawn().unwrap();
+    let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
     let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
     fs::write(site.path("s/q/stray"), "").unwrap();
     let mut event =
@@ -44,6 +47,14 @@ fn the_daemon() {
     assert_eq!((&begins["event"], &begins["problem"]["name"]), (&"start".into(), &"stray".into()));
     fs::remove_file(site.path("s/q/stray")).unwrap();
     assert_eq!(event()["event"], "end");
+    // A look that fails is logged, and the next is made all the same.
+    fs::rename(site.path("s/.data"), site.path("s/gone")).unwrap();
+    fs::write(site.path("s/.data"), "").unwrap();
+    assert!(log.next().unwrap().unwrap().contains("A look failed"));
+    fs::remove_file(site.path("s/.data")).unwrap();
+    fs::rename(site.path("s/gone"), site.path("s/.data")).unwrap();
+    fs::write(site.path("s/q/stray"), "").unwrap();
+    assert_eq!(event()["event"], "start");
     signal(&daemon, Signal::TERM);
     assert_eq!(daemon.wait().unwrap().code(), Some(1));
     // One that saw nothing ends with 0.

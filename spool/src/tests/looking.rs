@@ -92,7 +92,7 @@ fn report(spool: &Spool) -> Report {
 fn problems_begin_and_end() {
     let site = Site::new();
     let spool = site.create();
-    let mut monitor = Monitor::new(Limits::default().alert_after);
+    let mut monitor = Monitor::new(2);
     let now = SystemTime::now();
     site.write(".data/x", "");
     let problem = report(&spool).problems.remove(0);
@@ -131,29 +131,4 @@ fn a_touched_file_is_another_problem() {
         matches!(&events[..], [Event { event: Turn::End, .. }, Event { event: Turn::Start, .. }]),
         "{events:?}"
     );
-}
-
-/// The daemon looks until it is stopped, and tells what happens.
-#[test]
-fn the_daemon_tells() {
-    let site = Site::new();
-    let spool = site.create();
-    let stop = Stop::new().unwrap();
-    let limits = Limits { every: Duration::from_millis(5), ..Limits::default() };
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::scope(|scope| {
-        scope.spawn(|| spool.monitor_daemon(&limits, &stop, |event| tell.send(event).unwrap()));
-        site.write(".data/x", "");
-        let event = told.recv_timeout(DEADLINE).unwrap().unwrap();
-        assert!(matches!(&event, Event { event: Turn::Start, problem, .. } if problem.name == "x"));
-        let json = serde_json::to_value(&event).unwrap();
-        assert_eq!(json["event"], "start");
-        std::fs::remove_file(site.file(".data/x")).unwrap();
-        let event = told.recv_timeout(DEADLINE).unwrap().unwrap();
-        assert_eq!(event.event, Turn::End);
-        std::fs::rename(site.file(".data"), site.file(".gone")).unwrap();
-        std::fs::write(site.file(".data"), "").unwrap();
-        assert!(told.recv_timeout(DEADLINE).unwrap().is_err());
-        stop.stop();
-    });
 }

@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 pub use super::faulty::{Fault, Faulty};
 pub(crate) use crate::layer::*;
-pub(crate) use crate::monitor::Monitor;
 use crate::name::text;
 use crate::*;
 

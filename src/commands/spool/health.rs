@@ -1,5 +1,7 @@
 //! `shiftboss spool monitor` and `fsck`: what is wrong. Exit status 1 when something is or was.
 
+use std::time::SystemTime;
+
 use tokio::task::spawn_blocking;
 
 use super::{failure, never};
@@ -8,20 +10,18 @@ use crate::commands::output::show;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::with_signals;
 use shiftboss_spool::{
-    EntryName, Event, Finding, Fsck, FsckOptions, Limits, Problem, ProblemKind, Report,
-    Result as SpoolResult, Spool, Stop, Turn,
+    EntryName, Event, Finding, Fsck, FsckOptions, Limits, Monitor, Problem, ProblemKind, Report,
+    Spool, Stop, Turn,
 };
 
-pub fn monitor(spool: &Spool, typed: MonitorArguments) -> Result<(), Failure> {
+pub fn monitor(spool: Spool, typed: MonitorArguments) -> Result<(), Failure> {
     let limits = Limits {
         tmp: typed.max_tmp_age,
         checkout: typed.max_checkout_age,
-        queues: typed.max_age.into_iter().collect(),
-        every: typed.every,
-        alert_after: typed.alert_after,
+        queues: typed.max_age.iter().cloned().collect(),
     };
     if typed.daemon {
-        return daemon(spool.clone(), limits, typed.json);
+        return daemon(spool, limits, typed);
     }
     let report = spool.monitor(&limits).map_err(failure)?;
     show(&report, typed.json, report_text)?;
@@ -33,12 +33,10 @@ fn found(something: bool) -> Result<(), Failure> {
 }
 
 fn report_text(report: &Report) -> String {
-    let mut text: String =
+    let problems: String =
         report.problems.iter().map(|problem| format!("{}\n", shown(problem))).collect();
-    if report.problems.is_empty() {
-        text.push_str("No problem.\n");
-    }
-    text + &quarantined(&report.quarantined)
+    let text = if problems.is_empty() { "No problem.\n" } else { &problems };
+    text.to_owned() + &quarantined(&report.quarantined)
 }
 
 fn quarantined(names: &[EntryName]) -> String {
@@ -60,11 +58,11 @@ fn shown(problem: &Problem) -> String {
 }
 
 /// Looks in a thread of its own until a signal comes.
-fn daemon(spool: Spool, limits: Limits, json: bool) -> Result<(), Failure> {
+fn daemon(spool: Spool, limits: Limits, typed: MonitorArguments) -> Result<(), Failure> {
     let stop = never()?;
     let stopped = stop.clone();
     with_signals(async |mut signals| {
-        let looking = spawn_blocking(move || look(&spool, &limits, &stopped, json));
+        let looking = spawn_blocking(move || look(&spool, &limits, &typed, &stopped));
         match signals.attend(looking, || stop.stop()).await.0 {
             Some(Ok(looked)) => looked,
             Some(Err(_)) => {
@@ -75,38 +73,36 @@ fn daemon(spool: Spool, limits: Limits, json: bool) -> Result<(), Failure> {
     })
 }
 
-fn look(spool: &Spool, limits: &Limits, stop: &Stop, json: bool) -> Result<(), Failure> {
-    let mut end = Ok(());
-    spool.monitor_daemon(limits, stop, |event| {
-        if end.is_ok() {
-            end = found(true);
-        }
-        match print_event(event, json) {
-            Ok(true) => {}
-            Ok(false) => stop.stop(),
-            Err(failure) => {
-                end = Err(failure);
-                stop.stop();
+/// Looks again and again, and prints what begins and ends, until it is stopped or nobody reads.
+fn look(
+    spool: &Spool,
+    limits: &Limits,
+    typed: &MonitorArguments,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let (mut monitor, mut is_wrong) = (Monitor::new(typed.alert_after), false);
+    loop {
+        match spool.monitor(limits) {
+            Ok(report) => {
+                for event in monitor.update(&report, SystemTime::now()) {
+                    is_wrong = true;
+                    if !show(&event, typed.json, event_text)? {
+                        return found(true);
+                    }
+                }
             }
+            Err(error) => tracing::error!(%error, "A look failed; the next is made all the same."),
         }
-    });
-    end
+        if stop.wait(typed.every) {
+            return found(is_wrong);
+        }
+    }
 }
 
-/// Prints an event, and whether anybody reads.
-fn print_event(event: SpoolResult<Event>, json: bool) -> Result<bool, Failure> {
-    let event = match event {
-        Ok(event) => event,
-        Err(error) => {
-            tracing::error!(%error, "A look failed; the next is made all the same.");
-            return Ok(true);
-        }
-    };
-    show(&event, json, |event| {
-        let word = if event.event == Turn::Start { "begins" } else { "ends" };
-        let time = humantime::format_rfc3339_seconds(event.time);
-        format!("{time} {word}: {}\n", shown(&event.problem))
-    })
+fn event_text(event: &Event) -> String {
+    let word = if event.event == Turn::Start { "begins" } else { "ends" };
+    let time = humantime::format_rfc3339_seconds(event.time);
+    format!("{time} {word}: {}\n", shown(&event.problem))
 }
 
 pub fn fsck(spool: &Spool, options: FsckOptions, json: bool) -> Result<(), Failure> {
