@@ -22,12 +22,6 @@ use super::layout::{
 };
 use super::name::{EntryName, QueueName};
 
-/// Begins the holder of a delayed or detached entry, which is checked out until then.
-const UNTIL: &str = "until:";
-/// Begins the note of an entry that is not among the checkouts.
-const ON_ITS_WAY: &str = "moving:";
-/// Begins the name of an owner that accepts.
-const ACCEPTING: &str = "accepting:";
 /// The time of a checkout that was detached without a lease: it stays until it is resolved.
 pub(crate) const FOREVER: u64 = u64::MAX;
 
@@ -39,6 +33,14 @@ pub(crate) enum Holder {
     Process { id: String, accepting: bool },
     /// Nobody; to be given back at this time, in milliseconds since 1970.
     Until(u64),
+}
+
+impl Holder {
+    /// None if that is no name of a record.
+    fn process(id: &str, accepting: bool) -> Option<Self> {
+        let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_id.then(|| Self::Process { id: id.to_owned(), accepting })
+    }
 }
 
 /// What is noted of a claim.
@@ -55,12 +57,13 @@ pub(crate) struct Note {
 }
 
 impl Note {
+    /// Its link's target: `[moving:]HOLDER ATTEMPT QUEUE`.
     fn encode(&self) -> Vec<u8> {
-        let way = if self.moving { ON_ITS_WAY } else { "" };
+        let way = if self.moving { "moving:" } else { "" };
         let holder = match &self.holder {
-            Holder::Process { id, accepting: true } => format!("{ACCEPTING}{id}"),
+            Holder::Process { id, accepting: true } => format!("accepting:{id}"),
             Holder::Process { id, accepting: false } => id.clone(),
-            Holder::Until(time) => format!("{UNTIL}{time}"),
+            Holder::Until(time) => format!("until:{time}"),
         };
         let head = format!("{way}{holder} {} ", self.attempt);
         [head.as_bytes(), self.queue.as_bytes()].concat()
@@ -72,27 +75,19 @@ impl Note {
         let holder = str::from_utf8(parts.next()?).ok()?;
         let attempt = str::from_utf8(parts.next()?).ok()?.parse().ok()?;
         let queue = QueueName::new(parts.next()?).ok()?;
-        let (moving, holder) = without(ON_ITS_WAY, holder);
-        let holder = match without(UNTIL, holder) {
-            (true, time) => Holder::Until(time.parse().ok()?),
-            (false, holder) => {
-                let (accepting, id) = without(ACCEPTING, holder);
-                let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
-                Holder::Process { id: is_id.then(|| id.to_owned())?, accepting }
-            }
+        let on_its_way = holder.strip_prefix("moving:");
+        let holder = match on_its_way.unwrap_or(holder).split_once(':') {
+            Some(("until", time)) => Holder::Until(time.parse().ok()?),
+            Some(("accepting", id)) => Holder::process(id, true)?,
+            _ => Holder::process(on_its_way.unwrap_or(holder), false)?,
         };
-        Some(Self { name: name.clone(), holder, attempt, queue, moving })
+        Some(Self { name: name.clone(), holder, attempt, queue, moving: on_its_way.is_some() })
     }
 
     /// Where its entry is checked out.
     pub fn checked_out(&self) -> PathBuf {
         checked_out(&self.queue, &self.name)
     }
-}
-
-/// Whether a text begins so, and what comes then.
-fn without<'t>(beginning: &str, text: &'t str) -> (bool, &'t str) {
-    text.strip_prefix(beginning).map_or((false, text), |rest| (true, rest))
 }
 
 /// What came of an attempt to take an entry.
@@ -113,25 +108,22 @@ impl Spool {
     }
 
     fn take_once(&self, queue: &QueueName, name: &EntryName) -> Result<Take> {
-        match self.layer().look(&available(queue, name))? {
-            None => return Ok(Take::Gone),
-            Some(stat) if stat.linked => {
-                return Ok(Take::Stranger("it has other names (hard links): remove those"));
-            }
-            Some(stat) if stat.kind != FileType::RegularFile => {
-                return Ok(Take::Stranger("it is not a file"));
-            }
-            Some(_) if !self.layer().exists(&under(REGISTRY, name))? => {
-                return Ok(Take::Stranger("its name is not registered"));
-            }
-            Some(_) => {}
+        let stranger = |why| Ok(Take::Stranger(why));
+        let Some(stat) = self.layer().look(&available(queue, name))? else {
+            return Ok(Take::Gone);
+        };
+        if stat.linked {
+            return stranger("it has other names (hard links): remove those");
         }
-        let (name, queue) = (name.clone(), queue.clone());
-        let note = Note { name, holder: self.holder()?, attempt: 1, queue, moving: true };
-        if !self.note_new(&note)? {
+        if stat.kind != FileType::RegularFile {
+            return stranger("it is not a file");
+        }
+        if !self.layer().exists(&under(REGISTRY, name))? {
+            return stranger("its name is not registered");
+        }
+        let Some(note) = self.note_new(name, queue, self.holder()?, 1)? else {
             return Ok(Take::Busy);
-        }
-        let name = &note.name.clone();
+        };
         let taken = self.take_noted(note);
         if !matches!(taken, Ok(Take::Claimed(_))) && !self.is_moving(name)? {
             // A note that stays while this process lives would keep the entry from everybody.
@@ -146,11 +138,18 @@ impl Spool {
         Ok(Holder::Process { id, accepting })
     }
 
-    /// Makes a note where none is; whether none was.
-    fn note_new(&self, note: &Note) -> Result<bool> {
-        let path = under(CLAIMS, &note.name);
+    /// Notes that an entry is on its way; `None` if something is noted of it.
+    fn note_new(
+        &self,
+        name: &EntryName,
+        queue: &QueueName,
+        holder: Holder,
+        attempt: u32,
+    ) -> Result<Option<Note>> {
+        let note = Note { name: name.clone(), holder, attempt, queue: queue.clone(), moving: true };
+        let path = under(CLAIMS, name);
         let made = self.layer().symlink(&note.encode(), &path).none_if(Errno::EXIST);
-        Ok(made.map_err(io("note the claim", &path))?.is_some())
+        Ok(made.map_err(io("note the claim", &path))?.map(|()| note))
     }
 
     fn take_noted(&self, mut note: Note) -> Result<Take> {
@@ -195,8 +194,8 @@ impl Spool {
 
     /// What is noted of an entry that may be checked out.
     pub(crate) fn note(&self, name: &EntryName) -> Result<Option<Note>> {
-        let target = self.layer().link_target(&under(CLAIMS, name))?;
-        Ok(target.and_then(|target| Note::decode(name, &target)))
+        let noted = self.remark(CLAIMS, name)?;
+        Ok(noted.and_then(|noted| Note::decode(name, &noted)))
     }
 
     /// The notes that can be read, in the order of their names.
@@ -206,44 +205,38 @@ impl Spool {
     }
 
     pub(crate) fn rewrite_note(&self, note: &Note) -> Result<()> {
-        self.relink(&note.encode(), &under(CLAIMS, &note.name))
+        self.set_remark(CLAIMS, &note.name, Some(&note.encode()))
     }
 
     pub(crate) fn forget_note(&self, name: &EntryName) -> Result<()> {
-        self.layer().unlink(&under(CLAIMS, name)).map(drop)
+        self.set_remark(CLAIMS, name, None)
     }
 
-    /// Makes a link, or another of one, at once.
-    fn relink(&self, target: &[u8], path: &Path) -> Result<()> {
-        self.with_spare(|| {
-            let draft = self.draft_path();
-            self.layer().symlink(target, &draft).map_err(io("write", &draft))?;
-            self.layer().replace(&draft, path).map_err(io("replace", path))
-        })
+    /// What is noted of an entry in one of our directories, as a link.
+    pub(crate) fn remark(&self, directory: &str, name: &EntryName) -> Result<Option<Vec<u8>>> {
+        self.layer().link_target(&under(directory, name))
     }
 
-    /// What is noted beside an entry in one of our directories, as a link.
-    pub(crate) fn remark(&self, directory: &str, name: &EntryName) -> Result<Option<String>> {
-        let target = self.layer().link_target(&under(directory, name))?;
-        Ok(target.map(|target| String::from_utf8_lossy(&target).into_owned()))
-    }
-
+    /// Notes that at once, or takes the note away.
     pub(crate) fn set_remark(
         &self,
         directory: &str,
         name: &EntryName,
-        remark: Option<&str>,
+        remark: Option<&[u8]>,
     ) -> Result<()> {
         let path = under(directory, name);
-        match remark {
-            None => self.layer().unlink(&path).map(drop),
-            Some(remark) => self.relink(remark.as_bytes(), &path),
-        }
+        let Some(remark) = remark else { return self.layer().unlink(&path).map(drop) };
+        self.with_spare(|| {
+            let draft = self.draft_path();
+            self.layer().symlink(remark, &draft).map_err(io("write", &draft))?;
+            self.layer().replace(&draft, &path).map_err(io("replace", &path))
+        })
     }
 
     /// How often an entry was claimed before.
     pub(crate) fn attempts(&self, name: &EntryName) -> Result<u32> {
-        let attempts = self.remark(ATTEMPTS, name)?.and_then(|attempts| attempts.parse().ok());
+        let noted = self.remark(ATTEMPTS, name)?;
+        let attempts = noted.and_then(|noted| str::from_utf8(&noted).ok()?.parse().ok());
         Ok(attempts.unwrap_or(0))
     }
 
@@ -254,7 +247,7 @@ impl Spool {
             return Ok(());
         }
         let attempts = (attempts > 0).then(|| attempts.to_string());
-        self.set_remark(ATTEMPTS, name, attempts.as_deref())
+        self.set_remark(ATTEMPTS, name, attempts.as_deref().map(str::as_bytes))
     }
 
     /// Puts a claimed entry into a queue with so many attempts behind it, and ends the claim. The
@@ -332,11 +325,9 @@ impl Spool {
         repair: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
         let holder = Holder::Process { id: self.owner()?.to_owned(), accepting: false };
-        let (name, queue) = (name.clone(), QueueName::trusted("fsck"));
-        let note = Note { name, holder, attempt: 0, queue, moving: true };
-        if !self.note_new(&note)? {
+        let Some(note) = self.note_new(name, &QueueName::trusted("fsck"), holder, 0)? else {
             return Ok(false);
-        }
+        };
         let result = repair();
         self.forget_note(&note.name)?;
         result

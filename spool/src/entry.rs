@@ -26,9 +26,7 @@ pub const DATA_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// What is known of an entry's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DataStat {
-    /// Its length.
     pub bytes: u64,
-    /// When it was last written.
     #[serde(serialize_with = "unix_seconds")]
     pub modified: SystemTime,
 }
@@ -56,7 +54,6 @@ pub struct Data {
 
 impl Data {
     /// The file, for programs that read it themselves.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.spool.path().join(&self.place)
     }
@@ -74,7 +71,6 @@ impl Data {
         stat.map_or(Ok(()), FileStat::require_own).map_err(io("open the data", &self.place))
     }
 
-    /// Looks at it; none if it is missing.
     pub fn stat(&self) -> Result<Option<DataStat>> {
         let found = self.spool.layer().look(&self.place)?;
         Ok(found.map(|stat| DataStat { bytes: stat.size, modified: stat.modified }))
@@ -106,14 +102,11 @@ pub enum Holding {
     Unknown,
 }
 
-/// What is known of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EntryInfo {
     /// Its queue, also while it is checked out.
     pub queue: QueueName,
-    /// Its name.
     pub name: EntryName,
-    /// Who has it.
     #[serde(flatten)]
     pub holding: Holding,
     /// How often it was claimed, this time included.
@@ -124,7 +117,6 @@ pub struct EntryInfo {
     /// When it came where it is: into the queue, or out of it.
     #[serde(serialize_with = "unix_seconds")]
     pub since: SystemTime,
-    /// Bytes of its metadata.
     pub metadata_bytes: u64,
     /// The file with its metadata, as long as it is where it is.
     #[serde(skip)]
@@ -209,7 +201,9 @@ impl Spool {
             metadata_bytes: stat.size,
             metadata_path: self.path().join(path),
             data: self.data(name).stat()?,
-            reason: self.remark(REASONS, name)?,
+            reason: self
+                .remark(REASONS, name)?
+                .map(|reason| String::from_utf8_lossy(&reason).into_owned()),
         })
     }
 
@@ -233,7 +227,6 @@ impl Spool {
     }
 
     /// An entry's data, wherever the entry is.
-    #[must_use]
     pub fn data(&self, name: &EntryName) -> Data {
         Data { spool: self.clone(), place: under(DATA, name) }
     }

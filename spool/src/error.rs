@@ -13,7 +13,6 @@ pub type Result<T, E = SpoolError> = std::result::Result<T, E>;
 
 /// Why an operation on a spool failed. Nothing acknowledged is lost by any of them.
 #[derive(Debug, Error)]
-#[allow(missing_docs)] // The messages say it.
 pub enum SpoolError {
     #[error("cannot {doing} {}: {source}{}", path.display(), hint(source))]
     Io { doing: &'static str, path: PathBuf, source: io::Error },

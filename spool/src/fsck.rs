@@ -42,7 +42,6 @@ pub struct FsckOptions {
 }
 
 /// What a crash left: docs/spool.md says what each is, and what is done.
-#[allow(missing_docs)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
@@ -65,19 +64,16 @@ pub enum Finding {
 /// A finding, and what was done about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mended {
-    /// What was found.
     pub finding: Finding,
     /// The file, relative to the spool, with `\xNN` for what is not text.
     pub path: String,
     /// What was done or, without repair, is to be done.
     pub action: &'static str,
-    /// Whether it was done.
     pub mended: bool,
     /// Why not, if it was tried.
     pub error: Option<String>,
 }
 
-/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Fsck {
     /// In the order of checking; none in a healthy spool.
@@ -88,13 +84,11 @@ pub struct Fsck {
 
 impl Fsck {
     /// Whether nothing is wrong, and nothing was: exit status 0.
-    #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
 
     /// Whether nothing is wrong any more.
-    #[must_use]
     pub fn is_mended(&self) -> bool {
         self.findings.iter().all(|finding| finding.mended)
     }
@@ -335,12 +329,10 @@ impl Check<'_> {
 
     fn drafts(&mut self, survey: &Survey) -> Result<()> {
         let spool = self.spool;
-        let others_live = spool.others_live()?;
         let mut drafts: Vec<_> = survey.tmp.iter().map(|name| under(TMP, name)).collect();
         for entry in spool.layer().list(Path::new(DRAFTS)).unwrap_or_default() {
             let path = joined(Path::new(DRAFTS), &entry.name);
-            // Those that are no data may be just being written by a consumer, as long as there is one.
-            if !spool.is_being_written(&path)?.unwrap_or(others_live) {
+            if !spool.is_being_written(&path)? {
                 drafts.push(path);
             }
         }

@@ -99,32 +99,25 @@ impl Spool {
 }
 
 impl Guard {
-    /// The entry's name.
-    #[must_use]
     pub fn name(&self) -> &EntryName {
         &self.note.name
     }
 
     /// The queue that it was checked out of.
-    #[must_use]
     pub fn queue(&self) -> &QueueName {
         &self.note.queue
     }
 
     /// Which attempt this is, beginning with 1.
-    #[must_use]
     pub fn attempt(&self) -> u32 {
         self.note.attempt
     }
 
-    /// Its metadata.
-    #[must_use]
     pub fn metadata(&self) -> &[u8] {
         &self.metadata
     }
 
     /// The file with its metadata, for programs that read it themselves; they must not write it.
-    #[must_use]
     pub fn metadata_path(&self) -> PathBuf {
         self.spool.path().join(self.note.checked_out())
     }
@@ -135,8 +128,6 @@ impl Guard {
         self.changed = true;
     }
 
-    /// Its data.
-    #[must_use]
     pub fn data(&self) -> Data {
         self.spool.data(&self.note.name)
     }
@@ -194,7 +185,7 @@ impl Guard {
             // The first failure is reported; a draft that stays is swept up.
             written.and_then(|()| replace()).inspect_err(|_| _ = spool.layer().remove(&draft))?;
         }
-        spool.set_remark(REASONS, &self.note.name, reason)?;
+        spool.set_remark(REASONS, &self.note.name, reason.map(str::as_bytes))?;
         self.put(queue, 0)?;
         let (to, from) = (queue.as_os_str().into(), checkouts(&self.note.queue));
         spool.sync_after("moving", &self.note.name, &[to, from])

@@ -52,8 +52,6 @@
 //!   second one mounted over it is not mistaken for it.
 //! - **One sync for a batch** is `syncfs`: a thousand files one by one are a thousand waits.
 
-#![warn(missing_docs)]
-
 mod claim;
 mod entry;
 mod error;

@@ -41,7 +41,6 @@ impl Default for Limits {
 }
 
 /// What is wrong with a file: docs/spool.md says what each means.
-#[allow(missing_docs)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
@@ -55,7 +54,6 @@ pub enum ProblemKind {
 /// A problem. The time of the file is a part of it: a later phase of the same entry is another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Problem {
-    /// What is wrong.
     pub kind: ProblemKind,
     /// Where; several places only for what is duplicated.
     pub places: Vec<Place>,
@@ -158,12 +156,9 @@ type Suspicion<'s> = (ProblemKind, Vec<Place>, &'s [u8]);
 /// The beginning or the end of a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Which of both.
     pub event: Turn,
-    /// When that was.
     #[serde(serialize_with = "unix_seconds")]
     pub time: SystemTime,
-    /// The problem.
     pub problem: Problem,
 }
 

@@ -18,7 +18,6 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// Why bytes are not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // The messages say it.
 pub enum NameError {
     #[error("a name must not be empty")]
     Empty,
@@ -44,7 +43,6 @@ fn check(bytes: &[u8]) -> Result<(), NameError> {
 
 /// Whether a character does something other than to be seen: controls, separators of lines and
 /// paragraphs, marks of direction, and what has no width (Unicode's `Default_Ignorable_Code_Point`).
-#[must_use]
 pub fn misleads(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}')
@@ -109,20 +107,15 @@ macro_rules! name {
             ///
             /// # Panics
             /// When it is none.
-            #[must_use]
             pub fn trusted(text: &str) -> Self {
                 assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
                 Self(text.as_bytes().into())
             }
 
-            /// The name's bytes.
-            #[must_use]
             pub fn as_bytes(&self) -> &[u8] {
                 &self.0
             }
 
-            /// The name as a file's.
-            #[must_use]
             pub fn as_os_str(&self) -> &OsStr {
                 OsStr::from_bytes(&self.0)
             }
@@ -169,7 +162,6 @@ name! {
 /// Names in the order of time: microseconds since 1970 in 17 digits, this process, and a counter, so
 /// that later entries of one machine sort behind earlier ones. A generator for
 /// [`Spool::enqueue`](super::Spool::enqueue); the attempt needs no part in it.
-#[must_use]
 pub fn time_ordered(_attempt: u32) -> EntryName {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();

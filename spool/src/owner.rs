@@ -34,7 +34,6 @@ pub struct Identity {
     pub boot_id: String,
     /// The pid name space, as the kernel names it.
     pub pid_namespace: String,
-    /// Process id in it.
     pub pid: u32,
     /// When the process started, in clock ticks since the start of the kernel.
     pub started: u64,
@@ -75,16 +74,16 @@ impl Identity {
     }
 }
 
-/// This process's record, while it may claim. Gone when dropped.
+/// This process's record, while it may claim, and the thread that touches it. Gone when dropped.
 #[derive(Debug)]
 pub(crate) struct Owner {
-    record: Arc<Record>,
+    pub record: Arc<Record>,
     stop: Stop,
     heart: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Record {
+pub(crate) struct Record {
     layer: Arc<dyn Layer>,
     path: PathBuf,
     text: Vec<u8>,
@@ -97,7 +96,7 @@ impl Record {
 
     /// Writes it again if it is gone: somebody took this process for dead, or cleared up by hand. What it
     /// had checked out is then given back, or will be; what it claims from now on is its own.
-    fn keep(&self) -> Result<()> {
+    pub fn keep(&self) -> Result<()> {
         if self.layer.exists(&self.path)? {
             return Ok(());
         }
@@ -132,22 +131,16 @@ impl Owner {
         let text = serde_json::to_vec(identity).unwrap_or_default();
         let record = Arc::new(Record { layer: layer.clone(), path: path_of(id), text });
         let stop = Stop::new().map_err(io("start the heartbeat for", &record.path))?;
-        let (beating, signal) = (record.clone(), stop.clone());
-        let mut owner = Self { record, stop, heart: None };
-        owner.record.write()?;
+        let mut owner = Self { record: record.clone(), stop: stop.clone(), heart: None };
+        record.write()?;
         let beats = move || {
-            while !signal.wait(every) {
-                beating.beat();
+            while !stop.wait(every) {
+                record.beat();
             }
         };
         let heart = thread::Builder::new().name("spool-heart".into()).spawn(beats);
         owner.heart = Some(heart.map_err(io("start the heartbeat for", &owner.record.path))?);
         Ok(owner)
-    }
-
-    /// Sees to it that the record is there, before something is claimed in its name.
-    pub fn keep(&self) -> Result<()> {
-        self.record.keep()
     }
 }
 

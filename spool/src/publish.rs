@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::Spool;
 use super::entry::{DATA_BYTES_MAX, METADATA_BYTES_MAX, limited};
 use super::error::{Result, SpoolError, io};
+use super::files::draft_owner;
 use super::layer::{How, Layer};
 use super::layout::{DATA, REGISTRY, TMP, available, lock, under};
 use super::name::{EntryName, QueueName};
@@ -29,8 +30,6 @@ pub struct Item {
 }
 
 impl Item {
-    /// An item of these two.
-    #[must_use]
     pub fn new(metadata: impl Into<Vec<u8>>, data: impl Into<Vec<u8>>) -> Self {
         Self { metadata: metadata.into(), data: data.into() }
     }
@@ -52,8 +51,6 @@ impl Reservation {
         Self { spool: spool.clone(), name, made: vec![REGISTRY], files: Vec::new() }
     }
 
-    /// The name.
-    #[must_use]
     pub fn name(&self) -> &EntryName {
         &self.name
     }
@@ -259,15 +256,15 @@ impl Spool {
         self.sync_and_publish(queue, reservation)
     }
 
-    /// Whether the draft at `path` has a living writer; `None`: it is another kind of draft, of which that
-    /// cannot be said.
-    pub(crate) fn is_being_written(&self, path: &Path) -> Result<Option<bool>> {
+    /// Whether the draft at `path` has a living writer: it is locked, if it is one of data, and any other has the
+    /// name of a process that lives.
+    pub(crate) fn is_being_written(&self, path: &Path) -> Result<bool> {
         if path.extension().is_none_or(|extension| extension != DRAFT_OF_DATA) {
-            return Ok(None);
+            return draft_owner(path).map_or(Ok(false), |id| self.other_lives(id));
         }
         match lock(self.layer(), path, How::Read) {
-            Err(error) if error.is(Errno::NOENT) => Ok(Some(true)),
-            locked => locked.map(|lock| Some(lock.is_none())),
+            Err(error) if error.is(Errno::NOENT) => Ok(true),
+            locked => Ok(locked?.is_none()),
         }
     }
 

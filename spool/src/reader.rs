@@ -51,11 +51,8 @@ pub enum Order {
 /// What a wait brought.
 #[derive(Debug)]
 pub enum Taken {
-    /// An entry.
     Entry(Guard),
-    /// The signal to stop.
     Stopped,
-    /// The time limit.
     TimedOut,
 }
 

@@ -161,26 +161,15 @@ impl Spool {
         Ok(overdue)
     }
 
-    /// The records of processes, other than this one, that live or do not.
-    fn owners(&self, dead: bool) -> Result<HashSet<String>> {
-        let mut owners = HashSet::new();
-        for name in entries(self.layer(), Path::new(OWNERS))? {
-            let id = name.to_string();
-            if !self.is_me(&id) && self.is_dead(&id)? == dead {
-                owners.insert(id);
-            }
-        }
-        Ok(owners)
-    }
-
     /// The records of processes that do not live any more.
     pub(crate) fn dead_owners(&self) -> Result<HashSet<String>> {
-        self.owners(true)
-    }
-
-    /// Whether a process other than this one has a record and lives.
-    pub(crate) fn others_live(&self) -> Result<bool> {
-        Ok(!self.owners(false)?.is_empty())
+        let mut dead = HashSet::new();
+        for name in entries(self.layer(), Path::new(OWNERS))? {
+            if self.is_dead(&name.to_string())? {
+                dead.insert(name.to_string());
+            }
+        }
+        Ok(dead)
     }
 
     /// Whether a living process has a note of this entry.
@@ -189,6 +178,11 @@ impl Spool {
             Some(Holder::Process { id, .. }) => Ok(!self.is_dead(&id)?),
             Some(Holder::Until(_)) | None => Ok(false),
         }
+    }
+
+    /// Whether a process other than this one has this record and lives.
+    pub(crate) fn other_lives(&self, id: &str) -> Result<bool> {
+        Ok(!self.is_me(id) && !self.is_dead(id)?)
     }
 
     /// Whether the owner with this record is dead.
@@ -220,9 +214,7 @@ impl Spool {
     /// program ended. What nobody can judge but with producers stopped is fsck's.
     pub(crate) fn sweep(&self) -> Result<()> {
         keep_spare(self.layer());
-        self.remove_drafts(|path| {
-            Ok(self.is_old(path)? && self.is_being_written(path)? != Some(true))
-        })?;
+        self.remove_drafts(|path| Ok(self.is_old(path)? && !self.is_being_written(path)?))?;
         self.stale()?.iter().try_for_each(|path| self.layer().unlink(path).map(drop))
     }
 

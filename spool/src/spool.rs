@@ -86,7 +86,6 @@ impl Spool {
     }
 
     /// Whether a spool would be made at a path: there is nothing, or an empty directory.
-    #[must_use]
     pub fn is_to_be_made(path: &Path) -> bool {
         std::fs::read_dir(path).map_or(!path.exists(), |mut names| names.next().is_none())
     }
@@ -137,14 +136,12 @@ impl Spool {
     }
 
     /// The spool's directory, as it was opened.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.root
     }
 
     /// Whether its path still leads to it. A spool that was removed, moved or replaced is still open here, and no
     /// producer reaches it.
-    #[must_use]
     pub fn is_at_its_path(&self) -> bool {
         let which = |stat: Stat| (stat.st_dev, stat.st_ino);
         let here = self.layer().open_directory(Path::new(".")).ok();
@@ -153,7 +150,6 @@ impl Spool {
     }
 
     /// How this process works on it.
-    #[must_use]
     pub fn options(&self) -> &Options {
         &self.0.options
     }
@@ -205,7 +201,7 @@ impl Spool {
         let Inner { layer, id, identity, owner, .. } = &*self.0;
         let mut owner = owner.lock().unwrap_or_else(PoisonError::into_inner);
         match &*owner {
-            Some(owner) => owner.keep()?,
+            Some(owner) => owner.record.keep()?,
             None => {
                 let register = || Owner::register(layer, id, identity, HEARTBEAT);
                 *owner = Some(self.with_spare(register)?);

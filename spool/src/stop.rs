@@ -30,7 +30,6 @@ impl Stop {
     }
 
     /// Whether it was given.
-    #[must_use]
     pub fn is_set(&self) -> bool {
         let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

@@ -14,7 +14,6 @@ use super::layout::{DATA, MOVING, REGISTRY, TMP, checkouts, entries, entries_and
 use super::name::{EntryName, QueueName, text};
 
 /// A directory of the spool.
-#[allow(missing_docs)]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
