@@ -188,7 +188,7 @@ impl Scheduler {
                     Some(Request::Run) => self.apply(Event::Due),
                     Some(Request::Stop) | None => return Ok(self.stop().await),
                 },
-                outcome = ended(&mut self.on) => self.ended(outcome).await,
+                outcome = ended(&mut self.on) => self.ended(outcome).await?,
                 changed = next(&mut self.parts.watch) => self.take(changed?),
                 () = at(self.origin, wake.map(|(_, moment)| moment)) => {
                     wake.into_iter().for_each(|(event, _)| self.apply(event));
@@ -235,11 +235,11 @@ impl Scheduler {
 
     /// A run has ended. What it changed last may still be on its way from the kernel: it counts as
     /// changed during the run, or a run that changes its own tree would never be found out.
-    async fn ended(&mut self, outcome: Outcome) {
+    async fn ended(&mut self, outcome: Outcome) -> Result<(), WatchError> {
         if let Some(watch) = &mut self.parts.watch
             && let Ok(changed) = timeout(DRAIN_TIMEOUT, watch.drain()).await
         {
-            self.take(changed);
+            self.take(changed?);
         }
         let exit_code = outcome.exit_code;
         self.log_end(&outcome);
@@ -255,6 +255,7 @@ impl Scheduler {
         self.report_loops();
         let is_again = exit_code != 0 && self.parts.timing.retry;
         self.apply(if is_again { Event::Failed } else { Event::Done });
+        Ok(())
     }
 
     async fn stop(self) -> Option<Outcome> {

@@ -106,8 +106,8 @@ async fn a_change_is_returned_once() {
     let mut scene = scene(0..0);
     scene.next().await;
     scene.script.lock().unwrap().push_back(Next::Finds("a"));
-    assert_eq!(scene.follower.drain().await, path("a"));
-    assert_eq!(scene.follower.drain().await, Changed::default());
+    assert_eq!(scene.follower.drain().await.unwrap(), path("a"));
+    assert_eq!(scene.follower.drain().await.unwrap(), Changed::default());
     scene.happens(Next::Finds("b"));
     assert_eq!(scene.next().await, path("b"));
 }

@@ -1,14 +1,19 @@
 //! A schedule with runs that take a time and end as they are told, under a paused clock.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
+use rustix::event::{EventfdFlags, eventfd};
 use shiftboss_actors::testing::ManualClock;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use crate::schedule::scheduler::*;
+use crate::schedule::watch::{Wake, Watch};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
@@ -61,10 +66,53 @@ fn fakes(inner: Rc<Inner>, takes: Duration, codes: Vec<u8>, ignores_stop: bool) 
     })
 }
 
+/// What a watch finds: what it is sent, and, when it is drained, the same paths each time.
+struct Script {
+    bell: Arc<OwnedFd>,
+    sent: Mutex<Vec<PathBuf>>,
+    rewrites: Vec<PathBuf>,
+    /// The last turn is over, and what it found was taken in.
+    is_waited_for: AtomicBool,
+}
+
+impl Script {
+    fn new(rewrites: Vec<PathBuf>) -> Self {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = Arc::new(eventfd(0, flags).unwrap());
+        Self { bell, sent: Mutex::default(), rewrites, is_waited_for: AtomicBool::new(false) }
+    }
+
+    fn send(&self, path: PathBuf) {
+        self.sent.lock().unwrap().push(path);
+        rustix::io::write(&*self.bell, &1_u64.to_ne_bytes()).unwrap();
+    }
+
+    fn is_heard(&self) -> bool {
+        self.sent.lock().unwrap().is_empty() && self.is_waited_for.load(Ordering::SeqCst)
+    }
+}
+
+struct Told(Arc<Script>);
+
+impl Watch for Told {
+    fn turn(&mut self) -> Result<Changed, WatchError> {
+        let script = &self.0;
+        script.is_waited_for.store(false, Ordering::SeqCst);
+        let _ = rustix::io::read(&*script.bell, &mut [0; 8]);
+        let sent = std::mem::take(&mut *script.sent.lock().unwrap());
+        Ok(Changed::of(if sent.is_empty() { script.rewrites.clone() } else { sent }))
+    }
+
+    fn wake(&self) -> Wake {
+        self.0.is_waited_for.store(true, Ordering::SeqCst);
+        Wake::Readable(Arc::clone(&self.0.bell))
+    }
+}
+
 /// A schedule at work, and what is known of it.
 pub struct Scene {
     requests: UnboundedSender<Request>,
-    changes: UnboundedSender<Changed>,
+    script: Arc<Script>,
     pub end: JoinHandle<Result<Option<Outcome>, WatchError>>,
     pub seen: Seen,
     /// The wall clock.
@@ -101,19 +149,9 @@ impl Plan {
         };
         let start = fakes(Rc::clone(&seen.0), self.takes, self.codes, self.ignores_stop);
         let (requests, received) = unbounded_channel();
-        let (changes, mut found) = unbounded_channel();
-        let rewritten = self.rewrites.unwrap_or_default();
-        // It finds what it is sent, and, when it is drained, the same paths each time.
-        let watch = Follower::of(|finder, mut drains| async move {
-            loop {
-                let changed = tokio::select! {
-                    Some(changed) = found.recv() => changed,
-                    Some(_asked) = drains.recv() => Changed::of(rewritten.clone()),
-                    else => return Ok(()),
-                };
-                let _ = finder.send(changed);
-            }
-        });
+        let script = Arc::new(Script::new(self.rewrites.unwrap_or_default()));
+        let told = Arc::clone(&script);
+        let watch = Follower::new(Arc::new(move || Ok(Box::new(Told(Arc::clone(&told))))), false);
         let noted = Rc::clone(&seen.0);
         let schedule = Schedule {
             name: "test".to_owned(),
@@ -125,23 +163,27 @@ impl Plan {
             clock: Rc::new(wall.clone()),
         };
         let end = actix::spawn(schedule.run(received));
-        Scene { requests, changes, end, seen, wall }
+        Scene { requests, script, end, seen, wall }
     }
 }
 
 impl Scene {
     pub async fn touch(&self, path: &str) {
-        self.changes.send(Changed::of([path.into()])).unwrap();
+        self.script.send(path.into());
         self.heard().await;
     }
 
     pub async fn ask(&self, request: Request) {
+        self.heard().await;
         let _ = self.requests.send(request);
         self.heard().await;
     }
 
     /// What was sent has been taken in, and no time has passed.
     async fn heard(&self) {
+        while !self.script.is_heard() {
+            tokio::task::yield_now().await;
+        }
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
