@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use shiftboss_protocol::backoff::Backoff;
@@ -100,55 +99,45 @@ pub enum Event {
     Ready,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    pub from: State,
-    pub event: Event,
-    /// it goes to this state;
-    pub to: State,
-    /// and whether a run starts then.
-    pub starts: bool,
-}
-
-const fn row(from: State, event: Event, to: State) -> Row {
-    Row { from, event, to, starts: false }
-}
-
-const fn start(from: State, event: Event) -> Row {
-    Row { from, event, to: State::Running, starts: true }
-}
+/// From a state by an event to a state. A run starts where that state is the first of a run.
+pub type Row = (State, Event, State);
 
 /// All that can happen. What is not here is an error of the program.
 pub const TABLE: [Row; 22] = {
     use Event::{Done, Due, Failed, Ready, Start, Touch};
     use State::{Backoff, Cooldown, CooldownPending, Idle, Running, RunningPending, Waiting};
     [
-        row(Idle, Touch, Waiting),
-        start(Idle, Due),
-        row(Waiting, Touch, Waiting),
-        start(Waiting, Due),
-        start(Waiting, Start),
-        row(Running, Touch, RunningPending),
+        (Idle, Touch, Waiting),
+        (Idle, Due, Running),
+        (Waiting, Touch, Waiting),
+        (Waiting, Due, Running),
+        (Waiting, Start, Running),
+        (Running, Touch, RunningPending),
         // A run that takes longer than the time between two costs turns; they do not pile up.
-        row(Running, Due, Running),
-        row(Running, Done, Cooldown),
-        row(Running, Failed, Backoff),
-        row(RunningPending, Touch, RunningPending),
-        row(RunningPending, Due, RunningPending),
-        row(RunningPending, Done, CooldownPending),
+        (Running, Due, Running),
+        (Running, Done, Cooldown),
+        (Running, Failed, Backoff),
+        (RunningPending, Touch, RunningPending),
+        (RunningPending, Due, RunningPending),
+        (RunningPending, Done, CooldownPending),
         // What changed may be what was wrong: the next run waits for the cooldown alone.
-        row(RunningPending, Failed, CooldownPending),
-        row(Cooldown, Touch, CooldownPending),
-        row(Cooldown, Due, CooldownPending),
-        row(Cooldown, Ready, Idle),
-        row(CooldownPending, Touch, CooldownPending),
-        row(CooldownPending, Due, CooldownPending),
-        row(CooldownPending, Ready, Waiting),
-        row(Backoff, Touch, CooldownPending),
-        row(Backoff, Due, CooldownPending),
-        start(Backoff, Ready),
+        (RunningPending, Failed, CooldownPending),
+        (Cooldown, Touch, CooldownPending),
+        (Cooldown, Due, CooldownPending),
+        (Cooldown, Ready, Idle),
+        (CooldownPending, Touch, CooldownPending),
+        (CooldownPending, Due, CooldownPending),
+        (CooldownPending, Ready, Waiting),
+        (Backoff, Touch, CooldownPending),
+        (Backoff, Due, CooldownPending),
+        (Backoff, Ready, Running),
     ]
 };
+
+/// Whether a run starts.
+fn starts((from, _, to): &Row) -> bool {
+    *to == State::Running && *from != State::Running
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -181,7 +170,7 @@ impl Machine {
 
     pub fn on(&self, event: Event, now: Moment) -> Result<(Self, bool), Refusal> {
         let unforeseen = Refusal::Unforeseen { state: self.state, event };
-        let row = TABLE.iter().find(|row| (row.from, row.event) == (self.state, event));
+        let row = TABLE.iter().find(|(from, by, _)| (*from, *by) == (self.state, event));
         let row = row.ok_or(unforeseen)?;
         if let Some((awaited, due)) =
             self.wake().filter(|(awaited, due)| *awaited == event && now < *due)
@@ -189,9 +178,12 @@ impl Machine {
             return Err(Refusal::Early { event: awaited, now, due });
         }
         let mut next = self.clone();
-        next.stamp(row, now);
-        next.state = row.to;
-        Ok((next, row.starts))
+        next.state = row.2;
+        next.stamp(event, now);
+        if starts(row) {
+            next.touched = None;
+        }
+        Ok((next, starts(row)))
     }
 
     pub fn state(&self) -> State {
@@ -230,23 +222,20 @@ impl Machine {
         }
     }
 
-    fn stamp(&mut self, row: &Row, now: Moment) {
-        match row.event {
-            Event::Touch => self.touch(now),
+    /// Notes when an event brought it to its state.
+    fn stamp(&mut self, event: Event, now: Moment) {
+        match (event, self.state) {
+            (Event::Touch, _) | (Event::Ready, State::Waiting) => self.touch(now),
             // Remembered as a change is; in the other states it starts a run, or costs its turn.
-            Event::Due if row.to == State::CooldownPending => self.touch(now),
-            Event::Ready if row.to == State::Waiting => self.touch(now),
-            Event::Done => {
+            (Event::Due, State::CooldownPending) => self.touch(now),
+            (Event::Done, _) => {
                 self.last_run = now;
                 self.retries.reset();
             }
-            Event::Failed => {
+            (Event::Failed, _) => {
                 (self.last_run, self.retry_delay) = (now, self.retries.next_delay());
             }
-            Event::Due | Event::Start | Event::Ready => {}
-        }
-        if row.starts {
-            self.touched = None;
+            (Event::Due | Event::Start | Event::Ready, _) => {}
         }
     }
 
@@ -258,31 +247,23 @@ impl Machine {
 
 /// A picture of the table for Graphviz, as `shiftboss on-change --graph` prints it.
 pub fn dot() -> String {
-    let mut text = String::from("digraph on_change {\n    node [shape=box, style=rounded];\n");
-    for state in State::ALL {
-        let _ = writeln!(text, "    {state:?} [label=\"{}\"];", state.name());
-    }
-    for row in &TABLE {
-        let _ = writeln!(text, "    {:?} -> {:?} [label=\"{}\"];", row.from, row.to, label(row));
-    }
-    text.push_str("}\n");
-    text
+    let state = |state: State| format!("    {state:?} [label=\"{}\"];\n", state.name());
+    let row = |row: &Row| format!("    {:?} -> {:?} [label=\"{}\"];\n", row.0, row.2, label(row));
+    let head = "digraph on_change {\n    node [shape=box, style=rounded];\n";
+    let (states, rows) = (State::ALL.map(state).concat(), TABLE.each_ref().map(row).concat());
+    format!("{head}{states}{rows}}}\n")
 }
 
 /// The same for Mermaid; docs/spec/on-change.md shows it.
 pub fn mermaid() -> String {
-    let mut text = String::from("stateDiagram-v2\n    [*] --> Idle\n");
-    for state in State::ALL {
-        let _ = writeln!(text, "    {state:?}: {}", state.name());
-    }
-    for row in &TABLE {
-        let _ = writeln!(text, "    {:?} --> {:?}: {}", row.from, row.to, label(row));
-    }
-    text
+    let state = |state: State| format!("    {state:?}: {}\n", state.name());
+    let row = |row: &Row| format!("    {:?} --> {:?}: {}\n", row.0, row.2, label(row));
+    let (states, rows) = (State::ALL.map(state).concat(), TABLE.each_ref().map(row).concat());
+    format!("stateDiagram-v2\n    [*] --> Idle\n{states}{rows}")
 }
 
 /// The event, and a sign where a run starts.
 fn label(row: &Row) -> String {
-    let sign = if row.starts { " / run" } else { "" };
-    format!("{}{sign}", format!("{:?}", row.event).to_lowercase())
+    let sign = if starts(row) { " / run" } else { "" };
+    format!("{}{sign}", format!("{:?}", row.1).to_lowercase())
 }
