@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,10 +27,8 @@ use shiftboss_protocol::wire::session::Refused;
 /// A service gets this long to give back what it holds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Has a fetcher that the daemon runs itself run now; answered with one line of JSON.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<String, Refused>")]
-pub struct RunFetcher(pub Arc<str>);
+/// Has a fetcher of this name, which the daemon runs itself, run now; answers with one line of JSON.
+pub type RunFetcher = Rc<dyn Fn(&str) -> Result<String, Refused>>;
 
 /// Looks how the spool is that the daemon takes tasks from. May take a while: it is called on a thread for it.
 pub type LookAtSpool = Arc<dyn Fn() -> SpoolLive + Send + Sync>;
@@ -75,8 +74,8 @@ pub trait Service {
     /// Starts it, on the caller's actix system. It keeps `exit_notifier` for its whole life.
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>);
 
-    /// Who has fetchers run for operators, if it does; asked once it is started.
-    fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
+    /// Has fetchers run for operators, if it has any; asked once it is started.
+    fn run_fetcher(&self) -> Option<RunFetcher> {
         None
     }
 
@@ -111,8 +110,8 @@ impl Services {
         }
     }
 
-    /// Who has fetchers run for operators.
-    pub(crate) fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
+    /// Has fetchers run for operators.
+    pub(crate) fn run_fetcher(&self) -> Option<RunFetcher> {
         self.all.iter().find_map(|service| service.run_fetcher())
     }
 

@@ -1,12 +1,10 @@
 //! Fetchers that the daemon runs itself, as its configuration file says: each has a schedule of [`crate::schedule`]
 //! and fetches by [`crate::fetch`] (docs/spec/on-change.md, docs/configuration.md).
 //!
-//! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here are the fetchers' supervision
-//! ([`supervisor`]), what is around each of their runs ([`runs`]) and their memory over restarts ([`record`]). No SQL, no
-//! socket.
+//! [`Fetchers`] is a service of the supervision tree, started by `serve`. Here is what a run shows; the fetchers'
+//! supervision is in [`supervisor`], their memory over restarts in [`record`]. No SQL, no socket.
 
 mod record;
-mod runs;
 mod supervisor;
 #[cfg(test)]
 mod tests;
@@ -15,20 +13,22 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use actix::prelude::*;
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::service::{RunFetcher, Service, ServiceLinks};
-use shiftboss_protocol::wire::session::Refused;
+use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracing::{info, warn};
 
 pub use supervisor::RUNS_MAX;
 
 use crate::child::Guardian;
 use crate::config::FetcherTable;
-use supervisor::{Supervisor, SupervisorParts};
+use crate::fetch::{self, Fetcher, Observer};
+use supervisor::{Runs, Supervisor};
 
 pub struct Fetchers {
     input: PathBuf,
@@ -47,6 +47,20 @@ impl Fetchers {
     ) -> Self {
         Self { input, database, wanted, running: None }
     }
+
+    fn runs(&self) -> Runs {
+        let (input, database) = (self.input.clone(), self.database.clone());
+        let guardian = Guardian::default();
+        Box::new(move |table| {
+            let name = table.name.shared();
+            let observer = move || Box::new(ToLog(name.clone())) as _;
+            let changed_file =
+                table.on_change.is_some().then(|| table.name.changed_file(&database));
+            let (table, guardian) = (table.clone(), guardian.clone());
+            let fetcher = Fetcher::new(input.clone(), table, guardian, changed_file);
+            fetch::runs(fetcher, observer, true)
+        })
+    }
 }
 
 impl Service for Fetchers {
@@ -55,26 +69,19 @@ impl Service for Fetchers {
     }
 
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
-        let (input, database) = (self.input.clone(), self.database.clone());
-        let guardian = Guardian::default();
-        let parts = SupervisorParts {
-            runs: Box::new(move |table| runs::of_table(table, &input, &database, &guardian)),
-            wanted: self.wanted.clone(),
-            links: links.fetchers,
-            clock: Rc::new(SystemClock),
-        };
-        let supervisor = Rc::new(Supervisor::new(parts));
+        let (wanted, clock) = (self.wanted.clone(), Rc::new(SystemClock));
+        let supervisor = Rc::new(Supervisor::new(self.runs(), wanted, links.fetchers, clock));
         let life = Rc::clone(&supervisor).run();
-        let life = actix::spawn(async move {
+        let life = actix_rt::spawn(async move {
             let _exit_notifier = exit_notifier;
             life.await;
         });
         self.running = Some((supervisor, life));
     }
 
-    fn run_fetcher(&self) -> Option<Recipient<RunFetcher>> {
-        let (supervisor, _) = self.running.as_ref()?;
-        Some(FetchersActor(Rc::clone(supervisor)).start().recipient())
+    fn run_fetcher(&self) -> Option<RunFetcher> {
+        let supervisor = Rc::clone(&self.running.as_ref()?.0);
+        Some(Rc::new(move |name| supervisor.run_now(name)))
     }
 
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -89,17 +96,20 @@ impl Service for Fetchers {
     }
 }
 
-/// Answers operators' requests for runs.
-struct FetchersActor(Rc<Supervisor>);
+/// Shows a run in the daemon's log, with the fetcher's name.
+struct ToLog(Arc<str>);
 
-impl Actor for FetchersActor {
-    type Context = Context<Self>;
-}
-
-impl Handler<RunFetcher> for FetchersActor {
-    type Result = Result<String, Refused>;
-
-    fn handle(&mut self, RunFetcher(name): RunFetcher, _: &mut Self::Context) -> Self::Result {
-        self.0.run_now(&name)
+impl Observer for ToLog {
+    fn complaint(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        if !line.is_empty() {
+            info!(name = &*self.0, "stderr: {}", String::from_utf8_lossy(line));
+        }
     }
+
+    fn faulty(&mut self, line: u64, reason: SkipReason) {
+        warn!(name = &*self.0, line, %reason, "A faulty line: it is skipped.");
+    }
+
+    fn lines(&mut self, _: u64) {}
 }

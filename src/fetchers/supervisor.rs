@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_rt::task::JoinHandle;
 use shiftboss_actors::clock::Clock;
+use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_actors::store::{
@@ -22,17 +22,18 @@ use shiftboss_actors::store::{
 use shiftboss_protocol::backoff::Backoff;
 use shiftboss_protocol::wire::session::Refused;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::{record, runs};
+use super::record;
 use crate::config::FetcherTable;
 use crate::exit::ExitCode;
 use crate::near::did_you_mean;
 use crate::schedule::follower::Follower;
-use crate::schedule::scheduler::{Every, Outcome, Request, Schedule, StartRun, Status};
+use crate::schedule::paths::Changed;
+use crate::schedule::scheduler::{Every, Outcome, Request, Run, Schedule, StartRun, Status};
 use crate::schedule::watch::WatchError;
 
 /// Runs of all fetchers at once; others wait for their turn.
@@ -45,20 +46,13 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 const NOTE_RETRY: Duration = Duration::from_secs(5);
 /// From a schedule that died to the start of the next: at first, and at the longest.
 const RESTART: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// How often a run that waits looks for the input directory.
+const LOST_PAUSE: Duration = Duration::from_secs(1);
 /// At a stop of the daemon commands get this long from TERM to KILL, whatever their own grace.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// What a supervisor is made of.
-pub(super) struct SupervisorParts {
-    /// Makes the runs of a fetcher.
-    pub runs: Box<dyn Fn(&FetcherTable) -> StartRun>,
-    /// The fetchers that are to run; a new value takes the place of the old one.
-    pub wanted: watch::Receiver<Vec<FetcherTable>>,
-    /// To storage, which remembers how they are, and to the input directory's watcher.
-    pub links: FetcherLinks,
-    /// The wall clock: what is planned is noted in its time.
-    pub clock: Rc<dyn Clock>,
-}
+/// Makes the runs of a fetcher.
+pub(super) type Runs = Box<dyn Fn(&FetcherTable) -> StartRun>;
 
 /// A schedule that is neither ended nor replaced.
 struct Running {
@@ -70,21 +64,35 @@ struct Running {
 type Life = JoinHandle<Result<Option<Outcome>, WatchError>>;
 
 pub(super) struct Supervisor {
-    parts: SupervisorParts,
+    runs: Runs,
+    /// The fetchers that are to run; a new value takes the place of the old one.
+    wanted: watch::Receiver<Vec<FetcherTable>>,
+    /// To storage, which remembers how they are, and to the input directory's watcher.
+    links: FetcherLinks,
+    /// The wall clock: what is planned is noted in its time.
+    clock: Rc<dyn Clock>,
     running: RefCell<BTreeMap<Arc<str>, Running>>,
     /// What is stored of each fetcher, or is to be.
     records: RefCell<BTreeMap<Arc<str>, FetcherRecord>>,
     /// Those whose records could not be stored, and will be.
     unsaved: RefCell<HashSet<Arc<str>>>,
     /// Bounds the runs that are on at once.
-    pub places: Semaphore,
+    places: Semaphore,
     stopping: watch::Sender<bool>,
 }
 
 impl Supervisor {
-    pub fn new(parts: SupervisorParts) -> Self {
+    pub fn new(
+        runs: Runs,
+        wanted: watch::Receiver<Vec<FetcherTable>>,
+        links: FetcherLinks,
+        clock: Rc<dyn Clock>,
+    ) -> Self {
         Self {
-            parts,
+            runs,
+            wanted,
+            links,
+            clock,
             running: RefCell::default(),
             records: RefCell::default(),
             unsaved: RefCell::default(),
@@ -104,7 +112,7 @@ impl Supervisor {
             () = self.recall() => {}
             () = self.stopped() => return,
         }
-        let mut wanted = self.parts.wanted.clone();
+        let mut wanted = self.wanted.clone();
         let (mut keepers, mut kept) = (JoinSet::new(), HashSet::new());
         while !*self.stopping.borrow() {
             for table in wanted.borrow_and_update().iter() {
@@ -134,7 +142,7 @@ impl Supervisor {
 
     async fn recall(&self) {
         loop {
-            match ask(&self.parts.links.known, FetcherRecords).await {
+            match ask(&self.links.known, FetcherRecords).await {
                 Ok(records) => {
                     let by_name = |record: FetcherRecord| (Arc::clone(&record.name), record);
                     self.records.borrow_mut().extend(records.into_iter().map(by_name));
@@ -150,7 +158,7 @@ impl Supervisor {
 
     /// Has one fetcher run as long as it is wanted. Returns its name.
     async fn keep(self: Rc<Self>, name: Arc<str>) -> Arc<str> {
-        let mut wanted = self.parts.wanted.clone();
+        let mut wanted = self.wanted.clone();
         let mut restarts = Backoff::new(RESTART[0], RESTART[1]);
         let mut is_changed = false;
         loop {
@@ -188,18 +196,22 @@ impl Supervisor {
             // The configuration was refused if it has a faulty glob.
             on_change.trees().inspect_err(|error| error!(%error, "Nothing is watched.")).ok()
         });
-        let (name, clock) = (table.name.shared(), Rc::clone(&self.parts.clock));
+        let (name, clock) = (table.name.shared(), Rc::clone(&self.clock));
         let unknown = || record::new(Arc::clone(&name));
         let mut records = self.records.borrow_mut();
         let record = records.entry(Arc::clone(&name)).or_insert_with(unknown);
         let first = record::first_due(table, record, is_changed, clock.now());
         let (supervisor, noted) = (Rc::clone(self), Arc::clone(&name));
-        let start = self.in_turn(Arc::clone(&name), (self.parts.runs)(table));
+        let (of_turn, turns, start) = (Arc::clone(&name), Rc::clone(self), (self.runs)(table));
+        let start = move |changed, stop| {
+            let (name, start) = (Arc::clone(&of_turn), Rc::clone(&start));
+            Box::pin(Rc::clone(&turns).in_turn(name, start, changed, stop)) as Run
+        };
         let schedule = Schedule {
             name: name.to_string(),
             timing: table.timing(),
             every: table.every.zip(first).map(|(period, first)| Every { period, first }),
-            start,
+            start: Rc::new(start),
             // A tree may come later than the daemon.
             watch: trees.map(|trees| Follower::of_trees(trees, true)),
             observer: Box::new(move |status| supervisor.note(&noted, status)),
@@ -256,10 +268,8 @@ impl Supervisor {
     /// Stores how a fetcher is, or that it is none any more; later, if that fails.
     fn save(self: &Rc<Self>, name: &Arc<str>) {
         let (supervisor, name) = (Rc::clone(self), Arc::clone(name));
-        let first = self.store(&name);
         actix_rt::spawn(async move {
-            let mut saved = first.await;
-            while let Err(error) = saved {
+            while let Err(error) = supervisor.store(&name).await {
                 if !supervisor.unsaved.borrow_mut().insert(Arc::clone(&name)) {
                     return;
                 }
@@ -267,56 +277,64 @@ impl Supervisor {
                 warn!(name, error, "The state of the fetcher could not be stored; trying again.");
                 sleep(NOTE_RETRY).await;
                 supervisor.unsaved.borrow_mut().remove(name);
-                saved = supervisor.store(name).await;
             }
         });
     }
 
     /// Sends storage how a fetcher is now.
-    fn store(&self, name: &str) -> Pin<Box<dyn Future<Output = Result<(), String>>>> {
-        let links = &self.parts.links;
-        match self.records.borrow().get(name) {
-            Some(record) => Box::pin(ask(&links.note, NoteFetcher(record.clone()))),
-            None => Box::pin(ask(&links.forget, ForgetFetcher(name.into()))),
+    async fn store(&self, name: &str) -> Result<(), String> {
+        let record = self.records.borrow().get(name).cloned();
+        match record {
+            Some(record) => ask(&self.links.note, NoteFetcher(record)).await,
+            None => ask(&self.links.forget, ForgetFetcher(name.into())).await,
         }
     }
 
-    /// The runs of a fetcher, each of which waits until it may begin: not too many others run, the input directory is
+    /// A run of a fetcher, which waits until it may begin: not too many others run, the input directory is
     /// there, and it is on disk that it begins, so that one that a crash breaks off is known to be still to be done.
-    fn in_turn(self: &Rc<Self>, name: Arc<str>, start: StartRun) -> StartRun {
-        let (supervisor, start) = (Rc::clone(self), Rc::new(start));
-        Rc::new(move |changed, mut stop| {
-            let (supervisor, name, start) =
-                (Rc::clone(&supervisor), Arc::clone(&name), Rc::clone(&start));
-            Box::pin(async move {
-                let ready = async {
-                    runs::input_is_there(&supervisor.parts.links.why_lost, &name).await;
-                    supervisor.places.acquire().await
-                };
-                let _place = tokio::select! {
-                    place = ready => place,
-                    _ = &mut stop => {
-                        let text = "stopped while it waited for its turn";
-                        return Outcome::new(ExitCode::Unavailable as u8, text);
-                    }
-                };
-                // The schedule has noted the run by now. One that cannot be stored is done all the same.
-                supervisor.store_start(&name).await;
-                start(changed, stop).await
-            })
-        })
+    async fn in_turn(
+        self: Rc<Self>,
+        name: Arc<str>,
+        start: StartRun,
+        changed: Changed,
+        mut stop: oneshot::Receiver<()>,
+    ) -> Outcome {
+        let ready = async {
+            self.input_is_there(&name).await;
+            self.places.acquire().await
+        };
+        let _place = tokio::select! {
+            place = ready => place,
+            _ = &mut stop => {
+                let text = "stopped while it waited for its turn";
+                return Outcome::new(ExitCode::Unavailable as u8, text);
+            }
+        };
+        if !*self.stopping.borrow() {
+            // The schedule has noted the run by now. One that cannot be stored is done all the same: of that
+            // `save` warns.
+            let _ = self.store(&name).await;
+        }
+        start(changed, stop).await
     }
 
-    /// Waits until it is stored that a run is on, or cannot be, of which [`Supervisor::save`] warns.
-    async fn store_start(&self, name: &str) {
-        if !*self.stopping.borrow() {
-            let _ = self.store(name).await;
+    /// Waits while the input directory is lost: a list that is put into another one would be taken for what the
+    /// input holds, and nobody else's list is there.
+    async fn input_is_there(&self, name: &str) {
+        let mut is_warned = false;
+        // Without an answer the daemon stops in a moment.
+        while let Ok(Some(reason)) = self.links.why_lost.send(WhyLost).await {
+            if !is_warned {
+                warn!(name, reason, "The run waits for the input directory, which is lost.");
+                is_warned = true;
+            }
+            sleep(LOST_PAUSE).await;
         }
     }
 
     /// Has a fetcher run now, as an operator asks. Answers with one line of JSON.
     pub fn run_now(&self, name: &str) -> Result<String, Refused> {
-        let wanted = self.parts.wanted.borrow();
+        let wanted = self.wanted.borrow();
         if of_name(&wanted, name).is_none() {
             let near = did_you_mean(name, wanted.iter().map(|table| table.name.as_str()));
             return Err(Refused::unknown(format!("the daemon runs no fetcher {name}{near}")));
@@ -345,16 +363,13 @@ async fn other_than(wanted: &mut watch::Receiver<Vec<FetcherTable>>, table: &Fet
     wanted.wait_for(is_other).await.is_ok()
 }
 
-/// Asks storage; an error is for the log. It is sent at once.
-fn ask<R: StoreRequest>(
+/// Asks storage; an error is for the log.
+async fn ask<R: StoreRequest>(
     storage: &Recipient<Perform<R>>,
     request: R,
-) -> impl Future<Output = Result<R::Answer, String>> + use<R> {
-    let answer = storage.send(Perform(request)).timeout(STORE_TIMEOUT);
-    async {
-        match answer.await {
-            Ok(answer) => answer.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        }
+) -> Result<R::Answer, String> {
+    match storage.send(Perform(request)).timeout(STORE_TIMEOUT).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }

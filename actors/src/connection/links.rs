@@ -44,7 +44,7 @@ pub struct SessionLinks {
     /// The input directory, to be taken as it is.
     pub accept_input: Recipient<AcceptInput>,
     /// Runs of the daemon's own fetchers; `None`: it has none.
-    pub run_fetcher: Option<Recipient<RunFetcher>>,
+    pub run_fetcher: Option<RunFetcher>,
     /// `None`: the daemon takes tasks from no spool.
     pub spool: Option<LookAtSpool>,
     pub operators: Operators,
@@ -56,7 +56,7 @@ impl SessionLinks {
     pub fn new(
         storage: Addr<StorageActor>,
         accept_input: Recipient<AcceptInput>,
-        run_fetcher: Option<Recipient<RunFetcher>>,
+        run_fetcher: Option<RunFetcher>,
         spool: Option<LookAtSpool>,
         operators: Operators,
     ) -> Self {

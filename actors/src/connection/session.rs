@@ -21,7 +21,7 @@ use super::workers::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
 use crate::live::{Health, Live, LiveStatus, Report, SpoolLive};
-use crate::service::{LookAtSpool, RunFetcher};
+use crate::service::LookAtSpool;
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
@@ -103,7 +103,7 @@ impl Asker {
             SessionRequest::Resume => self.pause(false, false).await,
             SessionRequest::Drain => self.pause(true, true).await,
             SessionRequest::AcceptInput => self.accept_input().await,
-            SessionRequest::RunFetcher(name) => self.run_fetcher(name).await,
+            SessionRequest::RunFetcher(name) => self.run_fetcher(&name),
         };
         answered.unwrap_or_else(Reply::refused)
     }
@@ -194,10 +194,10 @@ impl Asker {
         Ok(Reply::json(&json!({"accepted": is_taken}).to_string()))
     }
 
-    async fn run_fetcher(&self, name: Arc<str>) -> Answered {
+    fn run_fetcher(&self, name: &str) -> Answered {
         let none = || Refused::unknown("this daemon runs no fetchers");
-        let fetchers = self.session.run_fetcher.as_ref().ok_or_else(none)?;
-        Ok(Reply::json(&in_time("the fetchers", fetchers.send(RunFetcher(name))).await??))
+        let run = self.session.run_fetcher.as_ref().ok_or_else(none)?;
+        Ok(Reply::json(&run(name)?))
     }
 
     /// What cannot be written cannot be handed out.

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::super::supervisor::{Supervisor, SupervisorParts};
+use super::super::supervisor::Supervisor;
 use crate::config::FetcherTable;
 use crate::schedule::scheduler::{Outcome, StartRun};
 
@@ -197,8 +197,7 @@ impl Scene {
         };
         let step = Arc::clone(&seen.0.clock_step);
         let clock = Rc::new(Wall { begin: SystemClock.now(), origin, step });
-        let parts = SupervisorParts { runs: Box::new(runs), wanted, links, clock };
-        let supervisor = Rc::new(Supervisor::new(parts));
+        let supervisor = Rc::new(Supervisor::new(Box::new(runs), wanted, links, clock));
         let life = actix::spawn(Rc::clone(&supervisor).run());
         Self { seen, want, supervisor, life }
     }
