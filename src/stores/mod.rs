@@ -17,8 +17,8 @@ use shiftboss_actors::store::{ReadError, Reader, Store};
 use crate::exit::{ExitCode, Failure};
 pub use options::{Durability, Options, Policy};
 pub use sqlite::SqliteStore;
-use sqlite::{OpenError, SqliteReader, open_to_read};
-pub(crate) use sqlite::{Saved, backup, findings, mark, quick_check, recover, unmark};
+pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};
+use sqlite::{SqliteReader, open_to_read};
 
 /// A store that was opened for a daemon, and what it found.
 pub struct Opened {
@@ -32,15 +32,10 @@ pub struct Opened {
 
 /// Opens the queue for a daemon; made if there is none.
 pub fn open(database: &Path, options: &Options) -> Result<Opened, Failure> {
-    let store = SqliteStore::open(database, options).map_err(refused)?;
+    let store = SqliteStore::open(database, options)?;
     let (was_clean, is_paused) = (store.was_clean(), store.is_paused());
     let input_directory = store.input_directory().map_err(Failure::of(ExitCode::StoreIo))?;
     Ok(Opened { store: Box::new(store), was_clean, is_paused, input_directory })
-}
-
-/// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
-pub fn look(database: &Path) -> Result<(), Failure> {
-    sqlite::look(database).map_err(refused)
 }
 
 /// What is wrong with a database that can be read: it is another program's, or damaged.
@@ -65,20 +60,4 @@ pub fn read_failure(error: ReadError) -> Failure {
         ReadError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
         ReadError::Failed(text) => Failure::new(ExitCode::StoreIo, text),
     }
-}
-
-fn refused(error: OpenError) -> Failure {
-    let code = match error {
-        OpenError::Emptied(_) | OpenError::Corrupt { .. } | OpenError::Marked { .. } => {
-            ExitCode::BadData
-        }
-        OpenError::Access { .. } | OpenError::LinkToNowhere { .. } => ExitCode::CannotCreate,
-        OpenError::Sqlite { .. } => ExitCode::StoreIo,
-        OpenError::NotADatabase(_)
-        | OpenError::Foreign { .. }
-        | OpenError::Newer { .. }
-        | OpenError::TooOld { .. } => ExitCode::Configuration,
-        OpenError::OldLibrary(_) => ExitCode::Internal,
-    };
-    Failure::new(code, error.to_string())
 }

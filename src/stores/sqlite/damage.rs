@@ -15,8 +15,8 @@ use tracing::error;
 
 use super::query::Query;
 use super::records::state;
-use super::refusal::OpenError;
 use super::schema;
+use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
 /// A note is longer only if somebody else wrote it.
@@ -74,7 +74,7 @@ pub(crate) fn mark(database: &Path, what: &str) {
 }
 
 /// Refuses a database if there is a note about this very file.
-pub(super) fn refuse_marked(database: &Path) -> Result<(), OpenError> {
+pub(super) fn refuse_marked(database: &Path) -> Result<(), Failure> {
     let note = note_of(database);
     if note.symlink_metadata().is_err() {
         return Ok(());
@@ -87,7 +87,11 @@ pub(super) fn refuse_marked(database: &Path) -> Result<(), OpenError> {
         return Ok(());
     }
     let note = text.lines().skip(1).collect::<Vec<_>>().join("; ");
-    Err(OpenError::Marked { path: database.to_owned(), note })
+    let path = database.display();
+    let text = format!(
+        "the database {path} was found to be corrupt ({note}), and is not used until it is known to be sound: `shiftboss check --database {path}` looks; `shiftboss recover {path} NEW` saves what can be read; or restore a backup"
+    );
+    Err(Failure::new(ExitCode::BadData, text))
 }
 
 fn read(note: &Path) -> io::Result<String> {

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::AtFlags;
 
-use super::refusal::{OpenError, access, failed, foreign};
+use super::refusal::{access, corrupt, failed, foreign, not_a_database, not_ours};
 use super::{damage, schema};
+use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
 /// Page size of a new database. Rows are small and a change writes whole pages: half of SQLite's
@@ -34,7 +35,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
-pub(crate) fn look(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn look(path: &Path) -> Result<(), Failure> {
     match found(path)? {
         Some(path) => look_at(&path)
             .and_then(|()| damage::refuse_marked(&path))
@@ -45,19 +46,26 @@ pub(crate) fn look(path: &Path) -> Result<(), OpenError> {
 
 /// The database's path without links, for SQLite keeps its files beside what a link leads to; `None` if
 /// there is nothing.
-fn found(path: &Path) -> Result<Option<PathBuf>, OpenError> {
+fn found(path: &Path) -> Result<Option<PathBuf>, Failure> {
     match (std::fs::canonicalize(path), std::fs::read_link(path)) {
         (Ok(found), _) => Ok(Some(found)),
         (Err(source), _) if source.kind() != io::ErrorKind::NotFound => {
             Err(access("look at", path, source))
         }
-        (_, Ok(target)) => Err(OpenError::LinkToNowhere { path: path.to_owned(), target }),
+        (_, Ok(target)) => {
+            let text = format!(
+                "the database {} is a link to {}, where nothing is: mount or restore what it leads to, or remove the link; nothing was changed",
+                path.display(),
+                target.display()
+            );
+            Err(Failure::new(ExitCode::CannotCreate, text))
+        }
         _ => Ok(None),
     }
 }
 
 /// The database's path without links. Made anew if there is nothing.
-pub(super) fn found_or_made(path: &Path) -> Result<PathBuf, OpenError> {
+pub(super) fn found_or_made(path: &Path) -> Result<PathBuf, Failure> {
     if let Some(path) = found(path)? {
         return Ok(path);
     }
@@ -109,19 +117,23 @@ fn make(path: &Path, fill: impl FnOnce(&mut Connection) -> io::Result<()>) -> io
 }
 
 /// Looks at the plain file: is there anything, is it a database, is it whole?
-fn look_at(path: &Path) -> Result<(), OpenError> {
+fn look_at(path: &Path) -> Result<(), Failure> {
     let found = std::fs::metadata(path).map_err(|source| access("look at", path, source))?;
     if !found.is_file() {
-        return Err(OpenError::NotADatabase(path.to_owned()));
+        return Err(not_a_database(path));
     }
     let mut file = safe_file::open_to_read(path).map_err(|source| access("read", path, source))?;
     if found.len() == 0 {
-        return Err(OpenError::Emptied(path.to_owned()));
+        let text = format!(
+            "the database {} is empty (0 bytes): it was cut off or emptied. Restore a backup; to begin anew, remove the file",
+            path.display()
+        );
+        return Err(Failure::new(ExitCode::BadData, text));
     }
     let mut header = [0; 100];
     let whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"SQLite format 3\0");
     if !whole {
-        return Err(OpenError::NotADatabase(path.to_owned()));
+        return Err(not_a_database(path));
     }
     // A write that was interrupted is finished from its log, which has the pages that are missing.
     if is_hot(path, "-wal") || is_hot(path, "-journal") {
@@ -136,15 +148,18 @@ pub(super) fn check_application(
     path: &Path,
     application: i64,
     version: i64,
-) -> Result<(), OpenError> {
+) -> Result<(), Failure> {
     if application != 0 && application != schema::APPLICATION_ID {
-        return Err(foreign(path, format!("its application_id is {application}")));
+        return Err(foreign(path, &format!("its application_id is {application}")));
     }
     if version == 0 {
-        return Err(foreign(path, "it has no version".to_owned()));
+        return Err(foreign(path, "it has no version"));
     }
     if version > schema::VERSION {
-        return Err(OpenError::Newer { path: path.to_owned(), version });
+        let (path, known) = (path.display(), schema::VERSION);
+        return Err(not_ours(format!(
+            "the database {path} has version {version}, this program knows versions up to {known}: use the newer shiftboss that wrote it"
+        )));
     }
     Ok(())
 }
@@ -154,7 +169,7 @@ fn number_at(header: &[u8; 100], at: usize) -> u32 {
 }
 
 /// Looks at what SQLite opens beside a database: it follows no link there, but knows no other tricks.
-fn look_beside(path: &Path) -> Result<(), OpenError> {
+fn look_beside(path: &Path) -> Result<(), Failure> {
     for ending in ["-wal", "-shm", "-journal"] {
         let file = beside(path, ending);
         safe_file::parent(&file)
@@ -170,7 +185,7 @@ pub(super) fn is_hot(path: &Path, ending: &str) -> bool {
 }
 
 /// The header says how many pages there are; fewer bytes than that is a file that was cut off.
-fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), OpenError> {
+fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), Failure> {
     let number = |at| u64::from(number_at(header, at));
     let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,
@@ -180,7 +195,7 @@ fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), OpenEr
     // Only a header written by the last change tells the number of pages.
     if changes == valid_for && length < pages * page_bytes {
         let what = format!("{length} bytes of {} are there", pages * page_bytes);
-        return Err(OpenError::Corrupt { path: path.to_owned(), what });
+        return Err(corrupt(path, &what));
     }
     Ok(())
 }

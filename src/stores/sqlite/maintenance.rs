@@ -21,13 +21,6 @@ const LEAVE_WAL_PATIENCE: Duration = Duration::from_secs(1);
 const MODE_PAUSE: Duration = Duration::from_millis(20);
 
 impl SqliteStore {
-    /// Notes which files are open, so that it is seen when others stand in their place.
-    pub(super) fn watch_files(&mut self, files: [PathBuf; 3]) -> io::Result<()> {
-        let noted = |path: PathBuf| file::identity(&path).map(|identity| (path, identity));
-        self.files = files.into_iter().map(noted).collect::<io::Result<_>>()?;
-        Ok(())
-    }
-
     pub(super) fn run_maintenance(&mut self) -> StoreResult<Checkpoint> {
         self.check_files()?;
         checkpoint(&self.connection).map_err(classify)
@@ -68,6 +61,11 @@ impl SqliteStore {
         );
         Ok(())
     }
+}
+
+/// Which files are open, so that it is seen when others stand in their place.
+pub(super) fn watch_files(files: [PathBuf; 3]) -> io::Result<Vec<(PathBuf, file::Identity)>> {
+    files.into_iter().map(|path| file::identity(&path).map(|identity| (path, identity))).collect()
 }
 
 /// Changes the journal mode; that does not wait for readers by itself.

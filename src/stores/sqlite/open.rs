@@ -17,17 +17,18 @@ use super::changes::Changes;
 use super::checkpoints::Checkpoints;
 use super::dispatch_cache::DispatchCache;
 use super::lock_yielding::LockYielding;
-use super::maintenance::set_journal_mode;
+use super::maintenance::{set_journal_mode, watch_files};
 use super::options::{Options, Policy};
 use super::partitions::Partitions;
 use super::query::Query;
 use super::records::{is_paused, set_state, state};
-use super::refusal::{OpenError, access, failed, foreign};
+use super::refusal::{access, corrupt, failed, foreign, not_ours};
 use super::schema::TASKS_ID;
-use super::session::Queue;
+use super::session::{Queue, Session};
 use super::store::SqliteStore;
 use super::write_behind::WriteBehindCounters;
 use super::{damage, file, listings, schema};
+use crate::exit::{ExitCode, Failure};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -44,17 +45,34 @@ const LISTS_OF_THE_NAME: &str = "DELETE FROM fetcher_runs WHERE fetcher_id IN (
     SELECT fetcher_id FROM fetchers WHERE name = ?1 AND fetcher_id <> ?2)";
 
 impl SqliteStore {
-    /// Opens the database at `path`, made anew if there is none, migrated if it is older.
+    /// Opens the database at a path, made anew if there is none, migrated if it is older.
     ///
     /// # Errors
-    /// Everything that [`OpenError`] lists.
-    pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+    /// Why it is refused, and what to do. It is as it was then.
+    pub fn open(given: &Path, options: &Options) -> Result<Self, Failure> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
-            return Err(OpenError::OldLibrary(rusqlite::version().to_owned()));
+            let version = rusqlite::version();
+            let text = format!(
+                "built with SQLite {version}, which can corrupt databases in WAL mode: build with 3.51.3 or newer"
+            );
+            return Err(Failure::new(ExitCode::Internal, text));
         }
-        let given = path;
         file::look(given)?;
         let path = &file::found_or_made(given)?;
+        let mut connection = Self::connect(path, options)?;
+        let started = start(&mut connection, options);
+        let (was_clean, queue) = started.map_err(failed("begin to use", path))?;
+        let lock_yielding = LockYielding::new(&file::beside(path, "-shm"))
+            .map_err(|source| access("open", path, source))?;
+        // By now SQLite has all of them open; a link is looked at as well as what it leads to.
+        let files = [given.to_owned(), file::beside(path, "-wal"), file::beside(path, "-shm")];
+        let files = watch_files(files).map_err(|source| access("look at", path, source))?;
+        let (durability, changes) = (options.durability, Changes::default());
+        Ok(Self { connection, queue, files, changes, lock_yielding, durability, was_clean })
+    }
+
+    /// A connection to a sound database of this version.
+    fn connect(path: &Path, options: &Options) -> Result<Connection, Failure> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection =
             Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
@@ -64,39 +82,29 @@ impl SqliteStore {
         connection
             .set_db_config(keep_log, file::is_hot(path, "-wal"))
             .map_err(failed("configure", path))?;
-        look_inside(&connection, path)?;
+        fault_inside(&connection, path).map_err(failed("read", path))?.map_or(Ok(()), Err)?;
         connection.set_db_config(keep_log, false).map_err(failed("configure", path))?;
         set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
             .map_err(failed("switch to WAL mode (no reader may be in)", path))?;
         schema::migrate(&mut connection).map_err(failed("migrate", path))?;
-        if let Some(what) = damage::missing(&connection).map_err(failed("read", path))? {
-            return Err(OpenError::Corrupt { path: path.to_owned(), what });
+        match damage::missing(&connection).map_err(failed("read", path))? {
+            Some(what) => Err(corrupt(path, &what)),
+            None => Ok(connection),
         }
-        listings::prepare(&connection).map_err(failed("configure", path))?;
-        let checkpoints = Checkpoints::new(&mut connection).map_err(failed("configure", path))?;
-        let began = || {
-            let was_clean = state(&connection, "clean")?.as_deref() != Some("0");
-            note_start(&connection, options).or_else(|error| tolerate(error, options))?;
-            Ok((was_clean, Queue::load(&connection, checkpoints, options)?))
-        };
-        let (was_clean, queue) = began().map_err(failed("begin to use", path))?;
-        let lock_yielding = LockYielding::new(&file::beside(path, "-shm"))
-            .map_err(|source| access("open", path, source))?;
-        let (files, durability) = (Vec::new(), options.durability);
-        let changes = Changes::default();
-        let mut store =
-            Self { connection, queue, files, changes, lock_yielding, durability, was_clean };
-        // What triggers do for others is done by `derived_state` from here on.
-        store
-            .connection
-            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
-            .map_err(failed("configure", path))?;
-        store.session().restore_tasks().map_err(failed("begin to use", path))?;
-        // By now SQLite has all of them open; a link is looked at as well as what it leads to.
-        let files = [given.to_owned(), file::beside(path, "-wal"), file::beside(path, "-shm")];
-        store.watch_files(files).map_err(|source| access("look at", path, source))?;
-        Ok(store)
     }
+}
+
+/// Begins to use a database: whether its last daemon closed it, and what is kept in memory of it.
+fn start(connection: &mut Connection, options: &Options) -> Result<(bool, Queue)> {
+    listings::prepare(connection)?;
+    let checkpoints = Checkpoints::new(connection)?;
+    let was_clean = state(connection, "clean")?.as_deref() != Some("0");
+    note_start(connection, options).or_else(|error| tolerate(error, options))?;
+    let mut queue = Queue::load(connection, checkpoints, options)?;
+    // What triggers do for others is done by `derived_state` from here on.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    Session::new(connection, &mut queue).restore_tasks()?;
+    Ok((was_clean, queue))
 }
 
 impl Queue {
@@ -187,24 +195,30 @@ fn wait_for_lock(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static
     }
 }
 
-/// Looks at what the database holds: is it a supervisor's, of a version that we know?
-fn look_inside(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    if connection.is_readonly("main").map_err(failed("open", path))? {
+/// What speaks against a database that can be read: it is not a supervisor's, or of a version that we do not know.
+fn fault_inside(connection: &Connection, path: &Path) -> Result<Option<Failure>> {
+    if connection.is_readonly("main")? {
         let source = io::ErrorKind::PermissionDenied.into();
-        return Err(access("write to", path, source));
+        return Ok(Some(access("write to", path, source)));
     }
-    let application: i64 = connection
-        .pragma_query_value(None, "application_id", |row| row.get(0))
-        .map_err(failed("read", path))?;
-    let version = schema::version(connection).map_err(failed("read", path))?;
-    file::check_application(path, application, version)?;
-    if schema::is_too_old(connection).map_err(failed("read", path))? {
-        return Err(OpenError::TooOld { path: path.to_owned(), version });
+    let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version = schema::version(connection)?;
+    if let Err(fault) = file::check_application(path, application, version) {
+        return Ok(Some(fault));
+    }
+    if schema::is_too_old(connection)? {
+        let path = path.display();
+        return Ok(Some(not_ours(format!(
+            "the database {path} has version {version} with the tables of an unreleased build before version 5, which this program does not upgrade: start a build of version 5 or 6 on it first; or move the file away, and all lists are read again into a new one"
+        ))));
     }
     for table in schema::PUBLIC_TABLES {
-        if !schema::has_table(connection, table).map_err(failed("read", path))? {
-            return Err(foreign(path, format!("version {version}, without the table {table}")));
+        if !schema::has_table(connection, table)? {
+            return Ok(Some(foreign(
+                path,
+                &format!("version {version}, without the table {table}"),
+            )));
         }
     }
-    Ok(())
+    Ok(None)
 }

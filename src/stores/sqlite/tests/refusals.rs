@@ -6,10 +6,11 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::support::{FAIR, Site, options, run};
-use crate::stores::sqlite::{OpenError, SqliteStore};
+use crate::exit::{ExitCode, Failure};
+use crate::stores::sqlite::SqliteStore;
 
 /// Opens what `make` made; the error's text. The file must be as it was.
-fn refusal(make: impl FnOnce(&Path)) -> (OpenError, String) {
+fn refusal(make: impl FnOnce(&Path)) -> (Failure, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
     make(&path);
@@ -35,23 +36,26 @@ fn edited(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
+fn require_no_database(error: &Failure) {
+    assert_eq!(error.code(), ExitCode::Configuration, "{error}");
+    assert!(error.to_string().contains("is not an SQLite database"), "{error}");
+}
+
 /// An emptied file is not taken for a new one.
 #[test]
 fn an_emptied_database() {
     let (error, text) = refusal(|path| fs::write(path, "").unwrap());
-    assert!(matches!(error, OpenError::Emptied(_)), "{text}");
-    assert!(text.contains("backup"), "{text}");
+    assert_eq!(error.code(), ExitCode::BadData, "{text}");
+    assert!(text.contains("is empty") && text.contains("backup"), "{text}");
 }
 
 /// Some other file, also one that is too short for a header, and a directory.
 #[test]
 fn no_database() {
     for content in ["hello", &"x".repeat(5000)] {
-        let (error, _) = refusal(|path| fs::write(path, content).unwrap());
-        assert!(matches!(error, OpenError::NotADatabase(_)));
+        require_no_database(&refusal(|path| fs::write(path, content).unwrap()).0);
     }
-    let (error, _) = refusal(|path| fs::create_dir(path).unwrap());
-    assert!(matches!(error, OpenError::NotADatabase(_)));
+    require_no_database(&refusal(|path| fs::create_dir(path).unwrap()).0);
 }
 
 /// A pipe, at whose other end nobody is: refused at once, not waited for.
@@ -62,7 +66,7 @@ fn a_pipe() {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
-    assert!(matches!(error, OpenError::NotADatabase(_)), "{error}");
+    require_no_database(&error);
 }
 
 /// A link to nothing is told as that, and nothing is made.
@@ -111,7 +115,8 @@ fn a_foreign_database() {
         "CREATE TABLE fetchers (a); CREATE TABLE fetcher_runs (a); CREATE TABLE queue (a); CREATE TABLE log (a)",
     ] {
         let (error, text) = refusal(|path| edited(path, sql));
-        assert!(matches!(error, OpenError::Foreign { .. }), "{sql}: {text}");
+        assert_eq!(error.code(), ExitCode::Configuration, "{sql}: {text}");
+        assert!(text.contains("database of another program"), "{sql}: {text}");
     }
 }
 
@@ -122,8 +127,8 @@ fn a_newer_database() {
         ours(path);
         edited(path, "PRAGMA user_version = 99");
     });
-    assert!(matches!(error, OpenError::Newer { version: 99, .. }), "{text}");
-    assert!(text.contains("newer shiftboss"), "{text}");
+    assert_eq!(error.code(), ExitCode::Configuration, "{text}");
+    assert!(text.contains("has version 99") && text.contains("newer shiftboss"), "{text}");
 }
 
 /// A file that was cut off: at a page's end, and anywhere.
@@ -134,7 +139,7 @@ fn a_truncated_database() {
             ours(path);
             fs::File::options().write(true).open(path).unwrap().set_len(keep).unwrap();
         });
-        assert!(matches!(error, OpenError::Corrupt { .. }), "{keep}: {text}");
+        assert_eq!(error.code(), ExitCode::BadData, "{keep}: {text}");
         assert!(text.contains("shiftboss recover"), "{text}");
     }
 }
@@ -148,7 +153,8 @@ fn a_corrupt_schema() {
         bytes[100..4096].fill(0xAA);
         fs::write(path, bytes).unwrap();
     });
-    assert!(matches!(error, OpenError::Corrupt { .. }), "{text}");
+    assert_eq!(error.code(), ExitCode::BadData, "{text}");
+    assert!(text.contains("is corrupt"), "{text}");
 }
 
 /// The background check finds what opening does not, and says nothing of a sound database.
