@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde::{Serialize, Serializer};
 use shiftboss_actors::directory::{Directory, Entry};
-use shiftboss_protocol::fetcher_file::{FileName, Line, Named, SkipReason};
+use shiftboss_protocol::fetcher_file::{FileName, Line, Named};
 
 use super::output::show;
 use super::text::counted;
@@ -29,7 +29,7 @@ const LISTED_MAX: usize = 100_000;
 #[derive(Default, Serialize)]
 struct Checked {
     #[serde(serialize_with = "but_ignored")]
-    files: Vec<NamedFound>,
+    files: Vec<Found>,
     read_files: u64,
     /// Files that were not, or not to their end.
     skipped_files: u64,
@@ -38,29 +38,19 @@ struct Checked {
     skipped_lines: u64,
 }
 
+/// What was found under a name. Neither a content nor an error: it has nothing of a fetcher file's name, and is no fault.
 #[derive(Serialize)]
-struct NamedFound {
+struct Found {
     #[serde(serialize_with = "lossy")]
     name: OsString,
     #[serde(flatten)]
-    found: Found,
-}
-
-/// What was found under a name.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Found {
-    Read(Content),
-    /// Why it is not read.
-    Unread {
-        error: String,
-    },
-    /// It has nothing of a fetcher file's name. That is no fault.
-    Ignored,
+    content: Option<Content>,
+    /// Why it is not read, or not to its end.
+    error: Option<String>,
 }
 
 /// What was found in a file.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 struct Content {
     /// As many as are still listed.
     skipped: Vec<SkippedLine>,
@@ -69,43 +59,33 @@ struct Content {
     /// Lines that would enter the queue.
     accepted_lines: u64,
     skipped_lines: u64,
-    /// Why reading stopped before the file's end.
-    error: Option<String>,
 }
 
 #[derive(Serialize)]
 struct SkippedLine {
     line: u64,
-    #[serde(serialize_with = "in_words")]
-    reason: SkipReason,
+    reason: String,
 }
 
 impl Checked {
-    fn add(&mut self, name: OsString, found: Found) {
-        match &found {
-            Found::Read(content) => {
-                self.read_files += 1;
-                self.skipped_files += u64::from(content.error.is_some());
-                self.accepted_lines += content.accepted_lines;
-                self.skipped_lines += content.skipped_lines;
-            }
-            Found::Unread { .. } => self.skipped_files += 1,
-            Found::Ignored => {}
+    fn add(&mut self, found: Found) {
+        self.skipped_files += u64::from(found.error.is_some());
+        if let Some(content) = &found.content {
+            self.read_files += 1;
+            self.accepted_lines += content.accepted_lines;
+            self.skipped_lines += content.skipped_lines;
         }
-        self.files.push(NamedFound { name, found });
+        self.files.push(found);
     }
 }
 
-fn but_ignored<S: Serializer>(files: &[NamedFound], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(files.iter().filter(|file| !matches!(file.found, Found::Ignored)))
+fn but_ignored<S: Serializer>(files: &[Found], serializer: S) -> Result<S::Ok, S::Error> {
+    let is_named = |file: &&Found| file.content.is_some() || file.error.is_some();
+    serializer.collect_seq(files.iter().filter(is_named))
 }
 
 fn lossy<S: Serializer>(name: &OsStr, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&name.to_string_lossy())
-}
-
-fn in_words<S: Serializer>(reason: &SkipReason, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(reason)
 }
 
 /// Checks every fetcher file in the directory. Faulty input shows in the exit code too.
@@ -136,27 +116,27 @@ fn check(input_dir: &Path) -> io::Result<Checked> {
     let mut complete = None;
     let mut room = LISTED_MAX;
     for name in names {
-        let found = match FileName::parse(&name) {
+        let (content, error) = match FileName::parse(&name) {
             Named::Fetcher(file) if file.growing && complete.as_ref() == Some(&file.run) => {
                 let whole = file.spelled(false);
-                Found::Unread { error: format!("{whole} is there too, and the complete file wins") }
+                (None, Some(format!("{whole} is there too, and the complete file wins")))
             }
             Named::Fetcher(file) => match open(&directory, &name) {
                 Ok(None) => continue,
                 Ok(Some(opened)) => {
                     complete = (!file.growing).then_some(file.run);
-                    let content = read(opened, file.growing, room);
+                    let (content, error) = read(opened, file.growing, room);
                     room -= content.skipped.len();
-                    Found::Read(content)
+                    (Some(content), error)
                 }
-                Err(error) => Found::Unread { error },
+                Err(error) => (None, Some(error)),
             },
-            Named::Bad(fault) => Found::Unread { error: fault.to_string() },
+            Named::Bad(fault) => (None, Some(fault.to_string())),
             // The daemon's own are hidden.
             Named::Other if name.as_bytes().starts_with(b".") => continue,
-            Named::Other => Found::Ignored,
+            Named::Other => (None, None),
         };
-        checked.add(name, found);
+        checked.add(Found { name, content, error });
     }
     Ok(checked)
 }
@@ -177,20 +157,21 @@ fn open(directory: &Directory, name: &OsStr) -> Result<Option<File>, String> {
     }
 }
 
-/// Reads one file to its end, and lists at most `room` skipped lines. A growing one may end within a line.
-fn read(file: File, is_growing: bool, room: usize) -> Content {
-    let mut content = Content { complete: !is_growing, ..Content::default() };
+/// Reads one file to its end, and lists at most `room` skipped lines; and why that ended before. A growing one may end
+/// within a line.
+fn read(file: File, is_growing: bool, room: usize) -> (Content, Option<String>) {
+    let (skipped, complete) = (Vec::new(), !is_growing);
+    let mut content = Content { skipped, complete, accepted_lines: 0, skipped_lines: 0 };
     let read = read_lines(file, is_growing, |line| match line {
         Line::Row(_) => content.accepted_lines += 1,
         Line::Skipped { number: line, reason } => {
             content.skipped_lines += 1;
             if content.skipped.len() < room {
-                content.skipped.push(SkippedLine { line, reason });
+                content.skipped.push(SkippedLine { line, reason: reason.to_string() });
             }
         }
     });
-    content.error = read.err().map(|error| format!("it cannot be read on: {error}"));
-    content
+    (content, read.err().map(|error| format!("it cannot be read on: {error}")))
 }
 
 /// Lines for people; skipped ones as `FILE:LINE: reason`, which editors can jump to.
@@ -204,19 +185,15 @@ fn text(checked: &Checked) -> String {
     out
 }
 
-fn file(NamedFound { name, found }: &NamedFound) -> String {
+fn file(Found { name, content, error }: &Found) -> String {
     let name = shown_bytes(name.as_encoded_bytes());
-    let content = match found {
-        Found::Read(content) => content,
-        Found::Unread { error } => return format!("{name}: skipped: {error}\n"),
-        Found::Ignored => {
-            return format!("{name}: ignored: a fetcher file is named FETCHER.NUMBER.txt\n");
-        }
+    let Some(content) = content else {
+        return error.as_ref().map_or_else(
+            || format!("{name}: ignored: a fetcher file is named FETCHER.NUMBER.txt\n"),
+            |error| format!("{name}: skipped: {error}\n"),
+        );
     };
-    let line = |skipped: &SkippedLine| {
-        let SkippedLine { line, reason } = skipped;
-        format!("{name}:{line}: skipped: {reason}\n")
-    };
+    let line = |SkippedLine { line, reason }: &_| format!("{name}:{line}: skipped: {reason}\n");
     let mut out: String = content.skipped.iter().map(line).collect();
     if content.skipped.len() as u64 != content.skipped_lines {
         out += &format!("{name}: more lines are skipped: {LISTED_MAX} are listed, no more\n");
@@ -224,6 +201,6 @@ fn file(NamedFound { name, found }: &NamedFound) -> String {
     let state = if content.complete { "complete" } else { "growing" };
     let (accepted, skipped) = (counted(content.accepted_lines, "line"), content.skipped_lines);
     out += &format!("{name}: {state}, {accepted} accepted, {skipped} skipped\n");
-    out.extend(content.error.iter().map(|error| format!("{name}: {error}\n")));
+    out.extend(error.iter().map(|error| format!("{name}: {error}\n")));
     out
 }

@@ -30,7 +30,7 @@ pub(super) fn run(daemon: DaemonArguments, failed: &FailedOnes) -> Result<(), Fa
     if !tasks.is_empty() && !failed.yes && !confirm(&count)? {
         return print("Nothing was put back.\n");
     }
-    let rows = put_back_all(&socket, &tasks, &daemon)?;
+    let rows = put_back(&socket, &tasks, &daemon)?;
     print(if daemon.json {
         let keys: BTreeSet<&str> = tasks.iter().map(|(key, _)| key.as_str()).collect();
         format!("{}\n", serde_json::json!({"keys": keys.len(), "rows": rows}))
@@ -71,8 +71,9 @@ fn confirm(count: &str) -> Result<bool, Failure> {
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Puts the rows of all these keys back; how many there were.
-fn put_back_all(
+/// Puts the rows of these keys back, each of its fetcher alone; how many there were. What a daemon did not answer
+/// because it refused too much before is asked again on another connection.
+fn put_back(
     socket: &Path,
     mut tasks: &[(String, String)],
     daemon: &DaemonArguments,
@@ -80,33 +81,22 @@ fn put_back_all(
     let mut rows = 0;
     while !tasks.is_empty() {
         let batch = &tasks[..tasks.len().min(BATCH)];
-        let (answered, more) = put_back(socket, batch, daemon)?;
-        (rows, tasks) = (rows + more, &tasks[answered..]);
+        let request = |(key, fetcher): &(String, String)| format!("RETRY-OF {key} {fetcher}\n");
+        let requests: String = batch.iter().map(request).collect();
+        let mut session = Session::begin(socket, "retry", &requests, daemon.timeout())?;
+        let (mut answered, mut refused) = (0, 0);
+        while answered < batch.len() && refused < REFUSALS_MAX {
+            match session.answer() {
+                Ok(answer) => rows += answer.object["rows"].as_i64().unwrap_or(0),
+                // A key that nobody lists any more needs nothing.
+                Err(failure) if failure.code() == ExitCode::BadData => refused += 1,
+                Err(failure) => return Err(failure),
+            }
+            answered += 1;
+        }
+        tasks = &tasks[answered..];
     }
     Ok(rows)
-}
-
-/// Puts the rows of some keys back, each of its fetcher alone; how many tasks of these were answered, and how many
-/// rows there were.
-fn put_back(
-    socket: &Path,
-    tasks: &[(String, String)],
-    daemon: &DaemonArguments,
-) -> Result<(usize, i64), Failure> {
-    let requests: String =
-        tasks.iter().map(|(key, fetcher)| format!("RETRY-OF {key} {fetcher}\n")).collect();
-    let mut session = Session::begin(socket, "retry", &requests, daemon.timeout())?;
-    let (mut answered, mut refused, mut rows) = (0, 0, 0);
-    while answered < tasks.len() && refused < REFUSALS_MAX {
-        match session.answer() {
-            Ok(answer) => rows += answer.object["rows"].as_i64().unwrap_or(0),
-            // A key that nobody lists any more needs nothing.
-            Err(failure) if failure.code() == ExitCode::BadData => refused += 1,
-            Err(failure) => return Err(failure),
-        }
-        answered += 1;
-    }
-    Ok((answered, rows))
 }
 
 #[cfg(test)]
@@ -146,7 +136,7 @@ mod tests {
         });
         let tasks: Vec<_> = (0..15).map(|n| (format!("key{n}"), "f".to_owned())).collect();
         let arguments = DaemonArguments { timeout: None, socket: None, json: false };
-        assert_eq!(put_back_all(&socket, &tasks, &arguments).unwrap(), 3);
+        assert_eq!(put_back(&socket, &tasks, &arguments).unwrap(), 3);
         daemon.join().unwrap();
     }
 }

@@ -5,7 +5,7 @@
 //! answered.
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
@@ -29,14 +29,15 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) fn add(add: Add) -> Result<(), Failure> {
     let Add { mut daemon, key, payload, file, lines } = add;
-    let (daemon, task) = match file {
-        file if lines => {
-            if key.is_some() {
-                let text = "with --lines the lines name the keys: give the socket alone";
-                return Err(Failure::usage(text));
+    if lines {
+        return match key {
+            None => add_lines(&daemon, file.as_deref().unwrap_or(Path::new("-"))),
+            Some(_) => {
+                Err(Failure::usage("with --lines the lines name the keys: give the socket alone"))
             }
-            return add_lines(&daemon, &file.unwrap_or_else(|| PathBuf::from("-")));
-        }
+        };
+    }
+    let (daemon, task) = match file {
         None => {
             let (socket, [key, payload]) =
                 move_up(daemon.socket.take(), [key, payload], ["KEY", "PAYLOAD"])?;
@@ -84,11 +85,8 @@ fn payload_in(file: &Path) -> Result<Vec<u8>, Failure> {
     // A little more than there may be is enough to see that it is too much.
     let read = input.take(LINE_MAX_BYTES as u64 + 2).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(&name, &error))?;
-    for end in [b"\n", b"\r"] {
-        if bytes.ends_with(end) {
-            bytes.pop();
-        }
-    }
+    bytes.pop_if(|last| *last == b'\n');
+    bytes.pop_if(|last| *last == b'\r');
     Ok(bytes)
 }
 
@@ -122,8 +120,7 @@ fn turn(answer: &Value) -> String {
 
 fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
     let (mut input, name) = open(path)?;
-    let session = begin(daemon, "add", "")?;
-    let mut sender = Sender::new(session, daemon.json);
+    let mut sender = Sender::new(begin(daemon, "add", "")?, &name, daemon.json);
     let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -135,7 +132,7 @@ fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
             0 => reader.finish(&mut lines),
             _ => reader.feed(&chunk[..length], &mut lines),
         }
-        lines.drain(..).try_for_each(|line| sender.take(line, &name))?;
+        lines.drain(..).try_for_each(|line| sender.take(line))?;
         sender.send()?;
         if length == 0 {
             return sender.end();
@@ -143,10 +140,12 @@ fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
     }
 }
 
-struct Sender {
+/// Many tasks on their way, from a file of this name.
+struct Sender<'a> {
     session: Session,
+    name: &'a str,
     json: bool,
-    /// The lines of a batch, and their numbers.
+    /// The requests of a batch, and the numbers of their lines.
     batch: String,
     numbers: Vec<u64>,
     /// Lines that were read, and what became of them.
@@ -156,29 +155,28 @@ struct Sender {
     faulty: u64,
 }
 
-impl Sender {
-    fn new(session: Session, json: bool) -> Self {
+impl<'a> Sender<'a> {
+    fn new(session: Session, name: &'a str, json: bool) -> Self {
         let (batch, numbers) = (String::new(), Vec::new());
-        Self { session, json, batch, numbers, lines: 0, added: 0, known: 0, faulty: 0 }
+        Self { session, name, json, batch, numbers, lines: 0, added: 0, known: 0, faulty: 0 }
     }
 
-    fn take(&mut self, line: Line, name: &str) -> Result<(), Failure> {
+    fn take(&mut self, line: Line) -> Result<(), Failure> {
         self.lines += 1;
-        match line {
+        let task = match line {
+            Line::Row(task) => request(&task),
             Line::Skipped { number, reason } => {
                 self.faulty += 1;
-                eprintln!("{name}: line {number} was not added: {reason}");
+                eprintln!("{}: line {number} was not added: {reason}", self.name);
+                return Ok(());
             }
-            Line::Row(task) => {
-                let request = request(&task);
-                if self.batch.len() + request.len() > BATCH_BYTES {
-                    self.send()?;
-                }
-                self.batch.push_str(&request);
-                self.numbers.push(self.lines);
-            }
+        };
+        if self.numbers.len() == BATCH_LINES || self.batch.len() + task.len() > BATCH_BYTES {
+            self.send()?;
         }
-        if self.numbers.len() >= BATCH_LINES { self.send() } else { Ok(()) }
+        self.batch.push_str(&task);
+        self.numbers.push(self.lines);
+        Ok(())
     }
 
     /// Sends the batch, and reads all its answers.
@@ -218,28 +216,27 @@ pub(super) fn cancel(of: KeyArguments) -> Result<(), Failure> {
     let (daemon, key) = key(of)?;
     let request = format!("CANCEL {key}\n");
     let mut session = begin(&daemon, "cancel", &request)?;
-    let mut answer = session.answer()?;
-    let mut deleted = answer.object["deleted"].as_i64().unwrap_or(0);
-    while answer.object["more"] == true {
+    let mut answer = session.answer()?.object;
+    let deleted_by = |answer: &Value| answer["deleted"].as_i64().unwrap_or(0);
+    let mut deleted = deleted_by(&answer);
+    while answer["more"] == true {
         session.send(&request)?;
-        let Ok(next) = session.answer() else {
-            // All were gone.
-            break;
-        };
-        deleted += next.object["deleted"].as_i64().unwrap_or(0);
-        answer = next;
+        // Refused: all were gone.
+        let Ok(next) = session.answer() else { break };
+        answer = next.object;
+        deleted += deleted_by(&answer);
     }
-    let is_in_flight = answer.object["in_flight"] == true;
+    let is_in_flight = answer["in_flight"] == true;
     let object = json!({"key": key.as_str(), "deleted": deleted, "in_flight": is_in_flight});
     let key = shown(key.as_str());
     show(&Answer { line: object.to_string(), object }, daemon.json, |_| {
         format!("Deleted {} of {key}.", counted(deleted, "single task"))
     })?;
-    if is_in_flight {
-        let text = format!(
-            "one of {key} is in flight and stays: cancel it again when its job has ended (`shiftboss why` tells)"
-        );
-        return Err(Failure::new(ExitCode::AlreadyRunning, text));
+    if !is_in_flight {
+        return Ok(());
     }
-    Ok(())
+    let text = format!(
+        "one of {key} is in flight and stays: cancel it again when its job has ended (`shiftboss why` tells)"
+    );
+    Err(Failure::new(ExitCode::AlreadyRunning, text))
 }
