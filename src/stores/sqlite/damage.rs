@@ -23,20 +23,22 @@ use crate::safe_file;
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 /// Counters without which nothing can be handed out.
 const COUNTERS: [&str; 5] = ["attempt", "row", "task", "single_tasks", "single_tasks_ended"];
-/// What must hold between the tables, each with the number of rows for which it does not.
-const INVARIANTS: [(&str, &str); 2] = [
-    (
-        "runs whose counts are not those of their rows",
-        "SELECT count(*) FROM shiftboss_runs AS run WHERE (rows, pending) IS NOT (
+/// What SQLite finds wrong, a line each.
+const SQLITE_CHECKS: [&str; 2] = [
+    "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
+    r#"SELECT 'a row of ' || "table" || ' without its ' || parent FROM pragma_foreign_key_check"#,
+];
+/// What must hold between our tables: a line each for what does not.
+const INVARIANTS: [&str; 2] = [
+    "SELECT count(*) || ' runs whose counts are not those of their rows'
+        FROM shiftboss_runs AS run WHERE (rows, pending) IS NOT (
             SELECT count(*), count(*) FILTER (WHERE is_dequeued = 0) FROM queue
             WHERE queue.fetcher_id = run.fetcher_id
-                AND queue.fetcher_run_started = run.run_started)",
-    ),
-    (
-        "rows whose last_started is not the log's",
-        "SELECT count(*) FROM queue LEFT JOIN log USING (attr_path)
-            WHERE queue.last_started IS NOT log.started",
-    ),
+                AND queue.fetcher_run_started = run.run_started)
+        HAVING count(*) > 0",
+    "SELECT count(*) || ' rows whose last_started is not the log''s'
+        FROM queue LEFT JOIN log USING (attr_path)
+        WHERE queue.last_started IS NOT log.started HAVING count(*) > 0",
 ];
 
 /// The note beside a database, which may be named through links.
@@ -134,47 +136,24 @@ pub(super) fn missing(connection: &Connection) -> Result<Option<String>> {
 /// Looks a database through and tells all that is wrong with it, in SQLite's words and ours. Changes
 /// nothing.
 pub(crate) fn findings(database: &Path) -> Vec<String> {
-    let connection = match Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY) {
-        Ok(connection) => connection,
-        Err(error) => return vec![error.to_string()],
-    };
-    let mut found = Vec::new();
-    for check in [integrity, private_tables] {
-        let checked = check(&connection, &mut found);
-        found.extend(checked.err().map(|error| error.to_string()));
-        if !found.is_empty() {
-            break;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let found = Connection::open_with_flags(database, flags).and_then(|connection| {
+        let found = lines(&connection, SQLITE_CHECKS);
+        if !found.is_empty() || schema::version(&connection)? != schema::VERSION {
+            return Ok(found);
         }
-    }
-    found
+        let missing = missing(&connection)?;
+        Ok(missing.map_or_else(|| lines(&connection, INVARIANTS), |missing| vec![missing]))
+    });
+    found.unwrap_or_else(|error| vec![error.to_string()])
 }
 
-fn integrity(connection: &Connection, found: &mut Vec<String>) -> Result<()> {
-    let mut check = connection.prepare("PRAGMA integrity_check")?;
-    for line in check.query_map([], |row| row.get::<_, String>(0))? {
-        found.extend(Some(line?).filter(|line| line != "ok"));
-    }
-    let mut check = connection.prepare("PRAGMA foreign_key_check")?;
-    let mut rows = check.query([])?;
-    while let Some(row) = rows.next()? {
-        let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
-        found.push(format!("a row of {table} without its {parent}"));
-    }
-    Ok(())
-}
-
-/// What must be in our tables, and hold between them.
-fn private_tables(connection: &Connection, found: &mut Vec<String>) -> Result<()> {
-    if schema::version(connection)? != schema::VERSION {
-        return Ok(());
-    }
-    if let Some(missing) = missing(connection)? {
-        found.push(missing);
-        return Ok(());
-    }
-    for (what, sql) in INVARIANTS {
-        let count: i64 = connection.value(sql, [])?;
-        found.extend((count > 0).then(|| format!("{count} {what}")));
-    }
-    Ok(())
+/// The lines of some checks, and why one broke off.
+fn lines<const N: usize>(connection: &Connection, checks: [&str; N]) -> Vec<String> {
+    let lines = |check| -> Result<Vec<Result<String>>> {
+        Ok(connection.prepare(check)?.query_map([], |row| row.get(0))?.collect())
+    };
+    let all =
+        checks.into_iter().flat_map(|check| lines(check).unwrap_or_else(|error| vec![Err(error)]));
+    all.map(|line| line.unwrap_or_else(|error| error.to_string())).collect()
 }

@@ -36,12 +36,12 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
 pub(crate) fn look(path: &Path) -> Result<(), Failure> {
-    match found(path)? {
-        Some(path) => look_at(&path)
-            .and_then(|()| damage::refuse_marked(&path))
-            .and_then(|()| look_beside(&path)),
-        None => look_beside(path),
+    let found = found(path)?;
+    if let Some(path) = &found {
+        look_at(path)?;
+        damage::refuse_marked(path)?;
     }
+    look_beside(found.as_deref().unwrap_or(path))
 }
 
 /// The database's path without links, for SQLite keeps its files beside what a link leads to; `None` if
@@ -96,24 +96,21 @@ pub(crate) fn make_new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     // Its links gone, for SQLite is to follow none.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let made = std::fs::canonicalize(parent)
-        .and_then(|parent| make(&parent.join(&draft), |to| fill(to).map_err(io::Error::other)))
-        .and_then(|()| file.sync_all())
+    let make = || -> io::Result<()> {
+        let path = std::fs::canonicalize(parent)?.join(&draft);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let mut connection = Connection::open_with_flags(path, flags).map_err(io::Error::other)?;
+        fill(&mut connection).map_err(io::Error::other)?;
+        connection.close().map_err(|(_, error)| io::Error::other(error))?;
+        file.sync_all()?;
         // A link, unlike a rename, never replaces what has come to stand there meanwhile.
-        .and_then(|()| {
-            Ok(rustix::fs::linkat(&directory, &draft, &directory, name, AtFlags::empty())?)
-        });
+        Ok(rustix::fs::linkat(&directory, &draft, &directory, name, AtFlags::empty())?)
+    };
+    let made = make();
     // It has its name, or is of no use.
     let _ = rustix::fs::unlinkat(&directory, &draft, AtFlags::empty());
     made?;
     File::open(parent)?.sync_all()
-}
-
-fn make(path: &Path, fill: impl FnOnce(&mut Connection) -> io::Result<()>) -> io::Result<()> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let mut connection = Connection::open_with_flags(path, flags).map_err(io::Error::other)?;
-    fill(&mut connection)?;
-    connection.close().map_err(|(_, error)| io::Error::other(error))
 }
 
 /// Looks at the plain file: is there anything, is it a database, is it whole?
@@ -140,7 +137,7 @@ fn look_at(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     check_size(path, &header, found.len())?;
-    check_application(path, number_at(&header, 68).into(), number_at(&header, 60).into())
+    check_application(path, number(&header[68..72]), number(&header[60..64]))
 }
 
 /// Whose database it is, and whether its version is one that we know.
@@ -164,8 +161,9 @@ pub(super) fn check_application(
     Ok(())
 }
 
-fn number_at(header: &[u8; 100], at: usize) -> u32 {
-    u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+/// A number of the header.
+fn number(bytes: &[u8]) -> i64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | i64::from(*byte))
 }
 
 /// Looks at what SQLite opens beside a database: it follows no link there, but knows no other tricks.
@@ -186,16 +184,15 @@ pub(super) fn is_hot(path: &Path, ending: &str) -> bool {
 
 /// The header says how many pages there are; fewer bytes than that is a file that was cut off.
 fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), Failure> {
-    let number = |at| u64::from(number_at(header, at));
-    let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
+    let page_bytes = match number(&header[16..18]) {
         1 => 65_536,
-        bytes => u64::from(bytes),
+        bytes => bytes,
     };
-    let (changes, pages, valid_for) = (number(24), number(28), number(92));
+    let (changes, valid_for) = (&header[24..28], &header[92..96]);
+    let whole = (number(&header[28..32]) * page_bytes).cast_unsigned();
     // Only a header written by the last change tells the number of pages.
-    if changes == valid_for && length < pages * page_bytes {
-        let what = format!("{length} bytes of {} are there", pages * page_bytes);
-        return Err(corrupt(path, &what));
+    if changes == valid_for && length < whole {
+        return Err(corrupt(path, &format!("{length} bytes of {whole} are there")));
     }
     Ok(())
 }

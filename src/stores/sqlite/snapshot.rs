@@ -98,17 +98,20 @@ fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadEr
     }
     match source.sqlite_error_code() {
         // SQLite would have had to make a file, or to write one, in order to read.
-        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => match log_beside(path) {
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => {
+            let logs = ["-wal", "-journal"].map(|end| beside(path, end));
+            let Some(log) = logs.iter().find(|log| log.exists()) else {
+                // Left in WAL mode and closed: nobody has it open, so it stays as it is meanwhile.
+                return try_to_read(path, "mode=ro&immutable=1").map_err(failed(path));
+            };
             // It must be replayed first, in a place where that cannot be done.
-            Some(log) => Err(ReadError::Unavailable(format!(
+            Err(ReadError::Unavailable(format!(
                 "cannot read the database {shown}: {source}. Its last writer did not finish, and what it left in \
                  {} can only be read where the directory is writable: start `shiftboss serve`, or run this as the \
                  daemon's user",
                 log.display()
-            ))),
-            // Left in WAL mode and closed: nobody has it open, so it stays as it is meanwhile.
-            None => try_to_read(path, "mode=ro&immutable=1").map_err(failed(path)),
-        },
+            )))
+        }
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
             Err(ReadError::Corrupt(format!(
                 "{shown} is no sound SQLite database ({source}): give another path, restore a backup, or save what \
@@ -136,29 +139,13 @@ fn denied(path: &Path) -> Option<ReadError> {
     )))
 }
 
-/// A log that holds what the main file does not.
-fn log_beside(path: &Path) -> Option<PathBuf> {
-    ["-wal", "-journal"].map(|end| beside(path, end)).into_iter().find(|log| log.exists())
-}
-
 fn try_to_read(path: &Path, parameters: &str) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let connection =
-        Connection::open_with_flags(format!("file:{}?{parameters}", uri(path)), flags)?;
+    // Every byte is escaped: none has a meaning in a URI.
+    let bytes = path.as_os_str().as_encoded_bytes().iter();
+    let escaped: String = bytes.map(|byte| format!("%{byte:02X}")).collect();
+    let connection = Connection::open_with_flags(format!("file:{escaped}?{parameters}"), flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(connection)
-}
-
-/// A path as part of a URI: what has a meaning there is escaped.
-fn uri(path: &Path) -> String {
-    let mut out = String::new();
-    for byte in path.as_os_str().as_encoded_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
-            out.push(char::from(*byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }

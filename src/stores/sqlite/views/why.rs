@@ -3,9 +3,6 @@
 //! What may be handed out is decided by the dispatcher's own rule, over the same rows. The place in
 //! the order is counted, up to a bound; all else costs the same however long the queue is.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
-
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_actors::store::answers::{
     Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why,
@@ -25,7 +22,7 @@ const KEYS_BEFORE_MAX: usize = 100_000;
 const FIRST_MAX: usize = 5;
 /// Fewer ends in the last hour tell nothing of how long turns take.
 const JOBS_MIN: i64 = 10;
-const ROWS_MAX: usize = 1_000;
+const ROWS_MAX: i64 = 1_000;
 
 columns!(Delivery { worker, attempt, since, lease_seconds, held_until, delivery_count });
 columns!(LastResult { started, finished, exit_code });
@@ -51,6 +48,29 @@ const LAST_RESULT: &str = "SELECT started, finished, exit_code FROM (
 const OUT: &str = "SELECT fetcher_id, run_started FROM shiftboss_deliveries
     WHERE attr_path = ?1 ORDER BY attempt DESC";
 
+/// The rows of the key ?1 by fetcher, newer runs first, at most ?2 of them; with how the last attempt of each ended that
+/// is kept. The log has the last word on the last of all, and the only one on a key of which none is kept.
+const ROWS: &str = "WITH
+    ended AS MATERIALIZED (
+        SELECT fetcher_id, run_started, exit_code, max(attempt) AS attempt FROM shiftboss_attempts
+        WHERE attr_path = ?1 AND outcome = 'done' GROUP BY fetcher_id, run_started),
+    logged AS (SELECT exit_code FROM log WHERE attr_path = ?1 AND finished IS NOT NULL)
+    SELECT queue.fetcher_id, fetcher_run_started, is_dequeued, coalesce(dead_letter, 0),
+        coalesce(name, '') AS fetcher, coalesce(is_complete, 0), coalesce(expired_leases, 0),
+        iif(coalesce(ended.attempt, 0) = (SELECT coalesce(max(attempt), 0) FROM ended),
+            coalesce((SELECT exit_code FROM logged), ended.exit_code), ended.exit_code),
+        payload
+    FROM queue INDEXED BY queue_attr_path_index
+    LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
+    LEFT JOIN fetcher_runs AS run
+        ON run.fetcher_id = queue.fetcher_id AND run.run_started = fetcher_run_started
+    LEFT JOIN shiftboss_expired_leases AS lost ON lost.fetcher_id = queue.fetcher_id
+        AND lost.run_started = fetcher_run_started AND lost.attr_path = ?1
+    LEFT JOIN ended
+        ON ended.fetcher_id = queue.fetcher_id AND ended.run_started = fetcher_run_started
+    WHERE queue.attr_path = ?1
+    ORDER BY fetcher, queue.fetcher_id, fetcher_run_started DESC LIMIT ?2";
+
 /// Where `key` is at the time `now`; `None`: nobody ever heard of it.
 pub(super) fn why(snapshot: &Connection, key: &str, now: UnixSeconds) -> Result<Option<Why>> {
     let order = Order::load(snapshot, now)?;
@@ -60,13 +80,7 @@ pub(super) fn why(snapshot: &Connection, key: &str, now: UnixSeconds) -> Result<
     if rows.is_empty() && out.is_empty() && !snapshot.value(is_logged, [key])? {
         return Ok(None);
     }
-    Asked { snapshot, order, key, out }.answer(rows, now).map(Some)
-}
-
-/// With which exit codes rows ended, by fetcher and run; and those that are not there.
-struct Ends {
-    of_rows: HashMap<RunId, Option<i64>>,
-    otherwise: Option<i64>,
+    Asked { snapshot, order, key, out }.answer(&rows, now).map(Some)
 }
 
 /// A question about a key, and what is known of it.
@@ -79,24 +93,24 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn answer(&self, rows: Vec<Candidate>, now: UnixSeconds) -> Result<Why> {
+    fn answer(&self, rows: &[Candidate], now: UnixSeconds) -> Result<Why> {
         let (snapshot, key, rule) = (self.snapshot, self.key, self.order.rule());
         // To the second: it is free when that is over.
         let lease = rule.policy.lease() + 1;
         let in_flight: Option<Delivery> = snapshot.row(IN_FLIGHT, (key, lease)).optional()?;
         let lives = |out: &Delivery| out.lease_seconds.is_some() || out.since >= rule.expired;
         let is_held = in_flight.as_ref().is_some_and(lives);
-        let is_free = !is_held && rule.choose(&rows).is_some();
+        let is_free = !is_held && rule.choose(rows).is_some();
         let place = if is_free { self.place()? } else { None };
         let done = done_since(snapshot, now / 60 - HOUR_MINUTES)?;
         let jobs_last_hour = done.iter().map(|done| done.jobs).sum();
         let paused = is_paused(snapshot)?;
-        let (rows, truncated) = self.rows(rows, is_held)?;
+        let shown = self.rows(is_held)?;
         let failed = "SELECT count(*) FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status = 'failed'";
         Ok(Why {
             key: key.to_owned(),
-            state: state(&rows, is_held, is_free),
+            state: state(&shown, is_held, is_free),
             paused,
             expected_in_seconds: place
                 .as_ref()
@@ -107,27 +121,9 @@ impl Asked<'_> {
             last_result: snapshot.row(LAST_RESULT, (key, in_flight.is_some())).optional()?,
             in_flight,
             failed_single_tasks: snapshot.value(failed, [key])?,
-            rows,
-            truncated,
+            truncated: shown.len() < rows.len(),
+            rows: shown,
         })
-    }
-
-    /// How the last attempt of each row ended that is kept. The log has the last word on the last of all,
-    /// and the only one on a key of which none is kept.
-    fn ends(&self) -> Result<Ends> {
-        let sql = "SELECT fetcher_id, run_started, exit_code, max(attempt) FROM shiftboss_attempts
-            WHERE attr_path = ?1 AND outcome = 'done' GROUP BY fetcher_id, run_started
-            ORDER BY max(attempt)";
-        let ends: Vec<(i64, i64, Option<i64>)> = self.snapshot.rows(sql, [self.key])?;
-        let of_row = |(fetcher_id, started, code)| (RunId { fetcher_id, started }, code);
-        let mut ends: Vec<_> = ends.into_iter().map(of_row).collect();
-        let sql = "SELECT exit_code FROM log WHERE attr_path = ?1 AND finished IS NOT NULL";
-        let logged: Option<i64> = self.snapshot.value(sql, [self.key]).optional()?.flatten();
-        if let (Some((_, code)), Some(logged)) = (ends.last_mut(), logged) {
-            *code = Some(logged);
-        }
-        let otherwise = if ends.is_empty() { logged } else { None };
-        Ok(Ends { of_rows: ends.into_iter().collect(), otherwise })
     }
 
     fn place(&self) -> Result<Option<Place>> {
@@ -148,61 +144,42 @@ impl Asked<'_> {
         Ok((found || !is_all).then_some(place))
     }
 
-    /// The rows as they are shown, up to a bound, and whether there are more.
-    fn rows(&self, mut rows: Vec<Candidate>, is_held: bool) -> Result<(Vec<KeyRow>, bool)> {
-        rows.sort_by_cached_key(|row| {
-            (row.fetcher.clone(), row.fetcher_id, Reverse(row.run_started))
-        });
-        let (mut shown, mut bytes, count) = (Vec::new(), 0, rows.len());
-        let (mut newer, ends) = (None, self.ends()?);
-        for row in rows.into_iter().take(ROWS_MAX) {
-            let is_hidden = newer.replace(row.fetcher_id) == Some(row.fetcher_id);
+    /// The rows as they are shown, up to a bound.
+    fn rows(&self, is_held: bool) -> Result<Vec<KeyRow>> {
+        let mut newer = None;
+        let mut shown = self.snapshot.map(ROWS, (self.key, ROWS_MAX), |row| {
+            let run = RunId { fetcher_id: row.get(0)?, started: row.get(1)? };
+            let is_hidden = newer.replace(run.fetcher_id) == Some(run.fetcher_id);
+            let state = if !self.order.rule().partitions.allow(run) {
+                RowState::Leaving
+            } else if is_hidden {
+                RowState::Hidden
+            } else if row.get(3)? {
+                RowState::DeadLetter
+            } else if is_held && self.out.first() == Some(&run) {
+                RowState::InFlight
+            } else if row.get(2)? && !self.out.contains(&run) {
+                RowState::Dispatched
+            } else {
+                RowState::Waiting
+            };
+            Ok(KeyRow {
+                fetcher: row.get(4)?,
+                run: run.started,
+                complete: row.get(5)?,
+                state,
+                expired_leases: row.get(6)?,
+                exit_code: if state == RowState::Dispatched { row.get(7)? } else { None },
+                payload: row.get(8)?,
+            })
+        })?;
+        let mut bytes = 0;
+        shown.retain(|row| {
+            let fits = bytes < PAYLOADS_MAX_BYTES;
             bytes += row.payload.len();
-            let run = row.run();
-            let mut row = self.row(row, is_hidden, is_held)?;
-            if row.state == RowState::Dispatched {
-                row.exit_code = ends.of_rows.get(&run).copied().unwrap_or(ends.otherwise);
-            }
-            shown.push(row);
-            if bytes >= PAYLOADS_MAX_BYTES {
-                break;
-            }
-        }
-        let truncated = shown.len() < count;
-        Ok((shown, truncated))
-    }
-
-    fn row(&self, row: Candidate, is_hidden: bool, is_held: bool) -> Result<KeyRow> {
-        let sql = "SELECT is_complete, coalesce(lost.dead_letter, 0)
-            FROM fetcher_runs AS run LEFT JOIN shiftboss_expired_leases AS lost
-                ON lost.fetcher_id = run.fetcher_id AND lost.run_started = run.run_started
-                AND lost.attr_path = ?3
-            WHERE run.fetcher_id = ?1 AND run.run_started = ?2";
-        let run = (row.fetcher_id, row.run_started, self.key);
-        let found: Option<(bool, bool)> = self.snapshot.row(sql, run).optional()?;
-        let (complete, dead_letter) = found.unwrap_or_default();
-        let state = if !self.order.rule().partitions.allow(row.run()) {
-            RowState::Leaving
-        } else if is_hidden {
-            RowState::Hidden
-        } else if dead_letter {
-            RowState::DeadLetter
-        } else if is_held && self.out.first() == Some(&row.run()) {
-            RowState::InFlight
-        } else if row.again && !self.out.contains(&row.run()) {
-            RowState::Dispatched
-        } else {
-            RowState::Waiting
-        };
-        Ok(KeyRow {
-            fetcher: row.fetcher,
-            run: row.run_started,
-            complete,
-            state,
-            expired_leases: row.expired_leases.unwrap_or(0),
-            exit_code: None,
-            payload: row.payload,
-        })
+            fits
+        });
+        Ok(shown)
     }
 }
 
