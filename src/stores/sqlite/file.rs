@@ -1,5 +1,6 @@
 //! The database as a plain file: made whole, and looked at, before SQLite has it open (closing a
-//! descriptor of it later would drop SQLite's locks). Called by `open`; it knows no tables.
+//! descriptor of it later would drop SQLite's locks); and why one is refused, with what to do about it (spec 6). Called
+//! by `open`; it knows no tables.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -7,10 +8,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::AtFlags;
 
-use super::refusal::{access, corrupt, failed, foreign, not_a_database, not_ours};
 use super::{damage, schema};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
@@ -195,4 +195,46 @@ fn check_size(path: &Path, header: &[u8; 100], length: u64) -> Result<(), Failur
         return Err(corrupt(path, &format!("{length} bytes of {whole} are there")));
     }
     Ok(())
+}
+
+pub(super) fn access(doing: &str, path: &Path, source: io::Error) -> Failure {
+    let path = path.display();
+    let text = format!(
+        "cannot {doing} the database {path}: {source}; the daemon's user needs to read and write the file and its directory"
+    );
+    Failure::new(ExitCode::CannotCreate, text)
+}
+
+/// Pages or rows are missing or wrong.
+pub(super) fn corrupt(path: &Path, what: &str) -> Failure {
+    let path = path.display();
+    let text = format!(
+        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `shiftboss recover {path} NEW`; nothing was changed"
+    );
+    Failure::new(ExitCode::BadData, text)
+}
+
+/// It is not ours, or of a version that is none of ours; `why` says what to do.
+pub(super) fn not_ours(why: String) -> Failure {
+    Failure::new(ExitCode::Configuration, why + "; nothing was changed")
+}
+
+pub(super) fn not_a_database(path: &Path) -> Failure {
+    not_ours(format!("{} is not an SQLite database: give another path", path.display()))
+}
+
+pub(super) fn foreign(path: &Path, what: &str) -> Failure {
+    let path = path.display();
+    not_ours(format!("{path} is an SQLite database of another program ({what}): give another path"))
+}
+
+pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -> Failure {
+    move |source| match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt) => corrupt(path, &source.to_string()),
+        Some(ErrorCode::NotADatabase) => not_a_database(path),
+        _ => {
+            let text = format!("cannot {doing} the database {}: {source}", path.display());
+            Failure::new(ExitCode::StoreIo, text)
+        }
+    }
 }

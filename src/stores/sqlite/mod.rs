@@ -34,7 +34,6 @@ mod partitions;
 mod query;
 mod records;
 mod recover;
-mod refusal;
 mod rows;
 mod runs;
 mod schema;

@@ -16,13 +16,13 @@ use super::adopt::record_dispatches;
 use super::changes::Changes;
 use super::checkpoints::Checkpoints;
 use super::dispatch_cache::DispatchCache;
+use super::file::{access, corrupt, failed, foreign, not_ours};
 use super::lock_yielding::LockYielding;
 use super::maintenance::{set_journal_mode, watch_files};
 use super::options::{Options, Policy};
 use super::partitions::Partitions;
 use super::query::Query;
 use super::records::{is_paused, set_state, state};
-use super::refusal::{access, corrupt, failed, foreign, not_ours};
 use super::schema::TASKS_ID;
 use super::session::{Queue, Session};
 use super::store::SqliteStore;
@@ -100,26 +100,20 @@ fn start(connection: &mut Connection, options: &Options) -> Result<(bool, Queue)
     let checkpoints = Checkpoints::new(connection)?;
     let was_clean = state(connection, "clean")?.as_deref() != Some("0");
     note_start(connection, options).or_else(|error| tolerate(error, options))?;
-    let mut queue = Queue::load(connection, checkpoints, options)?;
+    let mut queue = Queue {
+        policy: options.policy,
+        partitions: Partitions::load(connection)?,
+        checkpoints,
+        cache: DispatchCache::default(),
+        counters: WriteBehindCounters::load(connection)?,
+        paused: is_paused(connection)?,
+        max_single_tasks: options.max_single_tasks.into(),
+        max_expired_leases: options.max_expired_leases.into(),
+    };
     // What triggers do for others is done by `derived_state` from here on.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     Session::new(connection, &mut queue).restore_tasks()?;
     Ok((was_clean, queue))
-}
-
-impl Queue {
-    fn load(connection: &Connection, checkpoints: Checkpoints, options: &Options) -> Result<Self> {
-        Ok(Self {
-            policy: options.policy,
-            partitions: Partitions::load(connection)?,
-            checkpoints,
-            cache: DispatchCache::default(),
-            counters: WriteBehindCounters::load(connection)?,
-            paused: is_paused(connection)?,
-            max_single_tasks: options.max_single_tasks.into(),
-            max_expired_leases: options.max_expired_leases.into(),
-        })
-    }
 }
 
 /// On a full disk an earlier daemon's notes stand as well. Requests fail until there is space again.
@@ -135,8 +129,6 @@ fn tolerate(error: rusqlite::Error, options: &Options) -> Result<()> {
 /// Notes what status shows of this daemon, and that it has not been stopped yet.
 fn note_start(connection: &Connection, options: &Options) -> Result<()> {
     let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
-    let lease = options.policy.lease().to_string();
-    let max_single_tasks = options.max_single_tasks.to_string();
     let transaction = connection.unchecked_transaction()?;
     if options.policy != Policy::Classic {
         record_dispatches(&transaction)?;
@@ -145,9 +137,9 @@ fn note_start(connection: &Connection, options: &Options) -> Result<()> {
         ("clean", "0"),
         ("durability", options.durability.name()),
         ("policy", policy),
-        ("lease", lease.as_str()),
-        ("max_single_tasks", max_single_tasks.as_str()),
-        ("pid", std::process::id().to_string().as_str()),
+        ("lease", &options.policy.lease().to_string()),
+        ("max_single_tasks", &options.max_single_tasks.to_string()),
+        ("pid", &std::process::id().to_string()),
     ] {
         set_state(&*transaction, name, value)?;
     }

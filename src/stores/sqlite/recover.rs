@@ -9,7 +9,7 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Params, Result, Row, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Params, Result, params_from_iter};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::TASKS_FETCHER;
 
@@ -84,7 +84,6 @@ const STALE: &str = "UPDATE shiftboss_runs SET stale = 1
 /// What became of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Saved {
-    /// Its name.
     pub(crate) table: String,
     /// Rows that are in the new database.
     pub(crate) rows: u64,
@@ -141,7 +140,7 @@ fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Res
     for table in schema::tables()? {
         if !DERIVED.contains(&table.as_str()) {
             transaction.execute(&format!("DELETE FROM {table}"), [])?;
-            saved.push(Copy::new(source, &transaction, &table, rowids)?.run()?);
+            saved.push(Copy::new(source, &transaction, &table)?.run(rowids)?);
         }
     }
     transaction.execute_batch(WILD_TASKS)?;
@@ -166,22 +165,13 @@ fn rebuild(target: &mut Connection) -> Result<()> {
 struct Copy<'a> {
     source: &'a Connection,
     target: &'a Connection,
-    table: &'a str,
-    /// Its columns, but for one that is the rowid.
+    /// The columns that both have; the rowid, if both have one, is the first.
     columns: Vec<String>,
-    has_rowid: bool,
-    /// All that the file's leaves name, of whichever table.
-    rowids: &'a [i64],
     saved: Saved,
 }
 
 impl<'a> Copy<'a> {
-    fn new(
-        source: &'a Connection,
-        target: &'a Connection,
-        table: &'a str,
-        rowids: &'a [i64],
-    ) -> Result<Self> {
+    fn new(source: &'a Connection, target: &'a Connection, table: &str) -> Result<Self> {
         let sql = "SELECT here.name FROM pragma_table_info(?1) AS here
             WHERE NOT (?2 AND here.pk = 1 AND here.type = 'INTEGER'
                 AND (SELECT count(*) FROM pragma_table_info(?1) WHERE pk > 0) = 1)";
@@ -192,24 +182,29 @@ impl<'a> Copy<'a> {
             let mut statement = connection.prepare(sql)?;
             statement.query_map((table, has_rowid), |row| row.get(0))?.collect()
         };
+        let mut columns = names(target)?;
         let known = names(source)?;
-        let columns = names(target)?.into_iter().filter(|name| known.contains(name)).collect();
+        columns.retain(|name| known.contains(name));
+        // An older database has no such table; or nothing but its rowid.
+        if has_rowid && !columns.is_empty() {
+            columns.insert(0, "rowid".to_owned());
+        }
         let saved =
             Saved { table: table.to_owned(), rows: 0, lost_ranges: 0, from_ends: !has_rowid };
-        Ok(Self { source, target, table, columns, has_rowid, rowids, saved })
+        Ok(Self { source, target, columns, saved })
     }
 
-    fn run(mut self) -> Result<Saved> {
+    /// Copies the table; `rowids` are all that the file's leaves name, of whichever table.
+    fn run(mut self, rowids: &[i64]) -> Result<Saved> {
         if self.columns.is_empty() {
-            // An older database has no such table; or nothing but its rowid.
             return Ok(self.saved);
         }
-        if self.has_rowid {
-            self.by_rowid()?
-        } else {
+        if self.saved.from_ends {
             self.by_key()?
+        } else {
+            self.by_rowid(rowids)?
         }
-        let count = format!("SELECT count(*) FROM {}", self.table);
+        let count = format!("SELECT count(*) FROM {}", self.saved.table);
         let rows: i64 = self.target.query_row(&count, [], |row| row.get(0))?;
         self.saved.rows = rows.cast_unsigned();
         Ok(self.saved)
@@ -218,8 +213,7 @@ impl<'a> Copy<'a> {
     /// Reads on behind each place that cannot be read, at the next rowid that any leaf of the file names: the
     /// first one from which on can be read again. So no row between two such places is passed over. What was
     /// read says nothing of where to go on: a damaged page may name any rowid.
-    fn by_rowid(&mut self) -> Result<()> {
-        let rowids = self.rowids.iter();
+    fn by_rowid(&mut self, rowids: &[i64]) -> Result<()> {
         for (tried, from) in [i64::MIN].iter().chain(rowids).enumerate() {
             let (rows, stop) = self.scan("rowid >= ?1 ORDER BY rowid", [*from])?;
             let is_another = rows > 0 || tried == 0;
@@ -235,7 +229,7 @@ impl<'a> Copy<'a> {
     fn by_key(&mut self) -> Result<()> {
         let sql = "SELECT group_concat(name || ' DESC') FROM
             (SELECT name FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk)";
-        let backward: String = self.target.query_row(sql, [self.table], |row| row.get(0))?;
+        let backward: String = self.target.query_row(sql, [&self.saved.table], |row| row.get(0))?;
         let forward = backward.replace(" DESC", "");
         if self.scan(&format!("1 ORDER BY {forward}"), [])?.1 != Stop::End {
             self.saved.lost_ranges += 1;
@@ -247,23 +241,20 @@ impl<'a> Copy<'a> {
     /// Copies rows until their end, until one cannot be read, or, by rowids, until one that was copied before. Says how
     /// many were copied. Rows that could be read, but are none of the table's, are lost.
     fn scan(&mut self, which: &str, parameters: impl Params) -> Result<(u64, Stop)> {
-        let columns = self.columns.join(", ");
-        let rowid = if self.has_rowid { "rowid, " } else { "" };
-        let select = format!("SELECT {rowid}{columns} FROM {} WHERE {which}", self.table);
-        let places = vec!["?"; self.columns.len() + usize::from(self.has_rowid)].join(", ");
-        let insert =
-            format!("INSERT OR IGNORE INTO {} ({rowid}{columns}) VALUES ({places})", self.table);
+        let (table, columns) = (&self.saved.table, self.columns.join(", "));
+        let places = vec!["?"; self.columns.len()].join(", ");
+        let insert = format!("INSERT OR IGNORE INTO {table} ({columns}) VALUES ({places})");
+        let select = format!("SELECT {columns} FROM {table} WHERE {which}");
+        let is_there = format!("SELECT 1 FROM {table} WHERE rowid = ?1");
         let mut insert = self.target.prepare_cached(&insert)?;
         let mut copied = 0;
         let Ok(mut select) = self.source.prepare_cached(&select) else {
             return Ok((copied, Stop::Unreadable));
         };
-        let Ok(mut rows) = select.query(parameters) else {
-            return Ok((copied, Stop::Unreadable));
-        };
+        let mut rows = select.query(parameters)?;
         loop {
-            let values = match rows.next() {
-                Ok(Some(row)) => values(row),
+            let values: Result<Vec<Value>> = match rows.next() {
+                Ok(Some(row)) => (0..self.columns.len()).map(|column| row.get(column)).collect(),
                 Ok(None) => return Ok((copied, Stop::End)),
                 Err(_) => return Ok((copied, Stop::Unreadable)),
             };
@@ -272,21 +263,19 @@ impl<'a> Copy<'a> {
                 self.saved.lost_ranges += 1;
                 continue;
             };
-            let rowid = values.first().cloned();
-            match insert.execute(params_from_iter(values)) {
-                Ok(0) if self.has(rowid)? => return Ok((copied, Stop::Known)),
-                Err(error) if !is_refused(&error) => return Err(error),
-                Ok(1) => copied += 1,
+            let rowid = values.first().filter(|_| !self.saved.from_ends).cloned();
+            match (insert.execute(params_from_iter(values)), rowid) {
+                (Ok(1), _) => copied += 1,
+                (Ok(_), Some(rowid))
+                    if self.target.prepare_cached(&is_there)?.exists([&rowid])? =>
+                {
+                    return Ok((copied, Stop::Known));
+                }
+                (Err(error), _) if !is_refused(&error) => return Err(error),
                 // Another row has its key, or it has none: it was overwritten.
                 _ => self.saved.lost_ranges += 1,
             }
         }
-    }
-
-    /// Whether a row of that rowid was copied.
-    fn has(&self, rowid: Option<Value>) -> Result<bool> {
-        let sql = format!("SELECT 1 FROM {} WHERE rowid = ?1", self.table);
-        Ok(self.has_rowid && self.target.prepare_cached(&sql)?.exists([rowid])?)
     }
 }
 
@@ -299,10 +288,6 @@ enum Stop {
     Unreadable,
     /// The next one was copied before.
     Known,
-}
-
-fn values(row: &Row<'_>) -> Result<Vec<Value>> {
-    (0..row.as_ref().column_count()).map(|column| row.get(column)).collect()
 }
 
 fn is_refused(error: &rusqlite::Error) -> bool {
