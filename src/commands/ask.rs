@@ -15,24 +15,18 @@ use crate::client::no_answer;
 use crate::exit::{ExitCode, Failure};
 use crate::text::{quoted, shown};
 
-/// Asks on `socket`, and prints the answers.
 pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {
     let mut heard = Vec::new();
     let held = hold(socket, lines, timeout, &mut heard);
     let speaks_2 = lines.first().is_some_and(|line| line.starts_with("HELLO "));
-    for key in jobs(&heard, speaks_2) {
-        warn_of(&key, socket);
-    }
+    jobs(&String::from_utf8_lossy(&heard), speaks_2).for_each(|key| warn_of(key, socket));
     held
 }
 
 /// The keys of the jobs among the answers; in protocol 2 an attempt stands before the key.
-fn jobs(heard: &[u8], speaks_2: bool) -> impl Iterator<Item = String> {
-    let jobs = heard.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"JOB "));
-    jobs.filter_map(move |job| {
-        let key = job.split(|byte| *byte == b' ').nth(usize::from(speaks_2))?;
-        Some(String::from_utf8_lossy(key).into_owned())
-    })
+fn jobs(heard: &str, speaks_2: bool) -> impl Iterator<Item = &str> {
+    let jobs = heard.lines().filter_map(|line| line.strip_prefix("JOB "));
+    jobs.filter_map(move |job| job.split(' ').nth(usize::from(speaks_2)))
 }
 
 /// Who only wanted to see whether the daemon answers must know that a job was taken.
@@ -77,8 +71,8 @@ fn hold(
     if answers >= requests {
         return Ok(());
     }
-    let why = match answers {
-        _ if requests == 1 => "the daemon rejected the line".to_owned(),
+    let why = match requests {
+        1 => "the daemon rejected the line".to_owned(),
         _ => format!("the daemon rejected line {} of {requests}", answers + 1),
     };
     Err(failed(io::Error::new(ErrorKind::UnexpectedEof, why)))

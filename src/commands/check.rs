@@ -25,7 +25,6 @@ pub mod database;
 /// Skipped lines that are listed: files of another format may have millions. All are counted.
 const LISTED_MAX: usize = 100_000;
 
-/// What was found in the directory.
 #[derive(Default, Serialize)]
 struct Checked {
     #[serde(serialize_with = "but_ignored")]
@@ -49,7 +48,6 @@ struct Found {
     error: Option<String>,
 }
 
-/// What was found in a file.
 #[derive(Serialize)]
 struct Content {
     /// As many as are still listed.

@@ -94,7 +94,6 @@ fn key(of: KeyArguments) -> Result<(DaemonArguments, Key), Failure> {
     Ok((daemon, checked))
 }
 
-/// How many jobs are out, in words.
 fn in_flight(answer: &Value) -> String {
     counted(answer["in_flight"].as_i64().unwrap_or(0), "job")
 }

@@ -6,12 +6,11 @@ use serde::Serialize;
 
 use crate::exit::{ExitCode, Failure};
 
-/// Prints a whole text.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     offer(text).map(drop)
 }
 
-/// The same; whether anybody reads. A reader that is gone (`shiftboss check DIR | head`) has what it wanted: the
+/// Prints a whole text; whether anybody reads. A reader that is gone (`shiftboss check DIR | head`) has what it wanted: the
 /// command ends well, and quietly.
 pub fn offer(text: impl AsRef<[u8]>) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();

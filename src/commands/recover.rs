@@ -7,7 +7,6 @@ use crate::exit::{ExitCode, Failure};
 use crate::stores::{Saved, recover};
 use crate::text::counted;
 
-/// Makes `new` of what can be read of `database`, and tells what that is.
 pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
     let _lock = super::locked(database)?;
     if new.symlink_metadata().is_ok() {
@@ -33,8 +32,8 @@ fn report(saved: &[Saved], new: &Path) -> String {
     for Saved { table, rows, lost_ranges, .. } in saved {
         out += &format!("{table:<24} {rows:>10}  {lost_ranges}\n");
     }
-    let (new, again) =
-        (new.display(), "At the next start its lists are read again from their files");
+    let new = new.display();
+    let again = "At the next start its lists are read again from their files";
     let lost: Vec<_> = saved.iter().filter(|saved| saved.lost_for_good()).map(lost_of).collect();
     out + &if lost.is_empty() {
         format!("{new} is ready. {again}, which bring back all that was lost of them.\n")

@@ -65,9 +65,7 @@ impl Durability {
 /// How to open a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The rules of the queue.
     pub policy: Policy,
-    /// What a reply outlives.
     pub durability: Durability,
     /// How long to wait for another process's write.
     pub busy_timeout: Duration,

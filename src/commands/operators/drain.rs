@@ -26,7 +26,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the daemon may take to end once it has closed its connections: it brings its database
 /// into one file.
 const END_PATIENCE: Duration = Duration::from_secs(30);
-/// How often what is in flight is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 const NAMED_MAX: usize = 8;
 /// Characters of the line that shows them: a terminal's, so that it can be written over.
@@ -51,8 +50,8 @@ pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
     if !waited? {
         return Err(too_long(daemon.timeout.unwrap_or_default()));
     }
-    let patience = at_most(END_PATIENCE, whole).unwrap_or_else(Instant::now);
     if let Some(holder) = holder {
+        let patience = at_most(END_PATIENCE, whole).unwrap_or_else(Instant::now);
         if !lock::wait_given_up(socket, holder.pid, patience) {
             return Err(unavailable(
                 "the daemon closed the connection, and still runs: see its log",
@@ -111,22 +110,19 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
                 // It does not say; too many errors would end the connection.
                 Err(_) => asks = false,
             },
-            Err(error) if is_timeout(&error) && whole.is_some_and(|end| end <= Instant::now()) => {
-                return Ok(false);
-            }
-            Err(error) if is_timeout(&error) => {
+            Err(error) if !is_timeout(&error) => return Err(session.no_answer(&error)),
+            Err(_) if whole.is_some_and(|end| end <= Instant::now()) => return Ok(false),
+            Err(_) => {
                 let asked = session.connection.send(b"STATUS\n", at_most(ANSWER_TIMEOUT, whole));
                 asked.map_err(|error| session.no_answer(&error))?;
             }
-            Err(error) => return Err(session.no_answer(&error)),
         }
     }
 }
 
 /// What is out, from the daemon's status, in one line.
 fn holders(status: &Value) -> String {
-    let none = Vec::new();
-    let holders = status["holders"].as_array().unwrap_or(&none);
+    let holders = status["holders"].as_array().map_or(&[][..], Vec::as_slice);
     let name = |held: &Value| {
         let worker = held["worker"].as_str().unwrap_or("classic");
         format!("{} ({})", shown(held["key"].as_str().unwrap_or("?")), shown(worker))

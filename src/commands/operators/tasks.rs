@@ -102,7 +102,6 @@ fn added(answer: &Value) -> String {
     format!("Added {key}{}.", turn(answer))
 }
 
-/// When its turn is expected.
 fn turn(answer: &Value) -> String {
     let count = |name: &str| answer[name].as_i64();
     let more = if answer["exact"] == true { "" } else { "more than " };

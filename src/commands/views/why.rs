@@ -25,7 +25,6 @@ pub(super) fn unheard_of(key: &str) -> Failure {
     Failure::new(ExitCode::BadData, text)
 }
 
-/// Renders the whole text; `now` makes times relative.
 pub(super) fn render(why: &Why, now: i64) -> String {
     let mut out = line("Key", &cut(&why.key, KEY_WIDTH)) + &line("State", &state(why));
     if why.paused {

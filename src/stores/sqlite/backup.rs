@@ -13,7 +13,6 @@ use shiftboss_actors::store::StoreError;
 
 use super::file::make_new;
 use super::maintenance::quick_check_of;
-use super::schema;
 use super::snapshot::open_to_read;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::read_failure;
@@ -49,7 +48,7 @@ fn copy(source: &Connection, to: &mut Connection) -> Result<(), Box<dyn Error + 
     to.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
     quick_check_of(to)?;
     // No daemon ever ran on the copy. One that the Python supervisor made has no such table.
-    if schema::has_table(to, "shiftboss_state")? {
+    if to.table_exists(None, "shiftboss_state")? {
         to.execute("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
     }
     Ok(())

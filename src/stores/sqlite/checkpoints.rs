@@ -46,7 +46,7 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     /// Takes checkpoints over from SQLite.
     pub(super) fn new(connection: &mut Connection) -> Result<Self> {
-        let page_size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let page_size: i64 = connection.pragma_query_one(None, "page_size")?;
         let pages = Arc::new(AtomicI64::new(0));
         let seen = Arc::clone(&pages);
         connection.wal_hook(Some(move |_: &mut Wal, count| {

@@ -113,7 +113,7 @@ pub(crate) fn unmark(database: &Path) -> io::Result<()> {
 /// What is missing in the tables that only shiftboss writes; cheap, for every start.
 pub(super) fn missing(connection: &Connection) -> Result<Option<String>> {
     for table in schema::tables()? {
-        if !schema::has_table(connection, &table)? {
+        if !connection.table_exists(None, &*table)? {
             return Ok(Some(format!("the table {table} is missing")));
         }
     }

@@ -193,7 +193,7 @@ fn fault_inside(connection: &Connection, path: &Path) -> Result<Option<Failure>>
         let source = io::ErrorKind::PermissionDenied.into();
         return Ok(Some(access("write to", path, source)));
     }
-    let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let application = connection.pragma_query_one(None, "application_id")?;
     let version = schema::version(connection)?;
     if let Err(fault) = file::check_application(path, application, version) {
         return Ok(Some(fault));
@@ -205,7 +205,7 @@ fn fault_inside(connection: &Connection, path: &Path) -> Result<Option<Failure>>
         ))));
     }
     for table in schema::PUBLIC_TABLES {
-        if !schema::has_table(connection, table)? {
+        if !connection.table_exists(None, table)? {
             return Ok(Some(foreign(
                 path,
                 &format!("version {version}, without the table {table}"),

@@ -11,7 +11,6 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Params, Result, params_from_iter};
 use shiftboss_protocol::fetcher_file::checksum;
-use shiftboss_protocol::model::TASKS_FETCHER;
 
 use super::{file, leaves, schema};
 
@@ -76,10 +75,8 @@ const WILD_TASKS: &str = "
         WHERE name = 'task' AND (task < 1 OR task > value)) AS numbered
     WHERE task = old";
 /// Which runs' lists are to be read again, and then pruned.
-const READ_AGAIN: &str = "UPDATE fetcher_runs SET is_complete = 0
-    WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name <> ?1)";
-const STALE: &str = "UPDATE shiftboss_runs SET stale = 1
-    WHERE fetcher_id IN (SELECT fetcher_id FROM fetchers WHERE name <> ?1)";
+const READ_AGAIN: &str = "UPDATE fetcher_runs SET is_complete = 0 WHERE fetcher_id <> 0";
+const STALE: &str = "UPDATE shiftboss_runs SET stale = 1 WHERE fetcher_id <> 0";
 
 /// What became of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,8 +104,9 @@ pub(crate) fn recover(old: &Path, new: &Path) -> Result<Vec<Saved>, String> {
     if schema::is_unreleased(&source).unwrap_or(false) {
         return Err("it is of an unreleased build: recover it with that build".to_owned());
     }
-    let page_size = source.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0));
-    let page_size = page_size.map_err(|error| format!("its page size is unknown: {error}"))?;
+    let page_size: u32 = source
+        .pragma_query_one(None, "page_size")
+        .map_err(|error| format!("its page size is unknown: {error}"))?;
     let rowids = leaves::rowids(old, page_size as usize).map_err(|error| error.to_string())?;
     let mut saved = Vec::new();
     file::make_new(new, |target| {
@@ -149,7 +147,7 @@ fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Res
         singles.rows += found as u64;
     }
     transaction.execute_batch(ORPHANS)?;
-    transaction.execute(READ_AGAIN, [TASKS_FETCHER])?;
+    transaction.execute(READ_AGAIN, [])?;
     transaction.commit()?;
     Ok(saved)
 }
@@ -158,7 +156,7 @@ fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Res
 fn rebuild(target: &mut Connection) -> Result<()> {
     target.pragma_update(None, "user_version", REFERENCE_VERSION)?;
     schema::migrate(target)?;
-    target.execute(STALE, [TASKS_FETCHER]).map(|_| ())
+    target.execute(STALE, []).map(drop)
 }
 
 /// One table on its way.

@@ -66,8 +66,7 @@ pub(super) static RECOMPUTE: LazyLock<String> = LazyLock::new(|| recompute("?1")
 
 /// Brings a database from the version it has to [`VERSION`], in one transaction.
 pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
-    let application: i64 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let application: i64 = connection.pragma_query_one(None, "application_id")?;
     if version(connection)? == VERSION && application == APPLICATION_ID {
         // Nothing is written in vain: the disk may be full.
         return Ok(());
@@ -90,12 +89,12 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
 
 /// The version that a database says it has.
 pub(super) fn version(connection: &Connection) -> Result<i64> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+    connection.pragma_query_one(None, "user_version")
 }
 
 /// Version 2. The reference threw all rows away here; the jitter can be had from the key.
 fn add_jitter(connection: &Connection) -> Result<()> {
-    if !has_column(connection, "queue", "order_jitter")? {
+    if !connection.column_exists(None, "queue", "order_jitter")? {
         connection.execute_batch(JITTER)?;
     }
     let keys = "SELECT rowid, attr_path FROM queue WHERE order_jitter IS NULL";
@@ -113,14 +112,14 @@ fn add_ours(connection: &Connection) -> Result<()> {
         connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
     }
     if is_unreleased(connection)? {
-        if !has_column(connection, "shiftboss_attempts", "took_ms")? {
+        if !connection.column_exists(None, "shiftboss_attempts", "took_ms")? {
             connection.execute_batch(FROM_5)?;
         }
         connection.execute_batch(FROM_6)?;
     }
-    if !has_column(connection, "queue", "state")? {
+    if !connection.column_exists(None, "queue", "state")? {
         connection.execute_batch(SHIFTBOSS)?;
-    } else if !has_column(connection, "queue", "last_served")? {
+    } else if !connection.column_exists(None, "queue", "last_served")? {
         connection.execute_batch(FROM_7)?;
     }
     connection.execute_batch(&recomputing(REBUILD))?;
@@ -129,12 +128,13 @@ fn add_ours(connection: &Connection) -> Result<()> {
 
 /// It has the tables of a version from 3 to 6, whatever its number says.
 pub(super) fn is_unreleased(connection: &Connection) -> Result<bool> {
-    has_column(connection, "queue", "slot")
+    connection.column_exists(None, "queue", "slot")
 }
 
 /// It has those of version 3 or 4, which are not upgraded.
 pub(super) fn is_too_old(connection: &Connection) -> Result<bool> {
-    Ok(is_unreleased(connection)? && !has_column(connection, "shiftboss_own_fetchers", "name")?)
+    Ok(is_unreleased(connection)?
+        && !connection.column_exists(None, "shiftboss_own_fetchers", "name")?)
 }
 
 /// The tables of a whole database, in the order in which they were made.
@@ -144,16 +144,6 @@ pub(super) fn tables() -> Result<Vec<String>> {
     let sql = "SELECT name FROM sqlite_schema
         WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY rowid";
     whole.values(sql, [])
-}
-
-pub(super) fn has_table(connection: &Connection, table: &str) -> Result<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
-    connection.value(sql, [table])
-}
-
-fn has_column(connection: &Connection, table: &str, column: &str) -> Result<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2)";
-    connection.value(sql, [table, column])
 }
 
 /// Puts the one rule in for every `RECOMPUTE(key)`; without a key it is for all rows.

@@ -27,7 +27,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
     let connection = try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
     for table in schema::PUBLIC_TABLES {
-        if !schema::has_table(&connection, table).map_err(failed(path))? {
+        if !connection.table_exists(None, table).map_err(failed(path))? {
             return Err(foreign(path));
         }
     }

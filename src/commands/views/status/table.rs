@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shiftboss_actors::live::{Health, Live, LiveStatus};
+use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, Holding, QueueStatus};
 
 use super::trouble::{self, PAUSED};
@@ -11,7 +11,6 @@ use crate::lock::LockState;
 use crate::target::Target;
 use crate::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span};
 
-/// Renders the whole table; `now` makes times relative.
 pub(super) fn render(
     target: &Target,
     status: &LiveStatus,
@@ -23,7 +22,10 @@ pub(super) fn render(
     let how = |status| format!("`shiftboss tasks --status {status} {}` lists", quoted(&database));
     let dead_letters = (queue.dead_letters > 0)
         .then(|| format!("{}: {} them", queue.dead_letters, how("dead_letter")));
-    let health = live.as_ref().map(|live| &live.health);
+    let draining = live.as_ref().filter(|live| live.health.draining).map(|live| {
+        let jobs = counted(live.health.in_flight, "job");
+        format!("waits for the end of {jobs}; then the daemon stops")
+    });
     let lines = [
         ("Database", Some(shown(&database))),
         ("Daemon", Some(daemon(target, queue, now))),
@@ -40,7 +42,7 @@ pub(super) fn render(
         ("Paused", queue.paused.then(|| PAUSED.to_owned())),
         ("Live", unknown.map(ToString::to_string)),
         ("Storage", trouble::outage(live.as_ref(), "NOTHING CAN BE WRITTEN", now)),
-        ("Draining", health.filter(|health| health.draining).map(draining)),
+        ("Draining", draining),
         ("Spool", live.as_ref().and_then(trouble::lost_spool)),
         ("Spool", live.as_ref().and_then(trouble::dead_entries)),
         ("Input", trouble::lost_directory(queue, "LOST", now)),
@@ -68,11 +70,6 @@ fn failed(queue: &QueueStatus) -> Option<String> {
     Some(format!("{} failed or {are}", counted(queue.single_tasks_ended, "single task")))
 }
 
-/// What a drain waits for.
-fn draining(health: &Health) -> String {
-    format!("waits for the end of {}; then the daemon stops", counted(health.in_flight, "job"))
-}
-
 pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
     match &target.daemon {
         LockState::By(holder) => {
@@ -86,9 +83,8 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
         }
         LockState::Unknown(why) => format!("whether one runs is not known: {why}"),
         LockState::Free => queue.not_stopped.map_or("not running".to_owned(), |died| {
-            let wrote = died
-                .last_write
-                .map_or(String::new(), |last| format!(", last wrote {}", ago(now - last)));
+            let wrote = |last| format!(", last wrote {}", ago(now - last));
+            let wrote = died.last_write.map_or(String::new(), wrote);
             format!(
                 "not running: pid {} ended without a clean stop{wrote}, started {}",
                 died.pid,
@@ -211,7 +207,7 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shiftboss_actors::live::{ConnectedWorker, Outage, SpoolLive};
+    use shiftboss_actors::live::{ConnectedWorker, Health, Outage, SpoolLive};
     use shiftboss_actors::store::answers::{Done, NotStopped, RejectedFile, Rows, Waiting};
     use shiftboss_actors::store::{EndedRun, FetcherRecord};
 
