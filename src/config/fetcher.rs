@@ -26,39 +26,55 @@ const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 /// A daemon runs no more than this.
 const FETCHERS_MAX: usize = 1000;
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// A list, and what prints it when: keys of a `[[fetcher]]`, and arguments of `shiftboss fetch`.
+#[derive(Debug, Clone, PartialEq, Args, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FetcherTable {
-    /// Its name, and its list's.
+    /// Run again so long after the start of the last run; until stopped
+    #[arg(long, value_name = "TIME", value_parser = values::parse_interval)]
+    #[serde(default, deserialize_with = "values::interval")]
+    pub every: Option<Duration>,
+    /// Keep the old list if there are fewer good lines
+    #[arg(long, value_name = "N", default_value_t = min_lines())]
+    #[serde(default = "min_lines")]
+    pub min_lines: u64,
+    /// Keep the old list if there are fewer good lines than this share of its own, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = min_share(), value_parser = values::parse_share)]
+    #[serde(default = "min_share", deserialize_with = "values::share")]
+    pub min_share: f64,
+    /// Write the lines to NAME.NUMBER.txt.part as they come: the daemon hands them out at once, also
+    /// those of a list that fails in the end
+    #[arg(long)]
+    #[serde(default)]
+    pub live: bool,
+    /// The list's name; without a dot
+    #[arg(value_parser = ListName::new)]
     pub name: ListName,
+    /// The program that prints the list, and its arguments
+    #[arg(required = true, last = true, num_args = 1..)]
     #[serde(deserialize_with = "values::command")]
     pub command: Vec<OsString>,
     /// Where it runs: the configuration file's directory; `None`: where we do. No key.
+    #[arg(skip)]
     #[serde(skip)]
     pub directory: Option<PathBuf>,
-    #[serde(default, deserialize_with = "values::interval")]
-    pub every: Option<Duration>,
     /// What it runs after a change of.
+    #[arg(skip)]
     #[serde(default)]
     pub on_change: Option<OnChangeTable>,
+    /// On the command line it is one of those of every command that is run, as the next one.
+    #[arg(skip)]
     #[serde(default, deserialize_with = "values::some_time")]
     pub timeout: Option<Duration>,
+    #[arg(skip)]
     #[serde(default = "grace", deserialize_with = "values::time")]
     pub grace: Duration,
-    /// Fewer good lines are no list.
-    #[serde(default = "min_lines")]
-    pub min_lines: u64,
-    /// Nor is less than this share, from 0 to 1, of the last one's.
-    #[serde(default = "min_share", deserialize_with = "values::share")]
-    pub min_share: f64,
-    /// Whether its lines count while they come, before it is known whether the list is whole.
-    #[serde(default)]
-    pub live: bool,
     /// Whether a failed run is tried again, after a growing time.
-    #[serde(default)]
-    #[serde(rename = "rerun_on_failure")]
+    #[arg(skip)]
+    #[serde(default, rename = "rerun_on_failure")]
     pub retry: bool,
     /// What the command's environment has beyond the daemon's.
+    #[arg(skip)]
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }

@@ -89,11 +89,17 @@ fn at_least_a_second(time: Duration) -> Result<Duration, String> {
 }
 
 pub fn share<'de, D: Deserializer<'de>>(typed: D) -> Result<f64, D::Error> {
-    let share = f64::deserialize(typed)?;
-    if !(0.0..=1.0).contains(&share) {
-        return Err(D::Error::custom("a share is a number from 0 to 1, such as 0.5"));
-    }
-    Ok(share)
+    a_share(f64::deserialize(typed)?).map_err(D::Error::custom)
+}
+
+/// The same as it is written on the command line.
+pub fn parse_share(text: &str) -> Result<f64, &'static str> {
+    a_share(text.parse().unwrap_or(f64::NAN))
+}
+
+fn a_share(share: f64) -> Result<f64, &'static str> {
+    let wrong = "a share is a number from 0 to 1, such as 0.5";
+    (0.0..=1.0).contains(&share).then_some(share).ok_or(wrong)
 }
 
 pub fn command<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<OsString>, D::Error> {
