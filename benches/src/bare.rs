@@ -220,7 +220,7 @@ fn open(path: &Path) -> io::Result<SqliteStore> {
             max_single_tasks: 1_000_000,
         },
     )
-    .map_err(io::Error::other)
+    .map_err(|refused| io::Error::other(refused.to_string()))
 }
 
 fn told<T>(result: StoreResult<T>) -> io::Result<T> {
