@@ -4,5 +4,5 @@
 mod connection;
 mod worker;
 
-pub use connection::{Connection, Deadline, Interrupt, is_timeout, within};
-pub use worker::{ANSWER_TIMEOUT, ClientError, Worker, ask_classic};
+pub use connection::{Connection, Deadline, is_close, is_timeout, within};
+pub use worker::{ANSWER_TIMEOUT, ClientError, Worker, ready};

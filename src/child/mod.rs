@@ -4,8 +4,7 @@
 //! Used by whatever runs commands of the user: the runner, `fetch`, `on-change`, the daemon's fetchers. A command gets a
 //! process group of its own. [`Guardian::start`] starts an [`CommandSpec`] and gives a [`Running`], which
 //! tells the [`End`]. What outlives the command's own process in its group is killed; a process that
-//! made a session of its own is the exception, and its own master. [`Outputs`] is where the output of many
-//! commands goes.
+//! made a session of its own is the exception, and its own master.
 //!
 //! Three things end a command whose shiftboss was killed: the kernel kills the command's own process
 //! (parent-death signal), the guardian, a process beside us, kills its group, and both hold from before
@@ -16,8 +15,6 @@ mod end;
 mod guard;
 mod guardian;
 mod lines;
-mod log_directory;
-mod outputs;
 mod program;
 mod pump;
 mod template;
@@ -27,7 +24,6 @@ pub use end::{Blame, End, StartError};
 pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
 pub use lines::{LinePrefixer, line_prefix};
-pub use log_directory::{day, file_name};
-pub use outputs::{Kept, Outputs};
 pub use program::{look_for, look_for_in};
+pub use pump::{Pump, pipe};
 pub use template::{Place, Template};

@@ -1,5 +1,5 @@
 //! Passes on what a command writes into a pipe, in memory that does not depend on how much that is. A task of
-//! its own; who attends to the command ([`super::command`], or what prints its output, [`super::outputs`]) says when it
+//! its own; who attends to the command ([`super::command`], or who prints its output) says when it
 //! has ended.
 
 use std::io::{self, PipeWriter};

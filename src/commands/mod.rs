@@ -73,7 +73,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
 fn needs(command: &Command) -> Needs {
     let (descriptors, threads) = match command {
         Command::Serve(_) => (48, 8),
-        // Each job's connection has a thread.
+        // Each job is a process.
         Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
         Command::Fetch(_) | Command::OnChange(_) => (32, 6),
         Command::Spool(_) => (24, 6),

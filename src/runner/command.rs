@@ -1,17 +1,34 @@
-//! Starts the commands of jobs, and has their output go where it is wanted. Knows nothing of where jobs come from.
+//! Starts the commands of jobs, and has their output go where it is wanted: into files, one for each key and day, or
+//! all to one output, whole lines, each behind its key. Knows nothing of where jobs come from.
+//!
+//! What is printed is written by a thread of its own, so that a reader that is slow, or stopped, holds up the
+//! commands (as it would without us), but never whoever runs them. What waits is bounded: a command's pipe, one
+//! piece a job, and a short queue.
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
 
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tracing::warn;
+
+use super::log_directory::{CommandLog, LogDirectory};
 use super::payload::{self, PAYLOAD_FILE, Payload};
-use crate::child::{CommandSpec, End, Guardian, Kept, Outputs, Running, StartError, Template};
+use crate::child::{
+    CommandSpec, End, Guardian, LinePrefixer, Output, Pump, Running, StartError, Template, pipe,
+};
+use crate::escape::shown_bytes;
 use crate::exit::{ExitCode, Failure};
 
 /// A longer value is in no environment: the kernel takes 128 KiB a variable, name and all.
 pub const VARIABLE_BYTES_MAX: usize = 120 * 1024;
+/// Pieces that wait to be written.
+const PIECES_MAX: usize = 8;
+/// A longer key is cut off in front of its lines.
+const PREFIX_CHARACTERS_MAX: usize = 100;
 
 #[derive(Debug, Clone)]
 pub struct RunnerSettings {
@@ -26,6 +43,13 @@ pub struct CommandRunner {
     guardian: Guardian,
     pub settings: RunnerSettings,
     outputs: Outputs,
+}
+
+enum Outputs {
+    /// To a file for each key and day.
+    Log(LogDirectory),
+    /// To the thread that prints.
+    Print(Sender<Vec<u8>>),
 }
 
 /// The thread that prints, if one does. It ends with the runner, when all is written.
@@ -55,48 +79,121 @@ impl CommandRunner {
         settings: RunnerSettings,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
     ) -> Result<(Self, Writer), Failure> {
-        let what = settings.logs.as_ref().map_or("start a thread".to_owned(), |(directory, _)| {
-            format!("make the directory {}", directory.display())
-        });
-        let (outputs, thread) = Outputs::new(settings.logs.clone(), write).map_err(|error| {
+        let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+        let cannot = |what: &str, error| {
             Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}"))
-        })?;
+        };
+        let (outputs, writer) = if let Some((path, keep)) = settings.logs.clone() {
+            let what = format!("make the directory {}", path.display());
+            let logs = LogDirectory::new(path, keep).map_err(|error| cannot(&what, error))?;
+            let sweeping = logs.clone();
+            // Without room for a thread old logs stay.
+            let _ = thread("log-sweep").spawn(move || sweeping.sweep_for_ever());
+            (Outputs::Log(logs), None)
+        } else {
+            let (pieces, queue) = channel(PIECES_MAX);
+            let writer = thread("printer").spawn(move || write_all(queue, write));
+            (Outputs::Print(pieces), Some(writer.map_err(|error| cannot("start a thread", error))?))
+        };
         if settings.template.has_place(PAYLOAD_FILE) {
             payload::sweep();
         }
-        Ok((Self { guardian: Guardian::default(), settings, outputs }, thread))
+        Ok((Self { guardian: Guardian::default(), settings, outputs }, writer))
     }
 
     /// Starts a command. In a runtime, on a thread that stays.
-    pub(super) fn start(&self, command: JobCommand) -> Result<Execution, StartError> {
-        let JobCommand { key, shown, attempt, arguments, environment, mut payload } = command;
+    pub(super) fn start(&self, mut command: JobCommand) -> Result<Execution, StartError> {
+        let (output, pump, mut log) = self.output(&command)?;
         let RunnerSettings { template, time_limit, grace, .. } = &self.settings;
-        let program = &template.program;
-        let (output, mut kept) = self.outputs.open(&key, attempt, program, &arguments)?;
         let spec = CommandSpec {
-            arguments,
-            environment,
+            arguments: command.arguments,
+            environment: command.environment,
             time_limit: *time_limit,
             grace: *grace,
-            ..CommandSpec::new(program)
+            ..CommandSpec::new(&template.program)
         };
-        match self.guardian.start(&spec, payload.input.take(), output) {
-            Ok(running) => {
-                let started = Instant::now();
-                Ok(Execution { running, kept, shown, attempt, started, _payload: payload })
+        let running = self.guardian.start(&spec, command.payload.input.take(), output);
+        let running = running.inspect_err(|error| close(&mut log, &error.to_string()))?;
+        Ok(Execution {
+            running,
+            pump,
+            log,
+            shown: command.shown,
+            attempt: command.attempt,
+            started: Instant::now(),
+            _payload: command.payload,
+        })
+    }
+
+    /// An output for a command that is about to be run, and what passes it on, or its log. A log that cannot be made
+    /// costs the log, not the run.
+    fn output(
+        &self,
+        JobCommand { key, attempt, arguments, .. }: &JobCommand,
+    ) -> Result<(Output, Option<Pump>, Option<CommandLog>), StartError> {
+        let logs = match &self.outputs {
+            Outputs::Log(logs) => logs,
+            Outputs::Print(pieces) => {
+                let no_pipe = StartError::system("make a pipe for its output");
+                let (output, pump) = printed(pieces.clone(), key).map_err(no_pipe)?;
+                return Ok((output, Some(pump), None));
             }
+        };
+        let command = std::iter::once(&self.settings.template.program).chain(arguments);
+        match logs.open(key, *attempt, command, SystemTime::now()) {
+            Ok((output, log)) => Ok((output, None, Some(log))),
             Err(error) => {
-                kept.close(&error.to_string());
-                Err(error)
+                warn!(key = &*String::from_utf8_lossy(key), %error, "A job runs without a log.");
+                Ok((Output::Sink(Box::new(|_, _: &[u8]| {})), None, None))
             }
         }
+    }
+}
+
+/// An output that is printed, and what passes it on.
+fn printed(pieces: Sender<Vec<u8>>, key: &[u8]) -> io::Result<(Output, Pump)> {
+    let mut lines = LinePrefixer::new(prefix(key));
+    let (ours, theirs) = pipe()?;
+    let pump = Pump::start(ours, move |piece| {
+        let text = if piece.is_empty() { lines.finish() } else { lines.feed(piece) };
+        let pieces = pieces.clone();
+        async move {
+            // The thread is there as long as a sender is, unless it panicked.
+            let _ = pieces.send(text).await;
+        }
+    });
+    Ok((Output::File(OwnedFd::from(theirs).into()), pump))
+}
+
+/// Writes all pieces. When nobody reads any more they are dropped: that is no reason to do no jobs.
+fn write_all(mut queue: Receiver<Vec<u8>>, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
+    let mut is_open = true;
+    while let Some(text) = queue.blocking_recv() {
+        if is_open
+            && !text.is_empty()
+            && let Err(error) = write(&text)
+        {
+            warn!(%error, "Standard output cannot be written; what commands print is dropped.");
+            is_open = false;
+        }
+    }
+}
+
+/// The key as it stands in front of lines.
+fn prefix(key: &[u8]) -> String {
+    let key = shown_bytes(key);
+    match key.char_indices().nth(PREFIX_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}...: ", &key[..end]),
+        None => format!("{key}: "),
     }
 }
 
 /// A command that runs. Dropped, it is killed.
 pub(super) struct Execution {
     running: Running,
-    pub kept: Kept,
+    /// Passes on what it prints.
+    pump: Option<Pump>,
+    log: Option<CommandLog>,
     pub shown: String,
     pub attempt: Option<i64>,
     pub started: Instant,
@@ -108,7 +205,10 @@ impl Execution {
     /// Waits for the end of the command and of its output. May be cancelled and called again.
     pub async fn wait(&mut self) -> End {
         let end = self.running.wait().await;
-        self.kept.end(end).await;
+        if let Some(pump) = &mut self.pump {
+            pump.end().await;
+        }
+        close(&mut self.log, &end.to_string());
         end
     }
 
@@ -118,10 +218,35 @@ impl Execution {
         let end = self.running.end();
         self.running.kill();
         self.running.wait().await;
-        match end {
-            Some(end) => self.kept.close(&end.to_string()),
-            None => self.kept.close("killed by the worker"),
-        }
+        let ending = end.map_or("killed by the worker".to_owned(), |end| end.to_string());
+        close(&mut self.log, &ending);
         end
+    }
+
+    /// Its log, if it is in one.
+    pub fn log(&self) -> Option<&Path> {
+        self.log.as_ref().map(CommandLog::path)
+    }
+}
+
+/// Writes into a log how its command ended.
+fn close(log: &mut Option<CommandLog>, ending: &str) {
+    if let Some(log) = log {
+        log.end(ending, SystemTime::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key neither steers a terminal nor fills its line.
+    #[test]
+    fn prefixes_are_short_and_harmless() {
+        assert_eq!(prefix(b"alpha"), "alpha: ");
+        assert_eq!(prefix("\u{1b}[2Jé".as_bytes()), "\\u{1b}[2Jé: ");
+        assert_eq!(prefix(b"a\xff\xe2\x80\xae"), "a\\xff\\u{202e}: ");
+        let long = prefix("é".repeat(3_000).as_bytes());
+        assert_eq!(long, format!("{}...: ", "é".repeat(100)));
     }
 }

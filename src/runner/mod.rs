@@ -4,6 +4,7 @@
 //! `spool run` is [`spool`]. [`command`] starts the commands.
 
 pub mod command;
+pub mod log_directory;
 pub mod payload;
 pub mod spool;
 
@@ -45,12 +46,12 @@ pub trait Source {
     /// A command was started: whatever was wrong is not any longer.
     fn started(&mut self) {}
 
-    /// Says what becomes of a job whose command did not start.
+    /// A command did not start. What is returned has ended, with this exit code; else the source took it back.
     fn not_started(
         &mut self,
         job: Self::Job,
         error: StartError,
-    ) -> impl Future<Output = Result<NotStarted<Self::Job>, Self::Error>>;
+    ) -> impl Future<Output = Result<Option<(Self::Job, u8)>, Self::Error>>;
 
     /// Keeps a job while its command runs; resolves if it is lost. Dropped, wherever it is, when the command has ended.
     fn keep(&mut self, _: &Self::Job) -> impl Future<Output = ()> {
@@ -62,15 +63,6 @@ pub trait Source {
 
     /// A job was lost, and its command killed.
     fn lost(&mut self, _: Self::Job) {}
-}
-
-/// What becomes of a job whose command did not start.
-pub enum NotStarted<J> {
-    /// It has ended, with this exit code.
-    Ended(J, u8),
-    /// Its start is tried again.
-    Again(J),
-    Released,
 }
 
 /// How a run came to its end.
@@ -153,18 +145,12 @@ async fn run_job<S: Source>(
     source: &mut S,
     runner: &CommandRunner,
     killed: &mut watch::Receiver<bool>,
-    mut job: S::Job,
+    job: S::Job,
 ) -> Result<Option<(S::Job, u8)>, S::Error> {
-    let mut execution = loop {
-        let command = source.command(&job, &runner.settings.template);
-        match command.and_then(|command| runner.start(command)) {
-            Ok(execution) => break execution,
-            Err(error) => match source.not_started(job, error).await? {
-                NotStarted::Again(same) => job = same,
-                NotStarted::Ended(job, code) => return Ok(Some((job, code))),
-                NotStarted::Released => return Ok(None),
-            },
-        }
+    let command = source.command(&job, &runner.settings.template);
+    let mut execution = match command.and_then(|command| runner.start(command)) {
+        Ok(execution) => execution,
+        Err(error) => return source.not_started(job, error).await,
     };
     source.started();
     let is_lost = tokio::select! {
@@ -194,7 +180,7 @@ fn failed(execution: &Execution, end: crate::child::End) -> u8 {
     let code = end.shell_code();
     if !end.is_success() {
         let took = format_args!("{:.1}s", execution.started.elapsed().as_secs_f64());
-        let output = execution.kept.path().map(|path| path.display().to_string());
+        let output = execution.log().map(|path| path.display().to_string());
         let (key, attempt, ended) = (&*execution.shown, execution.attempt, end.to_string());
         warn!(key, attempt, code, ended, %took, output, "A job failed.");
     }
@@ -224,7 +210,7 @@ mod tests {
             unreachable!()
         }
 
-        async fn not_started(&mut self, _: (), _: StartError) -> Result<NotStarted<()>, ()> {
+        async fn not_started(&mut self, _: (), _: StartError) -> Result<Option<((), u8)>, ()> {
             unreachable!()
         }
 

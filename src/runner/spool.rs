@@ -15,9 +15,9 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::{error, warn};
 
+use super::Source;
 use super::command::{JobCommand, VARIABLE_BYTES_MAX};
 use super::payload::Payload;
-use super::{NotStarted, Source};
 use crate::child::{Blame, StartError, Template};
 
 /// Before the next command, when the system had no room for one.
@@ -140,12 +140,12 @@ impl Source for SpoolSource {
         &mut self,
         guard: Guard,
         error: StartError,
-    ) -> Result<NotStarted<Guard>, SpoolRunError> {
+    ) -> Result<Option<(Guard, u8)>, SpoolRunError> {
         let name = guard.name().clone();
         match error.blame() {
             Blame::Job => {
                 warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
-                return Ok(NotStarted::Ended(guard, error.shell_code()));
+                return Ok(Some((guard, error.shell_code())));
             }
             Blame::Program => {
                 error!(%name, %error, "The command cannot be run, for any entry; this one is released.");
@@ -159,7 +159,7 @@ impl Source for SpoolSource {
                 self.release(guard).await?;
             }
         }
-        Ok(NotStarted::Released)
+        Ok(None)
     }
 
     async fn release(&mut self, guard: Guard) -> Result<(), SpoolRunError> {

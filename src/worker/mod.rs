@@ -1,9 +1,10 @@
 //! The source of `shiftboss work`: takes jobs from the daemon and reports how they ended.
 //!
 //! [`source`] asks for jobs and reports them, one at a time; [`pool`] is what the slots decide together. [`client`]
-//! speaks to the daemon. [`crate::runner`] runs the commands.
+//! speaks to the daemon over a [`connection`]. [`crate::runner`] runs the commands.
 
 mod client;
+mod connection;
 mod pool;
 mod progress;
 mod source;
@@ -56,10 +57,10 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     let (runner, writer) = CommandRunner::new(settings.runner, write)?;
     let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
     let name = settings.name.unwrap_or_else(host_and_process);
+    let lease = Duration::from_secs(settings.lease_seconds.into());
     let slot = |_| {
-        let client = Client::new(settings.socket.clone(), name.clone(), settings.lease_seconds);
-        let lease = Duration::from_secs(settings.lease_seconds.into());
-        Slot::new(client, pool.clone(), name.clone(), settings.stdin, lease)
+        let client = Client::new(settings.socket.clone(), name.clone(), lease);
+        Slot::new(client, pool.clone(), settings.stdin)
     };
     let sources = (0..settings.jobs).map(slot).collect();
     let stop = |stop| pool.send_modify(|pool| pool.stop(stop, Instant::now()));

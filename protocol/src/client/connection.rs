@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -35,7 +34,7 @@ fn left(deadline: Deadline) -> io::Result<Option<Duration>> {
 /// A connection to the daemon, which knows lines and not what they say.
 #[derive(Debug)]
 pub struct Connection {
-    stream: Arc<UnixStream>,
+    stream: UnixStream,
     /// Bytes that were read and belong to no line yet.
     unread: Vec<u8>,
 }
@@ -51,7 +50,7 @@ impl Connection {
             socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         set_socket_timeout(&stream, Timeout::Send, left(deadline)?)?;
         connect(&stream, &address)?;
-        Ok(Self { stream: Arc::new(stream.into()), unread: Vec::new() })
+        Ok(Self { stream: stream.into(), unread: Vec::new() })
     }
 
     /// Sends everything, in one write if the socket takes it. A daemon that has closed is found when
@@ -59,7 +58,7 @@ impl Connection {
     pub fn send(&mut self, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
         while !bytes.is_empty() {
             self.stream.set_write_timeout(left(deadline)?)?;
-            match (&*self.stream).write(bytes) {
+            match self.stream.write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_close(&error) => return Ok(()),
@@ -80,7 +79,7 @@ impl Connection {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             self.stream.set_read_timeout(left(deadline)?)?;
-            match (&*self.stream).read(&mut chunk) {
+            match self.stream.read(&mut chunk) {
                 Ok(read) => {
                     chunk.truncate(read);
                     return Ok(chunk);
@@ -125,32 +124,10 @@ impl Connection {
             }
         }
     }
-
-    /// What ends a wait on this connection from another thread.
-    pub fn interrupt(&self) -> Interrupt {
-        Interrupt(Arc::clone(&self.stream))
-    }
-}
-
-/// Ends a wait for an answer from another thread. The connection is of no use then.
-#[derive(Debug)]
-pub struct Interrupt(Arc<UnixStream>);
-
-impl Interrupt {
-    /// Sends `QUIT`: a waiting `READY` is answered at once. A job may be on its way, so read the answer.
-    pub fn quit(&self) {
-        // Fails only when the daemon has closed, which the next read tells.
-        let _ = (&*self.0).write_all(b"QUIT\n");
-    }
-
-    /// Has whoever reads find the connection closed.
-    pub fn close(&self) {
-        let _ = self.0.shutdown(Shutdown::Both);
-    }
 }
 
 /// Whether the peer's close shows as an error: it does when it left bytes of ours unread.
-fn is_close(error: &io::Error) -> bool {
+pub fn is_close(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 

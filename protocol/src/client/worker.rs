@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Connection, Deadline, Interrupt, within};
+use super::{Connection, Deadline, within};
 use crate::model::{Attempt, Idle};
 use crate::wire::answers::{Answer, Job};
 use crate::wire::session::{VERSION, WAIT_SECONDS_MAX};
@@ -41,6 +41,24 @@ pub enum ClientError {
     },
 }
 
+impl ClientError {
+    /// A line that is no answer.
+    pub fn garbled(line: &[u8]) -> Self {
+        let shown = &line[..line.len().min(SHOWN_BYTES)];
+        Self::Garbled(String::from_utf8_lossy(shown).into_owned())
+    }
+}
+
+/// An answer that does not belong to what was asked.
+impl From<Answer> for ClientError {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Error { code, text } => Self::Refused { code, text },
+            other => Self::Garbled(format!("{other:.60?}")),
+        }
+    }
+}
+
 /// A connection that has greeted the daemon in protocol 2. One job at a time is usual, and not required.
 ///
 /// ```no_run
@@ -68,19 +86,24 @@ impl Worker {
     /// # Errors
     /// When nobody answers as a daemon of protocol 2 does.
     pub fn connect(socket: &Path, name: &str, lease_seconds: u32) -> Result<Self, ClientError> {
-        let mut worker = Self { connection: open(socket)? };
+        let connection = Connection::connect(socket, answer_within(Duration::ZERO));
+        let mut worker = Self { connection: connection.map_err(ClientError::Connect)? };
         worker.send(format_args!("HELLO {VERSION} {name} {lease_seconds}"))?;
         match worker.answer(Duration::ZERO)? {
             Answer::Hello => Ok(worker),
-            other => Err(unexpected(other)),
+            other => Err(other.into()),
         }
     }
 
     /// The next job; waits for one up to `wait`, in whole seconds and a day at most. The inner error says why
     /// there is none.
     pub fn next(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
-        self.ask(wait)?;
-        self.job(wait)
+        self.send(ready(wait))?;
+        match self.answer(wait)? {
+            Answer::Job(job) => Ok(Ok(job)),
+            Answer::NoJobs(idle) => Ok(Err(idle)),
+            other => Err(other.into()),
+        }
     }
 
     /// Reports the end of an attempt: 0 is success. The answer means that it is on disk.
@@ -88,7 +111,7 @@ impl Worker {
     /// # Errors
     /// `Refused` with `stale` when the lease expired and the job is another worker's.
     pub fn done(&mut self, attempt: Attempt, exit_code: i64) -> Result<(), ClientError> {
-        self.send(done(attempt, exit_code))?;
+        self.send(format_args!("DONE {} {exit_code}", attempt.0))?;
         self.is_ours().map(drop)
     }
 
@@ -104,33 +127,6 @@ impl Worker {
         self.is_ours()
     }
 
-    /// Reports the end of an attempt and asks for the next job, in one write, which is one step for the daemon. The
-    /// job is taken by [`Worker::job`], whatever was said to the end.
-    pub fn done_and_ask(
-        &mut self,
-        attempt: Attempt,
-        exit_code: i64,
-        wait: Duration,
-    ) -> Result<(), ClientError> {
-        self.send(format_args!("{}\n{}", done(attempt, exit_code), ready(wait)))?;
-        self.is_ours().map(drop)
-    }
-
-    /// Asks for a job, for which the daemon waits so long. It is taken by [`Worker::job`].
-    pub fn ask(&mut self, wait: Duration) -> Result<(), ClientError> {
-        self.send(ready(wait))
-    }
-
-    /// Takes the job that was asked for.
-    pub fn job(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
-        given(self.answer(wait)?)
-    }
-
-    /// What ends a wait for a job from another thread.
-    pub fn interrupt(&self) -> Interrupt {
-        self.connection.interrupt()
-    }
-
     fn send(&mut self, lines: impl Display) -> Result<(), ClientError> {
         Ok(self.connection.send(format!("{lines}\n").as_bytes(), answer_within(Duration::ZERO))?)
     }
@@ -140,68 +136,25 @@ impl Worker {
         match self.answer(Duration::ZERO)? {
             Answer::Ok => Ok(true),
             Answer::Lost => Ok(false),
-            other => Err(unexpected(other)),
+            other => Err(other.into()),
         }
     }
 
     fn answer(&mut self, wait: Duration) -> Result<Answer, ClientError> {
-        read(&mut self.connection, wait, Answer::read)
+        let line = self.connection.line_bytes(answer_within(wait))?.ok_or(ClientError::Closed)?;
+        Answer::read(&line).ok_or_else(|| ClientError::garbled(&line))
     }
 }
 
-fn done(attempt: Attempt, exit_code: i64) -> String {
-    format!("DONE {} {exit_code}", attempt.0)
-}
-
-fn ready(wait: Duration) -> String {
+/// The request for a job, without its end, for which the daemon is to wait so long.
+pub fn ready(wait: Duration) -> String {
     match wait.as_secs().min(WAIT_SECONDS_MAX.into()) {
         0 => "READY".to_owned(),
         seconds => format!("READY {seconds}"),
     }
 }
 
-/// Asks one line of the classic protocol, over a connection of its own as its workers do. The inner error says
-/// that there is no job.
-pub fn ask_classic(socket: &Path, line: &str) -> Result<Result<Job, Idle>, ClientError> {
-    let mut connection = open(socket)?;
-    connection.send(format!("{line}\n").as_bytes(), answer_within(Duration::ZERO))?;
-    connection.end_sending();
-    given(read(&mut connection, Duration::ZERO, Answer::read_classic)?)
-}
-
-fn open(socket: &Path) -> Result<Connection, ClientError> {
-    Connection::connect(socket, answer_within(Duration::ZERO)).map_err(ClientError::Connect)
-}
-
-fn read(
-    connection: &mut Connection,
-    wait: Duration,
-    answer: impl FnOnce(&[u8]) -> Option<Answer>,
-) -> Result<Answer, ClientError> {
-    let line = connection.line_bytes(answer_within(wait))?.ok_or(ClientError::Closed)?;
-    answer(&line).ok_or_else(|| {
-        let shown = &line[..line.len().min(SHOWN_BYTES)];
-        ClientError::Garbled(String::from_utf8_lossy(shown).into_owned())
-    })
-}
-
 /// The end of the time for an answer that may take `wait`.
 fn answer_within(wait: Duration) -> Deadline {
     within(wait.saturating_add(ANSWER_TIMEOUT))
-}
-
-fn given(answer: Answer) -> Result<Result<Job, Idle>, ClientError> {
-    match answer {
-        Answer::Job(job) => Ok(Ok(job)),
-        Answer::NoJobs(idle) => Ok(Err(idle)),
-        other => Err(unexpected(other)),
-    }
-}
-
-/// An answer that does not belong to what was asked.
-fn unexpected(answer: Answer) -> ClientError {
-    match answer {
-        Answer::Error { code, text } => ClientError::Refused { code, text },
-        other => ClientError::Garbled(format!("{other:.60?}")),
-    }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use shiftboss_actors::store::answers::{Ended, Log, Next, Queue, Task, Tasks};
 
-use crate::child::{day, file_name};
+use crate::runner::log_directory::{day, file_name};
 use crate::stores::outcome_words::in_words;
 use crate::text::{ago, columns, cut, shown, span};
 

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::os::unix::net::UnixListener;
+use std::time::Instant;
 
 use rustix::process::Signal;
+use shiftboss_protocol::client::ANSWER_TIMEOUT;
 
-use super::{lines, start, wait_lines};
+use super::{lines, start, touch, wait_lines};
 use crate::common::{Client, Daemon, Site, wait_until};
 
 /// The daemon's side of a socket.
@@ -18,8 +20,12 @@ impl Fake {
 
     /// The next connection, greeted.
     fn greeted(&self) -> Client {
+        self.greeted_with_lease(60)
+    }
+
+    fn greeted_with_lease(&self, seconds: u32) -> Client {
         let mut connection = Client::over(self.0.accept().unwrap().0);
-        assert_eq!(connection.line(), "HELLO 2 w 60\n");
+        assert_eq!(connection.line(), format!("HELLO 2 w {seconds}\n"));
         connection.write(b"HELLO 2 test\n");
         connection
     }
@@ -178,4 +184,41 @@ fn two_closed_hellos_are_a_classic_daemon() {
     // No answer: it may have been replaced meanwhile.
     fake.greeted();
     worker.kill();
+}
+
+/// A stop does not wait for a daemon that does not answer the greeting: nothing was asked yet.
+#[test]
+fn a_greeting_is_broken_off() {
+    let site = Site::new();
+    let fake = Fake::new(&site);
+    let worker = worker(&site, "exit 0");
+    let mut silent = Client::over(fake.0.accept().unwrap().0);
+    assert_eq!(silent.line(), "HELLO 2 w 60\n");
+    let signalled = Instant::now();
+    worker.signal(Signal::TERM);
+    exits_well(worker);
+    assert!(signalled.elapsed() < ANSWER_TIMEOUT, "{:?}", signalled.elapsed());
+}
+
+/// A heartbeat that is not answered holds up no end: that is reported over another connection.
+#[test]
+fn an_end_does_not_wait_for_a_heartbeat() {
+    let site = Site::new();
+    let fake = Fake::new(&site);
+    let script = "until test -e beaten; do sleep 0.01; done";
+    let worker = start(&site, &["--name", "w", "--lease", "3s"], script);
+    let mut frozen = fake.greeted_with_lease(3);
+    assert_eq!(frozen.line(), "READY\n");
+    frozen.write(b"JOB 1 a p\n");
+    assert_eq!(frozen.line(), "BEAT 1\n");
+    let ended = Instant::now();
+    touch(&site, "beaten");
+    let mut connection = fake.greeted_with_lease(3);
+    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30\n");
+    assert!(ended.elapsed() < ANSWER_TIMEOUT, "{:?}", ended.elapsed());
+    connection.write(b"OK\n");
+    worker.signal(Signal::TERM);
+    assert_eq!(connection.line(), "QUIT\n");
+    connection.write(b"NOJOBS\nOK\n");
+    exits_well(worker);
 }

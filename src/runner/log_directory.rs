@@ -1,6 +1,6 @@
 //! Files with the output of commands: `DIRECTORY/2026-11-21/KEY.log`, one for each key and day (UTC). A
 //! command holds the file itself and writes to it; here stands what was run, when, and how it ended.
-//! Used by [`Outputs`](super::Outputs); what a key is, the owner knows.
+//! Used by [`super::command`]; what a key is, the source of jobs knows.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use shiftboss_protocol::fetcher_file::checksum;
 use tracing::{debug, warn};
 
-use super::Output;
+use crate::child::Output;
 use crate::escape::shown_bytes;
 use crate::safe_file;
 

@@ -1,0 +1,101 @@
+//! A connection to the daemon on the runtime's thread: requests out, answers in, each within its time. What may be
+//! asked, and when, is [`super::client`]'s; what a line says, the protocol's.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
+
+use shiftboss_protocol::client::{ANSWER_TIMEOUT, ClientError, is_close};
+use shiftboss_protocol::wire::answers::Answer;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+
+/// Longest line that is read: far longer than any job's.
+const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+pub struct Connection {
+    answers: BufReader<OwnedReadHalf>,
+    requests: OwnedWriteHalf,
+    /// All that was asked is answered. Else there is no telling what comes next.
+    pub is_usable: bool,
+}
+
+impl Connection {
+    pub async fn open(socket: &Path) -> Result<Self, ClientError> {
+        let stream = UnixStream::connect(socket).await.map_err(ClientError::Connect)?;
+        let (answers, requests) = stream.into_split();
+        Ok(Self { answers: BufReader::new(answers), requests, is_usable: true })
+    }
+
+    /// Sends a request, or several lines of them. A daemon that has closed is found when its answers are read.
+    pub async fn send(&mut self, request: &str) -> Result<(), ClientError> {
+        self.is_usable = false;
+        let line = format!("{request}\n");
+        match in_time(Duration::ZERO, self.requests.write_all(line.as_bytes())).await {
+            Err(error) if !is_close(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What `take` takes of the next answer, which may be so long in coming. When `enough` resolves the request is
+    /// taken back; its answer may be a job all the same.
+    pub async fn answer<T>(
+        &mut self,
+        wait: Duration,
+        enough: impl Future<Output = ()>,
+        take: impl FnOnce(Answer) -> Result<T, Answer>,
+    ) -> Result<T, ClientError> {
+        self.is_usable = false;
+        let mut line = pin!(in_time(wait, line(&mut self.answers)));
+        let (line, is_over) = tokio::select! {
+            line = &mut line => (line?, false),
+            () = enough => {
+                // Fails only when the daemon has closed, which the next read tells.
+                let _ = self.requests.write_all(b"QUIT\n").await;
+                (in_time(Duration::ZERO, line).await?, true)
+            }
+        };
+        let taken = take(read(line, Answer::read)?).map_err(ClientError::from);
+        self.is_usable = !is_over && matches!(taken, Ok(_) | Err(ClientError::Refused { .. }));
+        taken
+    }
+
+    /// Asks the one request that a connection of the classic protocol carries.
+    pub async fn ask_classic(mut self, request: &str) -> Result<Answer, ClientError> {
+        self.send(request).await?;
+        // Fails only when the daemon has closed, which the next read tells.
+        let _ = self.requests.shutdown().await;
+        read(in_time(Duration::ZERO, line(&mut self.answers)).await?, Answer::read_classic)
+    }
+}
+
+/// Something that takes as long as an answer may, and `wait` longer.
+async fn in_time<T>(wait: Duration, talk: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let limit = wait.saturating_add(ANSWER_TIMEOUT);
+    timeout(limit, talk).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+}
+
+/// A line without its end; `None`: the daemon has closed.
+async fn line(answers: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    match answers.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
+        Err(error) if !is_close(&error) => return Err(error),
+        _ => {}
+    }
+    match line.pop() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(line)),
+        Some(_) => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn read(
+    line: Option<Vec<u8>>,
+    read: impl FnOnce(&[u8]) -> Option<Answer>,
+) -> Result<Answer, ClientError> {
+    let line = line.ok_or(ClientError::Closed)?;
+    read(&line).ok_or_else(|| ClientError::garbled(&line))
+}
