@@ -35,23 +35,21 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Error)]
 pub enum LockError {
-    #[error("another daemon{} is using {path}: stop it first", holder.as_ref().map_or(String::new(), |held| format!(" (pid {}, database {}, socket {})", held.pid, held.database.display(), held.socket.display())))]
-    Held {
-        path: PathBuf,
-        /// Who has it, if the file tells.
-        holder: Option<Daemon>,
-    },
-    /// Another daemon watches the directory.
-    #[error(
-        "another daemon{by} is watching {path}: stop it first, or give each a directory of its own"
-    )]
-    Watched { path: PathBuf, by: String },
+    /// Another daemon works on it; the text says which.
+    #[error("another daemon{0}")]
+    Held(String),
     /// `by`: in brackets the other's process id, where the kernel tells.
-    #[error("another process{by} has {path} locked")]
-    Taken { path: PathBuf, by: String },
+    #[error("another process{by} has it locked")]
+    Taken { by: String },
     /// The lock file cannot be used.
     #[error("cannot {doing} {path}: {source}")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl LockError {
+    fn io<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl Fn(E) -> Self {
+        move |error| Self::Io { doing, path: path.to_owned(), source: error.into() }
+    }
 }
 
 impl From<LockError> for Failure {
@@ -127,38 +125,40 @@ fn resolved(path: &Path) -> PathBuf {
 
 /// Takes the lock of the database or socket at `path`.
 pub fn take(path: &Path, holder: &Daemon) -> Result<LockFile, LockError> {
-    let lock = file_of(path);
-    let held = |holder| LockError::Held { path: path.to_owned(), holder };
     let old = old_file_of(path);
     if let LockState::By(holder) = state_in(&old, &old, Duration::ZERO) {
-        return Err(held(Some(holder)));
+        return Err(held(path, Some(holder)));
     }
+    let lock = file_of(path);
     let Opened { file, is_made, is_ours } = open_locked(&lock)?;
     if !is_ours {
-        return Err(held(noted(path)));
+        return Err(held(path, noted(path)));
     }
     let mut taken = LockFile { path: lock, _file: file, is_made, note: None, is_kept: false };
     // What stands in its place may be another's.
     let note = note_of(path);
-    let failed = |doing| {
-        let path = note.clone();
-        move |source| LockError::Io { doing, path, source }
-    };
-    let note = taken.note.insert(Note::open(note.clone()).map_err(failed("open the note"))?);
+    let opened = Note::open(note.clone()).map_err(LockError::io("open the note", &note))?;
     // The lock is the kernel's: it is held whatever the note says, also on a disk that is full.
-    let text = serde_json::to_vec(holder).map_err(io::Error::from);
-    if let Err(error) = text.and_then(|text| note.write(&text)) {
-        let note = note.path.display();
+    if let Err(error) = taken.note.insert(opened).write(holder) {
+        let note = note.display();
         warn!(%error, %note, "The note of who runs could not be written: status will not know this daemon.");
     }
     Ok(taken)
+}
+
+fn held(path: &Path, holder: Option<Daemon>) -> LockError {
+    let who = holder.map_or(String::new(), |Daemon { pid, database, socket, .. }| {
+        let (database, socket) = (database.display(), socket.display());
+        format!(" (pid {pid}, database {database}, socket {socket})")
+    });
+    LockError::Held(format!("{who} is using {}: stop it first", path.display()))
 }
 
 /// Takes the lock that the file `lock` itself is, with nothing in it. Held until it is closed.
 pub fn take_file(lock: &Path) -> Result<File, LockError> {
     match open_locked(lock)? {
         Opened { file, is_ours: true, .. } => Ok(file),
-        Opened { file, .. } => Err(LockError::Taken { path: lock.to_owned(), by: by(&file) }),
+        Opened { file, .. } => Err(LockError::Taken { by: by(&file) }),
     }
 }
 
@@ -179,18 +179,17 @@ struct Opened {
 
 /// Opens a lock file, and tries for its lock.
 fn open_locked(lock: &Path) -> Result<Opened, LockError> {
-    let failed =
-        |doing| move |source: io::Error| LockError::Io { doing, path: lock.to_owned(), source };
-    let (directory, name) = safe_file::parent(lock).map_err(failed("open the lock file"))?;
+    let unopened = LockError::io("open the lock file", lock);
+    let (directory, name) = safe_file::parent(lock).map_err(&unopened)?;
     loop {
         let opened = safe_file::open_own(&directory, name, OFlags::empty(), MODE);
-        let (file, is_made) = opened.map_err(failed("open the lock file"))?;
+        let (file, is_made) = opened.map_err(&unopened)?;
         // An earlier build let others open it. What is not ours stays as it is.
         let _ = rustix::fs::fchmod(&file, Mode::from_raw_mode(MODE));
-        let is_ours = wait_for(&file).map_err(|error| failed("lock")(error.into()))?;
+        let is_ours = wait_for(&file).map_err(LockError::io("lock", lock))?;
         // A start that was refused may have removed it meanwhile: then somebody else has made another.
         let there = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
-        let ours = rustix::fs::fstat(&file).map_err(|error| failed("lock")(error.into()))?;
+        let ours = rustix::fs::fstat(&file).map_err(LockError::io("lock", lock))?;
         let is_there =
             there.is_ok_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino));
         if is_there || !is_ours {
@@ -201,14 +200,14 @@ fn open_locked(lock: &Path) -> Result<Opened, LockError> {
 
 /// Takes the lock on an input directory itself: two daemons would both hand out its tasks.
 pub fn take_directory(path: &Path) -> Result<Directory, LockError> {
-    let failed =
-        |doing| move |source: io::Error| LockError::Io { doing, path: path.to_owned(), source };
-    let directory = Directory::open(path).map_err(failed("open the input directory"))?;
-    if wait_for(&directory).map_err(|error| failed("lock the input directory")(error.into()))? {
-        Ok(directory)
-    } else {
-        Err(LockError::Watched { path: path.to_owned(), by: by(&directory) })
+    let opened = Directory::open(path).map_err(LockError::io("open the input directory", path))?;
+    if wait_for(&opened).map_err(LockError::io("lock the input directory", path))? {
+        return Ok(opened);
     }
+    let (by, path) = (by(&opened), path.display());
+    Err(LockError::Held(format!(
+        "{by} is watching {path}: stop it first, or give each a directory of its own"
+    )))
 }
 
 /// Who holds an exclusive lock on a file, as the kernel lists it.
@@ -239,6 +238,7 @@ fn listed(locks: &str, device: u64, inode: u64) -> Listed {
     found
 }
 
+/// The process that has a file locked, as the kernel lists it now.
 fn locking(found: &Stat) -> Listed {
     // A kernel or a container may show processes alone.
     let Ok(locks) = std::fs::read_to_string("/proc/locks") else {
@@ -252,16 +252,12 @@ fn locking(found: &Stat) -> Listed {
     }
 }
 
-/// The process that holds a lock on an open file: a directory has no room for its name.
-fn pid_locking(file: &impl std::os::fd::AsFd) -> Option<u32> {
-    match locking(&rustix::fs::fstat(file).ok()?) {
-        Listed::By(pid) => Some(pid),
-        Listed::Nobody | Listed::Hidden => None,
-    }
-}
-
+/// Who has an open file locked, where the kernel tells: a lock that is one file alone has no note.
 fn by(file: &impl std::os::fd::AsFd) -> String {
-    pid_locking(file).map_or(String::new(), |pid| format!(" (pid {pid})"))
+    match rustix::fs::fstat(file).map(|found| locking(&found)) {
+        Ok(Listed::By(pid)) => format!(" (pid {pid})"),
+        _ => String::new(),
+    }
 }
 
 /// What is known of who holds a lock.
@@ -427,9 +423,9 @@ mod tests {
         let held = take(&path, &holder).unwrap();
         assert_eq!((mode(&file_of(&path)), mode(&note_of(&path))), (0o600, 0o644));
         let lock = File::open(file_of(&path)).unwrap();
-        assert_eq!(pid_locking(&lock), Some(std::process::id()));
+        assert_eq!(by(&lock), format!(" (pid {})", std::process::id()));
         drop(held);
-        assert_eq!(pid_locking(&lock), None);
+        assert_eq!(by(&lock), "");
         drop(take_file(&directory.path().join("fetch.lock")).unwrap());
         assert_eq!(mode(&directory.path().join("fetch.lock")), 0o600);
     }
@@ -499,7 +495,8 @@ mod tests {
         assert!(take(&path, &holder).is_ok(), "somebody else's lock");
         io::Write::write_all(&mut old, &serde_json::to_vec(&holder).unwrap()).unwrap();
         let refused = take(&path, &holder).unwrap_err();
-        assert!(matches!(refused, LockError::Held { holder: Some(held), .. } if held == holder));
+        let said = refused.to_string();
+        assert!(said.contains(&format!("another daemon (pid {}, database ", holder.pid)), "{said}");
         drop(old);
         assert!(take(&path, &holder).is_ok(), "it has ended");
     }

@@ -29,16 +29,6 @@ pub enum LogFormat {
     Json,
 }
 
-impl LogFormat {
-    /// The format that `auto` stands for, here and now.
-    fn settled(self) -> Self {
-        match self {
-            Self::Auto if is_journal() => Self::Journal,
-            format => format,
-        }
-    }
-}
-
 /// What else is shown on the terminal, and must make way for each event.
 static PROGRESS: OnceLock<ProgressBar> = OnceLock::new();
 
@@ -53,19 +43,18 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let filter =
         parse(filter).map_err(|what| wrong(format!("--log-level (or SHIFTBOSS_LOG) {what}")))?;
     let colours = terminal::has_colours(&io::stderr());
-    let format = format.settled();
-    let writer = StandardError { colours, is_journal: format == LogFormat::Journal, priority: 0 };
+    let is_journal =
+        format == LogFormat::Journal || (format == LogFormat::Auto && is_connected_to_journal());
+    let writer = StandardError { colours, is_journal, priority: 0 };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let started = match format {
         LogFormat::Json => builder.json().try_init(),
         // The journal adds the time itself.
-        LogFormat::Journal => {
+        _ if is_journal => {
             let plain = builder.without_time().with_level(false).with_target(false);
             plain.with_ansi(false).try_init()
         }
-        LogFormat::Auto | LogFormat::Text => {
-            builder.with_target(false).with_ansi(colours).try_init()
-        }
+        _ => builder.with_target(false).with_ansi(colours).try_init(),
     };
     started.map_err(|error| wrong(error.to_string()))
 }
@@ -88,7 +77,7 @@ pub fn check(filter: &str) -> Result<(), String> {
 }
 
 /// Whether standard error is the journal's: JOURNAL_STREAM names its device and inode.
-fn is_journal() -> bool {
+fn is_connected_to_journal() -> bool {
     let (Ok(named), Ok(stat)) = (std::env::var("JOURNAL_STREAM"), fstat(io::stderr())) else {
         return false;
     };
@@ -133,38 +122,31 @@ pub fn escaped_line(line: &[u8]) -> Vec<u8> {
 /// An event as one line: line ends and other control characters that came in with a name or a
 /// message must not look like another line, nor steer a terminal. Each event is one write.
 fn one_line(event: &[u8], colours: bool) -> Vec<u8> {
-    let (mut rest, end) = match event.strip_suffix(b"\n") {
+    let (line, end) = match event.strip_suffix(b"\n") {
         Some(line) => (line, "\n"),
         None => (event, ""),
     };
     let mut out = Vec::with_capacity(event.len());
-    while !rest.is_empty() {
-        let harmless = harmless_length(rest, colours);
-        out.extend_from_slice(&rest[..harmless]);
-        rest = &rest[harmless..];
-        let more = rest.iter().skip(1).position(|byte| matches!(byte, b'\t' | b'\x1b'));
-        let (text, next) = rest.split_at(more.map_or(rest.len(), |at| at + 1));
+    for part in line.chunk_by(|_, next| !matches!(next, b'\t' | b'\x1b')) {
+        let (harmless, text) = part.split_at(harmless_length(part, colours));
+        out.extend_from_slice(harmless);
         out.extend_from_slice(shown_bytes(text).as_bytes());
-        rest = next;
     }
     out.extend_from_slice(end.as_bytes());
     out
 }
 
-/// The length of tabs and, with colours, of whole escape sequences that do nothing but change them.
-fn harmless_length(text: &[u8], colours: bool) -> usize {
-    let mut length = 0;
-    loop {
-        length += match &text[length..] {
-            [b'\t', ..] => 1,
-            [b'\x1b', b'[', more @ ..] if colours => {
-                match more.iter().position(|byte| !byte.is_ascii_digit() && *byte != b';') {
-                    Some(end) if more[end] == b'm' => end + 3,
-                    _ => return length,
-                }
+/// The length of a tab in front or, with colours, of an escape sequence that does nothing but change them.
+fn harmless_length(part: &[u8], colours: bool) -> usize {
+    match part {
+        [b'\t', ..] => 1,
+        [b'\x1b', b'[', more @ ..] if colours => {
+            match more.iter().position(|byte| !byte.is_ascii_digit() && *byte != b';') {
+                Some(end) if more[end] == b'm' => end + 3,
+                _ => 0,
             }
-            _ => return length,
-        };
+        }
+        _ => 0,
     }
 }
 

@@ -3,9 +3,7 @@
 //! GNU `timeout`, some init systems and a Ctrl-C in a pipeline signal twice within milliseconds: what
 //! comes so soon after the first is the same wish. Used by every command that runs for long.
 
-use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -21,7 +19,9 @@ const SECOND_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Signals {
-    listened: Vec<(i32, Signal)>,
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
     /// What SIGHUP asks for is a reload, not the end.
     reloads: bool,
     first: Option<Instant>,
@@ -30,11 +30,13 @@ pub struct Signals {
 impl Signals {
     /// SIGTERM, SIGINT and SIGHUP, each of which asks for the end.
     pub fn new() -> io::Result<Self> {
-        let listen = |kind: SignalKind| Ok((kind.as_raw_value(), signal(kind)?));
-        // Where several wait, the terminal's is the first: a Ctrl-C is followed by others' wishes.
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let listened = kinds.into_iter().map(listen).collect::<io::Result<_>>()?;
-        Ok(Self { listened, reloads: false, first: None })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            reloads: false,
+            first: None,
+        })
     }
 
     /// The same, but [`HANG_UP`] asks for a reload, and each of it counts.
@@ -78,13 +80,14 @@ impl Signals {
     }
 
     async fn any(&mut self) -> i32 {
-        poll_fn(|context| {
-            let mut ready = self.listened.iter_mut().filter_map(|(number, signal)| {
-                matches!(signal.poll_recv(context), Poll::Ready(Some(()))).then_some(*number)
-            });
-            ready.next().map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
+        let kind = tokio::select! {
+            // Where several wait, the terminal's is the first: a Ctrl-C is followed by others' wishes.
+            biased;
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hang_up.recv() => SignalKind::hangup(),
+        };
+        kind.as_raw_value()
     }
 }
 

@@ -40,14 +40,16 @@ pub struct SocketFile {
 impl SocketFile {
     /// Looks at what can be known to be wrong before the socket's lock is had. Makes nothing.
     pub fn prepare(settings: &SocketSettings) -> Result<Self, Failure> {
-        let group = settings.group.as_deref();
-        let group = group.map(|name| group_id(name, "--socket-group")).transpose()?;
-        let path = settings.path.clone();
-        let inherited = inherited(&path)?;
+        let SocketSettings { path, mode, group } = settings.clone();
+        let group = group.map(|name| group_id(&name, "--socket-group")).transpose()?;
+        // The socket that the init system listens on for us (LISTEN_FDS), if there is one.
+        let inherited = ListenFd::from_env().take_unix_listener(0);
+        let inherited =
+            inherited.map_err(|error| cannot("use the socket of LISTEN_FDS for", &path, &error))?;
         if inherited.is_none() {
             is_socket(&path)?;
         }
-        Ok(Self { path, mode: settings.mode, group, inherited, bound: None })
+        Ok(Self { path, mode, group, inherited, bound: None })
     }
 
     /// Looks whether the socket is free. To be asked by who has its lock.
@@ -57,9 +59,8 @@ impl SocketFile {
 
     fn bind(&mut self) -> io::Result<UnixListener> {
         check_free(&self.path).map_err(|failure| io::Error::other(failure.to_string()))?;
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        if self.path.symlink_metadata().is_ok() {
+            std::fs::remove_file(&self.path)?;
         }
         let listener = bind_with_mode(&self.path, self.mode)?;
         self.bound = identity(&self.path);
@@ -72,18 +73,19 @@ impl SocketFile {
                 io::Error::new(error.kind(), text)
             })?;
         }
-        listener.set_nonblocking(true)?;
-        UnixListener::from_std(listener)
+        for_tokio(listener)
     }
+}
+
+fn for_tokio(listener: StdListener) -> io::Result<UnixListener> {
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
 }
 
 impl SocketBinder for SocketFile {
     fn open(&mut self) -> io::Result<UnixListener> {
         match self.inherited.take() {
-            Some(listener) => {
-                listener.set_nonblocking(true)?;
-                UnixListener::from_std(listener)
-            }
+            Some(listener) => for_tokio(listener),
             None => self.bind(),
         }
     }
@@ -103,12 +105,6 @@ impl Drop for SocketFile {
             let _ = std::fs::remove_file(&self.path);
         }
     }
-}
-
-/// The socket that the init system listens on for us (LISTEN_FDS), if there is one.
-fn inherited(path: &Path) -> Result<Option<StdListener>, Failure> {
-    let failed = |error| cannot("use the socket of LISTEN_FDS for", path, &error);
-    ListenFd::from_env().take_unix_listener(0).map_err(failed)
 }
 
 fn cannot(doing: &str, path: &Path, error: &io::Error) -> Failure {
@@ -150,6 +146,8 @@ fn check_free(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) => Err(cannot("find out whether anybody listens on", path, &error)),
         Ok(_) => {
             let path = path.display();
             let text = format!(
@@ -157,8 +155,6 @@ fn check_free(path: &Path) -> Result<(), Failure> {
             );
             Err(Failure::new(ExitCode::AlreadyRunning, text))
         }
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Err(error) => Err(cannot("find out whether anybody listens on", path, &error)),
     }
 }
 

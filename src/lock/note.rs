@@ -16,19 +16,15 @@ const NOTE_BYTES_MAX: u64 = 64 * 1024;
 /// This process as a daemon, with what it works on.
 pub fn this_process(database: &Path, input_dir: &Path, socket: &Path) -> Daemon {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Daemon {
-        pid: std::process::id(),
-        database: database.to_owned(),
-        input_dir: input_dir.to_owned(),
-        socket: socket.to_owned(),
-        started: since.map_or(0, |since| since.as_secs()),
-    }
+    let started = since.map_or(0, |since| since.as_secs());
+    let [database, input_dir, socket] = [database, input_dir, socket].map(Path::to_owned);
+    Daemon { pid: std::process::id(), database, input_dir, socket, started }
 }
 
 /// Who has a lock, in a file that others may read.
 #[derive(Debug)]
 pub struct Note {
-    pub path: PathBuf,
+    path: PathBuf,
     file: File,
     /// What it said before; `None`: it was made.
     before: Option<Vec<u8>>,
@@ -43,16 +39,15 @@ impl Note {
         Ok(Self { path, file, before })
     }
 
-    /// Says something else.
-    pub fn write(&mut self, text: &[u8]) -> io::Result<()> {
-        write(&mut self.file, text)
+    pub fn write(&mut self, holder: &Daemon) -> io::Result<()> {
+        replace(&mut self.file, &serde_json::to_vec(holder)?)
     }
 
     /// The lock is given up. `is_kept`: what it says would only mislead; else all is as before.
     pub fn close(&mut self, is_kept: bool) -> io::Result<()> {
         match (is_kept, &self.before) {
             (true, _) => self.file.set_len(0),
-            (false, Some(before)) => write(&mut self.file, before),
+            (false, Some(before)) => replace(&mut self.file, before),
             (false, None) => std::fs::remove_file(&self.path),
         }
     }
@@ -71,7 +66,7 @@ fn bytes(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn write(file: &mut File, text: &[u8]) -> io::Result<()> {
+fn replace(file: &mut File, text: &[u8]) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(text)

@@ -126,14 +126,14 @@ fn warn_left(left: Idle) {
 
 /// Jobs that failed or were lost, or that others hold.
 fn failures(counts: Counts, left: Idle) -> Option<String> {
+    let count = |count, what| (count > 0).then(|| format!("{count} {what}"));
     let left = match left {
-        Idle::Nothing | Idle::Paused(0) => String::new(),
-        Idle::Paused(left) => format!("the queue is paused ({left} waiting)"),
-        Idle::Busy(left) => format!("{left} left that other workers hold"),
+        Idle::Nothing | Idle::Paused(0) => None,
+        Idle::Paused(left) => Some(format!("the queue is paused ({left} waiting)")),
+        Idle::Busy(left) => Some(format!("{left} left that other workers hold")),
     };
-    let count = |count, what| if count == 0 { String::new() } else { format!("{count} {what}") };
-    let all = [count(counts.failed, "failed"), count(counts.lost, "lost"), left];
-    let why: Vec<String> = all.into_iter().filter(|why| !why.is_empty()).collect();
+    let why = [count(counts.failed, "failed"), count(counts.lost, "lost"), left];
+    let why: Vec<String> = why.into_iter().flatten().collect();
     (!why.is_empty()).then(|| why.join(", "))
 }
 
