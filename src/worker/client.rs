@@ -76,7 +76,7 @@ impl Client {
     }
 
     async fn hello(&self) -> Result<Connection, ClientError> {
-        let mut connection = Connection::open(&self.socket).await?;
+        let mut connection = Connection::connect(&self.socket).await?;
         connection.send(&format!("HELLO {VERSION} {} {}", self.name, self.lease.as_secs())).await?;
         let is_hello = |answer| if answer == Answer::Hello { Ok(()) } else { Err(answer) };
         connection.answer(Duration::ZERO, pending(), is_hello).await.map(|()| connection)
@@ -156,7 +156,7 @@ impl Client {
 
     /// One classic request. Without an answer the daemon may have been replaced by one that speaks protocol 2.
     async fn classic(&mut self, request: &str) -> Result<Given, ClientError> {
-        let ask = async { Connection::open(&self.socket).await?.ask_classic(request).await };
+        let ask = async { Connection::connect(&self.socket).await?.ask_classic(request).await };
         let asked = ask.await.and_then(|answer| given(answer).map_err(ClientError::from));
         if asked.is_err() {
             self.classic_until = Some(Instant::now());

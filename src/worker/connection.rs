@@ -24,7 +24,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub async fn open(socket: &Path) -> Result<Self, ClientError> {
+    pub async fn connect(socket: &Path) -> Result<Self, ClientError> {
         let stream = UnixStream::connect(socket).await.map_err(ClientError::Connect)?;
         let (answers, requests) = stream.into_split();
         Ok(Self { answers: BufReader::new(answers), requests, is_usable: true })
