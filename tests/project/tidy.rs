@@ -127,7 +127,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         "follows no link; whose it is, is looked at then",
     ),
     (
-        "src/child/log_directory.rs",
+        "src/runner/log_directory.rs",
         "create_dir",
         2,
         "the operator's path; what is below it is distrusted",
