@@ -214,7 +214,11 @@ impl Spool {
 
     /// What is noted of an entry in one of our directories, as a link.
     pub(crate) fn remark(&self, directory: &str, name: &EntryName) -> Result<Option<Vec<u8>>> {
-        self.layer().link_target(&under(directory, name))
+        let path = under(directory, name);
+        match self.layer().read_link(&path) {
+            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+            noted => noted.map(Some).map_err(io("read", &path)),
+        }
     }
 
     /// Notes that at once, or takes the note away.

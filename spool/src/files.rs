@@ -1,8 +1,10 @@
 //! Whole files through the layer: written new, read up to a limit, replaced at once, synced. It knows
 //! nothing of what is in them.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,6 +24,11 @@ pub(crate) fn random() -> u64 {
 /// A number as a name of 16 digits.
 pub(crate) fn random_name() -> String {
     format!("{:016x}", random())
+}
+
+/// A name as it was listed, as a path's last part.
+pub(crate) fn joined(directory: &Path, name: &[u8]) -> PathBuf {
+    directory.join(OsStr::from_bytes(name))
 }
 
 /// A path for a file that is being written, which no one else uses; it tells whose it is.
@@ -53,14 +60,6 @@ impl dyn Layer + '_ {
     /// Reads a file of at most `limit` bytes; `FBIG` if it has more.
     pub(crate) fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, Errno> {
         self.open(path, How::Read).and_then(|file| self.read(&file, limit))
-    }
-
-    /// A link's target; none if there is no link.
-    pub(crate) fn link_target(&self, path: &Path) -> Result<Option<Vec<u8>>> {
-        match self.read_link(path) {
-            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-            target => target.map(Some).map_err(io("read", path)),
-        }
     }
 
     /// Opens a directory, to sync it.
@@ -99,5 +98,11 @@ impl dyn Layer + '_ {
     pub(crate) fn listed(&self, path: &Path) -> Result<Vec<Listed>> {
         let listed = self.list(path).none_if(Errno::NOENT).map_err(io("list", path))?;
         Ok(listed.unwrap_or_default())
+    }
+
+    /// The files that are being written, or were by the dead.
+    pub(crate) fn drafts(&self) -> Result<Vec<PathBuf>> {
+        let listed = self.listed(Path::new(DRAFTS))?.into_iter();
+        Ok(listed.map(|file| joined(Path::new(DRAFTS), &file.name)).collect())
     }
 }

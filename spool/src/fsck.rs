@@ -6,7 +6,6 @@
 //! with an age, it leaves alone what is younger. Consumers of ours may work: whatever is mended is
 //! claimed first, as they do.
 
-use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -18,14 +17,13 @@ use super::Spool;
 use super::claim::Note;
 use super::entry::age;
 use super::error::{NoneIf, Result, SpoolError, io};
-use super::files::DRAFTS;
+use super::files::joined;
 use super::layer::FileStat;
 use super::layout::{
-    self, CLAIMS, DATA, FORMAT, MOVING, REGISTRY, TMP, available, checked_out, checkouts, joined,
-    under,
+    self, CLAIMS, DATA, FORMAT, MOVING, REGISTRY, TMP, available, checked_out, checkouts, under,
 };
 use super::name::{EntryName, QueueName, text};
-use super::survey::{Place, Survey};
+use super::survey::{Place, Survey, has_entry, of_entry};
 
 const TO_QUARANTINE: &str = "moved to .shiftboss/quarantine";
 const TO_STRAYS: &str = "moved to .shiftboss/strays";
@@ -86,11 +84,6 @@ impl Fsck {
     /// Whether nothing is wrong, and nothing was: exit status 0.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
-    }
-
-    /// Whether nothing is wrong any more.
-    pub fn is_mended(&self) -> bool {
-        self.findings.iter().all(|finding| finding.mended)
     }
 }
 
@@ -187,13 +180,13 @@ impl Check<'_> {
         // What was mended must be seen as it is now.
         self.duplicates(&self.spool.survey()?)?;
         let survey = self.spool.survey()?;
-        let doubled: HashSet<_> = survey.duplicated().into_iter().map(|(name, _)| name).collect();
-        for (place, names) in &survey.placed {
-            for name in names {
+        for (name, places) in &survey.places {
+            let of_entry = of_entry(places);
+            for place in &of_entry {
                 match place {
-                    Place::Queue(queue) => self.available(&survey, queue, name)?,
-                    Place::Checkout(queue) if !doubled.contains(name) => {
-                        self.checkout(&survey, queue, name)?;
+                    Place::Queue(queue) => self.available(places, queue, name)?,
+                    Place::Checkout(queue) if of_entry.len() == 1 => {
+                        self.checkout(places, queue, name)?;
                     }
                     _ => {}
                 }
@@ -240,7 +233,7 @@ impl Check<'_> {
             let path = joined(&place.path(), name);
             self.left(Finding::Stray, &path, TO_STRAYS, || spool.move_to_strays(&path))?;
         }
-        for name in &survey.moving {
+        for name in survey.at(Place::Moving) {
             let path = under(MOVING, name);
             if spool.note(name)?.is_none() {
                 self.left(Finding::Unowned, &path, TO_QUARANTINE, || {
@@ -255,12 +248,16 @@ impl Check<'_> {
     /// before it takes away the other; of two queues the one that was touched last.
     fn duplicates(&mut self, survey: &Survey) -> Result<()> {
         let spool = self.spool;
-        for (name, places) in survey.duplicated() {
-            let rank = |place: &Place| {
+        for (name, places) in &survey.places {
+            let rank = |place: Place| {
                 let stat = spool.layer().stat(&place.file(name)).ok()?;
                 Some((matches!(place, Place::Queue(_)), stat.modified, place.file(name)))
             };
-            let mut ranked: Vec<_> = places.iter().filter_map(rank).collect();
+            let places = of_entry(places);
+            if places.len() < 2 {
+                continue;
+            }
+            let mut ranked: Vec<_> = places.into_iter().filter_map(rank).collect();
             ranked.sort();
             // The last one stays.
             ranked.pop();
@@ -273,13 +270,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn checkout(&mut self, survey: &Survey, queue: &QueueName, name: &EntryName) -> Result<()> {
+    fn checkout(&mut self, places: &[Place], queue: &QueueName, name: &EntryName) -> Result<()> {
         let spool = self.spool;
         let path = checked_out(queue, name);
         if spool.note(name)?.is_some() {
             return Ok(());
         }
-        if survey.data.contains(name) {
+        if places.contains(&Place::Data) {
             return self.left(Finding::Unowned, &path, "given back", || {
                 spool.holding(name, || {
                     let back = spool.layer().rename(&path, &available(queue, name));
@@ -297,9 +294,9 @@ impl Check<'_> {
         })
     }
 
-    fn available(&mut self, survey: &Survey, queue: &QueueName, name: &EntryName) -> Result<()> {
+    fn available(&mut self, places: &[Place], queue: &QueueName, name: &EntryName) -> Result<()> {
         let (spool, layer) = (self.spool, self.spool.layer());
-        let (registered, data) = (survey.registry.contains(name), survey.data.contains(name));
+        let (registered, data) = (places.contains(&Place::Registry), places.contains(&Place::Data));
         let path = available(queue, name);
         match (registered, data) {
             (true, true) if spool.is_readable(&path) => Ok(()),
@@ -329,9 +326,8 @@ impl Check<'_> {
 
     fn drafts(&mut self, survey: &Survey) -> Result<()> {
         let spool = self.spool;
-        let mut drafts: Vec<_> = survey.tmp.iter().map(|name| under(TMP, name)).collect();
-        for entry in spool.layer().list(Path::new(DRAFTS)).unwrap_or_default() {
-            let path = joined(Path::new(DRAFTS), &entry.name);
+        let mut drafts: Vec<_> = survey.at(Place::Tmp).map(|name| under(TMP, name)).collect();
+        for path in spool.layer().drafts().unwrap_or_default() {
             if !spool.is_being_written(&path)? {
                 drafts.push(path);
             }
@@ -340,14 +336,14 @@ impl Check<'_> {
     }
 
     fn orphans(&mut self, survey: &Survey) -> Result<()> {
-        let (spool, living) = (self.spool, survey.living());
-        let mut data: Vec<_> = survey.data.difference(&survey.registry).collect();
-        data.retain(|name| !living.contains(name));
-        data.sort();
-        for name in data {
-            self.deleted(Finding::OrphanedData, &under(DATA, name))?;
-        }
-        for name in survey.unplaced() {
+        let spool = self.spool;
+        for (name, places) in survey.places.iter().filter(|(_, places)| !has_entry(places)) {
+            if !places.contains(&Place::Registry) {
+                if places.contains(&Place::Data) {
+                    self.deleted(Finding::OrphanedData, &under(DATA, name))?;
+                }
+                continue;
+            }
             if spool.is_held(name)? || !spool.is_unseen(name)? {
                 continue;
             }

@@ -1,7 +1,12 @@
-//! A consumer's hold on an entry, and the ways to end it. Dropped, by an early return, an error or a
+//! A consumer's hold on an entry, and the ways to begin and end it. Dropped, by an early return, an error or a
 //! panic, it gives the entry back.
+//!
+//! A checkout may outlive its process: a [`Guard`] detaches it, and whoever knows the entry's name resolves it. It
+//! is like a delayed entry: its note has a time for an owner, or no time at all. Who resolves it changes a note
+//! that is not his own, and has the lock of those who reclaim meanwhile.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
@@ -11,9 +16,10 @@ use super::Spool;
 use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
 use super::error::{Result, SpoolError, io};
-use super::layer::FileIdentity;
-use super::layout::{REASONS, checkouts};
+use super::layer::{FileIdentity, How};
+use super::layout::{ACCEPTING, MOVING, REASONS, checked_out, checkouts, lock, under};
 use super::name::{EntryName, QueueName};
+use super::owner;
 
 /// An entry that is checked out by this process.
 ///
@@ -29,10 +35,8 @@ pub struct Guard {
     note: Note,
     metadata: Vec<u8>,
     changed: bool,
-    /// Whether it still holds the entry.
+    /// Whether the entry is given back when this is dropped.
     held: bool,
-    /// Whether it is left checked out when dropped.
-    kept: bool,
 }
 
 /// An error that is the file's own, and will be the same for the next who tries.
@@ -82,7 +86,7 @@ impl Spool {
     /// A guard on what this process has a note of; `None` if the entry is not there after all.
     pub(crate) fn hold(&self, note: Note) -> Result<Option<Guard>> {
         let (spool, metadata, path) = (self.clone(), Vec::new(), note.checked_out());
-        let mut guard = Guard { spool, note, metadata, changed: false, held: true, kept: false };
+        let mut guard = Guard { spool, note, metadata, changed: false, held: true };
         match self.layer().read_file(&path, METADATA_BYTES_MAX) {
             Ok(metadata) => {
                 guard.metadata = metadata;
@@ -92,9 +96,124 @@ impl Spool {
                 guard.held = false;
                 self.forget_note(&guard.note.name).map(|()| None)
             }
-            Err(errno) if is_unreadable(errno) => Err(guard.quarantine(errno)),
+            Err(errno) if is_unreadable(errno) => {
+                let Note { name, queue, .. } = guard.note.clone();
+                self.quarantine(&name, &path)?;
+                guard.held = false;
+                Err(SpoolError::Quarantined(queue, name, errno.into()))
+            }
             Err(errno) => Err(io("read the metadata", &path)(errno)),
         }
+    }
+
+    /// Takes over a checkout that was detached, is delayed, or is a dead process's; `None` if the entry is
+    /// not checked out of this queue. It is the same attempt. [`SpoolError::Held`] if a process that lives has
+    /// it, or one that makes no notes; [`SpoolError::Locked`] if a repair has been at work for ten seconds.
+    pub fn resolve(&self, queue: &QueueName, name: &EntryName) -> Result<Option<Guard>> {
+        match self.nobodys(queue, name)? {
+            Some((_held, note)) => self.take_from_nobody(note),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes over a checkout that no living process has, or checks the entry out.
+    pub fn resolve_or_checkout(&self, queue: &QueueName, name: &EntryName) -> Result<Guard> {
+        self.resolve(queue, name)?.map_or_else(|| self.checkout(queue, name), Ok)
+    }
+
+    /// Removes an entry that is available, or checked out by nobody that lives. On a disk that is too full
+    /// to note who does it, it is removed without a note.
+    pub fn discard(&self, queue: &QueueName, name: &EntryName) -> Result<()> {
+        match self.resolve_or_checkout(queue, name) {
+            Ok(guard) => guard.complete(),
+            Err(error) if error.is_full() && self.remove_unnoted(queue, name)? => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The lock of the one process that accepts a spool's entries; it goes with its holder.
+    /// [`SpoolError::Accepting`] if another one has it.
+    pub fn lock_accepting(&self) -> Result<File> {
+        let locked = self.with_spare(|| lock(self.layer(), Path::new(ACCEPTING), How::Lock))?;
+        locked.ok_or_else(|| SpoolError::Accepting(self.path().to_owned()))
+    }
+
+    /// Takes over what a process that accepts entries ([`Options::accepting`](super::Options)) had checked
+    /// out of a queue when it died.
+    pub fn inherit(&self, queue: &QueueName) -> Result<Vec<Guard>> {
+        let _lock = self.wait_for_lock()?;
+        let mut guards = Vec::new();
+        for note in self.notes()? {
+            let Holder::Process { id, accepting: true } = &note.holder else { continue };
+            if note.moving || note.queue != *queue || !self.is_dead(id)? {
+                continue;
+            }
+            if self.is_out(queue, &note.name)? {
+                guards.extend(self.take_from_nobody(note)?);
+            } else {
+                self.end_removal(&note)?;
+            }
+        }
+        Ok(guards)
+    }
+
+    fn remove_unnoted(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
+        let Some((_held, _)) = self.nobodys(queue, name)? else {
+            return self.remove(queue, name);
+        };
+        for path in [under(MOVING, name), checked_out(queue, name)] {
+            self.layer().unlink(&path)?;
+        }
+        self.remove_rest(name)?;
+        self.sync_after("removing", name, &[checkouts(queue)])?;
+        Ok(true)
+    }
+
+    /// The note of a checkout that no living process has, and the lock under which it stays so; `None` if
+    /// the entry is not checked out of this queue.
+    fn nobodys(&self, queue: &QueueName, name: &EntryName) -> Result<Option<(File, Note)>> {
+        if !self.is_out(queue, name)? {
+            return Ok(None);
+        }
+        let lock = self.wait_for_lock()?;
+        let note = self.note(name)?.filter(|note| note.queue == *queue);
+        // Others may have ended it between the two looks; then the note is of another claim or none.
+        if !self.is_out(queue, name)? {
+            return Ok(None);
+        }
+        let Some(note) = note else { return Err(self.held(queue, name, None)) };
+        match &note.holder {
+            Holder::Process { id, accepting }
+                if (*accepting && !note.moving) || !self.is_dead(id)? =>
+            {
+                Err(self.held(queue, name, Some(id)))
+            }
+            // What is checked out under its name is another's.
+            _ if note.moving && !self.is_moving(name)? => Err(self.held(queue, name, None)),
+            _ => Ok(Some((lock, note))),
+        }
+    }
+
+    fn take_from_nobody(&self, note: Note) -> Result<Option<Guard>> {
+        let is_moving = self.is_moving(&note.name)?;
+        let note = Note { holder: self.holder()?, moving: false, ..note };
+        self.rewrite_note(&note)?;
+        if is_moving {
+            self.check_out(&note)?;
+        }
+        self.hold(note)
+    }
+
+    /// The error of an entry that a process works on, or that is left to a daemon's successor.
+    fn held(&self, queue: &QueueName, name: &EntryName, id: Option<&str>) -> SpoolError {
+        let identity = id.and_then(|id| owner::read(self.layer(), id).ok().flatten());
+        let by = match (id, identity) {
+            (None, _) => "a program that makes no notes; if that has ended, `fsck --repair` gives it back".to_owned(),
+            (Some(id), _) if self.is_dead(id).unwrap_or(false) => "a daemon that died while it accepted it; the next `serve --spool` knows what became of it, and without one `fsck --repair` gives it back".to_owned(),
+            (_, Some(of)) => format!("process {} on {}, which still works on it", of.pid, of.host),
+            (_, None) => "a process that may still work on it".to_owned(),
+        };
+        SpoolError::Held(queue.clone(), name.clone(), by)
     }
 }
 
@@ -157,7 +276,7 @@ impl Guard {
     /// From now on the entry stays checked out when the guard is dropped: what becomes of it is known
     /// elsewhere. All other ends are as before.
     pub fn keep(&mut self) {
-        self.kept = true;
+        self.held = false;
     }
 
     /// Moves the entry to the dead-letter queue, and says why.
@@ -238,18 +357,6 @@ impl Guard {
         if there { Ok(()) } else { Err(self.lost()) }
     }
 
-    /// Moves the entry to quarantine; the error that says so.
-    fn quarantine(&mut self, errno: Errno) -> SpoolError {
-        match self.spool.quarantine(&self.note.name, &self.note.checked_out()) {
-            Ok(()) => {
-                self.held = false;
-                let (queue, name) = (self.note.queue.clone(), self.note.name.clone());
-                SpoolError::Quarantined(queue, name, errno.into())
-            }
-            Err(error) => error,
-        }
-    }
-
     /// Whether the claim stands: others end it when they take this process for dead.
     fn still_mine(&mut self) -> Result<()> {
         if self.spool.note(&self.note.name)?.as_ref() == Some(&self.note) {
@@ -266,7 +373,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.held || self.kept {
+        if !self.held {
             return;
         }
         let mut given = self.give_back(self.note.attempt);

@@ -3,16 +3,14 @@
 //! Creation is a list of directories, each of which may be there already, so that one that was
 //! interrupted is taken up by the next, and several at once help each other.
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::error::{NoneIf, Result, SpoolError, io};
-use super::files::{self, DRAFTS};
+use super::files::{self, DRAFTS, joined};
 use super::layer::{How, Layer};
 use super::name::{EntryName, QueueName, text};
 
@@ -66,11 +64,6 @@ pub(crate) fn checkouts(queue: &QueueName) -> PathBuf {
 
 pub(crate) fn checked_out(queue: &QueueName, name: &EntryName) -> PathBuf {
     checkouts(queue).join(name.as_os_str())
-}
-
-/// A name as it was listed, as a path's last part.
-pub(crate) fn joined(directory: &Path, name: &[u8]) -> PathBuf {
-    directory.join(OsStr::from_bytes(name))
 }
 
 /// Makes one directory, if it is missing.

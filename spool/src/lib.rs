@@ -35,8 +35,8 @@
 //!
 //! Every file-system call is a method of `layer`; `files` makes whole files of them, and `layout` says where they
 //! are. `spool` is the handle. On it stand `claim` (who has what, and how that is noted), `entry` (entries as they
-//! lie there), `publish`, `reclaim` (what the dead left), `guard`, `lease` (checkouts that outlive their process),
-//! `reader`, and `survey`, which `monitor` and `fsck` judge.
+//! lie there), `publish`, `reclaim` (what the dead left), `guard`, `reader`, and `survey`, which `monitor` and `fsck`
+//! judge.
 //!
 //! - **Notes are symbolic links.** A link is made, with its content and exclusively, by one call, and read by one;
 //!   a file would take four and could be half-written. A note is changed by its owner or, when that is dead,
@@ -60,7 +60,6 @@ mod fsck;
 mod guard;
 mod layer;
 mod layout;
-mod lease;
 mod monitor;
 mod name;
 mod owner;

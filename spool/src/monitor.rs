@@ -4,7 +4,7 @@
 //! A survey of a spool at work sees much that is not so: an entry that moves while it looks may be in
 //! two places or in none. So what looks wrong is looked at again several times; what each look sees is reported.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -13,10 +13,10 @@ use super::Spool;
 use super::claim::{FOREVER, Holder};
 use super::entry::{age, unix_seconds};
 use super::error::Result;
-use super::layout::joined;
+use super::files::joined;
 use super::name::{EntryName, QueueName, text};
 use super::stop::pause;
-use super::survey::{Place, Survey};
+use super::survey::{Place, has_entry, of_entry};
 
 /// It is looked again so often, with such pauses, while something looks wrong.
 const LOOKS: u32 = 5;
@@ -93,34 +93,48 @@ impl Spool {
         use ProblemKind as Kind;
         let survey = self.survey()?;
         let mut found = BTreeSet::new();
-        for (place, names) in [(Place::Tmp, survey.tmp.clone())].iter().chain(&survey.placed) {
-            let (is_entry, limit) = match place {
-                Place::Queue(queue) => (true, limits.queues.get(queue)),
-                Place::Checkout(_) => (true, Some(&limits.checkout)),
-                _ => (false, Some(&limits.tmp)),
-            };
-            for name in names {
+        let mut suspect = |kind, places, name, modified| {
+            found.insert(Problem { kind, places, name: text(name), modified });
+        };
+        for (name, places) in &survey.places {
+            let (entries, is_registered) = (of_entry(places), places.contains(&Place::Registry));
+            for place in places {
+                let (limit, is_orphan) = match place {
+                    Place::Tmp => (Some(&limits.tmp), !survey.owns_draft(name)),
+                    Place::Queue(queue) => (limits.queues.get(queue), !is_registered),
+                    Place::Checkout(_) => (Some(&limits.checkout), !is_registered),
+                    Place::Data if !is_registered => (None, true),
+                    Place::Registry if self.is_nobodys(name, places)? => (None, true),
+                    _ => continue,
+                };
                 let Some(stat) = self.layer().look(&place.file(name))? else { continue };
                 let is_old = limit.is_some_and(|limit| age(stat.modified) > *limit);
-                let is_owned =
-                    if is_entry { survey.registry.contains(name) } else { survey.owns_draft(name) };
                 let kinds = [
                     (Kind::TooOld, is_old && !self.ends_by_itself(place, name)?),
-                    (Kind::Linked, is_entry && stat.linked),
-                    (Kind::Orphaned, !is_owned),
+                    (Kind::Linked, stat.linked && entries.contains(place)),
+                    (Kind::Orphaned, is_orphan),
                 ];
                 for (kind, _) in kinds.into_iter().filter(|(_, is_so)| *is_so) {
-                    let (places, name) = (vec![place.clone()], text(name.as_bytes()));
-                    found.insert(Problem { kind, places, name, modified: stat.modified });
+                    suspect(kind, vec![place.clone()], name.as_bytes(), stat.modified);
                 }
             }
+            if entries.len() > 1
+                && let Some(stat) = self.layer().look(&entries[0].file(name))?
+            {
+                suspect(Kind::Duplicated, entries, name.as_bytes(), stat.modified);
+            }
         }
-        for (kind, places, name) in self.of_the_whole(&survey)? {
-            if let Some(stat) = self.layer().look(&joined(&places[0].path(), name))? {
-                found.insert(Problem { kind, places, name: text(name), modified: stat.modified });
+        for (place, name) in &survey.strangers {
+            if let Some(stat) = self.layer().look(&joined(&place.path(), name))? {
+                suspect(Kind::Foreign, vec![place.clone()], name, stat.modified);
             }
         }
         Ok(found)
+    }
+
+    /// Whether a registered name has no entry, and nobody is at it: publishing it, or holding it.
+    fn is_nobodys(&self, name: &EntryName, places: &[Place]) -> Result<bool> {
+        Ok(!has_entry(places) && !places.contains(&Place::Tmp) && !self.is_held(name)?)
     }
 
     /// Whether a checkout ends at a time that was said: it may be as old as that.
@@ -129,29 +143,7 @@ impl Spool {
         let note = if is_out { self.note(name)? } else { None };
         Ok(note.is_some_and(|note| matches!(note.holder, Holder::Until(time) if time != FOREVER)))
     }
-
-    /// What looks wrong when the places of a survey are compared: what, where and its name.
-    fn of_the_whole<'s>(&self, survey: &'s Survey) -> Result<Vec<Suspicion<'s>>> {
-        use ProblemKind as Kind;
-        let data = survey.data.difference(&survey.registry);
-        let data = data.map(|name| (Kind::Orphaned, vec![Place::Data], name.as_bytes()));
-        let doubled = survey.duplicated().into_iter();
-        let doubled = doubled.map(|(name, places)| (Kind::Duplicated, places, name.as_bytes()));
-        let foreign = survey.strangers.iter();
-        let foreign = foreign.map(|(place, name)| (Kind::Foreign, vec![place.clone()], &**name));
-        let mut found: Vec<_> = data.chain(doubled).chain(foreign).collect();
-        let tmp: HashSet<_> = survey.tmp.iter().collect();
-        for name in survey.unplaced() {
-            // Somebody may be at it: publishing it, or holding it.
-            if !tmp.contains(name) && !self.is_held(name)? {
-                found.push((Kind::Orphaned, vec![Place::Registry], name.as_bytes()));
-            }
-        }
-        Ok(found)
-    }
 }
-
-type Suspicion<'s> = (ProblemKind, Vec<Place>, &'s [u8]);
 
 /// The beginning or the end of a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

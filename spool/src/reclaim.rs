@@ -15,11 +15,10 @@ use super::Spool;
 use super::claim::{Holder, Note};
 use super::entry::age;
 use super::error::{Result, SpoolError, io};
-use super::files::{DRAFTS, draft_owner};
+use super::files::draft_owner;
 use super::layer::How;
 use super::layout::{
-    ATTEMPTS, CLAIMS, LOCK, OWNERS, REASONS, REGISTRY, entries, joined, keep_spare, lock, names,
-    under,
+    ATTEMPTS, CLAIMS, LOCK, OWNERS, REASONS, REGISTRY, entries, keep_spare, lock, names, under,
 };
 use super::name::{EntryName, QueueName};
 use super::owner::{self, LEASE};
@@ -232,9 +231,7 @@ impl Spool {
     }
 
     fn remove_drafts(&self, is_left: impl Fn(&Path) -> Result<bool>) -> Result<()> {
-        let directory = Path::new(DRAFTS);
-        for file in self.layer().list(directory).map_err(io("list", directory))? {
-            let path = joined(directory, &file.name);
+        for path in self.layer().drafts()? {
             if is_left(&path)? {
                 self.layer().unlink(&path)?;
             }

@@ -1,16 +1,16 @@
-//! One look at all of a spool: what is where. The monitor and fsck judge it. It
+//! One look at all of a spool: which name is where. The monitor and fsck judge it. It
 //! opens no entry, and by the time it ends its beginning may not be true any more.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::Spool;
 use super::error::Result;
-use super::layout::{DATA, MOVING, REGISTRY, TMP, checkouts, entries, entries_and_others};
+use super::layout::{DATA, MOVING, QUARANTINE, REGISTRY, TMP, checkouts, entries_and_others};
 use super::name::{EntryName, QueueName, text};
 
 /// A directory of the spool.
@@ -22,6 +22,9 @@ pub enum Place {
     Data,
     Queue(QueueName),
     Checkout(QueueName),
+    /// Between a queue and its checkouts.
+    Moving,
+    Quarantine,
 }
 
 impl Place {
@@ -33,6 +36,8 @@ impl Place {
             Self::Data => DATA.into(),
             Self::Queue(queue) => queue.as_os_str().into(),
             Self::Checkout(queue) => checkouts(queue),
+            Self::Moving => MOVING.into(),
+            Self::Quarantine => QUARANTINE.into(),
         }
     }
 
@@ -51,14 +56,8 @@ impl fmt::Display for Place {
 
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    pub registry: HashSet<EntryName>,
-    pub tmp: Vec<EntryName>,
-    pub data: HashSet<EntryName>,
-    /// Entries of all queues and their checkouts.
-    pub placed: Vec<(Place, Vec<EntryName>)>,
-    pub quarantine: HashSet<EntryName>,
-    /// Between a queue and its checkouts.
-    pub moving: Vec<EntryName>,
+    /// Where each name is.
+    pub places: BTreeMap<EntryName, Vec<Place>>,
     /// What is not a regular file with an entry's name.
     pub strangers: Vec<(Place, Box<[u8]>)>,
 }
@@ -70,67 +69,57 @@ impl Spool {
     /// Looks at everything. The registry comes last: who is in a queue by then is in it.
     pub(crate) fn survey(&self) -> Result<Survey> {
         let mut survey = Survey::default();
-        survey.tmp = self.names_in(&Place::Tmp, &mut survey)?;
+        survey.look_in(self, &Place::Tmp)?;
         for queue in self.queues()? {
-            for place in [Place::Queue(queue.clone()), Place::Checkout(queue)] {
-                let names = self.names_in(&place, &mut survey)?;
-                survey.placed.push((place, names));
-            }
+            survey.look_in(self, &Place::Queue(queue.clone()))?;
+            survey.look_in(self, &Place::Checkout(queue))?;
         }
-        survey.moving = entries(self.layer(), Path::new(MOVING))?;
-        survey.quarantine = self.quarantined()?.into_iter().collect();
-        survey.data = self.names_in(&Place::Data, &mut survey)?.into_iter().collect();
-        survey.registry = self.names_in(&Place::Registry, &mut survey)?.into_iter().collect();
+        for place in [Place::Moving, Place::Quarantine, Place::Data, Place::Registry] {
+            survey.look_in(self, &place)?;
+        }
         Ok(survey)
-    }
-
-    fn names_in(&self, place: &Place, survey: &mut Survey) -> Result<Vec<EntryName>> {
-        let (names, others) = entries_and_others(self.layer(), &place.path())?;
-        let lasting = others.into_iter().filter(|name| !name.starts_with(TRANSIENT));
-        survey.strangers.extend(lasting.map(|name| (place.clone(), name)));
-        Ok(names)
     }
 }
 
 impl Survey {
-    /// The registered names that have an entry somewhere.
-    pub fn living(&self) -> HashSet<&EntryName> {
-        let mut names: HashSet<_> = HashSet::with_capacity(self.registry.len());
-        names.extend(self.placed.iter().flat_map(|(_, names)| names));
-        names.extend(self.quarantine.iter().chain(&self.moving));
-        names
+    fn look_in(&mut self, spool: &Spool, place: &Place) -> Result<()> {
+        let (names, others) = entries_and_others(spool.layer(), &place.path())?;
+        for name in names {
+            self.places.entry(name).or_default().push(place.clone());
+        }
+        // What else is among our own files is in nobody's way.
+        if !matches!(place, Place::Moving | Place::Quarantine) {
+            let lasting = others.into_iter().filter(|name| !name.starts_with(TRANSIENT));
+            self.strangers.extend(lasting.map(|name| (place.clone(), name)));
+        }
+        Ok(())
     }
 
-    /// The names that are in several places, each with those.
-    pub fn duplicated(&self) -> Vec<(&EntryName, Vec<Place>)> {
-        let mut first: HashMap<&EntryName, usize> = HashMap::with_capacity(self.registry.len());
-        let mut several: BTreeMap<&EntryName, Vec<Place>> = BTreeMap::new();
-        for (index, (place, names)) in self.placed.iter().enumerate() {
-            for name in names {
-                if let Some(before) = first.insert(name, index) {
-                    let places =
-                        several.entry(name).or_insert_with(|| vec![self.placed[before].0.clone()]);
-                    places.push(place.clone());
-                }
-            }
-        }
-        several.into_iter().collect()
+    /// The names that are in a place, in order.
+    pub fn at(&self, place: Place) -> impl Iterator<Item = &EntryName> {
+        let here = self.places.iter().filter(move |(_, places)| places.contains(&place));
+        here.map(|(name, _)| name)
     }
 
     /// Whether a temporary file belongs to a registered name: it is that, or begins with it.
     pub fn owns_draft(&self, draft: &EntryName) -> bool {
+        let is_registered = |name: EntryName| {
+            self.places.get(&name).is_some_and(|places| places.contains(&Place::Registry))
+        };
         let bytes = draft.as_bytes();
-        (1..=bytes.len()).rev().any(|end| {
-            EntryName::new(&bytes[..end]).is_ok_and(|name| self.registry.contains(&name))
-        })
+        (1..=bytes.len()).rev().any(|end| EntryName::new(&bytes[..end]).is_ok_and(is_registered))
     }
+}
 
-    /// Registered names without an entry, in order.
-    pub fn unplaced(&self) -> Vec<&EntryName> {
-        let living = self.living();
-        let mut names: Vec<_> =
-            self.registry.iter().filter(|name| !living.contains(name)).collect();
-        names.sort();
-        names
-    }
+/// Those of a name's places where it is an entry: several are too many.
+pub(crate) fn of_entry(places: &[Place]) -> Vec<Place> {
+    let is_entrys = |place: &&Place| matches!(place, Place::Queue(_) | Place::Checkout(_));
+    places.iter().filter(is_entrys).cloned().collect()
+}
+
+/// Whether a name has an entry in one of its places.
+pub(crate) fn has_entry(places: &[Place]) -> bool {
+    use Place as P;
+    let has = |place| matches!(place, &P::Queue(_) | &P::Checkout(_) | &P::Moving | &P::Quarantine);
+    places.iter().any(has)
 }

@@ -1,5 +1,5 @@
 //! Arrivals in one directory, by inotify: nothing but what is renamed into it, which is how entries
-//! come. Some file systems report nothing, so the reader polls as well.
+//! come. Network file systems tell nothing of other hosts, so the reader polls as well.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,9 +12,6 @@ use super::name::EntryName;
 
 /// At least one event with the longest name; some dozens of usual ones.
 const BUFFER_BYTES: usize = 8 * 1024;
-
-/// File systems where other hosts' renames make no event here: NFS, SMB, CIFS, 9p, FUSE.
-const REMOTE: [u64; 6] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x6573_5546];
 
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -32,12 +29,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Watch {
-    /// Watches a directory. None where nothing can be watched, or reported: there the reader polls.
+    /// Watches a directory; none where nothing can be watched.
     pub fn new(path: &Path) -> Option<Self> {
-        let kind = rustix::fs::statfs(path).ok()?.f_type;
-        if REMOTE.contains(&(u64::try_from(kind).ok()? & 0xffff_ffff)) {
-            return None;
-        }
         let descriptor = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
         let flags = WatchFlags::MOVED_TO
             | WatchFlags::DELETE_SELF

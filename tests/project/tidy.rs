@@ -50,7 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("spool/src/claim", &["super::entry", "super::reclaim", "super::guard"]),
     ("spool/src/entry", &["super::publish", "super::reclaim", "super::guard"]),
     ("spool/src/reclaim", &["super::guard", "super::reader", "super::fsck", "super::survey"]),
-    ("spool/src/guard", &["super::lease", "super::reader", "super::reclaim"]),
+    ("spool/src/guard", &["super::reader", "super::reclaim"]),
     ("src/intake", &["rusqlite", "clap", "crate::stores::sqlite", "crate::cli", "crate::commands"]),
     ("src/intake/entries", &["actix", "tokio"]),
     (

@@ -243,7 +243,7 @@ fn damaged_records_are_mended() {
     site.write(".shiftboss/owners/feed", "not a record");
     assert_eq!(spool.reclaim().unwrap(), []);
     let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
-    assert!(repaired.is_mended(), "{repaired:#?}");
+    assert!(is_mended(&repaired), "{repaired:#?}");
     assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
     assert_whole(&spool);
     assert_eq!(spool.list(&queue("in")).unwrap(), [name("a")]);

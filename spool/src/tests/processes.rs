@@ -159,7 +159,7 @@ fn judge(spool: &Spool, base: &Path, killed: &HashSet<u32>) {
         assert!(before.iter().all(|id| killed.contains(id)), "{entry:?} was worked by {ids:?}");
     }
     let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
-    assert!(repaired.is_mended(), "{repaired:#?}");
+    assert!(is_mended(&repaired), "{repaired:#?}");
     assert_whole(spool);
     let (entries, mended) = (acknowledged.len(), repaired.findings.len());
     println!("{entries} acknowledged, {again} worked again after a death, {mended} mended");

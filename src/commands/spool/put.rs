@@ -9,7 +9,7 @@ use crate::commands::input;
 use crate::commands::output::print;
 use crate::exit::{ExitCode, Failure};
 use shiftboss_spool::{
-    DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, QueueName, Spool, SpoolError, time_ordered,
+    DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, Spool, SpoolError, time_ordered,
 };
 
 const PIECE_BYTES: usize = 1024 * 1024;
@@ -18,20 +18,15 @@ const BATCH_LINES_MAX: usize = 100_000;
 const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
-    let (queue, metadata) = (typed.place.queue, typed.meta.as_bytes());
     let (source, input) = input::open(typed.file.as_deref());
     let input = input.map_err(|error| {
         Failure::new(ExitCode::BadData, format!("cannot open {source}: {error}; nothing is put"))
     })?;
     let mut input = BufReader::with_capacity(PIECE_BYTES, input);
-    if typed.lines {
-        let item = |line| Item::new(metadata, line);
-        return put_lines(spool, &queue, DATA_BYTES_MAX, item, &mut input, &source);
+    if typed.lines || typed.meta_lines {
+        return put_lines(spool, &typed, &mut input, &source);
     }
-    if typed.meta_lines {
-        let item = |line| Item::new(line, "");
-        return put_lines(spool, &queue, METADATA_BYTES_MAX, item, &mut input, &source);
-    }
+    let (queue, metadata) = (typed.place.queue, typed.meta.as_bytes());
     // Read to the end before a name is taken: it may come slowly.
     let draft = spool.draft(&mut input).map_err(|error| match error {
         SpoolError::Unread(error) => {
@@ -66,12 +61,15 @@ fn batch(input: &mut dyn BufRead, bytes_max: u64) -> io::Result<Vec<Vec<u8>>> {
 
 fn put_lines(
     spool: &Spool,
-    queue: &QueueName,
-    bytes_max: u64,
-    item: impl Fn(Vec<u8>) -> Item,
+    typed: &PutArguments,
     input: &mut dyn BufRead,
     source: &str,
 ) -> Result<(), Failure> {
+    let bytes_max = if typed.lines { DATA_BYTES_MAX } else { METADATA_BYTES_MAX };
+    let item = |line| match typed.lines {
+        true => Item::new(typed.meta.as_bytes(), line),
+        false => Item::new(line, ""),
+    };
     let mut put = 0;
     loop {
         let lines = batch(input, bytes_max).map_err(|error| {
@@ -81,8 +79,8 @@ fn put_lines(
         if lines.is_empty() {
             return Ok(());
         }
-        let items: Vec<Item> = lines.into_iter().map(&item).collect();
-        match spool.enqueue_batch(queue, time_ordered, &items) {
+        let items: Vec<Item> = lines.into_iter().map(item).collect();
+        match spool.enqueue_batch(&typed.place.queue, time_ordered, &items) {
             Ok(names) => {
                 put += names.len();
                 print_names(&names)?;

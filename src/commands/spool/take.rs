@@ -32,15 +32,6 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
     }
 }
 
-/// Takes over a checkout that no living process has, or checks the entry out.
-fn held(spool: &Spool, entry: &OneEntry) -> Result<Guard, Failure> {
-    let (queue, name) = (&entry.queue, &entry.name);
-    if let Some(guard) = spool.resolve(queue, name).map_err(failure)? {
-        return Ok(guard);
-    }
-    spool.checkout(queue, name).map_err(|error| not_there(spool, entry, error))
-}
-
 /// A failure that says where an entry is that is not in the queue that was named.
 fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
     let (queue, name) = (&entry.queue, &entry.name);
@@ -58,7 +49,8 @@ fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
 }
 
 pub fn shift(spool: &Spool, entry: &OneEntry, to: &QueueName) -> Result<(), Failure> {
-    held(spool, entry)?.move_to(to).map_err(failure)
+    let guard = spool.resolve_or_checkout(&entry.queue, &entry.name);
+    guard.map_err(|error| not_there(spool, entry, error))?.move_to(to).map_err(failure)
 }
 
 pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
