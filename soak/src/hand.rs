@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use shiftboss_spool::{
-    Durability, EntryName, Guard, Item, Options, Order, QueueName, Spool, Stop, Taken,
-};
+use shiftboss_spool::{Durability, EntryName, Guard, Item, Options, Order, QueueName, Spool, Stop};
 
 /// Entries in the first queue above which producers wait.
 const AHEAD_MAX: usize = 100;
@@ -108,9 +106,8 @@ fn consume(spool: &Spool, hand: &Hand, from: &str, to: Option<&QueueName>) -> io
     let mut reader = spool.reader(&queue(from)?, Order::Spread).map_err(io::Error::other)?;
     let stop = Stop::new()?;
     while !is_over(hand) {
-        match reader.dequeue(&stop, Some(WAIT)).map_err(io::Error::other)? {
-            Taken::Entry(guard) => work(hand, from, to, guard)?,
-            Taken::Stopped | Taken::TimedOut => {}
+        if let Some(guard) = reader.dequeue(&stop, Some(WAIT)).map_err(io::Error::other)? {
+            work(hand, from, to, guard)?;
         }
     }
     Ok(())

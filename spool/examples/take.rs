@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use shiftboss_spool::{Guard, Options, Order, QueueName, Spool, Stop, Taken};
+use shiftboss_spool::{Guard, Options, Order, QueueName, Spool, Stop};
 
 fn work(guard: &Guard) -> Result<(), Box<dyn Error>> {
     let data = guard.data().load()?;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let spool = Spool::create(Path::new(&path), options)?;
     let mut reader = spool.reader(&QueueName::new(queue)?, Order::Strict)?;
     let stop = Stop::new()?;
-    while let Taken::Entry(guard) = reader.dequeue(&stop, Some(Duration::from_secs(10)))? {
+    while let Some(guard) = reader.dequeue(&stop, Some(Duration::from_secs(10)))? {
         match work(&guard) {
             Ok(()) => guard.complete()?,
             Err(error) => {

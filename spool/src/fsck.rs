@@ -85,6 +85,11 @@ impl Fsck {
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
+
+    /// Whether nothing is wrong any more.
+    pub fn is_mended(&self) -> bool {
+        self.findings.iter().all(|finding| finding.mended)
+    }
 }
 
 struct Check<'s> {

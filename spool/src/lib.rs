@@ -7,7 +7,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use shiftboss_spool::{Item, Options, Order, QueueName, Spool, Stop, Taken, time_ordered};
+//! use shiftboss_spool::{Item, Options, Order, QueueName, Spool, Stop, time_ordered};
 //!
 //! # fn send(_to: &[u8], _mail: &[u8]) -> std::io::Result<()> { Ok(()) }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@
 //! let mut reader = spool.reader(&queue, Order::Strict)?;
 //! let stop = Stop::new()?; // A clone of it, in a thread for signals, ends the wait.
 //! # let limit = Some(Duration::ZERO);
-//! while let Taken::Entry(guard) = reader.dequeue(&stop, limit)? {
+//! while let Some(guard) = reader.dequeue(&stop, limit)? {
 //!     match send(guard.metadata(), &guard.data().load()?) {
 //!         Ok(()) => guard.complete()?,
 //!         Err(_) => guard.retry_after(Duration::from_secs(10))?,
@@ -67,11 +67,10 @@ mod publish;
 mod reader;
 mod reclaim;
 mod spool;
-mod stop;
 mod survey;
 #[cfg(test)]
 mod tests;
-mod watch;
+mod wait;
 
 pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryInfo, Holding, METADATA_BYTES_MAX};
 pub use error::{Result, SpoolError};
@@ -82,7 +81,7 @@ pub use monitor::{Event, Limits, Monitor, Problem, ProblemKind, Report, Turn};
 pub use name::{EntryName, NameError, QueueName, misleads, time_ordered};
 pub use owner::Identity;
 pub use publish::{Draft, Item, Reservation};
-pub use reader::{Order, Reader, Taken};
+pub use reader::{Order, Reader};
 pub use spool::{DEAD_LETTER, Durability, Options, Spool};
-pub use stop::Stop;
 pub use survey::Place;
+pub use wait::Stop;

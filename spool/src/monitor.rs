@@ -15,8 +15,8 @@ use super::entry::{age, unix_seconds};
 use super::error::Result;
 use super::files::joined;
 use super::name::{EntryName, QueueName, text};
-use super::stop::pause;
 use super::survey::{Place, has_entry, of_entry};
+use super::wait::pause;
 
 /// It is looked again so often, with such pauses, while something looks wrong.
 const LOOKS: u32 = 5;

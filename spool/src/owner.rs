@@ -17,7 +17,7 @@ use tracing::warn;
 use super::error::{Result, io};
 use super::layer::{How, Layer};
 use super::layout::OWNERS;
-use super::stop::Stop;
+use super::wait::Stop;
 
 /// How often an owner's record is touched.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);

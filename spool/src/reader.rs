@@ -19,8 +19,7 @@ use super::guard::Guard;
 use super::layout;
 use super::name::{EntryName, QueueName};
 use super::reclaim::Reclaimed;
-use super::stop::Stop;
-use super::watch::Watch;
+use super::wait::{Stop, Watch};
 
 /// A waiting reader lists the queue at least so often.
 const POLL: Duration = Duration::from_secs(1);
@@ -46,14 +45,6 @@ pub enum Order {
     Strict,
     /// From a place of its own on, so that several readers do not race for the same entry.
     Spread,
-}
-
-/// What a wait brought.
-#[derive(Debug)]
-pub enum Taken {
-    Entry(Guard),
-    Stopped,
-    TimedOut,
 }
 
 /// The entries that a reader knows of.
@@ -129,22 +120,21 @@ impl Spool {
 }
 
 impl Reader {
-    /// Waits for the next entry: until the signal, or for at most `limit`. After an error it may be called again.
-    pub fn dequeue(&mut self, stop: &Stop, limit: Option<Duration>) -> Result<Taken> {
+    /// Waits for the next entry; `None` if the signal was given, or none came within `limit`. After an error it may
+    /// be called again.
+    pub fn dequeue(&mut self, stop: &Stop, limit: Option<Duration>) -> Result<Option<Guard>> {
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
-        loop {
-            if stop.is_set() {
-                return Ok(Taken::Stopped);
-            }
+        while !stop.is_set() {
             if let Some(guard) = self.dequeue_available()? {
-                return Ok(Taken::Entry(guard));
+                return Ok(Some(guard));
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Ok(Taken::TimedOut);
+                break;
             }
             self.wait(stop, left)?;
         }
+        Ok(None)
     }
 
     /// The next entry that is there, without waiting. After an error it may be called again.

@@ -22,7 +22,7 @@ use super::layout::{
 };
 use super::name::{EntryName, QueueName};
 use super::owner::{self, LEASE};
-use super::stop::pause;
+use super::wait::pause;
 
 /// A half-written file whose writer has no record is nobody's when it is so old.
 const DRAFT_AGE: Duration = Duration::from_secs(600);

@@ -9,11 +9,11 @@ mod take;
 
 use std::path::Path;
 
-use crate::cli::{SpoolArguments, SpoolVerb};
+use crate::cli::{InQueue, SpoolArguments, SpoolVerb};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::{self, LogFormat};
 use crate::near::did_you_mean;
-use shiftboss_spool::{Options, QueueName, Spool, SpoolError};
+use shiftboss_spool::{Options, Spool, SpoolError};
 
 /// Level of the log where a verb has no flag for it: what is left alone, or was given back.
 const LOG_LEVEL: &str = "warn";
@@ -30,23 +30,17 @@ pub fn run(typed: SpoolArguments) -> Result<(), Failure> {
             let spool = Spool::create(&dir, options).map_err(failure)?;
             queue.iter().try_for_each(|queue| spool.ensure_queue(queue)).map_err(failure)
         }
-        SpoolVerb::Put(put) => {
-            put::run(&with_queue(&put.place.dir, &put.place.queue, options)?, put)
-        }
-        SpoolVerb::Take(take) => {
-            take::take(&with_queue(&take.place.dir, &take.place.queue, options)?, &take)
-        }
+        SpoolVerb::Put(put) => put::run(&with_queue(&put.place, options)?, put),
+        SpoolVerb::Take(take) => take::take(&with_queue(&take.place, options)?, &take),
         SpoolVerb::Move { entry, to } => {
-            take::shift(&with_queue(&entry.dir, &to, options)?, &entry, &to)
+            let to = InQueue { dir: entry.dir.clone(), queue: to };
+            take::shift(&with_queue(&to, options)?, &entry, &to.queue)
         }
         SpoolVerb::Release(entry) => take::release(&open(&entry.dir, options)?, &entry),
         SpoolVerb::Rm(entry) => take::remove(&open(&entry.dir, options)?, &entry),
-        SpoolVerb::List { place, checkouts, json } => look::list(
-            &with_queue(&place.dir, &place.queue, options)?,
-            &place.queue,
-            checkouts,
-            json,
-        ),
+        SpoolVerb::List { place, checkouts, json } => {
+            look::list(&with_queue(&place, options)?, &place.queue, checkouts, json)
+        }
         SpoolVerb::Show { entry, json } => look::show(&open(&entry.dir, options)?, &entry, json),
         SpoolVerb::Stat { dir, json } => look::stat(&open(&dir, options)?, json),
         SpoolVerb::Watch { every, json, dir } => look::watch(&open(&dir, options)?, every, json),
@@ -67,7 +61,7 @@ fn open(dir: &Path, options: Options) -> Result<Spool, Failure> {
 }
 
 /// Opens a spool that has this queue: a slip of the keyboard makes no other.
-fn with_queue(dir: &Path, queue: &QueueName, options: Options) -> Result<Spool, Failure> {
+fn with_queue(InQueue { dir, queue }: &InQueue, options: Options) -> Result<Spool, Failure> {
     let spool = open(dir, options)?;
     let queues = spool.queues().map_err(failure)?;
     // Every spool has dead letters, if none yet.

@@ -13,7 +13,6 @@ use tracing::warn;
 
 use shiftboss_spool::{
     EntryName, FileIdentity, Guard, Order, QueueName, Reader, Result, Spool, SpoolError, Stop,
-    Taken,
 };
 
 /// The queue whose entries are tasks.
@@ -101,10 +100,7 @@ impl TaskQueue {
         if !self.offered.is_empty() {
             return Ok(());
         }
-        let mut next = match self.reader.dequeue(&self.stop, Some(wait))? {
-            Taken::Entry(guard) => Some(guard),
-            Taken::Stopped | Taken::TimedOut => None,
-        };
+        let mut next = self.reader.dequeue(&self.stop, Some(wait))?;
         let mut bytes = 0;
         while let Some(guard) = next {
             bytes += guard.metadata().len();

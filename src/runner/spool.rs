@@ -9,7 +9,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shiftboss_spool::{EntryName, Guard, QueueName, Reader, SpoolError, Stop as SpoolStop, Taken};
+use shiftboss_spool::{EntryName, Guard, QueueName, Reader, SpoolError, Stop as SpoolStop};
 use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
@@ -192,7 +192,7 @@ impl Shared {
     /// The next entry that a command may be given; `None`: there is nothing to take, or it is time to stop.
     fn next(&self, reader: &mut Reader) -> Result<Option<Guard>, SpoolError> {
         let limit = self.settings.once.then_some(Duration::ZERO);
-        while let Taken::Entry(guard) = reader.dequeue(&self.stop, limit)? {
+        while let Some(guard) = reader.dequeue(&self.stop, limit)? {
             let Err(error) = guard.data().require_own() else {
                 return Ok(Some(guard));
             };

@@ -54,7 +54,7 @@ fn one_in_use() {
     // It saves back, as the reference does.
     std::fs::rename(site.file("in/.checkout/b"), site.file("in/b")).unwrap();
     let stop = Stop::new().unwrap();
-    let Taken::Entry(guard) = reader.dequeue(&stop, Some(DEADLINE)).unwrap() else {
+    let Some(guard) = reader.dequeue(&stop, Some(DEADLINE)).unwrap() else {
         panic!("it did not come")
     };
     assert_eq!(guard.data().load().unwrap(), b"data b");
@@ -72,9 +72,9 @@ fn mended(site: &Site, finding: Finding, left: &[(&str, &str, &str)]) -> Spool {
     assert_eq!(site.tree(), before, "only looking changes nothing");
     let found: Vec<_> = looked.findings.iter().map(|found| found.finding).collect();
     assert_eq!(found, [finding], "{looked:#?}");
-    assert!(!looked.is_clean() && !is_mended(&looked));
+    assert!(!looked.is_clean() && !looked.is_mended());
     let repaired = spool.fsck(REPAIR).unwrap();
-    assert!(!repaired.is_clean() && is_mended(&repaired), "{repaired:#?}");
+    assert!(!repaired.is_clean() && repaired.is_mended(), "{repaired:#?}");
     assert_eq!(repaired.findings.len(), 1);
     assert!(spool.fsck(REPAIR).unwrap().is_clean());
     let mut expected = vec![("in".to_owned(), "ok".to_owned(), "meta".to_owned())];
@@ -181,7 +181,7 @@ fn missing_directories() {
         let spool = Spool::load_unchecked(&site.path(), options(Durability::None)).unwrap();
         let repaired = spool.fsck(REPAIR).unwrap();
         assert_eq!(repaired.findings[0].finding, Finding::MissingDirectory, "{repaired:#?}");
-        assert!(is_mended(&repaired));
+        assert!(repaired.is_mended());
         assert!(spool.fsck(REPAIR).unwrap().is_clean());
         let expected = if missing == ".data" { 0 } else { 1 };
         assert_eq!(entries(&load(&site)).len(), expected, "{missing}");

@@ -62,7 +62,7 @@ fn judge(site: &Site, case: &str, acknowledged: bool, before: &State, after: &St
     let damaged = site.tree();
     let spool = Spool::load_unchecked(&site.path(), limited(Durability::None)).unwrap();
     let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
-    assert!(is_mended(&repaired), "{case}: {repaired:#?}\n{damaged}");
+    assert!(repaired.is_mended(), "{case}: {repaired:#?}\n{damaged}");
     let again = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
     assert!(again.is_clean(), "{case}: {again:#?}\n{damaged}");
     // An entry whose metadata could not be read was set aside; it is given back by hand.
@@ -161,7 +161,7 @@ fn a_repair_that_died_is_taken_up() {
         drop(spool);
         let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
         let second = spool.fsck(repair).unwrap();
-        assert!(is_mended(&second), "at {at}: {second:#?}");
+        assert!(second.is_mended(), "at {at}: {second:#?}");
         assert!(spool.fsck(repair).unwrap().is_clean(), "at {at}");
         assert_eq!(entries(&spool), expected, "at {at}: {first:#?} {second:#?}");
         assert_eq!(spool.quarantined().unwrap(), [name("empty")], "at {at}");

@@ -83,7 +83,7 @@ fn d3_stray_files_cost_no_time() {
     let (before, start) = (processor_time(), Instant::now());
     let limit = Duration::from_millis(1500);
     let taken = reader.dequeue(&Stop::new().unwrap(), Some(limit)).unwrap();
-    assert!(matches!(taken, Taken::TimedOut));
+    assert!(taken.is_none());
     assert!(start.elapsed() >= limit);
     let spent = processor_time() - before;
     assert!(spent < Duration::from_millis(150), "{spent:?}");

@@ -163,7 +163,7 @@ fn a_note_without_a_checkout() {
     assert!(spool.try_checkout(&queue("in"), &name("a")).unwrap().is_none());
     let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
     let guard = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap();
-    assert!(matches!(guard, Taken::Entry(guard) if guard.attempt() == 1));
+    assert!(matches!(guard, Some(guard) if guard.attempt() == 1));
     assert_whole(&spool);
 }
 
@@ -213,7 +213,7 @@ fn a_delayed_entry_comes_when_due() {
     spool.checkout(&queue("in"), &name("a")).unwrap().retry_after(delay).unwrap();
     let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
     assert!(reader.dequeue_available().unwrap().is_none());
-    let Taken::Entry(guard) = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap() else {
+    let Some(guard) = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap() else {
         panic!("it did not come");
     };
     assert!(start.elapsed() >= delay);
@@ -243,7 +243,7 @@ fn damaged_records_are_mended() {
     site.write(".shiftboss/owners/feed", "not a record");
     assert_eq!(spool.reclaim().unwrap(), []);
     let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
-    assert!(is_mended(&repaired), "{repaired:#?}");
+    assert!(repaired.is_mended(), "{repaired:#?}");
     assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
     assert_whole(&spool);
     assert_eq!(spool.list(&queue("in")).unwrap(), [name("a")]);

@@ -56,7 +56,7 @@ fn consume(spool: &Spool, base: &Path, id: &str, from: &str, to: Option<&str>) {
     let stop = Stop::new().unwrap();
     while !base.join("over").exists() {
         let limit = Some(Duration::from_millis(100));
-        let Taken::Entry(guard) = reader.dequeue(&stop, limit).unwrap() else { continue };
+        let Some(guard) = reader.dequeue(&stop, limit).unwrap() else { continue };
         note(base, "worked", &format!("{from} {} {id}", guard.name()));
         assert_eq!(guard.data().load().unwrap(), guard.metadata());
         match to {
@@ -159,7 +159,7 @@ fn judge(spool: &Spool, base: &Path, killed: &HashSet<u32>) {
         assert!(before.iter().all(|id| killed.contains(id)), "{entry:?} was worked by {ids:?}");
     }
     let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
-    assert!(is_mended(&repaired), "{repaired:#?}");
+    assert!(repaired.is_mended(), "{repaired:#?}");
     assert_whole(spool);
     let (entries, mended) = (acknowledged.len(), repaired.findings.len());
     println!("{entries} acknowledged, {again} worked again after a death, {mended} mended");

@@ -104,7 +104,7 @@ fn arrivals_wake() {
                 let entry = named(&format!("{number}"));
                 spool.enqueue(&queue("in"), entry, &Item::default()).unwrap();
             });
-            let Taken::Entry(guard) = reader.dequeue(&stop, Some(DEADLINE)).unwrap() else {
+            let Some(guard) = reader.dequeue(&stop, Some(DEADLINE)).unwrap() else {
                 panic!("it did not come")
             };
             guard.complete().unwrap();
@@ -128,7 +128,7 @@ fn polling_finds_arrivals() {
             spool.enqueue(&queue("in"), named("a"), &Item::default()).unwrap();
         });
         let taken = reader.dequeue(&stop, Some(DEADLINE)).unwrap();
-        assert!(matches!(taken, Taken::Entry(_)));
+        assert!(taken.is_some());
     });
 }
 
@@ -142,7 +142,7 @@ fn arrivals_without_events_are_found() {
     std::fs::hard_link(site.file("in/a"), site.file("out/a")).unwrap();
     std::fs::remove_file(site.file("in/a")).unwrap();
     let taken = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap();
-    assert!(matches!(taken, Taken::Entry(_)));
+    assert!(taken.is_some());
 }
 
 /// A queue that is removed and made again while a reader waits.
@@ -157,7 +157,7 @@ fn a_queue_that_is_made_again() {
     std::fs::remove_dir_all(site.file("in")).unwrap();
     spool.enqueue(&queue("in"), named("a"), &Item::default()).unwrap();
     let taken = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap();
-    assert!(matches!(taken, Taken::Entry(_)));
+    assert!(taken.is_some());
 }
 
 /// The time limit is kept, and zero is a look.
@@ -168,12 +168,12 @@ fn time_limits() {
     let stop = Stop::new().unwrap();
     let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
     let taken = reader.dequeue(&stop, Some(Duration::ZERO)).unwrap();
-    let Taken::Entry(guard) = taken else { panic!("there is one") };
+    let Some(guard) = taken else { panic!("there is one") };
     let start = Instant::now();
     let limit = Duration::from_millis(50);
-    assert!(matches!(reader.dequeue(&stop, Some(limit)).unwrap(), Taken::TimedOut));
+    assert!(reader.dequeue(&stop, Some(limit)).unwrap().is_none());
     assert!(start.elapsed() >= limit);
     drop(guard);
     stop.stop();
-    assert!(matches!(reader.dequeue(&stop, None).unwrap(), Taken::Stopped));
+    assert!(reader.dequeue(&stop, None).unwrap().is_none());
 }

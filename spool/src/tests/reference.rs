@@ -193,7 +193,7 @@ fn waiting_stopping_and_order() {
         let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
         let waiting = scope.spawn({
             let stop = stop.clone();
-            move || matches!(reader.dequeue(&stop, None).unwrap(), Taken::Stopped)
+            move || reader.dequeue(&stop, None).unwrap().is_none()
         });
         stop.stop();
         assert!(waiting.join().unwrap());
@@ -221,7 +221,7 @@ fn ten_are_moved_on(spool: &Spool) {
         let mover = scope.spawn(|| {
             let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
             let mut seen = Vec::new();
-            while let Taken::Entry(guard) = reader.dequeue(&stop, None).unwrap() {
+            while let Some(guard) = reader.dequeue(&stop, None).unwrap() {
                 seen.push(guard.name().to_string());
                 guard.move_to(&queue("next")).unwrap();
                 if seen.len() == 10 {

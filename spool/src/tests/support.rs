@@ -167,11 +167,6 @@ pub fn assert_whole(spool: &Spool) {
     assert_eq!(report.problems, []);
 }
 
-/// Whether nothing is wrong any more.
-pub fn is_mended(fsck: &Fsck) -> bool {
-    fsck.findings.iter().all(|finding| finding.mended)
-}
-
 /// A process of this host that has ended.
 pub fn dead() -> Identity {
     static PID: OnceLock<u32> = OnceLock::new();

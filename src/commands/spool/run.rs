@@ -23,7 +23,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     let failed = typed.failed.clone().unwrap_or(options.dead_letter);
     options.attempts_max = Some(attempts.max(ATTEMPTS));
     options.dead_letter = failed.clone();
-    let spool = with_queue(&typed.place.dir, &typed.place.queue, options)?;
+    let spool = with_queue(&typed.place, options)?;
     let order = if typed.spread { Order::Spread } else { Order::Strict };
     let reader = spool.reader(&typed.place.queue, order).map_err(failure)?;
     typed.failed.iter().try_for_each(|to| spool.ensure_queue(to)).map_err(failure)?;

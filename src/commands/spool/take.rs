@@ -6,7 +6,7 @@ use super::{failure, never};
 use crate::cli::{OneEntry, TakeArguments};
 use crate::commands::output::offer;
 use crate::exit::{ExitCode, Failure};
-use shiftboss_spool::{Guard, Order, QueueName, Spool, SpoolError, Taken};
+use shiftboss_spool::{Guard, Order, QueueName, Spool, SpoolError};
 
 /// Takes an entry, and leaves it checked out.
 pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
@@ -14,7 +14,7 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
     let queue = &typed.place.queue;
     let mut reader = spool.reader(queue, order).map_err(failure)?;
     let limit = Some(typed.wait.unwrap_or(Duration::ZERO));
-    let Taken::Entry(guard) = reader.dequeue(&never()?, limit).map_err(failure)? else {
+    let Some(guard) = reader.dequeue(&never()?, limit).map_err(failure)? else {
         let message = format!("there is nothing to take in {queue}");
         return Err(Failure::new(ExitCode::Unavailable, message));
     };
