@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{FileType, Mode, Stat, fstat, stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -144,9 +144,8 @@ impl Spool {
     /// producer reaches it.
     pub fn is_at_its_path(&self) -> bool {
         let which = |stat: Stat| (stat.st_dev, stat.st_ino);
-        let here = self.layer().open_directory(Path::new(".")).ok();
-        let here = here.and_then(|here| rustix::fs::fstat(here).map(which).ok());
-        here.is_some() && here == rustix::fs::stat(self.path()).map(which).ok()
+        let here = self.layer().open_directory(Path::new(".")).ok().and_then(|it| fstat(it).ok());
+        here.map(which).is_some_and(|here| stat(self.path()).map(which) == Ok(here))
     }
 
     /// How this process works on it.
