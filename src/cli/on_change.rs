@@ -69,9 +69,7 @@ pub enum Picture {
 #[derive(Debug)]
 pub struct OnChangeSettings {
     pub name: String,
-    /// What is watched.
     pub trees: Trees,
-    /// When a run is due.
     pub timing: Timing,
     /// One run and no more.
     pub is_once: bool,

@@ -117,7 +117,6 @@ Example:
     Cancel(KeyArguments),
 }
 
-/// The arguments of `add`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "\
@@ -165,7 +164,6 @@ pub struct FailedOnes {
     pub yes: bool,
 }
 
-/// A key of the daemon's.
 #[derive(Debug, Args)]
 pub struct KeyArguments {
     #[command(flatten)]

@@ -43,7 +43,6 @@ const DURABILITIES: &[(&str, &str, Durability)] = &[
     ("process", "The end of the process, not of the machine; faster", Durability::Process),
 ];
 
-/// The arguments of `serve`, as typed.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
@@ -260,7 +259,6 @@ pub struct ServeSettings {
     pub input: PathBuf,
     pub socket: SocketSettings,
     pub store: Options,
-    /// The group whose members are operators, too.
     pub operator_group: Option<u32>,
     pub connections_max: usize,
     /// The spool whose tasks enter the queue.

@@ -8,7 +8,6 @@ use clap::{Args, Subcommand};
 use super::one_of;
 use crate::stores::TaskStatus;
 
-/// What is looked at.
 #[derive(Debug, Subcommand)]
 pub enum View {
     /// Show the state of the daemon and its queue

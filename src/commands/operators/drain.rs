@@ -48,7 +48,11 @@ pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
         show_line("");
     }
     if !waited? {
-        return Err(too_long(daemon.timeout.unwrap_or_default()));
+        let waited = humantime::format_duration(daemon.timeout.unwrap_or_default());
+        return Err(unavailable(format!(
+            "waited {waited}, and jobs are still in flight (`shiftboss status` shows them); the daemon \
+             stops when they have ended, or goes on after `shiftboss resume`"
+        )));
     }
     if let Some(holder) = holder {
         let patience = at_most(END_PATIENCE, whole).unwrap_or_else(Instant::now);
@@ -77,14 +81,6 @@ fn require_drained(database: &Path) -> Result<(), Failure> {
         "the daemon ended otherwise, with {jobs} in flight: start it again (it hands nothing out \
          until `shiftboss resume`), and drain it again if it is to stop by itself"
     )))
-}
-
-fn too_long(timeout: Duration) -> Failure {
-    unavailable(format!(
-        "waited {}, and jobs are still in flight (`shiftboss status` shows them); the daemon \
-         stops when they have ended, or goes on after `shiftboss resume`",
-        humantime::format_duration(timeout)
-    ))
 }
 
 /// So long from now on, and no longer than the whole.

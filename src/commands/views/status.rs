@@ -67,23 +67,17 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     if !check {
         return Ok(());
     }
-    if target.daemon == LockState::Free {
-        let text = format!("the daemon is {}", table::daemon(&target, &status.queue, now));
-        return Err(Failure::new(ExitCode::Unavailable, text));
-    }
-    checked(&target, unknown, trouble.is_empty())
-}
-
-/// How a check of a daemon that runs, or may, ends.
-fn checked(target: &Target, unknown: Option<Unknown>, is_well: bool) -> Result<(), Failure> {
+    let is_well = trouble.is_empty();
     let code = if is_well { ExitCode::Denied } else { ExitCode::Found };
+    let not_known =
+        |what, why| Err(Failure::new(code, format!("whether {what} is not known: {why}")));
     match (&target.daemon, unknown) {
-        (LockState::Unknown(why), _) => {
-            Err(Failure::new(code, format!("whether a daemon runs is not known: {why}")))
+        (LockState::Free, _) => {
+            let text = format!("the daemon is {}", table::daemon(&target, &status.queue, now));
+            Err(Failure::new(ExitCode::Unavailable, text))
         }
-        (_, Some(Unknown::Closed(why))) => {
-            Err(Failure::new(code, format!("whether the daemon answers is not known: {why}")))
-        }
+        (LockState::Unknown(why), _) => not_known("a daemon runs", (*why).to_owned()),
+        (_, Some(Unknown::Closed(why))) => not_known("the daemon answers", why),
         _ if is_well => Ok(()),
         _ => Err(Failure::silent(code)),
     }

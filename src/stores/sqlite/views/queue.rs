@@ -11,7 +11,7 @@ use shiftboss_actors::store::answers::{Next, Queue, Turn};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
 use super::order::Order;
-use crate::stores::sqlite::candidates::candidates;
+use crate::stores::sqlite::candidates::{Candidate, candidates};
 use crate::stores::sqlite::query::Query;
 use crate::stores::sqlite::records::is_paused;
 
@@ -45,15 +45,9 @@ fn job(snapshot: &Connection, order: &Order, key: String) -> Result<Option<Next>
         return Ok(None);
     };
     Ok(order.rule().choose(&rows).map(|chosen| {
-        let row = rows.swap_remove(chosen);
-        Next {
-            key,
-            fetcher: row.fetcher,
-            run: row.run_started,
-            last_started: row.last_started,
-            again: row.again,
-            payload: row.payload,
-        }
+        let Candidate { fetcher, run_started: run, last_started, again, payload, .. } =
+            rows.swap_remove(chosen);
+        Next { key, fetcher, run, last_started, again, payload }
     }))
 }
 

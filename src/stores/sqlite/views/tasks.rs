@@ -6,7 +6,7 @@
 
 use rusqlite::{Connection, Result, Row};
 use shiftboss_actors::store::TasksWith;
-use shiftboss_actors::store::answers::{Task, TaskStatus, Tasks};
+use shiftboss_actors::store::answers::{Next, Task, TaskStatus, Tasks};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::queue::{QUEUE_MAX, queue};
@@ -80,26 +80,22 @@ const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, sta
 /// The tasks that are asked for, at the time `now`: failed ones newest first, those in flight oldest first,
 /// waiting ones in the order of their turns.
 pub(super) fn tasks(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<Tasks> {
-    let mut tasks = found(snapshot, asked, now)?;
+    // One more tells that there are more.
+    let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
+    let since = asked.since.unwrap_or(i64::MIN);
+    let mut tasks = match asked.status {
+        TaskStatus::Delayed => Vec::new(),
+        TaskStatus::Waiting => waiting(snapshot, asked, now)?,
+        TaskStatus::Failed => snapshot.map(FAILED, (limit, &asked.fetcher, since), failed)?,
+        TaskStatus::DeadLetter => snapshot.rows(DEAD_LETTERS, (limit, &asked.fetcher))?,
+        TaskStatus::InFlight => {
+            let expired = policy(snapshot)?.expired(now);
+            snapshot.rows(IN_FLIGHT, (limit, &asked.fetcher, since, expired))?
+        }
+    };
     let truncated = tasks.len() > asked.count;
     tasks.truncate(asked.count);
     Ok(Tasks { status: asked.status, tasks, truncated })
-}
-
-/// One more than asked for, if there is one.
-fn found(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<Vec<Task>> {
-    let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
-    let since = asked.since.unwrap_or(i64::MIN);
-    match asked.status {
-        TaskStatus::Delayed => Ok(Vec::new()),
-        TaskStatus::Waiting => waiting(snapshot, asked, now),
-        TaskStatus::Failed => snapshot.map(FAILED, (limit, &asked.fetcher, since), failed),
-        TaskStatus::DeadLetter => snapshot.rows(DEAD_LETTERS, (limit, &asked.fetcher)),
-        TaskStatus::InFlight => {
-            let expired = policy(snapshot)?.expired(now);
-            snapshot.rows(IN_FLIGHT, (limit, &asked.fetcher, since, expired))
-        }
-    }
 }
 
 fn failed(row: &Row<'_>) -> Result<Task> {
@@ -115,15 +111,10 @@ fn failed(row: &Row<'_>) -> Result<Task> {
 fn waiting(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<Vec<Task>> {
     let count = if asked.fetcher.is_some() { QUEUE_MAX } else { asked.count + 1 };
     let keys = queue(snapshot, count, now)?.keys.into_iter();
-    let wanted =
-        keys.filter(|next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name));
-    Ok(wanted
-        .map(|next| Task {
-            key: next.key,
-            fetcher: next.fetcher,
-            run: next.run,
-            since: next.last_started,
-            reason: if next.again { "its lease expired" } else { "its turn comes" }.to_owned(),
-        })
-        .collect())
+    let is_wanted = |next: &Next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name);
+    let task = |Next { key, fetcher, run, last_started: since, again, .. }| {
+        let reason = if again { "its lease expired" } else { "its turn comes" }.to_owned();
+        Task { key, fetcher, run, since, reason }
+    };
+    Ok(keys.filter(is_wanted).map(task).collect())
 }
