@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::store::Ask;
+use shiftboss_actors::store::{ReadResult, Reader};
 
 use crate::config::{self, Checked};
 use crate::exit::{ExitCode, Failure};
@@ -87,8 +87,11 @@ impl Target {
 }
 
 /// Asks a database, whether or not a daemon keeps it.
-pub fn ask<Q: Ask>(database: &Path, question: Q) -> Result<Q::Answer, Failure> {
-    stores::reader(database).ask(SystemClock.now(), question).map_err(stores::read_failure)
+pub fn ask<T>(
+    database: &Path,
+    question: impl FnOnce(&dyn Reader, i64) -> ReadResult<T>,
+) -> Result<T, Failure> {
+    question(&*stores::reader(database), SystemClock.now()).map_err(stores::read_failure)
 }
 
 /// The database itself, or that of the daemon that listens on a socket, or did until it was killed.

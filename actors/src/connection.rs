@@ -229,7 +229,8 @@ impl Connection {
         let LeaseHolder { worker, lease_seconds } = &holder;
         debug!(peer = %self.peer(), %worker, lease_seconds, "A worker speaks protocol 2.");
         let is_operator = self.peer.is_some_and(|peer| peer.is_operator());
-        self.session = Some(Asker::new(self.links.clone(), links, holder, is_operator));
+        let (work, session) = (self.links.clone(), links);
+        self.session = Some(Asker { work, session, holder, is_operator, seat: None });
         Reply::line(&Answer::Hello)
     }
 

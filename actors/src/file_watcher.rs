@@ -110,7 +110,7 @@ pub struct FileWatcherActor {
     /// Files that cannot be looked at.
     warnings: Throttle,
     /// Dropped with the actor: a panic here ends the process.
-    _exit_notifier: ExitNotifier<String>,
+    _exit_notifier: ExitNotifier,
 }
 
 impl FileWatcherActor {
@@ -119,7 +119,7 @@ impl FileWatcherActor {
         input: Input,
         storage: Addr<StorageActor>,
         start_tail: StartTail,
-        exit_notifier: ExitNotifier<String>,
+        exit_notifier: ExitNotifier,
     ) -> Self {
         Self {
             input,

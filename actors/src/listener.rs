@@ -52,7 +52,7 @@ pub struct ListenerActor {
     failed: u64,
     /// Ends all connections, each once its request under way is answered.
     closing: CancellationToken,
-    _exit_notifier: ExitNotifier<String>,
+    _exit_notifier: ExitNotifier,
 }
 
 impl ListenerActor {
@@ -62,7 +62,7 @@ impl ListenerActor {
         binder: Box<dyn SocketBinder>,
         links: WorkLinks,
         connections_max: usize,
-        exit_notifier: ExitNotifier<String>,
+        exit_notifier: ExitNotifier,
     ) -> Addr<Self> {
         Self::create(|ctx| {
             let accepting = Some(ctx.add_stream(accepted(listener)));

@@ -7,7 +7,6 @@
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
-mod drain;
 mod gathered;
 mod handlers;
 mod leases;
@@ -32,9 +31,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::clock::Clock;
-use crate::exit_notifier::ExitNotifier;
-use crate::store::{Checkpoint, Outcome, Rejected, Request, Store, StoreError, StoreResult};
-use drain::Drain;
+use crate::store::{Checkpoint, Outcome, Rejected, Request, Store, StoreResult};
 use gathered::{Gathered, Replies};
 use leases::LeaseClock;
 use outages::Outages;
@@ -63,11 +60,12 @@ pub struct StorageActor {
     outages: Outages,
     leases: LeaseClock,
     waiting: WaitQueue,
-    drain: Drain,
+    /// An operator wants the daemon to stop when no job is in flight.
+    drains: bool,
     /// Answered when the store is closed, once that is asked.
     closing: Option<Reply<StoreResult<()>>>,
-    /// Gets the error that ends the process, once.
-    exit_notifier: ExitNotifier<StoreError>,
+    /// Gets the error that ends the process, or that a drain is over: no job is in flight any more. Once.
+    end: Option<oneshot::Sender<StoreResult<()>>>,
 }
 
 /// When the main file is to be brought up to date.
@@ -79,13 +77,12 @@ struct Housekeeping {
 }
 
 impl StorageActor {
-    /// Takes the store over. `exit_notifier` learns when the store cannot go on, `drained` when an operator
-    /// asked for a drain and no job is in flight any more.
+    /// Takes the store over. `end` learns when the store cannot go on, and when an operator asked for a drain and
+    /// no job is in flight any more.
     pub fn new(
         store: Box<dyn Store>,
         clock: Box<dyn Clock>,
-        exit_notifier: ExitNotifier<StoreError>,
-        drained: oneshot::Sender<()>,
+        end: oneshot::Sender<StoreResult<()>>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -97,9 +94,17 @@ impl StorageActor {
             outages: Outages::default(),
             leases: LeaseClock::default(),
             waiting: WaitQueue::default(),
-            drain: Drain::new(drained),
+            drains: false,
             closing: None,
-            exit_notifier,
+            end: Some(end),
+        }
+    }
+
+    /// Tells that the actor's work is over, or cannot go on. Only the first time counts.
+    fn tell_end(&mut self, end: StoreResult<()>) {
+        if let Some(told) = self.end.take() {
+            // A tree that is stopping already need not be notified.
+            let _ = told.send(end);
         }
     }
 

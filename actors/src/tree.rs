@@ -14,6 +14,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_rt::Arbiter;
 use thiserror::Error;
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -23,13 +24,15 @@ use crate::connection::{Operators, SessionLinks, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, Input, Start, StopWatching, start_tail};
 use crate::listener::{CloseAll, ListenerActor, SocketBinder};
-use crate::service::{Service, Services};
+use crate::service::{Service, ServiceLinks};
 use crate::storage::StorageActor;
 use crate::storage::messages::{Ping, Shutdown};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, StoreResult};
 
 /// Connections get this long to finish the request they have.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A service gets this long to give back what it holds.
+const SERVICE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Storage gets this long to commit and close.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -86,18 +89,10 @@ struct Tree {
     storage_arbiter: Arbiter,
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
-    services: Services,
-    operators: Option<Operators>,
+    services: Vec<Box<dyn Service>>,
+    /// Where the actors tell their ends without which the tree cannot go on.
+    exits: UnboundedSender<&'static str>,
 }
-
-/// The ends of the central actors' lives.
-struct Ends {
-    storage: oneshot::Receiver<StoreError>,
-    watcher: oneshot::Receiver<String>,
-}
-
-/// Resolves when an operator wanted the daemon to stop, and no job is in flight any more.
-type Drained = oneshot::Receiver<()>;
 
 /// Runs the tree until `stop` resolves or a central actor ends. Must be called on an actix system.
 pub async fn run(
@@ -107,49 +102,47 @@ pub async fn run(
 ) -> Result<(), TreeError> {
     let Parts { store, clock, input, binder, connections_max, operators, services } = parts;
     let path = input.path.clone();
-    let (mut tree, mut ends, drained) = Tree::start(store, clock, input);
-    tree.services = Services::new(services);
-    tree.operators = operators;
+    let (exits, mut exited) = mpsc::unbounded_channel();
+    let (mut tree, mut storage_end) = Tree::start(store, clock, input, services, exits);
     let ended = tokio::select! {
-        error = ends.ended() => Err(error),
-        ended = tree.live(path, binder, connections_max, lifecycle) => ended,
+        end = &mut storage_end => match end {
+            Ok(end) => end.map_err(TreeError::Storage),
+            Err(_) => Err(TreeError::Panicked("the StorageActor")),
+        },
+        Some(name) = exited.recv() => Err(TreeError::Panicked(name)),
+        ended = tree.live(path, binder, connections_max, operators, lifecycle) => ended,
         () = stop => Ok(()),
-        // Silence is the end of storage, which is reported in its own way.
-        Ok(()) = drained => Ok(()),
     };
     // What failed for want of storage failed because of storage.
-    let ended = ended.map_err(|error| ends.storage.try_recv().map_or(error, TreeError::Storage));
+    let ended = match storage_end.try_recv() {
+        Ok(Err(error)) if ended.is_err() => Err(TreeError::Storage(error)),
+        _ => ended,
+    };
     lifecycle.stopping();
     let shut_down = tree.shutdown().await;
     ended.and(shut_down)
 }
 
 impl Tree {
-    /// Starts storage on its own thread, and the watcher here.
+    /// Starts storage on its own thread, and the watcher here. Tells the end of storage, too.
     fn start(
         store: Box<dyn Store + Send>,
         clock: Box<dyn Clock>,
         input: Input,
-    ) -> (Self, Ends, Drained) {
+        services: Vec<Box<dyn Service>>,
+        exits: UnboundedSender<&'static str>,
+    ) -> (Self, oneshot::Receiver<StoreResult<()>>) {
         let storage_arbiter = Arbiter::new();
-        let (exit_notifier, storage_end) = ExitNotifier::new();
-        let (tell_drained, drained) = oneshot::channel();
+        let (tell_end, storage_end) = oneshot::channel();
         let storage = StorageActor::start_in_arbiter(&storage_arbiter.handle(), move |_| {
-            StorageActor::new(store, clock, exit_notifier, tell_drained)
+            StorageActor::new(store, clock, tell_end)
         });
-        let (exit_notifier, watcher_end) = ExitNotifier::new();
+        let exit_notifier = ExitNotifier { name: "the FileWatcherActor", exits: exits.clone() };
         let watcher =
             FileWatcherActor::new(input, storage.clone(), Box::new(start_tail), exit_notifier)
                 .start();
-        let tree = Self {
-            storage,
-            storage_arbiter,
-            watcher,
-            listener: None,
-            services: Services::default(),
-            operators: None,
-        };
-        (tree, Ends { storage: storage_end, watcher: watcher_end }, drained)
+        let tree = Self { storage, storage_arbiter, watcher, listener: None, services, exits };
+        (tree, storage_end)
     }
 
     /// Registers every run, lets workers in, and goes on until something fails.
@@ -158,6 +151,7 @@ impl Tree {
         path: PathBuf,
         mut binder: Box<dyn SocketBinder>,
         connections_max: usize,
+        operators: Option<Operators>,
         lifecycle: &mut dyn Lifecycle,
     ) -> Result<(), TreeError> {
         match self.watcher.send(Start).await {
@@ -166,23 +160,25 @@ impl Tree {
             Err(_) => return Err(TreeError::Panicked("the FileWatcherActor")),
         }
         let listener = binder.open().map_err(TreeError::Socket)?;
-        let (exit_notifier, end) = ExitNotifier::new();
-        self.services.start(&self.storage, &self.watcher);
-        let links = self.work_links();
-        self.listener =
-            Some(ListenerActor::start(listener, binder, links, connections_max, exit_notifier));
-        lifecycle.ready();
-        tokio::select! {
-            name = self.services.ended() => Err(TreeError::Panicked(name)),
-            _ = end => Err(TreeError::Panicked("the ListenerActor")),
-            () = keep_alive(&self.storage, lifecycle) => Ok(()),
+        let exit_notifier = |name| ExitNotifier { name, exits: self.exits.clone() };
+        for service in &mut self.services {
+            let links = ServiceLinks::to(&self.storage, &self.watcher);
+            service.start(links, exit_notifier(service.name()));
         }
+        let links = self.work_links(operators);
+        let notifier = exit_notifier("the ListenerActor");
+        self.listener =
+            Some(ListenerActor::start(listener, binder, links, connections_max, notifier));
+        lifecycle.ready();
+        keep_alive(&self.storage, lifecycle).await;
+        Ok(())
     }
 
-    fn work_links(&self) -> WorkLinks {
-        let session = self.operators.clone().map(|operators| {
+    fn work_links(&self, operators: Option<Operators>) -> WorkLinks {
+        let session = operators.map(|operators| {
             let (storage, watcher) = (self.storage.clone(), self.watcher.clone().recipient());
-            let (run_fetcher, spool) = (self.services.run_fetcher(), self.services.spool());
+            let run_fetcher = self.services.iter().find_map(|service| service.run_fetcher());
+            let spool = self.services.iter().find_map(|service| service.spool());
             Rc::new(SessionLinks::new(storage, watcher, run_fetcher, spool, operators))
         });
         WorkLinks {
@@ -196,14 +192,18 @@ impl Tree {
     /// Stops everything, in order, each step within its deadline.
     async fn shutdown(mut self) -> Result<(), TreeError> {
         self.watcher.do_send(StopWatching);
-        if let Some(listener) = &self.listener
-            && timeout(CLOSE_TIMEOUT, listener.send(CloseAll)).await.is_err()
-        {
-            warn!(
-                "Some connections did not finish in time; their jobs go back when their leases end."
-            );
+        if let Some(listener) = &self.listener {
+            if timeout(CLOSE_TIMEOUT, listener.send(CloseAll)).await.is_err() {
+                warn!(
+                    "Some connections did not finish in time; their jobs go back when their leases end."
+                );
+            }
+            for service in &mut self.services {
+                if timeout(SERVICE_TIMEOUT, service.stop()).await.is_err() {
+                    warn!(service = service.name(), "It did not stop in time.");
+                }
+            }
         }
-        self.services.stop().await;
         let closed = timeout(SHUTDOWN_TIMEOUT, self.storage.send(Shutdown)).await;
         self.storage_arbiter.stop();
         match closed {
@@ -230,18 +230,6 @@ async fn keep_alive(storage: &Addr<StorageActor>, lifecycle: &mut dyn Lifecycle)
         ticks.tick().await;
         if storage.send(Ping).await.is_ok() {
             lifecycle.alive();
-        }
-    }
-}
-
-impl Ends {
-    /// Resolves when storage or the watcher ended by itself.
-    async fn ended(&mut self) -> TreeError {
-        tokio::select! {
-            end = &mut self.storage => {
-                end.map_or(TreeError::Panicked("the StorageActor"), TreeError::Storage)
-            }
-            _ = &mut self.watcher => TreeError::Panicked("the FileWatcherActor"),
         }
     }
 }

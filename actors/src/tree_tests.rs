@@ -82,7 +82,7 @@ struct TestService {
 
 struct ServiceActor {
     panics: bool,
-    _exit_notifier: ExitNotifier<String>,
+    _exit_notifier: ExitNotifier,
 }
 
 impl Actor for ServiceActor {
@@ -99,7 +99,7 @@ impl Service for TestService {
         "the service"
     }
 
-    fn start(&mut self, _: ServiceLinks, exit_notifier: ExitNotifier<String>) {
+    fn start(&mut self, _: ServiceLinks, exit_notifier: ExitNotifier) {
         // An actor ends when nobody has its address.
         let service = ServiceActor { panics: self.panics, _exit_notifier: exit_notifier };
         let address = service.start();

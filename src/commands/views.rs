@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::Report;
-use shiftboss_actors::store::{Ask, EndedAttempts, NextJobs, TasksWith, WhyKey};
+use shiftboss_actors::store::{EndedAttempts, ReadResult, Reader, TasksWith};
 
 use super::output::{self, print};
 use crate::cli::{View, ViewArguments};
@@ -25,28 +25,28 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let (target, [key]) = move_up(arguments.target.take(), [key], ["KEY"])?;
             arguments.target = target;
             let known = |found: Option<_>| found.ok_or_else(|| why::unheard_of(&key));
-            look(arguments, WhyKey(key.clone()), known, why::render)
+            look(arguments, |reader, now| reader.why(now, &key), known, why::render)
         }
         View::Queue { arguments, number } => {
-            look(arguments, NextJobs(number.into()), Ok, listings::queue)
+            look(arguments, |reader, now| reader.next_jobs(now, number.into()), Ok, listings::queue)
         }
         View::Tasks { arguments, status, fetcher, number } => {
             let asked = TasksWith { status, fetcher, since: None, count: number.into() };
-            look(arguments, asked, Ok, listings::tasks)
+            look(arguments, |reader, now| reader.tasks(now, &asked), Ok, listings::tasks)
         }
         View::Log { arguments, failed, since, log_dir, key, number } => {
             let asked = EndedAttempts { failed, since, key, count: number.into() };
             let with_outputs = |log| Ok(listings::with_outputs(log, log_dir.as_deref()));
-            look(arguments, asked, with_outputs, listings::log)
+            look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, listings::log)
         }
     }
 }
 
 /// Asks, and shows what `then` makes of the answer: as JSON, or as the text that `render` makes of it at a time.
-fn look<Q: Ask, T: Serialize>(
+fn look<A, T: Serialize>(
     ViewArguments { target, config, json }: ViewArguments,
-    question: Q,
-    then: impl FnOnce(Q::Answer) -> Result<T, Failure>,
+    question: impl FnOnce(&dyn Reader, i64) -> ReadResult<A>,
+    then: impl FnOnce(A) -> Result<T, Failure>,
     render: impl FnOnce(&T, i64) -> String,
 ) -> Result<(), Failure> {
     let target = Target::find(target, config.as_deref())?;

@@ -68,7 +68,7 @@ impl Service for Fetchers {
         "the FetchersActor"
     }
 
-    fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
+    fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier) {
         let (wanted, clock) = (self.wanted.clone(), Rc::new(SystemClock));
         let supervisor = Rc::new(Supervisor::new(self.runs(), wanted, links.fetchers, clock));
         let life = Rc::clone(&supervisor).run();

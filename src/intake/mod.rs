@@ -75,7 +75,7 @@ impl Service for SpoolIntake {
         "the spool's intake"
     }
 
-    fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier<String>) {
+    fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier) {
         info!(spool = %self.spool.path().display(), queue = QUEUE, "Taking tasks from a spool.");
         let reconciler = Reconciler::new(self.spool.clone(), self.stop.clone(), links.storage);
         self.rounds = Some(spawn_blocking(move || {

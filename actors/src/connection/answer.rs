@@ -23,25 +23,6 @@ const LATER_PAUSE: Duration = Duration::from_millis(20);
 /// Why an actor does not answer any more.
 pub(super) const STOPPING: &str = "the daemon is stopping";
 
-/// What was looked into for a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Barriers {
-    None,
-    /// Each file, one batch; some have more.
-    Some,
-    All,
-}
-
-impl Barriers {
-    fn and(self, found: CaughtUp) -> Self {
-        match found {
-            CaughtUp { more: false, .. } => Self::All,
-            CaughtUp { missed: false, .. } => Self::Some,
-            CaughtUp { missed: true, .. } => self,
-        }
-    }
-}
-
 /// The next job, or none after a look that found nothing more (spec 2). The end of a classic job is
 /// recorded first.
 pub(super) async fn next_work(
@@ -51,7 +32,8 @@ pub(super) async fn next_work(
 ) -> Result<Option<HandOut>, Refused> {
     let began = Instant::now();
     let deadline = began + REQUEST_TIMEOUT;
-    let mut looks = Barriers::None;
+    // The best of the looks so far; none has missed all files, too.
+    let mut looked = CaughtUp::Missed;
     let dispatch = || {
         let holder = holder.clone();
         taken(links.dispatch.send(TakeJob { ended: (), holder }), deadline)
@@ -63,19 +45,20 @@ pub(super) async fn next_work(
     loop {
         match work {
             Work::Job(handed_out) => return Ok(Some(handed_out)),
-            Work::Nothing if looks == Barriers::All => return Ok(None),
+            Work::Nothing if looked == CaughtUp::All => return Ok(None),
             Work::Nothing => {
-                let until = if looks == Barriers::Some { began + LOOKING_TIME } else { deadline };
+                let is_enough = looked == CaughtUp::Some;
+                let until = if is_enough { began + LOOKING_TIME } else { deadline };
                 match timeout_at(until, links.barrier.send(CatchUpBarrier)).await {
                     Ok(found) => {
                         let found = found.map_err(|_| Refused::busy(STOPPING))?;
-                        looks = looks.and(found);
-                        if found.missed {
+                        looked = looked.max(found);
+                        if found == CaughtUp::Missed {
                             sleep(LATER_PAUSE).await;
                         }
                     }
                     // A long list without a job in it: a batch of each file is all that is owed.
-                    Err(_) if looks == Barriers::Some => return Ok(None),
+                    Err(_) if is_enough => return Ok(None),
                     Err(_) => return Err(Refused::busy("no look in time")),
                 }
             }

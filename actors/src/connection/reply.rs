@@ -1,5 +1,6 @@
 //! What is written to a worker, and what is done then. Plain values, made by the requests of both protocols.
 
+use std::fmt::Display;
 use std::pin::Pin;
 
 use bytes::BytesMut;
@@ -40,7 +41,7 @@ impl Reply {
         Self { errors: 1, ..Self::line(&refused.into()) }
     }
 
-    pub(super) fn json(line: &str) -> Self {
+    pub(super) fn json(line: impl Display) -> Self {
         Self { bytes: BytesMut::from(format!("{line}\n").as_bytes()), ..Self::default() }
     }
 

@@ -15,22 +15,20 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::answer::{REQUEST_TIMEOUT, STOPPING, answered, next_work};
-use super::links::{SessionLinks, WorkLinks};
+use super::links::{Operators, SessionLinks, WorkLinks};
 use super::reply::{Reply, together};
 use super::workers::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
-use crate::live::{Health, Live, LiveStatus, Report, SpoolLive};
-use crate::service::LookAtSpool;
+use crate::live::{Health, Live, LiveStatus, Report};
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
 use crate::store::{
-    Ack, AddTask, Added, Ask, CancelTasks, Cancelled, CompleteAttempt, Each, EndedAttempts,
-    Heartbeat, LeaseHolder, NextJobs, Release, Requeue, Requeued, Retry, Status, StoreResult,
-    Turns, WhyIdle, WhyKey,
+    Ack, AddTask, Added, CancelTasks, Cancelled, CompleteAttempt, Each, EndedAttempts, Heartbeat,
+    LeaseHolder, ReadError, Reader, Release, Requeue, Requeued, Retry, StoreResult, WhyIdle,
 };
-use shiftboss_protocol::model::{Attempt, Idle, Key, Row};
+use shiftboss_protocol::model::{Attempt, Idle, Key, Row, UnixSeconds};
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{ErrorCode, Refused, SessionRequest};
 
@@ -45,25 +43,22 @@ type Answered = Result<Reply, Refused>;
 
 /// A connection that has opted in, as far as its requests depend on it.
 pub(super) struct Asker {
-    work: WorkLinks,
-    session: Rc<SessionLinks>,
-    holder: LeaseHolder,
+    pub(super) work: WorkLinks,
+    pub(super) session: Rc<SessionLinks>,
+    pub(super) holder: LeaseHolder,
     /// It is the daemon's own user, root, or a member of the operators' group.
-    is_operator: bool,
+    pub(super) is_operator: bool,
     /// Taken with the first request for work: an operator's connection is no worker's.
-    seat: Option<Seat>,
+    pub(super) seat: Option<Seat>,
+}
+
+impl From<ReadError> for Refused {
+    fn from(error: ReadError) -> Self {
+        Self::busy(error)
+    }
 }
 
 impl Asker {
-    pub(super) fn new(
-        work: WorkLinks,
-        session: Rc<SessionLinks>,
-        holder: LeaseHolder,
-        is_operator: bool,
-    ) -> Self {
-        Self { work, session, holder, is_operator, seat: None }
-    }
-
     /// One flat match over all requests.
     pub(super) async fn reply(&mut self, request: SessionRequest) -> Reply {
         if request.is_of_an_operator() && !self.is_operator {
@@ -91,17 +86,17 @@ impl Asker {
             SessionRequest::Add(tasks) => return self.add(tasks).await,
             SessionRequest::Status => self.status().await,
             SessionRequest::Why(key) => self.why(key).await,
-            SessionRequest::Queue(count) => self.look(NextJobs(size(count)), Ok).await,
+            SessionRequest::Queue(count) => {
+                self.look(move |reader, now| Ok(reader.next_jobs(now, count)?)).await
+            }
             SessionRequest::Log(count) => {
-                let asked = EndedAttempts { count: size(count), ..EndedAttempts::default() };
-                self.look(asked, Ok).await
+                let asked = EndedAttempts { count, ..EndedAttempts::default() };
+                self.look(move |reader, _| Ok(reader.ended_attempts(&asked)?)).await
             }
             SessionRequest::Retry(key, fetcher) => self.retry(key, fetcher).await,
             SessionRequest::Requeue(key) => self.requeue(key).await,
             SessionRequest::Cancel(key) => self.cancel(key).await,
-            SessionRequest::Pause => self.pause(true, false).await,
-            SessionRequest::Resume => self.pause(false, false).await,
-            SessionRequest::Drain => self.pause(true, true).await,
+            SessionRequest::Pause { paused, drains } => self.pause(paused, drains).await,
             SessionRequest::AcceptInput => self.accept_input().await,
             SessionRequest::RunFetcher(name) => self.run_fetcher(&name),
         };
@@ -151,7 +146,7 @@ impl Asker {
         let unknown = || Refused::unknown("no fetcher lists that key, and no single task has it");
         let rows = self.ask(Perform(Retry { key: key.clone(), fetcher })).await?;
         let rows = rows.ok_or_else(unknown)?;
-        Ok(Reply::json(&json!({"key": key.as_str(), "rows": rows}).to_string()))
+        Ok(Reply::json(json!({"key": key.as_str(), "rows": rows})))
     }
 
     async fn requeue(&self, key: Key) -> Answered {
@@ -165,7 +160,7 @@ impl Asker {
                 return Err(Refused::unknown("no fetcher lists that key, and nobody has it"));
             }
         };
-        Ok(Reply::json(&object.to_string()))
+        Ok(Reply::json(object))
     }
 
     async fn cancel(&self, key: Key) -> Answered {
@@ -176,7 +171,7 @@ impl Asker {
         }
         let key = key.as_str();
         let object = json!({"key": key, "deleted": deleted, "more": more, "in_flight": in_flight});
-        Ok(Reply::json(&object.to_string()))
+        Ok(Reply::json(object))
     }
 
     async fn pause(&self, paused: bool, drains: bool) -> Answered {
@@ -185,19 +180,19 @@ impl Asker {
             true => json!({"paused": true, "in_flight": in_flight}),
             false => json!({"paused": paused}),
         };
-        Ok(Reply::json(&object.to_string()))
+        Ok(Reply::json(object))
     }
 
     async fn accept_input(&self) -> Answered {
         let accepted = in_time("the watcher", self.session.accept_input.send(AcceptInput)).await?;
         let is_taken = accepted.map_err(Refused::busy)? == Accepted::Taken;
-        Ok(Reply::json(&json!({"accepted": is_taken}).to_string()))
+        Ok(Reply::json(json!({"accepted": is_taken})))
     }
 
     fn run_fetcher(&self, name: &str) -> Answered {
         let none = || Refused::unknown("this daemon runs no fetchers");
         let run = self.session.run_fetcher.as_ref().ok_or_else(none)?;
-        Ok(Reply::json(&run(name)?))
+        Ok(Reply::json(run(name)?))
     }
 
     /// What cannot be written cannot be handed out.
@@ -206,10 +201,7 @@ impl Asker {
         let Health { in_flight, draining, outage } = health;
         match outage {
             Some(outage) => Err(Refused::busy(outage.error)),
-            None => {
-                let health = json!({"in_flight": in_flight, "draining": draining});
-                Ok(Reply::json(&health.to_string()))
-            }
+            None => Ok(Reply::json(json!({"in_flight": in_flight, "draining": draining}))),
         }
     }
 
@@ -218,25 +210,10 @@ impl Asker {
         let health = self.ask(HowAreYou { lock: false }).await.ok()?;
         let workers = self.session.workers.connected();
         let spool = match self.session.spool.clone() {
-            Some(look) => self.look_at_spool(look).await,
+            Some(look) => self.on_a_thread(ANSWER_TIMEOUT, move || look()).await.ok(),
             None => None,
         };
-        Some(Live { health, workers, spool })
-    }
-
-    /// In a place for those who read: a disk that hangs holds so many threads, and no more.
-    async fn look_at_spool(&self, look: LookAtSpool) -> Option<SpoolLive> {
-        let room = Arc::clone(&self.session.room);
-        let looked = async move {
-            let place = room.acquire_owned().await;
-            let looked = spawn_blocking(move || {
-                let looked = look();
-                drop(place);
-                looked
-            });
-            looked.await.ok()
-        };
-        timeout(ANSWER_TIMEOUT, looked).await.ok()?
+        Some(Live { health, workers, spool: spool.map(|(spool, _)| spool) })
     }
 
     /// Tasks of several lines in one step, each with its answer.
@@ -249,70 +226,62 @@ impl Asker {
                 return together(keys.iter().map(|_| Reply::refused(refused.clone())));
             }
         };
-        let turns = read(&self.session, TURNS_TIMEOUT, Turns(keys.clone()), |turns| turns).await;
-        let turns = turns.map_or_else(|_| Vec::new(), |(turns, _)| turns);
+        let (reader, asked) = (Arc::clone(&self.session.operators.reader), keys.clone());
+        let turns = move || reader.turns(SystemClock.now(), &asked);
+        let turns = self.on_a_thread(TURNS_TIMEOUT, turns).await;
+        let turns = turns.ok().and_then(|(turns, _)| turns.ok()).unwrap_or_default();
         let answers = keys.iter().zip(added).enumerate();
         together(answers.map(|(at, (key, added))| added_line(key, added, turns.get(at))))
     }
 
     async fn status(&self) -> Answered {
         let live = self.live().await;
-        self.look(Status, |queue| Ok(LiveStatus { queue, live })).await
+        self.look(|reader, now| Ok(LiveStatus { queue: reader.status(now)?, live })).await
     }
 
     async fn why(&self, key: Key) -> Answered {
-        self.look(WhyKey(key.to_string()), move |found| {
+        self.look(move |reader, now| {
             let unknown = || Refused::unknown(format!("nobody ever heard of {key}"));
-            found.ok_or_else(unknown)
+            reader.why(now, key.as_str())?.ok_or_else(unknown)
         })
         .await
     }
 
-    /// An answer, made into what is shown of it, as one line of JSON.
-    async fn look<Q: Ask<Answer: Send> + Send + 'static, T: Serialize>(
+    /// What the reader finds, as one line of JSON.
+    async fn look<T: Serialize>(
         &self,
-        question: Q,
-        show: impl FnOnce(Q::Answer) -> Result<T, Refused> + Send + 'static,
+        question: impl FnOnce(&dyn Reader, UnixSeconds) -> Result<T, Refused> + Send + 'static,
     ) -> Answered {
-        let daemon = Arc::clone(&self.session.operators.daemon);
-        let line = move |answer| {
-            let found = &show(answer)?;
+        let Operators { reader, daemon, .. } = self.session.operators.clone();
+        let line = move || {
+            let found = &question(&*reader, SystemClock.now())?;
             let (database, daemon) = (daemon.database.as_path(), Some(&*daemon));
             let report = Report { database, daemon, daemon_unknown: None, found };
             serde_json::to_string(&report).map_err(Refused::busy)
         };
-        let (line, place) = read(&self.session, ANSWER_TIMEOUT, question, line).await?;
-        Ok(Reply { _place: place, ..Reply::json(&line?) })
+        let (line, place) = self.on_a_thread(ANSWER_TIMEOUT, line).await?;
+        Ok(Reply { _place: place, ..Reply::json(line?) })
     }
-}
 
-/// Asks the reader, and makes something of the answer, on a thread for it: both can take long. The place that it
-/// took is given up with the reply.
-async fn read<Q: Ask<Answer: Send> + Send + 'static, T: Send + 'static>(
-    links: &SessionLinks,
-    most: Duration,
-    question: Q,
-    then: impl FnOnce(Q::Answer) -> T + Send + 'static,
-) -> Result<(T, Option<OwnedSemaphorePermit>), Refused> {
-    let (reader, room) = (Arc::clone(&links.operators.reader), Arc::clone(&links.room));
-    let asked = async move {
-        // Closed by nobody.
-        let place = room.acquire_owned().await.ok();
-        // It goes on when the time is over, and the place goes with what was begun.
-        let made = spawn_blocking(move || {
-            let answer = reader.ask(SystemClock.now(), question).map_err(Refused::busy)?;
-            Ok((then(answer), place))
-        });
-        made.await
-    };
-    match timeout(most, asked).await {
-        Ok(answered) => answered.map_err(Refused::busy)?,
-        Err(_) => Err(Refused::busy("it took too long")),
+    /// Does what may take long on a thread for it, in one of few places: a disk that hangs holds so many
+    /// threads, and no more. The place is given up with what comes of it.
+    async fn on_a_thread<T: Send + 'static>(
+        &self,
+        most: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(T, Option<OwnedSemaphorePermit>), Refused> {
+        let room = Arc::clone(&self.session.room);
+        let worked = async move {
+            // Closed by nobody.
+            let place = room.acquire_owned().await.ok();
+            // It goes on when the time is over, and the place goes with what was begun.
+            spawn_blocking(move || (work(), place)).await
+        };
+        match timeout(most, worked).await {
+            Ok(worked) => worked.map_err(Refused::busy),
+            Err(_) => Err(Refused::busy("it took too long")),
+        }
     }
-}
-
-fn size(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 fn denied() -> Reply {
@@ -338,7 +307,7 @@ fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Repl
         "exact": turn.is_some_and(|turn| turn.exact),
         "tasks_before": turn.map(|turn| turn.tasks_before),
     });
-    Reply::json(&object.to_string())
+    Reply::json(object)
 }
 
 /// A job, as soon as there is one.

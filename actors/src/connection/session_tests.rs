@@ -13,12 +13,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
-use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Daemon;
 use crate::storage::StorageActor;
-use crate::store::answers::{Queue, Turn};
-use crate::store::{Answer, Question, ReadError, Reader, StoreError, Turns};
+use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
+use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, StoreError, TasksWith};
 use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
@@ -33,7 +32,7 @@ impl Handler<CatchUpBarrier> for Nothing {
     type Result = MessageResult<CatchUpBarrier>;
 
     fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
-        MessageResult(CaughtUp { more: false, missed: false })
+        MessageResult(CaughtUp::All)
     }
 }
 
@@ -49,24 +48,39 @@ impl Handler<AcceptInput> for Nothing {
 struct OneKey;
 
 impl Reader for OneKey {
-    fn read(&self, _: UnixSeconds, question: Question) -> Result<Answer, ReadError> {
-        let turn = |key: &Key| Turn {
-            keys_before: (key.as_str() == "a").then_some(3),
-            exact: true,
-            tasks_before: 1,
-        };
-        let unavailable = || ReadError::Unavailable("no".to_owned());
-        match question {
-            Question::NextJobs(_) => {
-                Ok(Answer::NextJobs(Queue { paused: false, keys: vec![], truncated: false }))
-            }
-            Question::WhyKey(_) => Ok(Answer::WhyKey(None)),
-            Question::Turns(Turns(keys)) if keys.iter().all(|key| key.as_str() != "unreadable") => {
-                Ok(Answer::Turns(keys.iter().map(turn).collect()))
-            }
-            _ => Err(unavailable()),
-        }
+    fn status(&self, _: UnixSeconds) -> ReadResult<QueueStatus> {
+        Err(unavailable())
     }
+
+    fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
+        Ok(None)
+    }
+
+    fn next_jobs(&self, _: UnixSeconds, _: usize) -> ReadResult<Queue> {
+        Ok(Queue { paused: false, keys: vec![], truncated: false })
+    }
+
+    fn ended_attempts(&self, _: &EndedAttempts) -> ReadResult<Log> {
+        Err(unavailable())
+    }
+
+    fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
+        Err(unavailable())
+    }
+
+    fn turns(&self, _: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>> {
+        let turn = |key: &Key| match key.as_str() {
+            "unreadable" => Err(unavailable()),
+            key => {
+                Ok(Turn { keys_before: (key == "a").then_some(3), exact: true, tasks_before: 1 })
+            }
+        };
+        keys.iter().map(turn).collect()
+    }
+}
+
+fn unavailable() -> ReadError {
+    ReadError::Unavailable("no".to_owned())
 }
 
 fn operators() -> Operators {
@@ -86,11 +100,9 @@ struct Site {
 impl Site {
     fn new(jobs: &[&str]) -> Self {
         let mock = MockStore::with_jobs(jobs);
-        let (exit_notifier, _end) = ExitNotifier::new();
-        let (drained, _) = oneshot::channel();
+        let (tell_end, _) = oneshot::channel();
         let clock = Box::new(ManualClock::at(100));
-        let storage =
-            StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start();
+        let storage = StorageActor::new(Box::new(mock.clone()), clock, tell_end).start();
         let to = || storage.clone();
         let watcher = Nothing.start().recipient();
         let session = SessionLinks::new(storage.clone(), watcher, None, None, operators());

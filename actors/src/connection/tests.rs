@@ -104,13 +104,11 @@ impl Handler<CatchUpBarrier> for Fake {
     fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
         self.asked.borrow_mut().push("look".to_owned());
         if let Some(time) = self.endless.get() {
-            let missed = self.missed.get();
-            return Box::pin(
-                tokio::time::sleep(time).map(move |()| CaughtUp { more: true, missed }),
-            );
+            let found = if self.missed.get() { CaughtUp::Missed } else { CaughtUp::Some };
+            return Box::pin(tokio::time::sleep(time).map(move |()| found));
         }
         let more = self.more.borrow_mut().pop_front().unwrap_or(false);
-        Box::pin(std::future::ready(CaughtUp { more, missed: false }))
+        Box::pin(std::future::ready(if more { CaughtUp::Some } else { CaughtUp::All }))
     }
 }
 

@@ -20,12 +20,14 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 #[rtype(result = "CaughtUp")]
 pub struct CatchUpBarrier;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
-pub struct CaughtUp {
-    /// Some file has more than was stored now: look again if there is still no work.
-    pub more: bool,
+/// How much of what is in the files is stored after a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, MessageResponse)]
+pub enum CaughtUp {
     /// Some file has not had its turn: nobody knows what is in it.
-    pub missed: bool,
+    Missed,
+    /// A batch of each file; some have more: look again if there is still no work.
+    Some,
+    All,
 }
 
 /// Who waits for a look.
@@ -44,7 +46,7 @@ impl Handler<CatchUpBarrier> for FileWatcherActor {
         if !self.barriers.running {
             self.begin_catch_up(ctx);
         }
-        Box::pin(async move { answer.await.unwrap_or(CaughtUp { more: false, missed: false }) })
+        Box::pin(async move { answer.await.unwrap_or(CaughtUp::All) })
     }
 }
 
@@ -67,10 +69,15 @@ impl FileWatcherActor {
             // Runs that wait for a tail have unread bytes as well. A lost directory is not waited for.
             let blocked = watcher.runs.values().any(Entry::is_blocked);
             let missed = watcher.open.is_some() && (blocked || !watcher.queue.is_empty());
-            let more = missed || answers.into_iter().flatten().flatten().any(|more| more);
+            let more = answers.into_iter().flatten().flatten().any(|more| more);
+            let caught_up = match (missed, more) {
+                (true, _) => CaughtUp::Missed,
+                (false, true) => CaughtUp::Some,
+                (false, false) => CaughtUp::All,
+            };
             for waiter in waiting {
                 // A connection that gave up needs no answer.
-                let _ = waiter.send(CaughtUp { more, missed });
+                let _ = waiter.send(caught_up);
             }
             watcher.barriers.running = false;
             if !watcher.barriers.waiting.is_empty() {

@@ -39,12 +39,11 @@ impl Site {
 
     /// A watcher that is told of `input`.
     fn over(home: TempDir, input: Input, mock: MockStore, start: StartTail) -> Self {
-        let (exit_notifier, _end) = ExitNotifier::new();
         let clock = Box::new(ManualClock::at(100));
-        let (drained, _) = tokio::sync::oneshot::channel();
-        let storage =
-            StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start();
-        let (exit_notifier, _end) = ExitNotifier::new();
+        let (tell_end, _) = tokio::sync::oneshot::channel();
+        let storage = StorageActor::new(Box::new(mock.clone()), clock, tell_end).start();
+        let exits = tokio::sync::mpsc::unbounded_channel().0;
+        let exit_notifier = ExitNotifier { name: "the watcher", exits };
         let path = input.path.clone();
         let watcher = FileWatcherActor::new(input, storage.clone(), start, exit_notifier);
         let watcher = watcher.start();

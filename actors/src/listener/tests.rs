@@ -51,7 +51,7 @@ impl Handler<CatchUpBarrier> for Slow {
     type Result = MessageResult<CatchUpBarrier>;
 
     fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
-        MessageResult(CaughtUp { more: false, missed: false })
+        MessageResult(CaughtUp::All)
     }
 }
 
@@ -110,7 +110,8 @@ impl Site {
             barrier: storage.recipient(),
             session: None,
         };
-        let (binder, (exit_notifier, _)) = (Fake::default(), ExitNotifier::new());
+        let exits = tokio::sync::mpsc::unbounded_channel().0;
+        let (binder, exit_notifier) = (Fake::default(), ExitNotifier { name: "it", exits });
         let listener = bind(&directory.path().join("a"));
         let boxed = Box::new(binder.clone());
         let actor = ListenerActor::start(listener, boxed, links, connections_max, exit_notifier);

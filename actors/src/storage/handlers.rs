@@ -1,5 +1,5 @@
 //! One handler a message of the StorageActor: each names what it asks of the store, and what the answer
-//! means to the StorageActor itself. Those of a drain and of workers that wait are in their modules.
+//! means to the StorageActor itself. Those of workers that wait are in their module.
 
 use std::time::Duration;
 
@@ -7,11 +7,14 @@ use actix::prelude::*;
 use tracing::{debug, info};
 
 use super::StorageActor;
-use super::messages::{HandOut, HowAreYou, Perform, Ping, Shutdown, TakeJob, UndoHandOut, Work};
+use super::messages::{
+    HandOut, HowAreYou, Pause, Perform, Ping, Shutdown, TakeJob, UndoHandOut, Work,
+};
 use super::reply::{Deferred, deferred};
 use crate::live::Health;
 use crate::store::{
-    CountInFlight, Dispatch, Dispatched, Each, LeaseHolder, Probe, Request, StoreResult, Undo,
+    CountInFlight, Dispatch, Dispatched, Each, LeaseHolder, Probe, Request, SetPaused, StoreResult,
+    Undo,
 };
 
 /// Delay before an undo that could not be written is tried again.
@@ -42,6 +45,22 @@ impl StorageActor {
             }
             Dispatched::Nothing => Work::Nothing,
             Dispatched::Later => Work::Later,
+        }
+    }
+
+    /// Whether the last job has ended, if the daemon is to stop then.
+    pub(super) fn look_whether_drained(&mut self, ctx: &mut Context<Self>) {
+        if self.drains {
+            self.submit(ctx, CountInFlight, |actor, _, in_flight| {
+                in_flight.into_iter().for_each(|in_flight| actor.note_in_flight(in_flight));
+            });
+        }
+    }
+
+    fn note_in_flight(&mut self, in_flight: u64) {
+        if self.drains && in_flight == 0 && self.end.is_some() {
+            info!("No job is in flight any more: stopping, as asked.");
+            self.tell_end(Ok(()));
         }
     }
 }
@@ -76,6 +95,22 @@ impl Handler<UndoHandOut> for StorageActor {
     }
 }
 
+impl Handler<Pause> for StorageActor {
+    type Result = Deferred<StoreResult<u64>>;
+
+    /// To resume ends a drain, too.
+    fn handle(&mut self, message: Pause, ctx: &mut Self::Context) -> Self::Result {
+        let Pause { paused, drains } = message;
+        info!(paused, drains = drains || (paused && self.drains), "An operator's order.");
+        self.ask(ctx, SetPaused(paused), move |actor, _, set| {
+            let in_flight = set?;
+            actor.drains = drains || (paused && actor.drains);
+            actor.note_in_flight(in_flight);
+            Ok(in_flight)
+        })
+    }
+}
+
 impl Handler<HowAreYou> for StorageActor {
     type Result = Deferred<StoreResult<Health>>;
 
@@ -89,7 +124,7 @@ impl Handler<HowAreYou> for StorageActor {
                 actor.outages.unlocked();
             }
             let outage = actor.outages.outage(actor.clock.now());
-            Ok(Health { in_flight: in_flight?, draining: actor.drain.is_on, outage })
+            Ok(Health { in_flight: in_flight?, draining: actor.drains, outage })
         })
     }
 }

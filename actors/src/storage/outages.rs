@@ -71,7 +71,7 @@ impl StorageActor {
         match error {
             StoreError::Fatal(_) | StoreError::Corrupt(_) => {
                 error!(%error, "Storage cannot go on.");
-                self.exit_notifier.ended(error.clone());
+                self.tell_end(Err(error.clone()));
             }
             StoreError::Rejected(_) => self.outages.refused(error),
             StoreError::Full(_) | StoreError::Busy(_) => {

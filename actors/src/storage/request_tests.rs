@@ -5,7 +5,6 @@ use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::{HowAreYou, Perform, TakeJob, Wait, Work};
-use crate::exit_notifier::ExitNotifier;
 use crate::store::{
     AcceptEntries, AcceptedEntries, AddTask, Added, Each, EndedRun, EntryId, FetcherRecord,
     FetcherRecords, ForgetAccepted, ForgetFetcher, LeaseHolder, NoteFetcher, SpoolEntry,
@@ -14,11 +13,10 @@ use crate::store::{
 use crate::testing::{ManualClock, MockStore, Trouble};
 use shiftboss_protocol::model::{Key, Row};
 
-fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
-    let (exit_notifier, end) = ExitNotifier::new();
-    let (drained, _) = oneshot::channel();
+fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
+    let (tell_end, end) = oneshot::channel();
     let clock = Box::new(ManualClock::at(100));
-    (StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, drained).start(), end)
+    (StorageActor::new(Box::new(mock.clone()), clock, tell_end).start(), end)
 }
 
 fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
@@ -160,5 +158,5 @@ async fn a_lost_store_ends_the_actor() {
     let gone = StoreError::Fatal("gone".to_owned());
     mock.trouble("fetcher_records", Trouble::Error(gone.clone()));
     assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Err(gone.clone()));
-    assert_eq!(end.await, Ok(gone));
+    assert_eq!(end.await, Ok(Err(gone)));
 }

@@ -6,7 +6,6 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, advance, pause, timeout};
 
-use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
 use crate::store::{
@@ -23,12 +22,10 @@ fn holder(worker: &str) -> LeaseHolder {
     LeaseHolder { worker: worker.into(), lease_seconds: 10 }
 }
 
-fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<()>) {
-    let (exit_notifier, _end) = ExitNotifier::new();
-    let (tell, drained) = oneshot::channel();
+fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
+    let (tell_end, end) = oneshot::channel();
     let clock = Box::new(ManualClock::at(100));
-    let actor = StorageActor::new(Box::new(mock.clone()), clock, exit_notifier, tell);
-    (actor.start(), drained)
+    (StorageActor::new(Box::new(mock.clone()), clock, tell_end).start(), end)
 }
 
 async fn take(storage: &Addr<StorageActor>) -> Attempt {
@@ -276,6 +273,6 @@ async fn a_drain_waits_for_the_last_job() {
     assert!(drained.try_recv().is_err());
     assert_eq!(tell(&storage, done(attempts[1], 0)).await, Ok(Ack::Recorded));
     pass(1, &storage).await;
-    assert_eq!(drained.try_recv(), Ok(()));
+    assert_eq!(drained.try_recv(), Ok(Ok(())));
     assert_eq!((count(&mock, "pause yes"), count(&mock, "pause no")), (2, 1));
 }

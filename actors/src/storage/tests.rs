@@ -8,20 +8,17 @@ use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::*;
-use crate::exit_notifier::ExitNotifier;
-use crate::store::{AddRows, Complete, HasWork, Reading, RowBatch, StoreError};
+use crate::store::{AddRows, Complete, HasWork, Reading, RowBatch, StoreError, StoreResult};
 use crate::testing::{ManualClock, MockStore, Trouble, position, until};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 /// A classic worker's request.
 const CLASSIC: TakeJob<()> = TakeJob { ended: (), holder: None };
 
-fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreError>) {
-    let (exit_notifier, end) = ExitNotifier::new();
-    let store = Box::new(mock.clone());
-    let (drained, _) = tokio::sync::oneshot::channel();
-    let actor = StorageActor::new(store, Box::new(ManualClock::at(100)), exit_notifier, drained);
-    (actor.start(), end)
+fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
+    let (tell_end, end) = oneshot::channel();
+    let clock = Box::new(ManualClock::at(100));
+    (StorageActor::new(Box::new(mock.clone()), clock, tell_end).start(), end)
 }
 
 fn full() -> StoreError {
@@ -193,7 +190,7 @@ async fn a_fatal_error_is_told_upwards() {
     mock.trouble("commit", Trouble::Error(fatal.clone()));
     let (storage, end) = start(&mock);
     assert_eq!(storage.send(CLASSIC).await.unwrap().unwrap_err(), fatal);
-    assert_eq!(end.await, Ok(fatal));
+    assert_eq!(end.await, Ok(Err(fatal)));
 }
 
 /// So is a panic, by silence.

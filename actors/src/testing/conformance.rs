@@ -18,8 +18,8 @@ use super::one_by_one::OneByOne;
 use crate::file_identity::Position;
 use crate::store::{
     AddRows, AddTask, CancelTasks, Complete, CompleteAttempt, DeleteRuns, Dispatch, Dispatched,
-    Expire, LeaseHolder, NextJobs, Operation, Outcome, Reader, Reading, RegisterRun, Rejected,
-    Release, Request, Requeue, Retry, RowBatch, SetPaused, Store, Undo,
+    Expire, LeaseHolder, Operation, Outcome, Reader, Reading, RegisterRun, Rejected, Release,
+    Request, Requeue, Retry, RowBatch, SetPaused, Store, Undo,
 };
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
@@ -287,7 +287,7 @@ fn goes_the_same_way(
         if at % STEPS_A_PREVIEW != 0 && at + 1 < steps.len() {
             continue;
         }
-        let preview = subject.reader().ask(history.now, NextJobs(PREVIEWED)).unwrap();
+        let preview = subject.reader().next_jobs(history.now, PREVIEWED).unwrap();
         let dispatched = history.model.preview(history.now, PREVIEWED);
         prop_assert_eq!((preview.paused, preview.keys), (dispatched.paused, dispatched.keys));
     }

@@ -10,12 +10,13 @@ use std::task::{Context, Poll, Waker};
 use super::describe::describe;
 use super::model::{Model, Rules};
 use crate::file_identity::Position;
+use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
 use crate::store::{
-    Added, Answer, Checkpoint, Dispatched, EntryId, FetcherRecord, NextJobs, Operation, Outcome,
-    Question, ReadError, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture,
-    StoreResult, StoredRun,
+    Added, Checkpoint, Dispatched, EndedAttempts, EntryId, FetcherRecord, Operation, Outcome,
+    ReadResult, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture,
+    StoreResult, StoredRun, TasksWith,
 };
-use shiftboss_protocol::model::{Attempt, Row, Run, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 
 /// What the next call of a kind does instead of its work.
 #[derive(Debug, Clone)]
@@ -316,15 +317,30 @@ impl Kept {
     }
 }
 
+/// The model knows what is next, and nothing else is asked of it.
 impl Reader for MockStore {
-    /// The model knows what is next.
-    fn read(&self, now: UnixSeconds, question: Question) -> Result<Answer, ReadError> {
-        match question {
-            Question::NextJobs(NextJobs(count)) => {
-                Ok(Answer::NextJobs(self.inside().kept.model.preview(now, count)))
-            }
-            other => Err(ReadError::Unavailable(format!("the model is not asked {other:?}"))),
-        }
+    fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue> {
+        Ok(self.inside().kept.model.preview(now, count))
+    }
+
+    fn status(&self, _: UnixSeconds) -> ReadResult<QueueStatus> {
+        unimplemented!()
+    }
+
+    fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
+        unimplemented!()
+    }
+
+    fn ended_attempts(&self, _: &EndedAttempts) -> ReadResult<Log> {
+        unimplemented!()
+    }
+
+    fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
+        unimplemented!()
+    }
+
+    fn turns(&self, _: UnixSeconds, _: &[Key]) -> ReadResult<Vec<Turn>> {
+        unimplemented!()
     }
 }
 

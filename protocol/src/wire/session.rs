@@ -98,21 +98,21 @@ pub enum SessionRequest {
     /// For operators only: where a key is.
     Why(Key),
     /// For operators only: the next keys, so many.
-    Queue(u32),
+    Queue(usize),
     /// For operators only: the attempts that ended last, so many.
-    Log(u32),
+    Log(usize),
     /// For operators only: put a key's dispatched rows back; of one fetcher only, if one is named.
     Retry(Key, Option<Arc<str>>),
     /// For operators only: put a key's job back that is in flight.
     Requeue(Key),
     /// For operators only: delete a key's single tasks.
     Cancel(Key),
-    /// For operators only: hand nothing out.
-    Pause,
-    /// For operators only: hand out again.
-    Resume,
-    /// For operators only: hand nothing out, and stop when nothing is out.
-    Drain,
+    /// For operators only: hand nothing out, or hand out again.
+    Pause {
+        paused: bool,
+        /// Stop when nothing is out.
+        drains: bool,
+    },
     /// For operators only: have a fetcher that the daemon runs itself run now.
     RunFetcher(Arc<str>),
     /// For operators only: take the directory at the input's path, whichever it is.
@@ -243,9 +243,9 @@ pub(super) const REQUESTS: &[(&str, &str, Read)] = &[
         Some(Ask::Retry(Key::new(key).ok()?, Some(fetcher.into())))
     }),
     ("REQUEUE", "REQUEUE <key>", |rest| Some(Ask::Requeue(key(rest?)?))),
-    ("PAUSE", ALONE, |rest| alone(rest, Ask::Pause)),
-    ("RESUME", ALONE, |rest| alone(rest, Ask::Resume)),
-    ("DRAIN", ALONE, |rest| alone(rest, Ask::Drain)),
+    ("PAUSE", ALONE, |rest| alone(rest, Ask::Pause { paused: true, drains: false })),
+    ("RESUME", ALONE, |rest| alone(rest, Ask::Pause { paused: false, drains: false })),
+    ("DRAIN", ALONE, |rest| alone(rest, Ask::Pause { paused: true, drains: true })),
     ("ACCEPT-INPUT", ALONE, |rest| alone(rest, Ask::AcceptInput)),
     ("RUN-FETCHER", "RUN-FETCHER <fetcher>", |rest| {
         rest.filter(|name| is_name(name)).map(|name| Ask::RunFetcher(name.into()))
@@ -271,8 +271,8 @@ fn key(word: &str) -> Option<Key> {
     Key::new(word).ok()
 }
 
-fn count(word: &str) -> Option<u32> {
-    within(word, 1, COUNT_MAX)
+fn count(word: &str) -> Option<usize> {
+    within(word, 1, COUNT_MAX)?.try_into().ok()
 }
 
 /// A number of digits alone.

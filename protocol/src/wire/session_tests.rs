@@ -147,9 +147,9 @@ fn good_lines_are_requests() {
         ("RETRY alpha", SessionRequest::Retry(key("alpha"), None)),
         ("RETRY-OF alpha @tasks", SessionRequest::Retry(key("alpha"), Some("@tasks".into()))),
         ("RETRY-OF alpha my list", SessionRequest::Retry(key("alpha"), Some("my list".into()))),
-        ("PAUSE", SessionRequest::Pause),
-        ("RESUME", SessionRequest::Resume),
-        ("DRAIN", SessionRequest::Drain),
+        ("PAUSE", SessionRequest::Pause { paused: true, drains: false }),
+        ("RESUME", SessionRequest::Pause { paused: false, drains: false }),
+        ("DRAIN", SessionRequest::Pause { paused: true, drains: true }),
         ("ACCEPT-INPUT", SessionRequest::AcceptInput),
         ("RUN-FETCHER links", SessionRequest::RunFetcher("links".into())),
     ] {

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use shiftboss_actors::store::Status;
 use shiftboss_protocol::client::{Deadline, is_timeout, within};
 
 use super::{in_flight, show};
@@ -72,7 +71,7 @@ fn unavailable(text: impl Into<String>) -> Failure {
 
 /// A daemon that was killed, or stopped otherwise, has gone as well.
 fn require_drained(database: &Path) -> Result<(), Failure> {
-    let found = target::ask(database, Status)?;
+    let found = target::ask(database, |reader, now| reader.status(now))?;
     if found.holders.is_empty() {
         return Ok(());
     }

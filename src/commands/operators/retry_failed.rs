@@ -51,7 +51,7 @@ fn tasks_of(
         since: failed.since,
         count: TASKS_MAX,
     };
-    let found = target::ask(&target.database, asked)?;
+    let found = target::ask(&target.database, |reader, now| reader.tasks(now, &asked))?;
     let count = counted(found.tasks.len(), "failed task");
     let more = if found.truncated { " (there are more: say it again for them)" } else { "" };
     let tasks = found.tasks.into_iter().map(|task| (task.key, task.fetcher));

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{Live, LiveStatus};
-use shiftboss_actors::store::Status;
 use shiftboss_actors::store::answers::QueueStatus;
 use shiftboss_protocol::client::{Connection, within};
 
@@ -50,7 +49,7 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     let ViewArguments { target, config, json } = arguments;
     let target = Target::find(target, config.as_deref())?;
     let now = SystemClock.now();
-    let queue = target::ask(&target.database, Status)?;
+    let queue = target::ask(&target.database, |reader, now| reader.status(now))?;
     let (live, unknown) = match ask_daemon(&target, &queue) {
         Ok(live) => (live, None),
         Err(unknown) => (None, Some(unknown)),

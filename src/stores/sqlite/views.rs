@@ -5,11 +5,9 @@
 use std::path::PathBuf;
 
 use rusqlite::{Connection, Result, Row};
-use shiftboss_actors::store::answers::{Ended, Log};
-use shiftboss_actors::store::{
-    Answer, EndedAttempts, NextJobs, Question, ReadError, Reader, Turns, WhyKey,
-};
-use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_actors::store::answers::{Ended, Log, Queue, QueueStatus, Tasks, Turn, Why};
+use shiftboss_actors::store::{EndedAttempts, ReadResult, Reader, TasksWith};
+use shiftboss_protocol::model::{Key, UnixSeconds};
 
 use super::query::{FromRow, Query};
 use super::{schema, snapshot};
@@ -26,30 +24,40 @@ mod why;
 #[derive(Debug)]
 pub struct SqliteReader(pub PathBuf);
 
-impl Reader for SqliteReader {
-    fn read(&self, now: UnixSeconds, question: Question) -> Result<Answer, ReadError> {
-        snapshot::read(&self.0, |snapshot, version| answer(snapshot, version, question, now))
+impl SqliteReader {
+    /// Asks a database that this version has taken over.
+    fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T>) -> ReadResult<T> {
+        snapshot::read(&self.0, |snapshot, version| {
+            (version == schema::VERSION).then(|| look(snapshot)).transpose()
+        })
     }
 }
 
-/// One flat match over all questions; `None`: only a database that this version has taken over has an answer.
-fn answer(
-    snapshot: &Connection,
-    version: i64,
-    question: Question,
-    now: UnixSeconds,
-) -> Result<Option<Answer>> {
-    Ok(Some(match question {
-        Question::Status(_) => Answer::Status(status::queue_status(snapshot, version, now)?),
-        _ if version != schema::VERSION => return Ok(None),
-        Question::WhyKey(WhyKey(key)) => Answer::WhyKey(why::why(snapshot, &key, now)?),
-        Question::NextJobs(NextJobs(count)) => {
-            Answer::NextJobs(queue::queue(snapshot, count, now)?)
-        }
-        Question::EndedAttempts(asked) => Answer::EndedAttempts(log(snapshot, &asked)?),
-        Question::TasksWith(asked) => Answer::TasksWith(tasks::tasks(snapshot, &asked, now)?),
-        Question::Turns(Turns(keys)) => Answer::Turns(queue::turns(snapshot, &keys, now)?),
-    }))
+impl Reader for SqliteReader {
+    fn status(&self, now: UnixSeconds) -> ReadResult<QueueStatus> {
+        let look = |snapshot: &_, version| status::queue_status(snapshot, version, now).map(Some);
+        snapshot::read(&self.0, look)
+    }
+
+    fn why(&self, now: UnixSeconds, key: &str) -> ReadResult<Option<Why>> {
+        self.look(|snapshot| why::why(snapshot, key, now))
+    }
+
+    fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue> {
+        self.look(|snapshot| queue::queue(snapshot, count, now))
+    }
+
+    fn ended_attempts(&self, asked: &EndedAttempts) -> ReadResult<Log> {
+        self.look(|snapshot| log(snapshot, asked))
+    }
+
+    fn tasks(&self, now: UnixSeconds, asked: &TasksWith) -> ReadResult<Tasks> {
+        self.look(|snapshot| tasks::tasks(snapshot, asked, now))
+    }
+
+    fn turns(&self, now: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>> {
+        self.look(|snapshot| queue::turns(snapshot, keys, now))
+    }
 }
 
 /// Attempts that can be asked for at once.

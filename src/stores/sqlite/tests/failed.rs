@@ -1,7 +1,7 @@
 //! Which tasks have failed, where several of one key have ended.
 
+use shiftboss_actors::store::TasksWith;
 use shiftboss_actors::store::answers::TaskStatus;
-use shiftboss_actors::store::{TasksWith, WhyKey};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, key, run};
@@ -21,7 +21,7 @@ fn failed_of(list_code: i64, single_code: i64) -> (Vec<String>, Site) {
 
 fn failed(site: &Site) -> Vec<String> {
     let asked = TasksWith { status: TaskStatus::Failed, fetcher: None, since: None, count: 10 };
-    let found = site.ask(30, asked).unwrap();
+    let found = site.ask(30, |reader, now| reader.tasks(now, &asked)).unwrap();
     found.tasks.iter().map(|task| format!("{} {}", task.fetcher, task.reason)).collect()
 }
 
@@ -49,7 +49,7 @@ fn each_task_fails_for_itself() {
 fn each_row_says_how_it_ended() {
     let codes = |list_code, single_code| {
         let site = failed_of(list_code, single_code).1;
-        let found = site.ask(30, WhyKey("alpha".to_owned())).unwrap().unwrap();
+        let found = site.ask(30, |reader, now| reader.why(now, "alpha")).unwrap().unwrap();
         let rows = found.rows.iter().map(|row| (row.fetcher.clone(), row.exit_code));
         (rows.collect::<Vec<_>>(), found.failed_single_tasks)
     };

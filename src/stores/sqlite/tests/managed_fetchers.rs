@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use shiftboss_actors::store::{
-    Each, EndedRun, FetcherRecord, ForgetFetcher, NoteFetcher, RegisterRun, Status,
+    Each, EndedRun, FetcherRecord, ForgetFetcher, NoteFetcher, RegisterRun,
 };
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
@@ -49,7 +49,7 @@ impl Site {
 
     /// What `status --json` has of them, and the version that it tells.
     fn shown(&self) -> (Value, i64) {
-        let status = self.ask(150, Status).unwrap();
+        let status = self.ask(150, |reader, now| reader.status(now)).unwrap();
         (serde_json::to_value(&status.managed_fetchers).unwrap(), status.schema_version)
     }
 

@@ -3,9 +3,7 @@
 use shiftboss_actors::store::answers::{
     Ended, HOLDERS_MAX, Holding, KeyRow, KeyState, LastResult, Place, QueueStatus, RowState, Why,
 };
-use shiftboss_actors::store::{
-    Ack, Dispatched, EndedAttempts, LeaseHolder, NextJobs, ReadError, Status, WhyKey,
-};
+use shiftboss_actors::store::{Ack, Dispatched, EndedAttempts, LeaseHolder, ReadError};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Attempt;
 
@@ -16,16 +14,16 @@ use crate::stores::sqlite::views::queue::QUEUE_MAX;
 mod foretold;
 
 fn ask(site: &Site, key: &str, now: i64) -> Option<Why> {
-    site.ask(now, WhyKey(key.to_owned())).unwrap()
+    site.ask(now, |reader, now| reader.why(now, key)).unwrap()
 }
 
 fn status(site: &Site, now: i64) -> QueueStatus {
-    site.ask(now, Status).unwrap()
+    site.ask(now, |reader, now| reader.status(now)).unwrap()
 }
 
 /// The next `count` jobs as `key payload`.
 fn listed(site: &Site, count: usize, now: i64) -> Vec<String> {
-    let found = site.ask(now, NextJobs(count)).unwrap();
+    let found = site.ask(now, |reader, now| reader.next_jobs(now, count)).unwrap();
     found.keys.iter().map(|next| format!("{} {}", next.key, next.payload)).collect()
 }
 
@@ -125,7 +123,7 @@ fn while_paused() {
     site.list(&run("f", 1), &["alpha", "bravo", "charlie"]);
     assert!(site.next(3_600).is_some_and(|job| job.starts_with("alpha")));
     site.finish("alpha", 3_600);
-    let next = site.ask(3_600, NextJobs(5)).unwrap().keys;
+    let next = site.ask(3_600, |reader, now| reader.next_jobs(now, 5)).unwrap().keys;
     let (first, second) = (next[0].key.clone(), next[1].key.clone());
     let expected = |site: &Site| ask(site, &second, 3_600).unwrap().expected_in_seconds;
     assert_eq!(expected(&site), None, "one end tells nothing");
@@ -136,7 +134,7 @@ fn while_paused() {
     let found = ask(&site, &second, 3_600).unwrap();
     assert_eq!((found.state, found.paused), (KeyState::Waiting, true));
     assert_eq!(found.expected_in_seconds, None);
-    let next = site.ask(3_600, NextJobs(5)).unwrap();
+    let next = site.ask(3_600, |reader, now| reader.next_jobs(now, 5)).unwrap();
     assert_eq!((next.paused, next.keys.len()), (true, 2));
     assert!(status(&site, 3_600).paused);
 }
@@ -160,7 +158,10 @@ fn a_place_far_behind() {
     assert_eq!((beyond.keys_before, beyond.exact), (100_000, false));
     assert_eq!(beyond.first, ["key1", "key2", "key3", "key4", "key5"]);
     assert_eq!(ask(&site, "key100003", 1).unwrap().expected_in_seconds, None);
-    assert_eq!(site.ask(1, NextJobs(usize::MAX)).unwrap().keys.len(), QUEUE_MAX);
+    assert_eq!(
+        site.ask(1, |reader, now| reader.next_jobs(now, usize::MAX)).unwrap().keys.len(),
+        QUEUE_MAX
+    );
 }
 
 /// A listing ends before its payloads take too much memory, and says so.
@@ -171,9 +172,9 @@ fn payloads_are_bounded() {
     let keys: Vec<String> = (0..20).map(|number| format!("key{number}")).collect();
     let rows: Vec<_> = keys.iter().map(|key| (key.as_str(), payload.as_str())).collect();
     site.add(&run("f", 1), &rows);
-    let next = site.ask(1, NextJobs(20)).unwrap();
+    let next = site.ask(1, |reader, now| reader.next_jobs(now, 20)).unwrap();
     assert_eq!((next.keys.len(), next.truncated), (16, true));
-    let next = site.ask(1, NextJobs(5)).unwrap();
+    let next = site.ask(1, |reader, now| reader.next_jobs(now, 5)).unwrap();
     assert_eq!((next.keys.len(), next.truncated), (5, false));
 }
 
@@ -193,7 +194,9 @@ fn attempts_that_ended() {
     site.commit(|store| store.release(second, 111)).unwrap();
     site.finish("charlie", 112);
     site.commit(|store| store.finish_attempt(last, 9, 113)).unwrap();
-    let ended = |wanted: &EndedAttempts| site.ask(1, wanted.clone()).unwrap().attempts;
+    let ended = |wanted: &EndedAttempts| {
+        site.ask(1, |reader, _| reader.ended_attempts(wanted)).unwrap().attempts
+    };
     let all = EndedAttempts { count: 10, ..EndedAttempts::default() };
     let summary = |found: Vec<Ended>| -> Vec<_> {
         found.into_iter().map(|ended| (ended.key, ended.outcome, ended.exit_code)).collect()
@@ -214,7 +217,10 @@ fn attempts_that_ended() {
     let of_key = EndedAttempts { key: Some("charlie".to_owned()), ..all.clone() };
     assert_eq!(summary(ended(&of_key)), [expected[1].clone()]);
     site.delete(&run("f", 1));
-    assert_eq!(site.ask(1, all).unwrap().attempts[0].fetcher, None);
+    assert_eq!(
+        site.ask(1, |reader, _| reader.ended_attempts(&all)).unwrap().attempts[0].fetcher,
+        None
+    );
 }
 
 /// Who holds which job, the oldest first: leased ones however long, classic ones for their lease.
@@ -253,13 +259,13 @@ fn who_holds_what() {
 fn not_taken_over() {
     let site = Site::new(FAIR);
     site.edit("PRAGMA user_version = 2");
-    let refused = site.ask(1, NextJobs(1)).unwrap_err();
+    let refused = site.ask(1, |reader, now| reader.next_jobs(now, 1)).unwrap_err();
     assert!(
         matches!(&refused, ReadError::Foreign(text) if text.contains("not yet taken over")),
         "{refused}"
     );
     assert!(
-        site.ask(1, WhyKey("a".to_owned())).is_err()
-            && site.ask(1, EndedAttempts::default()).is_err()
+        site.ask(1, |reader, now| reader.why(now, "a")).is_err()
+            && site.ask(1, |reader, _| reader.ended_attempts(&EndedAttempts::default())).is_err()
     );
 }

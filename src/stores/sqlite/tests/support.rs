@@ -7,7 +7,7 @@ use proptest::prelude::ProptestConfig;
 use rusqlite::Connection;
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
-    Ask, Dispatched, LeaseHolder, Operation, ReadError, Reader, Reading, Request, RowBatch,
+    Dispatched, LeaseHolder, Operation, ReadResult, Reader, Reading, Request, RowBatch,
 };
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
@@ -49,9 +49,12 @@ pub struct Site {
 }
 
 /// What the database at a path answers.
-pub fn ask<Q: Ask>(path: &Path, now: i64, question: Q) -> Result<Q::Answer, ReadError> {
-    let reader: &dyn Reader = &SqliteReader(path.to_owned());
-    reader.ask(now, question)
+pub fn ask<T>(
+    path: &Path,
+    now: i64,
+    question: impl FnOnce(&dyn Reader, i64) -> ReadResult<T>,
+) -> ReadResult<T> {
+    question(&SqliteReader(path.to_owned()), now)
 }
 
 /// A run by name and number.
@@ -85,7 +88,11 @@ pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
 
 impl Site {
     /// What its database answers.
-    pub fn ask<Q: Ask>(&self, now: i64, question: Q) -> Result<Q::Answer, ReadError> {
+    pub fn ask<T>(
+        &self,
+        now: i64,
+        question: impl FnOnce(&dyn Reader, i64) -> ReadResult<T>,
+    ) -> ReadResult<T> {
         ask(&self.directory.path().join("state.db"), now, question)
     }
 

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::answers::{Done, QueueStatus, RejectedFile, Rows, Waiting};
-use shiftboss_actors::store::{InputDirectory, ReadError, Status};
+use shiftboss_actors::store::{InputDirectory, ReadError};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, ask, batch, run};
@@ -15,7 +15,7 @@ use crate::stores::sqlite::views::order::in_order;
 use crate::stores::sqlite::views::status::LOOKING;
 
 fn look(site: &Site, now: i64) -> QueueStatus {
-    site.ask(now, Status).unwrap()
+    site.ask(now, |reader, now| reader.status(now)).unwrap()
 }
 
 /// The kept counts are shown, by fetcher and in all, of the newest run and of how many older ones.
@@ -184,7 +184,7 @@ fn a_database_of_the_reference_is_counted() {
 fn what_cannot_be_looked_at() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a file?mode=rw#.db");
-    let error = || ask(&path, 1, Status).unwrap_err();
+    let error = || ask(&path, 1, |reader, now| reader.status(now)).unwrap_err();
     assert!(matches!(error(), ReadError::Unavailable(_)));
     assert!(!path.exists());
     std::fs::write(&path, "alpha 0 1\n".repeat(200)).unwrap();
@@ -198,7 +198,7 @@ fn what_cannot_be_looked_at() {
     assert!(matches!(error(), ReadError::Foreign(_)));
     let site = Site::new(FAIR);
     site.edit("PRAGMA user_version = 99");
-    let newer = site.ask(1, Status).unwrap_err();
+    let newer = site.ask(1, |reader, now| reader.status(now)).unwrap_err();
     assert!(matches!(&newer, ReadError::Foreign(text) if text.contains("version 99")), "{newer}");
 }
 
