@@ -44,8 +44,8 @@ fn lines(pieces: &[&[u8]], may_opt_in: bool) -> (Vec<Line>, bool) {
 /// Two requests in one step, as the two lines that they were: how the bytes came decides that.
 fn apart(line: Line) -> Vec<Line> {
     match line {
-        Line::Session(Ok(SessionRequest::Next { attempt, exit_code, wait })) => vec![
-            Line::Session(Ok(SessionRequest::Done { attempt, exit_code })),
+        Line::Session(Ok(SessionRequest::Done { attempt, exit_code, then: Some(wait) })) => vec![
+            Line::Session(Ok(SessionRequest::Done { attempt, exit_code, then: None })),
             Line::Session(Ok(SessionRequest::Ready { wait })),
         ],
         line => vec![line],

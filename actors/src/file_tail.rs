@@ -19,7 +19,7 @@ use crate::directory::FileState;
 use crate::run_reader::{RunReader, Target};
 use crate::storage::StorageActor;
 use crate::storage::messages::{STORE_RETRY, ask};
-use crate::store::{AddRows, Prune, RowBatch, STEP_ROWS, StoreError};
+use crate::store::{AddRows, Prune, Request, RowBatch, STEP_ROWS, StoreError};
 
 /// Delay before a line that fills a batch and does not end is read on; others have their turn.
 const NEXT_PIECE: Duration = Duration::from_millis(1);
@@ -27,10 +27,12 @@ const NEXT_PIECE: Duration = Duration::from_millis(1);
 /// How a tail ended, for its parent. None at all is a panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TailEnd {
-    /// All lines are in the queue, and the run is complete. The file as it was read.
-    Complete(Option<FileState>),
-    /// All that is there is read, and its place was wanted.
-    Idle(Option<FileState>),
+    /// All that is there is read, and the run is complete, or its place was wanted.
+    Read {
+        complete: bool,
+        /// The file as it was read.
+        state: Option<FileState>,
+    },
     /// The file could not be read, or its rows were refused.
     Failed {
         /// Why, for the log and for status.
@@ -98,25 +100,24 @@ impl TailLink {
     }
 }
 
-/// All that a tail is made of.
-pub struct TailSeed {
+/// One run that is read. Made by the watcher; a [`FileTailActor`] follows it.
+pub struct Tail {
     /// The run's file and the place in it.
-    pub reader: RunReader,
-    pub storage: Addr<StorageActor>,
+    pub(crate) reader: RunReader,
+    storage: Addr<StorageActor>,
     /// Others wait for its place: it is to end when it has nothing to read.
-    pub crowded: Rc<Cell<bool>>,
-    pub link: Rc<TailLink>,
+    crowded: Rc<Cell<bool>>,
+    link: Rc<TailLink>,
+    /// The last batch of a complete file was sent: a notification from now on comes after its reading.
+    completed: bool,
+    /// A batch was stored since the start.
+    progress: bool,
+    /// Answered when the batch under way is stored: it was read after they asked.
+    waiting: Vec<oneshot::Sender<bool>>,
 }
 
 /// Reads one run. See the module's documentation.
-pub struct FileTailActor(Option<Tail>);
-
-impl FileTailActor {
-    /// A tail made of `seed`.
-    pub fn new(seed: TailSeed) -> Self {
-        Self(Some(Tail { seed, completed: false, progress: false, waiting: Vec::new() }))
-    }
-}
+pub struct FileTailActor(pub Option<Tail>);
 
 impl Actor for FileTailActor {
     type Context = Context<Self>;
@@ -128,33 +129,33 @@ impl Actor for FileTailActor {
     }
 }
 
-struct Tail {
-    seed: TailSeed,
-    /// The last batch of a complete file was sent: a notification from now on comes after its reading.
-    completed: bool,
-    /// A batch was stored since the start.
-    progress: bool,
-    /// Answered when the batch under way is stored: it was read after they asked.
-    waiting: Vec<oneshot::Sender<bool>>,
-}
-
 impl Tail {
+    pub fn new(
+        reader: RunReader,
+        storage: Addr<StorageActor>,
+        crowded: Rc<Cell<bool>>,
+        link: Rc<TailLink>,
+    ) -> Self {
+        let (completed, progress, waiting) = (false, false, Vec::new());
+        Self { reader, storage, crowded, link, completed, progress, waiting }
+    }
+
     async fn follow(mut self) {
         let end = self.read().await;
         let progress = self.progress;
         let end = end.unwrap_or_else(|reason| TailEnd::Failed { reason, progress });
-        self.seed.link.end.set(Some(end));
+        self.link.end.set(Some(end));
     }
 
     /// Reads and stores batch after batch, until nothing is left to be done. An error is one of the file.
     async fn read(&mut self) -> Result<TailEnd, String> {
-        let link = Rc::clone(&self.seed.link);
+        let link = Rc::clone(&self.link);
         loop {
             self.waiting.append(&mut link.waiting.borrow_mut());
             link.unheard.set(link.unheard.get() && self.completed);
             let target = link.target.get();
-            let reader = &mut self.seed.reader;
-            if let Some(batch) = reader.next_batch(target).map_err(|error| error.to_string())? {
+            let reader = &mut self.reader;
+            if let Some(batch) = reader.next_batch(target)? {
                 self.store(batch).await?;
                 continue;
             }
@@ -166,64 +167,63 @@ impl Tail {
                 link.wake.notified().await;
             } else if target.complete && reader.is_listed() {
                 self.prune().await?;
-            } else if target.complete {
-                return Ok(TailEnd::Complete(reader.read_state()));
-            } else if self.seed.crowded.get() {
-                return Ok(TailEnd::Idle(reader.read_state()));
+            } else if target.complete || self.crowded.get() {
+                let (complete, state) = (target.complete, reader.read_state());
+                return Ok(TailEnd::Read { complete, state });
             } else {
                 link.wake.notified().await;
             }
         }
     }
 
-    /// Stores a batch, however long that takes.
     async fn store(&mut self, batch: RowBatch) -> Result<(), String> {
         self.completed |= batch.complete;
-        loop {
-            match ask(&self.seed.storage, AddRows(batch.clone())).await {
-                Ok(()) => break,
-                Err(StoreError::Rejected(reason)) => return Err(reason),
-                Err(error) => {
-                    // Storage has warned of it already, and not too often.
-                    debug!(run = %batch.run, %error, "Rows could not be stored yet; trying again.");
-                    self.stall();
-                    sleep(STORE_RETRY).await;
-                }
-            }
-        }
+        self.ask_until_done(AddRows(batch.clone())).await?;
         self.progress = true;
-        self.seed.link.stalled.set(None);
-        self.seed.link.sound.set(true);
-        self.seed.reader.batch_stored(&batch);
-        answer_all(&mut self.waiting, self.seed.reader.has_unread());
+        self.link.sound.set(true);
+        self.reader.batch_stored(&batch);
+        answer_all(&mut self.waiting, self.reader.has_unread());
         Ok(())
     }
 
     /// One step: what is not in a whole list leaves the queue.
     async fn prune(&mut self) -> Result<(), String> {
-        let run = self.seed.reader.run().clone();
-        match ask(&self.seed.storage, Prune { run, limit: STEP_ROWS }).await {
-            Ok(more) => {
-                self.seed.link.stalled.set(None);
-                if !more {
-                    self.seed.reader.pruned();
+        let run = self.reader.run().clone();
+        if !self.ask_until_done(Prune { run, limit: STEP_ROWS }).await? {
+            self.reader.pruned();
+        }
+        sleep(NEXT_PIECE).await;
+        Ok(())
+    }
+
+    /// Has storage do something, however long that takes.
+    async fn ask_until_done<R: Request + Clone>(
+        &mut self,
+        request: R,
+    ) -> Result<R::Answer, String> {
+        loop {
+            match ask(&self.storage, request.clone()).await {
+                Ok(answer) => {
+                    self.link.stalled.set(None);
+                    return Ok(answer);
                 }
-                sleep(NEXT_PIECE).await;
-            }
-            Err(StoreError::Rejected(reason)) => return Err(reason),
-            Err(_) => {
-                self.stall();
-                sleep(STORE_RETRY).await;
+                Err(StoreError::Rejected(reason)) => return Err(reason),
+                Err(error) => {
+                    // Storage has warned of it already, and not too often.
+                    let run = self.reader.run();
+                    debug!(%run, %error, "Rows could not be stored yet; trying again.");
+                    self.stall();
+                    sleep(STORE_RETRY).await;
+                }
             }
         }
-        Ok(())
     }
 
     /// Nobody may wait for a store that is full: their request fails, and comes back.
     fn stall(&mut self) {
-        let (link, more) = (&self.seed.link, self.seed.reader.has_unread());
-        link.stalled.set(Some(more));
-        self.waiting.append(&mut link.waiting.borrow_mut());
+        let more = self.reader.has_unread();
+        self.link.stalled.set(Some(more));
+        self.waiting.append(&mut self.link.waiting.borrow_mut());
         answer_all(&mut self.waiting, more);
     }
 }

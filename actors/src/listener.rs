@@ -122,41 +122,22 @@ impl ListenerActor {
     }
 }
 
-/// All connections of a listener, and the errors in between.
+/// All connections of a listener, and the errors in between; after one it has already waited a moment.
 fn accepted(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
-    stream::unfold(Acceptor::new(listener), |mut acceptor| async move {
-        Some((acceptor.accept().await, acceptor))
-    })
-}
-
-/// A listener and a descriptor in reserve.
-struct Acceptor {
-    listener: UnixListener,
-    /// Given up for a moment when descriptors run out, to take a waiting connection and close it:
-    /// its worker then hears at once instead of never.
-    spare: Option<File>,
-}
-
-impl Acceptor {
-    fn new(listener: UnixListener) -> Self {
-        Self { listener, spare: reserve() }
-    }
-
-    /// The next connection. After an error it has already waited a moment.
-    async fn accept(&mut self) -> io::Result<UnixStream> {
-        match self.listener.accept().await {
-            Ok((stream, _)) => Ok(stream),
-            Err(error) => {
-                if is_shortage(&error) && self.spare.take().is_some() {
-                    let refused = self.listener.accept().await;
-                    drop(refused);
-                    self.spare = reserve();
-                }
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                Err(error)
+    // In reserve: given up for a moment when descriptors run out, to take a waiting connection and close it. Its
+    // worker then hears at once instead of never.
+    let spare = reserve();
+    stream::unfold((listener, spare), |(listener, mut spare)| async move {
+        let accepted = listener.accept().await.map(|(stream, _)| stream);
+        if let Err(error) = &accepted {
+            if is_shortage(error) && spare.take().is_some() {
+                drop(listener.accept().await);
+                spare = reserve();
             }
+            tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-    }
+        Some((accepted, (listener, spare)))
+    })
 }
 
 fn reserve() -> Option<File> {

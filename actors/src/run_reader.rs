@@ -11,7 +11,6 @@ mod open_file;
 use std::io;
 use std::rc::Rc;
 
-use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::directory::{self, Directory, Entry, FileState};
@@ -29,15 +28,6 @@ const BATCH_ROWS_MAX: usize = 250;
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Faulty lines of one batch that are logged one by one; the others are counted.
 const WARNINGS_PER_BATCH: u64 = 20;
-
-/// Why a run's file could not be read.
-#[derive(Debug, Error)]
-#[error("cannot {doing} {name}: {source}")]
-pub struct ReadError {
-    doing: &'static str,
-    name: String,
-    source: io::Error,
-}
 
 /// Which of a run's two names to read, and whether its writer is done with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -122,13 +112,14 @@ impl RunReader {
         &self.stored.run
     }
 
-    /// The next rows, or `None` when there is nothing to store. `target` says what to read.
-    pub fn next_batch(&mut self, target: Target) -> Result<Option<RowBatch>, ReadError> {
+    /// The next rows, or `None` when there is nothing to store. `target` says what to read. An error says what could
+    /// not be done, to which file, and why.
+    pub fn next_batch(&mut self, target: Target) -> Result<Option<RowBatch>, String> {
         self.interrupted = false;
         let name = self.name.spelled(target.growing_name);
         let failed = |doing| {
             let name = name.clone();
-            move |source| ReadError { doing, name, source }
+            move |error: io::Error| format!("cannot {doing} {name}: {error}")
         };
         if let Some(batch) = self.compare(target).map_err(failed("compare"))? {
             return Ok(Some(batch));

@@ -1,5 +1,5 @@
 //! The port that a queue implements: [`Store`] carries out [operations](Operation) in batches, a [`Reader`] answers
-//! [questions](Question).
+//! questions.
 //!
 //! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
 //! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.

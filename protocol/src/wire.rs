@@ -10,13 +10,11 @@ use std::io;
 use bytes::{Buf, BytesMut};
 use thiserror::Error;
 
-use crate::model::{Key, LeaseHolder, Row};
-use session::{ADD_LINE_MAX_BYTES, ADDS_MAX, Refused, SessionRequest};
+use crate::model::{Key, LeaseHolder};
+use session::{ADD_LINE_MAX_BYTES, Refused, SessionRequest};
 
 /// Longest request line in bytes, without its end.
 pub const LINE_MAX_BYTES: usize = 64 * 1024;
-/// Longest line, with its end, that is looked at together with the one before it.
-const JOINED_MAX_BYTES: usize = 16;
 /// Bytes of which an `ADD` and what is behind it are read at once.
 const ADD_READ_BYTES: usize = 64 * 1024;
 /// A buffer that has got larger is given up when it is empty.
@@ -123,39 +121,17 @@ impl LineCodec {
         }
     }
 
-    /// A request together with what is behind it, if that is there and belongs to it.
+    /// A request together with the lines behind it that are there and belong to it.
     fn join(line: Line, bytes: &mut BytesMut) -> Line {
-        match line {
-            Line::Session(Ok(SessionRequest::Add(tasks))) => Self::gather(tasks, bytes),
-            line => Self::join_next(line, bytes),
-        }
-    }
-
-    /// All `ADD`s that are there.
-    fn gather(mut tasks: Vec<Row>, bytes: &mut BytesMut) -> Line {
-        while tasks.len() < ADDS_MAX
-            && bytes.starts_with(b"ADD ")
-            && let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(LINE_MAX_BYTES)])
-            && let Ok(SessionRequest::Add(more)) = session::request(&bytes[..end])
+        let Line::Session(Ok(mut request)) = line else {
+            return line;
+        };
+        while let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(request.joins())])
+            && request.join(&bytes[..end])
         {
-            tasks.extend(more);
             bytes.advance(end + 1);
         }
-        Line::Session(Ok(SessionRequest::Add(tasks)))
-    }
-
-    fn join_next(line: Line, bytes: &mut BytesMut) -> Line {
-        let Line::Session(Ok(first)) = &line else {
-            return line;
-        };
-        let next = memchr::memchr(b'\n', &bytes[..bytes.len().min(JOINED_MAX_BYTES)]);
-        let Some((end, joined)) =
-            next.and_then(|end| session::joined(first, &bytes[..end]).map(|joined| (end, joined)))
-        else {
-            return line;
-        };
-        bytes.advance(end + 1);
-        Line::Session(Ok(joined))
+        Line::Session(Ok(request))
     }
 
     /// Room for what is read next: many tasks come in few pieces, and what they needed is given up then.

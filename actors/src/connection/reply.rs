@@ -59,12 +59,12 @@ impl Reply {
 
     /// A job, under an attempt in protocol 2.
     pub(super) fn job(attempt: Option<Attempt>, job: HandOut) -> Self {
-        let reply = Self::line(&Answer::Job(Job::of(attempt, job.job())));
+        let reply = Self::line(&Answer::Job(Job::of(attempt, &job.job)));
         Self { job: Some(job), ..reply }
     }
 
     pub(super) fn leased(job: HandOut) -> Self {
-        Self::job(Some(job.attempt()), job)
+        Self::job(Some(job.attempt), job)
     }
 
     pub(super) fn and_close(self) -> Self {

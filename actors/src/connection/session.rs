@@ -71,15 +71,12 @@ impl Asker {
         }
         let answered = match request {
             SessionRequest::Ready { wait } => self.ready(wait).await,
-            SessionRequest::Done { attempt, exit_code } => {
-                self.ask(Perform(CompleteAttempt { attempt, exit_code })).await.map(Reply::ack)
+            SessionRequest::Done { attempt, exit_code, then } => {
+                return self.done(CompleteAttempt { attempt, exit_code }, then).await;
             }
             SessionRequest::Beat(attempt) => self.beat(attempt).await,
             SessionRequest::Release(attempt) => {
                 self.ask(Perform(Release(attempt))).await.map(Reply::ack)
-            }
-            SessionRequest::Next { attempt, exit_code, wait } => {
-                return self.next(CompleteAttempt { attempt, exit_code }, wait).await;
             }
             SessionRequest::Quit => Ok(Reply::line(&Answer::Ok).and_close()),
             SessionRequest::Health => self.health().await,
@@ -130,8 +127,12 @@ impl Asker {
         Ok(Reply::line(if ack == Ack::Recorded { &Answer::Ok } else { &Answer::Lost }))
     }
 
-    /// Two lines in one step, each with its answer.
-    async fn next(&self, ended: CompleteAttempt, wait: Duration) -> Reply {
+    /// The end of a job; the next job, too, if that was asked for in one step: each line with its answer.
+    async fn done(&self, ended: CompleteAttempt, then: Option<Duration>) -> Reply {
+        let Some(wait) = then else {
+            let ack = self.ask(Perform(ended)).await;
+            return ack.map_or_else(Reply::refused, Reply::ack);
+        };
         match self.ask(TakeJob { ended, holder: Some(self.holder.clone()) }).await {
             Ok((ack, Work::Job(job))) => Reply::leased(job).after(Reply::ack(ack)),
             Ok((ack, _)) => {

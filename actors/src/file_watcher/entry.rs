@@ -35,7 +35,7 @@ pub(super) struct Entry {
 impl Entry {
     /// There is a file, and the store still has to forget an earlier one of the same name first.
     pub(super) fn is_blocked(&self) -> bool {
-        self.names.are_there() && matches!(self.phase, Phase::New | Phase::Deleting)
+        self.names.file().is_some() && matches!(self.phase, Phase::New | Phase::Deleting)
     }
 
     /// Takes an event in, in the order in which they happened.

@@ -12,7 +12,6 @@ use tracing::{debug, error, warn};
 
 use super::FileWatcherActor;
 use super::names::name_of;
-use super::phase::Phase;
 use crate::directory::{Entry, FileState};
 use crate::storage::messages::ask;
 use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
@@ -153,14 +152,6 @@ impl FileWatcherActor {
     pub(super) fn take_back_absent(&mut self, names: &[OsString]) {
         let there: BTreeSet<&OsString> = names.iter().collect();
         self.faults.accept_where(Cause::Name, |name| !there.contains(name));
-    }
-
-    /// The run whose file of that name is rejected: what kept it from being read may be over.
-    pub(super) fn rejected_under(&self, name: &OsStr) -> Option<Run> {
-        let is_rejected = |run: &Run| {
-            self.runs.get(run).is_some_and(|entry| matches!(entry.phase, Phase::Rejected(_)))
-        };
-        run_of(name).filter(is_rejected)
     }
 
     /// Sends every note that the store is not known to have.

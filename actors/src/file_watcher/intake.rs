@@ -12,6 +12,7 @@ use std::time::Instant;
 use actix::prelude::*;
 use tracing::{error, warn};
 
+use super::entry::Entry;
 use super::names::name_of;
 use super::phase::Phase;
 use super::{FileWatcherActor, Open};
@@ -63,20 +64,20 @@ impl FileWatcherActor {
     fn note_events(&mut self, names: Vec<(OsString, Happened)>) -> BTreeSet<Run> {
         let mut touched = BTreeSet::new();
         for (name, happened) in names {
-            if happened == Happened::Attributes {
-                touched.extend(self.rejected_under(&name));
-                continue;
-            }
-            let file = match FileName::parse(&name) {
-                Named::Fetcher(file) => file,
-                Named::Bad(reason) => {
-                    self.note_bad_name(&name, happened, &reason.to_string());
-                    continue;
+            match FileName::parse(&name) {
+                Named::Fetcher(FileName { run, .. }) if happened == Happened::Attributes => {
+                    // What kept a rejected file from being read may be over.
+                    let is_rejected = |entry: &Entry| matches!(entry.phase, Phase::Rejected(_));
+                    touched.extend(self.runs.get(&run).is_some_and(is_rejected).then_some(run));
                 }
-                Named::Other => continue,
-            };
-            self.runs.entry(file.run.clone()).or_default().note(file.growing, happened);
-            touched.insert(file.run);
+                Named::Fetcher(FileName { run, growing }) => {
+                    self.runs.entry(run.clone()).or_default().note(growing, happened);
+                    touched.insert(run);
+                }
+                Named::Bad(_) if happened == Happened::Attributes => {}
+                Named::Bad(reason) => self.note_bad_name(&name, happened, &reason.to_string()),
+                Named::Other => {}
+            }
         }
         touched
     }

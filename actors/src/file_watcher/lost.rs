@@ -62,18 +62,16 @@ impl FileWatcherActor {
     ) -> Result<(), String> {
         let directory = Directory::open(&self.input.path).map_err(|error| error.to_string())?;
         self.input.locked.get_or_insert(directory.identity());
-        match self.recognise(&directory, known, self.input.accept) {
-            Ok(_) => {
-                self.take(directory, ctx);
-                self.rescan(ctx);
-            }
-            Err(reason) => self.stay_lost(reason, ctx),
-        }
+        self.take_if_ours(directory, known, self.input.accept, ctx);
         Ok(())
     }
 
     /// Makes a directory the one that is watched. Watch first, scan afterwards.
-    fn take(&mut self, directory: Directory, ctx: &mut Context<Self>) {
+    fn take(&mut self, directory: Directory, why: &str, ctx: &mut Context<Self>) {
+        if self.faults.lost_because().is_some() {
+            let path = self.input.path.display();
+            info!(%path, why, "The input directory is back; looking at everything.");
+        }
         self.input.known = Some(directory.identity());
         self.faults.directory_is(InputDirectory::There(directory.identity()));
         self.stranger = None;
@@ -87,6 +85,7 @@ impl FileWatcherActor {
         let directory = Rc::new(directory);
         self.open = Some(Open { directory, watch: None, events: None, is_on_network });
         self.open_watch(ctx);
+        self.rescan(ctx);
     }
 
     /// Tries to get a watch. Without one everything is looked at every second.
@@ -183,14 +182,23 @@ impl FileWatcherActor {
         let known = ask(&self.storage, Runs).into_actor(self);
         ctx.wait(known.map(move |known, watcher, ctx| {
             // A store that does not answer proves nothing; it is asked again in a second.
-            let Ok(known) = known else {
-                return;
-            };
-            match watcher.recognise(&directory, &known, false) {
-                Ok(why) => watcher.come_back(directory, why, ctx),
-                Err(reason) => watcher.stay_lost(reason, ctx),
+            if let Ok(known) = known {
+                watcher.take_if_ours(directory, &known, false, ctx);
             }
         }));
+    }
+
+    fn take_if_ours(
+        &mut self,
+        directory: Directory,
+        known: &[StoredRun],
+        accept: bool,
+        ctx: &mut Context<Self>,
+    ) {
+        match self.recognise(&directory, known, accept) {
+            Ok(why) => self.take(directory, why, ctx),
+            Err(reason) => self.stay_lost(reason, ctx),
+        }
     }
 
     /// Why a directory is the input directory; an error: why it is not, or not yet. One that is becomes ours.
@@ -218,13 +226,6 @@ impl FileWatcherActor {
         let is_free = is_one(self.input.locked) || directory.lock();
         let taken = "another daemon watches the directory at its path: stop one of the two";
         if is_free { Ok(why) } else { Err(taken) }
-    }
-
-    fn come_back(&mut self, directory: Directory, why: &str, ctx: &mut Context<Self>) {
-        let path = self.input.path.display();
-        info!(%path, why, "The input directory is back; looking at everything.");
-        self.take(directory, ctx);
-        self.rescan(ctx);
     }
 
     /// Says once that the directory is lost, why, and what to do.
@@ -274,7 +275,7 @@ impl Handler<AcceptInput> for FileWatcherActor {
         };
         let noted = NoteInput(InputDirectory::There(directory.identity()));
         self.close(ctx);
-        self.come_back(directory, why, ctx);
+        self.take(directory, why, ctx);
         let noted = ask(&self.storage, noted).into_actor(self);
         Box::pin(noted.map(|noted, _, _| match noted {
             Ok(()) => Ok(Accepted::Taken),

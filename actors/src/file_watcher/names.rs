@@ -49,11 +49,6 @@ impl Names {
         self.whole.or(self.growing)
     }
 
-    /// Whether a name is there, as far as is known.
-    pub(super) fn are_there(&self) -> bool {
-        self.has_growing || self.has_whole
-    }
-
     /// What a tail is to read.
     pub(super) fn target(&self) -> Target {
         Target { growing_name: self.whole.is_none(), complete: self.whole.is_some() && self.closed }

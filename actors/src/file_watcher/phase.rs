@@ -7,7 +7,7 @@ use crate::directory::FileState;
 use crate::store::StoredRun;
 
 /// Where a run stands, with what belongs to that.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) enum Phase {
     #[default]
     New,
@@ -56,26 +56,15 @@ const TABLE: [(&str, &str, &str); 20] = [
 ];
 
 impl Phase {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::New => "New",
-            Self::Registering => "Registering",
-            Self::Stored(_) => "Stored",
-            Self::Queued(_) => "Queued",
-            Self::Tailing(_) => "Tailing",
-            Self::Delayed => "Delayed",
-            Self::Complete(_) => "Complete",
-            Self::Idle(_) => "Idle",
-            Self::Rejected(_) => "Rejected",
-            Self::Deleting => "Deleting",
-        }
+    /// As the table calls it.
+    fn name(&self) -> String {
+        format!("{self:?}").chars().take_while(|letter| letter.is_alphabetic()).collect()
     }
 
     /// Becomes `next`. That the table allows it is checked in debug builds: every test of the watcher is one
     /// of the table.
     pub(super) fn enter(&mut self, next: Self) {
-        let (from, to) = (self.name(), next.name());
-        debug_assert!(may_follow(from, to), "{from} became {to}");
+        debug_assert!(may_follow(&self.name(), &next.name()), "{self:?} became {next:?}");
         *self = next;
     }
 

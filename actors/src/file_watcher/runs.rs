@@ -12,7 +12,7 @@ use super::entry::Entry;
 use super::phase::Phase;
 use crate::storage::messages::{STORE_RETRY, ask};
 use crate::store::{
-    BeginDeletion, DeleteRuns, Each, RegisterRun, STEP_ROWS, StoreError, StoreResult, StoredRun,
+    BeginDeletion, DeleteRuns, Each, RegisterRun, STEP_ROWS, StoreResult, StoredRun,
 };
 use shiftboss_protocol::model::Run;
 
@@ -47,46 +47,41 @@ impl FileWatcherActor {
         }
         let request = Each(runs.iter().cloned().map(RegisterRun).collect());
         let registered = ask(&self.storage, request).into_actor(self);
-        ctx.wait(registered.map(|answer, watcher, ctx| match answer {
-            Ok(answers) => watcher.registered(runs, answers, ctx),
-            Err(error) => watcher.register_later(runs, &error, ctx),
+        ctx.wait(registered.map(|answers, watcher, ctx| {
+            // What failed as a whole failed for each.
+            let answers = answers.unwrap_or_else(|error| vec![Err(error); runs.len()]);
+            let mut later = BTreeSet::new();
+            for (run, answer) in runs.into_iter().zip(answers) {
+                if let Err(run) = watcher.registered(run, answer, ctx) {
+                    later.insert(run);
+                }
+            }
+            if !later.is_empty() {
+                ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.refresh(later, ctx));
+            }
         }));
     }
 
-    /// The store's answers, one for each run.
+    /// The store's answer; a run that is to be registered later is given back.
     fn registered(
         &mut self,
-        runs: Vec<Run>,
-        answers: Vec<StoreResult<StoredRun>>,
+        run: Run,
+        answer: StoreResult<StoredRun>,
         ctx: &mut Context<Self>,
-    ) {
-        let mut rejected = (Vec::new(), None);
-        for (run, answer) in runs.into_iter().zip(answers) {
-            match answer {
-                Ok(stored) => {
-                    debug!(%run, complete = stored.complete, "Registered.");
-                    self.begin(&run, stored, ctx);
-                }
-                Err(error) => {
-                    rejected.0.push(run);
-                    rejected.1 = Some(error);
-                }
+    ) -> Result<(), Run> {
+        match answer {
+            Ok(stored) => {
+                debug!(%run, complete = stored.complete, "Registered.");
+                self.begin(&run, stored, ctx);
+                Ok(())
+            }
+            Err(error) => {
+                debug!(%run, %error, "A run could not be registered yet; trying again.");
+                let entry = self.runs.get_mut(&run);
+                entry.into_iter().for_each(|entry| entry.phase.enter(Phase::New));
+                Err(run)
             }
         }
-        if let (runs, Some(error)) = rejected {
-            self.register_later(runs, &error, ctx);
-        }
-    }
-
-    fn register_later(&mut self, runs: Vec<Run>, error: &StoreError, ctx: &mut Context<Self>) {
-        debug!(%error, "Runs could not be registered yet; trying again.");
-        for run in &runs {
-            if let Some(entry) = self.runs.get_mut(run) {
-                entry.phase.enter(Phase::New);
-            }
-        }
-        let runs = runs.into_iter().collect();
-        ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.refresh(runs, ctx));
     }
 
     /// Both names of a run are gone: ends its tail and deletes its rows.

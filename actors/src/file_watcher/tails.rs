@@ -14,7 +14,7 @@ use super::FileWatcherActor;
 use super::entry::Entry;
 use super::phase::Phase;
 use crate::directory::FileState;
-use crate::file_tail::{FileTailActor, TailEnd, TailLink, TailSeed};
+use crate::file_tail::{FileTailActor, Tail, TailEnd, TailLink};
 use crate::run_reader::RunReader;
 use crate::store::StoredRun;
 use shiftboss_protocol::model::Run;
@@ -29,11 +29,11 @@ const COMPARED_PER_TICK: usize = 256;
 const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 /// Starts a tail. A parameter of the watcher, so that its tests can start one that fails.
-pub type StartTail = Box<dyn Fn(TailSeed) -> JoinHandle<()>>;
+pub type StartTail = Box<dyn Fn(Tail) -> JoinHandle<()>>;
 
 /// A tail in its own task, whose handle tells of a panic; actix itself would tell nobody.
-pub fn start_tail(seed: TailSeed) -> JoinHandle<()> {
-    actix::spawn(Context::new().into_future(FileTailActor::new(seed)))
+pub fn start_tail(tail: Tail) -> JoinHandle<()> {
+    actix::spawn(Context::new().into_future(FileTailActor(Some(tail))))
 }
 
 impl FileWatcherActor {
@@ -80,7 +80,7 @@ impl FileWatcherActor {
         }
         let link = Rc::clone(&entry.tail);
         let (storage, crowded) = (self.storage.clone(), Rc::clone(&self.crowded));
-        let tail = (self.start_tail)(TailSeed { reader, storage, crowded, link: Rc::clone(&link) });
+        let tail = (self.start_tail)(Tail::new(reader, storage, crowded, Rc::clone(&link)));
         entry.phase.enter(Phase::Tailing(tail.abort_handle()));
         let run = run.clone();
         ctx.spawn(tail.into_actor(self).map(move |_, watcher, ctx| {
@@ -119,19 +119,14 @@ impl FileWatcherActor {
             return;
         }
         match end {
-            Some(TailEnd::Complete(read)) => {
-                if !std::mem::replace(&mut entry.ended, true) {
+            Some(TailEnd::Read { complete, state }) => {
+                if complete && !std::mem::replace(&mut entry.ended, true) {
                     info!(%run, "The run is complete.");
                 }
-                entry.phase.enter(Phase::Complete(read));
+                entry.phase.enter(if complete { Phase::Complete } else { Phase::Idle }(state));
                 entry.tail_is_done();
-                entry.unverified = true;
+                entry.unverified |= complete;
                 // It may have grown between its last byte and now.
-                self.refresh(BTreeSet::from([run.clone()]), ctx);
-            }
-            Some(TailEnd::Idle(read)) => {
-                entry.phase.enter(Phase::Idle(read));
-                entry.tail_is_done();
                 self.refresh(BTreeSet::from([run.clone()]), ctx);
             }
             Some(TailEnd::Failed { reason, progress }) => self.restart(run, reason, progress, ctx),

@@ -105,8 +105,8 @@ pub enum Work {
 /// by an error, a panic or a timeout anywhere on that way, it makes its dispatch undone.
 #[derive(Debug)]
 pub struct HandOut {
-    job: Row,
-    attempt: Attempt,
+    pub(crate) job: Row,
+    pub(crate) attempt: Attempt,
     undo: Option<Recipient<UndoHandOut>>,
 }
 
@@ -114,14 +114,6 @@ impl HandOut {
     /// Guards `job`, dispatched as `attempt`; `undo` is notified if it does not arrive.
     pub fn new(attempt: Attempt, job: Row, undo: Recipient<UndoHandOut>) -> Self {
         Self { job, attempt, undo: Some(undo) }
-    }
-
-    pub fn attempt(&self) -> Attempt {
-        self.attempt
-    }
-
-    pub fn job(&self) -> &Row {
-        &self.job
     }
 
     /// The peer has read the answer: the dispatch stands.

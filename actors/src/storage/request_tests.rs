@@ -75,7 +75,7 @@ async fn what_is_added_is_told_after_the_commit() {
     let answers = added(&storage, &["a", "b", "b"]).await;
     assert_eq!(answers, [Added::Added, Added::Added, Added::Known]);
     match waiting.await.unwrap().unwrap() {
-        Work::Job(job) => assert_eq!(job.job().key.as_str(), "a"),
+        Work::Job(job) => assert_eq!(job.job.key.as_str(), "a"),
         other => panic!("no job: {other:?}"),
     }
 }

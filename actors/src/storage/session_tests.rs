@@ -31,7 +31,7 @@ fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult
 async fn take(storage: &Addr<StorageActor>) -> Attempt {
     match storage.send(TakeJob { ended: (), holder: Some(holder("w")) }).await.unwrap() {
         Ok(((), Work::Job(job))) => {
-            let attempt = job.attempt();
+            let attempt = job.attempt;
             job.settle();
             attempt
         }
@@ -167,7 +167,7 @@ async fn those_who_wait_are_served_in_order() {
     storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
     let key = |work: Work| match work {
         Work::Job(job) => {
-            let key = job.job().key.to_string();
+            let key = job.job.key.to_string();
             job.settle();
             key
         }

@@ -83,7 +83,7 @@ async fn a_failed_commit_hands_nothing_out() {
         assert_eq!(asked.await.unwrap().unwrap_err(), full());
     }
     let again = job(storage.send(CLASSIC).await.unwrap().unwrap());
-    assert_eq!(again.job().key.as_str(), "a");
+    assert_eq!(again.job.key.as_str(), "a");
     again.settle();
     assert!(mock.inside().kept.undone.is_empty());
 }

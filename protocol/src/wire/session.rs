@@ -9,7 +9,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use self::SessionRequest as Ask;
-use super::integer;
+use super::{LINE_MAX_BYTES, integer};
 use crate::model::{Attempt, Key, LeaseHolder, Row};
 use crate::task_line::single_task;
 
@@ -64,7 +64,9 @@ const UNSUPPORTED: Refused = Refused::new(
 /// Longest line of an `ADD` in bytes, without its end: a list's longest line, and the request's own words.
 pub const ADD_LINE_MAX_BYTES: usize = 1024 * 1024 + 8 * 1024;
 /// `ADD`s that came together and are done in one step.
-pub(super) const ADDS_MAX: usize = 256;
+const ADDS_MAX: usize = 256;
+/// Longest `READY` with its end.
+const READY_MAX_BYTES: usize = 16;
 
 /// What an opted-in worker asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,17 +79,13 @@ pub enum SessionRequest {
     Done {
         attempt: Attempt,
         exit_code: i64,
+        /// The `READY` in the line behind it, done in the same step: how long it waits.
+        then: Option<Duration>,
     },
     /// An attempt goes on.
     Beat(Attempt),
     /// An attempt is given back.
     Release(Attempt),
-    /// The end of an attempt and, in the line behind, the next job: done in one step.
-    Next {
-        attempt: Attempt,
-        exit_code: i64,
-        wait: Duration,
-    },
     Quit,
     /// Whether the daemon can reach its database.
     Health,
@@ -122,14 +120,26 @@ pub enum SessionRequest {
 impl SessionRequest {
     /// Whether a worker asks it, and so is alive.
     pub fn is_of_a_worker(&self) -> bool {
-        matches!(
-            self,
-            Ask::Ready { .. }
-                | Ask::Done { .. }
-                | Ask::Beat(_)
-                | Ask::Release(_)
-                | Ask::Next { .. }
-        )
+        matches!(self, Ask::Ready { .. } | Ask::Done { .. } | Ask::Beat(_) | Ask::Release(_))
+    }
+
+    /// Length of the longest line behind it, with its end, that may belong to it.
+    pub(super) fn joins(&self) -> usize {
+        match self {
+            Ask::Done { then: None, .. } => READY_MAX_BYTES,
+            Ask::Add(tasks) if tasks.len() < ADDS_MAX => LINE_MAX_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Takes the line behind it, if both are asked in one step; whether it did.
+    pub(super) fn join(&mut self, line: &[u8]) -> bool {
+        match (self, request(line)) {
+            (Ask::Done { then, .. }, Ok(Ask::Ready { wait })) => *then = Some(wait),
+            (Ask::Add(tasks), Ok(Ask::Add(more))) => tasks.extend(more),
+            _ => return false,
+        }
+        true
     }
 
     /// Whether only operators may ask it.
@@ -205,16 +215,6 @@ pub(super) fn request(line: &[u8]) -> Result<SessionRequest, Refused> {
     read(rest).ok_or(Refused::usage(usage))
 }
 
-/// Two lines that came together, if they are asked for in one step.
-pub(super) fn joined(first: &SessionRequest, second: &[u8]) -> Option<SessionRequest> {
-    match (first, request(second)) {
-        (Ask::Done { attempt, exit_code }, Ok(Ask::Ready { wait })) => {
-            Some(Ask::Next { attempt: *attempt, exit_code: *exit_code, wait })
-        }
-        _ => None,
-    }
-}
-
 /// Reads what stands behind a verb and its space; `None`: it is not as it must be.
 type Read = fn(Option<&str>) -> Option<SessionRequest>;
 
@@ -226,7 +226,7 @@ pub(super) const REQUESTS: &[(&str, &str, Read)] = &[
     }),
     ("DONE", "DONE <attempt> <exit code>", |rest| {
         let (number, code) = rest?.split_once(' ')?;
-        Some(Ask::Done { attempt: attempt(number)?, exit_code: integer(code)? })
+        Some(Ask::Done { attempt: attempt(number)?, exit_code: integer(code)?, then: None })
     }),
     ("BEAT", "BEAT <attempt>", |rest| Some(Ask::Beat(attempt(rest?)?))),
     ("RELEASE", "RELEASE <attempt>", |rest| Some(Ask::Release(attempt(rest?)?))),

@@ -17,8 +17,8 @@ mod cuts;
 fn lines(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
     let (joined, fault) = as_they_came(pieces);
     let apart = joined.into_iter().flat_map(|line| match line {
-        Line::Session(Ok(SessionRequest::Next { attempt, exit_code, wait })) => vec![
-            Line::Session(Ok(SessionRequest::Done { attempt, exit_code })),
+        Line::Session(Ok(SessionRequest::Done { attempt, exit_code, then: Some(wait) })) => vec![
+            Line::Session(Ok(SessionRequest::Done { attempt, exit_code, then: None })),
             Line::Session(Ok(SessionRequest::Ready { wait })),
         ],
         Line::Session(Ok(SessionRequest::Add(tasks))) => {
@@ -126,7 +126,7 @@ fn the_first_line_decides() {
 fn good_lines_are_requests() {
     use SessionRequest::{Log, Queue, Quit, Ready, Status, Why};
     let ready = |seconds| Ready { wait: Duration::from_secs(seconds) };
-    let done = |number, exit_code| Ask::Done { attempt: Attempt(number), exit_code };
+    let done = |number, exit_code| Ask::Done { attempt: Attempt(number), exit_code, then: None };
     let key = |text| Key::new(text).unwrap();
     for (line, request) in [
         ("READY", ready(0)),
@@ -160,10 +160,10 @@ fn good_lines_are_requests() {
 /// A DONE and the READY behind it are one step, if they came together.
 #[test]
 fn an_end_and_the_next_job_are_one_step() {
-    let next = |wait| SessionRequest::Next {
+    let next = |wait| SessionRequest::Done {
         attempt: Attempt(1),
         exit_code: 7,
-        wait: Duration::from_secs(wait),
+        then: Some(Duration::from_secs(wait)),
     };
     assert_eq!(session(b"DONE 1 7\nREADY\n"), [Ok(next(0))]);
     assert_eq!(session(b"DONE 1 7\nREADY 5\n"), [Ok(next(5))]);

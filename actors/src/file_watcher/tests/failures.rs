@@ -5,7 +5,7 @@ use std::fs;
 use std::rc::Rc;
 
 use super::{Site, real, rejected};
-use crate::file_tail::TailSeed;
+use crate::file_tail::Tail;
 use crate::file_watcher::{StartTail, start_tail};
 use crate::testing::{MockStore, until};
 
@@ -13,9 +13,9 @@ use crate::testing::{MockStore, until};
 fn panicking(times: u32) -> (StartTail, Rc<Cell<u32>>) {
     let started = Rc::new(Cell::new(0));
     let count = Rc::clone(&started);
-    let start = move |seed: TailSeed| {
-        if &*seed.reader.run().fetcher != "bad" || count.get() >= times {
-            return start_tail(seed);
+    let start = move |tail: Tail| {
+        if &*tail.reader.run().fetcher != "bad" || count.get() >= times {
+            return start_tail(tail);
         }
         count.set(count.get() + 1);
         actix::spawn(async { panic!("a tail panics") })
