@@ -70,7 +70,6 @@ thread_local! {
         const { RefCell::new(Throttle::new(WARNINGS_MAX, WARNINGS_SECONDS)) };
 }
 
-/// Serves one worker. See the module's documentation.
 pub struct ConnectionActor {
     /// All it does; taken when it starts.
     serving: Option<Pin<Box<dyn Future<Output = ()>>>>,
@@ -97,7 +96,7 @@ impl Actor for ConnectionActor {
 struct Connection {
     links: WorkLinks,
     stream: UnixStream,
-    peer: Option<Peer>,
+    peer: Peer,
     codec: LineCodec,
     /// Bytes that were read and belong to no line yet.
     bytes: BytesMut,
@@ -115,9 +114,8 @@ impl Connection {
     fn new(stream: UnixStream, links: WorkLinks) -> Self {
         let group = links.session.as_ref().and_then(|session| session.operators.group);
         let peer = Peer::of(&stream, group);
-        let is_operator = peer.is_some_and(|peer| peer.is_operator());
         Self {
-            codec: LineCodec::new(links.session.is_some(), is_operator),
+            codec: LineCodec::new(links.session.is_some(), peer.is_operator),
             links,
             stream,
             peer,
@@ -145,7 +143,7 @@ impl Connection {
                     match self.answer(line).await {
                         Ok(reply) => reply.after(before),
                         Err(error) => {
-                            debug!(peer = %self.peer(), %error, "The connection broke.");
+                            debug!(peer = %self.peer, %error, "The connection broke.");
                             return;
                         }
                     }
@@ -227,10 +225,9 @@ impl Connection {
             }
         };
         let LeaseHolder { worker, lease_seconds } = &holder;
-        debug!(peer = %self.peer(), %worker, lease_seconds, "A worker speaks protocol 2.");
-        let is_operator = self.peer.is_some_and(|peer| peer.is_operator());
-        let (work, session) = (self.links.clone(), links);
-        self.session = Some(Asker { work, session, holder, is_operator, seat: None });
+        debug!(peer = %self.peer, %worker, lease_seconds, "A worker speaks protocol 2.");
+        let (work, is_operator) = (self.links.clone(), self.peer.is_operator);
+        self.session = Some(Asker { work, session: links, holder, is_operator, seat: None });
         Reply::line(&Answer::Hello)
     }
 
@@ -252,7 +249,7 @@ impl Connection {
             let written = timeout(WRITE_TIMEOUT, self.stream.write_all(piece)).await;
             if !matches!(written, Ok(Ok(()))) {
                 // Dropping the reply undoes a job in it.
-                debug!(peer = %self.peer(), "The worker went away before its answer.");
+                debug!(peer = %self.peer, "The worker went away before its answer.");
                 return false;
             }
         }
@@ -293,16 +290,12 @@ impl Connection {
             (warnings.admit(std::time::Instant::now()), warnings.total())
         });
         match admitted {
-            Some(0) => warn!(peer = %self.peer(), %why, "{what}"),
+            Some(0) => warn!(peer = %self.peer, %why, "{what}"),
             Some(left_out) => {
-                warn!(peer = %self.peer(), %why, left_out, total, "{what} Others were left out.");
+                warn!(peer = %self.peer, %why, left_out, total, "{what} Others were left out.");
             }
             None => {}
         }
-    }
-
-    fn peer(&self) -> String {
-        self.peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string())
     }
 }
 

@@ -69,7 +69,6 @@ impl FileState {
     }
 }
 
-/// What is found under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     File(FileState),
@@ -86,7 +85,6 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the directory at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -103,7 +101,6 @@ impl Directory {
         self.identity
     }
 
-    /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -134,7 +131,6 @@ impl Directory {
         rustix::fs::fstat(&self.descriptor).is_ok_and(|here| here.st_nlink == 0)
     }
 
-    /// All names in it, in no order.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.descriptor)? {
@@ -183,7 +179,6 @@ fn may_read(directory: &File) -> Result<(), Errno> {
     rustix::fs::openat(directory, ".", flags, Mode::empty()).map(drop)
 }
 
-/// Looks at an open file.
 pub fn state_of(file: &File) -> io::Result<FileState> {
     Ok(FileState::of(&rustix::fs::fstat(file)?))
 }

@@ -43,9 +43,7 @@ pub struct Position {
     pub offset: u64,
     /// Lines read, so that warnings go on with the right number.
     pub lines: u64,
-    /// Device of the file that was read.
     pub device: u64,
-    /// Inode of the file that was read.
     pub inode: u64,
     /// Checksum of the (up to) 4 KiB before `offset`; tells a file that was made anew.
     pub checksum: u64,

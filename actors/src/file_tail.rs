@@ -116,7 +116,6 @@ pub struct Tail {
     waiting: Vec<oneshot::Sender<bool>>,
 }
 
-/// Reads one run. See the module's documentation.
 pub struct FileTailActor(pub Option<Tail>);
 
 impl Actor for FileTailActor {

@@ -11,7 +11,6 @@ mod entry;
 mod faults;
 mod intake;
 mod lost;
-mod names;
 mod phase;
 mod runs;
 mod stranger;
@@ -49,7 +48,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// Between two warnings that a file cannot be looked at: it is tried every second.
 const WARNINGS_SECONDS: u32 = 60;
 
-/// The input directory, as the watcher is given it.
 #[derive(Debug, Clone)]
 pub struct Input {
     pub path: PathBuf,
@@ -84,7 +82,6 @@ struct Open {
     is_on_network: bool,
 }
 
-/// Watches the input directory. See the module's documentation.
 pub struct FileWatcherActor {
     input: Input,
     storage: Addr<StorageActor>,
@@ -114,7 +111,6 @@ pub struct FileWatcherActor {
 }
 
 impl FileWatcherActor {
-    /// A watcher of the directory `input`, which starts its tails through `start_tail`.
     pub fn new(
         input: Input,
         storage: Addr<StorageActor>,

@@ -52,7 +52,6 @@ impl Inotify {
         Ok(Self { instance, descriptor, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Adds and removes watches.
     pub fn watches(&self) -> Watches {
         self.instance.watches()
     }

@@ -40,7 +40,6 @@ pub trait SocketBinder {
 #[rtype(result = "()")]
 pub struct CloseAll;
 
-/// Accepts workers. See the module's documentation.
 pub struct ListenerActor {
     binder: Box<dyn SocketBinder>,
     links: WorkLinks,

@@ -33,7 +33,6 @@ pub enum Receipt {
     Lost,
 }
 
-/// Asks what became of all bytes written so far.
 pub fn receipt(stream: &UnixStream) -> io::Result<Receipt> {
     // In this order: a peer that closes first sets the error, then drops what was unread.
     let unread = unread_bytes(stream)?;
@@ -91,37 +90,38 @@ fn groups(stream: &UnixStream) -> io::Result<Vec<u32>> {
 }
 
 /// Who is at the other end, as it was when it connected. For the log; a pid can be reused.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Peer {
     pid: Option<i32>,
-    uid: u32,
-    /// It belongs to the operators' group.
-    is_member: bool,
+    /// `None`: the kernel does not tell.
+    uid: Option<u32>,
+    /// It is this process's own user, root, or a member of the operators' group.
+    pub is_operator: bool,
 }
 
 impl Peer {
-    /// Asks the kernel; `None` when it does not tell. Members of `operators` are operators.
-    pub fn of(stream: &UnixStream, operators: Option<u32>) -> Option<Self> {
-        let credentials = stream.peer_cred().ok()?;
+    /// Asks the kernel. Members of the group `operators` are operators.
+    pub fn of(stream: &UnixStream, operators: Option<u32>) -> Self {
+        let Ok(credentials) = stream.peer_cred() else {
+            return Self::default();
+        };
         let is_in = |group: u32| {
             let is_first = credentials.gid() == group;
             is_first || groups(stream).is_ok_and(|groups| groups.contains(&group))
         };
-        let is_member = operators.is_some_and(is_in);
-        Some(Self { pid: credentials.pid(), uid: credentials.uid(), is_member })
-    }
-
-    /// Whether it is this process's own user, root, or a member of the operators' group.
-    pub fn is_operator(&self) -> bool {
-        self.is_member || self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+        let uid = credentials.uid();
+        let is_ours = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        let is_operator = is_ours || operators.is_some_and(is_in);
+        Self { pid: credentials.pid(), uid: Some(uid), is_operator }
     }
 }
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.pid {
-            Some(pid) => write!(f, "pid {pid}, uid {}", self.uid),
-            None => write!(f, "uid {}", self.uid),
+        match (self.pid, self.uid) {
+            (Some(pid), Some(uid)) => write!(f, "pid {pid}, uid {uid}"),
+            (None, Some(uid)) => write!(f, "uid {uid}"),
+            (_, None) => f.write_str("unknown"),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::file_identity::Position;
 use crate::store::{Reading, RowBatch, StoredRun};
 use open_file::OpenFile;
 pub(crate) use open_file::still_holds;
-use shiftboss_protocol::fetcher_file::{FileName, checksum};
+use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Run;
 
 /// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
@@ -41,7 +41,6 @@ pub struct Target {
 /// One run's file and the place in it.
 pub struct RunReader {
     directory: Rc<Directory>,
-    name: FileName,
     stored: StoredRun,
     open: Option<OpenFile>,
     /// The last batch was full before the file ended.
@@ -65,9 +64,8 @@ enum Task {
 impl RunReader {
     /// A reader that goes on where `stored` stands.
     pub fn new(directory: Rc<Directory>, stored: StoredRun) -> Self {
-        let name = FileName::of(stored.run.clone());
         let task = Task::Follow;
-        Self { directory, name, stored, open: None, interrupted: false, task, anew: false }
+        Self { directory, stored, open: None, interrupted: false, task, anew: false }
     }
 
     /// Reads a known file from its start, whatever the bytes before the stored position are.
@@ -107,7 +105,6 @@ impl RunReader {
         self.stored.stale = false;
     }
 
-    /// The run that is read.
     pub fn run(&self) -> &Run {
         &self.stored.run
     }
@@ -116,7 +113,7 @@ impl RunReader {
     /// not be done, to which file, and why.
     pub fn next_batch(&mut self, target: Target) -> Result<Option<RowBatch>, String> {
         self.interrupted = false;
-        let name = self.name.spelled(target.growing_name);
+        let name = self.stored.run.file_name(target.growing_name);
         let failed = |doing| {
             let name = name.clone();
             move |error: io::Error| format!("cannot {doing} {name}: {error}")
@@ -135,7 +132,7 @@ impl RunReader {
         let (Task::Compare, Some(at)) = (self.task, self.stored.position) else {
             return Ok(None);
         };
-        let name = self.name.spelled(false);
+        let name = self.stored.run.file_name(false);
         let seen = self.directory.look(name.as_ref())?;
         if self.open.is_none() && seen != Entry::Absent {
             let (file, state) = self.directory.open_file(name.as_ref())?;
@@ -173,7 +170,7 @@ impl RunReader {
     /// Opens the file, or opens it again from the start when the name leads to another one, or the
     /// one that was read is shorter or other than it was (spec 4, losses 8 and 11).
     fn follow(&mut self, target: Target) -> io::Result<bool> {
-        let name = self.name.spelled(target.growing_name);
+        let name = self.stored.run.file_name(target.growing_name);
         let Entry::File(now) = self.directory.look(name.as_ref())? else {
             return Ok(false);
         };
@@ -230,7 +227,7 @@ impl RunReader {
         if complete {
             open.lines.finish(&mut lines);
         }
-        let name = self.name.spelled(target.growing_name);
+        let name = self.stored.run.file_name(target.growing_name);
         let rows = open.sort_out(lines, &name);
         let position = open.position(self.stored.position)?;
         // A complete run that is appended to stays complete: its rows so far are all there.

@@ -48,7 +48,6 @@ const IDLE_AFTER: Duration = Duration::from_millis(400);
 /// Even a busy store is maintained this often: its files may have vanished.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(2);
 
-/// Owns the queue. See the module's documentation.
 pub struct StorageActor {
     /// `None`: it is at work.
     store: Option<Box<dyn Store>>,

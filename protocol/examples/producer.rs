@@ -8,7 +8,6 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use shiftboss_protocol::fetcher_file::FileName;
 use shiftboss_protocol::model::{Key, Run};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,14 +17,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     // A later run replaces the earlier ones of its fetcher: their keys are due again.
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
-    let file = FileName::of(Run { fetcher: name.into(), started: started.try_into()? });
+    let run = Run { fetcher: name.into(), started: started.try_into()? };
     // The daemon reads no file whose name begins with a dot.
-    let hidden = Path::new(&input).join(format!(".{}.new", file.spelled(false)));
+    let hidden = Path::new(&input).join(format!(".{}.new", run.file_name(false)));
     let mut list = File::create(&hidden)?;
     for key in arguments {
         writeln!(list, "{} listed at {started}", Key::new(&key)?)?;
     }
     list.sync_all()?;
-    std::fs::rename(hidden, Path::new(&input).join(file.spelled(false)))?;
+    std::fs::rename(hidden, Path::new(&input).join(run.file_name(false)))?;
     Ok(())
 }

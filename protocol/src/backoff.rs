@@ -17,7 +17,6 @@ impl Backoff {
         Self { first, longest, next: first }
     }
 
-    /// The next delay.
     pub fn next_delay(&mut self) -> Duration {
         let delay = self.next;
         self.next = delay.saturating_mul(2).min(self.longest);

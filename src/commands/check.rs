@@ -116,7 +116,7 @@ fn check(input_dir: &Path) -> io::Result<Checked> {
     for name in names {
         let (content, error) = match FileName::parse(&name) {
             Named::Fetcher(file) if file.growing && complete.as_ref() == Some(&file.run) => {
-                let whole = file.spelled(false);
+                let whole = file.run.file_name(false);
                 (None, Some(format!("{whole} is there too, and the complete file wins")))
             }
             Named::Fetcher(file) => match open(&directory, &name) {

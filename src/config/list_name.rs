@@ -62,8 +62,7 @@ impl ListName {
     }
 
     pub fn file(&self, stamp: i64, growing: bool) -> String {
-        FileName { run: Run { fetcher: Arc::clone(&self.0), started: stamp }, growing }
-            .spelled(growing)
+        Run { fetcher: Arc::clone(&self.0), started: stamp }.file_name(growing)
     }
 
     /// Reads the name of a file of this list; `None` for any other.

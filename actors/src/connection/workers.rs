@@ -19,10 +19,8 @@ const NAMES_MAX: usize = 1_000;
 #[derive(Clone, Default)]
 pub(super) struct Workers(Rc<RefCell<BTreeMap<u64, Seen>>>);
 
-/// A worker's name, and when it was last heard of.
 type Seen = (Arc<str>, Instant);
 
-/// A connected worker, until it is dropped.
 pub(super) struct Seat {
     workers: Workers,
     number: u64,
@@ -36,7 +34,6 @@ impl Workers {
         Seat { workers: self.clone(), number }
     }
 
-    /// Who is there, by name.
     pub(super) fn connected(&self) -> Vec<ConnectedWorker> {
         let mut by_name: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
         for (worker, seen) in self.0.borrow().values() {

@@ -30,7 +30,6 @@ pub enum CaughtUp {
     All,
 }
 
-/// Who waits for a look.
 #[derive(Default)]
 pub(super) struct Barriers {
     waiting: Vec<oneshot::Sender<CaughtUp>>,

@@ -11,7 +11,6 @@ use actix::prelude::*;
 use tracing::{debug, error, warn};
 
 use super::FileWatcherActor;
-use super::names::name_of;
 use crate::directory::{Entry, FileState};
 use crate::storage::messages::ask;
 use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
@@ -19,12 +18,8 @@ use crate::watch::Happened;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
 
-/// What a note is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Topic {
-    File(OsString),
-    Directory,
-}
+/// The file that a note is about; `None`: the directory.
+type Topic = Option<OsString>;
 
 /// What keeps a file from being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +45,7 @@ impl Faults {
         let before = self.rejected.insert(name.to_owned(), (cause, reason.to_owned()));
         let is_new = before.is_none_or(|(_, before)| before != reason);
         if is_new {
-            self.unsent.insert(Topic::File(name.to_owned()));
+            self.unsent.insert(Some(name.to_owned()));
         }
         is_new
     }
@@ -59,7 +54,7 @@ impl Faults {
     fn accept(&mut self, name: &OsStr, cause: Cause) {
         if self.rejected.get(name).is_some_and(|(known, _)| *known == cause) {
             self.rejected.remove(name);
-            self.unsent.insert(Topic::File(name.to_owned()));
+            self.unsent.insert(Some(name.to_owned()));
         }
     }
 
@@ -68,7 +63,7 @@ impl Faults {
         let over =
             |name: &OsString, (known, _): &mut (Cause, String)| *known == cause && is_over(name);
         let over = self.rejected.extract_if(.., over);
-        self.unsent.extend(over.map(|(name, _)| Topic::File(name)));
+        self.unsent.extend(over.map(|(name, _)| Some(name)));
     }
 
     /// Returns whether that is new.
@@ -76,7 +71,7 @@ impl Faults {
         let is_new = self.directory.as_ref() != Some(&directory);
         if is_new {
             self.directory = Some(directory);
-            self.unsent.insert(Topic::Directory);
+            self.unsent.insert(None);
         }
         is_new
     }
@@ -125,8 +120,8 @@ impl FileWatcherActor {
             return;
         };
         let growing = entry.names.target().growing_name;
-        self.faults.accept(name_of(run, !growing).as_ref(), Cause::Tails);
-        if self.faults.reject(name_of(run, growing).as_ref(), Cause::Tails, reason) {
+        self.faults.accept(run.file_name(!growing).as_ref(), Cause::Tails);
+        if self.faults.reject(run.file_name(growing).as_ref(), Cause::Tails, reason) {
             error!(%run, reason, "The run's file keeps failing and is rejected.");
         } else {
             debug!(%run, reason, "The run's file fails as before and stays rejected.");
@@ -136,7 +131,7 @@ impl FileWatcherActor {
     /// A run's file is gone: it is not rejected any longer.
     pub(super) fn take_back(&mut self, run: &Run) {
         for growing in [true, false] {
-            self.faults.accept(name_of(run, growing).as_ref(), Cause::Tails);
+            self.faults.accept(run.file_name(growing).as_ref(), Cause::Tails);
         }
     }
 
@@ -158,12 +153,12 @@ impl FileWatcherActor {
     pub(super) fn send_faults(&mut self, ctx: &mut Context<Self>) {
         for topic in std::mem::take(&mut self.faults.unsent) {
             match &topic {
-                Topic::Directory => {
+                None => {
                     if let Some(directory) = self.faults.directory.clone() {
                         self.send_note(NoteInput(directory), topic, ctx);
                     }
                 }
-                Topic::File(file) => match (escaped(file), self.faults.rejected.get(file)) {
+                Some(file) => match (escaped(file), self.faults.rejected.get(file)) {
                     (name, Some((_, reason))) => {
                         let reason = reason.clone();
                         self.send_note(RejectFile { name, reason }, topic, ctx);

@@ -13,7 +13,6 @@ use actix::prelude::*;
 use tracing::{error, warn};
 
 use super::entry::Entry;
-use super::names::name_of;
 use super::phase::Phase;
 use super::{FileWatcherActor, Open};
 use crate::directory::{Directory, Entry as Seen};
@@ -163,7 +162,7 @@ impl FileWatcherActor {
     /// Looks at both names of a run: is its file there? `None` when that could not be done: it stays as it is.
     fn look_at(&mut self, run: &Run) -> Option<bool> {
         let directory = Rc::clone(&self.open.as_ref()?.directory);
-        let names = [true, false].map(|growing| OsString::from(name_of(run, growing)));
+        let names = [true, false].map(|growing| OsString::from(run.file_name(growing)));
         let seen = match both_names(&directory, &names) {
             Ok(seen) => seen,
             Err(error) => {
@@ -189,7 +188,7 @@ impl FileWatcherActor {
             return false;
         };
         if entry.names.is_newly_doubled() {
-            let file = name_of(run, true);
+            let file = run.file_name(true);
             warn!(file, "Left out: the complete file of the same run is there.");
         }
         match &entry.phase {

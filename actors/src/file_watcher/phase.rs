@@ -68,7 +68,6 @@ impl Phase {
         *self = next;
     }
 
-    /// Ends the run's tail, if it has one.
     pub(super) fn stop_tail(&self) {
         if let Self::Tailing(tail) = self {
             tail.abort();

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::names::name_of;
 use crate::directory::{Directory, Entry, FileState};
 use crate::file_identity::DirectoryIdentity;
 use crate::run_reader::still_holds;
@@ -69,7 +68,7 @@ pub(super) fn holds_known(directory: &Directory, known: &[StoredRun]) -> bool {
 fn holds(directory: &Directory, stored: &StoredRun) -> bool {
     [false, true].iter().any(|growing| {
         directory
-            .open_file(name_of(&stored.run, *growing).as_ref())
+            .open_file(stored.run.file_name(*growing).as_ref())
             .and_then(|(file, state)| still_holds(&file, &state, stored.position))
             .unwrap_or(false)
     })

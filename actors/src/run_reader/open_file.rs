@@ -16,7 +16,6 @@ use shiftboss_protocol::model::Row;
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 8 * 1024;
 
-/// An open file and how far it was read.
 pub(super) struct OpenFile {
     pub(super) file: File,
     pub(super) state: FileState,

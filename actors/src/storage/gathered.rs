@@ -84,7 +84,6 @@ impl Gathered {
 }
 
 impl Replies {
-    /// Messages that share the batch.
     pub(super) fn len(&self) -> usize {
         self.asked.len()
     }

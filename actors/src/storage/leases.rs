@@ -20,7 +20,6 @@ use shiftboss_protocol::model::Attempt;
 /// Delay before the ends of leases that could not be written are tried again.
 const EXPIRE_RETRY: Duration = Duration::from_secs(1);
 
-/// The leases that run.
 #[derive(Default)]
 pub(super) struct LeaseClock {
     running: HashMap<Attempt, Lease>,

@@ -160,7 +160,6 @@ pub struct Place {
     pub first: Vec<String>,
 }
 
-/// A job that is out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Delivery {
     /// `None`: a classic worker, which has no name.
@@ -176,7 +175,6 @@ pub struct Delivery {
     pub delivery_count: Option<i64>,
 }
 
-/// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LastResult {
     pub started: UnixSeconds,
@@ -185,7 +183,6 @@ pub struct LastResult {
     pub exit_code: Option<i64>,
 }
 
-/// A key's row in a fetcher's run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyRow {
     pub fetcher: String,

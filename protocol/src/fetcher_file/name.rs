@@ -44,11 +44,6 @@ impl NameFault {
 }
 
 impl FileName {
-    /// The name of a complete run.
-    pub fn of(run: Run) -> Self {
-        Self { run, growing: false }
-    }
-
     pub fn parse(name: &OsStr) -> Named {
         let bytes = name.as_encoded_bytes();
         let (bytes, growing) = match bytes.strip_suffix(b".part") {
@@ -63,11 +58,13 @@ impl FileName {
             Err(fault) => Named::Bad(fault),
         }
     }
+}
 
-    /// The name that the run's file has while it grows, or once it is complete.
-    pub fn spelled(&self, growing: bool) -> String {
+impl Run {
+    /// The name of its file while that grows, or once it is complete.
+    pub fn file_name(&self, growing: bool) -> String {
         let part = if growing { ".part" } else { "" };
-        format!("{}.txt{part}", self.run)
+        format!("{self}.txt{part}")
     }
 }
 
@@ -119,7 +116,7 @@ mod tests {
                 (&*file.run.fetcher, file.run.started, file.growing),
                 (fetcher, started, growing)
             );
-            assert_eq!(file.spelled(growing), name);
+            assert_eq!(file.run.file_name(growing), name);
         }
     }
 
