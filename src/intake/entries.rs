@@ -56,16 +56,17 @@ impl TaskQueue {
     }
 
     /// Takes over what a daemon was accepting when it died: it is offered again, and known if it was
-    /// accepted.
-    pub fn inherit(&mut self) -> Result<()> {
+    /// accepted. Of those that storage knows some may be out of the spool already.
+    pub fn inherit(&mut self, known: Vec<EntryId>) -> Result<()> {
         for guard in self.spool.inherit(&self.queue)? {
             self.offer(guard)?;
         }
+        self.removed = self.gone(known);
         Ok(())
     }
 
     /// Of entries that are remembered, those of this spool that are in its queue no more.
-    pub fn gone(&self, mut known: Vec<EntryId>) -> Vec<EntryId> {
+    fn gone(&self, mut known: Vec<EntryId>) -> Vec<EntryId> {
         known.retain(|id| id.spool == self.id && !self.may_be_there(id));
         known
     }
@@ -176,9 +177,9 @@ impl TaskQueue {
         result.map(|()| self.removed.clone())
     }
 
-    /// These are not remembered any more.
-    pub fn forgotten(&mut self, ids: &[EntryId]) {
-        self.removed.retain(|id| !ids.contains(id));
+    /// What was removed is not remembered any more.
+    pub fn forgotten(&mut self) {
+        self.removed.clear();
     }
 }
 

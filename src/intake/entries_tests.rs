@@ -73,7 +73,7 @@ fn what_is_accepted_leaves() {
     let removed = tasks.remove().unwrap();
     assert_eq!(removed, [offers[0].id.clone()]);
     assert_eq!(tasks.remove().unwrap(), removed, "until it is forgotten");
-    tasks.forgotten(&removed);
+    tasks.forgotten();
     assert_eq!(tasks.remove().unwrap(), []);
     assert_eq!(scene.available(QUEUE), std::slice::from_ref(&second));
     assert_eq!(scene.spool.info(&queue(QUEUE), &second).unwrap().attempts, 0);
@@ -152,7 +152,7 @@ fn what_was_offered_is_the_next_ones() {
     let options = Options { accepting: true, ..Options::default() };
     let spool = Spool::load(&path, options).unwrap();
     let mut second = TaskQueue::open(spool, Stop::new().unwrap()).unwrap();
-    second.inherit().unwrap();
+    second.inherit(Vec::new()).unwrap();
     assert_eq!(second.offers(), offers);
     assert_eq!(second.answered(&[Added::Known]).unwrap(), 0);
     assert_eq!(second.remove().unwrap(), [offers[0].id.clone()]);

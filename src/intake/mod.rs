@@ -25,7 +25,7 @@ use shiftboss_actors::live::SpoolLive;
 use shiftboss_actors::service::{LookAtSpool, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_actors::store::{AcceptEntries, AcceptedEntries, Each, EntryId, ForgetAccepted};
+use shiftboss_actors::store::{AcceptEntries, AcceptedEntries, Each, ForgetAccepted};
 use shiftboss_protocol::backoff::Backoff;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -119,8 +119,6 @@ struct Reconciler {
     storage: Addr<StorageActor>,
     /// Where storage's answers arrive.
     runtime: Handle,
-    /// What an earlier daemon left half-done is looked after.
-    caught_up: bool,
     /// The last round failed.
     is_waiting: bool,
     backoff: Backoff,
@@ -130,7 +128,7 @@ impl Reconciler {
     /// Rounds that have not begun. Waits end with `stop`.
     fn new(spool: Spool, stop: Stop, storage: Addr<StorageActor>) -> Self {
         let (runtime, backoff) = (Handle::current(), Backoff::new(PAUSE_MIN, PAUSE_MAX));
-        Self { spool, stop, storage, runtime, caught_up: false, is_waiting: false, backoff }
+        Self { spool, stop, storage, runtime, is_waiting: false, backoff }
     }
 
     /// Makes one round after the other until it is stopped.
@@ -156,28 +154,21 @@ impl Reconciler {
         }
         let queue = match queue {
             Some(queue) => queue,
-            None => queue.insert(TaskQueue::open(self.spool.clone(), self.stop.clone())?),
+            None => queue.insert(self.open()?),
         };
-        self.catch_up(queue)?;
         // One entry asks whether there is room again.
         queue.fill(if self.is_waiting { 1 } else { ROUND_MAX }, ROUND)?;
         let accepted = self.accept(queue);
-        let removed = queue.remove()?;
-        self.forget(queue, &removed)?;
+        self.remove(queue)?;
         accepted
     }
 
-    /// An earlier daemon may have died between any two steps of a round.
-    fn catch_up(&mut self, queue: &mut TaskQueue) -> Result<()> {
-        if self.caught_up {
-            return Ok(());
-        }
-        queue.inherit()?;
+    /// Opens the queue, with what an earlier daemon left that died between any two steps of a round.
+    fn open(&self) -> Result<TaskQueue> {
         let known = self.ask(Perform(AcceptedEntries))??;
-        let gone = queue.gone(known);
-        self.forget(queue, &gone)?;
-        self.caught_up = true;
-        Ok(())
+        let mut queue = TaskQueue::open(self.spool.clone(), self.stop.clone())?;
+        queue.inherit(known)?;
+        Ok(queue)
     }
 
     fn accept(&self, queue: &mut TaskQueue) -> Result<usize> {
@@ -199,12 +190,14 @@ impl Reconciler {
         }
     }
 
-    fn forget(&self, queue: &mut TaskQueue, ids: &[EntryId]) -> Result<()> {
-        if !ids.is_empty() {
-            let forget = Perform(Each(ids.iter().cloned().map(ForgetAccepted).collect()));
+    /// Removes what was accepted, and has storage forget it.
+    fn remove(&self, queue: &mut TaskQueue) -> Result<()> {
+        let removed = queue.remove()?;
+        if !removed.is_empty() {
+            let forget = Perform(Each(removed.iter().cloned().map(ForgetAccepted).collect()));
             let forgotten = self.ask(forget)??;
             forgotten.into_iter().collect::<std::result::Result<Vec<()>, _>>()?;
-            queue.forgotten(ids);
+            queue.forgotten();
         }
         Ok(())
     }
