@@ -16,7 +16,7 @@ use crate::child::{Guardian, line_prefix, look_for};
 use crate::config::FetcherTable;
 use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
-use crate::fetch::{self, Delivered, FetchError, Fetcher, Observer};
+use crate::fetch::{self, Delivered, FetchError, Fetcher, Observer, Tally};
 use crate::logging::escaped_line;
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Every, Outcome, Schedule};
@@ -55,7 +55,7 @@ async fn once(
     let run = fetcher.run(Changed::default(), Box::new(Show::new(name)), stopped);
     match signals.attend(run, || _ = stop.send(())).await {
         // A signal may have come too late to end it.
-        (Some(Ok(Delivered { file, accepted, faulty })), _) => {
+        (Some(Ok(Delivered { file, tally: Tally { accepted, faulty } })), _) => {
             info!(name, file, lines = accepted, faulty, "The list is in place.");
             Ok(None)
         }

@@ -126,7 +126,8 @@ struct ListFile {
 
 /// A list that is being written. Dropped, it is removed.
 pub struct Part {
-    claim: Arc<Claim>,
+    /// The right by which it is delivered.
+    pub claim: Arc<Claim>,
     stamp: i64,
     /// Its file's name until it is whole: one that the daemon reads, or one that it does not.
     name: String,
@@ -156,11 +157,6 @@ impl Part {
         let part = Self { claim, stamp, name, file, is_published: false };
         let writer = part.file.try_clone().map_err(part.claim.failed("open", &part.name))?;
         Ok((part, writer))
-    }
-
-    /// The right by which it is delivered.
-    pub fn claim(&self) -> &Claim {
-        &self.claim
     }
 
     /// Why the list could not be written.

@@ -15,15 +15,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::{Notify, oneshot};
 
-use crate::child::{CommandSpec, Guardian, Output, Stream};
+use crate::child::{Guardian, Output, Stream};
 use crate::config::FetcherTable;
 use crate::exit::ExitCode;
 use crate::schedule::command_runs::{ChangedFile, run_command};
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Outcome, StartRun};
 use claim::{Claim, Part};
-pub use intake::read_lines;
-use intake::{Intake, Tally};
+use intake::Intake;
+pub use intake::{Tally, read_lines};
 
 /// Why a list was not fetched. The former list is untouched, or stands beside the new one.
 #[derive(Debug)]
@@ -65,16 +65,13 @@ pub trait Observer: Send {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
     pub file: String,
-    /// Lines that the daemon takes.
-    pub accepted: u64,
-    pub faulty: u64,
+    pub tally: Tally,
 }
 
 /// Fetches one list, any number of times.
 pub struct Fetcher {
     input: PathBuf,
-    list: FetcherTable,
-    command: CommandSpec,
+    list: Arc<FetcherTable>,
     guardian: Guardian,
     changed_file: Option<ChangedFile>,
     /// The directory, and the right to deliver there. None until it was claimed.
@@ -90,8 +87,8 @@ impl Fetcher {
         guardian: Guardian,
         changed_file: Option<PathBuf>,
     ) -> Self {
-        let (command, changed_file) = (list.spec(), changed_file.map(ChangedFile));
-        Self { input, list, command, guardian, changed_file, claim: None }
+        let (list, changed_file) = (Arc::new(list), changed_file.map(ChangedFile));
+        Self { input, list, guardian, changed_file, claim: None }
     }
 
     /// The right to deliver the list, kept by this process until the fetcher is dropped; claimed anew when another
@@ -122,8 +119,8 @@ impl Fetcher {
         let tally = lock(&intake).finish().map_err(|source| part.unwritten(source))?;
         // The intake's descriptor is closed before the file gets its name.
         drop(intake);
-        let (min_lines, min_share) = (self.list.min_lines, self.list.min_share);
-        blocking(move || deliver(part, tally, min_lines, min_share)).await
+        let list = Arc::clone(&self.list);
+        blocking(move || deliver(part, tally, &list)).await
     }
 
     /// Runs the command into the intake.
@@ -134,7 +131,7 @@ impl Fetcher {
         stop: oneshot::Receiver<()>,
     ) -> Result<(), FetchError> {
         let broken = Arc::new(Notify::new());
-        let (command, output) = (self.command.clone(), output(intake, &broken));
+        let (command, output) = (self.list.spec(), output(intake, &broken));
         let changed = self.changed_file.as_ref().map(|file| (file, changed));
         let mut is_stopped = false;
         let stop = async {
@@ -173,7 +170,7 @@ pub fn runs(
                 fetcher.claim = None;
             }
             match fetched {
-                Ok(Delivered { file, accepted, faulty }) => {
+                Ok(Delivered { file, tally: Tally { accepted, faulty } }) => {
                     Outcome::new(0, format!("{accepted} lines, {faulty} faulty: {file}"))
                 }
                 Err(error) => error.outcome,
@@ -209,30 +206,24 @@ fn lock(intake: &Mutex<Intake>) -> MutexGuard<'_, Intake> {
 }
 
 /// Puts a whole list in its place, if it is long enough.
-fn deliver(
-    part: Part,
-    tally: Tally,
-    min_lines: u64,
-    min_share: f64,
-) -> Result<Delivered, FetchError> {
+fn deliver(part: Part, tally: Tally, list: &FetcherTable) -> Result<Delivered, FetchError> {
     let Tally { accepted, faulty } = tally;
-    if accepted == 0 {
-        let text = format!("the command wrote no good line ({faulty} faulty ones)");
-        return Err(FetchError::unavailable(text));
-    }
+    let (min_lines, min_share) = (list.min_lines, list.min_share);
     let wrote = format!("the command wrote {accepted} good lines");
-    if accepted < min_lines {
-        let text = format!("{wrote}, and {min_lines} are asked for (min-lines)");
-        return Err(FetchError::unavailable(text));
-    }
-    if let Some((file, last)) = part.claim().last_complete()?
+    let too_few = if accepted == 0 {
+        Some(format!("the command wrote no good line ({faulty} faulty ones)"))
+    } else if accepted < min_lines {
+        Some(format!("{wrote}, and {min_lines} are asked for (min-lines)"))
+    } else {
         // Numbers of lines are far below 2^53: nothing is lost.
-        && (accepted as f64) < min_share * last as f64
-    {
-        return Err(FetchError::unavailable(format!(
+        let last = part.claim.last_complete()?;
+        let longer = last.filter(|(_, last)| (accepted as f64) < min_share * *last as f64);
+        longer.map(|(file, last)| format!(
             "{wrote}, less than the share {min_share} (min-share) of the {last} in {file}; if so few are right, fetch once by hand with --min-share 0"
-        )));
+        ))
+    };
+    match too_few {
+        Some(why) => Err(FetchError::unavailable(why)),
+        None => Ok(Delivered { file: part.publish()?, tally }),
     }
-    let file = part.publish()?;
-    Ok(Delivered { file, accepted, faulty })
 }
