@@ -255,24 +255,21 @@ pub struct DaemonFiles<'a> {
 impl DaemonFiles<'_> {
     /// What it writes when the fetcher of that name runs, and the glob that leaves all of the kind out.
     fn all(&self, name: &ListName) -> Vec<(PathBuf, PathBuf)> {
-        let lists = [
-            name.file(1_700_000_000, true),
-            name.file(1_700_000_000, false),
-            name.draft_file(),
-            name.lock_file(),
-        ];
-        let of_input =
-            |input: &Path| lists.each_ref().map(|file| (input.join(file), input.to_owned()));
-        let of_file = |file: &Path| SUFFIXES.map(|suffix| (with(file, suffix), with(file, "*")));
-        let lock_of = |file| {
-            ["shiftboss-lock", "shiftboss-daemon"]
-                .map(|purpose| (lock::hidden(file, purpose), lock::hidden(file, "*")))
+        let stamp = 1_700_000_000;
+        let lists =
+            [name.file(stamp, true), name.file(stamp, false), name.draft_file(), name.lock_file()];
+        let of_input = |input: &Path| lists.map(|file| (input.join(file), input.to_owned()));
+        let of_file = |file: &Path| {
+            let plain = SUFFIXES.map(|suffix| (with(file, suffix), with(file, "*")));
+            let locks = ["shiftboss-lock", "shiftboss-daemon"];
+            plain
+                .into_iter()
+                .chain(locks.map(|purpose| (lock::hidden(file, purpose), lock::hidden(file, "*"))))
         };
         let changed_of = |file| (name.changed_file(file), lock::hidden(file, "*"));
-        let files = self.database.into_iter().chain(self.socket);
-        let hidden = files.clone().flat_map(lock_of).chain(self.database.map(changed_of));
-        let all = self.input.into_iter().flat_map(of_input).chain(files.flat_map(of_file));
-        all.chain(hidden).collect()
+        let files = self.database.into_iter().chain(self.socket).flat_map(of_file);
+        let all = self.input.map(of_input).into_iter().flatten().chain(files);
+        all.chain(self.database.map(changed_of)).collect()
     }
 }
 
