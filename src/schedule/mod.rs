@@ -37,7 +37,7 @@ pub fn open(trees: &Trees, add: AddWatch) -> Result<Box<dyn Watch>, WatchError> 
         }
         Err(error) if error.can_poll() => {
             warn!(%error, "The trees are looked at every few seconds instead.");
-            Ok(Box::new(PollWatch::open(trees)?))
+            Ok(Box::new(PollWatch::open(trees.clone())?))
         }
         Err(error) => Err(error),
     }

@@ -5,12 +5,10 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::globs::Globs;
 use super::paths::Changed;
 use super::watch::{Trees, Wake, Watch, WatchError};
 
@@ -20,8 +18,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_SHARE: u32 = 10;
 
 pub struct PollWatch {
-    roots: Vec<PathBuf>,
-    globs: Globs,
+    trees: Trees,
     /// By the path's hash: the hash of what tells that it changed.
     seen: HashMap<u64, u64>,
     took: Duration,
@@ -29,28 +26,29 @@ pub struct PollWatch {
 
 impl PollWatch {
     /// Looks for the first time.
-    pub fn open(trees: &Trees) -> Result<Self, WatchError> {
-        let (roots, globs) = (trees.roots.clone(), trees.globs.clone());
-        let mut watch = Self { roots, globs, seen: HashMap::new(), took: Duration::ZERO };
+    pub fn open(trees: Trees) -> Result<Self, WatchError> {
+        let mut watch = Self { trees, seen: HashMap::new(), took: Duration::ZERO };
         watch.turn()?;
         Ok(watch)
     }
 
-    /// Looks at the tree of a root: `now` gets what is there. What goes away meanwhile is passed over: the next look
-    /// tells.
-    fn look(
-        &mut self,
-        root: &Path,
-        now: &mut HashMap<u64, u64>,
-        changed: &mut Changed,
-    ) -> io::Result<()> {
-        std::fs::read_dir(root)?;
-        let mut unlisted = vec![PathBuf::new()];
-        while let Some(below) = unlisted.pop() {
-            self.globs.enter(&root.join(&below));
-            for (found, is_dir) in self.globs.list(root, &below).into_iter().flatten() {
+    /// Looks at all trees: what is there, and what of it was not, or another, at the last look. What goes away
+    /// meanwhile is passed over: the next look tells.
+    fn look(&mut self) -> Result<(HashMap<u64, u64>, Changed), WatchError> {
+        let Trees { roots, globs } = &mut self.trees;
+        let (mut now, mut changed) = (HashMap::with_capacity(self.seen.len()), Changed::default());
+        let mut unlisted: Vec<_> = roots.iter().map(|root| (root, PathBuf::new())).collect();
+        while let Some((root, below)) = unlisted.pop() {
+            globs.enter(&root.join(&below));
+            let listed = match globs.list(root, &below) {
+                Err(source) if below.as_os_str().is_empty() => {
+                    return Err(WatchError::Root { path: root.clone(), source });
+                }
+                listed => listed.into_iter().flatten(),
+            };
+            for (found, is_dir) in listed {
                 let path = root.join(&found);
-                if self.globs.takes(&found, is_dir)
+                if globs.takes(&found, is_dir)
                     && let Ok(metadata) = path.symlink_metadata()
                 {
                     let (name, stamp) = (hash(&path), stamp(&metadata));
@@ -60,11 +58,11 @@ impl PollWatch {
                     }
                 }
                 if is_dir {
-                    unlisted.push(found);
+                    unlisted.push((root, found));
                 }
             }
         }
-        Ok(())
+        Ok((now, changed))
     }
 }
 
@@ -85,12 +83,7 @@ fn hash(value: &impl Hash) -> u64 {
 impl Watch for PollWatch {
     fn turn(&mut self) -> Result<Changed, WatchError> {
         let begun = Instant::now();
-        let mut changed = Changed::default();
-        let mut now = HashMap::with_capacity(self.seen.len());
-        for root in self.roots.clone() {
-            let looked = self.look(&root, &mut now, &mut changed);
-            looked.map_err(|source| WatchError::Root { path: root, source })?;
-        }
+        let (now, mut changed) = self.look()?;
         if self.seen.keys().any(|name| !now.contains_key(name)) {
             changed.lose_some();
         }
@@ -107,6 +100,7 @@ impl Watch for PollWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::globs::Globs;
 
     /// What is made, changed, moved and removed is noticed; what is left out is not.
     #[test]
@@ -116,7 +110,7 @@ mod tests {
         std::fs::create_dir(root.join("sub")).unwrap();
         std::fs::write(root.join("sub/a.org"), "1").unwrap();
         let globs = Globs::new(&["*.org".to_owned()], &[], false).unwrap();
-        let mut watch = PollWatch::open(&Trees { roots: vec![root.clone()], globs }).unwrap();
+        let mut watch = PollWatch::open(Trees { roots: vec![root.clone()], globs }).unwrap();
         let mut turn = || {
             let changed = watch.turn().unwrap();
             let names = changed.paths().map(|path| path.strip_prefix(&root).unwrap().to_owned());

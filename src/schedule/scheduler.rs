@@ -182,18 +182,20 @@ impl Scheduler {
             self.note();
             let wake = self.machine.wake();
             let is_planned = self.due.is_some() || wake.is_some();
+            let at = |moment: Option<Moment>| Some(sleep_until(self.origin.checked_add(moment?)?));
+            let (waking, due) = (at(wake.map(|(_, moment)| moment)), at(self.due));
             tokio::select! {
                 biased;
                 request = requests.recv() => match request {
                     Some(Request::Run) => self.apply(Event::Due),
                     Some(Request::Stop) | None => return Ok(self.stop().await),
                 },
-                outcome = ended(&mut self.on) => self.ended(outcome).await?,
-                changed = next(&mut self.parts.watch) => self.take(changed?),
-                () = at(self.origin, wake.map(|(_, moment)| moment)) => {
+                outcome = or_never(self.on.as_mut().map(|on| &mut on.run)) => self.ended(outcome).await?,
+                changed = or_never(self.parts.watch.as_mut().map(Follower::next)) => self.take(changed?),
+                () = or_never(waking) => {
                     wake.into_iter().for_each(|(event, _)| self.apply(event));
                 }
-                () = at(self.origin, self.due) => {
+                () = or_never(due) => {
                     // While a run is on that costs it its turn.
                     self.set_due();
                     self.apply(Event::Due);
@@ -337,23 +339,10 @@ impl Scheduler {
     }
 }
 
-async fn ended(on: &mut Option<On>) -> Outcome {
-    match on {
-        Some(on) => (&mut on.run).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next(watch: &mut Option<Follower>) -> Result<Changed, WatchError> {
-    match watch {
-        Some(watch) => watch.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn at(origin: Instant, moment: Option<Moment>) {
-    match moment.and_then(|moment| origin.checked_add(moment)) {
-        Some(time) => sleep_until(time).await,
+/// Awaits what there is; for ever, if there is nothing.
+async fn or_never<F: Future>(awaited: Option<F>) -> F::Output {
+    match awaited {
+        Some(awaited) => awaited.await,
         None => std::future::pending().await,
     }
 }

@@ -21,7 +21,6 @@ use shiftboss_actors::fs_events::{
 use shiftboss_actors::throttle::Throttle;
 use tracing::{debug, warn};
 
-use super::globs::Globs;
 use super::paths::Changed;
 use super::watch::{Trees, Wake, Watch, WatchError};
 
@@ -47,8 +46,7 @@ pub struct TreeWatch {
     inotify: Inotify,
     watches: Watches,
     add: AddWatch,
-    roots: Vec<PathBuf>,
-    globs: Globs,
+    trees: Trees,
     by_watch: HashMap<WatchDescriptor, Place>,
     /// A watch that is not here is *detached*: its directory was moved, and is found at another place or unwatched.
     by_place: BTreeMap<Place, WatchDescriptor>,
@@ -68,8 +66,7 @@ impl TreeWatch {
             watches: inotify.watches(),
             inotify,
             add,
-            roots: trees.roots.clone(),
-            globs: trees.globs.clone(),
+            trees: trees.clone(),
             by_watch: HashMap::new(),
             by_place: BTreeMap::new(),
             changed: Changed::default(),
@@ -93,7 +90,7 @@ impl TreeWatch {
 
     /// Watches all trees. What is there now is no news.
     fn find_all(&mut self) -> Result<(), WatchError> {
-        let roots = (0..self.roots.len()).map(|root| (root, PathBuf::new())).collect();
+        let roots = (0..self.trees.roots.len()).map(|root| (root, PathBuf::new())).collect();
         self.find(roots, false)?;
         // What looks doubtful now is so: a directory that is mounted within itself.
         self.is_unsure = false;
@@ -143,13 +140,13 @@ impl TreeWatch {
 
     fn note_name(&mut self, place: Place, mask: EventMask) -> Result<(), WatchError> {
         let is_dir = mask.contains(EventMask::ISDIR);
-        if self.globs.leaves_out(&self.roots[place.0], &place.1, is_dir) {
+        if self.trees.globs.leaves_out(&self.trees.roots[place.0], &place.1, is_dir) {
             return Ok(());
         }
-        self.is_unsure |= self.globs.is_changed_by(&place.1);
+        self.is_unsure |= self.trees.globs.is_changed_by(&place.1);
         // A directory that moves takes files with it, whose names nobody tells.
         let takes_files = is_dir && mask.intersects(EventMask::MOVED_FROM | EventMask::MOVED_TO);
-        if takes_files || self.globs.takes(&place.1, is_dir) {
+        if takes_files || self.trees.globs.takes(&place.1, is_dir) {
             self.changed.add(self.path(&place));
         }
         if is_dir && mask.contains(EventMask::MOVED_FROM) {
@@ -244,9 +241,9 @@ impl TreeWatch {
         found: &mut Vec<Place>,
     ) -> Result<(), WatchError> {
         let (number, below) = place;
-        let root = &self.roots[*number];
-        self.globs.enter(&root.join(below));
-        let listed = match self.globs.list(root, below) {
+        let root = &self.trees.roots[*number];
+        self.trees.globs.enter(&root.join(below));
+        let listed = match self.trees.globs.list(root, below) {
             Ok(listed) => listed,
             Err(source) if is_at_root(place) => {
                 return Err(WatchError::Root { path: root.clone(), source });
@@ -258,7 +255,7 @@ impl TreeWatch {
             }
         };
         for (path, is_dir) in listed {
-            if is_news && self.globs.takes(&path, is_dir) {
+            if is_news && self.trees.globs.takes(&path, is_dir) {
                 self.changed.add(root.join(&path));
             }
             if is_dir {
@@ -282,7 +279,7 @@ impl TreeWatch {
     }
 
     fn path(&self, (root, below): &Place) -> PathBuf {
-        self.roots[*root].join(below)
+        self.trees.roots[*root].join(below)
     }
 }
 
