@@ -134,6 +134,8 @@ struct On {
     stop: oneshot::Sender<()>,
     /// In seconds since 1970.
     started: i64,
+    /// What changed before it: if it fails, the next one is given that, too.
+    given: Changed,
 }
 
 struct Scheduler {
@@ -145,8 +147,6 @@ struct Scheduler {
     due: Option<Moment>,
     on: Option<On>,
     changed: Changed,
-    /// What the run that is on was given: if it fails, the next one is given it, too.
-    given: Changed,
     loops: Loops,
     runs: u64,
     last_run: Option<EndedRun>,
@@ -164,7 +164,6 @@ impl Scheduler {
             on: None,
             // As long as a watch has said nothing, anything may have changed.
             changed: parts.watch.as_ref().map_or_else(Changed::default, |_| Changed::unknown()),
-            given: Changed::default(),
             loops: Loops::default(),
             runs: 0,
             last_run: None,
@@ -200,7 +199,8 @@ impl Scheduler {
                     self.set_due();
                     self.apply(Event::Due);
                 }
-                () = sleep(COMPARE_CLOCKS), if is_planned => self.compare_clocks(),
+                // The wall clock may have been set: what is planned is noted in its time.
+                () = sleep(COMPARE_CLOCKS), if is_planned => {}
             }
         }
     }
@@ -225,12 +225,11 @@ impl Scheduler {
 
     fn start(&mut self) {
         let changed = std::mem::take(&mut self.changed);
-        self.given = changed.clone();
         let (name, paths) = (&self.parts.name, changed.paths().len());
         info!(name, paths, "A run starts.");
         let (stop, stopped) = oneshot::channel();
-        let run = (self.parts.start)(changed, stopped);
-        self.on = Some(On { run, stop, started: self.parts.clock.now() });
+        let (run, given) = ((self.parts.start)(changed.clone(), stopped), changed);
+        self.on = Some(On { run, stop, started: self.parts.clock.now(), given });
         // Whoever caused it: the next one by the clock is a whole period away.
         self.set_due();
     }
@@ -245,14 +244,13 @@ impl Scheduler {
         }
         let exit_code = outcome.exit_code;
         self.log_end(&outcome);
-        if let Some(On { started, .. }) = self.on.take() {
+        if let Some(On { started, given, .. }) = self.on.take() {
             let (ended, message) = (self.parts.clock.now(), outcome.message);
             self.last_run = Some(EndedRun { started, ended, exit_code, message });
             self.runs += 1;
-        }
-        let given = std::mem::take(&mut self.given);
-        if exit_code != 0 {
-            self.changed.merge(given);
+            if exit_code != 0 {
+                self.changed.merge(given);
+            }
         }
         self.report_loops();
         let is_again = exit_code != 0 && self.parts.timing.retry;
@@ -303,17 +301,13 @@ impl Scheduler {
         }
     }
 
-    /// Follows a wall clock that was set: what is planned is noted in the new time.
-    fn compare_clocks(&mut self) {
+    /// Tells the observer, if there is anything new.
+    fn note(&mut self) {
         let since = i64::try_from(self.now().as_secs()).unwrap_or(i64::MAX);
         let wall_origin = self.parts.clock.now().saturating_sub(since);
         if wall_origin.abs_diff(self.wall_origin) >= STEP_SECONDS {
             self.wall_origin = wall_origin;
         }
-    }
-
-    /// Tells the observer, if there is anything new.
-    fn note(&mut self) {
         // "Longer than" a time is no second more.
         let wall = |at: Moment| {
             let seconds = at.saturating_sub(super::machine::TICK).as_secs_f64().ceil() as i64;
