@@ -9,10 +9,8 @@ pub(super) mod needs;
 pub(super) mod network;
 mod signals;
 
-use std::cell::RefCell;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use shiftboss_actors::clock::SystemClock;
@@ -87,24 +85,20 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     if opened.is_paused {
         warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
     }
-    let unsound = Rc::new(RefCell::new(None));
     let database = settings.database.clone();
     let check = (!opened.was_clean).then(|| database.clone());
-    let tree = run_tree(parts, check, configuration, Rc::clone(&unsound), &mut locks);
-    let ended = actix_rt::System::new().block_on(tree);
-    let unsound = unsound.borrow_mut().take();
+    let ended = actix_rt::System::new().block_on(run_tree(parts, check, configuration, &mut locks));
     drop(locks);
-    match (ended, unsound) {
-        (_, Some(fault)) => Err(corrupt(&database, &fault)),
-        (Err(TreeError::Storage(StoreError::Corrupt(fault))), None) => {
-            stores::mark(&database, &fault);
-            Err(corrupt(&database, &fault))
-        }
-        (Err(error), None) => Err(tree_failure(error)),
-        (Ok(()), None) => {
+    match ended {
+        Ok(()) => {
             info!("Stopped.");
             Ok(())
         }
+        Err(TreeError::Storage(StoreError::Corrupt(fault))) => {
+            stores::mark(&database, &fault);
+            Err(corrupt(&database, &fault))
+        }
+        Err(error) => Err(tree_failure(error)),
     }
 }
 
@@ -121,17 +115,19 @@ async fn run_tree(
     parts: Parts,
     check: Option<PathBuf>,
     configuration: Configuration,
-    unsound: Rc<RefCell<Option<String>>>,
     locks: &mut Locks,
 ) -> Result<(), TreeError> {
     let signals = Signals::with_reloads().map_err(TreeError::Socket)?;
-    let stop = async move {
+    let mut unsound = None;
+    let stop = async {
         tokio::select! {
             () = signals::first(signals, configuration) => {}
-            fault = checked(check) => *unsound.borrow_mut() = Some(fault),
+            fault = checked(check) => unsound = Some(fault),
         }
     };
-    tree::run(parts, &mut InitSystem { at_ready: || locks.keep() }, stop).await
+    let ended = tree::run(parts, &mut InitSystem { at_ready: || locks.keep() }, stop).await;
+    // It is why the tree was stopped, whatever else came of that.
+    unsound.map_or(ended, |fault| Err(TreeError::Storage(StoreError::Corrupt(fault))))
 }
 
 /// After an unclean stop: reads the whole database in the background. Resolves, with what is wrong, only
