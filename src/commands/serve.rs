@@ -6,7 +6,6 @@
 pub(super) mod configuration;
 mod init_system;
 pub(super) mod needs;
-pub(super) mod network;
 mod signals;
 
 use std::error::Error;
@@ -81,7 +80,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         pid = std::process::id(),
         "Starting."
     );
-    network::warn_if_closed(&settings.fetchers);
+    needs::warn_without_network(&settings.fetchers);
     if opened.is_paused {
         warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
     }

@@ -18,7 +18,7 @@ use super::values::{self, parse_bounded_time};
 use crate::child::{CommandSpec, GRACE};
 use crate::lock;
 use crate::schedule::globs::{GlobError, Globs};
-use crate::schedule::machine::{COOLDOWN, DEBOUNCE, MAX_WAIT, Timing};
+use crate::schedule::machine::Timing;
 use crate::schedule::watch::Trees;
 
 /// The ends of the names of a database's files.
@@ -127,15 +127,15 @@ fn min_share() -> f64 {
 }
 
 fn debounce() -> Duration {
-    DEBOUNCE
+    Duration::from_secs(5)
 }
 
 fn max_wait() -> Duration {
-    MAX_WAIT
+    Duration::from_secs(60)
 }
 
 fn cooldown() -> Duration {
-    COOLDOWN
+    Duration::from_secs(180)
 }
 
 impl FetcherTable {

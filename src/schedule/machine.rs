@@ -15,12 +15,6 @@ use thiserror::Error;
 /// A monotonic time: since a fixed moment that the caller chooses.
 pub type Moment = Duration;
 
-/// How long it is to be quiet before a run, if nothing else is said (spec 1).
-pub const DEBOUNCE: Duration = Duration::from_secs(5);
-/// How long a run is put off at the most (spec 2.4).
-pub const MAX_WAIT: Duration = Duration::from_secs(60);
-/// From the end of a run to the start of the next (spec 1).
-pub const COOLDOWN: Duration = Duration::from_secs(180);
 /// The clock's step. "Longer than" a time means by one step at least.
 pub const TICK: Duration = Duration::from_millis(1);
 /// From a failed run to its first repetition, if there is any.

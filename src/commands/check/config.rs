@@ -8,8 +8,8 @@ use std::path::Path;
 use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
 use crate::commands::output::print;
-use crate::commands::serve::network::ADVICE;
-use crate::commands::serve::{configuration, needs};
+use crate::commands::serve::configuration;
+use crate::commands::serve::needs::{self, NETWORK_ADVICE};
 use crate::commands::text::shown;
 use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
@@ -74,7 +74,7 @@ fn report(
         out.extend(notes(table).iter().map(|note| format!("  note: {note}\n")));
     }
     if !tables.is_empty() {
-        out += &format!("note: the unit as it is shipped has no network; {ADVICE}\n");
+        out += &format!("note: the unit as it is shipped has no network; {NETWORK_ADVICE}\n");
     }
     out.extend(faults.iter().map(|fault| format!("fault: {}\n", shown(fault))));
     if faults.is_empty() {

@@ -4,14 +4,16 @@
 //! A program or a tree of a fetcher's is not needed to start; those are [`crate::commands::check`]'s.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
+use rustix::net::{self, AddressFamily, SocketType};
 use rustix::process::{Resource, getrlimit};
 use tracing::warn;
 
 use crate::cli::ServeSettings;
-use crate::config::DaemonFiles;
+use crate::config::{DaemonFiles, FetcherTable};
 use crate::exit::{ExitCode, Failure};
 use crate::fetchers::RUNS_MAX;
 use crate::lock;
@@ -26,6 +28,9 @@ const OWN_DESCRIPTORS: u64 = 32;
 const RUN_DESCRIPTORS: u64 = 8;
 /// Descriptors for fetcher files, of which many can be read at once; a quarter where there are few.
 const FILE_DESCRIPTORS: u64 = 1024;
+
+/// What to do where a fetcher needs a network that the unit does not have.
+pub(in crate::commands) const NETWORK_ADVICE: &str = "fetchers that use the network need the drop-in network.conf beside the unit (docs/configuration.md)";
 
 /// What would keep a daemon with these files from starting; what is not said is not looked at. Not to be asked while
 /// this process has the database open: it is opened as a plain file.
@@ -143,4 +148,50 @@ pub(super) fn connections_max(settings: &ServeSettings) -> usize {
         );
     }
     wanted.min(possible)
+}
+
+/// Warns at a start with fetchers, in a unit of systemd's that has no network, as the shipped one: they would only fail,
+/// each in its own words.
+pub(super) fn warn_without_network(fetchers: &[FetcherTable]) {
+    let is_in_unit = std::env::var_os("INVOCATION_ID").is_some();
+    let interfaces = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    if is_in_unit && !fetchers.is_empty() && (is_loopback_alone(&interfaces) || !may_connect()) {
+        warn!(
+            fetchers = fetchers.len(),
+            advice = NETWORK_ADVICE,
+            "The daemon's unit has no network."
+        );
+    }
+}
+
+/// Whether a list of interfaces, as the kernel prints it, has the loopback and no other. Nothing is said of an
+/// empty one: it could not be read.
+fn is_loopback_alone(interfaces: &str) -> bool {
+    let names = interfaces.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
+    let names: Vec<&str> = names.collect();
+    names == ["lo"]
+}
+
+fn may_connect() -> bool {
+    net::socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str =
+        "Inter-|   Receive      |  Transmit\n face |bytes    packets |bytes    packets\n";
+
+    /// A namespace of its own has the loopback and nothing else.
+    #[test]
+    fn the_loopback_alone_is_no_network() {
+        let interfaces = |names: &[&str]| {
+            let lines = names.iter().map(|name| format!("{name:>6}: 0 0 0 0\n"));
+            is_loopback_alone(&(HEAD.to_owned() + &lines.collect::<String>()))
+        };
+        assert!(interfaces(&["lo"]));
+        assert!(!interfaces(&["lo", "eth0"]) && !interfaces(&["wlan0"]));
+        assert!(!is_loopback_alone(""));
+    }
 }
