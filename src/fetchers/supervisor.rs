@@ -33,7 +33,7 @@ use crate::exit::ExitCode;
 use crate::near::did_you_mean;
 use crate::schedule::follower::Follower;
 use crate::schedule::paths::Changed;
-use crate::schedule::scheduler::{Every, Outcome, Request, Run, Schedule, StartRun, Status};
+use crate::schedule::scheduler::{Every, Outcome, Run, RunNow, Schedule, StartRun, Status};
 use crate::schedule::watch::WatchError;
 
 /// Runs of all fetchers at once; others wait for their turn.
@@ -54,9 +54,9 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 /// Makes the runs of a fetcher.
 pub(super) type Runs = Box<dyn Fn(&FetcherTable) -> StartRun>;
 
-/// A schedule that is neither ended nor replaced.
+/// A schedule that is neither ended nor replaced. Dropped, it is asked to end.
 struct Running {
-    requests: UnboundedSender<Request>,
+    requests: UnboundedSender<RunNow>,
     status: Status,
 }
 
@@ -174,7 +174,8 @@ impl Supervisor {
             };
             let running = self.running.borrow_mut().remove(&name);
             if is_changed {
-                self.end(running, life).await;
+                drop(running);
+                self.end(life).await;
                 continue;
             }
             if running.is_some_and(|running| running.status.runs > 0) {
@@ -227,11 +228,8 @@ impl Supervisor {
         actix_rt::spawn(schedule.run(received))
     }
 
-    /// Ends a schedule, and waits until nothing of it is left.
-    async fn end(&self, running: Option<Running>, mut life: Life) {
-        if let Some(Running { requests, .. }) = running {
-            let _ = requests.send(Request::Stop);
-        }
+    /// Waits until nothing is left of a schedule that nobody asks any more.
+    async fn end(&self, mut life: Life) {
         let too_long = async {
             self.stopped().await;
             sleep(STOP_GRACE).await;
@@ -347,7 +345,7 @@ impl Supervisor {
             return Err(Refused::busy(format!("a run of {name} is on")));
         }
         info!(name, "An operator asked for a run.");
-        let _ = running.requests.send(Request::Run);
+        let _ = running.requests.send(RunNow);
         let state = &running.status.state;
         Ok(serde_json::json!({"fetcher": name, "state": state}).to_string())
     }

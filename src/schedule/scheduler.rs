@@ -72,14 +72,9 @@ pub struct Status {
 /// Hears of each new status.
 pub type Observer = Box<dyn FnMut(&Status)>;
 
-/// Asks a schedule for something.
-#[derive(Debug, Clone, Copy)]
-pub enum Request {
-    /// A run, whether anything changed or not.
-    Run,
-    /// No more runs, and the end of the one that is on.
-    Stop,
-}
+/// Asks a schedule for a run, whether anything changed or not. When nobody is left who could ask, the run that is on is
+/// ended, and no other begins.
+pub struct RunNow;
 
 /// Runs by the clock.
 #[derive(Debug, Clone, Copy)]
@@ -104,10 +99,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Runs until it is asked to stop; how the run ended that was on then. Dropped, it kills that one.
+    /// Runs until nobody can ask for runs any more; how the run ended that was on then. Dropped, it kills that one.
     pub async fn run(
         self,
-        requests: UnboundedReceiver<Request>,
+        requests: UnboundedReceiver<RunNow>,
     ) -> Result<Option<Outcome>, WatchError> {
         Scheduler::new(self).run(requests).await
     }
@@ -118,8 +113,7 @@ impl Schedule {
         signals: &mut Signals,
     ) -> Result<Option<(Option<Outcome>, i32)>, WatchError> {
         let (requests, received) = unbounded_channel();
-        let stop = || _ = requests.send(Request::Stop);
-        let (ended, signal) = signals.attend(self.run(received), stop).await;
+        let (ended, signal) = signals.attend(self.run(received), || drop(requests)).await;
         let outcome = match ended {
             Some(Ok(None)) => return Ok(None),
             Some(ended) => ended?,
@@ -175,7 +169,7 @@ impl Scheduler {
 
     async fn run(
         mut self,
-        mut requests: UnboundedReceiver<Request>,
+        mut requests: UnboundedReceiver<RunNow>,
     ) -> Result<Option<Outcome>, WatchError> {
         loop {
             self.note();
@@ -186,8 +180,8 @@ impl Scheduler {
             tokio::select! {
                 biased;
                 request = requests.recv() => match request {
-                    Some(Request::Run) => self.apply(Event::Due),
-                    Some(Request::Stop) | None => return Ok(self.stop().await),
+                    Some(RunNow) => self.apply(Event::Due),
+                    None => return Ok(self.stop().await),
                 },
                 outcome = or_never(self.on.as_mut().map(|on| &mut on.run)) => self.ended(outcome).await?,
                 changed = or_never(self.parts.watch.as_mut().map(Follower::next)) => self.take(changed?),

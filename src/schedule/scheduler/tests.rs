@@ -85,7 +85,7 @@ async fn due_runs_need_no_change() {
     tokio::time::pause();
     let scene = Plan { takes: 15 * SECOND, cooldown: Duration::ZERO, ..plan() }.start();
     for _ in 0..6 {
-        scene.ask(Request::Run).await;
+        scene.ask_for_run().await;
         scene.pass(10 * SECOND).await;
     }
     assert_eq!(scene.began(), [0, 20, 40]);
@@ -139,14 +139,14 @@ async fn a_stop_ends_the_run() {
     scene.touch("p").await;
     scene.pass(10 * SECOND).await;
     scene.touch("q").await;
-    scene.ask(Request::Stop).await;
+    scene.stop().await;
     assert_eq!((scene.seen.0.stopped.get(), scene.seen.0.on.get()), (1, 0));
     scene.pass(3600 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
     assert_eq!(scene.end.await.unwrap().unwrap().unwrap().exit_code, 143);
     let idle = plan().start();
     idle.touch("p").await;
-    idle.ask(Request::Stop).await;
+    idle.stop().await;
     idle.pass(3600 * SECOND).await;
     assert_eq!(idle.began().len(), 0);
     assert_eq!(idle.end.await.unwrap().unwrap(), None);
@@ -159,7 +159,7 @@ async fn what_is_dropped_is_killed() {
     let scene = Plan { takes: 1000 * SECOND, ignores_stop: true, ..plan() }.start();
     scene.touch("p").await;
     scene.pass(10 * SECOND).await;
-    scene.ask(Request::Stop).await;
+    scene.stop().await;
     scene.pass(SECOND).await;
     assert_eq!(scene.seen.0.on.get(), 1);
     scene.end.abort();
@@ -172,7 +172,7 @@ async fn what_is_dropped_is_killed() {
 async fn a_panic_is_heard() {
     tokio::time::pause();
     let scene = Plan { codes: vec![], ..plan() }.start();
-    scene.ask(Request::Run).await;
+    scene.ask_for_run().await;
     assert!(scene.end.await.is_err());
 }
 
@@ -183,7 +183,7 @@ async fn events_at_the_moment_of_a_timer() {
     let tick = Duration::from_millis(1);
     let scene = Plan { takes: tick, cooldown: 2 * tick, ..plan() }.start();
     for round in 0..2_000_u32 {
-        scene.ask(Request::Run).await;
+        scene.ask_for_run().await;
         for _ in 0..round % 7 {
             scene.touch("p").await;
             scene.pass(tick).await;

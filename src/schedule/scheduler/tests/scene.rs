@@ -111,7 +111,8 @@ impl Watch for Told {
 
 /// A schedule at work, and what is known of it.
 pub struct Scene {
-    requests: UnboundedSender<Request>,
+    /// Until it is stopped.
+    requests: RefCell<Option<UnboundedSender<RunNow>>>,
     script: Arc<Script>,
     pub end: JoinHandle<Result<Option<Outcome>, WatchError>>,
     pub seen: Seen,
@@ -163,7 +164,7 @@ impl Plan {
             clock: Rc::new(wall.clone()),
         };
         let end = actix::spawn(schedule.run(received));
-        Scene { requests, script, end, seen, wall }
+        Scene { requests: RefCell::new(Some(requests)), script, end, seen, wall }
     }
 }
 
@@ -173,9 +174,17 @@ impl Scene {
         self.heard().await;
     }
 
-    pub async fn ask(&self, request: Request) {
+    pub async fn ask_for_run(&self) {
         self.heard().await;
-        let _ = self.requests.send(request);
+        if let Some(requests) = &*self.requests.borrow() {
+            let _ = requests.send(RunNow);
+        }
+        self.heard().await;
+    }
+
+    pub async fn stop(&self) {
+        self.heard().await;
+        drop(self.requests.take());
         self.heard().await;
     }
 
