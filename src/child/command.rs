@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix;
 use tokio::time::{Instant, sleep_until};
 
@@ -113,7 +112,7 @@ impl Guardian {
             }
             command.current_dir(directory);
         }
-        let outlet = outlet(output, &mut command)
+        let pumps = connect(output, &mut command)
             .map_err(StartError::system("make the pipes for its output"))?;
         let process = self.spawn(command)?;
         // A time beyond what the clock can say is no limit.
@@ -122,7 +121,7 @@ impl Guardian {
             process,
             guardian: self.clone(),
             children,
-            pumps: outlet.map(|(sink, pipes)| pumps(sink, pipes)),
+            pumps,
             deadline,
             grace: spec.grace,
             is_ending: false,
@@ -132,28 +131,18 @@ impl Guardian {
     }
 }
 
-/// Our ends of a command's pipes.
-type Pipes = [(Stream, Receiver); 2];
-
-/// Has a command's output go where it is to go. The sink and our ends of its pipes, unless it has a file.
-fn outlet(output: Output, command: &mut Command) -> io::Result<Option<(Sink, Pipes)>> {
-    match output {
+/// Has a command's output go where it is to go, and starts what passes it on, unless it has a file.
+fn connect(output: Output, command: &mut Command) -> io::Result<Option<[Pump; 2]>> {
+    let sink = match output {
+        Output::Sink(sink) => Arc::new(Mutex::new(sink)),
         Output::File(file) => {
             command.stdout(file.try_clone()?).stderr(file);
-            Ok(None)
+            return Ok(None);
         }
-        Output::Sink(sink) => {
-            let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
-            command.stdout(stdout).stderr(stderr);
-            Ok(Some((sink, [(Stream::Out, out), (Stream::Err, err)])))
-        }
-    }
-}
-
-/// Passes both streams on to one sink.
-fn pumps(sink: Sink, pipes: Pipes) -> [Pump; 2] {
-    let sink = Arc::new(Mutex::new(sink));
-    pipes.map(|(stream, pipe)| {
+    };
+    let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
+    command.stdout(stdout).stderr(stderr);
+    let pump = |(stream, pipe)| {
         let sink = Arc::clone(&sink);
         Pump::start(pipe, move |piece| {
             if !piece.is_empty() {
@@ -161,7 +150,8 @@ fn pumps(sink: Sink, pipes: Pipes) -> [Pump; 2] {
             }
             std::future::ready(())
         })
-    })
+    };
+    Ok(Some([(Stream::Out, out), (Stream::Err, err)].map(pump)))
 }
 
 impl Running {

@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::mem::take;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -106,23 +107,15 @@ impl CommandRunner {
         let (output, pump, mut log) = self.output(&command)?;
         let RunnerSettings { template, time_limit, grace, .. } = &self.settings;
         let spec = CommandSpec {
-            arguments: command.arguments,
-            environment: command.environment,
+            arguments: take(&mut command.arguments),
+            environment: take(&mut command.environment),
             time_limit: *time_limit,
             grace: *grace,
             ..CommandSpec::new(&template.program)
         };
         let running = self.guardian.start(&spec, command.payload.input.take(), output);
         let running = running.inspect_err(|error| close(&mut log, &error.to_string()))?;
-        Ok(Execution {
-            running,
-            pump,
-            log,
-            shown: command.shown,
-            attempt: command.attempt,
-            started: Instant::now(),
-            _payload: command.payload,
-        })
+        Ok(Execution { running, pump, log, command, started: Instant::now() })
     }
 
     /// An output for a command that is about to be run, and what passes it on, or its log. A log that cannot be made
@@ -194,11 +187,9 @@ pub(super) struct Execution {
     /// Passes on what it prints.
     pump: Option<Pump>,
     log: Option<CommandLog>,
-    pub shown: String,
-    pub attempt: Option<i64>,
+    /// Its payload is removed with this.
+    pub command: JobCommand,
     pub started: Instant,
-    /// Removed with this.
-    _payload: Payload,
 }
 
 impl Execution {

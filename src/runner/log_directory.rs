@@ -160,8 +160,12 @@ fn is_day(text: &str) -> bool {
 /// the whole.
 pub fn file_name(key: &[u8]) -> String {
     let mut name = String::new();
-    for (index, byte) in key.iter().enumerate() {
-        let encoded = encoded(*byte, index == 0);
+    for byte in key {
+        // A dot in front would hide the file.
+        let is_plain = byte.is_ascii_alphanumeric()
+            || b"_-".contains(byte)
+            || (*byte == b'.' && !name.is_empty());
+        let encoded = if is_plain { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
         if name.len() + encoded.len() > NAME_BYTES_MAX {
             // No key is encoded with a tilde.
             return format!("{name}~{:016x}.log", checksum(key));
@@ -169,17 +173,6 @@ pub fn file_name(key: &[u8]) -> String {
         name.push_str(&encoded);
     }
     format!("{name}.log")
-}
-
-/// A byte of a key; a dot in front would hide the file.
-fn encoded(byte: u8, is_first: bool) -> String {
-    match byte {
-        b'.' if is_first => "%2E".to_owned(),
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    }
 }
 
 #[cfg(test)]

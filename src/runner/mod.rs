@@ -162,8 +162,8 @@ async fn run_job<S: Source>(
     let end = execution.kill().await;
     if is_lost {
         warn!(
-            key = execution.shown,
-            attempt = execution.attempt,
+            key = execution.command.shown,
+            attempt = execution.command.attempt,
             "A running job was lost: its lease expired, or it was requeued. Its command was killed."
         );
         source.lost(job);
@@ -181,7 +181,8 @@ fn failed(execution: &Execution, end: crate::child::End) -> u8 {
     if !end.is_success() {
         let took = format_args!("{:.1}s", execution.started.elapsed().as_secs_f64());
         let output = execution.log().map(|path| path.display().to_string());
-        let (key, attempt, ended) = (&*execution.shown, execution.attempt, end.to_string());
+        let (key, attempt, ended) =
+            (&*execution.command.shown, execution.command.attempt, end.to_string());
         warn!(key, attempt, code, ended, %took, output, "A job failed.");
     }
     code

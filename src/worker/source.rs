@@ -92,13 +92,10 @@ impl Slot {
             let Some(attempt) = job.attempt else {
                 break Ok(false);
             };
-            match self.client.release(attempt).await {
-                Ok(is_back) => break Ok(is_back),
-                Err(error) => {
-                    if let Err(error) = self.wait_out(error, &mut trouble).await {
-                        break Err(error);
-                    }
-                }
+            let given_back = self.client.release(attempt).await;
+            let Err(error) = given_back else { break given_back };
+            if let Err(error) = self.wait_out(error, &mut trouble).await {
+                break Err(error);
             }
         };
         let key = job.shown_key();
