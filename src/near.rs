@@ -4,16 +4,12 @@
 /// How alike two words are, from 0 to 1, when one is taken for the other. clap's figure.
 const ALIKE: f64 = 0.7;
 
-/// The known name that is most like `word`, if any is like it.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The end of an error's sentence, with the known name that is most like `word`, if any is like it:
+/// `; did you mean "alpha"?`, or nothing.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let rated = known.into_iter().map(|name| (strsim::jaro(word, name), name));
     let best = rated.filter(|(alike, _)| *alike > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, name)| name)
-}
-
-/// The end of an error's sentence: `; did you mean "alpha"?`, or nothing.
-pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(word, known).map_or(String::new(), |name| format!("; did you mean {name:?}?"))
+    best.map_or(String::new(), |(_, name)| format!("; did you mean {name:?}?"))
 }
 
 #[cfg(test)]
@@ -27,7 +23,7 @@ mod tests {
         for (word, name) in
             [("leese", "lease"), ("socket-mode", "socket_mode"), ("fetchers", "fetcher")]
         {
-            assert_eq!(nearest(word, known), Some(name));
+            assert_eq!(did_you_mean(word, known), format!("; did you mean {name:?}?"));
         }
         assert_eq!(did_you_mean("sockt", known), "; did you mean \"socket\"?");
         assert_eq!(did_you_mean("user", known), "");

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix;
 use tokio::time::{Instant, sleep_until};
 
@@ -112,7 +113,7 @@ impl Guardian {
             }
             command.current_dir(directory);
         }
-        let pumps = connect(output, &mut command)
+        let outlet = outlet(output, &mut command)
             .map_err(StartError::system("make the pipes for its output"))?;
         let process = self.spawn(command)?;
         // A time beyond what the clock can say is no limit.
@@ -121,7 +122,7 @@ impl Guardian {
             process,
             guardian: self.clone(),
             children,
-            pumps,
+            pumps: outlet.map(|(sink, pipes)| pumps(sink, pipes)),
             deadline,
             grace: spec.grace,
             is_ending: false,
@@ -131,18 +132,28 @@ impl Guardian {
     }
 }
 
-/// Has a command's output go where it is to go, and starts what passes it on, unless it has a file.
-fn connect(output: Output, command: &mut Command) -> io::Result<Option<[Pump; 2]>> {
-    let sink = match output {
-        Output::Sink(sink) => Arc::new(Mutex::new(sink)),
+/// Our ends of a command's pipes.
+type Pipes = [(Stream, Receiver); 2];
+
+/// Has a command's output go where it is to go. The sink and our ends of its pipes, unless it has a file.
+fn outlet(output: Output, command: &mut Command) -> io::Result<Option<(Sink, Pipes)>> {
+    match output {
         Output::File(file) => {
             command.stdout(file.try_clone()?).stderr(file);
-            return Ok(None);
+            Ok(None)
         }
-    };
-    let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
-    command.stdout(stdout).stderr(stderr);
-    let pump = |(stream, pipe)| {
+        Output::Sink(sink) => {
+            let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
+            command.stdout(stdout).stderr(stderr);
+            Ok(Some((sink, [(Stream::Out, out), (Stream::Err, err)])))
+        }
+    }
+}
+
+/// Passes both streams on to one sink.
+fn pumps(sink: Sink, pipes: Pipes) -> [Pump; 2] {
+    let sink = Arc::new(Mutex::new(sink));
+    pipes.map(|(stream, pipe)| {
         let sink = Arc::clone(&sink);
         Pump::start(pipe, move |piece| {
             if !piece.is_empty() {
@@ -150,8 +161,7 @@ fn connect(output: Output, command: &mut Command) -> io::Result<Option<[Pump; 2]
             }
             std::future::ready(())
         })
-    };
-    Ok(Some([(Stream::Out, out), (Stream::Err, err)].map(pump)))
+    })
 }
 
 impl Running {

@@ -68,7 +68,12 @@ impl Connection {
         self.send(request).await?;
         // Fails only when the daemon has closed, which the next read tells.
         let _ = self.requests.shutdown().await;
-        read(in_time(Duration::ZERO, line(&mut self.answers)).await?, Answer::read_classic)
+        read(self.line(Duration::ZERO).await?, Answer::read_classic)
+    }
+
+    /// The next line, whatever it says, without its end; `None`: the daemon has closed.
+    pub async fn line(&mut self, wait: Duration) -> io::Result<Option<Vec<u8>>> {
+        in_time(wait, line(&mut self.answers)).await
     }
 }
 

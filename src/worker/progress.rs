@@ -2,15 +2,14 @@
 //! long those take.
 
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use shiftboss_protocol::client::ANSWER_TIMEOUT;
-use tokio::sync::{oneshot, watch};
+use shiftboss_protocol::wire::session::VERSION;
+use tokio::sync::watch;
 
+use super::connection::Connection;
 use super::pool::{Counts, Pool};
-use crate::client::Session;
 use crate::logging;
 use crate::text::span;
 
@@ -83,30 +82,26 @@ async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64)
         let pool = pool.borrow();
         (pool.counts.taken(), pool.asking > 0)
     };
-    let mut tries = 0;
+    let mut looks = 1;
     loop {
-        let before = now();
-        let waiting = ask_waiting(socket.to_owned()).await;
-        tries += 1;
-        if tries == LOOKS_MAX || (before == now() && !before.1) {
-            return (waiting, before.0);
+        let before @ (taken, is_asking) = now();
+        let waiting = ask_waiting(socket).await;
+        if looks == LOOKS_MAX || (before == now() && !is_asking) {
+            return (waiting, taken);
         }
+        looks += 1;
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 
-/// How many jobs wait at the daemon. It tells nobody but its operators, and a classic one nobody at all. Asked on a
-/// thread of its own, for which the end of the worker does not wait.
-async fn ask_waiting(socket: PathBuf) -> Option<u64> {
-    let (tell, told) = oneshot::channel();
-    let ask = move || {
-        let session = Session::begin(&socket, "progress", "STATUS\n", ANSWER_TIMEOUT);
-        let status = session.and_then(|mut session| session.answer());
-        // Nobody may be waiting any more.
-        tell.send(status.ok().and_then(|status| status.object["rows"]["pending"].as_u64()))
-    };
-    thread::Builder::new().spawn(ask).ok()?;
-    told.await.ok()?
+/// How many jobs wait at the daemon. It tells nobody but its operators, and a classic one nobody at all.
+async fn ask_waiting(socket: &Path) -> Option<u64> {
+    let mut connection = Connection::connect(socket).await.ok()?;
+    connection.send(&format!("HELLO {VERSION} shiftboss-progress\nSTATUS")).await.ok()?;
+    connection.line(Duration::ZERO).await.ok()??;
+    let status = connection.line(Duration::ZERO).await.ok()??;
+    let status: serde_json::Value = serde_json::from_slice(&status).ok()?;
+    status["rows"]["pending"].as_u64()
 }
 
 fn line(
