@@ -39,6 +39,7 @@ columns!(Before { last_served, marked_runs, started, finished, exit_code });
 impl Session<'_> {
     /// A key's attempts in flight, the last one last.
     pub(super) fn deliveries(&self, key: &str) -> Result<Vec<Delivery>> {
+        self.extract(key)?;
         let sql = "SELECT attempt, fetcher_id, run_started, started, delivery_count, worker
             FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt";
         self.rows(sql, [key])
@@ -64,6 +65,17 @@ impl Session<'_> {
     ) -> Result<()> {
         let sql = "DELETE FROM shiftboss_deliveries WHERE attr_path = ?1 AND attempt = ?2";
         self.run(sql, (key, delivery.attempt))?;
+        self.keep_attempt(key, delivery, (outcome, exit_code), finished)
+    }
+
+    /// What became of an attempt.
+    pub(super) fn keep_attempt(
+        &self,
+        key: &str,
+        delivery: &Delivery,
+        (outcome, exit_code): Outcome,
+        finished: i64,
+    ) -> Result<()> {
         let sql = "INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started,
                 worker, started, finished, outcome, exit_code, took_ms)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";

@@ -12,6 +12,8 @@ use super::partitions::Partitions;
 use super::query::{FromRow, Query, columns};
 use super::rows::RunId;
 
+/// The state of a row that is ready, and nothing but the log says anything else of its key.
+pub(super) const PLAIN_STATE: i64 = 1;
 /// rowid, started, finished and exit_code of a key's log row.
 pub(super) type LogRow = (i64, Option<i64>, Option<i64>, Option<i64>);
 
@@ -27,10 +29,13 @@ pub(super) const PLAIN: &str =
 /// All rows of a key: the columns of a [`Candidate`], then those of [`History::read`].
 pub(super) const CANDIDATES: &str =
     "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
-        queue.payload, queue.is_dequeued, queue.state, queue.last_started,
+        queue.payload, queue.is_dequeued,
+        iif(state <> -2, state, -(log.started IS NOT NULL AND finished IS NULL)),
+        queue.last_started,
         coalesce(fetchers.name, ''), queue.last_served, lost.expired_leases,
         log.rowid, log.started, log.finished, log.exit_code,
         EXISTS (SELECT 1 FROM shiftboss_deliveries WHERE attr_path = ?1)
+            OR state = -2 AND log.started IS NOT NULL AND finished IS NULL
     FROM queue INDEXED BY queue_attr_path_index
     LEFT JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
     LEFT JOIN shiftboss_expired_leases AS lost ON lost.fetcher_id = queue.fetcher_id
@@ -58,7 +63,8 @@ pub(super) struct Candidate {
     pub(super) payload: String,
     /// It was dispatched before; a candidate was, and its lease expired.
     pub(super) again: bool,
-    state: i64,
+    /// As `0009_shiftboss.sql` says; but a row that records its dispatch is held, or nothing.
+    pub(super) state: i64,
     pub(super) last_started: Option<i64>,
     /// Its name, for those who look; the window does without.
     pub(super) fetcher: String,
@@ -119,7 +125,7 @@ pub(super) fn plain(row: &Row<'_>) -> Result<Option<Plain>> {
         run_started: row.get(4)?,
         payload,
         again: false,
-        state: 1,
+        state: PLAIN_STATE,
         last_started: row.get(0)?,
         fetcher: String::new(),
         last_served: row.get(7)?,

@@ -6,16 +6,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rusqlite::{OptionalExtension, Result};
+use rusqlite::{OptionalExtension, Result, Row as SqlRow};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::{Attempt, Key, Row, UnixSeconds};
 
 use super::attempts::done;
-use super::candidates::{Candidate, History, LogRow, Plain, Rule, candidates};
+use super::candidates::{Candidate, History, LogRow, PLAIN_STATE, Plain, Rule, candidates};
 use super::dispatch::disagreeing_indexes;
 use super::dispatch_cache::PlainDelivery;
 use super::options::Policy;
-use super::query::Query;
+use super::query::{FromRow, Query};
 use super::rows::Delivery;
 use super::schema::TASKS_ID;
 use super::session::Session;
@@ -37,6 +37,18 @@ impl DispatchRecord<'_> {
     /// The undispatched rows of the fetcher, in every run: all of them are dispatched now.
     fn marked(&self) -> impl Iterator<Item = &Candidate> {
         self.rows.iter().filter(|row| row.fetcher_id == self.row.fetcher_id && !row.again)
+    }
+
+    fn delivery(&self, delivery_count: i64) -> Delivery {
+        Delivery {
+            attempt: self.attempt.0,
+            fetcher_id: self.row.fetcher_id,
+            run_started: self.row.run_started,
+            started: self.now,
+            delivery_count,
+            worker: self.holder.map(|holder| Arc::clone(&holder.worker)),
+            handed_out: Some(Instant::now()),
+        }
     }
 }
 
@@ -82,29 +94,48 @@ impl Session<'_> {
         for older in rows.iter().filter(is_older) {
             self.forget_expired_leases(key, older.run())?;
         }
-        let (log_rowid, before) = self.start_log(key, record.now, history.log)?;
-        if fair {
-            let delivery = self.record_delivery(record, before)?;
-            let is_plain = rows.len() == 1 && row.fetcher_id != TASKS_ID;
-            if is_plain && !history.has_deliveries && row.expired_leases.is_none() {
-                let rowid = row.rowid;
-                self.queue.cache.remember(key, PlainDelivery { rowid, log_rowid, delivery });
-            }
+        if history.has_deliveries {
+            // Before the log forgets when an earlier dispatch began.
+            self.extract(key)?;
         }
-        let state = if fair && record.holder.is_none() { -1 } else { 0 };
-        self.mark(record, state, if fair { Some(record.attempt.0) } else { row.last_served })?;
+        let (log_rowid, before) = self.start_log(key, record.now, history.log)?;
+        let is_plain = fair && row.state == PLAIN_STATE;
+        if is_plain && record.holder.is_none() {
+            self.mark_plain(record, before)?;
+        } else {
+            if fair {
+                self.record_delivery(record, before)?;
+            }
+            self.mark(record, fair)?;
+        }
+        if is_plain {
+            let (rowid, delivery) = (row.rowid, record.delivery(1));
+            self.queue.cache.remember(key, PlainDelivery { rowid, log_rowid, delivery });
+        }
         for marked in record.marked() {
             self.queue.counters.count_pending(marked.run(), -1);
         }
         Ok(())
     }
 
-    fn mark(
-        &self,
-        record: &DispatchRecord<'_>,
-        state: i64,
-        last_served: Option<i64>,
-    ) -> Result<()> {
+    /// The row of a plain key is marked, and is the record of its dispatch: one write for two, and none at its end.
+    fn mark_plain(&self, record: &DispatchRecord<'_>, before: Option<LogRow>) -> Result<()> {
+        let DispatchRecord { key, row, now, attempt, .. } = *record;
+        let (_, started, finished, exit_code) = before.unwrap_or_default();
+        let sql =
+            "UPDATE queue SET is_dequeued = 1, state = -2, last_started = ?2, last_served = ?3,
+                prev_started = ?4, prev_finished = ?5, prev_exit_code = ?6, prev_last_served = ?7
+            WHERE rowid = ?1 AND state = 1";
+        let values = (row.rowid, now, attempt.0, started, finished, exit_code, row.last_served);
+        match self.change(sql, values)? {
+            0 => Err(disagreeing_indexes(key)),
+            _ => Ok(()),
+        }
+    }
+
+    fn mark(&self, record: &DispatchRecord<'_>, fair: bool) -> Result<()> {
+        let state = if fair && record.holder.is_none() { -1 } else { 0 };
+        let last_served = if fair { Some(record.attempt.0) } else { record.row.last_served };
         let DispatchRecord { key, rows, row, now, .. } = *record;
         if rows.len() == 1 {
             let mark = "UPDATE queue
@@ -152,11 +183,7 @@ impl Session<'_> {
     }
 
     /// Keeps what undoing this dispatch must restore.
-    fn record_delivery(
-        &self,
-        record: &DispatchRecord<'_>,
-        before: Option<LogRow>,
-    ) -> Result<Delivery> {
+    fn record_delivery(&self, record: &DispatchRecord<'_>, before: Option<LogRow>) -> Result<()> {
         let DispatchRecord { key, rows, row, history, .. } = *record;
         let earlier = if history.has_deliveries {
             // Those whose row is gone have nothing left to lose.
@@ -168,15 +195,7 @@ impl Session<'_> {
         let same = earlier.iter().filter(|delivery| delivery.run() == row.run());
         // Of a classic attempt that is out still the row is dispatched; its lease may have expired since.
         let classic = same.filter(|_| row.again).map(|delivery| delivery.delivery_count).max();
-        let delivery = Delivery {
-            attempt: record.attempt.0,
-            fetcher_id: row.fetcher_id,
-            run_started: row.run_started,
-            started: record.now,
-            delivery_count: 1 + classic.max(row.expired_leases).unwrap_or(0),
-            worker: record.holder.map(|holder| Arc::clone(&holder.worker)),
-            handed_out: Some(Instant::now()),
-        };
+        let delivery = record.delivery(1 + classic.max(row.expired_leases).unwrap_or(0));
         let sql = "INSERT INTO shiftboss_deliveries (attr_path, attempt, fetcher_id, run_started,
                 started, delivery_count, worker, lease, prev_started, prev_finished, prev_exit_code,
                 prev_last_served, marked_runs)
@@ -198,13 +217,15 @@ impl Session<'_> {
             row.last_served,
             format!("[{}]", marked.join(",")),
         );
-        self.run(sql, values)?;
-        Ok(delivery)
+        self.run(sql, values)
     }
 
     /// Records the end of a key's job. False: the log does not know the key, and nothing changes.
     pub(super) fn end_job(&mut self, key: &str, exit_code: i64, now: UnixSeconds) -> Result<bool> {
-        let plain = self.queue.cache.take_plain(key);
+        let plain = match self.queue.cache.take_plain(key) {
+            None => self.plain_delivery(key)?,
+            known => known,
+        };
         let known: Option<(i64, Option<i64>, Option<i64>)> = match &plain {
             Some(plain) => Some((plain.log_rowid, None, None)),
             None => {
@@ -235,6 +256,19 @@ impl Session<'_> {
         Ok(true)
     }
 
+    /// What the cache forgot of a dispatch that its row records.
+    fn plain_delivery(&self, key: &str) -> Result<Option<PlainDelivery>> {
+        let sql = "SELECT last_served, fetcher_id, fetcher_run_started, log.started, 1, NULL,
+                queue.rowid, log.rowid
+            FROM queue JOIN log ON log.attr_path = ?1 AND finished IS NULL
+            WHERE queue.attr_path = ?1 AND state = -2 AND last_served IS NOT NULL";
+        let read = |row: &SqlRow<'_>| {
+            let (rowid, log_rowid) = (row.get(6)?, row.get(7)?);
+            Ok(PlainDelivery { rowid, log_rowid, delivery: Delivery::from_row(row)? })
+        };
+        self.with(sql, |statement| statement.query_row([key], read)).optional()
+    }
+
     /// The usual end: the key has one row, which is dispatched, and one delivery.
     fn complete_plain(
         &self,
@@ -243,13 +277,12 @@ impl Session<'_> {
         exit_code: i64,
         now: UnixSeconds,
     ) -> Result<()> {
-        self.retire(key, &plain.delivery, done(exit_code), now)?;
         if plain.delivery.worker.is_some() {
             // A leased row was out of the order all the time.
-            return Ok(());
+            return self.retire(key, &plain.delivery, done(exit_code), now);
         }
-        let sql = "UPDATE queue SET state = 0 WHERE rowid = ?1";
-        self.run(sql, [plain.rowid])
+        // Its row was the record; the log's end makes it one no longer.
+        self.keep_attempt(key, &plain.delivery, done(exit_code), now)
     }
 
     /// The attempt in flight ended, and with it earlier ones of its fetcher whose

@@ -16,7 +16,16 @@ use super::session::Session;
 impl Session<'_> {
     /// Sets `queue.state` of all rows of a key by the one rule ([`schema::STATE`]).
     pub(super) fn recompute(&self, key: &str) -> Result<()> {
+        self.extract(key)?;
         self.run(&schema::RECOMPUTE, [key])
+    }
+
+    /// The record of a key's dispatch is in `shiftboss_deliveries` from now on, not in its row.
+    pub(super) fn extract(&self, key: &str) -> Result<()> {
+        if self.change(&schema::EXTRACT, [key])? == 0 {
+            return Ok(());
+        }
+        self.run("UPDATE queue SET state = -1 WHERE attr_path = ?1 AND state = -2", [key])
     }
 
     /// The same for a key that is not in flight and of which no dispatch is known.

@@ -6,27 +6,29 @@
 //! rows there are.
 
 use rusqlite::ffi::SQLITE_CORRUPT_INDEX;
-use rusqlite::{Result, Row};
+use rusqlite::{CachedStatement, Result, Row, Rows};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::candidates::{Next, PLAIN, Plain, plain};
 use super::error::failure;
+use super::partitions::Partitions;
 use super::query::Query;
 use super::rows::RunId;
 use super::session::Session;
 
-/// Rows of a partition whose key is not in flight, in order: the plain ones (?2 is 1) or the others (2).
+/// Rows of a partition whose key is not in flight, in order, but for the plain ones.
 pub(super) const READY: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = ?2 AND state > 0
+    FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 2 AND state > 0
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
-/// Rows of a partition whose key's lease expired, in order.
+/// Rows whose key's lease expired, in order: started before ?1.
 pub(super) const HELD: &str =
-    "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
-    FROM queue INDEXED BY shiftboss_held
-    WHERE partition = ?1 AND state < 0 AND last_started < ?2
-    ORDER BY last_started, order_jitter, attr_path, fetcher_id";
+    "SELECT log.started, order_jitter, queue.attr_path, fetcher_id, fetcher_run_started
+    FROM log INDEXED BY shiftboss_unfinished
+    CROSS JOIN queue INDEXED BY queue_attr_path_index ON queue.attr_path = log.attr_path
+    WHERE finished IS NULL AND log.started < ?1 AND state < 0
+    ORDER BY log.started, order_jitter, queue.attr_path, fetcher_id";
 /// Where a row is in the order; `None` comes first, as NULL does.
 pub(super) type QueuePosition = (Option<i64>, Option<i64>, String, i64);
 
@@ -71,51 +73,34 @@ impl Session<'_> {
         Ok(self.queue.cache.next_key(now))
     }
 
-    /// The first eligible rows, at most `limit`, in order.
+    /// The first eligible rows, at most `limit`, in order. Each partition has its rows in order; they are merged.
     pub(super) fn first_eligible(&self, now: UnixSeconds, limit: usize) -> Result<Vec<Eligible>> {
-        let expired = self.queue.policy.expired(now);
-        let mut first = Vec::new();
+        let mut held = self.connection.prepare_cached(HELD)?;
+        held.raw_bind_parameter(1, self.queue.policy.expired(now))?;
+        let mut ordered: Vec<(CachedStatement<'_>, ReadPlain)> = vec![(held, |_| Ok(None))];
         for partition in &self.queue.partitions.open {
-            self.first_of(PLAIN, [partition], plain, limit, &mut first)?;
-            self.first_of(READY, [partition, &2], |_| Ok(None), limit, &mut first)?;
-            self.first_of(HELD, [partition, &expired], |_| Ok(None), limit, &mut first)?;
+            let [plain_rows, others] =
+                [of_partition(PLAIN, *partition), of_partition(READY, *partition)];
+            ordered.push((self.connection.prepare_cached(&plain_rows)?, plain));
+            ordered.push((self.connection.prepare_cached(&others)?, |_| Ok(None)));
+        }
+        let mut streams = Vec::with_capacity(ordered.len());
+        for (statement, read) in &mut ordered {
+            let mut stream = Stream { rows: statement.raw_query(), read: *read, next: None };
+            stream.take_next(&self.queue.partitions)?;
+            streams.push(stream);
+        }
+        let mut first = Vec::new();
+        while first.len() < limit {
+            streams.retain(|stream| stream.next.is_some());
+            let Some(stream) =
+                streams.iter_mut().min_by(|one, other| one.position().cmp(&other.position()))
+            else {
+                break;
+            };
+            first.extend(stream.take_next(&self.queue.partitions)?);
         }
         Ok(first)
-    }
-
-    /// Merges the first rows of a query into `first`, of which the first `limit` stay. Those of runs
-    /// under deletion are left out: they count as gone.
-    fn first_of(
-        &self,
-        sql: &'static str,
-        parameters: impl rusqlite::Params,
-        read: fn(&Row<'_>) -> Result<Option<Plain>>,
-        limit: usize,
-        first: &mut Vec<Eligible>,
-    ) -> Result<()> {
-        let (known, last) = (first.len(), first.get(limit - 1).map(|(last, _)| last.clone()));
-        self.with(sql, |statement| {
-            let mut rows = statement.query(parameters)?;
-            while first.len() < known + limit
-                && let Some(row) = rows.next()?
-            {
-                let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-                if last.as_ref().is_some_and(|last| position > *last) {
-                    break;
-                }
-                let run = RunId { fetcher_id: position.3, started: row.get(4)? };
-                if self.queue.partitions.allow(run) {
-                    first.push((position, read(row)?));
-                }
-            }
-            Ok(())
-        })?;
-        if known > 0 && first.len() > known {
-            // A stable sort merges two lists that are in order.
-            first.sort_by(|(one, _), (other, _)| one.cmp(other));
-        }
-        first.truncate(limit);
-        Ok(())
     }
 
     /// A row of an older run may be eligible once a newer run's deletion got to its key.
@@ -134,6 +119,42 @@ impl Session<'_> {
                 AND older.deleting = 0 AND older.pending > 0)";
         self.value(sql, [])
     }
+}
+
+/// How the rest of a row is read.
+type ReadPlain = fn(&Row<'_>) -> Result<Option<Plain>>;
+
+/// Eligible rows in order.
+struct Stream<'s> {
+    rows: Rows<'s>,
+    read: ReadPlain,
+    /// The first one that was not taken.
+    next: Option<Eligible>,
+}
+
+impl Stream<'_> {
+    /// Takes the next row and reads on. Rows of runs under deletion are left out: they count as gone.
+    fn take_next(&mut self, partitions: &Partitions) -> Result<Option<Eligible>> {
+        let next = self.next.take();
+        while let Some(row) = self.rows.next()? {
+            let position = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let run = RunId { fetcher_id: position.3, started: row.get(4)? };
+            if partitions.allow(run) {
+                self.next = Some((position, (self.read)(row)?));
+                break;
+            }
+        }
+        Ok(next)
+    }
+
+    fn position(&self) -> Option<&QueuePosition> {
+        self.next.as_ref().map(|(position, _)| position)
+    }
+}
+
+/// A statement for the rows of a partition: each has its own, so that all are read at once.
+pub(super) fn of_partition(sql: &str, partition: i64) -> String {
+    sql.replace("?1", &partition.to_string())
 }
 
 /// The order names a row that cannot be handed out.

@@ -217,7 +217,7 @@ impl Session<'_> {
     /// Jobs that are out: leased ones, and classic ones whose lease lives.
     pub(super) fn count_in_flight(&self, now: UnixSeconds) -> Result<u64> {
         let sql =
-            "SELECT count(*) FROM shiftboss_deliveries WHERE lease IS NOT NULL OR started >= ?1";
+            "SELECT count(*) FROM shiftboss_in_flight WHERE lease IS NOT NULL OR started >= ?1";
         let since = self.queue.policy.expired(now);
         self.value(sql, [since]).map(i64::cast_unsigned)
     }
@@ -241,6 +241,7 @@ impl Session<'_> {
         }
         let is_meant = fetcher.is_none_or(|name| name == TASKS_FETCHER);
         let tasks = if is_meant { self.retry_tasks(key)? } else { 0 };
+        self.extract(key)?;
         let sql = "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1 AND is_dequeued <> 0
             AND (?2 IS NULL OR fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?2))
             AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery

@@ -32,7 +32,8 @@ use crate::exit::{ExitCode, Failure};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-const STATEMENTS_MAX: usize = 64;
+/// Statements that are kept prepared: some sixty, and two for each partition.
+const STATEMENTS_MAX: usize = 192;
 /// Page cache at the most, in KiB. The kernel has the file too; and SQLite searches its whole cache
 /// after many a commit.
 const CACHE_KIB_MAX: i64 = 4 * 1024;
@@ -150,6 +151,7 @@ fn note_start(connection: &Connection, options: &Options) -> Result<()> {
     // No list may have that name; one that the Python supervisor took in goes.
     transaction.run(LISTS_OF_THE_NAME, (TASKS_FETCHER, TASKS_ID))?;
     if options.policy == Policy::Classic {
+        transaction.execute_batch(&schema::extract_all())?;
         transaction.run("DELETE FROM shiftboss_deliveries", [])?;
         // It knows no single tasks; they come back with the other policy.
         transaction.run("DELETE FROM fetcher_runs WHERE fetcher_id = ?1", [TASKS_ID])?;

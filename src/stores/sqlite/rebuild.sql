@@ -39,6 +39,7 @@ UPDATE queue SET partition = (
     SELECT partition FROM shiftboss_runs AS run
     WHERE run.fetcher_id = queue.fetcher_id AND run.run_started = queue.fetcher_run_started
 );
+EXTRACT();
 -- Dispatches that somebody else ended or repeated meanwhile.
 DELETE FROM shiftboss_deliveries
 WHERE NOT EXISTS (

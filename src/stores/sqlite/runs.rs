@@ -239,8 +239,13 @@ impl Session<'_> {
         if self.queue.partitions.allow(run) {
             self.mark_deleting(run)?;
         }
+        let recorded = "SELECT attr_path FROM shiftboss_row_deliveries WHERE attr_path IN (
+            SELECT attr_path FROM queue
+            WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 ORDER BY attr_path LIMIT ?3)";
+        let recorded: Vec<String> = self.values(recorded, (run.fetcher_id, run.started, limit))?;
+        recorded.iter().try_for_each(|key| self.extract(key))?;
         let sql = "DELETE FROM queue WHERE rowid IN (SELECT rowid FROM queue
-                WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 LIMIT ?3)
+                WHERE fetcher_run_started = ?2 AND fetcher_id = ?1 ORDER BY attr_path LIMIT ?3)
             RETURNING attr_path, is_dequeued = 0, last_served";
         let rows: Vec<DeletedRow> = self.rows(sql, (run.fetcher_id, run.started, limit))?;
         let deleted = self.are_deleted(run, &rows)?;
@@ -260,6 +265,7 @@ impl Session<'_> {
             RETURNING attr_path, is_dequeued = 0, last_served";
         let mut deleted = Vec::new();
         for key in keys {
+            self.extract(key)?;
             deleted.extend(self.row(sql, (run.fetcher_id, run.started, key)).optional()?);
             self.forget_expired_leases(key, run)?;
         }

@@ -2,8 +2,8 @@
 //!
 //! `user_version` says which migrations a file has had. The steps are in `migrations/`, the
 //! triggers in `triggers.sql`. A file that the Python supervisor took back in between says version
-//! 2 but has what a later version added: the last step finds what is there. Versions 3 to 7 were those of
-//! unreleased builds; 5 to 7 are upgraded, 3 and 4 are refused.
+//! 2 but has what a later version added: the last step finds what is there. Versions 3 to 8 were those of
+//! unreleased builds; 5 to 8 are upgraded, 3 and 4 are refused.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use shiftboss_protocol::model::jitter;
 use super::query::Query;
 
 /// The version that this program reads and writes.
-pub(super) const VERSION: i64 = 8;
+pub(super) const VERSION: i64 = 9;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub(super) const APPLICATION_ID: i64 = 0x5348_4654;
 /// The id of the fetcher `@tasks`: no list has it, so a row of it is known by its number alone.
@@ -23,14 +23,15 @@ pub(super) const PUBLIC_TABLES: [&str; 4] = ["fetchers", "fetcher_runs", "queue"
 
 const REFERENCE: &str = include_str!("migrations/0001_reference.sql");
 const JITTER: &str = include_str!("migrations/0002_jitter.sql");
-const SHIFTBOSS: &str = include_str!("migrations/0008_shiftboss.sql");
+const SHIFTBOSS: &str = include_str!("migrations/0009_shiftboss.sql");
 const FROM_5: &str = include_str!("migrations/0006_from_5.sql");
 const FROM_6: &str = include_str!("migrations/0007_from_6.sql");
 const FROM_7: &str = include_str!("migrations/0008_from_7.sql");
+const FROM_8: &str = include_str!("migrations/0009_from_8.sql");
 const TRIGGERS: &str = include_str!("triggers.sql");
 const REBUILD: &str = include_str!("rebuild.sql");
 
-/// What a row is to the dispatcher; see `0008_shiftboss.sql`. The `+` keeps SQLite on the key's index.
+/// What a row is to the dispatcher; see `0009_shiftboss.sql`. The `+` keeps SQLite on the key's index.
 pub(super) const STATE: &str = "CASE
     WHEN EXISTS (
         SELECT 1 FROM shiftboss_deliveries AS held
@@ -61,8 +62,20 @@ pub(super) const STATE: &str = "CASE
     ) THEN 2
     ELSE 1 END";
 
+/// The columns of `shiftboss_deliveries`.
+const DELIVERY: &str = "attr_path, attempt, fetcher_id, run_started, started, delivery_count,
+    prev_started, prev_finished, prev_exit_code, prev_last_served, marked_runs, worker, lease";
+/// What `shiftboss_row_deliveries` says of a row that was changed or deleted.
+const OLD_DELIVERY: &str = "SELECT OLD.attr_path, OLD.last_served, OLD.fetcher_id,
+        OLD.fetcher_run_started, log.started, 1, OLD.prev_started, OLD.prev_finished,
+        OLD.prev_exit_code, OLD.prev_last_served, json_array(OLD.fetcher_run_started), NULL, NULL
+    FROM log WHERE log.attr_path = OLD.attr_path AND log.finished IS NULL
+        AND OLD.state = -2 AND OLD.last_served IS NOT NULL";
+
 /// Sets the state of all rows of the key ?1.
 pub(super) static RECOMPUTE: LazyLock<String> = LazyLock::new(|| recompute("?1"));
+/// Moves the record of the dispatch of the key ?1 from its row to `shiftboss_deliveries`. Its state is to be set next.
+pub(super) static EXTRACT: LazyLock<String> = LazyLock::new(|| extract_of("?1"));
 
 /// Brings a database from the version it has to [`VERSION`], in one transaction.
 pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
@@ -119,11 +132,14 @@ fn add_ours(connection: &Connection) -> Result<()> {
     }
     if !connection.column_exists(None, "queue", "state")? {
         connection.execute_batch(SHIFTBOSS)?;
-    } else if !connection.column_exists(None, "queue", "last_served")? {
-        connection.execute_batch(FROM_7)?;
+    } else if !connection.column_exists(None, "queue", "prev_started")? {
+        if !connection.column_exists(None, "queue", "last_served")? {
+            connection.execute_batch(FROM_7)?;
+        }
+        connection.execute_batch(FROM_8)?;
     }
-    connection.execute_batch(&recomputing(REBUILD))?;
-    connection.execute_batch(&recomputing(TRIGGERS))
+    connection.execute_batch(&completed(REBUILD))?;
+    connection.execute_batch(&completed(TRIGGERS))
 }
 
 /// It has the tables of a version from 3 to 6, whatever its number says.
@@ -146,17 +162,33 @@ pub(super) fn tables() -> Result<Vec<String>> {
     whole.values(sql, [])
 }
 
-/// Puts the one rule in for every `RECOMPUTE(key)`; without a key it is for all rows.
-fn recomputing(sql: &str) -> String {
-    let mut out = sql.replace("RECOMPUTE()", &rule());
+/// Puts the statements in that `triggers.sql` and `rebuild.sql` name; without a key they are for all rows.
+fn completed(sql: &str) -> String {
+    let old = extract(OLD_DELIVERY);
+    let mut out = sql.replace("RECOMPUTE()", &rule()).replace("EXTRACT()", &extract_all());
+    out = out.replace("EXTRACT(OLD)", &old);
     for key in ["NEW.attr_path", "OLD.attr_path"] {
         out = out.replace(&format!("RECOMPUTE({key})"), &recompute(key));
+        out = out.replace(&format!("EXTRACT({key})"), &extract_of(key));
     }
     out
 }
 
 fn recompute(key: &str) -> String {
     format!("{} AND queue.attr_path = {key}", rule())
+}
+
+fn extract_of(key: &str) -> String {
+    format!("{} WHERE attr_path = {key}", extract_all())
+}
+
+/// Moves the records of all dispatches.
+pub(super) fn extract_all() -> String {
+    extract(&format!("SELECT {DELIVERY} FROM shiftboss_row_deliveries"))
+}
+
+fn extract(records: &str) -> String {
+    format!("INSERT OR IGNORE INTO shiftboss_deliveries ({DELIVERY}) {records}")
 }
 
 fn rule() -> String {

@@ -3,7 +3,10 @@
 -- them switched off and does their work itself (src/stores/sqlite/derived_state.rs).
 --
 -- RECOMPUTE(key) stands for one UPDATE that sets queue.state of all rows of the key by the rule in
--- 0008_shiftboss.sql; src/stores/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
+-- 0009_shiftboss.sql; src/stores/sqlite/schema.rs puts it in. Whatever changes, that is what is done.
+-- EXTRACT(key) stands for the INSERT that moves the record of a dispatch from the key's row to shiftboss_deliveries,
+-- before anything else happens to the key. Where its row is what changes it is made from the old values (OLD): a
+-- trigger may not change a row that is about to be changed.
 
 CREATE TRIGGER shiftboss_run_insert AFTER INSERT ON fetcher_runs
 BEGIN
@@ -53,6 +56,7 @@ END;
 -- INSERT OR REPLACE fires no trigger for the row that it deletes.
 CREATE TRIGGER shiftboss_queue_replace BEFORE INSERT ON queue
 BEGIN
+    EXTRACT(NEW.attr_path);
     INSERT INTO shiftboss_last_served (attr_path, name, attempt)
     SELECT attr_path, name, last_served FROM queue JOIN fetchers USING (fetcher_id)
     WHERE attr_path = NEW.attr_path AND +queue.fetcher_id = NEW.fetcher_id
@@ -62,6 +66,7 @@ END;
 
 CREATE TRIGGER shiftboss_queue_delete AFTER DELETE ON queue
 BEGIN
+    EXTRACT(OLD);
     INSERT INTO shiftboss_last_served (attr_path, name, attempt)
     SELECT OLD.attr_path, name, OLD.last_served FROM fetchers
     WHERE fetcher_id = OLD.fetcher_id AND OLD.last_served IS NOT NULL AND NOT EXISTS (
@@ -88,6 +93,7 @@ END;
 CREATE TRIGGER shiftboss_queue_update AFTER UPDATE OF is_dequeued ON queue
 WHEN (OLD.is_dequeued = 0) <> (NEW.is_dequeued = 0)
 BEGIN
+    EXTRACT(NEW.attr_path);
     UPDATE shiftboss_runs
     SET pending = pending - (OLD.is_dequeued = 0) + (NEW.is_dequeued = 0)
     WHERE fetcher_id = NEW.fetcher_id AND run_started = NEW.fetcher_run_started;
@@ -99,6 +105,8 @@ CREATE TRIGGER shiftboss_queue_move AFTER UPDATE OF attr_path, fetcher_id, fetch
 WHEN (OLD.attr_path, OLD.fetcher_id, OLD.fetcher_run_started)
     <> (NEW.attr_path, NEW.fetcher_id, NEW.fetcher_run_started)
 BEGIN
+    EXTRACT(OLD);
+    UPDATE queue SET state = 0 WHERE rowid = NEW.rowid AND state = -2;
     UPDATE shiftboss_runs SET rows = rows - 1, pending = pending - (NEW.is_dequeued = 0)
     WHERE fetcher_id = OLD.fetcher_id AND run_started = OLD.fetcher_run_started;
     UPDATE shiftboss_runs SET rows = rows + 1, pending = pending + (NEW.is_dequeued = 0)
@@ -107,6 +115,21 @@ BEGIN
     WHERE rowid = NEW.rowid;
     RECOMPUTE(OLD.attr_path);
     RECOMPUTE(NEW.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_log_inserting BEFORE INSERT ON log
+BEGIN
+    EXTRACT(NEW.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_log_updating BEFORE UPDATE ON log
+BEGIN
+    EXTRACT(OLD.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_log_deleting BEFORE DELETE ON log
+BEGIN
+    EXTRACT(OLD.attr_path);
 END;
 
 -- INSERT OR REPLACE of an ended job ends it as an UPDATE does.

@@ -1,7 +1,6 @@
 -- From version 7, of an unreleased build: what fetchers take turns by is a column of the queue. The states come with
 -- rebuild.sql.
 ALTER TABLE queue ADD COLUMN last_served INTEGER;
-CREATE INDEX shiftboss_held ON queue (partition, last_started, order_jitter) WHERE state < 0;
 ALTER TABLE shiftboss_last_served RENAME TO shiftboss_copy;
 CREATE TABLE shiftboss_last_served (
     attr_path TEXT NOT NULL,

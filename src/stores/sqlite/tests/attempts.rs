@@ -143,7 +143,7 @@ impl Pair {
         let (given, ended) = (self.history.given.clone(), self.history.model.ended());
         let site = self.subject.site();
         let known = site.rows(
-            "SELECT attempt FROM shiftboss_deliveries UNION ALL
+            "SELECT attempt FROM shiftboss_in_flight UNION ALL
              SELECT attempt FROM shiftboss_attempts ORDER BY attempt",
         );
         prop_assert_eq!(known, given.iter().map(i64::to_string).collect::<Vec<_>>());

@@ -112,3 +112,42 @@ fn a_renamed_row_that_ran_is_out_once() {
     let out = std::iter::from_fn(|| site.next(100)).count();
     assert_eq!(out, 1);
 }
+
+/// A plain row records its dispatch itself. The record moves to the table with whatever else happens to its key, whoever
+/// does it, and says the same.
+#[test]
+fn the_record_of_a_plain_dispatch() {
+    let touches: [(&str, fn(&mut Site)); 8] = [
+        ("its log row is written", |site| site.edit("UPDATE log SET started = started")),
+        ("its log row is replaced", |site| {
+            site.edit("INSERT OR REPLACE INTO log (attr_path, started) SELECT attr_path, started FROM log");
+        }),
+        ("it is armed by hand", |site| site.edit("UPDATE queue SET is_dequeued = 0")),
+        ("its row is deleted by hand", |site| site.edit("DELETE FROM queue")),
+        ("its row becomes another's", |site| site.edit("UPDATE queue SET attr_path = 'bravo'")),
+        ("another list names it by hand", |site| {
+            site.edit(
+                "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
+                 VALUES (1, 2, 'alpha', '', 1)",
+            );
+        }),
+        ("another list names it", |site| site.list(&run("g", 7), &["alpha"])),
+        ("its run is deleted", |site| site.delete(&run("f", 1))),
+    ];
+    for (what, touch) in touches {
+        let mut site = Site::new(FAIR);
+        site.list(&run("f", 1), &["alpha"]);
+        site.add(&run("f", 2), &[]);
+        assert!(site.next(5).is_some());
+        site.finish("alpha", 6);
+        site.edit("UPDATE queue SET is_dequeued = 0");
+        assert!(site.next(7).is_some());
+        assert_eq!(site.rows("SELECT * FROM shiftboss_deliveries"), [""; 0]);
+        let recorded = site.rows("SELECT * FROM shiftboss_in_flight");
+        assert_eq!(recorded, ["alpha|2|1|1|7|1|5|6|0|1|[1]|-|-"]);
+        touch(&mut site);
+        assert_eq!(site.rows("SELECT * FROM shiftboss_deliveries"), recorded, "{what}");
+        assert_eq!(site.rows("SELECT * FROM shiftboss_row_deliveries"), [""; 0], "{what}");
+        site.check_kept();
+    }
+}

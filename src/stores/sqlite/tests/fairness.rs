@@ -56,12 +56,12 @@ fn a_lost_job_comes_again() {
     site.finish("alpha", 162);
     assert_eq!(site.next(162).as_deref(), Some("alpha f.1"));
     assert_eq!(
-        site.rows("SELECT fetcher_id, delivery_count FROM shiftboss_deliveries ORDER BY attempt"),
+        site.rows("SELECT fetcher_id, delivery_count FROM shiftboss_in_flight ORDER BY attempt"),
         ["1|1", "1|2"]
     );
     site.finish("alpha", 163);
     assert_eq!(site.next(1_000), None);
-    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_deliveries"), ["0"]);
+    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_in_flight"), ["0"]);
 }
 
 /// Undoing restores everything: log, flags, order, turns. Only the attempt number is gone.
@@ -69,7 +69,7 @@ fn a_lost_job_comes_again() {
 fn undoing_leaves_no_trace() {
     let everything = "SELECT 'q', fetcher_id, fetcher_run_started, attr_path, is_dequeued, last_started, state || '|' || coalesce(last_served, '-') FROM queue
         UNION ALL SELECT 'l', attr_path, started, finished, exit_code, '', '' FROM log
-        UNION ALL SELECT 'f', attr_path, attempt, delivery_count, '', '', '' FROM shiftboss_deliveries
+        UNION ALL SELECT 'f', attr_path, attempt, delivery_count, '', '', '' FROM shiftboss_in_flight
         UNION ALL SELECT 'd', minute, exit_code, jobs, '', '', '' FROM shiftboss_completions ORDER BY 1, 2, 3, 4";
     let mut site = Site::new(Policy::Fair { lease_seconds: 60 });
     site.list(&run("f", 1), &["alpha"]);
@@ -116,7 +116,7 @@ fn classic_keeps_no_deliveries() {
     site.list(&run("f", 1), &["alpha"]);
     let (attempt, _) = site.attempt(100).unwrap();
     assert!(!site.undo(attempt));
-    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_deliveries"), ["0"]);
+    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_in_flight"), ["0"]);
     assert_eq!(site.rows("SELECT last_served FROM queue"), ["-"]);
     assert_eq!(site.next(100 + 43_201), None);
 }

@@ -208,7 +208,7 @@ fn classic_after_fair() {
     site.attempt(NOW).unwrap();
     site = site.restart(&options(Policy::Classic), true);
     assert_eq!(site.store.leases().unwrap(), []);
-    assert_eq!(site.rows("SELECT attempt FROM shiftboss_deliveries"), Vec::<String>::new());
+    assert_eq!(site.rows("SELECT attempt FROM shiftboss_in_flight"), Vec::<String>::new());
     assert_eq!(site.outcomes(), ["1|expired|-", "2|expired|-"]);
     assert_eq!(site.next(NOW + HALF_DAY + 1), None);
     site.list(&run("f", 2), &["alpha"]);

@@ -5,17 +5,21 @@ use shiftboss_actors::store::{BeginDeletion, Dispatched, StoreError};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use crate::stores::sqlite::candidates::{CANDIDATES, PLAIN};
-use crate::stores::sqlite::dispatch::{HELD, READY};
+use crate::stores::sqlite::dispatch::{HELD, READY, of_partition};
 
 use super::support::{FAIR, Site, batch, key, run};
 
 /// A count of SQLite's over the statements that choose a job, since they were made.
 fn choosing_costs(site: &Site, what: StatementStatus) -> i64 {
-    let count = |sql: &&str| {
+    let count = |sql: &String| {
         let statement = site.store.connection.prepare_cached(sql).unwrap();
         i64::from(statement.get_status(what))
     };
-    [PLAIN, READY, HELD, CANDIDATES].iter().map(count).sum()
+    let of_each = |partition: &i64| [PLAIN, READY].map(|sql| of_partition(sql, *partition));
+    let mut choosing: Vec<String> =
+        site.store.queue.partitions.open.iter().flat_map(of_each).collect();
+    choosing.extend([HELD, CANDIDATES].map(str::to_owned));
+    choosing.iter().map(count).sum()
 }
 
 /// Rows of the dispatch order that one request for work steps over, by SQLite's own count of

@@ -209,7 +209,7 @@ impl Site {
     /// Makes a dispatch undone.
     pub fn undo(&mut self, attempt: Attempt) -> bool {
         let sql =
-            format!("SELECT attr_path FROM shiftboss_deliveries WHERE attempt = {}", attempt.0);
+            format!("SELECT attr_path FROM shiftboss_in_flight WHERE attempt = {}", attempt.0);
         let key = key(self.rows(&sql).first().map_or("unknown", String::as_str));
         self.commit(|store| store.undo(&key, attempt)).unwrap()
     }
@@ -223,7 +223,7 @@ impl Site {
                 || payload || '|' || is_dequeued || '|' || coalesce(last_started, '-') FROM queue
              UNION ALL SELECT 'log|' || attr_path || '|' || started || '|' || coalesce(finished, '-') || '|'
                 || coalesce(exit_code, '-') FROM log
-             UNION ALL SELECT 'delivery|' || attr_path || '|' || attempt FROM shiftboss_deliveries
+             UNION ALL SELECT 'delivery|' || attr_path || '|' || attempt FROM shiftboss_in_flight
              UNION ALL SELECT 'single|' || task || '|' || attr_path || '|' || payload || '|' || status
                 FROM shiftboss_single_tasks
              UNION SELECT 'last_served|' || attr_path || '|' || name || '|' || last_served
@@ -239,7 +239,14 @@ impl Site {
 
     /// What triggers and the daemon keep is what can be counted, and what the rule says.
     pub fn check_kept(&self) {
-        let wrong = format!("SELECT attr_path FROM queue WHERE state IS NOT {}", schema::STATE);
+        // A row that was plain when it was dispatched, and that nothing happened to since, is as it was then.
+        let alone = "state = -2 AND is_dequeued <> 0 AND fetcher_id <> 0 AND NOT EXISTS (
+            SELECT 1 FROM queue AS other WHERE other.attr_path = queue.attr_path AND other.rowid <> queue.rowid
+            UNION ALL SELECT 1 FROM shiftboss_deliveries AS kept WHERE kept.attr_path = queue.attr_path)";
+        let wrong = format!(
+            "SELECT attr_path FROM queue WHERE state IS NOT {} AND NOT ({alone})",
+            schema::STATE
+        );
         assert_eq!(self.rows(&wrong), Vec::<String>::new());
         let counts = "SELECT fetcher_id, run_started FROM shiftboss_runs AS run WHERE
                 (rows, pending) IS NOT (SELECT count(*), coalesce(sum(is_dequeued = 0), 0) FROM queue

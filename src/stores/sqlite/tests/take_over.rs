@@ -145,12 +145,12 @@ fn jobs_in_flight_are_handed_out_again() {
     let directory = tempfile::tempdir().unwrap();
     in_use(&directory);
     let site = Site::in_directory(directory, Policy::Classic);
-    assert_eq!(site.rows("SELECT * FROM shiftboss_deliveries"), [""; 0]);
+    assert_eq!(site.rows("SELECT * FROM shiftboss_in_flight"), [""; 0]);
     let mut site = site.restart(&options(FAIR), false);
     assert_eq!(site.rows("SELECT * FROM shiftboss_attempts"), [""; 0]);
     for clean in [false, true] {
         let deliveries =
-            "SELECT attr_path, run_started, started, delivery_count FROM shiftboss_deliveries";
+            "SELECT attr_path, run_started, started, delivery_count FROM shiftboss_in_flight";
         assert_eq!(site.rows(deliveries), ["bravo|1|200|1"], "once");
         site = site.restart(&options(FAIR), clean);
     }
@@ -161,7 +161,7 @@ fn jobs_in_flight_are_handed_out_again() {
     assert_eq!(site.next(201 + lease).as_deref(), Some("bravo old"));
     site.edit("INSERT INTO shiftboss_expired_leases VALUES (1, 1, 'charlie', 5, 1)");
     site = site.restart(&options(Policy::Classic), true).restart(&options(FAIR), true);
-    assert_eq!(site.rows("SELECT attr_path FROM shiftboss_deliveries"), ["alpha", "bravo"]);
+    assert_eq!(site.rows("SELECT attr_path FROM shiftboss_in_flight"), ["alpha", "bravo"]);
     site.check_kept();
 }
 

@@ -112,7 +112,7 @@ fn what_is_out_still_keeps_its_lease() {
         let site = Other::Classic.begin(site);
         let site = site.restart(&options(Policy::Classic), clean);
         let mut site = site.restart(&options(FAIR), clean).restart(&options(FAIR), clean);
-        let deliveries = "SELECT attr_path, started, lease FROM shiftboss_deliveries";
+        let deliveries = "SELECT attr_path, started, lease FROM shiftboss_in_flight";
         assert_eq!(site.rows(deliveries), ["alpha|10|-", "bravo|10|-"]);
         assert_eq!(site.derived(), ["1 1", "1 1"]);
         assert_eq!(site.next(10 + FAIR.lease()), None, "held");

@@ -1,4 +1,4 @@
-//! Databases of unreleased builds: versions 5 to 7 are upgraded in place, 3 and 4 are refused.
+//! Databases of unreleased builds: versions 5 to 8 are upgraded in place, 3 and 4 are refused.
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -16,6 +16,7 @@ const VERSION_5: &str = include_str!("fixtures/version_5.sql");
 /// What version 6 added; the fixture of version 6.
 const TO_VERSION_6: &str = include_str!("../migrations/0006_from_5.sql");
 const TO_VERSION_7: &str = include_str!("../migrations/0007_from_6.sql");
+const TO_VERSION_8: &str = include_str!("../migrations/0008_from_7.sql");
 /// A trigger as those versions had, which names what is renamed.
 const TRIGGER: &str = "CREATE TRIGGER shiftboss_flight_delete AFTER DELETE ON shiftboss_flights
     BEGIN UPDATE queue SET slot = 0 WHERE attr_path = OLD.attr_path; END;";
@@ -51,7 +52,7 @@ const SINGLE_TASKS: &str = "
     VALUES (30, 'one', 1, 30, 'waiting', 'p'), (31, 'two', 2, 31, 'failed', 'q');
     INSERT INTO shiftboss_accepted VALUES ('/spool', 'x', 1, 2, 3);";
 
-/// A database of version 5, 6 or 7 that says it is of version `said`.
+/// A database of version 5 to 8 that says it is of version `said`.
 fn of_version(version: i64, said: i64) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let connection = Connection::open(directory.path().join("state.db")).unwrap();
@@ -61,6 +62,9 @@ fn of_version(version: i64, said: i64) -> TempDir {
     }
     if version > 6 {
         script.push(TO_VERSION_7);
+    }
+    if version > 7 {
+        script.push(TO_VERSION_8);
     }
     connection.execute_batch(&script.concat()).unwrap();
     if version < 7 {
@@ -72,14 +76,14 @@ fn of_version(version: i64, said: i64) -> TempDir {
 
 /// Attempts, leases, single tasks and all that is noted are kept; also after the reference had the file.
 #[test]
-fn versions_5_to_7_are_upgraded() {
-    for (version, said) in [(5, 5), (6, 6), (6, 2), (7, 7), (7, 2)] {
+fn versions_5_to_8_are_upgraded() {
+    for (version, said) in [(5, 5), (6, 6), (6, 2), (7, 7), (7, 2), (8, 8), (8, 2)] {
         let mut site = Site::in_directory(of_version(version, said), FAIR);
         assert_eq!(site.rows("PRAGMA user_version"), [VERSION.to_string()]);
         let kept = [
             (
                 "SELECT attr_path, attempt, delivery_count, prev_last_served, marked_runs, worker, lease
-                    FROM shiftboss_deliveries",
+                    FROM shiftboss_in_flight",
                 &["classic|13|1|-|[7]|-|-", "leased|12|2|3|[7]|w|60"][..],
             ),
             ("SELECT attempt, attr_path, exit_code FROM shiftboss_attempts", &["11|done|0"]),

@@ -1,7 +1,7 @@
 //! The order in which keys would be handed out now, walked from its beginning.
 //!
 //! For the views of the queue. It reads the same rows by the same statements as the dispatcher,
-//! in each partition the ready rows and those whose lease expired, and merges them. Rows of one key have
+//! in each partition the ready rows, and those whose lease expired, and merges them. Rows of one key have
 //! one position, so they come one after the other. What a key's dispatch would change is nothing
 //! to the other keys: the walk tells what as many requests would get.
 
@@ -9,7 +9,7 @@ use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::stores::sqlite::candidates::Rule;
-use crate::stores::sqlite::dispatch::{HELD, QueuePosition, READY};
+use crate::stores::sqlite::dispatch::{HELD, QueuePosition, READY, of_partition};
 use crate::stores::sqlite::options::Policy;
 use crate::stores::sqlite::partitions::Partitions;
 use crate::stores::sqlite::rows::RunId;
@@ -71,14 +71,11 @@ impl Order {
 
 /// All rows that may be next in one order: SQLite merges those of the partitions, which are ordered by the index.
 pub(in crate::stores::sqlite) fn in_order(partitions: &[i64], expired: UnixSeconds) -> String {
-    let of_partition = |partition: &i64| {
-        let rows = |(sql, second): (&str, i64)| {
-            let sql = sql.replace("?1", &partition.to_string());
-            format!("SELECT * FROM ({})", sql.replace("?2", &second.to_string()))
-        };
-        // Plain rows, too, as all others that are ready.
-        [(READY, 1), (READY, 2), (HELD, expired)].map(rows).join(" UNION ALL ")
-    };
-    let partitions: Vec<String> = partitions.iter().map(of_partition).collect();
-    partitions.join(" UNION ALL ") + " ORDER BY 1, 2, 3, 4"
+    // Plain rows, too, as all others that are ready.
+    let plain = READY.replace("state = 2", "state = 1");
+    let of_each = |partition: &i64| [&plain, READY].map(|sql| of_partition(sql, *partition));
+    let mut rows: Vec<String> = partitions.iter().flat_map(of_each).collect();
+    rows.push(HELD.replace("?1", &expired.to_string()));
+    let merged: Vec<String> = rows.iter().map(|sql| format!("SELECT * FROM ({sql})")).collect();
+    merged.join(" UNION ALL ") + " ORDER BY 1, 2, 3, 4"
 }

@@ -96,11 +96,12 @@ const HOLDERS: &str = "SELECT * FROM (
         FROM shiftboss_deliveries INDEXED BY shiftboss_leased
         WHERE lease IS NOT NULL ORDER BY attempt LIMIT ?1)
     UNION SELECT * FROM (
-        SELECT held.worker, log.attr_path, held.attempt,
+        SELECT held.worker, log.attr_path, coalesce(held.attempt, plain.last_served),
             iif(held.lease IS NULL, log.started, held.started), held.lease
         FROM log INDEXED BY shiftboss_unfinished
         LEFT JOIN shiftboss_deliveries AS held ON held.attr_path = log.attr_path AND held.attempt = (
             SELECT max(attempt) FROM shiftboss_deliveries AS last WHERE last.attr_path = log.attr_path)
+        LEFT JOIN queue AS plain ON plain.attr_path = log.attr_path AND plain.state = -2
         WHERE finished IS NULL AND log.started >= ?2 ORDER BY log.started LIMIT ?1)
     ORDER BY 4, 3, 2 LIMIT ?1";
 

@@ -45,7 +45,7 @@ const FAILED: &str = "WITH
         AND fetcher_run_started = run_started AND is_dequeued <> 0 AND queue.fetcher_id <> 0
     JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
     WHERE exit_code <> 0 AND finished >= ?3 AND (?2 IS NULL OR name = ?2)
-        AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_in_flight AS delivery
             WHERE delivery.attr_path = own.attr_path AND delivery.fetcher_id = own.fetcher_id)
         AND NOT EXISTS (SELECT 1 FROM shiftboss_expired_leases AS lost
             WHERE lost.fetcher_id = own.fetcher_id AND lost.attr_path = own.attr_path
@@ -72,7 +72,7 @@ const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL,
     WHERE status = 'dead_letter' AND (?2 IS NULL OR ?2 = '@tasks') LIMIT ?1";
 const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, started,
         coalesce(worker, 'a classic worker') || ', attempt ' || attempt
-    FROM shiftboss_deliveries AS delivery
+    FROM shiftboss_in_flight AS delivery
     LEFT JOIN fetchers ON fetchers.fetcher_id = delivery.fetcher_id
     WHERE (lease IS NOT NULL OR started >= ?4) AND (?2 IS NULL OR name = ?2) AND started >= ?3
     ORDER BY started LIMIT ?1";

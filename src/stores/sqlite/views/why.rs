@@ -30,22 +30,22 @@ columns!(LastResult { started, finished, exit_code });
 /// The job of the key ?1 that is out: the attempt whose lease keeps the key from everybody, or the classic job whose end
 /// the log does not have; that one is held for ?2 seconds.
 const IN_FLIGHT: &str = "SELECT * FROM (
-        SELECT worker, attempt, started, lease, NULL, delivery_count FROM shiftboss_deliveries
+        SELECT worker, attempt, started, lease, NULL, delivery_count FROM shiftboss_in_flight
         WHERE attr_path = ?1 AND lease IS NOT NULL ORDER BY attempt DESC LIMIT 1)
     UNION ALL SELECT NULL, attempt, log.started, NULL,
         min(log.started, 9223372036854775807 - ?2) + ?2, delivery_count
-    FROM log LEFT JOIN shiftboss_deliveries AS last ON last.attr_path = ?1 AND attempt = (
-        SELECT max(attempt) FROM shiftboss_deliveries WHERE attr_path = ?1)
+    FROM log LEFT JOIN shiftboss_in_flight AS last ON last.attr_path = ?1 AND attempt = (
+        SELECT max(attempt) FROM shiftboss_in_flight WHERE attr_path = ?1)
     WHERE log.attr_path = ?1 AND finished IS NULL LIMIT 1";
 /// How a job of the key ?1 ended last: what the log says, or, if a job is out (?2), said before it.
 const LAST_RESULT: &str = "SELECT started, finished, exit_code FROM (
         SELECT prev_started AS started, prev_finished AS finished, prev_exit_code AS exit_code, attempt
-        FROM shiftboss_deliveries WHERE attr_path = ?1 AND ?2
+        FROM shiftboss_in_flight WHERE attr_path = ?1 AND ?2
         UNION ALL SELECT started, finished, exit_code, -1 FROM log WHERE attr_path = ?1
         ORDER BY attempt DESC LIMIT 1)
     WHERE started IS NOT NULL AND finished IS NOT NULL";
 /// The rows whose ends are not known, by fetcher and run; the one that was handed out last first.
-const OUT: &str = "SELECT fetcher_id, run_started FROM shiftboss_deliveries
+const OUT: &str = "SELECT fetcher_id, run_started FROM shiftboss_in_flight
     WHERE attr_path = ?1 ORDER BY attempt DESC";
 
 /// The rows of the key ?1 by fetcher, newer runs first, at most ?2 of them; with how the last attempt of each ended that

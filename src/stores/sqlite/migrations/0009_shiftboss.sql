@@ -1,12 +1,16 @@
--- Version 8: what shiftboss keeps beside the public tables. Triggers in plain SQL keep it right under
+-- Version 9: what shiftboss keeps beside the public tables. Triggers in plain SQL keep it right under
 -- edits by anybody, in the transaction of the edit (triggers.sql).
 
 -- What a row is to the dispatcher (the rule is in src/stores/sqlite/schema.rs):
 --   0  nothing: dispatched, hidden by a newer run of its fetcher, or its key is leased
 --   1  ready and plain: nothing but this row and the log says anything of its key
 --   2  ready: the key is not in flight
---  -1  held: the key is in flight; ready again once its lease expired (last_started tells)
--- A row whose state is not 0 is undispatched, or the lease of its dispatch expired or may yet expire.
+--  -1  held: the key is in flight; ready again once its lease expired (the log tells)
+--  -2  it was plain, and a classic worker got it: while the log does not know an end, the row is the record of
+--      its dispatch (shiftboss_row_deliveries), and held; from then on it is nothing to the dispatcher
+-- A row whose state is not 0 is undispatched, or the lease of its dispatch expired or may yet expire, but for
+-- -2. That is written by the daemon alone, once a job; with whatever else happens to the key, the record moves to
+-- shiftboss_deliveries.
 ALTER TABLE queue ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
 
 -- The reference's own order: two wide indexes would cost twice at every dispatch. It works without
@@ -21,12 +25,16 @@ ALTER TABLE queue ADD COLUMN partition INTEGER NOT NULL DEFAULT 0;
 -- fetcher and a key have the same; without any, shiftboss_last_served keeps it.
 ALTER TABLE queue ADD COLUMN last_served INTEGER;
 
+-- What undoing its dispatch must restore, of a row of state -2: what the log and last_served were.
+ALTER TABLE queue ADD COLUMN prev_started INTEGER;
+ALTER TABLE queue ADD COLUMN prev_finished INTEGER;
+ALTER TABLE queue ADD COLUMN prev_exit_code INTEGER;
+ALTER TABLE queue ADD COLUMN prev_last_served INTEGER;
+
 -- The order of dispatch: walked from its beginning, for each partition and each state.
 CREATE INDEX shiftboss_ready ON queue (
     partition, state, last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
 ) WHERE state > 0;
--- Held rows are apart: most never come up, and the narrower index costs less.
-CREATE INDEX shiftboss_held ON queue (partition, last_started, order_jitter) WHERE state < 0;
 
 -- The log in the order of dispatch rather than by key: what is dispatched one after the other then
 -- lies on the same pages, and a commit writes few of them. To others it is the same table.
@@ -48,7 +56,7 @@ CREATE TRIGGER log_update_started AFTER UPDATE OF started ON log
 BEGIN
     UPDATE queue SET last_started = NEW.started WHERE attr_path = NEW.attr_path;
 END;
--- The keys in flight. An index, not a counter: it stays right under INSERT OR REPLACE too, which
+-- The keys in flight, the oldest first: those whose lease expired are found by it. An index, not a counter: it stays right under INSERT OR REPLACE too, which
 -- fires no delete trigger.
 CREATE INDEX shiftboss_unfinished ON log (started) WHERE finished IS NULL;
 -- Keys whose last attempt failed, the one that ended last at the end.
@@ -102,6 +110,18 @@ CREATE TABLE shiftboss_deliveries (
     PRIMARY KEY (attr_path, attempt)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX shiftboss_leased ON shiftboss_deliveries (attempt) WHERE lease IS NOT NULL;
+-- Those that their rows record, with the columns of shiftboss_deliveries.
+CREATE VIEW shiftboss_row_deliveries AS
+SELECT queue.attr_path, last_served AS attempt, fetcher_id, fetcher_run_started AS run_started,
+    log.started, 1 AS delivery_count, prev_started, prev_finished, prev_exit_code, prev_last_served,
+    json_array(fetcher_run_started) AS marked_runs, NULL AS worker, NULL AS lease
+FROM log CROSS JOIN queue ON queue.attr_path = log.attr_path
+WHERE state = -2 AND log.finished IS NULL AND last_served IS NOT NULL;
+-- All of them.
+CREATE VIEW shiftboss_in_flight AS
+SELECT attr_path, attempt, fetcher_id, run_started, started, delivery_count, prev_started, prev_finished,
+    prev_exit_code, prev_last_served, marked_runs, worker, lease FROM shiftboss_deliveries
+UNION ALL SELECT * FROM shiftboss_row_deliveries;
 
 -- Attempts that ended, the last 100,000 of them. outcome: done (exit_code says how), released (given
 -- back), undone (the answer did not arrive), expired (its lease did). took_ms: how long the job was out, in
@@ -222,4 +242,4 @@ CREATE TABLE shiftboss_state (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO shiftboss_state (name, value) VALUES ('made', '8');
+INSERT INTO shiftboss_state (name, value) VALUES ('made', '9');
