@@ -95,7 +95,7 @@ fn the_json_object() {
             "started": null,
         },
         "daemon_unknown": null,
-        "schema_version": 8,
+        "schema_version": 9,
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,
@@ -357,7 +357,7 @@ fn what_cannot_be_shown() {
     assert!(failure(&site, ".", 78).contains("not the database of a supervisor"));
     assert_eq!(site.run(&["backup", "state.db", "copy.db"]).status.code(), Some(78));
     fs::remove_file(site.database()).unwrap();
-    version_2(&site.database()).execute_batch("PRAGMA user_version = 9").unwrap();
+    version_2(&site.database()).execute_batch("PRAGMA user_version = 99").unwrap();
     assert!(failure(&site, "state.db", 78).contains("newer"));
 }
 
