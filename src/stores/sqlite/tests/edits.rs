@@ -113,11 +113,14 @@ fn a_renamed_row_that_ran_is_out_once() {
     assert_eq!(out, 1);
 }
 
+/// Something that happens to a key.
+type Touch = (&'static str, fn(&mut Site));
+
 /// A plain row records its dispatch itself. The record moves to the table with whatever else happens to its key, whoever
 /// does it, and says the same.
 #[test]
 fn the_record_of_a_plain_dispatch() {
-    let touches: [(&str, fn(&mut Site)); 8] = [
+    let touches: [Touch; 8] = [
         ("its log row is written", |site| site.edit("UPDATE log SET started = started")),
         ("its log row is replaced", |site| {
             site.edit("INSERT OR REPLACE INTO log (attr_path, started) SELECT attr_path, started FROM log");
