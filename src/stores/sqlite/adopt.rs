@@ -22,7 +22,7 @@ const RECORD: &str = "INSERT INTO shiftboss_deliveries
         FROM log INDEXED BY shiftboss_unfinished
         JOIN queue ON queue.attr_path = log.attr_path AND queue.is_dequeued <> 0
         WHERE log.finished IS NULL
-            AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS known
+            AND NOT EXISTS (SELECT 1 FROM shiftboss_in_flight AS known
                 WHERE known.attr_path = log.attr_path)
             AND NOT EXISTS (SELECT 1 FROM queue AS newer
                 WHERE newer.attr_path = queue.attr_path AND +newer.fetcher_id = queue.fetcher_id

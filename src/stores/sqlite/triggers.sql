@@ -100,6 +100,14 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
+-- A row that takes another key's name, or with UPDATE OR REPLACE its row's place: that fires no trigger for the row
+-- that it deletes.
+CREATE TRIGGER shiftboss_queue_moving BEFORE UPDATE OF attr_path ON queue
+WHEN OLD.attr_path <> NEW.attr_path
+BEGIN
+    EXTRACT(NEW.attr_path);
+END;
+
 -- A row that became another's.
 CREATE TRIGGER shiftboss_queue_move AFTER UPDATE OF attr_path, fetcher_id, fetcher_run_started ON queue
 WHEN (OLD.attr_path, OLD.fetcher_id, OLD.fetcher_run_started)
@@ -125,6 +133,13 @@ END;
 CREATE TRIGGER shiftboss_log_updating BEFORE UPDATE ON log
 BEGIN
     EXTRACT(OLD.attr_path);
+END;
+
+-- UPDATE OR REPLACE fires no trigger for the row that it deletes.
+CREATE TRIGGER shiftboss_log_renaming BEFORE UPDATE OF attr_path ON log
+WHEN OLD.attr_path <> NEW.attr_path
+BEGIN
+    EXTRACT(NEW.attr_path);
 END;
 
 CREATE TRIGGER shiftboss_log_deleting BEFORE DELETE ON log

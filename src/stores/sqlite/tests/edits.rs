@@ -120,7 +120,7 @@ type Touch = (&'static str, fn(&mut Site));
 /// does it, and says the same.
 #[test]
 fn the_record_of_a_plain_dispatch() {
-    let touches: [Touch; 8] = [
+    let touches: [Touch; 11] = [
         ("its log row is written", |site| site.edit("UPDATE log SET started = started")),
         ("its log row is replaced", |site| {
             site.edit("INSERT OR REPLACE INTO log (attr_path, started) SELECT attr_path, started FROM log");
@@ -132,6 +132,21 @@ fn the_record_of_a_plain_dispatch() {
             site.edit(
                 "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
                  VALUES (1, 2, 'alpha', '', 1)",
+            );
+        }),
+        ("another row takes its name", |site| {
+            site.list(&run("g", 7), &["bravo"]);
+            site.edit("UPDATE queue SET attr_path = 'alpha' WHERE attr_path = 'bravo'");
+        }),
+        ("another row takes its place", |site| {
+            site.list(&run("f", 1), &["bravo"]);
+            site.edit("UPDATE OR REPLACE queue SET attr_path = 'alpha' WHERE attr_path = 'bravo'");
+            site.edit("UPDATE shiftboss_runs SET rows = 1 WHERE rows = 2");
+        }),
+        ("another log row takes the place of its", |site| {
+            site.edit(
+                "INSERT INTO log VALUES ('bravo', 1, 2, 0);
+                 UPDATE OR REPLACE log SET attr_path = 'alpha' WHERE attr_path = 'bravo'",
             );
         }),
         ("another list names it", |site| site.list(&run("g", 7), &["alpha"])),
@@ -153,4 +168,17 @@ fn the_record_of_a_plain_dispatch() {
         assert_eq!(site.rows("SELECT * FROM shiftboss_row_deliveries"), [""; 0], "{what}");
         site.check_kept();
     }
+}
+
+/// What an operator says of a row's turn ends no lease and begins none.
+#[test]
+fn an_edit_of_last_started_moves_no_lease() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["a"]);
+    assert!(site.next(10).is_some());
+    for started in ["NULL", "1", "100000"] {
+        site.edit(&format!("UPDATE queue SET last_started = {started}"));
+        assert_eq!(site.next(10 + 43_200), None, "{started}");
+    }
+    assert_eq!(site.next(10 + 43_201).as_deref(), Some("a f.1"));
 }

@@ -75,7 +75,7 @@ const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, sta
     FROM shiftboss_in_flight AS delivery
     LEFT JOIN fetchers ON fetchers.fetcher_id = delivery.fetcher_id
     WHERE (lease IS NOT NULL OR started >= ?4) AND (?2 IS NULL OR name = ?2) AND started >= ?3
-    ORDER BY started LIMIT ?1";
+    ORDER BY started, attempt LIMIT ?1";
 
 /// The tasks that are asked for, at the time `now`: failed ones newest first, those in flight oldest first,
 /// waiting ones in the order of their turns.
