@@ -35,10 +35,11 @@ UPDATE shiftboss_runs SET partition = coalesce((
     WHERE large.fetcher_id = shiftboss_runs.fetcher_id
       AND large.run_started = shiftboss_runs.run_started AND place < 64
 ), 0);
-UPDATE queue SET partition = (
+-- Whoever edits by hand may leave rows without their run.
+UPDATE queue SET partition = coalesce((
     SELECT partition FROM shiftboss_runs AS run
     WHERE run.fetcher_id = queue.fetcher_id AND run.run_started = queue.fetcher_run_started
-);
+), 0);
 EXTRACT();
 -- Dispatches that somebody else ended or repeated meanwhile.
 DELETE FROM shiftboss_deliveries

@@ -165,6 +165,32 @@ fn jobs_in_flight_are_handed_out_again() {
     site.check_kept();
 }
 
+/// A row without its run, as an edit without foreign keys leaves it, keeps nobody from taking the rest over.
+#[test]
+fn a_row_without_its_run_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    in_use(&directory);
+    let hand = Connection::open(directory.path().join("state.db")).unwrap();
+    hand.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM fetcher_runs WHERE run_started = 2")
+        .unwrap();
+    drop(hand);
+    let mut site = Site::in_directory(directory, FAIR);
+    assert_eq!(site.next(300).as_deref(), Some("charlie old"));
+}
+
+/// A dispatch that its row records is one, whatever became of the note of the last policy.
+#[test]
+fn a_dispatch_is_not_recorded_again() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["alpha"]);
+    assert!(site.next(5).is_some());
+    site.edit("UPDATE shiftboss_state SET value = 'classic' WHERE name = 'policy'");
+    let mut site = site.restart(&options(FAIR), false);
+    assert_eq!(site.rows("SELECT attr_path, attempt FROM shiftboss_in_flight"), ["alpha|1"]);
+    site.finish("alpha", 6);
+    assert_eq!(site.rows("SELECT attempt, outcome FROM shiftboss_attempts"), ["1|done"]);
+}
+
 /// So are those of a version 1 database, which has no jitter yet.
 #[test]
 fn version_1_is_taken_over() {

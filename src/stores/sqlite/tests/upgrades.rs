@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::support::{FAIR, Site, options};
+use super::support::{FAIR, Site, options, run};
 use crate::exit::ExitCode;
 use crate::stores::sqlite::SqliteStore;
 use crate::stores::sqlite::schema::VERSION;
@@ -17,6 +17,9 @@ const VERSION_5: &str = include_str!("fixtures/version_5.sql");
 const TO_VERSION_6: &str = include_str!("../migrations/0006_from_5.sql");
 const TO_VERSION_7: &str = include_str!("../migrations/0007_from_6.sql");
 const TO_VERSION_8: &str = include_str!("../migrations/0008_from_7.sql");
+/// It had an index more.
+const HELD: &str =
+    "CREATE INDEX shiftboss_held ON queue (partition, last_started, order_jitter) WHERE state < 0;";
 /// A trigger as those versions had, which names what is renamed.
 const TRIGGER: &str = "CREATE TRIGGER shiftboss_flight_delete AFTER DELETE ON shiftboss_flights
     BEGIN UPDATE queue SET slot = 0 WHERE attr_path = OLD.attr_path; END;";
@@ -64,7 +67,7 @@ fn of_version(version: i64, said: i64) -> TempDir {
         script.push(TO_VERSION_7);
     }
     if version > 7 {
-        script.push(TO_VERSION_8);
+        script.extend([TO_VERSION_8, HELD]);
     }
     connection.execute_batch(&script.concat()).unwrap();
     if version < 7 {
@@ -128,7 +131,7 @@ fn an_upgraded_schema_is_that_of_a_new_database() {
         "SELECT m.name, c.seqno, c.name FROM sqlite_schema AS m, pragma_index_info(m.name) AS c
         WHERE m.type = 'index' ORDER BY 1, 2";
     let new = Site::new(FAIR);
-    for version in [5, 6, 7] {
+    for version in [5, 6, 7, 8] {
         let site = Site::in_directory(of_version(version, version), FAIR);
         assert_eq!(site.rows(schema), new.rows(schema));
         assert_eq!(site.rows(indexes), new.rows(indexes));
@@ -176,4 +179,28 @@ fn turns_are_recovered() {
     crate::stores::sqlite::recover::recover(&old, &new.path().join("state.db")).unwrap();
     let site = Site::in_directory(new, FAIR);
     assert_eq!(site.rows(TURNS), ["leased|12"]);
+}
+
+/// A dispatch that its row records is in a recovered database, too.
+#[test]
+fn dispatches_are_recovered() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["alpha", "bravo"]);
+    for now in [5, 6] {
+        assert!(site.next(now).is_some());
+    }
+    site.finish("alpha", 7);
+    let in_flight = "SELECT attr_path, attempt, started, marked_runs FROM shiftboss_in_flight";
+    let before = site.rows(in_flight);
+    assert_eq!(before.len(), 1);
+    let Site { store, outside, directory } = site;
+    drop((store, outside));
+    let (old, new) = (directory.path().join("state.db"), tempfile::tempdir().unwrap());
+    crate::stores::sqlite::recover::recover(&old, &new.path().join("state.db")).unwrap();
+    let mut site = Site::in_directory(new, FAIR);
+    assert_eq!(site.rows(in_flight), before);
+    site.finish("bravo", 8);
+    site.check_kept();
+    let ended = "SELECT attr_path, outcome, finished FROM shiftboss_attempts ORDER BY finished";
+    assert_eq!(site.rows(ended), ["alpha|done|7", "bravo|done|8"]);
 }
