@@ -331,13 +331,14 @@ impl Check<'_> {
 
     fn drafts(&mut self, survey: &Survey) -> Result<()> {
         let spool = self.spool;
-        let mut drafts: Vec<_> = survey.at(Place::Tmp).map(|name| under(TMP, name)).collect();
-        for path in spool.layer().drafts().unwrap_or_default() {
-            if !spool.is_being_written(&path)? {
-                drafts.push(path);
-            }
+        for name in survey.at(Place::Tmp) {
+            self.deleted(Finding::HalfWritten, &under(TMP, name))?;
         }
-        drafts.iter().try_for_each(|path| self.deleted(Finding::HalfWritten, path))
+        for path in spool.layer().drafts().unwrap_or_default() {
+            let delete = || self.deleted(Finding::HalfWritten, &path).map(|()| true);
+            spool.unless_written(&path, delete)?;
+        }
+        Ok(())
     }
 
     fn orphans(&mut self, survey: &Survey) -> Result<()> {

@@ -135,7 +135,12 @@ fn write_version(layer: &dyn Layer, sync: bool) -> Result<()> {
     }
     let draft = files::draft_path(&files::random_name());
     layer.write_new(&draft, THIS_VERSION, sync)?;
-    match layer.rename(&draft, path).none_if(Errno::EXIST).map_err(io("publish", path))? {
+    let published = layer.rename(&draft, path);
+    if published == Err(Errno::NOENT) && layer.stat(path).is_ok() {
+        // A repair took the draft for what the dead had left, and has written the version itself.
+        return Ok(());
+    }
+    match published.none_if(Errno::EXIST).map_err(io("publish", path))? {
         Some(()) => Ok(()),
         None => layer.unlink(&draft).map(drop),
     }

@@ -232,14 +232,27 @@ impl Spool {
     /// has a name. If it fails, nothing is left of it: [`SpoolError::Unread`] if the source did,
     /// [`SpoolError::TooLarge`] if that has more than [`DATA_BYTES_MAX`].
     pub fn draft(&self, data: &mut dyn BufRead) -> Result<Draft> {
-        let path = self.draft_path().with_extension(DRAFT_OF_DATA);
-        let file = self.layer().open(&path, How::New).map_err(io("create", &path))?;
-        // Where there are no locks a draft is judged by its age alone.
-        let _ = self.layer().lock(&file);
+        let (path, file) = self.open_draft()?;
         let copied = copy(self.layer(), &path, &file, data);
         let mut draft = Draft { spool: self.clone(), path, file: Some(file), is_empty: true };
         draft.is_empty = copied? == 0;
         Ok(draft)
+    }
+
+    /// A new draft of data, and locked: where there are no locks it is judged by its age alone.
+    fn open_draft(&self) -> Result<(PathBuf, File)> {
+        loop {
+            let path = self.draft_path().with_extension(DRAFT_OF_DATA);
+            let file = self.layer().open(&path, How::New).map_err(io("create", &path))?;
+            let is_lost = self.layer().lock(&file) == Err(Errno::WOULDBLOCK);
+            let is_there = self.layer().exists(&path);
+            if !is_lost && matches!(is_there, Ok(true)) {
+                return Ok((path, file));
+            }
+            // A repair came before the lock, and took it for what the dead had left.
+            let _ = self.layer().remove(&path);
+            is_there?;
+        }
     }
 
     /// Publishes an entry with this data under a reserved name. Both are gone if that fails.
@@ -256,15 +269,22 @@ impl Spool {
         self.sync_and_publish(queue, reservation)
     }
 
-    /// Whether the draft at `path` has a living writer: it is locked, if it is one of data, and any other has the
-    /// name of a process that lives.
-    pub(crate) fn is_being_written(&self, path: &Path) -> Result<bool> {
+    /// Does something about the draft at `path`, unless it has a living writer: then it is locked, if it is one of
+    /// data, and any other has the name of a process that lives. Whether it was done.
+    pub(crate) fn unless_written(
+        &self,
+        path: &Path,
+        act: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
         if path.extension().is_none_or(|extension| extension != DRAFT_OF_DATA) {
-            return draft_owner(path).map_or(Ok(false), |id| self.other_lives(id));
+            let lives = draft_owner(path).map_or(Ok(false), |id| Ok(!self.is_dead(id)?));
+            return if lives? { Ok(false) } else { act() };
         }
         match lock(self.layer(), path, How::Read) {
-            Err(error) if error.is(Errno::NOENT) => Ok(true),
-            locked => Ok(locked?.is_none()),
+            Ok(Some(_held)) => act(),
+            Ok(None) => Ok(false),
+            Err(error) if error.is(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

@@ -179,11 +179,6 @@ impl Spool {
         }
     }
 
-    /// Whether a process other than this one has this record and lives.
-    pub(crate) fn other_lives(&self, id: &str) -> Result<bool> {
-        Ok(!self.is_me(id) && !self.is_dead(id)?)
-    }
-
     /// Whether the owner with this record is dead.
     pub(crate) fn is_dead(&self, id: &str) -> Result<bool> {
         if self.is_me(id) {
@@ -213,7 +208,9 @@ impl Spool {
     /// program ended. What nobody can judge but with producers stopped is fsck's.
     pub(crate) fn sweep(&self) -> Result<()> {
         keep_spare(self.layer());
-        self.remove_drafts(|path| Ok(self.is_old(path)? && !self.is_being_written(path)?))?;
+        self.remove_drafts(|path| {
+            Ok(self.is_old(path)? && self.unless_written(path, || Ok(true))?)
+        })?;
         self.stale()?.iter().try_for_each(|path| self.layer().unlink(path).map(drop))
     }
 
