@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::escape::shown_bytes;
+use crate::escape::{misleads, shown_bytes};
 use crate::exit::{ExitCode, Failure};
 use crate::terminal;
 
@@ -45,7 +45,8 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
     let colours = terminal::has_colours(&io::stderr());
     let is_journal =
         format == LogFormat::Journal || (format == LogFormat::Auto && is_connected_to_journal());
-    let writer = StandardError { colours, is_journal, priority: 0 };
+    let is_json = format == LogFormat::Json;
+    let writer = StandardError { colours, is_journal, is_json, priority: 0 };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let started = match format {
         LogFormat::Json => builder.json().try_init(),
@@ -91,12 +92,14 @@ struct StandardError {
     colours: bool,
     /// `<priority>` stands before each event.
     is_journal: bool,
+    /// Each event is one object already.
+    is_json: bool,
     priority: u8,
 }
 
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut line = one_line(bytes, self.colours);
+        let mut line = if self.is_json { json_line(bytes) } else { one_line(bytes, self.colours) };
         if self.is_journal {
             line.splice(..0, format!("<{}>", self.priority).into_bytes());
         }
@@ -134,6 +137,22 @@ fn one_line(event: &[u8], colours: bool) -> Vec<u8> {
     }
     out.extend_from_slice(end.as_bytes());
     out
+}
+
+/// The same for an event that is JSON, and stays so: what would mislead is within strings, where it is escaped in
+/// JSON's own way.
+fn json_line(event: &[u8]) -> Vec<u8> {
+    let (event, mut out) = (String::from_utf8_lossy(event), String::with_capacity(event.len()));
+    for character in event.chars() {
+        if misleads(character) && character != '\n' {
+            let mut units = [0; 2];
+            let units = character.encode_utf16(&mut units).iter();
+            out.extend(units.map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            out.push(character);
+        }
+    }
+    out.into_bytes()
 }
 
 /// The length of a tab in front or, with colours, of an escape sequence that does nothing but change them.
@@ -197,6 +216,17 @@ mod tests {
         assert_eq!(one_line(b"a\xe2\x80\xaeb\xffc\n", false), &b"a\\u{202e}b\\xffc\n"[..]);
         assert_eq!(one_line(b"plain\n", false), &b"plain\n"[..]);
         assert_eq!(one_line(b"\n", false), &b"\n"[..]);
+    }
+
+    /// An event that is JSON stays so, whatever came in with it, and misleads nobody.
+    #[test]
+    fn json_stays_json() {
+        let text = "é\n\t\u{1b}[2J\u{7f}\u{9b}m\u{202e}\u{2028}\u{e0041}\\u{1}";
+        let line = json_line((serde_json::json!({ "name": text }).to_string() + "\n").as_bytes());
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&line).unwrap()["name"], text);
+        let line = String::from_utf8(line).unwrap();
+        assert!(!line.trim_end_matches('\n').contains(misleads), "{line:?}");
+        assert!(line.ends_with("}\n") && line.contains("\\u202e\\u2028\\udb40\\udc41"), "{line:?}");
     }
 
     /// On a terminal our own colours pass, and nothing else that begins as they do.
