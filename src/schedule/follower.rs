@@ -7,6 +7,7 @@
 mod tests;
 
 use std::io;
+use std::mem::{replace, take};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +28,8 @@ const REOPEN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1
 /// Opens a watch; may take long.
 pub(super) type Opener = Arc<dyn Fn() -> Result<Box<dyn Watch>, WatchError> + Send + Sync>;
 
-/// An opening or a turn, beside the runtime's thread: the watch, and what it found. One that fails is closed there.
-type Work = JoinHandle<Result<(Box<dyn Watch>, Changed), WatchError>>;
+/// An opening, or a turn, which found something, beside the runtime's thread. A watch that fails is closed there.
+type Work = JoinHandle<Result<(Box<dyn Watch>, Option<Changed>), WatchError>>;
 
 enum State {
     /// No watch is open; from this moment on one is opened.
@@ -41,6 +42,8 @@ enum State {
 pub struct Follower {
     opener: Opener,
     state: State,
+    /// What was found and is not told yet.
+    found: Changed,
     /// Once a watch has been open, a failure is no reason to give up.
     may_fail: bool,
     delays: Backoff,
@@ -58,12 +61,13 @@ impl Follower {
     /// first time on.
     pub(super) fn new(opener: Opener, is_patient: bool) -> Self {
         let (state, delays) = (opening(&opener), Backoff::new(REOPEN[0], REOPEN[1]));
-        Self { opener, state, may_fail: is_patient, delays, warned: None }
+        let (found, may_fail) = (Changed::default(), is_patient);
+        Self { opener, state, found, may_fail, delays, warned: None }
     }
 
     /// What changed next; at first when the watch is open. May be cancelled. After an error nothing can be watched.
     pub async fn next(&mut self) -> Result<Changed, WatchError> {
-        loop {
+        while self.found.is_empty() {
             match &self.state {
                 State::Closed(until) => {
                     sleep_until(*until).await;
@@ -73,48 +77,52 @@ impl Follower {
                     Ok(()) => self.turn(),
                     Err(error) => self.failed(WatchError::Read(error))?,
                 },
-                State::Working(_) => {
-                    let changed = self.worked().await?;
-                    if !changed.is_empty() {
-                        return Ok(changed);
-                    }
-                }
+                State::Working(_) => self.worked().await?,
             }
         }
+        Ok(take(&mut self.found))
     }
 
     /// What changed until now; nothing while no watch can be had. May be cancelled.
     pub async fn drain(&mut self) -> Result<Changed, WatchError> {
         // A turn that is on may have begun too early.
-        let mut changed = self.worked().await?;
+        self.worked().await?;
         self.turn();
-        changed.merge(self.worked().await?);
-        Ok(changed)
+        self.worked().await?;
+        Ok(take(&mut self.found))
     }
 
     /// Has the watch take a turn, if it is open.
     fn turn(&mut self) {
-        self.state = match std::mem::replace(&mut self.state, State::Closed(Instant::now())) {
+        self.state = match replace(&mut self.state, State::Closed(Instant::now())) {
             State::Open(mut watch, _) => {
-                self.delays.reset();
-                State::Working(spawn_blocking(move || watch.turn().map(|changed| (watch, changed))))
+                let turn = move || watch.turn().map(|changed| (watch, Some(changed)));
+                State::Working(spawn_blocking(turn))
             }
             other => other,
         };
     }
 
     /// Waits for the end of an opening or a turn, if one is on. A panic there goes on here.
-    async fn worked(&mut self) -> Result<Changed, WatchError> {
-        let State::Working(work) = &mut self.state else {
-            return Ok(Changed::default());
-        };
+    async fn worked(&mut self) -> Result<(), WatchError> {
+        let State::Working(work) = &mut self.state else { return Ok(()) };
         match work.await.unwrap_or_else(|error| resume_unwind(error.into_panic())) {
             Ok((watch, changed)) => {
                 self.state = State::Open(watch, Instant::now());
-                (self.may_fail, self.warned) = (true, None);
-                Ok(changed)
+                match changed {
+                    Some(changed) => {
+                        self.delays.reset();
+                        self.found.merge(changed);
+                    }
+                    // From here on nothing is missed; what was before is unknown.
+                    None => {
+                        (self.may_fail, self.warned) = (true, None);
+                        self.found.merge(Changed::unknown());
+                    }
+                }
+                Ok(())
             }
-            Err(error) => self.failed(error).map(|()| Changed::default()),
+            Err(error) => self.failed(error),
         }
     }
 
@@ -137,9 +145,7 @@ impl Follower {
 
 fn opening(opener: &Opener) -> State {
     let opener = Arc::clone(opener);
-    // From the opening on nothing is missed; what was before is unknown.
-    let open = move || opener().map(|watch| (watch, Changed::unknown()));
-    State::Working(spawn_blocking(open))
+    State::Working(spawn_blocking(move || opener().map(|watch| (watch, None))))
 }
 
 async fn woken(wake: Wake, turned: Instant) -> io::Result<()> {

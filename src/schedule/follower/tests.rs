@@ -5,8 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
-use tokio::time::Instant;
+use tokio::time::timeout;
 
 use super::*;
 
@@ -15,6 +16,8 @@ enum Next {
     Finds(&'static str),
     Fails,
     Panics,
+    /// Nothing, until this is dropped at the other end.
+    Waits(Receiver<()>),
 }
 
 /// A watch that is told what to find; it is asked when a byte comes through its pipe.
@@ -37,6 +40,10 @@ impl Watch for Fake {
             Some(Next::Finds(path)) => Ok(Changed::of([path.into()])),
             Some(Next::Fails) => Err(lost()),
             Some(Next::Panics) => panic!("told to"),
+            Some(Next::Waits(told)) => {
+                let _ = told.recv();
+                Ok(Changed::default())
+            }
         }
     }
 
@@ -110,6 +117,36 @@ async fn a_change_is_returned_once() {
     assert_eq!(scene.follower.drain().await.unwrap(), Changed::default());
     scene.happens(Next::Finds("b"));
     assert_eq!(scene.next().await, path("b"));
+}
+
+/// A drain that is given up because a look takes long loses nothing that was found before.
+#[tokio::test]
+async fn a_drain_may_be_cancelled() {
+    let mut scene = scene(0..0);
+    scene.next().await;
+    let (tell, told) = channel();
+    scene.script.lock().unwrap().extend([Next::Finds("a"), Next::Waits(told)]);
+    scene.follower.turn();
+    assert!(timeout(Duration::from_millis(100), scene.follower.drain()).await.is_err());
+    drop(tell);
+    let found = timeout(Duration::from_secs(10), scene.next()).await;
+    assert_eq!(found.expect("what was found is told"), path("a"));
+}
+
+/// A watch that can be opened and then fails at once is opened later and later as well.
+#[tokio::test]
+async fn a_watch_that_fails_after_each_opening() {
+    let mut scene = scene(0..0);
+    scene.next().await;
+    tokio::time::pause();
+    let begun = Instant::now();
+    for _ in 0..4 {
+        scene.happens(Next::Fails);
+        assert_eq!(scene.next().await, Changed::unknown());
+    }
+    let took = begun.elapsed();
+    // 0.2 + 0.4 + 0.8 + 1.6 seconds.
+    assert!((2_900..3_500).contains(&took.as_millis()), "{took:?}");
 }
 
 /// A watch that fails is opened anew, later and later, and then anything may have changed.
