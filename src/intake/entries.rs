@@ -59,7 +59,11 @@ impl TaskQueue {
     /// accepted. Of those that storage knows some may be out of the spool already.
     pub fn inherit(&mut self, known: Vec<EntryId>) -> Result<()> {
         for guard in self.spool.inherit(&self.queue)? {
-            self.offer(guard)?;
+            let entry = guard.name().clone();
+            // The others may be accepted already, and are not given back for it.
+            if let Err(error) = self.offer(guard) {
+                warn!(%entry, %error, "An entry that an earlier daemon had taken could not be offered; it is given back.");
+            }
         }
         self.removed = self.gone(known);
         Ok(())

@@ -159,6 +159,36 @@ fn what_was_offered_is_the_next_ones() {
     assert_eq!(other.list_checkouts(&queue(QUEUE)).unwrap(), []);
 }
 
+/// What was offered stays checked out whatever becomes of other entries that the daemon had when it died.
+#[test]
+fn one_that_resists_gives_no_other_back() {
+    let scene = Scene::new();
+    let (good, bad) = (scene.put("alpha 1", ""), scene.put("nonsense", ""));
+    let dead = scene.spool.path().join(shiftboss_spool::DEAD_LETTER);
+    std::fs::create_dir_all(&dead).unwrap();
+    std::fs::write(dead.join(bad.as_os_str()), "a stranger").unwrap();
+    let mut first = scene.open();
+    first.fill(ROUND_MAX, Duration::ZERO).unwrap();
+    let offers = first.offers();
+    assert_eq!((keys(&offers), first.stuck.len()), (vec!["alpha"], 1));
+    // It is killed.
+    std::mem::forget(first);
+    let owners = scene.spool.path().join(".shiftboss/owners");
+    for record in std::fs::read_dir(owners).unwrap() {
+        std::fs::remove_file(record.unwrap().path()).unwrap();
+    }
+    std::fs::remove_dir_all(&dead).unwrap();
+    std::fs::write(&dead, "no queue").unwrap();
+    let options = Options { accepting: true, ..Options::default() };
+    let spool = Spool::load(scene.spool.path(), options).unwrap();
+    let mut second = TaskQueue::open(spool, Stop::new().unwrap()).unwrap();
+    second.inherit(Vec::new()).unwrap();
+    assert_eq!(scene.available(QUEUE), [bad]);
+    assert_eq!(second.offers(), offers);
+    drop(second);
+    assert_eq!(scene.spool.list_checkouts(&queue(QUEUE)).unwrap(), [good]);
+}
+
 /// A round is bounded, by entries and by bytes.
 #[test]
 fn a_round_is_bounded() {
