@@ -57,18 +57,26 @@ fn the_daemon() {
     assert_eq!(event()["event"], "start");
     signal(&daemon, Signal::TERM);
     assert_eq!(daemon.wait().unwrap().code(), Some(1));
-    // One that saw nothing ends with 0.
-    let words = ["monitor", "--daemon", "--every", "1h", "s"];
-    let mut daemon = command(&site, &words).spawn().unwrap();
-    let status = format!("/proc/{}/status", daemon.id());
-    let catches_term = || {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
-        caught.is_some_and(|mask| u64::from_str_radix(mask, 16).unwrap() & (1 << 14) != 0)
-    };
-    wait_until("it listens", catches_term);
-    signal(&daemon, Signal::TERM);
-    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    // One that saw nothing ends with 0, and one that could not look with 1.
+    for (every, is_broken) in [("1h", false), ("10ms", true)] {
+        let words = ["monitor", "--daemon", "--every", every, "s"];
+        let mut daemon = command(&site, &words).stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
+        let status = format!("/proc/{}/status", daemon.id());
+        let catches_term = || {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
+            caught.is_some_and(|mask| u64::from_str_radix(mask, 16).unwrap() & (1 << 14) != 0)
+        };
+        wait_until("it listens", catches_term);
+        if is_broken {
+            fs::rename(site.path("s/.data"), site.path("s/gone")).unwrap();
+            fs::write(site.path("s/.data"), "").unwrap();
+            assert!(log.next().unwrap().unwrap().contains("A look failed"));
+        }
+        signal(&daemon, Signal::TERM);
+        assert_eq!(daemon.wait().unwrap().code(), Some(i32::from(is_broken)));
+    }
 }
 
 /// A check says what is wrong and ends with 1; so does the repair; the next check ends with 0.

@@ -91,7 +91,10 @@ fn look(
                     }
                 }
             }
-            Err(error) => tracing::error!(%error, "A look failed; the next is made all the same."),
+            Err(error) => {
+                is_wrong = true;
+                tracing::error!(%error, "A look failed; the next is made all the same.");
+            }
         }
         if stop.wait(typed.every) {
             return found(is_wrong);
