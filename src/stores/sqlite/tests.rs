@@ -9,6 +9,7 @@ mod fairness;
 mod histories;
 mod leases;
 mod managed_fetchers;
+mod power_cuts;
 mod questions;
 mod refusals;
 mod shapes;

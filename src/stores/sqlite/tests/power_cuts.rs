@@ -1,0 +1,149 @@
+//! Power cuts at random moments of random histories: all that was acknowledged is there, the file is sound, and of what was
+//! under way there is all or nothing.
+
+mod recorder;
+
+use shiftboss_actors::store::Dispatched;
+use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::Attempt;
+
+use super::histories::KEYS;
+use super::support::{FAIR, Site, batch, cases, holder, key, options, run};
+use crate::stores::sqlite::{Durability, Options};
+
+const STEPS: usize = 60;
+const CUTS: usize = 10;
+const HALF_DAY: i64 = 43_200;
+
+/// Random numbers that a seed repeats (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    /// A number below `ways`.
+    fn below(&mut self, ways: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % ways
+    }
+
+    fn of<'a, T>(&mut self, things: &'a [T]) -> &'a T {
+        &things[self.below(things.len() as u64) as usize]
+    }
+}
+
+/// All of the queue that a reply may have told of.
+fn state(site: &Site) -> Vec<String> {
+    let mut state = site.tables();
+    state
+        .extend(site.rows("SELECT attempt, attr_path, outcome, exit_code FROM shiftboss_attempts"));
+    state.extend(site.rows("SELECT * FROM shiftboss_completions WHERE jobs > 0"));
+    state
+}
+
+fn durable(durability: Durability) -> Options {
+    Options { durability, ..options(FAIR) }
+}
+
+/// A history that is recorded.
+struct Recorded {
+    site: Site,
+    dice: Dice,
+    now: i64,
+    /// Leased attempts, whatever became of them.
+    leased: Vec<Attempt>,
+    /// After each transaction: how much was recorded by then, and the state.
+    acknowledged: Vec<(usize, Vec<String>)>,
+}
+
+impl Recorded {
+    fn begin(seed: u64, durability: Durability) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        // The first one installs the recorder, so the database is opened after it.
+        recorder::start(directory.path());
+        let site = Site::opened(directory, &durable(durability));
+        recorder::start(site.directory.path());
+        let acknowledged = vec![(0, state(&site))];
+        Self { site, dice: Dice(seed), now: 1_000_000, leased: Vec::new(), acknowledged }
+    }
+
+    /// Does one thing, in one transaction.
+    fn step(&mut self) {
+        let (dice, now) = (&mut self.dice, self.now);
+        let some_run = run(["f", "g"][dice.below(2) as usize], 1 + dice.below(2) as i64);
+        let some_key = *dice.of(&KEYS);
+        let some_attempt = self.leased.get(dice.below(8) as usize).copied();
+        let some_code = dice.below(2) as i64;
+        let keys: Vec<_> = (0..dice.below(9)).map(|_| (*dice.of(&KEYS), "payload")).collect();
+        let store = &mut self.site.store;
+        match (dice.below(20), some_attempt) {
+            (0, _) => drop(store.register_run(&some_run).ok()),
+            (1..4, _) => drop(store.add_rows(&batch(&some_run, &keys, true)).ok()),
+            (4..9, _) => drop(store.dispatch(now, None).unwrap()),
+            (9, _) => {
+                if let Dispatched::Job(attempt, _) =
+                    store.dispatch(now, Some(&holder("w", 60))).unwrap()
+                {
+                    self.leased.insert(0, attempt);
+                }
+            }
+            (10..14, _) => store.finish(&key(some_key), some_code, now).unwrap(),
+            (14, Some(attempt)) => drop(store.finish_attempt(attempt, 0, now).unwrap()),
+            (15, Some(attempt)) => drop(store.expire(attempt, now).unwrap()),
+            (16, _) => drop(store.delete_runs(&[some_run], 2).unwrap()),
+            (17, _) => self.site.edit(&format!(
+                "UPDATE queue SET is_dequeued = {some_code} WHERE attr_path = '{some_key}'"
+            )),
+            (18, _) => drop(store.maintain_at_once().unwrap()),
+            _ => self.now += *dice.of(&[1, 100, HALF_DAY + 1]),
+        }
+        let recorded = recorder::recorded(self.site.directory.path());
+        self.acknowledged.push((recorded, state(&self.site)));
+    }
+}
+
+/// Cuts the power of one history at several moments. Says after how many cuts something was lost that was acknowledged; the
+/// rest must stand all the same.
+fn losses(seed: u64, durability: Durability) -> usize {
+    let mut recorded = Recorded::begin(seed, durability);
+    for _ in 0..STEPS {
+        recorded.step();
+    }
+    let Recorded { site, mut dice, acknowledged, .. } = recorded;
+    let tape = recorder::stop(site.directory.path());
+    drop(site);
+    let mut losses = 0;
+    for _ in 0..CUTS {
+        let cut = dice.below(tape.len() as u64 + 1) as usize;
+        let directory = tempfile::tempdir().unwrap();
+        tape.cut(cut, directory.path(), |ways| dice.below(ways));
+        let what = format!("seed {seed}, cut {cut} of {}, {durability:?}", tape.len());
+        let left = Site::opened(directory, &durable(Durability::Process));
+        assert_eq!(left.rows("PRAGMA integrity_check"), ["ok"], "{what}");
+        left.check_kept();
+        let found = state(&left);
+        let last = acknowledged.iter().rposition(|(recorded, _)| *recorded <= cut).unwrap();
+        let is_there = |from: usize| {
+            let until = acknowledged.len().min(last + 2);
+            acknowledged[from..until].iter().any(|(_, state)| *state == found)
+        };
+        assert!(is_there(0), "{what}: {found:#?}");
+        losses += usize::from(!is_there(last));
+    }
+    losses
+}
+
+/// `--durability power`: all that was acknowledged is there.
+#[test]
+fn a_power_cut_loses_nothing_that_was_acknowledged() {
+    for seed in 0..cases(12).cases.into() {
+        assert_eq!(losses(seed, Durability::Power), 0, "seed {seed}");
+    }
+}
+
+/// `--durability process` may lose the last of it, and nothing else. It does, so the cuts are real ones.
+#[test]
+fn a_power_cut_with_durability_process() {
+    let seeds = 0..cases(6).cases.into();
+    assert!(seeds.map(|seed| losses(seed, Durability::Process)).sum::<usize>() > 0);
+}
