@@ -40,9 +40,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// There is a file, and the store still has to forget an earlier one of the same name first.
+    /// There is a file, and it could not be looked at yet, or the store still has to forget an earlier one of the same
+    /// name first.
     pub(super) fn is_blocked(&self) -> bool {
-        self.names.file().is_some() && matches!(self.phase, Phase::New | Phase::Deleting)
+        self.names.are_there() && matches!(self.phase, Phase::New | Phase::Deleting)
     }
 
     /// Takes an event in, in the order in which they happened.
@@ -114,6 +115,11 @@ impl Names {
     /// The file to be read now, `None` when there is none. The complete name wins.
     pub(super) fn file(&self) -> Option<FileState> {
         self.whole.or(self.growing)
+    }
+
+    /// Whether a name is there, as far as is known: maybe from an event alone.
+    fn are_there(&self) -> bool {
+        self.has_growing || self.has_whole
     }
 
     pub(super) fn target(&self) -> Target {
@@ -207,4 +213,20 @@ impl Names {
 fn is_old(file: &FileState) -> bool {
     let written = u64::try_from(file.times.modified / 1_000_000_000).unwrap_or(0);
     (SystemTime::UNIX_EPOCH + Duration::from_secs(written)).elapsed().is_ok_and(|age| age > STEADY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is in a file that was heard of, and cannot be looked at, nobody knows.
+    #[test]
+    fn what_was_heard_of_blocks() {
+        let mut entry = Entry::default();
+        assert!(!entry.is_blocked());
+        entry.note(false, Happened::Created);
+        assert!(entry.is_blocked());
+        entry.note(false, Happened::Removed);
+        assert!(!entry.is_blocked());
+    }
 }
