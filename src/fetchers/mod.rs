@@ -65,7 +65,7 @@ impl Fetchers {
 
 impl Service for Fetchers {
     fn name(&self) -> &'static str {
-        "the FetchersActor"
+        "the fetchers' supervisor"
     }
 
     fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier) {
