@@ -15,7 +15,7 @@ use shiftboss_actors::store::{
     AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, Each, LeaseHolder, Reading,
     RegisterRun, Request, RowBatch, StoreResult,
 };
-use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run, jitter};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.
@@ -193,7 +193,8 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
     }
 }
 
-/// Has all keys have run, long before the first second, in a database that no daemon uses.
+/// Has all keys have run, long before the first second, in a database that no daemon uses. The log is as a daemon leaves
+/// it: its rows lie in the order in which the keys ran.
 ///
 /// # Errors
 /// When SQLite says so.
@@ -201,8 +202,10 @@ pub fn fill_log(path: &Path, keys: usize) -> rusqlite::Result<()> {
     let mut connection = rusqlite::Connection::open(path)?;
     let transaction = connection.transaction()?;
     let sql = "INSERT INTO log VALUES (?1, ?2, ?2, 0)";
-    for number in 0..keys {
-        transaction.prepare_cached(sql)?.execute((key(number), START - 1_000_000))?;
+    let mut keys: Vec<String> = (0..keys).map(key).collect();
+    keys.sort_by_cached_key(|key| jitter(key));
+    for key in keys {
+        transaction.prepare_cached(sql)?.execute((key, START - 1_000_000))?;
     }
     transaction.commit()
 }
