@@ -31,7 +31,7 @@ pub(super) const CANDIDATES: &str =
     "SELECT queue.rowid, queue.fetcher_id, queue.fetcher_run_started,
         queue.payload, queue.is_dequeued,
         iif(state <> -2, state, -(log.started IS NOT NULL AND finished IS NULL)),
-        iif(log.started IS NOT NULL AND finished IS NULL, log.started, queue.last_started),
+        iif(state = -2, log.started, queue.last_started),
         coalesce(fetchers.name, ''), queue.last_served, lost.expired_leases,
         log.rowid, log.started, log.finished, log.exit_code,
         EXISTS (SELECT 1 FROM shiftboss_deliveries WHERE attr_path = ?1)
@@ -65,7 +65,6 @@ pub(super) struct Candidate {
     pub(super) again: bool,
     /// As `0009_shiftboss.sql` says; but a row that records its dispatch is held, or nothing.
     pub(super) state: i64,
-    /// Of a key in flight it is what the log says, as in the order, whatever somebody made of it in the row.
     pub(super) last_started: Option<i64>,
     /// Its name, for those who look; the window does without.
     pub(super) fetcher: String,

@@ -102,6 +102,9 @@ impl Session<'_> {
         let is_plain = fair && row.state == PLAIN_STATE;
         if is_plain && record.holder.is_none() {
             self.mark_plain(record, before)?;
+            // The clock may have been set back.
+            let expired = &mut self.queue.cache.expired;
+            *expired = (record.now.saturating_sub(1), i64::MAX).min(*expired);
         } else {
             if fair {
                 self.record_delivery(record, before)?;

@@ -25,7 +25,10 @@ impl Session<'_> {
         if self.change(&schema::EXTRACT, [key])? == 0 {
             return Ok(());
         }
-        self.run("UPDATE queue SET state = -1 WHERE attr_path = ?1 AND state = -2", [key])
+        let sql = "UPDATE queue
+            SET state = -1, last_started = (SELECT started FROM log WHERE log.attr_path = ?1)
+            WHERE attr_path = ?1 AND state = -2";
+        self.run(sql, [key])
     }
 
     /// The same for a key that is not in flight and of which no dispatch is known.

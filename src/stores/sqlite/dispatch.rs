@@ -22,13 +22,21 @@ pub(super) const READY: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
     FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 2 AND state > 0
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
-/// Rows whose key's lease expired, in order: started before ?1.
+/// Rows of a partition whose key's lease expired, in order: started before ?2.
 pub(super) const HELD: &str =
-    "SELECT log.started, order_jitter, queue.attr_path, fetcher_id, fetcher_run_started
-    FROM log INDEXED BY shiftboss_unfinished
-    CROSS JOIN queue INDEXED BY queue_attr_path_index ON queue.attr_path = log.attr_path
-    WHERE finished IS NULL AND log.started < ?1 AND state < 0
-    ORDER BY log.started, order_jitter, queue.attr_path, fetcher_id";
+    "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
+    FROM queue INDEXED BY shiftboss_held
+    WHERE partition = ?1 AND state = -1 AND last_started < ?2
+    ORDER BY last_started, order_jitter, attr_path, fetcher_id";
+/// Unfinished log rows that were started before ?1, behind the row (?2, ?3), each with its key if that key's row records
+/// the dispatch.
+pub(super) const EXPIRING: &str = "SELECT log.started, log.rowid, queue.attr_path
+    FROM log INDEXED BY shiftboss_unfinished LEFT JOIN queue INDEXED BY queue_attr_path_index
+        ON queue.attr_path = log.attr_path AND state = -2
+    WHERE finished IS NULL AND log.started < ?1 AND (log.started, log.rowid) > (?2, ?3)
+    ORDER BY log.started, log.rowid LIMIT 2000";
+/// As many as [`EXPIRING`] gives at once: a request waits for no more.
+const EXPIRING_MAX: usize = 2_000;
 /// Where a row is in the order; `None` comes first, as NULL does.
 pub(super) type QueuePosition = (Option<i64>, Option<i64>, String, i64);
 
@@ -56,10 +64,42 @@ impl Session<'_> {
         if self.may_be_shadowed()? { Ok(Dispatched::Later) } else { Ok(Dispatched::Nothing) }
     }
 
-    /// Whether there is an eligible row, and nothing is paused.
+    /// Whether there is an eligible row, or may be one once leases that are over are seen to; and nothing is paused.
     pub(super) fn is_any_eligible(&self, now: UnixSeconds) -> Result<bool> {
         Ok(!self.queue.paused
-            && (!self.first_eligible(now, 1)?.is_empty() || !self.edited_tasks()?.is_empty()))
+            && (!self.first_eligible(now, 1)?.is_empty()
+                || !self.edited_tasks()?.is_empty()
+                || !self.expiring(now)?.is_empty()))
+    }
+
+    /// Log rows whose leases expired since it was last seen to.
+    fn expiring(&self, now: UnixSeconds) -> Result<Vec<(i64, i64, Option<String>)>> {
+        let (started, rowid) = self.queue.cache.expired;
+        if (started, rowid) >= self.last_expired(now) {
+            return Ok(Vec::new());
+        }
+        self.rows(EXPIRING, (self.queue.policy.expired(now), started, rowid))
+    }
+
+    /// Behind all log rows whose leases are over.
+    fn last_expired(&self, now: UnixSeconds) -> (i64, i64) {
+        (self.queue.policy.expired(now).saturating_sub(1), i64::MAX)
+    }
+
+    /// Rows that record their dispatch are held like all others once its lease expired. Each unfinished log row is looked at
+    /// once: there may be very many that are nobody's any more, and then a look takes part of them.
+    fn extract_expired(&mut self, now: UnixSeconds) -> Result<()> {
+        let expiring = self.expiring(now)?;
+        for key in expiring.iter().filter_map(|(.., key)| key.as_deref()) {
+            self.extract(key)?;
+            self.queue.cache.forget_key(key);
+        }
+        let seen = match expiring.last() {
+            Some((started, rowid, _)) if expiring.len() == EXPIRING_MAX => (*started, *rowid),
+            _ => self.last_expired(now),
+        };
+        self.queue.cache.expired = self.queue.cache.expired.max(seen);
+        Ok(())
     }
 
     /// The key of the first eligible row.
@@ -67,6 +107,7 @@ impl Session<'_> {
         if let Some(next) = self.queue.cache.next_key(now) {
             return Ok(Some(next));
         }
+        self.extract_expired(now)?;
         let eligible = self.first_eligible(now, self.queue.cache.wanted())?;
         let next = |(position, plain): Eligible| Next { key: position.2, plain };
         self.queue.cache.expect(eligible.into_iter().map(next), now);
@@ -75,14 +116,14 @@ impl Session<'_> {
 
     /// The first eligible rows, at most `limit`, in order. Each partition has its rows in order; they are merged.
     pub(super) fn first_eligible(&self, now: UnixSeconds, limit: usize) -> Result<Vec<Eligible>> {
-        let mut held = self.connection.prepare_cached(HELD)?;
-        held.raw_bind_parameter(1, self.queue.policy.expired(now))?;
-        let mut ordered: Vec<(CachedStatement<'_>, ReadPlain)> = vec![(held, |_| Ok(None))];
+        let mut ordered: Vec<(CachedStatement<'_>, ReadPlain)> = Vec::new();
         for partition in &self.queue.partitions.open {
-            let [plain_rows, others] =
-                [of_partition(PLAIN, *partition), of_partition(READY, *partition)];
-            ordered.push((self.connection.prepare_cached(&plain_rows)?, plain));
-            ordered.push((self.connection.prepare_cached(&others)?, |_| Ok(None)));
+            let statement = |sql| self.connection.prepare_cached(&of_partition(sql, *partition));
+            let mut held = statement(HELD)?;
+            held.raw_bind_parameter(2, self.queue.policy.expired(now))?;
+            ordered.push((statement(PLAIN)?, plain));
+            ordered.push((statement(READY)?, |_| Ok(None)));
+            ordered.push((held, |_| Ok(None)));
         }
         let mut streams = Vec::with_capacity(ordered.len());
         for (statement, read) in &mut ordered {

@@ -25,7 +25,7 @@ pub(super) struct PlainDelivery {
 }
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct DispatchCache {
     /// `PRAGMA data_version` when all this was true.
     version: i64,
@@ -38,6 +38,23 @@ pub(super) struct DispatchCache {
     plain: HashMap<String, PlainDelivery>,
     /// The keys of those that are leased, by their attempts.
     leased: HashMap<i64, String>,
+    /// Up to this log row, by start and rowid, no row of the queue records a dispatch that nobody ended. It outlives
+    /// what others write, for their triggers move the record.
+    pub(super) expired: (i64, i64),
+}
+
+impl Default for DispatchCache {
+    fn default() -> Self {
+        Self {
+            version: 0,
+            next: VecDeque::new(),
+            second: 0,
+            taken: 0,
+            plain: HashMap::new(),
+            leased: HashMap::new(),
+            expired: (i64::MIN, 0),
+        }
+    }
 }
 
 impl DispatchCache {

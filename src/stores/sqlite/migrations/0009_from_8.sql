@@ -1,5 +1,6 @@
 -- From version 8, of an unreleased build: a plain row records its dispatch itself.
 DROP INDEX IF EXISTS shiftboss_held;
+CREATE INDEX shiftboss_held ON queue (partition, last_started, order_jitter) WHERE state = -1;
 ALTER TABLE queue ADD COLUMN prev_started INTEGER;
 ALTER TABLE queue ADD COLUMN prev_finished INTEGER;
 ALTER TABLE queue ADD COLUMN prev_exit_code INTEGER;

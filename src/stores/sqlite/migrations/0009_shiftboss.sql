@@ -5,7 +5,7 @@
 --   0  nothing: dispatched, hidden by a newer run of its fetcher, or its key is leased
 --   1  ready and plain: nothing but this row and the log says anything of its key
 --   2  ready: the key is not in flight
---  -1  held: the key is in flight; ready again once its lease expired (the log tells)
+--  -1  held: the key is in flight; ready again once its lease expired (last_started tells)
 --  -2  it was plain, and a classic worker got it: while the log does not know an end, the row is the record of
 --      its dispatch (shiftboss_row_deliveries), and held; from then on it is nothing to the dispatcher
 -- A row whose state is not 0 is undispatched, or the lease of its dispatch expired or may yet expire, but for
@@ -35,6 +35,8 @@ ALTER TABLE queue ADD COLUMN prev_last_served INTEGER;
 CREATE INDEX shiftboss_ready ON queue (
     partition, state, last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
 ) WHERE state > 0;
+-- Held rows are apart: most never come up, and the narrower index costs less.
+CREATE INDEX shiftboss_held ON queue (partition, last_started, order_jitter) WHERE state = -1;
 
 -- The log in the order of dispatch rather than by key: what is dispatched one after the other then
 -- lies on the same pages, and a commit writes few of them. To others it is the same table.
@@ -56,7 +58,7 @@ CREATE TRIGGER log_update_started AFTER UPDATE OF started ON log
 BEGIN
     UPDATE queue SET last_started = NEW.started WHERE attr_path = NEW.attr_path;
 END;
--- The keys in flight, the oldest first: those whose lease expired are found by it. An index, not a counter: it stays right under INSERT OR REPLACE too, which
+-- The keys in flight, the oldest first. An index, not a counter: it stays right under INSERT OR REPLACE too, which
 -- fires no delete trigger.
 CREATE INDEX shiftboss_unfinished ON log (started) WHERE finished IS NULL;
 -- Keys whose last attempt failed, the one that ended last at the end.

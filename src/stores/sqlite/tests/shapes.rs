@@ -5,7 +5,7 @@ use shiftboss_actors::store::{BeginDeletion, Dispatched, StoreError};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use crate::stores::sqlite::candidates::{CANDIDATES, PLAIN};
-use crate::stores::sqlite::dispatch::{HELD, READY, of_partition};
+use crate::stores::sqlite::dispatch::{EXPIRING, HELD, READY, of_partition};
 
 use super::support::{FAIR, Site, batch, key, run};
 
@@ -15,10 +15,10 @@ fn choosing_costs(site: &Site, what: StatementStatus) -> i64 {
         let statement = site.store.connection.prepare_cached(sql).unwrap();
         i64::from(statement.get_status(what))
     };
-    let of_each = |partition: &i64| [PLAIN, READY].map(|sql| of_partition(sql, *partition));
+    let of_each = |partition: &i64| [PLAIN, READY, HELD].map(|sql| of_partition(sql, *partition));
     let mut choosing: Vec<String> =
         site.store.queue.partitions.open.iter().flat_map(of_each).collect();
-    choosing.extend([HELD, CANDIDATES].map(str::to_owned));
+    choosing.extend([EXPIRING, CANDIDATES].map(str::to_owned));
     choosing.iter().map(count).sum()
 }
 
@@ -42,7 +42,7 @@ fn fill(site: &mut Site, fetcher: &str, started: i64, rows: usize) {
 /// Makes a queue of a shape and a size.
 type Shape = fn(&mut Site, usize);
 
-const SHAPES: [(&str, Shape); 5] = [
+const SHAPES: [(&str, Shape); 9] = [
     ("all undispatched", |site, rows| fill(site, "f", 1, rows)),
     ("all dispatched", |site, rows| {
         fill(site, "f", 1, rows);
@@ -64,6 +64,27 @@ const SHAPES: [(&str, Shape); 5] = [
     ("all keys unfinished", |site, rows| {
         fill(site, "f", 1, rows);
         site.edit("INSERT INTO log SELECT attr_path, 1000, NULL, NULL FROM queue");
+    }),
+    ("all held in one second, their leases over", |site, rows| {
+        fill(site, "f", 1, rows);
+        site.edit("INSERT INTO log SELECT attr_path, -100000, NULL, NULL FROM queue");
+    }),
+    ("all recorded by their rows in one second, their leases over", |site, rows| {
+        fill(site, "f", 1, rows);
+        while site.next(-100_000).is_some() {}
+    }),
+    ("all dispatched and unfinished, their leases over", |site, rows| {
+        fill(site, "f", 1, rows);
+        site.edit(
+            "INSERT INTO log SELECT attr_path, -100000, NULL, NULL FROM queue;
+             UPDATE queue SET is_dequeued = 1",
+        );
+    }),
+    ("all unfinished that no list names any more, their leases over", |site, rows| {
+        fill(site, "f", 1, rows);
+        site.edit(
+            "INSERT INTO log SELECT attr_path, -100000, NULL, NULL FROM queue; DELETE FROM queue",
+        );
     }),
 ];
 

@@ -18,6 +18,15 @@ use crate::stores::sqlite::snapshot::policy;
 /// Rows that a walk goes over at the most: a key has one for each fetcher that lists it.
 const ROWS_MAX: usize = 1_000_000;
 
+/// Rows that record a dispatch whose lease is over since ?1, in order: a daemon sees to them when it looks for work.
+const RECORDED: &str =
+    "SELECT overdue.started, order_jitter, queue.attr_path, fetcher_id, fetcher_run_started
+    FROM (SELECT attr_path, started FROM log INDEXED BY shiftboss_unfinished
+        WHERE finished IS NULL AND started < ?1 ORDER BY started LIMIT 10000) AS overdue
+    CROSS JOIN queue INDEXED BY queue_attr_path_index
+        ON queue.attr_path = overdue.attr_path AND state = -2
+    ORDER BY overdue.started, order_jitter, queue.attr_path, fetcher_id";
+
 /// The rules by which the daemon hands out, as of one snapshot.
 pub(super) struct Order {
     policy: Policy,
@@ -73,9 +82,12 @@ impl Order {
 pub(in crate::stores::sqlite) fn in_order(partitions: &[i64], expired: UnixSeconds) -> String {
     // Plain rows, too, as all others that are ready.
     let plain = READY.replace("state = 2", "state = 1");
-    let of_each = |partition: &i64| [&plain, READY].map(|sql| of_partition(sql, *partition));
+    let held = HELD.replace("?2", &expired.to_string());
+    let of_each = |partition: &i64| {
+        [plain.as_str(), READY, held.as_str()].map(|sql| of_partition(sql, *partition))
+    };
     let mut rows: Vec<String> = partitions.iter().flat_map(of_each).collect();
-    rows.push(HELD.replace("?1", &expired.to_string()));
+    rows.push(RECORDED.replace("?1", &expired.to_string()));
     let merged: Vec<String> = rows.iter().map(|sql| format!("SELECT * FROM ({sql})")).collect();
     merged.join(" UNION ALL ") + " ORDER BY 1, 2, 3, 4"
 }
