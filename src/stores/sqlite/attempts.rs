@@ -37,9 +37,8 @@ struct Before {
 columns!(Before { last_served, marked_runs, started, finished, exit_code });
 
 impl Session<'_> {
-    /// A key's attempts in flight, the last one last.
+    /// A key's attempts in flight, the last one last; but for one that its row records.
     pub(super) fn deliveries(&self, key: &str) -> Result<Vec<Delivery>> {
-        self.extract(key)?;
         let sql = "SELECT attempt, fetcher_id, run_started, started, delivery_count, worker
             FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt";
         self.rows(sql, [key])
@@ -133,6 +132,7 @@ impl Session<'_> {
     /// happened to its key since.
     pub(super) fn undo_dispatch(&mut self, key: &Key, attempt: Attempt) -> Result<bool> {
         let key = key.as_str();
+        self.extract(key)?;
         let last = self.deliveries(key)?.pop().filter(|delivery| delivery.attempt == attempt.0);
         let Some(delivery) = last else {
             return Ok(false);

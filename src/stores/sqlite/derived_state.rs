@@ -14,9 +14,9 @@ use super::schema;
 use super::session::Session;
 
 impl Session<'_> {
-    /// Sets `queue.state` of all rows of a key by the one rule ([`schema::STATE`]).
+    /// Sets `queue.state` of all rows of a key by the one rule ([`schema::STATE`]), which knows the recorded dispatches: one
+    /// that the key's only row records is to be [extracted](Self::extract) before.
     pub(super) fn recompute(&self, key: &str) -> Result<()> {
-        self.extract(key)?;
         self.run(&schema::RECOMPUTE, [key])
     }
 

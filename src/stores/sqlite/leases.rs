@@ -145,6 +145,7 @@ impl Session<'_> {
         let expired = self.queue.policy.expired(now);
         let is_held =
             |delivery: &Delivery| delivery.worker.is_some() || delivery.started >= expired;
+        self.extract(key)?;
         if let Some(delivery) = self.deliveries(key)?.pop().filter(is_held) {
             self.take_back(key, &delivery, RELEASED, now, true)?;
             return Ok(Requeued::Back(Attempt(delivery.attempt)));

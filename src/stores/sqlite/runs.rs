@@ -169,6 +169,7 @@ impl Session<'_> {
             return Ok(false);
         }
         if is_judged {
+            self.extract(key)?;
             self.recompute(key)?;
         }
         Ok(true)
