@@ -181,6 +181,8 @@ fn a_reload_touches_only_what_changed() {
     );
     let daemon = scene.start();
     let [same, other, gone] = ["same.pid", "other.pid", "gone.pid"].map(|name| scene.pid(name));
+    // A run that is killed before it counted itself would be missing for ever.
+    wait_until("all run", || ["same.runs", "other.runs"].iter().all(|runs| scene.lines(runs) == 1));
     let new = [fetcher("same", "1h"), fetcher("other", "2h"), fetcher("new", "1h")].concat();
     scene.configure(&format!("lease = '3h'\n{new}"));
     reload(&daemon, READ_AGAIN);
