@@ -48,7 +48,7 @@ pub struct TailLink {
     /// What to read.
     target: Cell<Target>,
     wake: Notify,
-    /// The watcher told of a change, and the tail has not read since.
+    /// The watcher reported a change, and the tail has not read since.
     unheard: Cell<bool>,
     /// Who wait for what is unread to be stored: answered after the next batch, as the one under way may have
     /// been read before they asked.

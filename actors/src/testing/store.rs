@@ -13,7 +13,7 @@ use crate::file_identity::Position;
 use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
 use crate::store::{
     Added, Checkpoint, Dispatched, EndedAttempts, EntryId, FetcherRecord, Operation, Outcome,
-    ReadResult, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture,
+    ReadError, ReadResult, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture,
     StoreResult, StoredRun, TasksWith,
 };
 use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
@@ -317,6 +317,10 @@ impl Kept {
     }
 }
 
+fn not_asked<T>() -> ReadResult<T> {
+    Err(ReadError::Unavailable("the model is not asked that".to_owned()))
+}
+
 /// The model knows what is next, and nothing else is asked of it.
 impl Reader for MockStore {
     fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue> {
@@ -324,23 +328,23 @@ impl Reader for MockStore {
     }
 
     fn status(&self, _: UnixSeconds) -> ReadResult<QueueStatus> {
-        unimplemented!()
+        not_asked()
     }
 
     fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
-        unimplemented!()
+        not_asked()
     }
 
     fn ended_attempts(&self, _: &EndedAttempts) -> ReadResult<Log> {
-        unimplemented!()
+        not_asked()
     }
 
     fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
-        unimplemented!()
+        not_asked()
     }
 
     fn turns(&self, _: UnixSeconds, _: &[Key]) -> ReadResult<Vec<Turn>> {
-        unimplemented!()
+        not_asked()
     }
 }
 

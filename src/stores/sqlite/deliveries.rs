@@ -104,7 +104,7 @@ impl Session<'_> {
             self.mark_plain(record, before)?;
             // The clock may have been set back.
             let expired = &mut self.queue.cache.expired;
-            *expired = (record.now.saturating_sub(1), i64::MAX).min(*expired);
+            *expired = Some((record.now.saturating_sub(1), i64::MAX)).min(*expired);
         } else {
             if fair {
                 self.record_delivery(record, before)?;
@@ -112,8 +112,8 @@ impl Session<'_> {
             self.mark(record, fair)?;
         }
         if is_plain {
-            let (rowid, delivery) = (row.rowid, record.delivery(1));
-            self.queue.cache.remember(key, PlainDelivery { rowid, log_rowid, delivery });
+            let delivery = record.delivery(1);
+            self.queue.cache.remember(key, PlainDelivery { log_rowid, delivery });
         }
         for marked in record.marked() {
             self.queue.counters.count_pending(marked.run(), -1);
@@ -262,12 +262,11 @@ impl Session<'_> {
     /// What the cache forgot of a dispatch that its row records.
     fn plain_delivery(&self, key: &str) -> Result<Option<PlainDelivery>> {
         let sql = "SELECT last_served, fetcher_id, fetcher_run_started, log.started, 1, NULL,
-                queue.rowid, log.rowid
+                log.rowid
             FROM queue JOIN log ON log.attr_path = ?1 AND finished IS NULL
             WHERE queue.attr_path = ?1 AND state = -2 AND last_served IS NOT NULL";
         let read = |row: &SqlRow<'_>| {
-            let (rowid, log_rowid) = (row.get(6)?, row.get(7)?);
-            Ok(PlainDelivery { rowid, log_rowid, delivery: Delivery::from_row(row)? })
+            Ok(PlainDelivery { log_rowid: row.get(6)?, delivery: Delivery::from_row(row)? })
         };
         self.with(sql, |statement| statement.query_row([key], read)).optional()
     }

@@ -20,17 +20,6 @@ impl Session<'_> {
         self.run(&schema::RECOMPUTE, [key])
     }
 
-    /// The record of a key's dispatch is in `shiftboss_deliveries` from now on, not in its row.
-    pub(super) fn extract(&self, key: &str) -> Result<()> {
-        if self.change(&schema::EXTRACT, [key])? == 0 {
-            return Ok(());
-        }
-        let sql = "UPDATE queue
-            SET state = -1, last_started = (SELECT started FROM log WHERE log.attr_path = ?1)
-            WHERE attr_path = ?1 AND state = -2";
-        self.run(sql, [key])
-    }
-
     /// The same for a key that is not in flight and of which no dispatch is known.
     pub(super) fn recompute_idle(&self, key: &str) -> Result<()> {
         let sql = "SELECT rowid, is_dequeued FROM queue WHERE attr_path = ?1 LIMIT 2";
@@ -42,6 +31,17 @@ impl Session<'_> {
             }
             _ => self.recompute(key),
         }
+    }
+
+    /// The record of a key's dispatch is in `shiftboss_deliveries` from now on, not in its row.
+    pub(super) fn extract(&self, key: &str) -> Result<()> {
+        if self.change(&schema::EXTRACT, [key])? == 0 {
+            return Ok(());
+        }
+        let sql = "UPDATE queue
+            SET state = -1, last_started = (SELECT started FROM log WHERE log.attr_path = ?1)
+            WHERE attr_path = ?1 AND state = -2";
+        self.run(sql, [key])
     }
 
     /// `queue.last_started` is `log.started` of the key, always.

@@ -74,10 +74,11 @@ impl Session<'_> {
 
     /// Log rows whose leases expired since it was last seen to.
     fn expiring(&self, now: UnixSeconds) -> Result<Vec<(i64, i64, Option<String>)>> {
-        let (started, rowid) = self.queue.cache.expired;
-        if (started, rowid) >= self.last_expired(now) {
+        let seen = self.queue.cache.expired;
+        if seen >= Some(self.last_expired(now)) {
             return Ok(Vec::new());
         }
+        let (started, rowid) = seen.unwrap_or((i64::MIN, 0));
         self.rows(EXPIRING, (self.queue.policy.expired(now), started, rowid))
     }
 
@@ -98,7 +99,7 @@ impl Session<'_> {
             Some((started, rowid, _)) if expiring.len() == EXPIRING_MAX => (*started, *rowid),
             _ => self.last_expired(now),
         };
-        self.queue.cache.expired = self.queue.cache.expired.max(seen);
+        self.queue.cache.expired = self.queue.cache.expired.max(Some(seen));
         Ok(())
     }
 

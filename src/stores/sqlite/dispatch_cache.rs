@@ -18,14 +18,13 @@ const PLAIN_MAX: usize = 16_384;
 /// A job in flight whose key has one row, and was dispatched once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlainDelivery {
-    pub(super) rowid: i64,
     /// Of the key's row in the log.
     pub(super) log_rowid: i64,
     pub(super) delivery: Delivery,
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct DispatchCache {
     /// `PRAGMA data_version` when all this was true.
     version: i64,
@@ -39,22 +38,8 @@ pub(super) struct DispatchCache {
     /// The keys of those that are leased, by their attempts.
     leased: HashMap<i64, String>,
     /// Up to this log row, by start and rowid, no row of the queue records a dispatch that nobody ended. It outlives
-    /// what others write, for their triggers move the record.
-    pub(super) expired: (i64, i64),
-}
-
-impl Default for DispatchCache {
-    fn default() -> Self {
-        Self {
-            version: 0,
-            next: VecDeque::new(),
-            second: 0,
-            taken: 0,
-            plain: HashMap::new(),
-            leased: HashMap::new(),
-            expired: (i64::MIN, 0),
-        }
-    }
+    /// what others write, for their triggers move the record. `None`: no log row was looked at.
+    pub(super) expired: Option<(i64, i64)>,
 }
 
 impl DispatchCache {
@@ -195,7 +180,7 @@ mod tests {
             worker: None,
             handed_out: None,
         };
-        let plain = PlainDelivery { rowid: 1, log_rowid: 1, delivery };
+        let plain = PlainDelivery { log_rowid: 1, delivery };
         keys(PLAIN_MAX).for_each(|next| cache.remember(&next.key, plain.clone()));
         assert_eq!((cache.take_plain("5"), cache.take_plain("5")), (Some(plain.clone()), None));
         cache.remember("one", plain.clone());
