@@ -1,11 +1,13 @@
 //! A command: what is to be run and where its output goes, its start, and what may be done with it until
 //! its end. Called by whoever runs commands; [`super::guardian`] makes the process.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{NulError, OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +18,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::end::{End, StartError};
 use super::guardian::{Guardian, Process, child_signals};
+use super::program::candidates;
 use super::pump::{Pump, pipe};
+use super::spawn::Image;
 
 /// How long a command that was asked to end (TERM) has before it is killed, if nothing is said.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -75,6 +79,18 @@ impl CommandSpec {
             grace: GRACE,
         }
     }
+
+    /// What is executed: with our environment, but for what is the init system's and ours alone, and with its own.
+    fn image(&self) -> Result<Image, NulError> {
+        let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
+        variables.extend(self.environment.iter().cloned());
+        INIT_SYSTEMS.iter().for_each(|name| _ = variables.remove(OsStr::new(name)));
+        let path = variables.get(OsStr::new("PATH")).map(OsString::as_os_str);
+        let paths = candidates(&self.program, path);
+        let arguments = [&self.program].into_iter().chain(&self.arguments).map(OsString::as_os_str);
+        let directory = self.directory.as_ref().map(|path| path.as_os_str());
+        Image::new(paths.into_iter(), arguments, variables.into_iter(), directory)
+    }
 }
 
 /// A command that was started. Dropped, it is killed. Somebody must wait for it, or its time limit is not kept.
@@ -102,20 +118,18 @@ impl Guardian {
         output: Output,
     ) -> Result<Running, StartError> {
         let children = child_signals()?;
-        let mut command = Command::new(&spec.program);
-        let variables = spec.environment.iter().map(|(name, value)| (name, value));
-        command.args(&spec.arguments).envs(variables);
-        command.stdin(input.map_or_else(Stdio::null, Stdio::from));
-        INIT_SYSTEMS.iter().for_each(|name| _ = command.env_remove(name));
-        if let Some(directory) = &spec.directory {
-            if !directory.is_dir() {
-                return Err(StartError::Directory(directory.clone()));
-            }
-            command.current_dir(directory);
+        if let Some(directory) = spec.directory.as_ref().filter(|path| !path.is_dir()) {
+            return Err(StartError::Directory(directory.clone()));
         }
-        let outlet = outlet(output, &mut command)
-            .map_err(StartError::system("make the pipes for its output"))?;
-        let process = self.spawn(command)?;
+        let unfit = |error: NulError| StartError::of(&spec.program, error.into());
+        let image = spec.image().map_err(unfit)?;
+        let input = input.map_or_else(|| File::open("/dev/null"), Ok);
+        let input = input.map_err(StartError::system("open /dev/null"))?;
+        let (outlet, [out, err]) =
+            outlet(output).map_err(StartError::system("make the pipes for its output"))?;
+        let process =
+            self.spawn(&spec.program, &image, [input.as_fd(), out.as_fd(), err.as_fd()])?;
+        drop((out, err));
         // A time beyond what the clock can say is no limit.
         let deadline = spec.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         Ok(Running {
@@ -135,17 +149,17 @@ impl Guardian {
 /// Our ends of a command's pipes.
 type Pipes = [(Stream, Receiver); 2];
 
-/// Has a command's output go where it is to go. The sink and our ends of its pipes, unless it has a file.
-fn outlet(output: Output, command: &mut Command) -> io::Result<Option<(Sink, Pipes)>> {
+/// The sink with our ends of a command's pipes, unless it has a file; and its own ends.
+type Outlet = (Option<(Sink, Pipes)>, [OwnedFd; 2]);
+
+/// Where a command's output goes.
+fn outlet(output: Output) -> io::Result<Outlet> {
     match output {
-        Output::File(file) => {
-            command.stdout(file.try_clone()?).stderr(file);
-            Ok(None)
-        }
+        Output::File(file) => Ok((None, [file.try_clone()?.into(), file.into()])),
         Output::Sink(sink) => {
             let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
-            command.stdout(stdout).stderr(stderr);
-            Ok(Some((sink, [(Stream::Out, out), (Stream::Err, err)])))
+            let pipes = [(Stream::Out, out), (Stream::Err, err)];
+            Ok((Some((sink, pipes)), [stdout.into(), stderr.into()]))
         }
     }
 }

@@ -10,13 +10,13 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as StandardSignal};
+use nix::sys::signal::{SigSet, Signal as StandardSignal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -27,6 +27,7 @@ use tracing::{debug, warn};
 
 use super::end::{End, StartError};
 use super::guard::Record;
+use super::spawn::{Image, detach, ignore_broken_pipes, spawn};
 
 /// Our own program, also after an upgrade has replaced its file.
 const OUR_PROGRAM: &str = "/proc/self/exe";
@@ -55,7 +56,12 @@ impl Guardian {
     }
 
     /// Makes a command's process, which leads a group that is registered.
-    pub(super) fn spawn(&self, mut command: Command) -> Result<Process, StartError> {
+    pub(super) fn spawn(
+        &self,
+        program: &OsStr,
+        image: &Image,
+        streams: [BorrowedFd<'_>; 3],
+    ) -> Result<Process, StartError> {
         let mut register = self.lock();
         let failed = StartError::system("start the guardian (our own program, from /proc)");
         let pipe = register.pipe().map_err(failed)?;
@@ -65,17 +71,16 @@ impl Guardian {
         }
         let token = register.next_token;
         register.next_token += 1;
-        prepare(&mut command, pipe, token);
-        match command.spawn() {
-            Ok(child) => {
-                let pid = Pid::from_child(&child);
+        let parent = rustix::process::getpid();
+        match spawn(image, streams, || enlist(parent, pipe.as_fd(), token)) {
+            Ok(pid) => {
                 register.groups.insert(token, pid);
                 Ok(Process { pid, token })
             }
             Err(error) => {
                 // It may have registered before its program could not be executed.
                 register.forget(token);
-                Err(StartError::of(command.get_program(), error))
+                Err(StartError::of(program, error))
             }
         }
     }
@@ -142,62 +147,17 @@ impl Process {
     }
 }
 
-/// Has a command's process, before it executes its program: die with us, register with the
-/// guardian under `token`, and take back what we have set for signals.
-#[allow(unsafe_code)]
-fn prepare(command: &mut Command, pipe: Arc<OwnedFd>, token: u64) {
-    let parent = rustix::process::getpid();
-    let before_exec = move || {
-        // A guardian that is gone shows as an error, not by a signal to the new process.
-        dispose(StandardSignal::SIGPIPE, SigHandler::SigIgn)?;
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        if rustix::process::getppid() != Some(parent) {
-            return Err(Errno::SRCH.into());
-        }
-        let group = Some(rustix::process::getpid());
-        rustix::io::write(&pipe, &Record { token, group }.encode())?;
-        default_signals()
-    };
-    command.process_group(0);
-    // SAFETY: between fork and exec the closure makes nothing but system calls (prctl, getppid,
-    // getpid, write, sigaction, sigprocmask): it takes no lock and allocates nothing, and an
-    // error is a bare number.
-    unsafe { command.pre_exec(before_exec) };
-}
-
-/// Has the guardian's process, before it executes our program: leave our session, and outlive the
-/// signals that end us.
-#[allow(unsafe_code)]
-fn prepare_guardian(command: &mut Command) {
-    let before_exec = || {
-        rustix::process::setsid()?;
-        default_signals()?;
-        use StandardSignal::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
-        for signal in [SIGHUP, SIGINT, SIGPIPE, SIGTERM] {
-            dispose(signal, SigHandler::SigIgn)?;
-        }
-        Ok(())
-    };
-    // SAFETY: as above; setsid too is a system call and nothing else.
-    unsafe { command.pre_exec(before_exec) };
-}
-
-/// Nothing blocked and nothing ignored, whatever we were started with.
-fn default_signals() -> io::Result<()> {
-    for signal in StandardSignal::iterator() {
-        if !matches!(signal, StandardSignal::SIGKILL | StandardSignal::SIGSTOP) {
-            dispose(signal, SigHandler::SigDfl)?;
-        }
+/// What a command's process does before it executes its program: register with the guardian under `token`, and
+/// see to it that it dies with us.
+fn enlist(parent: Pid, pipe: BorrowedFd<'_>, token: u64) -> Result<(), Errno> {
+    // A guardian that is gone shows as an error, not by a signal to the new process.
+    ignore_broken_pipes()?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if rustix::process::getppid() != Some(parent) {
+        return Err(Errno::SRCH);
     }
-    Ok(SigSet::empty().thread_set_mask()?)
-}
-
-#[allow(unsafe_code)]
-fn dispose(signal: StandardSignal, handler: SigHandler) -> io::Result<()> {
-    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-    // SAFETY: the callers ignore a signal or give it its default; no code runs on it.
-    unsafe { nix::sys::signal::sigaction(signal, &action) }?;
-    Ok(())
+    let group = Some(rustix::process::getpid());
+    rustix::io::write(pipe, &Record { token, group }.encode()).map(drop)
 }
 
 /// Reaps what was dropped, and replaces a guardian that was killed, as soon as it is.
@@ -301,7 +261,7 @@ impl GuardianHandle {
         let mut command = Command::new(program);
         command.arg0("shiftboss").arg("guardian").current_dir("/");
         command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
-        prepare_guardian(&mut command);
+        detach(&mut command);
         Ok(Self { process: command.spawn()?, pipe: Arc::new(ours) })
     }
 

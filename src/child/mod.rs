@@ -17,6 +17,7 @@ mod guardian;
 mod lines;
 mod program;
 mod pump;
+mod spawn;
 mod template;
 
 pub use command::{CommandSpec, GRACE, Output, Running, Stream};

@@ -4,10 +4,10 @@
 //! It tells of what is so now. A program can vanish later, and an interpreter can be missing: what
 //! really comes of it is known when it is started.
 
-use std::ffi::OsStr;
-use std::io;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
@@ -19,38 +19,44 @@ const PATH_DEFAULT: &str = "/bin:/usr/bin";
 
 /// Looks for `program` as its execution does: in our PATH, unless it has a slash.
 pub fn look_for(program: &OsStr) -> Result<(), StartError> {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| PATH_DEFAULT.into());
+    let path = env::var_os("PATH").unwrap_or_else(|| PATH_DEFAULT.into());
     look_for_in(program, &path)
 }
 
 /// The same with another PATH: that of the program's own environment.
 pub fn look_for_in(program: &OsStr, path: &OsStr) -> Result<(), StartError> {
-    let found = if program.as_bytes().contains(&b'/') {
-        can_execute(Path::new(program))
-    } else {
-        in_directories(program, std::env::split_paths(path))
-    };
-    found.map_err(|error| StartError::of(program, error))
+    let found = first_of(candidates(program, Some(path)));
+    found.map_err(|error| StartError::of(program, error.into()))
+}
+
+/// Where a program may be: its own path if it has a slash, else in each directory of a PATH.
+pub(super) fn candidates(program: &OsStr, path: Option<&OsStr>) -> Vec<OsString> {
+    if program.as_bytes().contains(&b'/') {
+        return vec![program.to_owned()];
+    }
+    let path = path.unwrap_or(OsStr::new(PATH_DEFAULT));
+    let directories = env::split_paths(path).filter(|_| !program.is_empty());
+    // An empty one is the working directory, in which an empty path joined is.
+    directories.map(|directory| directory.join(program).into_os_string()).collect()
 }
 
 /// What is there and cannot be executed is passed over, and is the error if there is nothing else.
-fn in_directories(program: &OsStr, directories: impl Iterator<Item = PathBuf>) -> io::Result<()> {
-    let mut denied = None;
-    for directory in directories.filter(|_| !program.is_empty()) {
-        // An empty one is the working directory, in which an empty path joined is.
-        match can_execute(&directory.join(program)) {
+fn first_of(candidates: Vec<OsString>) -> Result<(), Errno> {
+    let mut reason = Errno::NOENT;
+    for candidate in candidates {
+        match can_execute(Path::new(&candidate)) {
             Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(error),
+            Err(error) if reason != Errno::ACCESS => reason = error,
             Err(_) => {}
         }
     }
-    Err(denied.unwrap_or_else(|| Errno::NOENT.into()))
+    Err(reason)
 }
 
-fn can_execute(path: &Path) -> io::Result<()> {
+fn can_execute(path: &Path) -> Result<(), Errno> {
     access(path, Access::EXEC_OK)?;
     // The right to execute a directory is another one.
-    if path.is_file() { Ok(()) } else { Err(Errno::ACCESS.into()) }
+    if path.is_file() { Ok(()) } else { Err(Errno::ACCESS) }
 }
 
 #[cfg(test)]
@@ -92,11 +98,8 @@ mod tests {
     fn what_cannot_be_executed_is_passed_over() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (first, second) = (one.path().join("program"), two.path().join("program"));
-        let look = || {
-            let directories = [one.path(), two.path()].map(Path::to_owned).into_iter();
-            in_directories(OsStr::new("program"), directories)
-                .map_err(|error| StartError::of(OsStr::new("program"), error))
-        };
+        let path = env::join_paths([one.path(), two.path()]).unwrap();
+        let look = || look_for_in(OsStr::new("program"), &path);
         assert_eq!(code(look()), 127);
         std::fs::write(&first, "").unwrap();
         assert_eq!(code(look()), 126);

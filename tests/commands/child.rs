@@ -123,6 +123,37 @@ fn ends_are_told() {
     assert_eq!(missing.shell_code(), 127);
 }
 
+/// A program is looked for in the command's own PATH, from the command's own directory, and a script without `#!` is
+/// a shell's: as `execvp` has it.
+#[test]
+fn programs_are_executed_as_a_shell_executes_them() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, mode) in [("denied/program", 0o600), ("allowed/program", 0o700)] {
+        let path = directory.path().join(name);
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::write(&path, "echo \"$0 $*\"").unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let run = |path: &str, program: &str| {
+        let mut spec = CommandSpec::new(program);
+        spec.arguments = vec!["one".into(), "two".into()];
+        spec.environment = vec![("PATH".into(), path.into())];
+        spec.directory = Some(directory.path().to_owned());
+        let said = Said::default();
+        in_runtime(async {
+            let mut running = start(&guardian(), (spec, said.output()))
+                .map_err(|error| error.shell_code().to_string())?;
+            assert_eq!(running.wait().await, End::Code(0));
+            Ok::<_, String>(said.out())
+        })
+    };
+    let found = Ok("allowed/program one two\n".to_owned());
+    assert_eq!(run("nowhere:denied:allowed", "program"), found);
+    assert_eq!(run("", "allowed/program"), found);
+    assert_eq!(run("denied:nowhere", "program"), Err("126".to_owned()));
+    assert_eq!(run("nowhere", "program"), Err("127".to_owned()));
+}
+
 /// Without a guardian nothing is run.
 #[test]
 fn no_command_without_a_guardian() {
