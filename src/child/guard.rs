@@ -9,12 +9,15 @@ use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use rustix::process::{Pid, Signal, kill_process_group};
 use thiserror::Error;
 
 /// Bytes of a record: what, which group, under which number.
 pub const RECORD_BYTES: usize = 16;
+/// Between two reads. The pipe has room for what comes meanwhile.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// Begins a record. Chosen so that no text is taken for one.
 const MAGIC: u32 = 0x5342_fe01;
 
@@ -62,11 +65,23 @@ pub fn guard(pipe: impl Read + AsFd) -> Result<(), GuardError> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Fifo {
         return Err(GuardError::NotAPipe);
     }
-    for group in left_at_the_end(BufReader::new(pipe))?.into_values() {
+    for group in left_at_the_end(BufReader::new(Unhurried(pipe)))?.into_values() {
         // It may be gone, or not be ours to kill: then there is nothing to be done.
         let _ = kill_process_group(group, Signal::KILL);
     }
     Ok(())
+}
+
+/// Reads what has gathered since it last read: each command has two records, and would wake us up for each.
+struct Unhurried<P>(P);
+
+impl<P: Read + AsFd> Read for Unhurried<P> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        // Asked for nothing, it tells that the other end is closed, and that at once.
+        let mut pipe = [PollFd::new(&self.0, PollFlags::empty())];
+        rustix::event::poll(&mut pipe, Some(&PAUSE))?;
+        self.0.read(bytes)
+    }
 }
 
 /// Reads all records; what was added and not removed is left.

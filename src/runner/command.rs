@@ -151,8 +151,11 @@ fn printed(pieces: Sender<Vec<u8>>, key: &[u8]) -> io::Result<(Output, Pump)> {
         let text = if piece.is_empty() { lines.finish() } else { lines.feed(piece) };
         let pieces = pieces.clone();
         async move {
-            // The thread is there as long as a sender is, unless it panicked.
-            let _ = pieces.send(text).await;
+            // Most commands print nothing: the thread is not woken up for them.
+            if !text.is_empty() {
+                // It is there as long as a sender is, unless it panicked.
+                let _ = pieces.send(text).await;
+            }
         }
     });
     Ok((Output::File(OwnedFd::from(theirs).into()), pump))
@@ -162,10 +165,7 @@ fn printed(pieces: Sender<Vec<u8>>, key: &[u8]) -> io::Result<(Output, Pump)> {
 fn write_all(mut queue: Receiver<Vec<u8>>, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
     let mut is_open = true;
     while let Some(text) = queue.blocking_recv() {
-        if is_open
-            && !text.is_empty()
-            && let Err(error) = write(&text)
-        {
+        if is_open && let Err(error) = write(&text) {
             warn!(%error, "Standard output cannot be written; what commands print is dropped.");
             is_open = false;
         }
