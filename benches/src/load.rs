@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 
-use crate::protocol::{Answer, Protocol};
+use crate::protocol::{Outcome, Protocol};
 
 /// Longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -80,7 +80,7 @@ async fn drive(plan: &Plan) -> io::Result<Load> {
 
 async fn worker(plan: Plan, until: Instant) -> io::Result<Vec<Duration>> {
     let mut trips = Vec::new();
-    let mut request = plan.protocol.ask().to_vec();
+    let mut request = plan.protocol.ask();
     let mut answer = Vec::new();
     let mut connection = None;
     while Instant::now() < until {
@@ -96,10 +96,10 @@ async fn worker(plan: Plan, until: Instant) -> io::Result<Vec<Duration>> {
             connection = Some(stream);
         }
         match plan.protocol.end(&answer, &mut request) {
-            Answer::Job => {}
-            Answer::Nothing if plan.without_work => request = plan.protocol.ask().to_vec(),
-            Answer::Nothing => break,
-            Answer::Fault(text) => return Err(io::Error::other(format!("answer {text:?}"))),
+            Outcome::Job => {}
+            Outcome::Nothing if plan.without_work => request = plan.protocol.ask(),
+            Outcome::Nothing => break,
+            Outcome::Fault(text) => return Err(io::Error::other(format!("answer {text:?}"))),
         }
     }
     Ok(trips)

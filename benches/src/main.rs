@@ -109,7 +109,7 @@ fn table(arguments: &Arguments) -> io::Result<()> {
 fn drive(socket: PathBuf, connections: usize, time: Duration) -> io::Result<()> {
     let load = load::run(&Plan {
         socket,
-        protocol: Protocol::Shiftboss,
+        protocol: Protocol::Classic,
         connections,
         one_request_each: false,
         time,

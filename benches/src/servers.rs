@@ -44,7 +44,7 @@ impl Server {
     pub fn shiftboss(program: &Path, home: &Path, flags: &[&str]) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.args(["serve", "state.db", "input", "socket"]).args(flags);
-        Self::start(command, program, Protocol::Shiftboss, home)
+        Self::start(command, program, Protocol::Classic, home)
     }
 
     /// Starts beanstalkd in `home` with the given flags; `-b .` keeps its log there.
@@ -109,7 +109,7 @@ impl Server {
     /// When it does not take them.
     pub fn fill(&mut self, jobs: usize) -> io::Result<()> {
         match self.protocol {
-            Protocol::Shiftboss => {
+            Protocol::Classic | Protocol::Leased => {
                 write_list(&self.home.join("input/bench.1.txt.part"), jobs)?;
                 fs::rename(self.input("bench.1.txt.part"), self.input("bench.1.txt"))?;
                 self.wait(|server| Ok(server.run("bench")?["complete"] == true))

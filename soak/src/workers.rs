@@ -13,7 +13,7 @@ use tokio::task::LocalSet;
 
 use crate::{Soak, tasks};
 use shiftboss_bench::load::{connect, exchange};
-use shiftboss_bench::protocol::{Answer, Protocol};
+use shiftboss_bench::protocol::{Outcome, Protocol};
 
 /// Connections at once.
 const WORKERS: usize = 64;
@@ -42,26 +42,26 @@ pub fn run(soak: &Arc<Soak>) -> io::Result<()> {
 
 async fn work(soak: Arc<Soak>) -> io::Result<()> {
     let mut stream = connect(&soak.socket()).await?;
-    let mut request = Protocol::Shiftboss.ask().to_vec();
+    let mut request = Protocol::Classic.ask();
     let mut answer = Vec::new();
     loop {
         let begun = Instant::now();
         answered(&soak, &mut stream, &request, &mut answer).await?;
         look_at_wait(&soak, begun.elapsed(), &request);
-        match Protocol::Shiftboss.end(&answer, &mut request) {
-            Answer::Job => {
+        match Protocol::Classic.end(&answer, &mut request) {
+            Outcome::Job => {
                 let noted = soak.ledger().hand_out(&String::from_utf8_lossy(&answer));
                 noted.unwrap_or_else(|text| soak.fault(text));
             }
             // Tasks of the spool enter as others leave.
-            Answer::Nothing if soak.is_draining() && soak.ledger().left(tasks::RUN) == 0 => {
+            Outcome::Nothing if soak.is_draining() && soak.ledger().left(tasks::RUN) == 0 => {
                 return Ok(());
             }
-            Answer::Nothing => {
+            Outcome::Nothing => {
                 tokio::time::sleep(IDLE).await;
-                request = Protocol::Shiftboss.ask().to_vec();
+                request = Protocol::Classic.ask();
             }
-            Answer::Fault(text) => return Err(io::Error::other(format!("answer {text:?}"))),
+            Outcome::Fault(text) => return Err(io::Error::other(format!("answer {text:?}"))),
         }
     }
 }
@@ -75,8 +75,8 @@ async fn answered(
 ) -> io::Result<()> {
     loop {
         answer.clear();
-        let said = exchange(stream, Protocol::Shiftboss, false, request, answer).await;
-        if said.is_ok() && Protocol::Shiftboss.is_whole(answer) {
+        let said = exchange(stream, Protocol::Classic, false, request, answer).await;
+        if said.is_ok() && Protocol::Classic.is_whole(answer) {
             return Ok(());
         }
         let request = String::from_utf8_lossy(request);

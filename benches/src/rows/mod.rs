@@ -7,6 +7,7 @@ mod size;
 mod throughput;
 mod watching;
 mod work;
+mod worker;
 
 use std::io;
 use std::path::PathBuf;
@@ -42,4 +43,5 @@ pub const GROUPS: &[(&[u32], Group)] = &[
     (&[13], latency::rows),
     (&[14], work::rows),
     (&[15], watching::rows),
+    (&[16, 17], worker::rows),
 ];
