@@ -70,6 +70,7 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     let pool = pool.borrow();
     warn_left(pool.left);
     log_end(pool.counts);
+    log_unreported(&ended.errors);
     if ended.killed.is_some() {
         // Whoever reads our output may have stopped: the writer is left alone.
         return Ok(ended.killed);
@@ -78,9 +79,9 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     outcome(ended, &pool, settings.fail, &settings.socket.display().to_string()).map(|()| None)
 }
 
-/// The first of these that is so says most.
-fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Result<(), Failure> {
-    for (job, code) in ended.errors.iter().filter_map(|gave_up| gave_up.unreported.as_ref()) {
+/// Names the ends that the daemon was not told.
+fn log_unreported(errors: &[GaveUp]) {
+    for (job, code) in errors.iter().filter_map(|gave_up| gave_up.unreported.as_ref()) {
         error!(
             key = job.shown_key(),
             attempt = job.number(),
@@ -88,6 +89,10 @@ fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Resul
             "The end of a job could not be reported; it will be handed out again."
         );
     }
+}
+
+/// The first of these that is so says most.
+fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Result<(), Failure> {
     let (code, message) = if ended.is_broken {
         let bug = "a bug in shiftboss ended a job's task; please report the message above";
         (ExitCode::Internal, bug.to_owned())

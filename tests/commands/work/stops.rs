@@ -75,3 +75,24 @@ fn stopped_without_a_daemon() {
     wait_gone(&site, "pids");
     assert_eq!(worker.warnings(&["could not be given back", "k0"]).len(), 1);
 }
+
+/// An end that a frozen daemon was not told is named, also after a second signal.
+#[test]
+fn an_end_that_was_not_reported_is_named() {
+    let site = Site::new();
+    let daemon = site.start();
+    write_jobs(&site, 1);
+    let mut worker = start(&site, &[], &format!("echo $$ >> pids; {GATE}; exit 4"));
+    wait_lines(&site, "pids", 1);
+    daemon.freeze();
+    touch(&site, "go");
+    wait_gone(&site, "pids");
+    worker.signal(Signal::TERM);
+    wait_until("it says so", || worker.log().contains("Stopping"));
+    pause_before_second_signal();
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.exit_within(Duration::from_secs(25)).code(), Some(143), "{}", worker.log());
+    let log = worker.log();
+    let named = |line: &str| line.contains("could not be reported") && line.contains("k0");
+    assert!(log.lines().any(named), "{log}");
+}
