@@ -2,9 +2,9 @@
 //! process is to do before it executes its program.
 //!
 //! As with `vfork` and `posix_spawn` the new process has our memory until it executes its program, on a stack of its
-//! own, and our thread waits meanwhile. To copy our memory map takes half as long as a short command runs, and neither
-//! can `posix_spawn` do what a command's process has to, nor may `vfork` be called from Rust, because it returns twice.
-//! So there are rules: whatever it needs is made before, and no handler of ours may run in it.
+//! own, and our thread waits meanwhile. A fork copies our memory map, which takes half as long as `true` runs. But
+//! `posix_spawn` cannot do what a command's process has to, and `vfork` may not be called from Rust, because it returns
+//! twice. So there are rules: whatever the process needs is made before, and no handler of ours may run in it.
 
 use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char};
 use std::io;
