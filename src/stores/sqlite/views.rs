@@ -16,7 +16,7 @@ use crate::stores::outcome_words::of_code;
 pub(super) mod order;
 pub(super) mod queue;
 pub(super) mod status;
-mod tasks;
+pub(super) mod tasks;
 mod why;
 
 /// Reads the database at a path, whether or not a daemon keeps it. It is opened for each question and closed

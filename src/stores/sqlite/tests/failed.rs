@@ -1,10 +1,12 @@
 //! Which tasks have failed, where several of one key have ended.
 
+use rusqlite::StatementStatus;
 use shiftboss_actors::store::TasksWith;
 use shiftboss_actors::store::answers::TaskStatus;
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, key, run};
+use crate::stores::sqlite::views::tasks::FAILED;
 
 /// A list row and a single task of one key, which end with those codes in that order; who failed then.
 fn failed_of(list_code: i64, single_code: i64) -> (Vec<String>, Site) {
@@ -56,4 +58,23 @@ fn each_row_says_how_it_ended() {
     let [list, single] = ["f", "@tasks"].map(str::to_owned);
     assert_eq!(codes(0, 7), (vec![(single, Some(7)), (list.clone(), Some(0))], 1));
     assert_eq!(codes(3, 0), (vec![(list, Some(3))], 0));
+}
+
+/// Jobs that are in flight are not gone through to find those that failed.
+#[test]
+fn jobs_in_flight_cost_nothing() {
+    let steps = |in_flight: usize| {
+        let mut site = Site::new(FAIR);
+        let keys: Vec<String> = (0..=in_flight).map(|number| format!("key{number}")).collect();
+        site.list(&run("f", 1), &keys.iter().map(String::as_str).collect::<Vec<_>>());
+        let (attempt, _) = site.take_task(10);
+        site.end_task(attempt, 3);
+        while site.next(20).is_some() {}
+        let mut statement = site.store.connection.prepare(FAILED).unwrap();
+        let failed = statement.query_map((10, None::<String>, 0), |_| Ok(())).unwrap().count();
+        assert_eq!(failed, 1);
+        statement.get_status(StatementStatus::VmStep)
+    };
+    let (few, many) = (steps(10), steps(500));
+    assert!(many <= few + few / 4, "{few} steps, then {many}");
 }

@@ -17,8 +17,9 @@ use crate::stores::sqlite::snapshot::policy;
 columns!(Task { key, fetcher, run, since, reason });
 
 /// Rows whose own last attempt failed, and that wait for their fetcher's next list; then single tasks. The
-/// key's log row tells of its last attempt, and of rows of which none is kept.
-const FAILED: &str = "WITH
+/// key's log row tells of its last attempt, and of rows of which none is kept. Whether a row is in flight is looked up
+/// by its key in both places: of the view over them SQLite would make a table first.
+pub(in crate::stores::sqlite) const FAILED: &str = "WITH
     ended AS MATERIALIZED (
         SELECT attr_path, fetcher_id, run_started, started, finished, exit_code,
             max(attempt) AS attempt
@@ -45,7 +46,9 @@ const FAILED: &str = "WITH
         AND fetcher_run_started = run_started AND is_dequeued <> 0 AND queue.fetcher_id <> 0
     JOIN fetchers ON fetchers.fetcher_id = queue.fetcher_id
     WHERE exit_code <> 0 AND finished >= ?3 AND (?2 IS NULL OR name = ?2)
-        AND NOT EXISTS (SELECT 1 FROM shiftboss_in_flight AS delivery
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
+            WHERE delivery.attr_path = own.attr_path AND delivery.fetcher_id = own.fetcher_id)
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_row_deliveries AS delivery
             WHERE delivery.attr_path = own.attr_path AND delivery.fetcher_id = own.fetcher_id)
         AND NOT EXISTS (SELECT 1 FROM shiftboss_expired_leases AS lost
             WHERE lost.fetcher_id = own.fetcher_id AND lost.attr_path = own.attr_path
