@@ -53,15 +53,29 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
--- INSERT OR REPLACE fires no trigger for the row that it deletes.
-CREATE TRIGGER shiftboss_queue_replace BEFORE INSERT ON queue
+CREATE TRIGGER shiftboss_queue_inserting BEFORE INSERT ON queue
 BEGIN
     EXTRACT(NEW.attr_path);
-    INSERT INTO shiftboss_last_served (attr_path, name, attempt)
-    SELECT attr_path, name, last_served FROM queue JOIN fetchers USING (fetcher_id)
-    WHERE attr_path = NEW.attr_path AND +queue.fetcher_id = NEW.fetcher_id
-      AND fetcher_run_started = NEW.fetcher_run_started AND last_served IS NOT NULL
-    ON CONFLICT DO UPDATE SET attempt = excluded.attempt;
+END;
+
+-- INSERT OR REPLACE fires no trigger for the rows that it deletes, those in the new row's way. So they are deleted before,
+-- by a statement that fires one. A statement in a trigger has the conflict clause of the statement that fired it, if
+-- that has one: so `replaces` becomes 1 under OR REPLACE alone.
+CREATE TRIGGER shiftboss_queue_replacing BEFORE INSERT ON queue
+WHEN EXISTS (
+    SELECT 1 FROM queue WHERE rowid = NEW.rowid
+    UNION ALL SELECT 1 FROM queue WHERE fetcher_id = NEW.fetcher_id
+        AND fetcher_run_started = NEW.fetcher_run_started AND attr_path = NEW.attr_path
+)
+BEGIN
+    DELETE FROM shiftboss_counters WHERE name = 'replaces';
+    INSERT INTO shiftboss_counters (name, value) VALUES ('replaces', 0);
+    INSERT OR IGNORE INTO shiftboss_counters (name, value) VALUES ('replaces', 1);
+    DELETE FROM queue
+    WHERE (rowid = NEW.rowid OR (fetcher_id = NEW.fetcher_id
+            AND fetcher_run_started = NEW.fetcher_run_started AND attr_path = NEW.attr_path))
+        AND (SELECT value FROM shiftboss_counters WHERE name = 'replaces') = 1;
+    DELETE FROM shiftboss_counters WHERE name = 'replaces';
 END;
 
 CREATE TRIGGER shiftboss_queue_delete AFTER DELETE ON queue

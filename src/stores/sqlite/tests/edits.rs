@@ -182,3 +182,31 @@ fn an_edit_of_last_started_moves_no_lease() {
     }
     assert_eq!(site.next(10 + 43_201).as_deref(), Some("a f.1"));
 }
+
+/// `OR REPLACE` deletes what is in the new row's way, and only that says so.
+#[test]
+fn replaced_rows_are_counted_out() {
+    for (insert, left) in [
+        ("OR REPLACE INTO queue (fetcher_id, fetcher_run_started, attr_path, payload) VALUES (1, 1, 'b', 'new')",
+            ["a|f.1", "b|new", "c|f.1"].as_slice()),
+        ("OR REPLACE INTO queue (rowid, fetcher_id, fetcher_run_started, attr_path, payload)
+            SELECT rowid, 1, 1, 'd', 'new' FROM queue WHERE attr_path = 'a'", &["b|f.1", "c|f.1", "d|new"]),
+        ("OR REPLACE INTO queue (rowid, fetcher_id, fetcher_run_started, attr_path, payload)
+            SELECT rowid, 1, 1, 'b', 'new' FROM queue WHERE attr_path = 'a'", &["b|new", "c|f.1"]),
+        ("OR IGNORE INTO queue (fetcher_id, fetcher_run_started, attr_path, payload)
+            VALUES (1, 1, 'b', 'new'), (1, 1, 'd', 'new')", &["a|f.1", "b|f.1", "c|f.1", "d|new"]),
+        ("INTO queue (fetcher_id, fetcher_run_started, attr_path, payload) VALUES (1, 1, 'b', 'new')
+            ON CONFLICT DO UPDATE SET payload = 'updated'", &["a|f.1", "b|updated", "c|f.1"]),
+    ] {
+        let mut site = Site::new(FAIR);
+        site.list(&run("f", 1), &["a", "b", "c"]);
+        while site.next(7).is_some() {}
+        let deliveries = "SELECT attr_path, attempt, started FROM shiftboss_in_flight ORDER BY 1";
+        let recorded = site.rows(deliveries);
+        assert_eq!(recorded.len(), 3);
+        site.edit(&format!("INSERT {insert}"));
+        assert_eq!(site.rows("SELECT attr_path, payload FROM queue ORDER BY 1"), left, "{insert}");
+        assert_eq!(site.rows(deliveries), recorded, "{insert}");
+        site.check_kept();
+    }
+}
