@@ -1,14 +1,16 @@
 //! A command: what is to be run and where its output goes, its start, and what may be done with it until
 //! its end. Called by whoever runs commands; [`super::guardian`] makes the process.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::{NulError, OsStr, OsString};
+use std::ffi::{CString, NulError, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -33,6 +35,18 @@ const INIT_SYSTEMS: [&str; 6] = [
     "LISTEN_FDS",
     "LISTEN_FDNAMES",
 ];
+
+/// Our environment without that, by names. It stays as it is; to write it down for each command took as long as to make
+/// its process.
+static INHERITED: LazyLock<Vec<(OsString, CString)>> = LazyLock::new(|| {
+    let is_theirs = |name: &OsStr| INIT_SYSTEMS.iter().any(|theirs| name == *theirs);
+    let ours = env::vars_os().filter(|(name, _)| !is_theirs(name));
+    ours.filter_map(|(name, value)| variable(&name, &value).ok().map(|it| (name, it))).collect()
+});
+
+fn variable(name: &OsStr, value: &OsStr) -> Result<CString, NulError> {
+    CString::new([name.as_bytes(), value.as_bytes()].join(&b'='))
+}
 
 /// Which of its two outputs a command wrote to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,16 +94,20 @@ impl CommandSpec {
         }
     }
 
-    /// What is executed: with our environment, but for what is the init system's and ours alone, and with its own.
+    /// What is executed: with our environment, and with its own.
     fn image(&self) -> Result<Image, NulError> {
-        let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
-        variables.extend(self.environment.iter().cloned());
-        INIT_SYSTEMS.iter().for_each(|name| _ = variables.remove(OsStr::new(name)));
-        let path = variables.get(OsStr::new("PATH")).map(OsString::as_os_str);
-        let paths = candidates(&self.program, path);
+        let mut own: BTreeMap<&OsStr, &OsStr> =
+            self.environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+        INIT_SYSTEMS.iter().for_each(|name| _ = own.remove(OsStr::new(name)));
+        let ours = INHERITED.iter().filter(|(name, _)| !own.contains_key(&**name));
+        let ours = ours.map(|(_, variable)| Ok(Cow::Borrowed(&**variable)));
+        let own_ones = own.iter().map(|(name, value)| variable(name, value).map(Cow::Owned));
+        let environment = ours.chain(own_ones).collect::<Result<_, _>>()?;
+        let path = own.get(OsStr::new("PATH")).map(|path| (*path).to_owned());
+        let paths = candidates(&self.program, path.or_else(|| env::var_os("PATH")).as_deref());
         let arguments = [&self.program].into_iter().chain(&self.arguments).map(OsString::as_os_str);
         let directory = self.directory.as_ref().map(|path| path.as_os_str());
-        Image::new(paths.into_iter(), arguments, variables.into_iter(), directory)
+        Image::new(paths, arguments, environment, directory)
     }
 }
 

@@ -6,6 +6,7 @@
 //! `posix_spawn` cannot do what a command's process has to, and `vfork` may not be called from Rust, because it returns
 //! twice. So there are rules: whatever the process needs is made before, and no handler of ours may run in it.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -31,7 +32,7 @@ pub(super) struct Image {
     paths: Vec<CString>,
     /// What it is called with, its own name first.
     arguments: Vec<CString>,
-    environment: Vec<CString>,
+    environment: Vec<Cow<'static, CStr>>,
     directory: Option<CString>,
 }
 
@@ -39,19 +40,17 @@ impl Image {
     /// # Errors
     /// When there is a zero byte in anything.
     pub fn new<'a>(
-        paths: impl Iterator<Item = OsString>,
+        paths: Vec<OsString>,
         arguments: impl Iterator<Item = &'a OsStr>,
-        environment: impl Iterator<Item = (OsString, OsString)>,
+        environment: Vec<Cow<'static, CStr>>,
         directory: Option<&OsStr>,
     ) -> Result<Self, NulError> {
-        let variable = |(name, value): (OsString, OsString)| {
-            CString::new([name.as_bytes(), value.as_bytes()].join(&b'='))
-        };
         let string = |string: &OsStr| CString::new(string.as_bytes());
+        let paths = paths.into_iter().map(|path| CString::new(path.into_vec()));
         Ok(Self {
-            paths: paths.map(|path| CString::new(path.into_vec())).collect::<Result<_, _>>()?,
+            paths: paths.collect::<Result<_, _>>()?,
             arguments: arguments.map(string).collect::<Result<_, _>>()?,
-            environment: environment.map(variable).collect::<Result<_, _>>()?,
+            environment,
             directory: directory.map(string).transpose()?,
         })
     }
@@ -116,10 +115,11 @@ struct Execution<'a> {
 
 impl<'a> Execution<'a> {
     fn new(image: &'a Image) -> Self {
-        let pointers = |strings: &[CString]| -> Vec<_> {
-            strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+        let pointers = |strings: &mut dyn Iterator<Item = *const c_char>| -> Vec<_> {
+            strings.chain([ptr::null()]).collect()
         };
-        let (arguments, environment) = (pointers(&image.arguments), pointers(&image.environment));
+        let arguments = pointers(&mut image.arguments.iter().map(|string| string.as_ptr()));
+        let environment = pointers(&mut image.environment.iter().map(|string| string.as_ptr()));
         let script = [SHELL.as_ptr(), ptr::null()];
         let script = script.into_iter().chain(arguments.iter().skip(1).copied()).collect();
         Self { paths: &image.paths, arguments, script, environment }
