@@ -259,7 +259,7 @@ pub struct EndedRun {
 }
 
 /// How a managed fetcher is. What it fetches is not here: that comes through the input directory, as any list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetcherRecord {
     /// Its name, and its list's.
     pub name: Arc<str>,

@@ -5,6 +5,8 @@
 
 mod options;
 pub mod outcome_words;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod sqlite;
 
 use std::path::Path;

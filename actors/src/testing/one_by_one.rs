@@ -1,9 +1,8 @@
 //! A store's operations, asked one by one: each is a batch, and so a transaction, of its own.
 //!
-//! For tests and benchmarks of stores that answer at once. The names are those of the operations.
+//! For tests and benchmarks of stores. The names are those of the operations.
 
 use std::future::Future;
-use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -13,29 +12,18 @@ use crate::store::{
     Dispatched, EntryId, Expire, ExpiredLease, FetcherRecord, FetcherRecords, ForgetAccepted,
     ForgetFetcher, ForgetRejected, HasWork, Heartbeat, InputDirectory, LeaseHolder, Leases,
     NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun, RejectFile, Rejected, Release,
-    Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store, StoreFuture,
+    Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store,
     StoreResult, StoredRun, Undo, WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 
-/// What a store that blocks answers.
-///
-/// # Panics
-/// When it does not answer at once.
-pub fn at_once<T>(mut future: StoreFuture<'_, T>) -> StoreResult<T> {
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("this store does not answer at once"),
-    }
-}
-
-/// Awaits what is done on another thread.
+/// Awaits what a store answers, or what is done on another thread.
 ///
 /// # Panics
 /// When there can be no runtime for it.
 pub fn wait_for<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
-        static RUNTIME: Runtime = Builder::new_current_thread().build().unwrap();
+        static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
     }
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
@@ -48,7 +36,7 @@ pub trait OneByOne: Store {
         now: UnixSeconds,
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
-        at_once(self.apply(now, batch))
+        wait_for(self.apply(now, batch))
     }
 
     fn ask<R: Request>(&mut self, now: UnixSeconds, request: R) -> StoreResult<R::Answer> {
@@ -202,11 +190,11 @@ pub trait OneByOne: Store {
     }
 
     fn maintain_at_once(&mut self) -> StoreResult<Checkpoint> {
-        at_once(self.maintain())
+        wait_for(self.maintain())
     }
 
     fn close_at_once(&mut self) -> StoreResult<()> {
-        at_once(self.close())
+        wait_for(self.close())
     }
 }
 

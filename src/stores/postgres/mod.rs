@@ -1,0 +1,20 @@
+//! The queue in a PostgreSQL database, shared by several daemons: [`PostgresStore`] implements the actors' `Store`.
+//!
+//! What is done about an operation is done by SQL functions (`schema/`), one call a batch: so a daemon that dies or freezes
+//! in the middle holds no transaction open. Here a [`batch`] is put into that call, and its [`answers`] are read; a
+//! [`connection`] is made and given up; the [`schema`] is made. [`store`] puts them together. It knows no actor and no
+//! socket of a worker. The reader is [`reader`].
+
+mod answers;
+mod batch;
+mod connection;
+mod error;
+mod reader;
+mod schema;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use connection::Server;
+pub(crate) use reader::PostgresReader;
+pub(crate) use store::PostgresStore;

@@ -1,0 +1,248 @@
+-- A batch of operations in one call, which is one transaction.
+
+-- A daemon joins, or joins anew: from now on nobody writes in its name with an earlier epoch. Returns what it finds.
+CREATE FUNCTION join_queue(p_name text, p_lease int8, p_pid int8, OUT daemon int4, OUT epoch int8, OUT was_clean bool,
+    OUT paused bool, OUT input_directory text, OUT seen int8) LANGUAGE plpgsql AS $$
+DECLARE v_pid int8;
+BEGIN
+    SELECT d.daemon, d.pid INTO daemon, v_pid FROM daemons d WHERE d.name = p_name FOR UPDATE;
+    was_clean := v_pid IS NULL;
+    INSERT INTO daemons AS d (name, policy_lease) VALUES (p_name, p_lease)
+        ON CONFLICT (name) DO UPDATE SET policy_lease = p_lease, epoch = d.epoch + 1
+        RETURNING d.daemon, d.epoch, d.input_directory INTO daemon, epoch, input_directory;
+    UPDATE daemons d SET pid = p_pid, started = now_ms() / 1000 WHERE d.daemon = join_queue.daemon;
+    SELECT s.paused INTO paused FROM state s;
+    SELECT started_ms / 1000 INTO seen FROM attempts ORDER BY attempt DESC LIMIT 1;
+END $$;
+
+-- What came of an operation on a leased attempt: 'recorded', 'stale' or 'unknown'.
+CREATE FUNCTION release(p_attempt int8, p_now_ms int8, p_lease int8) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE v_attempt attempts := lock_attempt(p_attempt);
+BEGIN
+    IF v_attempt.attempt IS NULL THEN
+        RETURN 'unknown';
+    ELSIF v_attempt.finished IS NULL THEN
+        PERFORM take_back(v_attempt, 'released', true, p_now_ms, p_lease);
+        RETURN 'recorded';
+    END IF;
+    RETURN CASE v_attempt.outcome WHEN 'released' THEN 'recorded' ELSE 'stale' END;
+END $$;
+
+-- Makes a dispatch undone, if the key's log row is still that dispatch's.
+CREATE FUNCTION undo(p_key int8, p_attempt int8, p_now_ms int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE v_last attempts;
+BEGIN
+    SELECT d.* INTO v_last FROM deliveries(p_key) d ORDER BY d.attempt DESC LIMIT 1;
+    IF v_last.attempt IS DISTINCT FROM p_attempt OR NOT EXISTS (SELECT FROM log
+            WHERE key_id = p_key AND finished IS NULL AND started = v_last.started_ms / 1000) THEN
+        RETURN false;
+    END IF;
+    PERFORM take_back(v_last, 'undone', true, p_now_ms, p_lease);
+    RETURN true;
+END $$;
+
+-- Notes how far a run's file was read, and what that means to its listing. NULL: the run is not to be added to.
+CREATE FUNCTION note_batch(p_fetcher text, p_started int8, p_batch jsonb) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE v_run runs := run_of(p_fetcher, p_started); v_reading text := p_batch ->> 'reading'; v_position jsonb := p_batch -> 'position';
+BEGIN
+    IF v_run.run IS NULL OR v_run.deleting THEN
+        RETURN NULL;
+    END IF;
+    IF v_reading <> 'onward' THEN
+        DELETE FROM listed WHERE run = v_run.run;
+        UPDATE runs SET stale = true, listing = v_reading = 'listing', pruned_to = 0 WHERE run = v_run.run;
+    END IF;
+    -- A file that is read from the start again has its faulty lines counted again.
+    UPDATE runs SET position = v_position, complete = (p_batch ->> 'complete')::bool,
+            skipped = (p_batch ->> 'skipped')::int8 + CASE WHEN coalesce((position ->> 'offset')::int8, 0)
+                <= (v_position ->> 'offset')::int8 THEN skipped ELSE 0 END
+        WHERE run = v_run.run RETURNING * INTO v_run;
+    RETURN v_run;
+END $$;
+
+CREATE FUNCTION note_input(p_daemon int4, p_input jsonb, p_now int8) RETURNS void LANGUAGE sql AS $$
+    UPDATE daemons SET input_directory = coalesce(p_input ->> 'there', input_directory),
+        lost_since = CASE WHEN p_input ? 'lost' THEN coalesce(lost_since, p_now) END, lost_reason = p_input ->> 'lost'
+    WHERE daemon = p_daemon
+$$;
+
+-- Accepts entries of a spool, each with the task in its place.
+CREATE FUNCTION accept_entries(p_daemon int4, p_ids jsonb, p_keys bytea[], p_jitters int4[], p_payloads bytea[],
+    p_max_tasks int8, p_max_expired int4, p_now int8, p_lease int8) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE v_answers jsonb := '[]'; v_answer text; v_id jsonb; v_at int4 := 0;
+BEGIN
+    FOR v_id IN SELECT jsonb_array_elements(p_ids) LOOP
+        v_at := v_at + 1;
+        INSERT INTO accepted VALUES (v_id ->> 0, v_id ->> 1, (v_id ->> 2)::int8, (v_id ->> 3)::int8, (v_id ->> 4)::int8, p_daemon)
+            ON CONFLICT DO NOTHING;
+        v_answer := 'known';
+        IF FOUND THEN
+            v_answer := add_task(p_keys[v_at], p_jitters[v_at], p_payloads[v_at], p_max_tasks, p_max_expired, p_now, p_lease);
+            PERFORM forget_accepted(v_id) WHERE v_answer = 'full';
+        END IF;
+        v_answers := v_answers || to_jsonb(v_answer);
+    END LOOP;
+    RETURN v_answers;
+END $$;
+
+CREATE FUNCTION forget_accepted(p_id jsonb) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM accepted WHERE spool = p_id ->> 0 AND name = p_id ->> 1 AND inode = (p_id ->> 2)::int8
+        AND born = (p_id ->> 3)::int8 AND checksum = (p_id ->> 4)::int8
+$$;
+
+-- An operation that is neither a dispatch nor an end.
+CREATE FUNCTION perform_one(p_daemon int4, p_now_ms int8, p_lease int8, p_max_expired int4, p_max_tasks int8, p_paused bool,
+    p_kind text, p_key bytea, p_jitter int4, p_number int8, p_limit int8, p_name text, p_payload bytea, p_detail jsonb,
+    p_row_key bytea[], p_row_jitter int4[], p_row_payload bytea[]) RETURNS outcome LANGUAGE plpgsql AS $$
+DECLARE v_now int8 := p_now_ms / 1000; v_answer outcome; v_run runs; v_key int8;
+BEGIN
+    CASE p_kind
+    WHEN 'release' THEN
+        v_answer.answer := release(p_number, p_now_ms, p_lease);
+    WHEN 'heartbeat' THEN
+        v_answer.answer := CASE WHEN EXISTS (SELECT FROM attempts WHERE attempt = p_number AND lease IS NOT NULL
+            AND finished IS NULL) THEN 'recorded' ELSE 'stale' END;
+    WHEN 'expire' THEN
+        v_answer := expire(p_number, p_max_expired, p_now_ms, p_lease);
+    WHEN 'undo' THEN
+        v_answer.answer := undo(lock_key(p_key, p_jitter, false), p_number, p_now_ms, p_lease)::text;
+    WHEN 'retry' THEN
+        v_answer.number := retry(lock_key(p_key, p_jitter, false), p_name, p_max_expired, v_now, p_lease);
+    WHEN 'requeue' THEN
+        SELECT r.answer, r.attempt INTO v_answer.answer, v_answer.attempt
+            FROM requeue(lock_key(p_key, p_jitter, false), p_now_ms, p_lease) r;
+    WHEN 'pause', 'resume' THEN
+        UPDATE state SET paused = p_kind = 'pause';
+        v_answer.number := count_in_flight(v_now, p_lease);
+    WHEN 'register_run' THEN
+        v_run := register_run(p_daemon, p_name, p_number);
+        v_answer.detail := stored_run(v_run);
+    WHEN 'add_rows' THEN
+        v_run := note_batch(p_name, p_number, p_detail);
+        v_answer.answer := CASE WHEN v_run.run IS NULL THEN 'unknown' END;
+        IF v_run.run IS NOT NULL AND p_row_key <> '{}' THEN
+            PERFORM add_rows(v_run, p_row_key, p_row_jitter, p_row_payload, v_now, p_lease);
+        END IF;
+    WHEN 'prune' THEN
+        v_answer.answer := prune(run_of(p_name, p_number), p_limit, v_now, p_lease)::text;
+    WHEN 'begin_deletion' THEN
+        UPDATE runs SET deleting = true WHERE run = (run_of(p_name, p_number)).run;
+    WHEN 'delete_runs' THEN
+        v_answer.number := delete_runs(p_detail, p_limit, v_now, p_lease);
+    WHEN 'reject_file' THEN
+        INSERT INTO rejected_files VALUES (p_daemon, p_name, p_detail ->> 0, v_now)
+            ON CONFLICT (daemon, name) DO UPDATE SET reason = excluded.reason;
+    WHEN 'forget_rejected' THEN
+        DELETE FROM rejected_files WHERE daemon = p_daemon AND name = p_name;
+    WHEN 'note_input' THEN
+        PERFORM note_input(p_daemon, p_detail, v_now);
+    WHEN 'add_task' THEN
+        v_answer.answer := add_task(p_key, p_jitter, p_payload, p_max_tasks, p_max_expired, v_now, p_lease);
+    WHEN 'cancel_tasks' THEN
+        SELECT c.deleted, (c.in_flight IS NOT NULL)::text INTO v_answer.number, v_answer.answer
+            FROM cancel_tasks(lock_key(p_key, p_jitter, false), p_limit::int4, p_max_expired, v_now, p_lease) c;
+    WHEN 'accept_entries' THEN
+        v_answer.detail := accept_entries(p_daemon, p_detail, p_row_key, p_row_jitter, p_row_payload, p_max_tasks,
+            p_max_expired, v_now, p_lease);
+    WHEN 'forget_accepted' THEN
+        PERFORM forget_accepted(p_detail);
+    WHEN 'note_fetcher' THEN
+        INSERT INTO managed_fetchers VALUES (p_daemon, p_name, p_detail)
+            ON CONFLICT (daemon, name) DO UPDATE SET record = excluded.record;
+    WHEN 'forget_fetcher' THEN
+        DELETE FROM managed_fetchers WHERE daemon = p_daemon AND name = p_name;
+    WHEN 'probe' THEN
+        NULL;
+    WHEN 'runs' THEN
+        v_answer.detail := (SELECT coalesce(jsonb_agg(stored_run(r)), '[]') FROM runs r WHERE daemon = p_daemon AND run <> 0);
+    WHEN 'leases' THEN
+        v_answer.detail := (SELECT coalesce(jsonb_agg(jsonb_build_array(attempt, lease) ORDER BY attempt), '[]')
+            FROM attempts WHERE daemon = p_daemon AND finished IS NULL AND lease IS NOT NULL);
+    WHEN 'has_work' THEN
+        v_answer.answer := (NOT p_paused AND count_ready(1, v_now, p_lease) > 0)::text;
+    WHEN 'count_in_flight' THEN
+        v_answer.number := count_in_flight(v_now, p_lease);
+    WHEN 'why_idle' THEN
+        v_answer.answer := CASE WHEN p_paused THEN 'paused' ELSE 'busy' END;
+        v_answer.number := CASE WHEN p_paused THEN count_ready(p_limit, v_now, p_lease)
+            ELSE count_in_flight(v_now, p_lease) END;
+    WHEN 'accepted_entries' THEN
+        v_answer.detail := (SELECT coalesce(jsonb_agg(jsonb_build_array(spool, name, inode, born, checksum)
+            ORDER BY spool COLLATE "C", name COLLATE "C", inode, born, checksum), '[]') FROM accepted WHERE daemon = p_daemon);
+    WHEN 'fetcher_records' THEN
+        v_answer.detail := (SELECT coalesce(jsonb_agg(record ORDER BY name COLLATE "C"), '[]')
+            FROM managed_fetchers WHERE daemon = p_daemon);
+    END CASE;
+    RETURN v_answer;
+END $$;
+
+-- Carries a batch out, in the name of a daemon. p_seen: the second of its last call; p_after: how far classic leases were
+-- gone through then; the answer at place 0 has both anew. p_until: where each step ends; dispatches and ends that stand
+-- together are one step. p_rows: where the rows of each operation end.
+CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_after int8, p_lease int8, p_max_expired int4,
+    p_max_tasks int8, p_until int4[], p_kind text[], p_key bytea[], p_jitter int4[], p_number int8[], p_code int8[],
+    p_name text[], p_seconds int4[], p_payload bytea[], p_detail jsonb[], p_rows int4[], p_row_key bytea[],
+    p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+DECLARE
+    v_now_ms int8; v_now int8; v_after int8 := p_after; v_paused bool; v_disorder int8; v_from int4 := 1; v_to int4;
+    v_row int4 := 0; v_answer outcome;
+BEGIN
+    IF 'pause' = ANY (p_kind) OR 'resume' = ANY (p_kind) THEN
+        PERFORM FROM daemons ORDER BY daemon FOR UPDATE;
+    END IF;
+    PERFORM fence(p_daemon, p_epoch);
+    v_now_ms := now_ms();
+    v_now := v_now_ms / 1000;
+    IF v_now < p_seen THEN
+        UPDATE state SET disorder = (SELECT last_value FROM attempt_numbers);
+        v_after := 0;
+    END IF;
+    SELECT paused, disorder INTO v_paused, v_disorder FROM state;
+    IF v_now <> p_seen THEN
+        v_after := expire_classic(v_after, v_disorder, v_now, p_lease);
+    END IF;
+    RETURN NEXT (0, 'clock', v_after, NULL, NULL, v_now, NULL)::outcome;
+    FOREACH v_to IN ARRAY p_until LOOP
+        IF p_kind[v_from] IN ('dispatch', 'complete', 'complete_attempt') THEN
+            RETURN QUERY SELECT * FROM turn(p_daemon, p_call, v_now_ms, p_lease, v_paused, v_from, p_kind[v_from : v_to],
+                p_key[v_from : v_to], p_jitter[v_from : v_to], p_number[v_from : v_to], p_code[v_from : v_to],
+                p_name[v_from : v_to], p_seconds[v_from : v_to]);
+        ELSE
+            v_answer := perform_one(p_daemon, v_now_ms, p_lease, p_max_expired, p_max_tasks, v_paused, p_kind[v_from],
+                p_key[v_from], p_jitter[v_from], p_number[v_from], p_code[v_from], p_name[v_from], p_payload[v_from],
+                p_detail[v_from], p_row_key[v_row + 1 : p_rows[v_from]], p_row_jitter[v_row + 1 : p_rows[v_from]],
+                p_row_payload[v_row + 1 : p_rows[v_from]]);
+            v_answer.ord := v_from;
+            RETURN NEXT v_answer;
+            v_paused := CASE p_kind[v_from] WHEN 'pause' THEN true WHEN 'resume' THEN false ELSE v_paused END;
+        END IF;
+        v_row := p_rows[v_to];
+        v_from := v_to + 1;
+    END LOOP;
+END $$;
+
+-- What a call handed out whose result nobody learnt is undone.
+CREATE FUNCTION undo_call(p_daemon int4, p_call int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_attempt attempts; v_now_ms int8 := now_ms();
+BEGIN
+    FOR v_attempt IN SELECT * FROM attempts WHERE daemon = p_daemon AND call = p_call AND finished IS NULL
+            ORDER BY attempt DESC LOOP
+        PERFORM FROM log WHERE key_id = v_attempt.key_id FOR NO KEY UPDATE;
+        PERFORM undo(v_attempt.key_id, v_attempt.attempt, v_now_ms, p_lease);
+    END LOOP;
+END $$;
+
+-- Deletes attempts that ended, but for the last ones.
+CREATE FUNCTION forget_ended(p_daemon int4, p_epoch int8, p_keep int8, p_limit int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM fence(p_daemon, p_epoch);
+    DELETE FROM attempts WHERE finished IS NOT NULL AND attempt IN (
+        SELECT attempt FROM attempts WHERE attempt < (SELECT last_value - p_keep FROM attempt_numbers)
+        ORDER BY attempt LIMIT p_limit);
+END $$;
+
+CREATE FUNCTION leave_queue(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM fence(p_daemon, p_epoch);
+    UPDATE daemons SET pid = NULL, started = NULL WHERE daemon = p_daemon;
+END $$;

@@ -1,0 +1,202 @@
+-- A batch of operations in one call, which is one transaction, and the operations that are no dispatch and no end.
+
+-- Nobody but the daemon that joined with this epoch writes in its name.
+CREATE FUNCTION fence(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM daemons WHERE daemon = p_daemon AND epoch = p_epoch FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'daemon % has another epoch than %', p_daemon, p_epoch USING errcode = 'SB001';
+    END IF;
+END $$;
+
+CREATE FUNCTION requeue(p_key int8, p_now_ms int8, p_lease int8, OUT answer text, OUT attempt int8) LANGUAGE plpgsql AS $$
+DECLARE v_last attempts;
+BEGIN
+    SELECT * INTO v_last FROM deliveries(p_key) d ORDER BY d.attempt DESC LIMIT 1;
+    IF v_last.lease IS NOT NULL OR v_last.started_ms / 1000 >= p_now_ms / 1000 - p_lease THEN
+        PERFORM take_back(v_last, 'released', true, p_now_ms, p_lease);
+        answer := 'back';
+        attempt := v_last.attempt;
+    ELSE
+        answer := CASE WHEN EXISTS (SELECT FROM queue WHERE key_id = p_key) THEN 'not in flight' ELSE 'unknown' END;
+    END IF;
+END $$;
+
+CREATE FUNCTION retry(p_key int8, p_fetcher text, p_max_expired int4, p_now int8, p_lease int8) RETURNS int8
+LANGUAGE plpgsql AS $$
+DECLARE v_tasks int8 := 0; v_rows int8;
+BEGIN
+    IF NOT EXISTS (SELECT FROM queue WHERE key_id = p_key) THEN
+        RETURN NULL;
+    END IF;
+    IF coalesce(p_fetcher, '@tasks') = '@tasks' THEN
+        v_tasks := retry_tasks(p_key, 10000, p_max_expired, p_lease);
+    END IF;
+    WITH back AS (UPDATE queue q SET dispatched = false, expired = 0, dead = false
+        WHERE q.key_id = p_key AND q.dispatched
+            AND (p_fetcher IS NULL OR q.fetcher = (SELECT fetcher FROM fetchers WHERE name = p_fetcher))
+            AND NOT EXISTS (SELECT FROM deliveries(p_key) d WHERE d.fetcher = q.fetcher)
+            AND NOT EXISTS (SELECT FROM queue newer WHERE newer.key_id = p_key AND newer.fetcher = q.fetcher
+                AND newer.run_started > q.run_started)
+        RETURNING 1) SELECT count(*) INTO v_rows FROM back;
+    PERFORM refresh(p_key, p_now, p_lease);
+    RETURN v_tasks + v_rows;
+END $$;
+
+CREATE FUNCTION expire(p_attempt int8, p_max_expired int4, p_now_ms int8, p_lease int8) RETURNS outcome
+LANGUAGE plpgsql AS $$
+DECLARE v_attempt attempts := lock_attempt(p_attempt); v_other attempts; v_is_dead bool; v_key int8 := v_attempt.key_id;
+BEGIN
+    IF v_attempt.attempt IS NULL OR v_attempt.finished IS NOT NULL THEN
+        RETURN (NULL, 'ended', NULL, NULL, NULL, NULL, NULL)::outcome;
+    END IF;
+    v_is_dead := v_attempt.delivery_count >= p_max_expired;
+    PERFORM take_back(v_attempt, 'expired', NOT v_is_dead, p_now_ms, p_lease);
+    UPDATE queue SET expired = v_attempt.delivery_count, dead = v_is_dead
+        WHERE key_id = v_key AND fetcher = v_attempt.fetcher AND run_started = v_attempt.run_started;
+    IF v_is_dead THEN
+        FOR v_other IN SELECT * FROM deliveries(v_key)
+                WHERE fetcher = v_attempt.fetcher AND run_started = v_attempt.run_started LOOP
+            PERFORM end_expired(v_other, p_lease);
+        END LOOP;
+        IF v_attempt.fetcher = 0 THEN
+            PERFORM end_task_with(v_attempt.run_started, 'dead_letter');
+            PERFORM derive_row(v_key, p_max_expired, p_lease);
+        END IF;
+    END IF;
+    PERFORM refresh(v_key, p_now_ms / 1000, p_lease);
+    RETURN (NULL, 'expired', NULL, (SELECT key FROM keys WHERE key_id = v_key), NULL, NULL,
+        jsonb_build_object('worker', v_attempt.worker, 'dead_letter', v_is_dead, 'single', v_attempt.fetcher = 0))::outcome;
+END $$;
+
+-- The run of that number of a fetcher.
+CREATE FUNCTION run_of(p_fetcher text, p_started int8) RETURNS runs LANGUAGE sql STABLE AS $$
+    SELECT r.* FROM runs r JOIN fetchers f USING (fetcher) WHERE f.name = p_fetcher AND r.run_started = p_started
+$$;
+
+CREATE FUNCTION stored_run(p_run runs) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object('fetcher', f.name, 'started', p_run.run_started, 'complete', p_run.complete,
+        'position', p_run.position, 'rows', p_run.rows, 'deleting', p_run.deleting, 'stale', p_run.stale)
+    FROM fetchers f WHERE f.fetcher = p_run.fetcher
+$$;
+
+CREATE FUNCTION register_run(p_daemon int4, p_fetcher text, p_started int8) RETURNS runs LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO fetchers (name) VALUES (p_fetcher) ON CONFLICT DO NOTHING;
+    INSERT INTO runs (fetcher, run_started, daemon) SELECT fetcher, p_started, p_daemon FROM fetchers WHERE name = p_fetcher
+        ON CONFLICT DO NOTHING;
+    RETURN run_of(p_fetcher, p_started);
+END $$;
+
+-- Adds rows of a run: in two statements those of keys that nothing else lists and nobody has; the others one by one.
+CREATE FUNCTION add_rows(p_run runs, p_keys bytea[], p_jitters int4[], p_payloads bytea[], p_now int8, p_lease int8)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_keys int8[]; v_payloads bytea[]; v_free bool[]; v_added int8; v_key int8; v_payload bytea;
+BEGIN
+    PERFORM make_keys(p_keys, p_jitters);
+    SELECT array_agg(key_id ORDER BY key_id), array_agg(payload ORDER BY key_id) INTO v_keys, v_payloads
+        FROM (SELECT DISTINCT ON (k.key_id) k.key_id, u.payload
+            FROM unnest(p_keys, p_jitters, p_payloads) WITH ORDINALITY AS u (key, jitter, payload, n)
+            JOIN keys k ON k.jitter = u.jitter AND sha256(k.key) = sha256(u.key) ORDER BY k.key_id, u.n DESC) AS last;
+    PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
+    IF p_run.listing THEN
+        INSERT INTO listed SELECT p_run.run, unnest(v_keys) ON CONFLICT DO NOTHING;
+    END IF;
+    UPDATE queue SET payload = u.payload FROM unnest(v_keys, v_payloads) AS u (key_id, payload)
+        WHERE queue.run = p_run.run AND queue.key_id = u.key_id AND queue.payload <> u.payload;
+    SELECT array_agg(l.attempt IS NULL AND (l.started IS NULL OR l.finished IS NOT NULL)
+            AND NOT EXISTS (SELECT FROM queue q WHERE q.key_id = u.key_id) ORDER BY u.n)
+        INTO v_free FROM unnest(v_keys) WITH ORDINALITY AS u (key_id, n) JOIN log l USING (key_id);
+    WITH free AS MATERIALIZED (SELECT u.key_id, u.payload FROM unnest(v_keys, v_payloads, v_free) AS u (key_id, payload, free)
+            WHERE u.free),
+        listed AS (INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
+            SELECT p_run.run, free.key_id, p_run.fetcher, p_run.run_started,
+                (SELECT attempt FROM last_served s JOIN fetchers f USING (name)
+                    WHERE s.key_id = free.key_id AND f.fetcher = p_run.fetcher), free.payload FROM free RETURNING 1),
+        plain AS (UPDATE log SET plain = true FROM free WHERE log.key_id = free.key_id AND NOT log.plain),
+        waiting AS (INSERT INTO ready SELECT coalesce(l.started, -1), k.place, free.key_id
+            FROM free JOIN log l USING (key_id) JOIN keys k USING (key_id))
+        SELECT count(*) INTO v_added FROM listed;
+    FOR v_key, v_payload IN SELECT u.key_id, u.payload FROM unnest(v_keys, v_payloads, v_free) AS u (key_id, payload, free)
+            WHERE NOT u.free AND NOT EXISTS (SELECT FROM queue q WHERE q.run = p_run.run AND q.key_id = u.key_id) LOOP
+        INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
+            VALUES (p_run.run, v_key, p_run.fetcher, p_run.run_started, served(v_key, p_run.fetcher), v_payload);
+        PERFORM refresh(v_key, p_now, p_lease);
+        v_added := v_added + 1;
+    END LOOP;
+    UPDATE runs SET rows = rows + v_added WHERE run = p_run.run AND v_added <> 0;
+END $$;
+
+-- Deletes rows of a run, p_limit at the most, and with its last row the run; NULL: there are more, else how many they were.
+CREATE FUNCTION delete_part(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE v_keys int8[]; v_key int8;
+BEGIN
+    UPDATE runs SET deleting = true WHERE run = p_run.run AND NOT deleting;
+    v_keys := ARRAY(SELECT key_id FROM queue WHERE run = p_run.run ORDER BY key_id LIMIT p_limit);
+    PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
+    FOREACH v_key IN ARRAY v_keys LOOP
+        PERFORM remove_row(v_key, p_run.run, p_lease);
+        PERFORM refresh(v_key, p_now, p_lease);
+    END LOOP;
+    UPDATE runs SET rows = rows - cardinality(v_keys) WHERE run = p_run.run;
+    IF cardinality(v_keys) >= p_limit THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM listed WHERE run = p_run.run;
+    DELETE FROM runs WHERE run = p_run.run;
+    DELETE FROM fetchers f WHERE f.fetcher = p_run.fetcher AND NOT EXISTS (SELECT FROM runs WHERE fetcher = f.fetcher);
+    RETURN cardinality(v_keys);
+END $$;
+
+CREATE FUNCTION delete_runs(p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE v_gone int8 := 0; v_left int8 := p_limit; v_asked jsonb; v_run runs; v_rows int8;
+BEGIN
+    FOR v_asked IN SELECT jsonb_array_elements(p_runs) LOOP
+        EXIT WHEN v_left <= 0;
+        v_run := run_of(v_asked ->> 0, (v_asked ->> 1)::int8);
+        v_rows := 0;
+        IF v_run.run IS NOT NULL THEN
+            v_rows := delete_part(v_run, v_left, p_now, p_lease);
+        END IF;
+        EXIT WHEN v_rows IS NULL;
+        v_left := v_left - v_rows - 1;
+        v_gone := v_gone + 1;
+    END LOOP;
+    RETURN v_gone;
+END $$;
+
+-- Looks at rows of a run, p_limit at the most, and deletes those that its listing lacks; whether there are more.
+CREATE FUNCTION prune(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE v_keys int8[]; v_key int8; v_gone int8 := 0;
+BEGIN
+    IF NOT coalesce(p_run.listing, false) THEN
+        RETURN false;
+    END IF;
+    v_keys := ARRAY(SELECT key_id FROM queue WHERE run = p_run.run AND key_id > p_run.pruned_to ORDER BY key_id LIMIT p_limit);
+    PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
+    FOR v_key IN SELECT u FROM unnest(v_keys) AS u
+            WHERE NOT EXISTS (SELECT FROM listed WHERE run = p_run.run AND key_id = u) LOOP
+        PERFORM remove_row(v_key, p_run.run, p_lease);
+        PERFORM refresh(v_key, p_now, p_lease);
+        v_gone := v_gone + 1;
+    END LOOP;
+    UPDATE runs SET rows = rows - v_gone, pruned_to = v_keys[cardinality(v_keys)] WHERE run = p_run.run AND v_keys <> '{}';
+    IF cardinality(v_keys) >= p_limit THEN
+        RETURN true;
+    END IF;
+    UPDATE runs SET listing = false, stale = false, pruned_to = 0 WHERE run = p_run.run;
+    DELETE FROM listed WHERE run = p_run.run;
+    RETURN false;
+END $$;
+
+CREATE FUNCTION count_in_flight(p_now int8, p_lease int8) RETURNS int8 LANGUAGE sql STABLE AS $$
+    SELECT count(*) FROM attempts WHERE finished IS NULL AND (lease IS NOT NULL OR started_ms / 1000 >= p_now - p_lease)
+$$;
+
+-- So many keys that could be handed out now, at the most.
+CREATE FUNCTION count_ready(p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE sql STABLE AS $$
+    SELECT count(*) FROM (SELECT FROM ready r JOIN log l USING (key_id)
+        WHERE (l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < p_now)
+            AND (NOT EXISTS (SELECT FROM runs WHERE deleting) OR EXISTS (SELECT FROM choose(r.key_id, deleting_runs())))
+        LIMIT p_limit) AS found
+$$;

@@ -1,0 +1,4 @@
+//! The store against a real server (`make test-postgres` starts one): each test has a database of its own.
+
+mod conformance;
+mod support;
