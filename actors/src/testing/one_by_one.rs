@@ -12,8 +12,8 @@ use crate::store::{
     Dispatched, EntryId, Expire, ExpiredLease, FetcherRecord, FetcherRecords, ForgetAccepted,
     ForgetFetcher, ForgetRejected, HasWork, Heartbeat, InputDirectory, LeaseHolder, Leases,
     NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun, RejectFile, Rejected, Release,
-    Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store,
-    StoreResult, StoredRun, Undo, WhyIdle,
+    Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store, StoreResult,
+    StoredRun, Undo, WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 

@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shiftboss_actors::file_identity::{FileTimes, Position};
 use shiftboss_actors::store::{
-    Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, Operation, Outcome, Rejected, Requeued, StoredRun,
+    Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, Operation, Outcome, Rejected,
+    Requeued, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, Row as Task, Run};
 use tokio_postgres::Row;
@@ -44,7 +45,10 @@ impl Answer {
     }
 
     /// One flat match over all operations.
-    pub(super) fn outcome(self, operation: &Operation) -> Result<Result<Outcome, Rejected>, Misunderstood> {
+    pub(super) fn outcome(
+        self,
+        operation: &Operation,
+    ) -> Result<Result<Outcome, Rejected>, Misunderstood> {
         use {Operation as Op, Outcome as Out};
         Ok(Ok(match operation {
             Op::Dispatch(_) => Out::Dispatch(self.dispatched()?),
@@ -78,7 +82,9 @@ impl Answer {
             Op::CancelTasks(_) => Out::CancelTasks(self.cancelled()),
             Op::AcceptEntries(_) => {
                 let answers: Vec<String> = self.detail()?;
-                Out::AcceptEntries(answers.iter().map(|answer| added(Some(answer))).collect::<Result<_, _>>()?)
+                Out::AcceptEntries(
+                    answers.iter().map(|answer| added(Some(answer))).collect::<Result<_, _>>()?,
+                )
             }
             Op::ForgetAccepted(_) => Out::ForgetAccepted(()),
             Op::NoteFetcher(_) => Out::NoteFetcher(()),
@@ -90,7 +96,12 @@ impl Answer {
             }
             Op::Leases(_) => {
                 let leases: Vec<(i64, u32)> = self.detail()?;
-                Out::Leases(leases.into_iter().map(|(attempt, seconds)| (Attempt(attempt), seconds)).collect())
+                Out::Leases(
+                    leases
+                        .into_iter()
+                        .map(|(attempt, seconds)| (Attempt(attempt), seconds))
+                        .collect(),
+                )
             }
             Op::HasWork(_) => Out::HasWork(self.is("true")),
             Op::CountInFlight(_) => Out::CountInFlight(self.count()),
@@ -225,7 +236,10 @@ impl From<Registered> for StoredRun {
 
 impl From<Read> for Position {
     fn from(read: Read) -> Self {
-        let verified = read.modified.zip(read.changed).map(|(modified, changed)| FileTimes { modified, changed });
+        let verified = read
+            .modified
+            .zip(read.changed)
+            .map(|(modified, changed)| FileTimes { modified, changed });
         Self {
             offset: read.offset.cast_unsigned(),
             lines: read.lines.cast_unsigned(),

@@ -68,7 +68,8 @@ impl<'a> Batch<'a> {
         self.number.push(step.number);
         self.code.push(step.code);
         self.name.push(step.name);
-        self.lease_seconds.push(step.lease_seconds.map(|seconds| i32::try_from(seconds).unwrap_or(i32::MAX)));
+        self.lease_seconds
+            .push(step.lease_seconds.map(|seconds| i32::try_from(seconds).unwrap_or(i32::MAX)));
         self.payload.push(step.payload.map(str::as_bytes));
         self.detail.push(step.detail);
         self.row_key.extend(step.rows.iter().map(|row| row.key.as_str().as_bytes()));
@@ -97,7 +98,9 @@ fn step(operation: &Operation) -> Step<'_> {
             ..named("dispatch")
         },
         Op::Complete(it) => Step { code: Some(it.exit_code), ..of_key("complete", &it.key) },
-        Op::CompleteAttempt(it) => Step { code: Some(it.exit_code), ..of_number("complete_attempt", it.attempt.0) },
+        Op::CompleteAttempt(it) => {
+            Step { code: Some(it.exit_code), ..of_number("complete_attempt", it.attempt.0) }
+        }
         Op::Release(it) => of_number("release", it.0.0),
         Op::Heartbeat(it) => of_number("heartbeat", it.0.0),
         Op::Expire(it) => of_number("expire", it.0.0),
@@ -110,14 +113,19 @@ fn step(operation: &Operation) -> Step<'_> {
         Op::Prune(it) => Step { code: limit(it.limit), ..of_run("prune", &it.run) },
         Op::BeginDeletion(it) => of_run("begin_deletion", &it.0),
         Op::DeleteRuns(it) => {
-            let runs: Vec<Value> = it.runs.iter().map(|run| json!([run.fetcher, run.started])).collect();
+            let runs: Vec<Value> =
+                it.runs.iter().map(|run| json!([run.fetcher, run.started])).collect();
             Step { code: limit(it.limit), ..with("delete_runs", Value::Array(runs)) }
         }
-        Op::RejectFile(it) => Step { name: Some(&it.name), ..with("reject_file", json!([text(&it.reason)])) },
+        Op::RejectFile(it) => {
+            Step { name: Some(&it.name), ..with("reject_file", json!([text(&it.reason)])) }
+        }
         Op::ForgetRejected(it) => Step { name: Some(&it.0), ..named("forget_rejected") },
         Op::NoteInput(it) => with("note_input", input(&it.0)),
         Op::AddTask(it) => Step { payload: Some(&it.0.payload), ..of_key("add_task", &it.0.key) },
-        Op::CancelTasks(it) => Step { code: limit(CANCELLED_AT_ONCE), ..of_key("cancel_tasks", &it.0) },
+        Op::CancelTasks(it) => {
+            Step { code: limit(CANCELLED_AT_ONCE), ..of_key("cancel_tasks", &it.0) }
+        }
         Op::AcceptEntries(it) => {
             let ids: Vec<Value> = it.0.iter().map(|entry| entry_id(&entry.id)).collect();
             let rows = it.0.iter().map(|entry| &entry.task).collect();
@@ -172,7 +180,11 @@ fn added(batch: &RowBatch) -> Step<'_> {
         "complete": batch.complete,
         "position": position(&batch.position),
     });
-    Step { rows: batch.rows.iter().collect(), detail: Some(detail), ..of_run("add_rows", &batch.run) }
+    Step {
+        rows: batch.rows.iter().collect(),
+        detail: Some(detail),
+        ..of_run("add_rows", &batch.run)
+    }
 }
 
 /// Numbers of 64 bits are kept as signed ones, bit for bit.

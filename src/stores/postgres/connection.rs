@@ -30,7 +30,8 @@ impl Server {
     /// # Errors
     /// When the text is no URL of PostgreSQL: what is wrong with it.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| error.to_string())?;
+        let mut config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| error.to_string())?;
         config.application_name("shiftboss").connect_timeout(CALL_MAX);
         Ok(Self(config))
     }
@@ -49,8 +50,14 @@ impl Server {
 /// As a URL without its password.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hosts: Vec<String> = self.0.get_hosts().iter().map(|host| format!("{host:?}")).collect();
-        write!(f, "postgres database {} at {}", self.0.get_dbname().unwrap_or("of the user's name"), hosts.join(", "))
+        let hosts: Vec<String> =
+            self.0.get_hosts().iter().map(|host| format!("{host:?}")).collect();
+        write!(
+            f,
+            "postgres database {} at {}",
+            self.0.get_dbname().unwrap_or("of the user's name"),
+            hosts.join(", ")
+        )
     }
 }
 
@@ -75,6 +82,9 @@ pub(super) async fn limited<T>(
 ) -> Result<T, StoreError> {
     match timeout(CALL_MAX, call).await {
         Ok(answer) => answer.map_err(classify),
-        Err(_) => Err(StoreError::Busy(format!("the server did not answer within {} s", CALL_MAX.as_secs()))),
+        Err(_) => Err(StoreError::Busy(format!(
+            "the server did not answer within {} s",
+            CALL_MAX.as_secs()
+        ))),
     }
 }

@@ -17,12 +17,16 @@ pub(super) fn classify(error: Error) -> StoreError {
         return StoreError::Busy(text);
     };
     match state.code() {
-        FENCED => StoreError::Fatal("another daemon took this one's name: give each its own".to_owned()),
+        FENCED => {
+            StoreError::Fatal("another daemon took this one's name: give each its own".to_owned())
+        }
         // Data corrupted; an index corrupted.
         "XX001" | "XX002" => StoreError::Corrupt(text),
         code if *state == SqlState::DISK_FULL || code.starts_with("53") => StoreError::Full(text),
         // A connection's fault, a deadlock, a lock that was not to be had, a server that stops or starts.
-        code if ["08", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => StoreError::Busy(text),
+        code if ["08", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => {
+            StoreError::Busy(text)
+        }
         _ => StoreError::Fatal(text),
     }
 }

@@ -3,7 +3,9 @@
 //! For commands that look, and for operators' connections. It blocks, and has a runtime for each question.
 
 use shiftboss_actors::store::answers::{Log, Next, Queue, QueueStatus, Tasks, Turn, Why};
-use shiftboss_actors::store::{EndedAttempts, ReadError, ReadResult, Reader, StoreError, TasksWith};
+use shiftboss_actors::store::{
+    EndedAttempts, ReadError, ReadResult, Reader, StoreError, TasksWith,
+};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 use tokio::runtime::Builder;
 use tokio_postgres::Client;
@@ -18,7 +20,10 @@ const QUEUE_MAX: usize = 10_000;
 pub(crate) struct PostgresReader(pub(crate) Server);
 
 impl PostgresReader {
-    fn ask<T>(&self, question: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>) -> ReadResult<T> {
+    fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
+    ) -> ReadResult<T> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| ReadError::Failed(error.to_string()))?;
         runtime.block_on(async {

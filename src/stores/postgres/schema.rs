@@ -55,7 +55,8 @@ async fn migrate_locked(client: &Client) -> Result<(), StoreError> {
 
 /// The version of the schema that is there; 0: there is none.
 async fn version(client: &Client) -> Result<usize, StoreError> {
-    let sql = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'shiftboss'";
+    let sql =
+        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'shiftboss'";
     let Some(row) = client.query_opt(sql, &[]).await.map_err(classify)? else {
         return Ok(0);
     };

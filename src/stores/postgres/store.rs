@@ -97,11 +97,15 @@ impl PostgresStore {
         let client = &connection.client;
         let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen FROM join_queue($1, $2, $3)";
         let pid = i64::from(std::process::id());
-        let row = limited(client.query_one(join, &[&self.name, &self.options.policy.lease(), &pid])).await?;
-        let (daemon, epoch, input): (i32, i64, Option<String>) = (row.get(0), row.get(1), row.get(4));
+        let row =
+            limited(client.query_one(join, &[&self.name, &self.options.policy.lease(), &pid]))
+                .await?;
+        let (daemon, epoch, input): (i32, i64, Option<String>) =
+            (row.get(0), row.get(1), row.get(4));
         if let Some(call) = self.lost_call {
             let undo = "SELECT undo_call($1, $2, $3)";
-            limited(client.query_one(undo, &[&daemon, &call, &self.options.policy.lease()])).await?;
+            limited(client.query_one(undo, &[&daemon, &call, &self.options.policy.lease()]))
+                .await?;
             self.lost_call = None;
         }
         let apply = limited(client.prepare(APPLY)).await?;
@@ -128,10 +132,15 @@ impl PostgresStore {
                 self.expired_to = answer.attempt.unwrap_or_default();
                 continue;
             };
-            let operation = operations.get(at).ok_or_else(|| misunderstood("it answered what was not asked"))?;
+            let operation = operations
+                .get(at)
+                .ok_or_else(|| misunderstood("it answered what was not asked"))?;
             outcomes[at] = Some(answer.outcome(operation).map_err(|text| misunderstood(&text))?);
         }
-        outcomes.into_iter().collect::<Option<_>>().ok_or_else(|| misunderstood("it did not answer all"))
+        outcomes
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or_else(|| misunderstood("it did not answer all"))
     }
 
     async fn call(&mut self, batch: &Batch<'_>) -> StoreResult<Vec<Answer>> {
@@ -140,13 +149,44 @@ impl PostgresStore {
         };
         self.calls += 1;
         let options = &self.options;
-        let (lease, max_expired) = (options.policy.lease(), i32::try_from(options.max_expired_leases).unwrap_or(i32::MAX));
+        let (lease, max_expired) =
+            (options.policy.lease(), i32::try_from(options.max_expired_leases).unwrap_or(i32::MAX));
         let max_tasks = i64::from(options.max_single_tasks);
         let Batch { until, kind, key, jitter, number, code, .. } = batch;
-        let Batch { name, lease_seconds, payload, detail, rows, row_key, row_jitter, row_payload, .. } = batch;
+        let Batch {
+            name,
+            lease_seconds,
+            payload,
+            detail,
+            rows,
+            row_key,
+            row_jitter,
+            row_payload,
+            ..
+        } = batch;
         let values: [&(dyn ToSql + Sync); 22] = [
-            daemon, epoch, &self.calls, &self.seen, &self.expired_to, &lease, &max_expired, &max_tasks, until, kind, key,
-            jitter, number, code, name, lease_seconds, payload, detail, rows, row_key, row_jitter, row_payload,
+            daemon,
+            epoch,
+            &self.calls,
+            &self.seen,
+            &self.expired_to,
+            &lease,
+            &max_expired,
+            &max_tasks,
+            until,
+            kind,
+            key,
+            jitter,
+            number,
+            code,
+            name,
+            lease_seconds,
+            payload,
+            detail,
+            rows,
+            row_key,
+            row_jitter,
+            row_payload,
         ];
         let answered = limited(connection.client.query(apply, &values)).await;
         if connection.client.is_closed() || matches!(answered, Err(StoreError::Busy(_))) {
@@ -154,7 +194,11 @@ impl PostgresStore {
             self.lost_call = Some(self.calls);
             self.joined = None;
         }
-        answered?.iter().map(Answer::read).collect::<Result<_, _>>().map_err(|error| misunderstood(&error.to_string()))
+        answered?
+            .iter()
+            .map(Answer::read)
+            .collect::<Result<_, _>>()
+            .map_err(|error| misunderstood(&error.to_string()))
     }
 
     /// Keeps the last attempts that ended.
@@ -163,7 +207,8 @@ impl PostgresStore {
             return Ok(Checkpoint::Complete);
         };
         let forget = "SELECT forget_ended($1, $2, $3, $4)";
-        limited(connection.client.query_one(forget, &[daemon, epoch, &ENDED_MAX, &ENDED_STEP])).await?;
+        limited(connection.client.query_one(forget, &[daemon, epoch, &ENDED_MAX, &ENDED_STEP]))
+            .await?;
         Ok(Checkpoint::Complete)
     }
 
@@ -180,7 +225,9 @@ impl PostgresStore {
 }
 
 fn misunderstood(text: &str) -> StoreError {
-    StoreError::Fatal(format!("the functions of the schema shiftboss are not those of this version: {text}"))
+    StoreError::Fatal(format!(
+        "the functions of the schema shiftboss are not those of this version: {text}"
+    ))
 }
 
 impl Store for PostgresStore {

@@ -16,7 +16,8 @@ use crate::stores::postgres::{PostgresReader, PostgresStore, Server};
 
 /// The server that `make test-postgres` started.
 fn server_url() -> String {
-    std::env::var("SHIFTBOSS_TEST_POSTGRES").expect("SHIFTBOSS_TEST_POSTGRES names a server: run `make test-postgres`")
+    std::env::var("SHIFTBOSS_TEST_POSTGRES")
+        .expect("SHIFTBOSS_TEST_POSTGRES names a server: run `make test-postgres`")
 }
 
 /// The URL of a database on it.
@@ -81,7 +82,10 @@ impl Site {
         let name = format!("t{}_{}", std::process::id(), DATABASES.fetch_add(1, Ordering::Relaxed));
         wait_for(async {
             let admin = connect(&url_of("postgres")).await;
-            admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
+            admin
+                .batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0"))
+                .await
+                .unwrap();
             let server = Server::parse(&url_of(&name)).unwrap();
             let options = options(rules);
             PostgresStore::open(server.clone(), "one", options).await.unwrap();
@@ -98,7 +102,10 @@ impl Store for Clocked {
         &mut self,
         now: i64,
         batch: Vec<Operation>,
-    ) -> StoreFuture<'_, Vec<Result<shiftboss_actors::store::Outcome, shiftboss_actors::store::Rejected>>> {
+    ) -> StoreFuture<
+        '_,
+        Vec<Result<shiftboss_actors::store::Outcome, shiftboss_actors::store::Rejected>>,
+    > {
         Box::pin(async move {
             if now != 0 {
                 let set = format!("UPDATE shiftboss.test_clock SET ms = {now}000");
