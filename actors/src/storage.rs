@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::clock::Clock;
-use crate::store::{Checkpoint, Outcome, Rejected, Request, Store, StoreResult};
+use crate::store::{Changed, Checkpoint, Outcome, Rejected, Request, Store, StoreResult};
 use gathered::{Gathered, Replies};
 use leases::LeaseClock;
 use outages::Outages;
@@ -269,7 +269,13 @@ impl ActorFuture<StorageActor> for Changes {
         task: &mut task::Context<'_>,
     ) -> Poll<()> {
         // While it is at work it is not asked; the end of that polls this again, as all that wakes the actor does.
-        while actor.store.as_mut().is_some_and(|store| store.poll_changed(task).is_ready()) {
+        while let Some(Poll::Ready(changed)) =
+            actor.store.as_mut().map(|store| store.poll_changed(task))
+        {
+            if changed == Changed::Leases {
+                actor.leases.is_complete = false;
+                actor.begin_missing_leases(ctx);
+            }
             actor.look_around(ctx);
         }
         Poll::Pending

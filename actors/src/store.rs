@@ -49,7 +49,7 @@ pub trait Store {
     /// Ready when somebody else changed the queue since it last was: what was answered may not hold any more. Else
     /// it has the task woken when that happens, as soon as the store can tell. What comes with time alone, as the end of
     /// a classic lease does, is no change. Polled by the StorageActor while no call is under way.
-    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<()>;
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed>;
 
     /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the
     /// store's files or server are still those that were opened.
@@ -67,6 +67,14 @@ pub trait Store {
 
 /// What a store's call returns. It stays on the store's thread; a store that blocks does its work before.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = StoreResult<T>> + 'a>>;
+
+/// What somebody else changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    Queue,
+    /// The queue, and which attempts are this daemon's: it may have adopted those of a dead one.
+    Leases,
+}
 
 /// Why an operation was rejected, while the store is sound.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

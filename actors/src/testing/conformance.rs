@@ -253,6 +253,14 @@ pub trait Subject {
 /// When one of them differs, with the shortest history that shows it.
 pub fn passes<S: Subject>(config: ProptestConfig, open: impl Fn(Rules) -> S) {
     statements::hold(&open);
+    histories_match(config, open);
+}
+
+/// Compares stores that `open` makes with the model, over so many random histories.
+///
+/// # Panics
+/// When one of them differs, with the shortest history that shows it.
+pub fn histories_match<S: Subject>(config: ProptestConfig, open: impl Fn(Rules) -> S) {
     let strategy = (2..4_i64, prop::collection::vec(step(), 1..60));
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&strategy, |(max_expired_leases, history)| {

@@ -12,9 +12,9 @@ use super::model::{Model, Rules};
 use crate::file_identity::Position;
 use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
 use crate::store::{
-    Added, Checkpoint, Dispatched, EndedAttempts, EntryId, FetcherRecord, Operation, Outcome,
-    ReadError, ReadResult, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture,
-    StoreResult, StoredRun, TasksWith,
+    Added, Changed, Checkpoint, Dispatched, EndedAttempts, EntryId, FetcherRecord, Operation,
+    Outcome, ReadError, ReadResult, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError,
+    StoreFuture, StoreResult, StoredRun, TasksWith,
 };
 use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 
@@ -357,10 +357,10 @@ impl Store for MockStore {
         Box::pin(async move { self.transact(now, &batch) })
     }
 
-    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<()> {
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
         let mut inside = self.inside();
         if std::mem::take(&mut inside.changed) {
-            return Poll::Ready(());
+            return Poll::Ready(Changed::Queue);
         }
         inside.waker = Some(task.waker().clone());
         Poll::Pending

@@ -3,14 +3,14 @@
 //! Made by the store and by the reader; each owns its own. Nothing here knows the queue.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::time::Duration;
 
 use shiftboss_actors::store::StoreError;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::Config;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use super::error::classify;
 
@@ -36,11 +36,31 @@ impl Server {
         Ok(Self(config))
     }
 
+    /// The same, under a name that the server shows.
+    pub(super) fn named(mut self, name: &str) -> Self {
+        self.0.application_name(format!("shiftboss {name}"));
+        self
+    }
+
     /// # Errors
     /// When the server cannot be reached, or refuses.
     pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
-        let (client, connection) = limited(self.0.connect(NoTls)).await?;
-        let task = tokio::spawn(async move { _ = connection.await });
+        self.connect_listening(|_| ()).await
+    }
+
+    /// The same; `heard` is called with the text of each notice.
+    pub(super) async fn connect_listening(
+        &self,
+        heard: impl Fn(&str) + Send + 'static,
+    ) -> Result<Connection, StoreError> {
+        let (client, mut connection) = limited(self.0.connect(NoTls)).await?;
+        let task = tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
+                if let AsyncMessage::Notification(notice) = message {
+                    heard(notice.payload());
+                }
+            }
+        });
         let connection = Connection { client, task };
         limited(connection.client.batch_execute(SETTINGS)).await?;
         Ok(connection)

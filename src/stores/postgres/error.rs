@@ -6,8 +6,9 @@ use shiftboss_actors::store::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-/// Raised by the function `fence`: another daemon joined under this one's name.
-const FENCED: &str = "SB001";
+/// Raised by the function `fence`: this daemon was taken for dead, or another one joined under its name. Classified as
+/// `Rejected` with this text.
+pub(super) const FENCED: &str = "SB001";
 
 /// Classifies an error: one batch's, or the end of the store.
 pub(super) fn classify(error: Error) -> StoreError {
@@ -31,9 +32,11 @@ pub(super) fn classify(error: Error) -> StoreError {
     }
 }
 
-/// Whether the server rejected a call, so that nothing of it has happened; else that is not known.
-pub(super) fn is_answer(error: &Error) -> bool {
-    error.code().is_some() && !error.is_closed()
+/// Whether nothing of a call has happened; else that is not known. Of a backend that was ended it is not.
+pub(super) fn is_undone(error: &Error) -> bool {
+    error
+        .code()
+        .is_some_and(|state| !state.code().starts_with("57") && !state.code().starts_with("08"))
 }
 
 /// With its causes, which the library's own text leaves out.

@@ -7,8 +7,10 @@
 
 mod answers;
 mod batch;
+mod companion;
 mod connection;
 mod error;
+mod peers;
 mod reader;
 mod schema;
 mod store;
@@ -17,4 +19,4 @@ mod tests;
 
 pub(crate) use connection::Server;
 pub(crate) use reader::PostgresReader;
-pub(crate) use store::PostgresStore;
+pub(crate) use store::{Identity, PostgresStore};

@@ -4,19 +4,26 @@
 //! after it failed: then the result of the last call may not be known, and what it handed out is undone, for nobody
 //! was told.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
+    Changed, Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
 };
+use shiftboss_protocol::backoff::Backoff;
 use shiftboss_protocol::model::UnixSeconds;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
 use super::answers::Answer;
 use super::batch::Batch;
-use super::connection::{Connection, Server, limited};
+use super::companion::{Membership, RECONNECT, accompany, boot_time};
+use super::connection::{CALL_MAX, Connection, Server, limited};
+use super::error::{FENCED, classify, is_undone};
 use super::schema;
 use crate::stores::options::Options;
 
@@ -28,12 +35,29 @@ const ENDED_STEP: i64 = 1_000;
 const APPLY: &str = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply($1, $2, $3, $4, $5, $6, $7, $8,
     $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
 
+/// Looks, one a second, over which a daemon that has our name must have stood still before it is taken over.
+const NAME_LOOKS: u32 = 6;
+const NAME_LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Who a daemon is to the others.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    /// Its machine and its input directory, which no two living daemons share: whoever has the same is this daemon, started
+    /// again.
+    pub(crate) owner: String,
+}
+
 /// The queue in a PostgreSQL database, as one daemon has it.
 pub(crate) struct PostgresStore {
     server: Server,
-    name: String,
+    identity: Identity,
     options: Options,
     joined: Option<Joined>,
+    membership: Arc<Membership>,
+    /// Begun with the first call, on its runtime.
+    companion: Option<JoinHandle<()>>,
+    reconnect: Reconnect,
     /// The last call, if its result is not known.
     lost_call: Option<i64>,
     calls: i64,
@@ -60,29 +84,49 @@ struct Joined {
     epoch: i64,
 }
 
+/// What came of asking for a name.
+enum Named {
+    Joined(Joined),
+    /// Another daemon has it: who, and its counter.
+    Taken(String, i64),
+}
+
+/// When a server that could not be reached is tried again; requests before are refused at once.
+struct Reconnect {
+    backoff: Backoff,
+    refused: Option<(Instant, StoreError)>,
+}
+
 type Outcomes = Vec<Result<Outcome, Rejected>>;
 
 impl PostgresStore {
-    /// Makes the schema if it is missing, and joins the queue under a name. The connection is not kept: the next one is made
-    /// by whoever calls the store first, on its own runtime.
+    /// Makes the schema if it is missing, and joins the queue. The connection is not kept: the next one is made by whoever
+    /// calls the store first, on its own runtime.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses, and when its schema is not ours.
-    pub(crate) async fn open(server: Server, name: &str, options: Options) -> StoreResult<Self> {
+    /// When the server cannot be reached or refuses, when its schema is not ours, and when another daemon has the name.
+    pub(crate) async fn open(
+        server: Server,
+        identity: Identity,
+        options: Options,
+    ) -> StoreResult<Self> {
+        let server = server.named(&identity.name);
         schema::migrate(&server.connect().await?.client).await?;
         let mut store = Self {
             server,
-            name: name.to_owned(),
+            identity,
             options,
             joined: None,
+            membership: Arc::default(),
+            companion: None,
+            reconnect: Reconnect { backoff: Backoff::new(RECONNECT.0, RECONNECT.1), refused: None },
             lost_call: None,
             calls: 0,
             seen: 0,
             expired_to: 0,
             found: Found::default(),
         };
-        store.join().await?;
-        store.joined = None;
+        store.take_name().await?;
         Ok(store)
     }
 
@@ -91,51 +135,101 @@ impl PostgresStore {
         &self.found
     }
 
+    /// Joins for the first time; from a daemon that has the name and stands still, it is taken.
+    async fn take_name(&mut self) -> StoreResult<()> {
+        let (mut stood_still, mut last) = (0, None);
+        loop {
+            let known = last.filter(|_| stood_still >= NAME_LOOKS);
+            let (holder, beat) = match self.ask_for_name(known).await? {
+                Named::Joined(_) => return Ok(()),
+                Named::Taken(holder, beat) => (holder, beat),
+            };
+            if last.is_some_and(|last| last != beat) {
+                return Err(StoreError::Rejected(format!(
+                    "another daemon of this queue has the name {} ({holder}): give this one another with --daemon-name",
+                    self.identity.name
+                )));
+            }
+            (stood_still, last) = (stood_still + 1, Some(beat));
+            sleep(NAME_LOOK_EVERY).await;
+        }
+    }
+
     /// Connects, and joins the queue: from then on nothing that was sent before under this name is carried out.
-    async fn join(&mut self) -> StoreResult<&Joined> {
+    async fn ask_for_name(&mut self, beat: Option<i64>) -> StoreResult<Named> {
         let connection = self.server.connect().await?;
         let client = &connection.client;
-        let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen FROM join_queue($1, $2, $3)";
-        let pid = i64::from(std::process::id());
-        let row =
-            limited(client.query_one(join, &[&self.name, &self.options.policy.lease(), &pid]))
-                .await?;
+        let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen, taken_by, beat
+            FROM join_queue($1, $2, $3, $4, $5, $6)";
+        let (lease, pid) = (self.options.policy.lease(), i64::from(std::process::id()));
+        let Identity { name, owner } = &self.identity;
+        let version = env!("CARGO_PKG_VERSION");
+        let asked = client.query_one(join, &[name, owner, &version, &lease, &pid, &beat]).await;
+        let row = asked.map_err(classify)?;
+        if let Some(holder) = row.get(6) {
+            return Ok(Named::Taken(holder, row.get(7)));
+        }
         let (daemon, epoch, input): (i32, i64, Option<String>) =
             (row.get(0), row.get(1), row.get(4));
         if let Some(call) = self.lost_call {
-            let undo = "SELECT undo_call($1, $2, $3)";
-            limited(client.query_one(undo, &[&daemon, &call, &self.options.policy.lease()]))
-                .await?;
+            let undo = "SELECT undo_call($1, $2, $3, $4)";
+            limited(client.query_one(undo, &[&daemon, &epoch, &call, &lease])).await?;
             self.lost_call = None;
         }
         let apply = limited(client.prepare(APPLY)).await?;
-        self.found = Found {
-            was_clean: row.get(2),
-            is_paused: row.get(3),
-            input_directory: input.as_deref().and_then(DirectoryIdentity::parse),
-        };
+        let input_directory = input.as_deref().and_then(DirectoryIdentity::parse);
+        self.found = Found { was_clean: row.get(2), is_paused: row.get(3), input_directory };
         self.seen = self.seen.max(row.get::<_, Option<i64>>(5).unwrap_or_default());
-        self.calls = self.calls.max(row.get::<_, i64>(1) << 32);
-        Ok(self.joined.insert(Joined { connection, apply, daemon, epoch }))
+        // A call's number is its own among all that this daemon ever made.
+        self.calls = epoch << 32;
+        self.membership.join(daemon, epoch);
+        Ok(Named::Joined(Joined { connection, apply, daemon, epoch }))
+    }
+
+    /// Joins if it has not, or was taken for dead since.
+    async fn joined(&mut self) -> StoreResult<Joined> {
+        if let Some(joined) = self.joined.take().filter(|_| !self.membership.is_lost()) {
+            return Ok(joined);
+        }
+        self.reconnect.allowed()?;
+        let joined = match self.ask_for_name(None).await {
+            Ok(Named::Joined(joined)) => joined,
+            Ok(Named::Taken(holder, _)) => {
+                let name = &self.identity.name;
+                return Err(StoreError::Fatal(format!(
+                    "another daemon took the name {name} ({holder}) meanwhile"
+                )));
+            }
+            Err(error) => return Err(self.reconnect.failed(error)),
+        };
+        self.reconnect.backoff.reset();
+        // What it had leased may be others' by now.
+        self.membership.tell_change(Changed::Leases);
+        let companion =
+            || tokio::spawn(accompany(self.server.clone(), Arc::clone(&self.membership)));
+        self.companion.get_or_insert_with(companion);
+        Ok(joined)
     }
 
     async fn apply_now(&mut self, operations: &[Operation]) -> StoreResult<Outcomes> {
-        if self.joined.is_none() {
-            self.join().await?;
-        }
         let answers = self.call(&Batch::of(operations)).await?;
         let mut outcomes: Vec<Option<Result<Outcome, Rejected>>> = Vec::new();
         outcomes.resize_with(operations.len(), || None);
+        let mut makes_work = false;
         for answer in answers {
             let Some(at) = answer.ord.checked_sub(1) else {
-                self.seen = answer.number.unwrap_or_default();
-                self.expired_to = answer.attempt.unwrap_or_default();
+                (self.seen, self.expired_to) =
+                    (answer.number.unwrap_or_default(), answer.attempt.unwrap_or_default());
                 continue;
             };
             let operation = operations
                 .get(at)
                 .ok_or_else(|| misunderstood("it answered what was not asked"))?;
+            makes_work |= self.note(operation, &answer);
             outcomes[at] = Some(answer.outcome(operation).map_err(|text| misunderstood(&text))?);
+        }
+        if makes_work {
+            self.membership.tell_work();
         }
         outcomes
             .into_iter()
@@ -143,15 +237,69 @@ impl PostgresStore {
             .ok_or_else(|| misunderstood("it did not answer all"))
     }
 
+    /// Whether others may have work by an operation.
+    fn note(&self, operation: &Operation, answer: &Answer) -> bool {
+        use Operation as Op;
+        match operation {
+            Op::Heartbeat(_) if answer.number == Some(1) => {
+                // The attempt came from another daemon, and its lease is to run here.
+                self.membership.tell_change(Changed::Leases);
+                false
+            }
+            // A key that has more than this job.
+            Op::Complete(_) | Op::CompleteAttempt(_) => answer.number == Some(1),
+            Op::Dispatch(_) | Op::Probe(_) => false,
+            operation => !operation.only_reads(),
+        }
+    }
+
+    /// Makes the call of a batch. When it fails so that it may have been carried out all the same, what it handed out is
+    /// undone at the next one.
     async fn call(&mut self, batch: &Batch<'_>) -> StoreResult<Vec<Answer>> {
-        let Some(Joined { connection, apply, daemon, epoch }) = &self.joined else {
-            return Err(StoreError::Busy("the server is not connected".to_owned()));
-        };
+        let joined = self.joined().await?;
         self.calls += 1;
+        let sent = boot_time();
+        let answered = timeout(CALL_MAX, self.query(&joined, batch)).await;
+        // It was frozen meanwhile: others may have taken it for dead, and handed out what it was answered.
+        let is_late = boot_time().saturating_sub(sent) > CALL_MAX;
+        let error = match answered {
+            Ok(Ok(rows)) if !is_late => {
+                self.joined = Some(joined);
+                return rows
+                    .iter()
+                    .map(Answer::read)
+                    .collect::<Result<_, _>>()
+                    .map_err(|error| misunderstood(&error.to_string()));
+            }
+            Ok(Err(error)) if is_undone(&error) => {
+                return Err(match classify(error) {
+                    StoreError::Rejected(text) if text == FENCED => StoreError::Busy(
+                        "this daemon was taken for dead: it joins the queue anew".to_owned(),
+                    ),
+                    error => {
+                        self.joined = Some(joined);
+                        error
+                    }
+                });
+            }
+            Ok(Err(error)) => classify(error),
+            Ok(Ok(_)) | Err(_) => StoreError::Busy(format!(
+                "the server did not answer within {} s",
+                CALL_MAX.as_secs()
+            )),
+        };
+        self.lost_call = Some(self.calls);
+        Err(error)
+    }
+
+    async fn query(
+        &self,
+        Joined { connection, apply, daemon, epoch }: &Joined,
+        batch: &Batch<'_>,
+    ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
         let options = &self.options;
-        let (lease, max_expired) =
-            (options.policy.lease(), i32::try_from(options.max_expired_leases).unwrap_or(i32::MAX));
-        let max_tasks = i64::from(options.max_single_tasks);
+        let (lease, max_tasks) = (options.policy.lease(), i64::from(options.max_single_tasks));
+        let max_expired = i32::try_from(options.max_expired_leases).unwrap_or(i32::MAX);
         let Batch { until, kind, key, jitter, number, code, .. } = batch;
         let Batch {
             name,
@@ -188,39 +336,53 @@ impl PostgresStore {
             row_jitter,
             row_payload,
         ];
-        let answered = limited(connection.client.query(apply, &values)).await;
-        if connection.client.is_closed() || matches!(answered, Err(StoreError::Busy(_))) {
-            // It may have been carried out all the same.
-            self.lost_call = Some(self.calls);
-            self.joined = None;
-        }
-        answered?
-            .iter()
-            .map(Answer::read)
-            .collect::<Result<_, _>>()
-            .map_err(|error| misunderstood(&error.to_string()))
+        connection.client.query(apply, &values).await
     }
 
     /// Keeps the last attempts that ended.
     async fn forget_ended(&mut self) -> StoreResult<Checkpoint> {
-        let Some(Joined { connection, daemon, epoch, .. }) = &self.joined else {
-            return Ok(Checkpoint::Complete);
-        };
-        let forget = "SELECT forget_ended($1, $2, $3, $4)";
-        limited(connection.client.query_one(forget, &[daemon, epoch, &ENDED_MAX, &ENDED_STEP]))
-            .await?;
+        if let Some(Joined { connection, daemon, epoch, .. }) = &self.joined {
+            let forget = "SELECT forget_ended($1, $2, $3, $4)";
+            // What fails here fails the next batch, too.
+            _ = limited(
+                connection.client.query_one(forget, &[daemon, epoch, &ENDED_MAX, &ENDED_STEP]),
+            )
+            .await;
+        }
         Ok(Checkpoint::Complete)
     }
 
-    async fn leave(&mut self) -> StoreResult<()> {
-        if self.joined.is_none() {
-            self.join().await?;
+    fn stop_companion(&mut self) {
+        if let Some(companion) = self.companion.take() {
+            companion.abort();
         }
-        let Some(Joined { connection, daemon, epoch, .. }) = self.joined.take() else {
-            return Ok(());
-        };
+    }
+
+    async fn leave(&mut self) -> StoreResult<()> {
+        let Joined { connection, daemon, epoch, .. } = self.joined().await?;
+        self.stop_companion();
         let leave = "SELECT leave_queue($1, $2)";
         limited(connection.client.query_one(leave, &[&daemon, &epoch])).await.map(|_| ())
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.stop_companion();
+    }
+}
+
+impl Reconnect {
+    fn allowed(&mut self) -> StoreResult<()> {
+        match &self.refused {
+            Some((until, error)) if Instant::now() < *until => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn failed(&mut self, error: StoreError) -> StoreError {
+        self.refused = Some((Instant::now() + self.backoff.next_delay(), error.clone()));
+        error
     }
 }
 
@@ -236,8 +398,8 @@ impl Store for PostgresStore {
         Box::pin(async move { self.apply_now(&batch).await })
     }
 
-    fn poll_changed(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Pending
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
+        self.membership.poll_changed(task)
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

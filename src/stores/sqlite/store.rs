@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use rusqlite::{Connection, Result};
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
+    Changed, Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
 };
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -64,8 +64,8 @@ impl Store for SqliteStore {
         Box::pin(ready(self.apply_now(now, &batch)))
     }
 
-    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<()> {
-        self.changes.poll(&self.connection, task)
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
+        self.changes.poll(&self.connection, task).map(|()| Changed::Queue)
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

@@ -17,12 +17,18 @@ CREATE TABLE state (
 ) WITH (fillfactor = 50);
 INSERT INTO state DEFAULT VALUES;
 
--- A daemon writes as long as epoch is the one that it joined with. input_directory, lost_*: as it noted them. pid and
--- started until a clean stop.
+-- A daemon writes as long as epoch is the one that it joined with. owner: its machine and its input directory, which no
+-- two living daemons share. beat: raised once a second while it lives; beat_at: when that was, for people. lost: it was
+-- taken for dead, and others adopted what it had leased. pid and started: until a clean stop.
 CREATE TABLE daemons (
     daemon          int4 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name            text NOT NULL UNIQUE,
+    owner           text NOT NULL,
+    version         text NOT NULL,
     epoch           int8 NOT NULL DEFAULT 0,
+    beat            int8 NOT NULL DEFAULT 0,
+    beat_at         int8 NOT NULL DEFAULT 0,
+    lost            bool NOT NULL DEFAULT false,
     policy_lease    int8 NOT NULL,
     pid             int8,
     started         int8,

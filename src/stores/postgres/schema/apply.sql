@@ -1,20 +1,5 @@
 -- A batch of operations in one call, which is one transaction.
 
--- A daemon joins, or joins anew: from now on nobody writes in its name with an earlier epoch. Returns what it finds.
-CREATE FUNCTION join_queue(p_name text, p_lease int8, p_pid int8, OUT daemon int4, OUT epoch int8, OUT was_clean bool,
-    OUT paused bool, OUT input_directory text, OUT seen int8) LANGUAGE plpgsql AS $$
-DECLARE v_pid int8;
-BEGIN
-    SELECT d.daemon, d.pid INTO daemon, v_pid FROM daemons d WHERE d.name = p_name FOR UPDATE;
-    was_clean := v_pid IS NULL;
-    INSERT INTO daemons AS d (name, policy_lease) VALUES (p_name, p_lease)
-        ON CONFLICT (name) DO UPDATE SET policy_lease = p_lease, epoch = d.epoch + 1
-        RETURNING d.daemon, d.epoch, d.input_directory INTO daemon, epoch, input_directory;
-    UPDATE daemons d SET pid = p_pid, started = now_ms() / 1000 WHERE d.daemon = join_queue.daemon;
-    SELECT s.paused INTO paused FROM state s;
-    SELECT started_ms / 1000 INTO seen FROM attempts ORDER BY attempt DESC LIMIT 1;
-END $$;
-
 -- What came of an operation on a leased attempt: 'recorded', 'stale' or 'unknown'.
 CREATE FUNCTION release(p_attempt int8, p_now_ms int8, p_lease int8) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts := lock_attempt(p_attempt);
@@ -26,6 +11,24 @@ BEGIN
         RETURN 'recorded';
     END IF;
     RETURN CASE v_attempt.outcome WHEN 'released' THEN 'recorded' ELSE 'stale' END;
+END $$;
+
+-- Whether an attempt is leased still. Its worker may have come from another daemon: then the attempt is this one's from
+-- now on, and number is 1.
+CREATE FUNCTION heartbeat(p_daemon int4, p_attempt int8) RETURNS outcome LANGUAGE plpgsql AS $$
+DECLARE v_holder int4;
+BEGIN
+    SELECT daemon INTO v_holder FROM attempts WHERE attempt = p_attempt AND lease IS NOT NULL AND finished IS NULL;
+    IF NOT FOUND THEN
+        RETURN (NULL, 'stale', NULL, NULL, NULL, NULL, NULL)::outcome;
+    ELSIF v_holder = p_daemon THEN
+        RETURN (NULL, 'recorded', NULL, NULL, NULL, 0, NULL)::outcome;
+    END IF;
+    IF (lock_attempt(p_attempt)).finished IS NOT NULL THEN
+        RETURN (NULL, 'stale', NULL, NULL, NULL, NULL, NULL)::outcome;
+    END IF;
+    UPDATE attempts SET daemon = p_daemon WHERE attempt = p_attempt;
+    RETURN (NULL, 'recorded', NULL, NULL, NULL, 1, NULL)::outcome;
 END $$;
 
 -- Makes a dispatch undone, if the key's log row is still that dispatch's.
@@ -100,10 +103,9 @@ BEGIN
     WHEN 'release' THEN
         v_answer.answer := release(p_number, p_now_ms, p_lease);
     WHEN 'heartbeat' THEN
-        v_answer.answer := CASE WHEN EXISTS (SELECT FROM attempts WHERE attempt = p_number AND lease IS NOT NULL
-            AND finished IS NULL) THEN 'recorded' ELSE 'stale' END;
+        v_answer := heartbeat(p_daemon, p_number);
     WHEN 'expire' THEN
-        v_answer := expire(p_number, p_max_expired, p_now_ms, p_lease);
+        v_answer := expire(p_daemon, p_number, p_max_expired, p_now_ms, p_lease);
     WHEN 'undo' THEN
         v_answer.answer := undo(lock_key(p_key, p_jitter, false), p_number, p_now_ms, p_lease)::text;
     WHEN 'retry' THEN
@@ -161,7 +163,8 @@ BEGIN
     WHEN 'has_work' THEN
         v_answer.answer := (NOT p_paused AND count_ready(1, v_now, p_lease) > 0)::text;
     WHEN 'count_in_flight' THEN
-        v_answer.number := count_in_flight(v_now, p_lease);
+        v_answer.number := (SELECT count(*) FROM attempts WHERE daemon = p_daemon AND finished IS NULL
+            AND (lease IS NOT NULL OR started_ms / 1000 >= v_now - p_lease));
     WHEN 'why_idle' THEN
         v_answer.answer := CASE WHEN p_paused THEN 'paused' ELSE 'busy' END;
         v_answer.number := CASE WHEN p_paused THEN count_ready(p_limit, v_now, p_lease)
@@ -219,30 +222,4 @@ BEGIN
         v_row := p_rows[v_to];
         v_from := v_to + 1;
     END LOOP;
-END $$;
-
--- What a call handed out whose result nobody learnt is undone.
-CREATE FUNCTION undo_call(p_daemon int4, p_call int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_attempt attempts; v_now_ms int8 := now_ms();
-BEGIN
-    FOR v_attempt IN SELECT * FROM attempts WHERE daemon = p_daemon AND call = p_call AND finished IS NULL
-            ORDER BY attempt DESC LOOP
-        PERFORM FROM log WHERE key_id = v_attempt.key_id FOR NO KEY UPDATE;
-        PERFORM undo(v_attempt.key_id, v_attempt.attempt, v_now_ms, p_lease);
-    END LOOP;
-END $$;
-
--- Deletes attempts that ended, but for the last ones.
-CREATE FUNCTION forget_ended(p_daemon int4, p_epoch int8, p_keep int8, p_limit int8) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM fence(p_daemon, p_epoch);
-    DELETE FROM attempts WHERE finished IS NOT NULL AND attempt IN (
-        SELECT attempt FROM attempts WHERE attempt < (SELECT last_value - p_keep FROM attempt_numbers)
-        ORDER BY attempt LIMIT p_limit);
-END $$;
-
-CREATE FUNCTION leave_queue(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM fence(p_daemon, p_epoch);
-    UPDATE daemons SET pid = NULL, started = NULL WHERE daemon = p_daemon;
 END $$;

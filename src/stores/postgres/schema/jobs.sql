@@ -210,7 +210,7 @@ BEGIN
             END IF;
             RETURN QUERY SELECT p_first + v_ords[i] - 1, CASE p_kind[v_ords[i]] WHEN 'complete' THEN 'recorded'
                     ELSE end_attempt(p_attempt[v_ords[i]], p_code[v_ords[i]], p_now_ms, p_lease) END,
-                NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb;
+                NULL::int8, NULL::bytea, NULL::bytea, 1::int8, NULL::jsonb;
         END LOOP;
         IF v_dispatch <= v_to THEN
             RETURN QUERY SELECT c.* FROM (SELECT array_agg((p_first + n - 1)::int4 ORDER BY n) AS ords,

@@ -1,13 +1,4 @@
--- A batch of operations in one call, which is one transaction, and the operations that are no dispatch and no end.
-
--- Nobody but the daemon that joined with this epoch writes in its name.
-CREATE FUNCTION fence(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM FROM daemons WHERE daemon = p_daemon AND epoch = p_epoch FOR KEY SHARE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'daemon % has another epoch than %', p_daemon, p_epoch USING errcode = 'SB001';
-    END IF;
-END $$;
+-- Operations that are no dispatch and no end.
 
 CREATE FUNCTION requeue(p_key int8, p_now_ms int8, p_lease int8, OUT answer text, OUT attempt int8) LANGUAGE plpgsql AS $$
 DECLARE v_last attempts;
@@ -43,11 +34,12 @@ BEGIN
     RETURN v_tasks + v_rows;
 END $$;
 
-CREATE FUNCTION expire(p_attempt int8, p_max_expired int4, p_now_ms int8, p_lease int8) RETURNS outcome
+-- The lease of an attempt expired, if its worker did not go to another daemon meanwhile.
+CREATE FUNCTION expire(p_daemon int4, p_attempt int8, p_max_expired int4, p_now_ms int8, p_lease int8) RETURNS outcome
 LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts := lock_attempt(p_attempt); v_other attempts; v_is_dead bool; v_key int8 := v_attempt.key_id;
 BEGIN
-    IF v_attempt.attempt IS NULL OR v_attempt.finished IS NOT NULL THEN
+    IF v_attempt.attempt IS NULL OR v_attempt.finished IS NOT NULL OR v_attempt.daemon <> p_daemon THEN
         RETURN (NULL, 'ended', NULL, NULL, NULL, NULL, NULL)::outcome;
     END IF;
     v_is_dead := v_attempt.delivery_count >= p_max_expired;

@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use shiftboss_actors::store::{Checkpoint, Operation, Reader, Store, StoreFuture};
+use shiftboss_actors::store::{
+    Changed, Checkpoint, Heartbeat, Operation, Outcome, Reader, Rejected, Store, StoreFuture,
+    StoreResult,
+};
 use shiftboss_actors::testing::conformance::Subject;
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
 use tokio_postgres::{Client, NoTls};
 
 use crate::stores::options::{Durability, Options, Policy};
-use crate::stores::postgres::{PostgresReader, PostgresStore, Server};
+use crate::stores::postgres::{Identity, PostgresReader, PostgresStore, Server};
 
 /// The server that `make test-postgres` started.
 fn server_url() -> String {
@@ -43,17 +46,19 @@ pub fn options(rules: Rules) -> Options {
     }
 }
 
-/// A queue in a new database, and a connection beside it. Time is what the test says.
+/// A queue in a new database, its daemons, and a connection beside them. Time is what the test says.
 pub struct Site {
     pub server: Server,
     pub outside: Client,
-    pub store: Clocked,
+    pub daemons: Daemons,
     options: Options,
 }
 
-/// A store whose server's clock is set before each call. A question that has no time is asked at the time of the last one.
-pub struct Clocked {
-    store: Option<PostgresStore>,
+/// Daemons of one queue, asked one after the other as if they were one store. The server's clock is set before each
+/// call; a question that has no time is asked at the time of the last one.
+pub struct Daemons {
+    pub stores: Vec<Option<PostgresStore>>,
+    calls: usize,
     clock: Client,
 }
 
@@ -77,77 +82,125 @@ const TEST_CLOCK: &str = "SET search_path = shiftboss;
     END $$";
 
 impl Site {
-    pub fn new(rules: Rules) -> Self {
+    /// With so many daemons.
+    pub fn new(rules: Rules, daemons: usize) -> Self {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
         let name = format!("t{}_{}", std::process::id(), DATABASES.fetch_add(1, Ordering::Relaxed));
         wait_for(async {
             let admin = connect(&url_of("postgres")).await;
-            admin
-                .batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0"))
-                .await
-                .unwrap();
+            let create = format!("CREATE DATABASE {name} TEMPLATE template0");
+            admin.batch_execute(&create).await.unwrap();
             let server = Server::parse(&url_of(&name)).unwrap();
             let options = options(rules);
-            PostgresStore::open(server.clone(), "one", options).await.unwrap();
+            let mut stores = Vec::new();
+            for daemon in 0..daemons {
+                stores.push(Some(open(&server, daemon, options).await));
+            }
             let (outside, clock) = (connect(&url_of(&name)).await, connect(&url_of(&name)).await);
             outside.batch_execute(TEST_CLOCK).await.unwrap();
-            let store = PostgresStore::open(server.clone(), "one", options).await.unwrap();
-            Self { server, outside, store: Clocked { store: Some(store), clock }, options }
+            Self { server, outside, daemons: Daemons { stores, calls: 0, clock }, options }
         })
     }
 }
 
-impl Store for Clocked {
-    fn apply(
-        &mut self,
-        now: i64,
-        batch: Vec<Operation>,
-    ) -> StoreFuture<
-        '_,
-        Vec<Result<shiftboss_actors::store::Outcome, shiftboss_actors::store::Rejected>>,
-    > {
-        Box::pin(async move {
-            if now != 0 {
-                let set = format!("UPDATE shiftboss.test_clock SET ms = {now}000");
-                self.clock.batch_execute(&set).await.unwrap();
-            }
-            self.store.as_mut().unwrap().apply(now, batch).await
-        })
+pub async fn open(server: &Server, daemon: usize, options: Options) -> PostgresStore {
+    let name = format!("daemon {daemon}");
+    let identity = Identity { owner: format!("the directory of {name}"), name };
+    PostgresStore::open(server.clone(), identity, options).await.unwrap()
+}
+
+impl Daemons {
+    /// The daemon whose turn it is.
+    fn next(&mut self) -> &mut PostgresStore {
+        self.calls += 1;
+        let at = self.calls % self.stores.len();
+        self.stores[at].as_mut().unwrap()
     }
 
-    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<()> {
-        self.store.as_mut().unwrap().poll_changed(task)
+    /// What each daemon answers of its own part, together.
+    async fn ask_all(&mut self, question: &Operation) -> Outcome {
+        let (mut leases, mut runs, mut jobs) = (Vec::new(), Vec::new(), 0);
+        for store in self.stores.iter_mut().flatten() {
+            match store.apply(0, vec![question.clone()]).await.unwrap().remove(0).unwrap() {
+                Outcome::Leases(its) => leases.extend(its),
+                Outcome::Runs(its) => runs.extend(its),
+                Outcome::CountInFlight(its) => jobs += its,
+                other => panic!("{other:?} is not a part"),
+            }
+        }
+        match question {
+            Operation::Leases(_) => Outcome::Leases(leases),
+            Operation::Runs(_) => Outcome::Runs(runs),
+            _ => Outcome::CountInFlight(jobs),
+        }
+    }
+
+    async fn apply_in_turn(&mut self, now: i64, batch: Vec<Operation>) -> StoreResult<Outcomes> {
+        if now != 0 {
+            let set = format!("UPDATE shiftboss.test_clock SET ms = {now}000");
+            self.clock.batch_execute(&set).await.unwrap();
+        }
+        use Operation as Op;
+        if let [question @ (Op::Leases(_) | Op::Runs(_) | Op::CountInFlight(_))] = &*batch {
+            return Ok(vec![Ok(self.ask_all(question).await)]);
+        }
+        let store = self.next();
+        // A lease runs at the daemon where its worker was last.
+        let beat = |operation: &Op| match operation {
+            Op::Expire(it) => Some(Op::Heartbeat(Heartbeat(it.0))),
+            _ => None,
+        };
+        let beats: Vec<_> = batch.iter().filter_map(beat).collect();
+        if !beats.is_empty() {
+            store.apply(now, beats).await?;
+        }
+        store.apply(now, batch).await
+    }
+}
+
+type Outcomes = Vec<Result<Outcome, Rejected>>;
+
+impl Store for Daemons {
+    fn apply(&mut self, now: i64, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
+        Box::pin(self.apply_in_turn(now, batch))
+    }
+
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
+        self.next().poll_changed(task)
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
-        self.store.as_mut().unwrap().maintain()
+        self.next().maintain()
     }
 
     fn close(&mut self) -> StoreFuture<'_, ()> {
-        self.store.as_mut().unwrap().close()
+        self.next().close()
     }
 }
 
 impl Subject for Site {
     fn store(&mut self) -> &mut dyn Store {
-        &mut self.store
+        &mut self.daemons
     }
 
     fn fail(&mut self, now: i64, batch: Vec<Operation>) {
         let broken = |broken| format!("UPDATE shiftboss.test_clock SET broken = {broken}");
         wait_for(self.outside.batch_execute(&broken(true))).unwrap();
         // What wrote nothing does not fail.
-        _ = self.store.apply_at_once(now, batch);
+        _ = self.daemons.apply_at_once(now, batch);
         wait_for(self.outside.batch_execute(&broken(false))).unwrap();
     }
 
+    /// Another daemon each time.
     fn restart(&mut self, clean: bool) {
+        self.daemons.calls += 1;
+        let at = self.daemons.calls % self.daemons.stores.len();
+        let mut stopped = self.daemons.stores[at].take().unwrap();
         if clean {
-            self.store.close_at_once().unwrap();
+            stopped.close_at_once().unwrap();
         }
-        self.store.store = None;
-        let opened = PostgresStore::open(self.server.clone(), "one", self.options);
-        self.store.store = Some(wait_for(opened).unwrap());
+        drop(stopped);
+        self.daemons.stores[at] = Some(wait_for(open(&self.server, at, self.options)));
     }
 
     fn reader(&mut self) -> Arc<dyn Reader> {

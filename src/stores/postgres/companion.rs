@@ -1,0 +1,206 @@
+//! What a daemon does on the server beside its batches, on a connection of its own: it raises its counter once a second,
+//! adopts what dead daemons had leased, tells the others of work, and hears of theirs.
+//!
+//! Started by the store, which shares its [`Membership`]; ends with it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use shiftboss_actors::store::{Changed, StoreError};
+use shiftboss_protocol::backoff::Backoff;
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tracing::{info, warn};
+
+use super::connection::{Connection, Server, limited};
+use super::error::FENCED;
+use super::peers::{Peer, Peers};
+
+const BEAT_EVERY: Duration = Duration::from_secs(1);
+/// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
+const NOTICE_EVERY: Duration = Duration::from_millis(10);
+/// Delays before a connection that failed is made again.
+pub(super) const RECONNECT: (Duration, Duration) =
+    (Duration::from_millis(50), Duration::from_secs(5));
+/// The channel of notices; each carries its sender's number.
+const CHANNEL: &str = "shiftboss";
+
+/// What the store and its companion know of each other.
+#[derive(Default)]
+pub(super) struct Membership {
+    state: Mutex<State>,
+    /// There is work that others are to be told of.
+    work: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The daemon's number and its epoch.
+    joined: (i32, i64),
+    /// It was taken for dead.
+    is_lost: bool,
+    changed: Option<Changed>,
+    waker: Option<Waker>,
+}
+
+impl Membership {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store joined, or joined anew.
+    pub(super) fn join(&self, daemon: i32, epoch: i64) {
+        let mut state = self.state();
+        (state.joined, state.is_lost) = ((daemon, epoch), false);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.state().is_lost
+    }
+
+    /// This daemon made work.
+    pub(super) fn tell_work(&self) {
+        self.work.notify_one();
+    }
+
+    /// The store's leases, or its queue, are not what the StorageActor knows.
+    pub(super) fn tell_change(&self, change: Changed) {
+        let mut state = self.state();
+        if state.changed != Some(Changed::Leases) {
+            state.changed = Some(change);
+        }
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn poll_changed(&self, task: &Context<'_>) -> Poll<Changed> {
+        let mut state = self.state();
+        if let Some(changed) = state.changed.take() {
+            return Poll::Ready(changed);
+        }
+        state.waker = Some(task.waker().clone());
+        Poll::Pending
+    }
+
+    fn lose(&self, epoch: i64) {
+        let mut state = self.state();
+        if state.joined.1 == epoch {
+            state.is_lost = true;
+            drop(state);
+            // The StorageActor asks for its leases, and so has the store join anew.
+            self.tell_change(Changed::Leases);
+        }
+    }
+}
+
+/// See the module's documentation. Never ends by itself.
+pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
+    let (mut peers, mut backoff) = (Peers::default(), Backoff::new(RECONNECT.0, RECONNECT.1));
+    loop {
+        let connected = Instant::now();
+        if let Err(error) = serve(&server, &membership, &mut peers).await {
+            warn!(%error, "The server does not hear that this daemon lives.");
+        }
+        if connected.elapsed() > RECONNECT.1 {
+            backoff.reset();
+        }
+        sleep_until(Instant::now() + backoff.next_delay()).await;
+    }
+}
+
+/// Works until the connection fails.
+async fn serve(
+    server: &Server,
+    membership: &Arc<Membership>,
+    peers: &mut Peers,
+) -> Result<(), StoreError> {
+    let hears = Arc::clone(membership);
+    let heard = move |sender: &str| {
+        if sender != hears.state().joined.0.to_string() {
+            hears.tell_change(Changed::Queue);
+        }
+    };
+    let connection = server.connect_listening(heard).await?;
+    limited(connection.client.batch_execute(&format!("LISTEN {CHANNEL}"))).await?;
+    // What came before is found by a look.
+    membership.tell_change(Changed::Queue);
+    let mut beats = interval(BEAT_EVERY);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last_notice = Instant::now();
+    loop {
+        tokio::select! {
+            _ = beats.tick() => beat(&connection, membership, peers).await?,
+            () = membership.work.notified() => {
+                sleep_until(last_notice + NOTICE_EVERY).await;
+                last_notice = Instant::now();
+                let sender = membership.state().joined.0.to_string();
+                limited(connection.client.query_one("SELECT pg_notify($1, $2)", &[&CHANNEL, &sender])).await?;
+            }
+        }
+    }
+}
+
+/// Says that this daemon lives, and looks who else does.
+async fn beat(
+    connection: &Connection,
+    membership: &Membership,
+    peers: &mut Peers,
+) -> Result<(), StoreError> {
+    let (daemon, epoch) = membership.state().joined;
+    let sql = "SELECT daemon, epoch, beat, is_stopped FROM beat($1, $2)";
+    let rows = match limited(connection.client.query(sql, &[&daemon, &epoch])).await {
+        Err(StoreError::Rejected(text)) if text == FENCED => {
+            membership.lose(epoch);
+            return Ok(());
+        }
+        answered => answered?,
+    };
+    let read = |row: &tokio_postgres::Row| Peer {
+        daemon: row.get(0),
+        epoch: row.get(1),
+        beat: row.get(2),
+        is_stopped: row.get(3),
+    };
+    let found: Vec<Peer> = rows.iter().map(read).collect();
+    for dead in peers.look(boot_time(), &found) {
+        adopt(connection, membership, dead).await?;
+    }
+    Ok(())
+}
+
+async fn adopt(
+    connection: &Connection,
+    membership: &Membership,
+    dead: Peer,
+) -> Result<(), StoreError> {
+    let (daemon, epoch) = membership.state().joined;
+    let sql = "SELECT adopt($1, $2, $3, $4, $5)";
+    let row = match limited(
+        connection.client.query_one(sql, &[&daemon, &epoch, &dead.daemon, &dead.epoch, &dead.beat]),
+    )
+    .await
+    {
+        // Others look, too.
+        Err(StoreError::Busy(_) | StoreError::Rejected(_)) if !connection.client.is_closed() => {
+            return Ok(());
+        }
+        answered => answered?,
+    };
+    if let Some(jobs) = row.get::<_, Option<i64>>(0) {
+        info!(
+            daemon = dead.daemon,
+            jobs, "Another daemon is dead or was stopped: its leased jobs are this one's."
+        );
+        membership.tell_change(Changed::Leases);
+    }
+    Ok(())
+}
+
+/// Goes on while the machine sleeps.
+pub(super) fn boot_time() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}

@@ -1,0 +1,92 @@
+//! Who of the other daemons is dead, judged by counters that they raise while they live. Pure.
+//!
+//! Asked by the [`companion`](super::companion) after each look. Times are the looker's own, and go on while its machine
+//! sleeps: clocks of machines may differ.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// A counter that stood still over so many looks, one a second...
+const LOOKS: u32 = 5;
+/// ...and for so long is a dead daemon's. Looks, so that a server that was frozen makes nobody dead.
+const STILL: Duration = Duration::from_secs(5);
+
+/// Another daemon, as the server has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) daemon: i32,
+    pub(super) epoch: i64,
+    pub(super) beat: i64,
+    /// It was stopped: it need not be waited for.
+    pub(super) is_stopped: bool,
+}
+
+/// The others, as they were seen.
+#[derive(Debug, Default)]
+pub(super) struct Peers(HashMap<i32, Seen>);
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    peer: Peer,
+    since: Duration,
+    looks: u32,
+}
+
+impl Peers {
+    /// Notes what was seen at a time; returns those that are dead by now.
+    pub(super) fn look(&mut self, now: Duration, peers: &[Peer]) -> Vec<Peer> {
+        self.0.retain(|daemon, _| peers.iter().any(|peer| peer.daemon == *daemon));
+        peers.iter().copied().filter(|peer| self.is_dead(now, *peer)).collect()
+    }
+
+    fn is_dead(&mut self, now: Duration, peer: Peer) -> bool {
+        let seen = self.0.entry(peer.daemon).or_insert(Seen { peer, since: now, looks: 0 });
+        if seen.peer != peer {
+            *seen = Seen { peer, since: now, looks: 0 };
+        }
+        seen.looks += 1;
+        peer.is_stopped || seen.looks > LOOKS && now.saturating_sub(seen.since) >= STILL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(beat: i64) -> Peer {
+        Peer { daemon: 7, epoch: 1, beat, is_stopped: false }
+    }
+
+    /// The times, in milliseconds, at which a daemon with these beats counts as dead.
+    fn deaths(looks: &[(u64, i64)]) -> Vec<u64> {
+        let mut peers = Peers::default();
+        let is_dead = |(at, beat): &&(u64, i64)| {
+            !peers.look(Duration::from_millis(*at), &[peer(*beat)]).is_empty()
+        };
+        looks.iter().filter(is_dead).map(|(at, _)| *at).collect()
+    }
+
+    /// Five looks and five seconds after its last beat, whichever is later.
+    #[test]
+    fn a_daemon_is_dead_when_its_counter_stands_still() {
+        let each_second: Vec<_> =
+            (0..9).map(|second| (second * 1_000, (second as i64).min(2))).collect();
+        assert_eq!(deaths(&each_second), [7_000, 8_000]);
+        let quick: Vec<_> = (0..60).map(|tenth| (tenth * 100, 0)).collect();
+        assert_eq!(deaths(&quick).first(), Some(&5_000));
+    }
+
+    /// Nobody could look for a minute: that is no minute of silence.
+    #[test]
+    fn a_server_that_was_frozen_makes_nobody_dead() {
+        let looks = [(0, 1), (60_000, 1), (61_000, 1), (62_000, 1), (63_000, 1), (64_000, 2)];
+        assert!(deaths(&looks).is_empty());
+    }
+
+    /// One that was stopped is not waited for.
+    #[test]
+    fn a_stopped_daemon_is_adopted_at_once() {
+        let stopped = Peer { is_stopped: true, ..peer(3) };
+        assert_eq!(Peers::default().look(Duration::ZERO, &[stopped]), [stopped]);
+    }
+}

@@ -1,0 +1,101 @@
+-- The daemons of a queue: who may write, who lives, and who takes over what another one had.
+
+-- Nobody but the daemon that joined with this epoch writes in its name. Shared, to the end of the transaction: who takes
+-- a daemon for dead locks its row FOR UPDATE first, and so waits for what it is about.
+CREATE FUNCTION fence(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM daemons WHERE daemon = p_daemon AND epoch = p_epoch FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'daemon % has another epoch than %', p_daemon, p_epoch USING errcode = 'SB001';
+    END IF;
+END $$;
+
+-- Ends the connections of a daemon: one that waits for a frozen client would hold its locks.
+CREATE FUNCTION end_connections(p_name text) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name = 'shiftboss ' || p_name AND datname = current_database() AND pid <> pg_backend_pid()
+$$;
+
+-- A daemon joins, or joins anew: from now on nobody writes in its name with an earlier epoch. A name that another owner
+-- has is not taken, and taken_by says who has it, unless it is lost, was stopped, or has not gone on since p_beat.
+CREATE FUNCTION join_queue(p_name text, p_owner text, p_version text, p_lease int8, p_pid int8, p_beat int8,
+    OUT daemon int4, OUT epoch int8, OUT was_clean bool, OUT paused bool, OUT input_directory text, OUT seen int8,
+    OUT taken_by text, OUT beat int8) LANGUAGE plpgsql AS $$
+DECLARE v_known daemons;
+BEGIN
+    SELECT * INTO v_known FROM daemons d WHERE d.name = p_name;
+    IF v_known.owner <> p_owner AND NOT v_known.lost AND v_known.pid IS NOT NULL AND v_known.beat IS DISTINCT FROM p_beat THEN
+        taken_by := format('process %s, version %s', v_known.pid, v_known.version);
+        beat := v_known.beat;
+        RETURN;
+    END IF;
+    PERFORM end_connections(p_name);
+    SELECT * INTO v_known FROM daemons d WHERE d.name = p_name FOR UPDATE;
+    was_clean := v_known.pid IS NULL;
+    INSERT INTO daemons AS d (name, owner, version, policy_lease) VALUES (p_name, p_owner, p_version, p_lease)
+        ON CONFLICT (name) DO UPDATE SET owner = p_owner, version = p_version, policy_lease = p_lease,
+            epoch = d.epoch + 1, beat = d.beat + 1, lost = false
+        RETURNING d.daemon, d.epoch, d.input_directory INTO daemon, epoch, input_directory;
+    UPDATE daemons d SET pid = p_pid, started = now_ms() / 1000, beat_at = now_ms() / 1000
+        WHERE d.daemon = join_queue.daemon;
+    SELECT s.paused INTO paused FROM state s;
+    SELECT started_ms / 1000 INTO seen FROM attempts ORDER BY attempt DESC LIMIT 1;
+END $$;
+
+CREATE FUNCTION leave_queue(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM fence(p_daemon, p_epoch);
+    UPDATE daemons SET pid = NULL, started = NULL WHERE daemon = p_daemon;
+END $$;
+
+-- A daemon lives. Returns the others that are not lost.
+CREATE FUNCTION beat(p_daemon int4, p_epoch int8) RETURNS TABLE (daemon int4, epoch int8, beat int8, is_stopped bool)
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE daemons d SET beat = d.beat + 1, beat_at = now_ms() / 1000 WHERE d.daemon = p_daemon AND d.epoch = p_epoch;
+    IF NOT FOUND THEN
+        PERFORM fence(p_daemon, p_epoch);
+    END IF;
+    RETURN QUERY SELECT d.daemon, d.epoch, d.beat, d.pid IS NULL FROM daemons d WHERE d.daemon <> p_daemon AND NOT d.lost;
+END $$;
+
+-- Takes another daemon for dead, if it has not gone on since: it writes no more, and what it had leased is this one's.
+-- Says how many those were; NULL: it lives.
+CREATE FUNCTION adopt(p_daemon int4, p_epoch int8, p_other int4, p_other_epoch int8, p_other_beat int8) RETURNS int8
+LANGUAGE plpgsql AS $$
+DECLARE v_adopted int8;
+BEGIN
+    PERFORM end_connections(name) FROM daemons
+        WHERE daemon = p_other AND epoch = p_other_epoch AND beat = p_other_beat AND NOT lost;
+    PERFORM FROM daemons WHERE daemon = p_other AND epoch = p_other_epoch AND beat = p_other_beat AND NOT lost FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM fence(p_daemon, p_epoch);
+    UPDATE daemons SET epoch = epoch + 1, lost = true WHERE daemon = p_other;
+    UPDATE attempts SET daemon = p_daemon WHERE daemon = p_other AND finished IS NULL AND lease IS NOT NULL;
+    GET DIAGNOSTICS v_adopted = ROW_COUNT;
+    RETURN v_adopted;
+END $$;
+
+-- What a call handed out whose result nobody learnt is undone.
+CREATE FUNCTION undo_call(p_daemon int4, p_epoch int8, p_call int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_attempt attempts; v_now_ms int8;
+BEGIN
+    PERFORM fence(p_daemon, p_epoch);
+    v_now_ms := now_ms();
+    FOR v_attempt IN SELECT * FROM attempts WHERE daemon = p_daemon AND call = p_call AND finished IS NULL
+            ORDER BY key_id LOOP
+        PERFORM FROM log WHERE key_id = v_attempt.key_id FOR NO KEY UPDATE;
+        PERFORM undo(v_attempt.key_id, v_attempt.attempt, v_now_ms, p_lease);
+    END LOOP;
+END $$;
+
+-- Deletes attempts that ended, but for the last ones.
+CREATE FUNCTION forget_ended(p_daemon int4, p_epoch int8, p_keep int8, p_limit int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM fence(p_daemon, p_epoch);
+    DELETE FROM attempts WHERE finished IS NOT NULL AND attempt IN (
+        SELECT attempt FROM attempts WHERE attempt < (SELECT last_value - p_keep FROM attempt_numbers)
+        ORDER BY attempt LIMIT p_limit);
+END $$;
