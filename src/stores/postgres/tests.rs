@@ -1,4 +1,5 @@
 //! The store against a real server (`make test-postgres` starts one): each test has a database of its own.
 
+mod concurrency;
 mod conformance;
 mod support;

@@ -37,59 +37,74 @@ BEGIN
     RETURN (p_ord, 'job', p_attempt, (SELECT key FROM keys WHERE key_id = p_key), v_row.payload, NULL, NULL)::outcome;
 END $$;
 
--- Hands the first keys in order out to those that ask.
+-- Hands the first keys in order out to those that ask: plain keys in this one statement, any other one by the rule.
 CREATE FUNCTION claim(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_ords int4[], p_workers text[],
     p_job_leases int4[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
-DECLARE
-    v_wanted int4 := cardinality(p_ords); v_given int4 := 0; v_now int8 := p_now_ms / 1000;
-    v_deleting int4[] := deleting_runs(); v_rounds int4 := 0;
-    v_found int4; v_alive int4; v_keys int8[]; v_places int8[]; v_starts int8[]; v_attempts int8[]; v_plain bool[]; v_job outcome;
+DECLARE v_now int8 := p_now_ms / 1000; v_given int4 := 0; v_job outcome; v_plain bool; v_key int8;
 BEGIN
-    LOOP
-        SELECT array_agg(key_id), array_agg(started), array_agg(place), array_agg(nextval('attempt_numbers')),
-                array_agg(plain), count(*)
-            INTO v_keys, v_starts, v_places, v_attempts, v_plain, v_found
-            FROM (SELECT r.key_id, r.started, r.place, l.plain FROM ready r JOIN log l USING (key_id)
-                WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < v_now
-                ORDER BY r.started, r.place LIMIT v_wanted - v_given
-                FOR NO KEY UPDATE OF r, l SKIP LOCKED) AS first;
-        EXIT WHEN v_found = 0;
-        DELETE FROM ready USING unnest(v_keys, v_starts, v_places) AS c (key_id, started, place)
-            WHERE ready.started = c.started AND ready.place = c.place AND ready.key_id = c.key_id;
-        v_alive := v_found;
-        IF v_deleting <> '{}' THEN
-            -- A run that is being deleted has left its keys in the order.
-            SELECT array_agg(key_id), array_agg(attempt), array_agg(plain), count(*)
-                INTO v_keys, v_attempts, v_plain, v_alive
-                FROM unnest(v_keys, v_attempts, v_plain) AS c (key_id, attempt, plain)
-                WHERE EXISTS (SELECT FROM choose(c.key_id, v_deleting));
-        END IF;
-        RETURN QUERY WITH c AS MATERIALIZED (
-            SELECT u.*, p_ords[v_given + u.n] AS ord, p_workers[v_given + u.n] AS worker, p_job_leases[v_given + u.n] AS lease
-            FROM unnest(v_keys, v_attempts, v_plain) WITH ORDINALITY AS u (key_id, attempt, plain, n) WHERE u.plain),
+    IF EXISTS (SELECT FROM runs WHERE deleting) THEN
+        RETURN QUERY SELECT * FROM claim_beside_deletion(p_daemon, p_call, p_now_ms, p_lease, p_ords, p_workers, p_job_leases);
+        RETURN;
+    END IF;
+    FOR v_job.ord, v_job.attempt, v_job.key, v_job.payload, v_plain, v_key IN
+        WITH c AS MATERIALIZED (
+            SELECT r.ctid AS ready, l.ctid AS log, r.key_id, l.plain, l.started, l.finished, l.exit_code, l.last
+            FROM ready r JOIN log l USING (key_id)
+            WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < v_now
+            ORDER BY r.started, r.place LIMIT cardinality(p_ords) FOR NO KEY UPDATE OF r, l SKIP LOCKED),
+        n AS MATERIALIZED (
+            SELECT c.*, row_number() OVER () AS n, nextval('attempt_numbers') AS attempt FROM c),
+        taken AS (DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT ready FROM c))),
         x AS MATERIALIZED (
-            SELECT c.*, q.ctid AS row, q.fetcher, q.run_started, q.payload, q.served, l.started, l.finished, l.exit_code, l.last
-            FROM c JOIN queue q ON q.key_id = c.key_id JOIN log l ON l.key_id = c.key_id),
+            SELECT n.*, q.ctid AS row, q.fetcher, q.run_started, q.payload, q.served
+            FROM n JOIN queue q ON q.key_id = n.key_id WHERE n.plain),
         marked AS (UPDATE queue SET dispatched = true, served = x.attempt FROM x WHERE queue.ctid = x.row),
         logged AS (UPDATE log SET started = v_now, finished = NULL, exit_code = NULL, attempt = x.attempt, last = x.attempt
-            FROM x WHERE log.key_id = x.key_id),
+            FROM x WHERE log.ctid = x.log),
         kept AS (INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease,
                 prev_started, prev_finished, prev_exit_code, prev_served, prev_last)
-            SELECT x.attempt, x.key_id, x.fetcher, x.run_started, p_daemon, p_call, p_now_ms, x.worker, x.lease,
+            SELECT x.attempt, x.key_id, x.fetcher, x.run_started, p_daemon, p_call, p_now_ms, p_workers[x.n], p_job_leases[x.n],
                 x.started, x.finished, x.exit_code, x.served, x.last FROM x)
-        SELECT x.ord, 'job'::text, x.attempt, k.key, x.payload, NULL::int8, NULL::jsonb FROM x JOIN keys k USING (key_id);
-        FOR i IN 1 .. v_alive LOOP
-            IF NOT v_plain[i] THEN
-                v_job := hand_out(p_ords[v_given + i], v_keys[i], v_attempts[i], p_daemon, p_call, p_now_ms, p_lease,
-                    p_workers[v_given + i], p_job_leases[v_given + i]);
-                RETURN NEXT v_job;
-            END IF;
-        END LOOP;
-        v_given := v_given + v_alive;
-        v_rounds := v_rounds + 1;
-        EXIT WHEN v_given = v_wanted OR v_rounds = 8;
+        SELECT p_ords[n.n], n.attempt, k.key, x.payload, n.plain, n.key_id
+        FROM n LEFT JOIN x USING (n) JOIN keys k ON k.key_id = n.key_id ORDER BY n.n
+    LOOP
+        v_given := v_given + 1;
+        IF v_plain THEN
+            v_job.answer := 'job';
+        ELSE
+            v_job := hand_out(v_job.ord, v_key, v_job.attempt, p_daemon, p_call, p_now_ms, p_lease,
+                p_workers[v_given], p_job_leases[v_given]);
+        END IF;
+        RETURN NEXT v_job;
     END LOOP;
-    RETURN QUERY SELECT ord, CASE v_rounds WHEN 8 THEN 'later' ELSE 'nothing' END,
+    RETURN QUERY SELECT ord, 'nothing'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
+        FROM unnest(p_ords[v_given + 1 :]) AS ord;
+END $$;
+
+-- The same while a run is being deleted, which has left its keys in the order: those that have nothing else are taken out.
+CREATE FUNCTION claim_beside_deletion(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_ords int4[],
+    p_workers text[], p_job_leases int4[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+DECLARE
+    v_now int8 := p_now_ms / 1000; v_given int4 := 0; v_looks int4 := 0; v_is_empty bool; v_key int8; v_job outcome;
+BEGIN
+    -- A bound: the next step of the deletion takes out more.
+    WHILE v_given < cardinality(p_ords) AND v_looks < cardinality(p_ords) + 250 LOOP
+        SELECT key_id INTO v_key FROM ready r JOIN log l USING (key_id)
+            WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < v_now
+            ORDER BY r.started, r.place LIMIT 1 FOR NO KEY UPDATE OF r, l SKIP LOCKED;
+        v_is_empty := NOT FOUND;
+        EXIT WHEN v_is_empty;
+        v_looks := v_looks + 1;
+        v_job := hand_out(p_ords[v_given + 1], v_key, nextval('attempt_numbers'), p_daemon, p_call, p_now_ms, p_lease,
+            p_workers[v_given + 1], p_job_leases[v_given + 1]);
+        IF v_job.answer IS NULL THEN
+            PERFORM unready(v_key);
+        ELSE
+            RETURN NEXT v_job;
+            v_given := v_given + 1;
+        END IF;
+    END LOOP;
+    RETURN QUERY SELECT ord, CASE WHEN v_is_empty THEN 'nothing' ELSE 'later' END,
             NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
         FROM unnest(p_ords[v_given + 1 :]) AS ord;
 END $$;
@@ -171,30 +186,35 @@ CREATE FUNCTION turn(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_
 RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
     v_from int4 := 1; v_to int4; v_now int8 := p_now_ms / 1000; v_dispatch int4;
-    v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_plain bool[];
+    v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_plain bool[]; v_unknown int4[];
 BEGIN
-    PERFORM FROM log WHERE key_id IN (
-            SELECT a.key_id FROM attempts a WHERE a.attempt = ANY (p_attempt)
-            UNION ALL SELECT k.key_id FROM unnest(p_key, p_jitter) AS asked (key, jitter)
-                JOIN keys k ON k.jitter = asked.jitter AND sha256(k.key) = sha256(asked.key))
-        ORDER BY key_id FOR NO KEY UPDATE;
     WHILE v_from <= cardinality(p_kind) LOOP
-        SELECT array_agg(e.n ORDER BY e.n), array_agg(l.key_id ORDER BY e.n), array_agg(l.attempt ORDER BY e.n),
-                array_agg(e.code ORDER BY e.n),
-                array_agg(coalesce(l.plain AND l.finished IS NULL AND l.attempt IS NOT NULL
-                    AND (e.kind = 'complete' OR l.attempt = e.attempt AND a.lease IS NOT NULL)
-                    AND e.nth = 1, false) ORDER BY e.n)
+        -- The ends, with their keys locked. attempt: the one that the key's log row is of; plain: that is the one meant, and
+        -- the key is plain.
+        SELECT array_agg(n ORDER BY n), array_agg(key_id ORDER BY n), array_agg(attempt ORDER BY n),
+                array_agg(code ORDER BY n), array_agg(plain AND nth = 1 ORDER BY n)
             INTO v_ords, v_keys, v_attempts, v_codes, v_plain
-            FROM (SELECT u.*, row_number() OVER (PARTITION BY u.attempt, u.key ORDER BY u.n) AS nth
+            FROM (SELECT e.*, row_number() OVER (PARTITION BY e.key_id ORDER BY e.n) AS nth FROM (
+                SELECT e.n::int4, l.key_id, l.attempt, e.code, l.plain AND l.finished IS NULL AND l.attempt IS NOT NULL
+                    AND (e.kind = 'complete' OR l.attempt = e.attempt AND a.lease IS NOT NULL) AS plain
                 FROM unnest(p_kind, p_key, p_jitter, p_attempt, p_code)
-                    WITH ORDINALITY AS u (kind, key, jitter, attempt, code, n)
-                WHERE u.kind <> 'dispatch' AND u.n >= v_from) AS e
-            LEFT JOIN attempts a ON a.attempt = e.attempt
-            LEFT JOIN keys k ON k.jitter = e.jitter AND sha256(k.key) = sha256(e.key)
-            LEFT JOIN log l ON l.key_id = coalesce(a.key_id, k.key_id);
+                    WITH ORDINALITY AS e (kind, key, jitter, attempt, code, n)
+                LEFT JOIN attempts a ON a.attempt = e.attempt
+                LEFT JOIN keys k ON k.jitter = e.jitter AND sha256(k.key) = sha256(e.key)
+                JOIN log l ON l.key_id = coalesce(a.key_id, k.key_id)
+                WHERE e.kind <> 'dispatch' AND e.n >= v_from
+                ORDER BY l.key_id FOR NO KEY UPDATE OF l) AS e) AS e;
         v_dispatch := v_from - 1 + array_position(p_kind[v_from :], 'dispatch');
-        SELECT coalesce(min(n) - 1, cardinality(p_kind)) INTO v_to
-            FROM unnest(v_ords, v_plain) AS e (n, plain) WHERE NOT plain AND n > v_dispatch;
+        -- Of attempts that are not known, or are made by this batch only.
+        v_unknown := '{}';
+        IF coalesce(cardinality(v_ords), 0) + cardinality(array_positions(p_kind[v_from :], 'dispatch'))
+                < cardinality(p_kind[v_from :]) THEN
+            v_unknown := ARRAY(SELECT n FROM unnest(p_kind) WITH ORDINALITY AS e (kind, n)
+                WHERE kind <> 'dispatch' AND n >= v_from AND n <> ALL (coalesce(v_ords, '{}')));
+        END IF;
+        SELECT coalesce(min(n) - 1, cardinality(p_kind)) INTO v_to FROM (
+            SELECT n FROM unnest(v_ords, v_plain) AS e (n, plain) WHERE NOT plain UNION ALL SELECT unnest(v_unknown)) AS e
+            WHERE n > v_dispatch;
         RETURN QUERY WITH e AS MATERIALIZED (
             SELECT * FROM unnest(v_ords, v_keys, v_attempts, v_codes, v_plain) AS e (n, key_id, attempt, code, plain)
             WHERE e.plain AND e.n <= v_to),
@@ -212,6 +232,8 @@ BEGIN
                     ELSE end_attempt(p_attempt[v_ords[i]], p_code[v_ords[i]], p_now_ms, p_lease) END,
                 NULL::int8, NULL::bytea, NULL::bytea, 1::int8, NULL::jsonb;
         END LOOP;
+        RETURN QUERY SELECT p_first + u - 1, CASE p_kind[u] WHEN 'complete' THEN 'recorded' ELSE 'unknown' END,
+            NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb FROM unnest(v_unknown) AS u WHERE u <= v_to;
         IF v_dispatch <= v_to THEN
             RETURN QUERY SELECT c.* FROM (SELECT array_agg((p_first + n - 1)::int4 ORDER BY n) AS ords,
                     array_agg(who ORDER BY n) AS workers, array_agg(lease ORDER BY n) AS leases

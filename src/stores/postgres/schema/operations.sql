@@ -80,10 +80,10 @@ BEGIN
     RETURN run_of(p_fetcher, p_started);
 END $$;
 
--- Adds rows of a run: in two statements those of keys that nothing else lists and nobody has; the others one by one.
+-- Adds rows of a run: in a few statements those of keys that nothing else lists and nobody has; the others one by one.
 CREATE FUNCTION add_rows(p_run runs, p_keys bytea[], p_jitters int4[], p_payloads bytea[], p_now int8, p_lease int8)
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_keys int8[]; v_payloads bytea[]; v_free bool[]; v_added int8; v_key int8; v_payload bytea;
+DECLARE v_keys int8[]; v_payloads bytea[]; v_free int8[]; v_added int8; v_key int8; v_payload bytea; v_name text;
 BEGIN
     PERFORM make_keys(p_keys, p_jitters);
     SELECT array_agg(key_id ORDER BY key_id), array_agg(payload ORDER BY key_id) INTO v_keys, v_payloads
@@ -96,21 +96,23 @@ BEGIN
     END IF;
     UPDATE queue SET payload = u.payload FROM unnest(v_keys, v_payloads) AS u (key_id, payload)
         WHERE queue.run = p_run.run AND queue.key_id = u.key_id AND queue.payload <> u.payload;
-    SELECT array_agg(l.attempt IS NULL AND (l.started IS NULL OR l.finished IS NOT NULL)
-            AND NOT EXISTS (SELECT FROM queue q WHERE q.key_id = u.key_id) ORDER BY u.n)
-        INTO v_free FROM unnest(v_keys) WITH ORDINALITY AS u (key_id, n) JOIN log l USING (key_id);
-    WITH free AS MATERIALIZED (SELECT u.key_id, u.payload FROM unnest(v_keys, v_payloads, v_free) AS u (key_id, payload, free)
-            WHERE u.free),
-        listed AS (INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
-            SELECT p_run.run, free.key_id, p_run.fetcher, p_run.run_started,
-                (SELECT attempt FROM last_served s JOIN fetchers f USING (name)
-                    WHERE s.key_id = free.key_id AND f.fetcher = p_run.fetcher), free.payload FROM free RETURNING 1),
-        plain AS (UPDATE log SET plain = true FROM free WHERE log.key_id = free.key_id AND NOT log.plain),
-        waiting AS (INSERT INTO ready SELECT coalesce(l.started, -1), k.place, free.key_id
-            FROM free JOIN log l USING (key_id) JOIN keys k USING (key_id))
-        SELECT count(*) INTO v_added FROM listed;
-    FOR v_key, v_payload IN SELECT u.key_id, u.payload FROM unnest(v_keys, v_payloads, v_free) AS u (key_id, payload, free)
-            WHERE NOT u.free AND NOT EXISTS (SELECT FROM queue q WHERE q.run = p_run.run AND q.key_id = u.key_id) LOOP
+    SELECT array_agg(u.key_id), array_agg(u.payload), coalesce(array_agg(u.key_id) FILTER (WHERE u.free), '{}')
+        INTO v_keys, v_payloads, v_free FROM (
+            SELECT u.key_id, u.payload, l.attempt IS NULL AND (l.started IS NULL OR l.finished IS NOT NULL)
+                    AND NOT EXISTS (SELECT FROM queue q WHERE q.key_id = u.key_id) AS free
+            FROM unnest(v_keys, v_payloads) WITH ORDINALITY AS u (key_id, payload, n) JOIN log l USING (key_id)
+            ORDER BY u.n) AS u;
+    SELECT name INTO v_name FROM fetchers WHERE fetcher = p_run.fetcher;
+    INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
+        SELECT p_run.run, u.key_id, p_run.fetcher, p_run.run_started,
+            (SELECT attempt FROM last_served s WHERE s.key_id = u.key_id AND s.name = v_name), u.payload
+        FROM unnest(v_keys, v_payloads) AS u (key_id, payload) WHERE u.key_id = ANY (v_free);
+    UPDATE log SET plain = true WHERE key_id = ANY (v_free) AND NOT plain;
+    INSERT INTO ready SELECT coalesce(l.started, -1), k.place, l.key_id
+        FROM log l JOIN keys k USING (key_id) WHERE l.key_id = ANY (v_free);
+    v_added := cardinality(v_free);
+    FOR v_key, v_payload IN SELECT u.key_id, u.payload FROM unnest(v_keys, v_payloads) AS u (key_id, payload)
+            WHERE u.key_id <> ALL (v_free) AND NOT EXISTS (SELECT FROM queue q WHERE q.run = p_run.run AND q.key_id = u.key_id) LOOP
         INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
             VALUES (p_run.run, v_key, p_run.fetcher, p_run.run_started, served(v_key, p_run.fetcher), v_payload);
         PERFORM refresh(v_key, p_now, p_lease);

@@ -4,8 +4,12 @@
 CREATE FUNCTION now_ms() RETURNS int8 LANGUAGE sql AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8 $$;
 
-CREATE FUNCTION deleting_runs() RETURNS int4[] LANGUAGE sql STABLE AS
-$$ SELECT coalesce(array_agg(run), '{}') FROM runs WHERE deleting $$;
+-- Functions that are called for each job are in plpgsql where the planner cannot inline them: a function in SQL is planned
+-- anew by each call.
+CREATE FUNCTION deleting_runs() RETURNS int4[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN ARRAY(SELECT run FROM runs WHERE deleting);
+END $$;
 
 -- The attempts of a key whose end is not known.
 CREATE FUNCTION deliveries(p_key int8) RETURNS SETOF attempts LANGUAGE sql STABLE ROWS 2 AS $$
@@ -27,11 +31,12 @@ CREATE FUNCTION choose(p_key int8, p_deleting int4[]) RETURNS SETOF queue LANGUA
 $$;
 
 -- The key has no place in the order for now.
-CREATE FUNCTION unready(p_key int8) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION unready(p_key int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     DELETE FROM ready USING log l, keys k
     WHERE l.key_id = p_key AND k.key_id = p_key AND ready.key_id = p_key
-        AND ready.started = coalesce(l.started, -1) AND ready.place = k.place
-$$;
+        AND ready.started = coalesce(l.started, -1) AND ready.place = k.place;
+END $$;
 
 -- Derives a key's place in the order, and whether it is plain, from all that is known of it.
 CREATE FUNCTION refresh(p_key int8, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
@@ -59,13 +64,14 @@ END $$;
 
 -- A delivery is none any more.
 CREATE FUNCTION end_delivery(p_attempt attempts, p_outcome text, p_code int8, p_finished int8, p_took int8)
-RETURNS void LANGUAGE sql AS $$
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     UPDATE attempts SET finished = p_finished, outcome = p_outcome, exit_code = p_code, took_ms = p_took
         WHERE attempt = p_attempt.attempt;
     DELETE FROM overdue WHERE attempt = p_attempt.attempt;
     UPDATE log SET attempt = (SELECT max(attempt) FROM overdue WHERE key_id = p_attempt.key_id)
         WHERE key_id = p_attempt.key_id AND attempt = p_attempt.attempt;
-$$;
+END $$;
 
 -- One whose lease expired at some time, and that cannot come again.
 CREATE FUNCTION end_expired(p_attempt attempts, p_lease int8) RETURNS void LANGUAGE sql AS $$
@@ -73,18 +79,20 @@ CREATE FUNCTION end_expired(p_attempt attempts, p_lease int8) RETURNS void LANGU
 $$;
 
 -- When a fetcher was last served with a key.
-CREATE FUNCTION served(p_key int8, p_fetcher int4) RETURNS int8 LANGUAGE sql STABLE AS $$
-    SELECT coalesce((SELECT max(served) FROM queue WHERE key_id = p_key AND fetcher = p_fetcher),
-        (SELECT attempt FROM last_served JOIN fetchers USING (name) WHERE key_id = p_key AND fetcher = p_fetcher))
-$$;
+CREATE FUNCTION served(p_key int8, p_fetcher int4) RETURNS int8 LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce((SELECT max(served) FROM queue WHERE key_id = p_key AND fetcher = p_fetcher),
+        (SELECT attempt FROM last_served JOIN fetchers USING (name) WHERE key_id = p_key AND fetcher = p_fetcher));
+END $$;
 
 -- Keeps that for when there is no such row.
-CREATE FUNCTION keep_served(p_key int8, p_fetcher int4, p_attempt int8) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION keep_served(p_key int8, p_fetcher int4, p_attempt int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO last_served SELECT p_key, name, p_attempt FROM fetchers
     WHERE fetcher = p_fetcher AND p_attempt IS NOT NULL
         AND NOT EXISTS (SELECT FROM queue WHERE key_id = p_key AND fetcher = p_fetcher)
-    ON CONFLICT (key_id, name) DO UPDATE SET attempt = excluded.attempt
-$$;
+    ON CONFLICT (key_id, name) DO UPDATE SET attempt = excluded.attempt;
+END $$;
 
 -- Takes a dispatch back, whatever was done to its log row meanwhile. With p_rearm its rows wait again.
 CREATE FUNCTION take_back(p_attempt attempts, p_outcome text, p_rearm bool, p_now_ms int8, p_lease int8)

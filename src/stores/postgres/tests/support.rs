@@ -81,22 +81,46 @@ const TEST_CLOCK: &str = "SET search_path = shiftboss;
         END LOOP;
     END $$";
 
+/// A new database.
+pub struct Database {
+    pub server: Server,
+    url: String,
+}
+
+impl Database {
+    pub fn new() -> Self {
+        static DATABASES: AtomicU32 = AtomicU32::new(0);
+        let name = format!("t{}_{}", std::process::id(), DATABASES.fetch_add(1, Ordering::Relaxed));
+        let create = format!("CREATE DATABASE {name} TEMPLATE template0");
+        wait_for(async {
+            connect(&url_of("postgres")).await.batch_execute(&create).await.unwrap();
+        });
+        let url = url_of(&name);
+        Self { server: Server::parse(&url).unwrap(), url }
+    }
+
+    /// Has a daemon do something.
+    pub fn with_store<T>(&self, work: impl AsyncFnOnce(&mut PostgresStore) -> T) -> T {
+        wait_for(async {
+            let mut store = open(&self.server, 0, options(Rules::default())).await;
+            let done = work(&mut store).await;
+            store.close().await.unwrap();
+            done
+        })
+    }
+}
+
 impl Site {
     /// With so many daemons.
     pub fn new(rules: Rules, daemons: usize) -> Self {
-        static DATABASES: AtomicU32 = AtomicU32::new(0);
-        let name = format!("t{}_{}", std::process::id(), DATABASES.fetch_add(1, Ordering::Relaxed));
+        let Database { server, url } = Database::new();
+        let options = options(rules);
         wait_for(async {
-            let admin = connect(&url_of("postgres")).await;
-            let create = format!("CREATE DATABASE {name} TEMPLATE template0");
-            admin.batch_execute(&create).await.unwrap();
-            let server = Server::parse(&url_of(&name)).unwrap();
-            let options = options(rules);
             let mut stores = Vec::new();
             for daemon in 0..daemons {
                 stores.push(Some(open(&server, daemon, options).await));
             }
-            let (outside, clock) = (connect(&url_of(&name)).await, connect(&url_of(&name)).await);
+            let (outside, clock) = (connect(&url).await, connect(&url).await);
             outside.batch_execute(TEST_CLOCK).await.unwrap();
             Self { server, outside, daemons: Daemons { stores, calls: 0, clock }, options }
         })
