@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use shiftboss_protocol::client::within;
@@ -21,6 +21,7 @@ use shiftboss_protocol::client::within;
 use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
+use crate::stores::Database;
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
 pub use operators::{Add, DaemonArguments, FailedOnes, KeyArguments, Operate};
@@ -87,8 +88,8 @@ Examples:
         config: Option<PathBuf>,
         /// Check whether this database is sound instead, while no daemon uses it. Prints all faults and exits with
         /// 65 if not. A sound one that a daemon found corrupt may be used again
-        #[arg(long, value_name = "DATABASE", conflicts_with_all = ["input_dir", "json", "config"])]
-        database: Option<PathBuf>,
+        #[arg(long, value_name = "DATABASE", value_parser = database(), conflicts_with_all = ["input_dir", "json", "config"])]
+        database: Option<Database>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
@@ -102,9 +103,21 @@ Example:
   shiftboss recover /var/lib/shiftboss/state.db /var/lib/shiftboss/recovered.db")]
     Recover {
         /// The damaged database. No daemon may use it
-        database: PathBuf,
+        #[arg(value_parser = database())]
+        database: Database,
         /// The database to be made; must not exist
         new: PathBuf,
+    },
+    /// Make the schema of a queue on a PostgreSQL server, or bring it up to date
+    ///
+    /// `serve` does so itself, unless it is started with --no-migrate. The role needs CREATE on the database, once.
+    #[command(after_help = "\
+Example:
+  shiftboss migrate postgres://shiftboss@db.example/queue")]
+    Migrate {
+        /// The URL of the database
+        #[arg(env = "SHIFTBOSS_DATABASE", hide_env_values = true, value_parser = database())]
+        database: Database,
     },
     /// Send lines to the daemon, and print its answers
     ///
@@ -262,6 +275,11 @@ fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
     std::path::absolute(&path).map_err(|error| {
         Failure::usage(format!("the path {:?} cannot be used: {error}", path.display()))
     })
+}
+
+/// A path, or the URL of a server's database; what is wrong with it is said without its password, when it is used.
+fn database() -> impl TypedValueParser<Value = Database> {
+    PathBufValueParser::new().map(Database::from)
 }
 
 fn above_zero(text: &str) -> Result<Duration, String> {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use shiftboss::cli::Cli;
 use shiftboss::exit::Failure;
+use shiftboss::stores::without_passwords;
 use shiftboss::{commands, exit};
 
 fn main() -> ExitCode {
@@ -14,9 +15,14 @@ fn main() -> ExitCode {
         Ok(typed) => typed,
         Err(error) => {
             // Help and version go to standard output, and are no error.
-            let code = if error.use_stderr() { exit::ExitCode::Usage as u8 } else { 0 };
-            let _ = error.print();
-            return code.into();
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            // It quotes what was typed.
+            let text = without_passwords(error.render().ansi().to_string(), std::env::args_os());
+            let _ = write!(anstream::stderr(), "{text}");
+            return (exit::ExitCode::Usage as u8).into();
         }
     };
     match panic::catch_unwind(|| commands::run(typed.command)).unwrap_or_else(|_| Err(bug())) {

@@ -19,17 +19,19 @@ use crate::config::{self, Checked};
 use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockState};
 use crate::socket::check_length;
-use crate::stores;
+use crate::stores::{self, Database};
 
 /// The configuration file of the packages.
 pub const PACKAGED_CONFIGURATION: &str = "/etc/shiftboss.toml";
+/// Daemons that share a queue are on machines of their own.
+const ASK_A_SOCKET: &str = "a daemon that uses it is found by its socket: give that instead";
 /// What a database begins with.
 const DATABASE_BEGINS: &[u8] = b"SQLite format 3\0";
 
 /// Where a daemon is: what the environment or a configuration file says.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 struct DaemonPaths {
-    database: Option<PathBuf>,
+    database: Option<Database>,
     socket: Option<PathBuf>,
 }
 
@@ -40,25 +42,27 @@ impl DaemonPaths {
     fn of_file(file: &Path) -> Result<Self, Failure> {
         let (said, file): (Self, _) = config::read(file)?;
         let directory = file.parent().unwrap_or(Path::new("/"));
-        let below = |path: Option<PathBuf>| path.map(|path| directory.join(path));
-        Ok(Self { database: below(said.database), socket: below(said.socket) })
+        Ok(Self {
+            database: said.database.map(|database| database.below(directory)),
+            socket: said.socket.map(|path| directory.join(path)),
+        })
     }
 }
 
 /// The first target that the environment or the packages' file has, of those that `choose` takes.
-fn usual(choose: impl Fn(DaemonPaths) -> Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
+fn usual<T>(choose: impl Fn(DaemonPaths) -> Option<T>) -> Result<Option<T>, Failure> {
     usual_in(|name| env::var_os(name), PACKAGED_CONFIGURATION.as_ref(), choose)
 }
 
 /// The same, where `variable` is the environment.
-fn usual_in(
+fn usual_in<T>(
     variable: impl Fn(&str) -> Option<OsString>,
     packaged: &Path,
-    choose: impl Fn(DaemonPaths) -> Option<PathBuf>,
-) -> Result<Option<PathBuf>, Failure> {
+    choose: impl Fn(DaemonPaths) -> Option<T>,
+) -> Result<Option<T>, Failure> {
     let path = |name| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
-    let said =
-        DaemonPaths { database: path("SHIFTBOSS_DATABASE"), socket: path("SHIFTBOSS_SOCKET") };
+    let database = path("SHIFTBOSS_DATABASE").map(Database::from);
+    let said = DaemonPaths { database, socket: path("SHIFTBOSS_SOCKET") };
     if let Some(found) = choose(said) {
         return Ok(Some(found));
     }
@@ -69,10 +73,10 @@ fn usual_in(
     }
 }
 
-/// A database that is looked at, and the daemon that keeps it.
+/// A database that is looked at, and the daemon that keeps it; on a server it is the one whose socket was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    pub database: PathBuf,
+    pub database: Database,
     /// Its daemon, if one runs.
     pub daemon: LockState,
 }
@@ -81,23 +85,32 @@ impl Target {
     /// Finds the database that is meant: the given one, that of a configuration file, or the usual one; and its daemon
     /// if one runs.
     pub fn find(given: Option<PathBuf>, config: Option<&Path>) -> Result<Self, Failure> {
-        let database = database_of(&either(given, config)?)?;
-        Ok(Self { daemon: lock::state_of(&database), database })
+        let target = either(given, config)?;
+        let database = database_of(&target)?;
+        let daemon = match (&database, &target) {
+            (Database::File(path), _) => lock::state_of(path),
+            (Database::Server(_), Database::File(socket)) => lock::state_of(socket),
+            (Database::Server(_), Database::Server(_)) => LockState::Unknown(ASK_A_SOCKET),
+        };
+        Ok(Self { database, daemon })
     }
 }
 
 /// Asks a database, whether or not a daemon keeps it.
 pub fn ask<T>(
-    database: &Path,
+    database: &Database,
     question: impl FnOnce(&dyn Reader, i64) -> ReadResult<T>,
 ) -> Result<T, Failure> {
-    question(&*stores::reader(database), SystemClock.now()).map_err(stores::read_failure)
+    question(&*stores::reader(database)?, SystemClock.now()).map_err(stores::read_failure)
 }
 
 /// The database itself, or that of the daemon that listens on a socket, or did until it was killed.
-fn database_of(target: &Path) -> Result<PathBuf, Failure> {
+fn database_of(target: &Database) -> Result<Database, Failure> {
+    let Some(target) = target.file() else {
+        return Ok(target.clone());
+    };
     if let Some(holder) = lock::holder_of(target) {
-        return Ok(holder.database);
+        return Ok(holder.database.into());
     }
     let shown = target.display();
     let why = match fs::symlink_metadata(target) {
@@ -108,22 +121,23 @@ fn database_of(target: &Path) -> Result<PathBuf, Failure> {
         }
         _ => {
             return std::path::absolute(target)
+                .map(Database::File)
                 .map_err(|error| Failure::usage(format!("{shown}: {error}")));
         }
     };
-    lock::noted(target).map(|left| left.database).ok_or_else(|| {
+    lock::noted(target).map(|left| left.database.into()).ok_or_else(|| {
         let text = format!("{why}: start one, or give the database instead of the socket");
         Failure::new(ExitCode::Unavailable, text)
     })
 }
 
 /// The database or the socket that a command looks at.
-fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<PathBuf, Failure> {
-    let choose = |paths: DaemonPaths| paths.database.or(paths.socket);
+fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<Database, Failure> {
+    let choose = |paths: DaemonPaths| paths.database.or(paths.socket.map(Database::File));
     let found = match (given, config) {
         (Some(_), Some(_)) => return Err(Failure::usage("give a target or --config, not both")),
         (None, Some(file)) => choose(DaemonPaths::of_file(file)?),
-        (Some(given), None) => Some(given),
+        (Some(given), None) => Some(given.into()),
         (None, None) => usual(choose)?,
     };
     found.ok_or_else(|| {
@@ -142,7 +156,7 @@ pub fn socket(given: Option<PathBuf>, command: &str) -> Result<PathBuf, Failure>
     let needs = format!("`{command}` needs the daemon's socket");
     match found {
         Some(path) if is_database(&path) => {
-            Err(Failure::usage(format!("{needs}; {} is a database", path.display())))
+            Err(Failure::usage(format!("{needs}; {} is a database", Database::from(path))))
         }
         Some(path) => check_length(&path, ExitCode::Usage).map(|()| path),
         None => Err(Failure::usage(format!(
@@ -152,6 +166,9 @@ pub fn socket(given: Option<PathBuf>, command: &str) -> Result<PathBuf, Failure>
 }
 
 fn is_database(path: &Path) -> bool {
+    if Database::from(path.to_owned()).file().is_none() {
+        return true;
+    }
     let begins = |file: File| {
         let mut begin = Vec::new();
         let read = file.take(DATABASE_BEGINS.len() as u64).read_to_end(&mut begin);
@@ -189,7 +206,7 @@ pub fn move_up<const N: usize>(
     {
         let text = format!(
             "{last} is missing: {} is {kind}; give {} after it",
-            first.display(),
+            Database::from(first.to_owned()),
             names.join(" ")
         );
         return Err(Failure::usage(text));
@@ -253,7 +270,9 @@ mod tests {
                 let value = said.iter().find(|(said, _)| *said == name);
                 value.map(|(_, value)| OsString::from(value))
             };
-            let look = usual_in(variable, packaged, |paths| paths.database.or(paths.socket));
+            let look = usual_in(variable, packaged, |paths| {
+                paths.database.map(|database| database.name()).or(paths.socket)
+            });
             let socket = usual_in(variable, packaged, |paths| paths.socket);
             (look.map_err(|error| error.code()), socket.ok().flatten())
         };

@@ -14,7 +14,7 @@ use shiftboss_protocol::model::UnixSeconds;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daemon {
     pub pid: u32,
-    /// The database it keeps.
+    /// The database it keeps; one on a server as its URL, without a password.
     pub database: PathBuf,
     /// The directory it watches.
     pub input_dir: PathBuf,

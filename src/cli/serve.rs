@@ -16,13 +16,13 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::{absolute, one_of};
+use super::{absolute, database, one_of};
 use crate::config::values::{self as values_of_file, TIME_IN_QUOTES, checked, parse_time};
 use crate::config::{Checked, DaemonFiles, Fault, FetcherTable, check_fetchers};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
-use crate::stores::{Durability, Options, Policy};
+use crate::stores::{self, Database, Durability, Joining, Options, Policy};
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
 const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
@@ -36,6 +36,8 @@ const SINGLE_TASKS: u32 = 1_000_000;
 const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
 const MODE: u32 = 0o600;
 const CONNECTIONS: u32 = 16_384;
+/// The longest name of a daemon.
+const NAME_BYTES_MAX: usize = 255;
 
 /// What an answer outlives.
 const DURABILITIES: &[(&str, &str, Durability)] = &[
@@ -62,10 +64,10 @@ pub struct ServeArguments {
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServeOptions {
-    /// The SQLite database; made if there is none
-    #[arg(env = "SHIFTBOSS_DATABASE")]
-    #[serde(default, deserialize_with = "values_of_file::path")]
-    pub database: Option<PathBuf>,
+    /// The SQLite database, made if there is none; or the URL of a database on a PostgreSQL server
+    #[arg(env = "SHIFTBOSS_DATABASE", hide_env_values = true, value_parser = database())]
+    #[serde(default, deserialize_with = "database_of_file")]
+    pub database: Option<Database>,
     /// The directory that fetchers write to; made if there is none
     #[arg(env = "SHIFTBOSS_INPUT_DIR")]
     #[serde(default, deserialize_with = "values_of_file::path")]
@@ -103,6 +105,20 @@ pub struct ServeOptions {
     /// What an answer outlives: a power cut, or only the end of the process [default: power]
     #[arg(long, value_parser = one_of(DURABILITIES), env = "SHIFTBOSS_DURABILITY")]
     pub durability: Option<Durability>,
+    /// On a server: this daemon's name among those that share the queue [default: the machine's host name]
+    #[arg(long, value_name = "NAME", env = "SHIFTBOSS_DAEMON_NAME", value_parser = parse_daemon_name)]
+    #[serde(default, deserialize_with = "daemon_name_of_file")]
+    pub daemon_name: Option<String>,
+    /// On a server: do not make the schema or bring it up to date; refuse one that is not
+    #[arg(
+        long,
+        env = "SHIFTBOSS_NO_MIGRATE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub no_migrate: Option<bool>,
     /// Accept the entries of this spool's queue `tasks` as single tasks; made if there is none
     #[arg(long, value_name = "DIR", env = "SHIFTBOSS_SPOOL")]
     #[serde(default, deserialize_with = "values_of_file::path")]
@@ -166,14 +182,14 @@ impl ServeOptions {
         }
         fall_back!(database input_dir socket max_expired_leases max_single_tasks durability spool);
         fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
-        fall_back!(max_connections log_format log_level);
+        fall_back!(max_connections log_format log_level daemon_name no_migrate);
         Self { fetcher: others.fetcher, ..self }
     }
 
     /// What it says of the daemon's files.
     pub fn files(&self) -> DaemonFiles<'_> {
         DaemonFiles {
-            database: self.database.as_deref(),
+            database: self.database.as_ref().and_then(Database::file),
             input: self.input_dir.as_deref(),
             socket: self.socket.as_deref(),
             spool: self.spool.as_deref(),
@@ -189,13 +205,30 @@ impl ServeOptions {
             .filter_map(|(name, setting)| group_id(name.as_deref()?, setting).err());
         let is_classic = self.classic == Some(true) && self.spool.is_some();
         let classic = is_classic.then(|| Failure::new(ExitCode::Configuration, CLASSIC_SPOOL));
-        classic.into_iter().chain(groups).collect()
+        classic.into_iter().chain(self.unfit()).chain(groups).collect()
+    }
+
+    /// What does not go with the kind of database.
+    fn unfit(&self) -> Option<Failure> {
+        let wrong = |text| Some(Failure::new(ExitCode::Configuration, text));
+        match &self.database {
+            Some(Database::Server(_)) if self.classic == Some(true) => wrong(CLASSIC_SERVER),
+            Some(Database::Server(_)) if self.durability == Some(Durability::Process) => {
+                wrong(PROCESS_SERVER)
+            }
+            Some(Database::Server(url)) => stores::check(url).err(),
+            Some(Database::File(_)) if self.daemon_name.is_some() || self.no_migrate.is_some() => {
+                wrong(SERVER_ONLY)
+            }
+            _ => None,
+        }
     }
 
     /// The same with its paths, and its fetchers', below `directory`, unless they are absolute.
     #[must_use]
     pub fn below(mut self, directory: &Path) -> Self {
-        let paths = [&mut self.database, &mut self.input_dir, &mut self.socket, &mut self.spool];
+        self.database = self.database.map(|database| database.below(directory));
+        let paths = [&mut self.input_dir, &mut self.socket, &mut self.spool];
         paths.into_iter().flatten().for_each(|path| *path = directory.join(&*path));
         for table in &mut self.fetcher {
             *table.get_mut() = table.get_ref().clone().below(directory);
@@ -216,6 +249,12 @@ impl Checked for ServeOptions {
 /// Why the classic rules and a spool do not go together.
 const CLASSIC_SPOOL: &str = "the classic rules know no single tasks, which is what entries of a spool become: \
     leave out spool or classic";
+const CLASSIC_SERVER: &str = "the classic rules are those of a supervisor on SQLite, and of one alone: leave out classic, or \
+    give a database in a file";
+const PROCESS_SERVER: &str =
+    "with a database on a server, an answer always outlives a power cut: leave out durability";
+const SERVER_ONLY: &str =
+    "daemon_name and no_migrate are for a database on a server: leave them out, or give its URL";
 const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";
 
@@ -252,10 +291,28 @@ fn mode_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::E
     parse_mode(&String::deserialize(typed)?).map(Some).map_err(D::Error::custom)
 }
 
+fn database_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Database>, D::Error> {
+    Ok(values_of_file::path(typed)?.map(Database::from))
+}
+
+fn parse_daemon_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(char::is_control) {
+        return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+fn daemon_name_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<String>, D::Error> {
+    checked(typed, "write a name in quotes: \"builder-1\"", |text: String| {
+        parse_daemon_name(&text).map(Some)
+    })
+}
+
 /// What was said, or else its default, checked. The daemon sees nothing else.
 #[derive(Debug)]
 pub struct ServeSettings {
-    pub database: PathBuf,
+    pub database: Database,
+    pub joining: Joining,
     pub input: PathBuf,
     pub socket: SocketSettings,
     pub store: Options,
@@ -284,9 +341,15 @@ impl ServeSettings {
         };
         let operators = said.operator_group.as_deref();
         let operators = operators.map(|group| group_id(group, "--operator-group"));
+        let input = named(said.input_dir, "INPUT_DIR")?;
         Ok(Self {
-            database: named(said.database, "DATABASE")?,
-            input: named(said.input_dir, "INPUT_DIR")?,
+            database: absolute_database(said.database)?,
+            joining: Joining {
+                name: said.daemon_name.unwrap_or_else(host_name),
+                input: input.clone(),
+                migrate: said.no_migrate != Some(true),
+            },
+            input,
             socket: SocketSettings {
                 path: named(said.socket, "SOCKET")?,
                 mode: said.socket_mode.unwrap_or(MODE),
@@ -312,7 +375,7 @@ impl ServeSettings {
 
     pub fn files(&self) -> DaemonFiles<'_> {
         DaemonFiles {
-            database: Some(&self.database),
+            database: self.database.file(),
             input: Some(&self.input),
             socket: Some(&self.socket.path),
             spool: self.spool.as_deref(),
@@ -331,6 +394,8 @@ impl ServeSettings {
             ("lease", a.store.policy != b.store.policy),
             ("max_expired_leases", a.store.max_expired_leases != b.store.max_expired_leases),
             ("max_single_tasks", a.store.max_single_tasks != b.store.max_single_tasks),
+            ("daemon_name", a.joining.name != b.joining.name),
+            ("no_migrate", a.joining.migrate != b.joining.migrate),
             ("durability", a.store.durability != b.store.durability),
             ("spool", a.spool != b.spool),
             ("accept_input", a.accept_input != b.accept_input),
@@ -346,12 +411,24 @@ impl ServeSettings {
     }
 }
 
+fn absolute_database(said: Option<Database>) -> Result<Database, Failure> {
+    let database = said.ok_or_else(|| missing("DATABASE"))?;
+    database
+        .absolute()
+        .map_err(|error| Failure::usage(format!("the database cannot be used: {error}")))
+}
+
 fn named(path: Option<PathBuf>, what: &str) -> Result<PathBuf, Failure> {
-    let missing = || {
-        let key = what.to_lowercase();
-        Failure::usage(format!(
-            "{what} is missing: give DATABASE, INPUT_DIR and SOCKET, or name a file that has the key {key} (--config)"
-        ))
-    };
-    absolute(path.ok_or_else(missing)?)
+    absolute(path.ok_or_else(|| missing(what))?)
+}
+
+fn missing(what: &str) -> Failure {
+    let key = what.to_lowercase();
+    Failure::usage(format!(
+        "{what} is missing: give DATABASE, INPUT_DIR and SOCKET, or name a file that has the key {key} (--config)"
+    ))
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

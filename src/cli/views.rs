@@ -123,7 +123,7 @@ pub(super) fn since(text: &str) -> Result<i64, String> {
 /// What is looked at, and how it is shown.
 #[derive(Debug, Args)]
 pub struct ViewArguments {
-    /// The database, or the daemon's socket
+    /// The database (a path, or the URL of a PostgreSQL server's), or the daemon's socket
     ///
     /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
     /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).

@@ -25,7 +25,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::lock::{self, LockError, LockFile};
 use crate::logging::{self, LogFormat};
-use crate::stores;
+use crate::stores::{self, Database};
 use crate::target::{Target, move_up, socket};
 use crate::text;
 
@@ -38,8 +38,15 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(typed) => serve::run(*typed),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
-        Command::Check { database: Some(database), .. } => check::database::run(&database),
-        Command::Recover { database, new } => recover::run(&database, &new),
+        Command::Check { database: Some(database), .. } => {
+            let instead = "pg_amcheck checks it";
+            check::database::run(database.require_file("check --database", instead)?)
+        }
+        Command::Recover { database, new } => {
+            let instead = "restore a backup with the server's own tools (pg_restore)";
+            recover::run(database.require_file("recover", instead)?, &new)
+        }
+        Command::Migrate { database } => migrate(&database),
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
         Command::View(asked) => views::run(asked),
@@ -47,7 +54,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Backup { target, file } => {
             let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
             let file = file.ok_or_else(|| Failure::usage("FILE is missing"))?;
-            stores::backup(&Target::find(target, None)?.database, &file)
+            let database = Target::find(target, None)?.database;
+            stores::backup(database.require_file("backup", "pg_dump copies it")?, &file)
         }
         Command::Fetch(typed) => {
             logging::start(LogFormat::Auto, &typed.run.log_level)?;
@@ -93,6 +101,18 @@ fn ask(target: Option<PathBuf>, lines: Vec<String>, timeout: Duration) -> Result
         (target, lines)
     };
     ask::run(&socket(target, "ask")?, &lines, timeout)
+}
+
+/// A file is brought up to date by the daemon that uses it alone.
+fn migrate(database: &Database) -> Result<(), Failure> {
+    let Database::Server(url) = database else {
+        let text = format!(
+            "`migrate` is for a database on a server; {database} is a file, which `serve` makes and brings up to date"
+        );
+        return Err(Failure::usage(text));
+    };
+    stores::migrate(url)?;
+    output::print(format!("{url} is up to date\n"))
 }
 
 /// Keeps daemons from a database as long as the lock is held.

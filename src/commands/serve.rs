@@ -32,7 +32,7 @@ use crate::lock::{self, LockFile};
 use crate::logging;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
-use crate::stores::{self, Policy};
+use crate::stores::{self, Database, Policy};
 use configuration::Configuration;
 use init_system::InitSystem;
 use shiftboss_spool::{Options, Spool, SpoolError};
@@ -56,7 +56,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         // all the same.
         locks.undo.add(move || _ = Spool::remove_unused(&spool, is_directory_made));
     }
-    let opened = stores::open(&settings.database, &settings.store)?;
+    let opened = stores::open(&settings.database, &settings.store, &settings.joining)?;
     let input = Input {
         path: settings.input.clone(),
         known: opened.input_directory,
@@ -70,11 +70,11 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         input,
         binder: Box::new(binder),
         connections_max: needs::connections_max(settings),
-        operators: operators(settings, &locks.daemon),
+        operators: operators(settings, &locks.daemon)?,
         services,
     };
     info!(
-        database = %settings.database.display(),
+        database = %settings.database,
         input = %settings.input.display(),
         socket = %settings.socket.path.display(),
         pid = std::process::id(),
@@ -85,7 +85,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
     }
     let database = settings.database.clone();
-    let check = (!opened.was_clean).then(|| database.clone());
+    let check = database.file().filter(|_| !opened.was_clean).map(Path::to_owned);
     let ended = actix_rt::System::new().block_on(run_tree(parts, check, configuration, &mut locks));
     drop(locks);
     match ended {
@@ -93,21 +93,19 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
             info!("Stopped.");
             Ok(())
         }
-        Err(TreeError::Storage(StoreError::Corrupt(fault))) => {
-            stores::mark(&database, &fault);
-            Err(corrupt(&database, &fault))
-        }
+        Err(TreeError::Storage(StoreError::Corrupt(fault))) => Err(corrupt(&database, &fault)),
         Err(error) => Err(tree_failure(error)),
     }
 }
 
 /// Operators, and with them protocol 2: the Python supervisor knows neither.
-fn operators(settings: &ServeSettings, daemon: &Daemon) -> Option<Operators> {
-    (settings.store.policy != Policy::Classic).then(|| Operators {
-        reader: stores::reader(&settings.database),
-        daemon: Arc::new(daemon.clone()),
-        group: settings.operator_group,
-    })
+fn operators(settings: &ServeSettings, daemon: &Daemon) -> Result<Option<Operators>, Failure> {
+    if settings.store.policy == Policy::Classic {
+        return Ok(None);
+    }
+    let reader = stores::reader(&settings.database)?;
+    let (daemon, group) = (Arc::new(daemon.clone()), settings.operator_group);
+    Ok(Some(Operators { reader, daemon, group }))
 }
 
 async fn run_tree(
@@ -165,8 +163,9 @@ fn services(
         services.push(Box::new(intake(path)?));
     }
     // Without a file there are none; those that a former daemon ran are forgotten then.
-    let (input, database) = (settings.input.clone(), settings.database.clone());
-    services.push(Box::new(Fetchers::new(input, database, wanted)));
+    // What they get is beside the daemon's own files.
+    let beside = settings.database.file().unwrap_or(&settings.socket.path).to_owned();
+    services.push(Box::new(Fetchers::new(settings.input.clone(), beside, wanted)));
     Ok(services)
 }
 
@@ -184,9 +183,15 @@ fn intake(path: &Path) -> Result<SpoolIntake, Failure> {
     SpoolIntake::new(spool, lock).map_err(|error| failure(ExitCode::CannotCreate, &error))
 }
 
-/// Found while it was used.
-fn corrupt(database: &Path, fault: &str) -> Failure {
-    let path = database.display();
+/// Found while it was used. A file is not used again until somebody has looked at it.
+fn corrupt(database: &Database, fault: &str) -> Failure {
+    let Some(file) = database.file() else {
+        let text =
+            format!("{database} is corrupt: {fault}. Restore a backup with the server's own tools");
+        return Failure::new(ExitCode::BadData, text);
+    };
+    stores::mark(file, fault);
+    let path = file.display();
     let text = format!(
         "the database {path} is corrupt: {fault}. It is not used any more. Restore a backup, or save what can be \
          read with `shiftboss recover {path} NEW`; `shiftboss check --database {path}` tells all that is wrong, \
@@ -228,22 +233,24 @@ impl Drop for Undo {
 struct Locks {
     undo: Undo,
     daemon: Daemon,
-    database: LockFile,
+    /// A server's database is shared.
+    database: Option<LockFile>,
     socket: LockFile,
     directory: Directory,
 }
 
 impl Locks {
     fn take(settings: &ServeSettings) -> Result<Self, Failure> {
-        let daemon = lock::this_process(&settings.database, &settings.input, &settings.socket.path);
+        let daemon =
+            lock::this_process(&settings.database.name(), &settings.input, &settings.socket.path);
         let mut undo = Undo::default();
         make_input(&settings.input, &mut undo)?;
-        let database = lock::take(&settings.database, &daemon)?;
-        let is_new = !settings.database.exists();
+        let file = settings.database.file();
+        let database = file.map(|file| lock::take(file, &daemon)).transpose()?;
+        let new = file.filter(|file| !file.exists()).map(Path::to_owned);
         let socket = lock::take(&settings.socket.path, &daemon)?;
         let directory = lock::take_directory(&settings.input)?;
-        if is_new {
-            let database = settings.database.clone();
+        if let Some(database) = new {
             undo.add(move || remove_database(&database));
         }
         Ok(Self { undo, daemon, database, socket, directory })
@@ -252,7 +259,7 @@ impl Locks {
     /// The daemon is up: what it made stays.
     fn keep(&mut self) {
         self.undo.0.clear();
-        self.database.keep();
+        self.database.iter_mut().for_each(LockFile::keep);
         self.socket.keep();
     }
 }

@@ -16,6 +16,7 @@ use super::output::{self, print};
 use crate::cli::{View, ViewArguments};
 use crate::exit::Failure;
 use crate::lock::LockState;
+use crate::stores::Database;
 use crate::target::{Target, ask, move_up};
 
 pub fn run(asked: View) -> Result<(), Failure> {
@@ -73,13 +74,17 @@ fn show<T: Serialize>(
         LockState::By(daemon) => (Some(daemon), None),
         LockState::Unknown(why) => (None, Some(*why)),
     };
-    let database = &*target.database;
+    let database = &*target.database.name();
     print(output::json(&Report { database, daemon, daemon_unknown, found })?)
 }
 
-/// Says on standard error that nobody changes what is shown; the JSON object tells it itself.
+/// Says on standard error that nobody changes what is shown; the JSON object tells it itself. A queue on a server may
+/// have other daemons.
 fn warn_if_down(target: &Target) {
-    let database = target.database.display();
+    let Database::File(_) = &target.database else {
+        return;
+    };
+    let database = &target.database;
     let why = match &target.daemon {
         LockState::By(_) => return,
         LockState::Free => format!("no daemon runs on {database}"),

@@ -246,6 +246,7 @@ pub fn check_own_files(tables: &[FetcherTable], own: &DaemonFiles<'_>) -> Result
 /// What a daemon works on, as far as it is said.
 #[derive(Debug)]
 pub struct DaemonFiles<'a> {
+    /// `None`, too: it is on a server.
     pub database: Option<&'a Path>,
     pub input: Option<&'a Path>,
     pub socket: Option<&'a Path>,
@@ -269,7 +270,7 @@ impl DaemonFiles<'_> {
         let changed_of = |file| (name.changed_file(file), lock::hidden(file, "*"));
         let files = self.database.into_iter().chain(self.socket).flat_map(of_file);
         let all = self.input.map(of_input).into_iter().flatten().chain(files);
-        all.chain(self.database.map(changed_of)).collect()
+        all.chain(self.database.or(self.socket).map(changed_of)).collect()
     }
 }
 

@@ -86,9 +86,9 @@ impl ListName {
     }
 
     /// The file that names what changed before a run of the daemon's, for its command: beside the
-    /// database, where none but the daemon writes.
-    pub fn changed_file(&self, database: &Path) -> PathBuf {
-        lock::hidden(database, &format!("{}.changed", self.0))
+    /// database, or the socket where that is on a server; there none but the daemon writes.
+    pub fn changed_file(&self, beside: &Path) -> PathBuf {
+        lock::hidden(beside, &format!("{}.changed", self.0))
     }
 }
 

@@ -34,7 +34,7 @@ fn options(text: &str) -> Result<ServeOptions, (usize, String)> {
 #[test]
 fn a_whole_file_is_read() {
     let options = options(WHOLE).unwrap();
-    assert_eq!(options.database.as_deref(), Some(Path::new("state.db")));
+    assert_eq!(options.files().database, Some(Path::new("state.db")));
     let tables: Vec<FetcherTable> = options
         .fetcher
         .into_iter()

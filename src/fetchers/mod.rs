@@ -32,30 +32,29 @@ use supervisor::{Runs, Supervisor};
 
 pub struct Fetchers {
     input: PathBuf,
-    database: PathBuf,
+    beside: PathBuf,
     wanted: watch::Receiver<Vec<FetcherTable>>,
     running: Option<(Rc<Supervisor>, JoinHandle<()>)>,
 }
 
 impl Fetchers {
     /// Runs those that are wanted, whose lists go to `input`; what is sent later takes their place.
-    /// The files for their commands are beside the database.
+    /// The files for their commands are `beside` a file of the daemon's own.
     pub fn new(
         input: PathBuf,
-        database: PathBuf,
+        beside: PathBuf,
         wanted: watch::Receiver<Vec<FetcherTable>>,
     ) -> Self {
-        Self { input, database, wanted, running: None }
+        Self { input, beside, wanted, running: None }
     }
 
     fn runs(&self) -> Runs {
-        let (input, database) = (self.input.clone(), self.database.clone());
+        let (input, beside) = (self.input.clone(), self.beside.clone());
         let guardian = Guardian::default();
         Box::new(move |table| {
             let name = table.name.shared();
             let observer = move || Box::new(ToLog(name.clone())) as _;
-            let changed_file =
-                table.on_change.is_some().then(|| table.name.changed_file(&database));
+            let changed_file = table.on_change.is_some().then(|| table.name.changed_file(&beside));
             let (table, guardian) = (table.clone(), guardian.clone());
             let fetcher = Fetcher::new(input.clone(), table, guardian, changed_file);
             fetch::runs(fetcher, observer, true)

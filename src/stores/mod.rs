@@ -3,10 +3,16 @@
 //! The one door to it: `serve`, and the commands that look at a database or mend one, meet no SQL. A store knows no
 //! actor, no socket and no command line.
 
+mod database;
 mod options;
 pub mod outcome_words;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod server;
+#[cfg(not(feature = "postgres"))]
+#[path = "no_server.rs"]
+mod server;
 mod sqlite;
 
 use std::path::Path;
@@ -17,7 +23,9 @@ pub use shiftboss_actors::store::answers::TaskStatus;
 use shiftboss_actors::store::{ReadError, Reader, Store};
 
 use crate::exit::{ExitCode, Failure};
-pub use options::{Durability, Options, Policy};
+pub use database::{Database, Url, without_passwords};
+pub use options::{Durability, Joining, Options, Policy};
+pub(crate) use server::{check, migrate};
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};
 use sqlite::{SqliteReader, open_to_read};
@@ -32,9 +40,16 @@ pub struct Opened {
     pub input_directory: Option<DirectoryIdentity>,
 }
 
-/// Opens the queue for a daemon; made if there is none.
-pub fn open(database: &Path, options: &Options) -> Result<Opened, Failure> {
-    let store = SqliteStore::open(database, options)?;
+/// Opens the queue for a daemon; a file, or a server's schema, is made if there is none.
+pub fn open(database: &Database, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
+    match database {
+        Database::File(path) => open_file(path, options),
+        Database::Server(url) => server::open(url, options, joining),
+    }
+}
+
+fn open_file(path: &Path, options: &Options) -> Result<Opened, Failure> {
+    let store = SqliteStore::open(path, options)?;
     let (was_clean, is_paused) = (store.was_clean(), store.is_paused());
     let input_directory = store.input_directory().map_err(Failure::of(ExitCode::StoreIo))?;
     Ok(Opened { store: Box::new(store), was_clean, is_paused, input_directory })
@@ -49,8 +64,11 @@ pub fn unusable(database: &Path) -> Option<String> {
 }
 
 /// Answers questions about the queue in a database, whether or not a daemon keeps it.
-pub fn reader(database: &Path) -> Arc<dyn Reader> {
-    Arc::new(SqliteReader(database.to_owned()))
+pub fn reader(database: &Database) -> Result<Arc<dyn Reader>, Failure> {
+    match database {
+        Database::File(path) => Ok(Arc::new(SqliteReader(path.clone()))),
+        Database::Server(url) => server::reader(url),
+    }
 }
 
 /// Why a command that only reads the database ended.

@@ -1,5 +1,6 @@
 //! How a queue is to be kept: what a store is opened with.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -60,6 +61,16 @@ impl Durability {
             Self::Process => "normal",
         }
     }
+}
+
+/// How a daemon joins a queue that several may share. A queue in a file has one daemon, which needs no name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joining {
+    /// Its own among all daemons of the queue.
+    pub name: String,
+    pub input: PathBuf,
+    /// The schema is made, or brought up to date.
+    pub migrate: bool,
 }
 
 /// How to open a store.

@@ -51,13 +51,13 @@ fn typed_settings_are_checked() {
 fn flags_win_over_the_file() {
     let file = "database = 'state.db'\ninput_dir = '/in'\nsocket = 's'\nlease = '2h'\nmax_expired_leases = 7\nsocket_mode = '0660'\n";
     let found = settings(&[], Some(file)).unwrap();
-    assert_eq!(found.database, Path::new("/etc/boss/state.db"));
+    assert_eq!(found.database.file(), Some(Path::new("/etc/boss/state.db")));
     assert_eq!((found.input.as_path(), found.socket.mode), (Path::new("/in"), 0o660));
     assert_eq!(found.store.policy, Policy::Fair { lease_seconds: 7200 });
     assert_eq!(found.store.max_expired_leases, 7);
     let flagged = settings(&["/other.db", "--max-expired-leases", "9"], Some(file)).unwrap();
     assert_eq!(
-        (flagged.database.as_path(), flagged.store.max_expired_leases),
+        (flagged.database.file().unwrap(), flagged.store.max_expired_leases),
         (Path::new("/other.db"), 9)
     );
     let classic = settings(&["--classic"], Some(file)).unwrap();

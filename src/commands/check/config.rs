@@ -55,12 +55,12 @@ fn report(
 ) -> String {
     let mut out = String::new();
     let needed = [
-        ("database", &options.database),
-        ("input_dir", &options.input_dir),
-        ("socket", &options.socket),
+        ("database", options.database.is_none()),
+        ("input_dir", options.input_dir.is_none()),
+        ("socket", options.socket.is_none()),
     ];
     let missing: Vec<&str> =
-        needed.into_iter().filter(|(_, path)| path.is_none()).map(|(key, _)| key).collect();
+        needed.into_iter().filter(|(_, is_missing)| *is_missing).map(|(key, _)| key).collect();
     if !missing.is_empty() {
         let missing = missing.join(", ");
         out += &format!("note: {missing}: not in this file, and needed on the command line\n");

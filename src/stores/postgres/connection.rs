@@ -2,7 +2,6 @@
 //!
 //! Made by the store and by the reader; each owns its own. Nothing here knows the queue.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::time::Duration;
 
@@ -10,9 +9,12 @@ use shiftboss_actors::store::StoreError;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::Config;
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::classify;
+use super::error::{classify, in_words, unconnected};
+use super::{password, tls};
+use crate::stores::Url;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
@@ -22,29 +24,46 @@ const SETTINGS: &str = "SET search_path = shiftboss; SET enable_hashjoin = off; 
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_material = off; SET jit = off;
     SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on; SET client_min_messages = warning";
 
-/// A server and a database, as their URL names them.
+/// A server and a database, as their URL and the environment say.
 #[derive(Clone)]
-pub(crate) struct Server(Config);
+pub(crate) struct Server {
+    url: Url,
+    config: Config,
+    tls: MakeRustlsConnect,
+}
 
 impl Server {
+    /// Asks nobody yet.
+    ///
     /// # Errors
-    /// When the text is no URL of PostgreSQL: what is wrong with it.
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+    /// What is wrong with the URL, with its root certificates or with the file of passwords.
+    pub(crate) fn new(url: &Url) -> Result<Self, String> {
+        let wrong = |why: String| format!("{url} cannot be used: {why}");
+        let (plain, trust) = tls::take_trust(url.as_typed()).map_err(wrong)?;
         let mut config: Config =
-            url.parse().map_err(|error: tokio_postgres::Error| error.to_string())?;
-        config.application_name("shiftboss").connect_timeout(CALL_MAX);
-        Ok(Self(config))
+            plain.parse().map_err(|error: tokio_postgres::Error| wrong(in_words(&error)))?;
+        if config.get_password().is_none()
+            && let Some(found) = password::find(&config).map_err(wrong)?
+        {
+            config.password(found);
+        }
+        // The others are tried before the time for a connection is over.
+        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
+        let share = CALL_MAX / u32::try_from(hosts).unwrap_or(u32::MAX);
+        config.application_name("shiftboss").connect_timeout(share);
+        let tls = tls::connector(trust).map_err(wrong)?;
+        Ok(Self { url: url.clone(), config, tls })
     }
 
     /// The same, under a name that the server shows.
     pub(super) fn named(mut self, name: &str) -> Self {
-        self.0.application_name(format!("shiftboss {name}"));
+        self.config.application_name(format!("shiftboss {name}"));
         self
     }
 
     /// # Errors
-    /// When the server cannot be reached, or refuses.
-    pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
+    /// When the server cannot be reached, or refuses; and what to do about that.
+    pub(crate) async fn connect(&self) -> Result<Connection, StoreError> {
         self.connect_listening(|_| ()).await
     }
 
@@ -53,7 +72,8 @@ impl Server {
         &self,
         heard: impl Fn(&str) + Send + 'static,
     ) -> Result<Connection, StoreError> {
-        let (client, mut connection) = limited(self.0.connect(NoTls)).await?;
+        let connected = within_limit(self.config.connect(self.tls.clone())).await?;
+        let (client, mut connection) = connected.map_err(|error| unconnected(&self.url, &error))?;
         let task = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
                 if let AsyncMessage::Notification(notice) = message {
@@ -67,23 +87,9 @@ impl Server {
     }
 }
 
-/// As a URL without its password.
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hosts: Vec<String> =
-            self.0.get_hosts().iter().map(|host| format!("{host:?}")).collect();
-        write!(
-            f,
-            "postgres database {} at {}",
-            self.0.get_dbname().unwrap_or("of the user's name"),
-            hosts.join(", ")
-        )
-    }
-}
-
 /// Closed when it is dropped.
-pub(super) struct Connection {
-    pub(super) client: Client,
+pub(crate) struct Connection {
+    pub(crate) client: Client,
     task: JoinHandle<()>,
 }
 
@@ -100,11 +106,12 @@ impl Drop for Connection {
 pub(super) async fn limited<T>(
     call: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, StoreError> {
-    match timeout(CALL_MAX, call).await {
-        Ok(answer) => answer.map_err(classify),
-        Err(_) => Err(StoreError::Busy(format!(
-            "the server did not answer within {} s",
-            CALL_MAX.as_secs()
-        ))),
-    }
+    within_limit(call).await?.map_err(classify)
+}
+
+async fn within_limit<T>(call: impl Future<Output = T>) -> Result<T, StoreError> {
+    timeout(CALL_MAX, call).await.map_err(|_| {
+        let seconds = CALL_MAX.as_secs();
+        StoreError::Busy(format!("the server did not answer within {seconds} s"))
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 
+use crate::stores::Url;
 use shiftboss_actors::store::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -10,25 +11,58 @@ use tokio_postgres::error::SqlState;
 /// `Rejected` with this text.
 pub(super) const FENCED: &str = "SB001";
 
+/// What to do where no password was right.
+const PASSWORD: &str = ": set PGPASSWORD, or put it into the file that PGPASSFILE names (~/.pgpass), which nobody else may read";
+
 /// Classifies an error: one batch's, or the end of the store.
 pub(super) fn classify(error: Error) -> StoreError {
     let text = in_words(&error);
-    let Some(state) = error.code() else {
-        // The connection, not the server's answer.
-        return StoreError::Busy(text);
-    };
+    // Without a code it is the connection's, not the server's answer.
+    error
+        .code()
+        .map_or_else(|| StoreError::Busy(text.clone()), |state| answered(state, text.clone()))
+}
+
+fn answered(state: &SqlState, text: String) -> StoreError {
     match state.code() {
-        FENCED => {
-            StoreError::Fatal("another daemon took this one's name: give each its own".to_owned())
-        }
+        FENCED => StoreError::Rejected(FENCED.to_owned()),
         // Data corrupted; an index corrupted.
         "XX001" | "XX002" => StoreError::Corrupt(text),
+        // Others use all connections that the server allows.
+        "53300" => StoreError::Busy(text),
         code if *state == SqlState::DISK_FULL || code.starts_with("53") => StoreError::Full(text),
         // A connection's fault, a deadlock, a lock that was not to be had, a server that stops or starts.
         code if ["08", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => {
             StoreError::Busy(text)
         }
-        _ => StoreError::Fatal(text),
+        code => StoreError::Fatal(text + remedy(code)),
+    }
+}
+
+/// Why there is no connection, and what to do. A server that is not there now may come.
+pub(super) fn unconnected(url: &Url, error: &Error) -> StoreError {
+    let text = format!("cannot connect to {url}: {}", in_words(error));
+    match error.code() {
+        None if text.contains("password missing") => StoreError::Fatal(text + PASSWORD),
+        None => StoreError::Busy(text),
+        Some(state) => answered(state, text),
+    }
+}
+
+/// What somebody can do about an answer with this code.
+fn remedy(code: &str) -> &'static str {
+    match code {
+        "28P01" => PASSWORD,
+        "28000" => ": see the server's pg_hba.conf, and whether the role exists",
+        "3D000" => ": make it first, with encoding UTF8 (CREATE DATABASE)",
+        "42501" => {
+            ": the role needs CREATE on the database for `shiftboss migrate`, or to own the schema shiftboss"
+        }
+        // Something of the schema is not there, or is another than was made.
+        code if code.starts_with("42") => {
+            ": the schema shiftboss was altered: undo that, or restore a backup of it"
+        }
+        _ => "",
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What is done about an operation is done by SQL functions (`schema/`), one call a batch: so a daemon that dies or freezes
 //! in the middle holds no transaction open. Here a [`batch`] is put into that call, and its [`answers`] are read; a
-//! [`connection`] is made and given up; the [`schema`] is made. [`store`] puts them together. It knows no actor and no
+//! [`connection`] is made, with its [`password`] and [`tls`], and given up; the [`schema`] is made. [`store`] puts them together. It knows no actor and no
 //! socket of a worker. The reader is [`reader`].
 
 mod answers;
@@ -10,13 +10,16 @@ mod batch;
 mod companion;
 mod connection;
 mod error;
+mod password;
 mod peers;
 mod reader;
 mod schema;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub(crate) use connection::Server;
 pub(crate) use reader::PostgresReader;
+pub(crate) use schema::{migrate, require_current};
 pub(crate) use store::{Identity, PostgresStore};

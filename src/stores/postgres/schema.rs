@@ -23,17 +23,59 @@ const COMMENT: &str = "shiftboss, schema version ";
 /// Whoever makes the schema holds this lock of the database: "shiftbos" as a number.
 const LOCK: i64 = 0x7368_6966_7462_6f73;
 
+/// The oldest server that the functions are tested on.
+const SERVER_MIN: i32 = 140_000;
+
 /// Makes what is missing.
 ///
 /// # Errors
-/// When the schema is somebody else's or newer, and when the server refuses something.
-pub(super) async fn migrate(client: &Client) -> Result<(), StoreError> {
+/// When the schema is somebody else's or newer, and when the server refuses something or is not fit.
+pub(crate) async fn migrate(client: &Client) -> Result<(), StoreError> {
+    check_server(client).await?;
     let locked = format!("SELECT pg_advisory_lock({LOCK})");
     client.batch_execute(&locked).await.map_err(classify)?;
     let migrated = migrate_locked(client).await;
     let unlocked = format!("SELECT pg_advisory_unlock({LOCK})");
     client.batch_execute(&unlocked).await.map_err(classify)?;
     migrated
+}
+
+/// Makes nothing.
+///
+/// # Errors
+/// When the schema is not that of this version.
+pub(crate) async fn require_current(client: &Client) -> Result<(), StoreError> {
+    check_server(client).await?;
+    match version(client).await? {
+        version if version == VERSIONS.len() => Ok(()),
+        0 => Err(refused("there is no queue in this database: make it with `shiftboss migrate`")),
+        version => Err(refused(&format!(
+            "the queue has schema version {version}, and this shiftboss needs {}: run `shiftboss migrate`",
+            VERSIONS.len()
+        ))),
+    }
+}
+
+async fn check_server(client: &Client) -> Result<(), StoreError> {
+    let sql =
+        "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding')";
+    let row = client.query_one(sql, &[]).await.map_err(classify)?;
+    unfit(row.get(0), row.get(1)).map_or(Ok(()), |why| Err(refused(&why)))
+}
+
+/// What speaks against a server and its database.
+fn unfit(version: i32, encoding: &str) -> Option<String> {
+    if version < SERVER_MIN {
+        let (found, needed) = (version / 10_000, SERVER_MIN / 10_000);
+        return Some(format!("the server is PostgreSQL {found}: use version {needed} or newer"));
+    }
+    (encoding != "UTF8").then(|| {
+        format!("the database has the encoding {encoding}: make one with encoding UTF8 (CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0)")
+    })
+}
+
+fn refused(why: &str) -> StoreError {
+    StoreError::Fatal(why.to_owned())
 }
 
 async fn migrate_locked(client: &Client) -> Result<(), StoreError> {
@@ -73,5 +115,20 @@ async fn version(client: &Client) -> Result<usize, StoreError> {
         None => Err(StoreError::Fatal(
             "the database has a schema named shiftboss that shiftboss did not make: use another database".to_owned(),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that is too old, and a database in which not every name can be written, are refused.
+    #[test]
+    fn a_server_must_be_fit() {
+        assert_eq!(unfit(140_000, "UTF8"), None);
+        assert_eq!(unfit(170_002, "UTF8"), None);
+        assert!(unfit(130_014, "UTF8").unwrap().contains("PostgreSQL 13: use version 14"));
+        assert!(unfit(90_624, "UTF8").unwrap().contains("PostgreSQL 9"));
+        assert!(unfit(150_000, "SQL_ASCII").unwrap().contains("SQL_ASCII"));
     }
 }

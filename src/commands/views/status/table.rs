@@ -18,7 +18,7 @@ pub(super) fn render(
     now: i64,
 ) -> String {
     let LiveStatus { queue, live } = status;
-    let database = target.database.to_string_lossy();
+    let database = target.database.to_string();
     let how = |status| format!("`shiftboss tasks --status {status} {}` lists", quoted(&database));
     let dead_letters = (queue.dead_letters > 0)
         .then(|| format!("{}: {} them", queue.dead_letters, how("dead_letter")));
@@ -207,6 +207,7 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stores::Database;
     use shiftboss_actors::live::{ConnectedWorker, Health, Outage, SpoolLive};
     use shiftboss_actors::store::answers::{Done, NotStopped, RejectedFile, Rows, Waiting};
     use shiftboss_actors::store::{EndedRun, FetcherRecord};
@@ -295,7 +296,8 @@ mod tests {
     /// What a user sees, to the letter.
     #[test]
     fn the_table_is_as_documented() {
-        let target = Target { database: "/var/state.db".into(), daemon: LockState::Free };
+        let target =
+            Target { database: Database::File("/var/state.db".into()), daemon: LockState::Free };
         let expected = "\
 Database        /var/state.db
 Daemon          not running: pid 711 ended without a clean stop, last wrote 5m ago, started 1h ago

@@ -14,6 +14,7 @@ use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
 use tokio_postgres::{Client, NoTls};
 
+use crate::stores;
 use crate::stores::options::{Durability, Options, Policy};
 use crate::stores::postgres::{Identity, PostgresReader, PostgresStore, Server};
 
@@ -21,6 +22,13 @@ use crate::stores::postgres::{Identity, PostgresReader, PostgresStore, Server};
 fn server_url() -> String {
     std::env::var("SHIFTBOSS_TEST_POSTGRES")
         .expect("SHIFTBOSS_TEST_POSTGRES names a server: run `make test-postgres`")
+}
+
+pub fn server(url: &str) -> Server {
+    let stores::Database::Server(url) = stores::Database::from(std::path::PathBuf::from(url)) else {
+        panic!("SHIFTBOSS_TEST_POSTGRES is no URL of a server");
+    };
+    Server::new(&url).unwrap()
 }
 
 /// The URL of a database on it.
@@ -96,7 +104,7 @@ impl Database {
             connect(&url_of("postgres")).await.batch_execute(&create).await.unwrap();
         });
         let url = url_of(&name);
-        Self { server: Server::parse(&url).unwrap(), url }
+        Self { server: server(&url), url }
     }
 
     /// Has a daemon do something.

@@ -15,8 +15,8 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 use events::{Event, event};
 
 use super::support::{FAIR, Site, cases, options};
-use crate::stores;
 use crate::stores::sqlite::Options;
+use crate::stores::{self, Database};
 
 /// A store that can be started again.
 struct Restarted {
@@ -52,7 +52,8 @@ impl Subject for Restarted {
     }
 
     fn reader(&mut self) -> Arc<dyn Reader> {
-        stores::reader(&self.site().directory.path().join("state.db"))
+        let database = Database::File(self.site().directory.path().join("state.db"));
+        stores::reader(&database).unwrap()
     }
 }
 

@@ -1,0 +1,183 @@
+//! Where a queue is kept: in a file, or in a database on a PostgreSQL server, which a URL names.
+//!
+//! Made of what the user typed, wherever a command takes a DATABASE; read by [`super`]. What is wrong with a URL is said
+//! when it is used: whoever reads a command line would quote it, with its password.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer};
+
+use crate::exit::Failure;
+
+/// What a URL of a server begins with.
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+/// A queue's database.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Database {
+    File(PathBuf),
+    Server(Url),
+}
+
+/// A URL of a server, as it was typed. It is shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url(String);
+
+impl Database {
+    /// `None`: it is on a server.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Server(_) => None,
+        }
+    }
+
+    /// The file that `command` needs; on a server there is something else to do `instead`.
+    pub fn require_file(&self, command: &str, instead: &str) -> Result<&Path, Failure> {
+        self.file().ok_or_else(|| {
+            Failure::usage(format!(
+                "`{command}` is for a database in a file; {self} is on a server: {instead}"
+            ))
+        })
+    }
+
+    /// A relative path is one of this directory's.
+    #[must_use]
+    pub fn below(self, directory: &Path) -> Self {
+        match self {
+            Self::File(path) => Self::File(directory.join(path)),
+            server @ Self::Server(_) => server,
+        }
+    }
+
+    /// The same from any directory.
+    pub fn absolute(self) -> io::Result<Self> {
+        match self {
+            Self::File(path) => std::path::absolute(path).map(Self::File),
+            server @ Self::Server(_) => Ok(server),
+        }
+    }
+
+    /// As notes and JSON objects name it: a path, or a URL without its password.
+    pub fn name(&self) -> PathBuf {
+        match self {
+            Self::File(path) => path.clone(),
+            Self::Server(url) => url.to_string().into(),
+        }
+    }
+}
+
+impl Url {
+    /// With its password.
+    #[cfg(feature = "postgres")]
+    pub(super) fn as_typed(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<PathBuf> for Database {
+    /// What begins as a URL of a server is one.
+    fn from(typed: PathBuf) -> Self {
+        let is_url = |text: &&str| SCHEMES.iter().any(|scheme| text.starts_with(scheme));
+        match typed.to_string_lossy().as_ref() {
+            text if is_url(&text) => Self::Server(Url(text.to_owned())),
+            _ => Self::File(typed),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Database {
+    fn deserialize<D: Deserializer<'de>>(typed: D) -> Result<Self, D::Error> {
+        PathBuf::deserialize(typed).map(Self::from)
+    }
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Server(url) => url.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.name())
+    }
+}
+
+/// Leaves out what stands between the user and the last `@`, and any parameter that may be a password: one of that name,
+/// or whose name is written in escapes.
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once("//").unwrap_or_default();
+        write!(f, "{scheme}//")?;
+        let place = match rest.rsplit_once('@') {
+            Some((user, place)) => {
+                write!(f, "{}@", user.split(':').next().unwrap_or_default())?;
+                place
+            }
+            None => rest,
+        };
+        let (place, parameters) = place.split_once('?').unwrap_or((place, ""));
+        f.write_str(place)?;
+        let is_harmless = |one: &&str| {
+            let name = one.split('=').next().unwrap_or_default();
+            !name.contains('%') && !name.contains("password")
+        };
+        let shown: Vec<&str> = parameters.split('&').filter(is_harmless).collect();
+        let shown = shown.join("&");
+        if shown.is_empty() { Ok(()) } else { write!(f, "?{shown}") }
+    }
+}
+
+/// A text that quotes words of a command line, without the passwords of those that are URLs.
+pub fn without_passwords(text: String, words: impl Iterator<Item = OsString>) -> String {
+    let hide = |text: String, word: OsString| match Database::from(PathBuf::from(word)) {
+        Database::Server(url) => text.replace(&url.0, &url.to_string()),
+        Database::File(_) => text,
+    };
+    words.fold(text, hide)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        Database::from(PathBuf::from(text)).to_string()
+    }
+
+    /// A URL is shown without its password, however that is written; a path as it is.
+    #[test]
+    fn a_password_is_not_shown() {
+        for (typed, expected) in [
+            ("postgres://u:secret@h:1/db?sslmode=require", "postgres://u@h:1/db?sslmode=require"),
+            ("postgresql://h/db", "postgresql://h/db"),
+            ("postgres://u@h,i:5433/db", "postgres://u@h,i:5433/db"),
+            ("postgres://u:secr@et@h/db", "postgres://u@h/db"),
+            ("postgres://u:sec/r?et@h/db", "postgres://u@h/db"),
+            ("postgres://u:secret@", "postgres://u@"),
+            ("postgres://h/db?password=secret&sslmode=disable", "postgres://h/db?sslmode=disable"),
+            ("postgres://h/db?p%61ssword=secret", "postgres://h/db"),
+            ("/var/a:secret@b.db", "/var/a:secret@b.db"),
+        ] {
+            assert_eq!(shown(typed), expected);
+            let debug = format!("{:?}", Database::from(PathBuf::from(typed)));
+            assert_eq!(debug, format!("{expected:?}"));
+        }
+    }
+
+    /// Nor is it in what the parser of the command line says.
+    #[test]
+    fn a_quoted_word_has_no_password() {
+        let typed = "postgres://u:secret@h/db";
+        let text =
+            without_passwords(format!("unexpected '{typed}'"), [OsString::from(typed)].into_iter());
+        assert_eq!(text, "unexpected 'postgres://u@h/db'");
+    }
+}

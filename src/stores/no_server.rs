@@ -1,0 +1,32 @@
+//! In a build without the feature `postgres`: each URL of a server is refused. In place of `server.rs`.
+
+use std::sync::Arc;
+
+use shiftboss_actors::store::Reader;
+
+use super::{Joining, Opened, Options, Url};
+use crate::exit::{ExitCode, Failure};
+
+fn refused<T>(url: &Url) -> Result<T, Failure> {
+    let text = format!(
+        "this shiftboss was built without PostgreSQL, and cannot use {url}: build it with the feature `postgres`, or \
+         give a database in a file"
+    );
+    Err(Failure::new(ExitCode::Configuration, text))
+}
+
+pub(crate) fn check(url: &Url) -> Result<(), Failure> {
+    refused(url)
+}
+
+pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
+    refused(url)
+}
+
+pub(super) fn open(url: &Url, _: &Options, _: &Joining) -> Result<Opened, Failure> {
+    refused(url)
+}
+
+pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
+    refused(url)
+}
