@@ -23,8 +23,12 @@ impl Scene {
 
     /// Writes the file; paths in it are relative to its directory.
     fn configure(&self, fetchers: &str) {
-        let text =
-            format!("database = 'state.db'\ninput_dir = 'input'\nsocket = 'socket'\n{fetchers}");
+        let database = self.site.target();
+        let database = if self.site.server().is_some() { database } else { "state.db".into() };
+        let text = format!(
+            "database = '{}'\ninput_dir = 'input'\nsocket = 'socket'\n{fetchers}",
+            database.display()
+        );
         fs::write(self.site.path("shiftboss.toml"), text).unwrap();
     }
 

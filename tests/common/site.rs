@@ -8,10 +8,12 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
 use super::Daemon;
+use super::server::Database;
 
 /// The user without rights that tests of permissions run the daemon as when they are root.
 const NOBODY: u32 = 65_534;
@@ -19,6 +21,7 @@ const NOBODY: u32 = 65_534;
 /// Where one test runs. All of it is deleted at the end.
 pub struct Site {
     dir: TempDir,
+    server: OnceLock<Option<Database>>,
 }
 
 impl Site {
@@ -31,7 +34,7 @@ impl Site {
 
     /// A place with nothing in it.
     pub fn bare() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), server: OnceLock::new() }
     }
 
     /// `name` in the directory of this test.
@@ -39,8 +42,20 @@ impl Site {
         self.dir.path().join(name)
     }
 
+    /// SQLite's file. A test that asks for it is about files, and stands in tests/postgres.sh.
     pub fn database(&self) -> PathBuf {
+        assert!(self.server().is_none(), "this test is about SQLite: name it in tests/postgres.sh");
         self.path("state.db")
+    }
+
+    /// The database as commands take it: a file, or a URL where the tests have a server.
+    pub fn target(&self) -> PathBuf {
+        self.server().map_or_else(|| self.path("state.db"), |server| server.url().into())
+    }
+
+    /// The database on a server, where the tests have one.
+    pub fn server(&self) -> Option<&Database> {
+        self.server.get_or_init(Database::new).as_ref()
     }
 
     pub fn input(&self) -> PathBuf {
@@ -59,6 +74,12 @@ impl Site {
     /// Makes the input file `name` (or empties it) and writes `text` with one write.
     pub fn write(&self, name: impl AsRef<OsStr>, text: impl AsRef<[u8]>) {
         fs::write(self.file(name), text).unwrap();
+    }
+
+    /// Makes a file in the site's directory that nobody else may read.
+    pub fn write_private(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
     /// Appends `text` to the input file `name` with one write; makes it if it is not there.
@@ -93,8 +114,15 @@ impl Site {
     /// `shiftboss`, with no setting taken over from the environment.
     pub fn program(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
-        for name in ["RUST_LOG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "SHIFTBOSS_CONFIG"]
-        {
+        for name in [
+            "RUST_LOG",
+            "NOTIFY_SOCKET",
+            "WATCHDOG_USEC",
+            "LISTEN_FDS",
+            "SHIFTBOSS_CONFIG",
+            "PGPASSWORD",
+            "PGPASSFILE",
+        ] {
             command.env_remove(name);
         }
         command.stdin(Stdio::null()).current_dir(self.dir.path());
@@ -140,7 +168,7 @@ impl Site {
     /// The command line `shiftboss serve DATABASE INPUT_DIR SOCKET options...`.
     pub fn serve(&self, options: &[&str]) -> Command {
         let mut command = self.program();
-        command.arg("serve").args([self.database(), self.input(), self.socket()]).args(options);
+        command.arg("serve").args([self.target(), self.input(), self.socket()]).args(options);
         command
     }
 
@@ -185,8 +213,13 @@ impl Site {
         (status.code().unwrap_or(-1), daemon.log())
     }
 
-    /// Runs `shiftboss` with `arguments` to its end.
+    /// Runs `shiftboss` with `arguments` to its end; `state.db` is the database, wherever that is.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        self.program().args(arguments).output().unwrap()
+        let url = self.server().map(Database::url);
+        let place = |word: &&str| match &url {
+            Some(url) if *word == "state.db" => url.clone(),
+            _ => (*word).to_owned(),
+        };
+        self.program().args(arguments.iter().map(place)).output().unwrap()
     }
 }

@@ -64,8 +64,13 @@ impl Site {
     }
 
     /// As [`Site::sql`], for times at which the database may be absent or in change.
-    pub fn try_sql(&self, query: &str) -> rusqlite::Result<Vec<String>> {
-        rows(&reader(&self.database())?, query)
+    pub fn try_sql(&self, query: &str) -> Result<Vec<String>, String> {
+        match self.server() {
+            Some(server) => server.rows(query),
+            None => reader(&self.database())
+                .and_then(|connection| rows(&connection, query))
+                .map_err(|error| error.to_string()),
+        }
     }
 
     /// Runs statements as an operator does by hand.
@@ -83,7 +88,7 @@ impl Site {
     pub fn wait_sql(&self, query: &str, expected: &[&str]) {
         let expected: Result<Vec<String>, String> =
             Ok(expected.iter().map(|line| (*line).to_owned()).collect());
-        wait_equal(query, &expected, || self.try_sql(query).map_err(|e| e.to_string()));
+        wait_equal(query, &expected, || self.try_sql(query));
     }
 
     /// Waits until the queue is `expected`, as [`QUEUE`] shows it.

@@ -12,5 +12,7 @@ mod kills;
 mod lifecycle;
 mod logging;
 mod observed;
+mod on_server;
 mod safety;
 mod serving;
+mod unserved;

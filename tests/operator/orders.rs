@@ -275,7 +275,7 @@ fn other_answers() {
 fn a_daemon_that_stays() {
     use shiftboss::lock::{take, this_process};
     let site = Site::bare();
-    let holder = this_process(&site.database(), &site.input(), &site.socket());
+    let holder = this_process(&site.target(), &site.input(), &site.socket());
     let _held = take(&site.socket(), &holder).unwrap();
     let peer = peer(&site, "HELLO 2 1\n{\"paused\":true,\"in_flight\":0}\n");
     let output = site.run(&["drain", "--json", "--timeout", "500ms", "socket"]);

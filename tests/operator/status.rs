@@ -42,7 +42,7 @@ fn as_a_reader(site: &Site) -> Output {
         fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
     }
     let mut command = Command::new(&program);
-    command.args(["status", "--json"]).arg(site.database());
+    command.args(["status", "--json"]).arg(site.target());
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -86,10 +86,10 @@ fn the_json_object() {
     assert!(found["holders"][0]["since"].take().is_i64());
     assert!(found["rejected_files"][0]["reason"].take().is_string());
     let expected = json!({
-        "database": site.database(),
+        "database": site.target(),
         "daemon": {
             "pid": daemon.pid().as_raw_nonzero().get(),
-            "database": site.database(),
+            "database": site.target(),
             "input_dir": site.input(),
             "socket": site.socket(),
             "started": null,
@@ -230,7 +230,7 @@ fn a_socket_leads_to_the_database() {
     assert_eq!(object(&site, "socket"), object(&site, "state.db"));
     daemon.kill();
     let left = object(&site, "socket");
-    assert_eq!((&left["database"], &left["daemon"]), (&json!(site.database()), &Value::Null));
+    assert_eq!((&left["database"], &left["daemon"]), (&json!(site.target()), &Value::Null));
     site.start().stop();
     assert!(failure(&site, "socket", 69).contains("socket"));
     assert_eq!(object(&site, "state.db")["daemon"], Value::Null);

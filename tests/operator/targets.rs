@@ -36,7 +36,7 @@ fn a_target_may_be_left_out() {
     let site = site();
     let _daemon = site.start();
     site.wait_count(1);
-    let database = site.database().display().to_string();
+    let database = site.target().display().to_string();
     let by_database = [("SHIFTBOSS_DATABASE", "state.db"), ("SHIFTBOSS_CONFIG", "/nowhere")];
     let by_socket = [("SHIFTBOSS_SOCKET", "socket"), ("SHIFTBOSS_CONFIG", "/nowhere")];
     let by_file = [("SHIFTBOSS_CONFIG", "shiftboss.toml")];

@@ -58,7 +58,7 @@ fn the_json_objects() {
             "payload": payload})
     };
     let queue = json!({
-        "database": site.database(), "daemon": where_it_is, "daemon_unknown": null, "paused": false,
+        "database": site.target(), "daemon": where_it_is, "daemon_unknown": null, "paused": false,
         "keys": [key("bravo", 2, "0 2"), key("charlie", 3, "0 3")], "truncated": false,
     });
     assert_eq!(object(&site, &["queue", "socket"]), queue);
@@ -67,7 +67,7 @@ fn the_json_objects() {
             "exit_code": null, "payload": payload})
     };
     let charlie = json!({
-        "database": site.database(), "daemon": where_it_is, "daemon_unknown": null, "key": "charlie",
+        "database": site.target(), "daemon": where_it_is, "daemon_unknown": null, "key": "charlie",
         "state": "waiting", "paused": false,
         "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
         "expected_in_seconds": null, "jobs_last_hour": 0, "in_flight": null,

@@ -1,0 +1,144 @@
+//! Databases on a server that are not fit, and what is kept there. `make test-postgres` runs these, on its server.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::common::server::{Database, admin, url_of};
+use crate::common::{Client, Site};
+
+fn code_and_error(output: &Output) -> (i32, String) {
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Neither serving nor migrating works, for the same reason.
+fn refused(site: &Site, url: &str, code: i32, why: &str) {
+    for command in [&["migrate", url][..], &["serve", url, "input", "socket"]] {
+        let (found, error) = code_and_error(&site.program().args(command).output().unwrap());
+        assert!(found == code && error.contains(why), "{command:?}: {found} {error}");
+    }
+    assert!(!site.socket().exists());
+}
+
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_missing_database_is_refused() {
+    refused(&Site::bare(), &url_of("nobodys"), 78, "make it first");
+}
+
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn another_encoding_is_refused() {
+    let name = format!("encoded_{}", std::process::id());
+    admin(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING SQL_ASCII LOCALE 'C'"));
+    refused(&Site::bare(), &url_of(&name), 78, "SQL_ASCII: make one with encoding UTF8");
+    admin(&format!("DROP DATABASE {name}"));
+}
+
+/// A role that may not make the schema is told what it needs; when somebody made it, it is told of the rights on that.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn missing_rights_are_named() {
+    let site = Site::new();
+    let role = format!("poor_{}", std::process::id());
+    admin(&format!("CREATE ROLE {role} LOGIN"));
+    let server = site.server().unwrap();
+    let poor = server.url().replacen("shiftboss@", &format!("{role}@"), 1);
+    refused(&site, &poor, 78, "needs CREATE on the database");
+    assert_eq!(site.run(&["migrate", "state.db"]).status.code(), Some(0));
+    let mut command = site.program();
+    command.args(["serve", "--no-migrate", &poor, "input", "socket"]);
+    let (code, error) = code_and_error(&command.output().unwrap());
+    assert!(code == 78 && error.contains("permission denied"), "{code} {error}");
+    drop(site);
+    admin(&format!("DROP ROLE {role}"));
+}
+
+/// A schema of that name that is somebody else's stays as it is.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_foreign_schema_is_refused() {
+    let site = Site::new();
+    let server = site.server().unwrap();
+    server.edit("CREATE SCHEMA shiftboss; CREATE TABLE shiftboss.queue (mine int)");
+    refused(&site, &server.url(), 78, "use another database");
+    server.edit("COMMENT ON SCHEMA shiftboss IS 'shiftboss, schema version 99'");
+    refused(&site, &server.url(), 78, "newer shiftboss");
+    server.edit("SELECT mine FROM shiftboss.queue");
+}
+
+/// Without --no-migrate a daemon makes the schema; with it, it needs one.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_schema_is_made_or_needed() {
+    let site = Site::new();
+    let (code, error) = site.refused(site.serve(&["--no-migrate"]));
+    assert!(code == 78 && error.contains("shiftboss migrate"), "{error}");
+    let made = site.run(&["migrate", "state.db"]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    assert!(String::from_utf8(made.stdout).unwrap().ends_with(" is up to date\n"));
+    assert_eq!(site.run(&["migrate", "state.db"]).status.code(), Some(0), "twice");
+    site.start_with(&["--no-migrate"]).stop();
+}
+
+/// Functions and columns that somebody dropped: the daemon says so, ends, and after they are back nothing is lost.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn an_altered_schema_is_named() {
+    for (harm, repair) in [
+        ("ALTER FUNCTION choose RENAME TO gone", "ALTER FUNCTION gone RENAME TO choose"),
+        ("ALTER TABLE queue RENAME payload TO gone", "ALTER TABLE queue RENAME gone TO payload"),
+    ] {
+        let site = Site::new();
+        let server: &Database = site.server().unwrap();
+        let mut daemon = site.start();
+        site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+        site.wait_count(2);
+        server.edit(harm);
+        assert_eq!(site.ask("READY"), "");
+        assert_eq!(daemon.exit().code(), Some(74), "{}", daemon.log());
+        assert!(daemon.log().contains("the schema shiftboss was altered"), "{}", daemon.log());
+        server.edit(repair);
+        let _daemon = site.start();
+        site.wait_queue(&["f|1|alpha|0 1|0", "f|1|bravo|0 2|0"]);
+    }
+}
+
+/// Keys of 4 KiB and payloads of any bytes that a line can have are handed out as they were listed.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn keys_and_payloads_are_kept_to_the_byte() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (long, other) = ("k".repeat(4096), "k".repeat(4095) + "l");
+    site.write("f.1.txt", format!("{long} \u{1}\u{7f}é\n{other} b\nnul a\0b\n"));
+    let mut client = Client::connect(&site);
+    let mut jobs: Vec<String> = (0..3).map(|_| client.ask("READY")).collect();
+    jobs.sort();
+    let mut expected = [
+        format!("JOB {long} \u{1}\u{7f}é\n"),
+        format!("JOB {other} b\n"),
+        "JOB nul a\0b\n".to_owned(),
+    ];
+    expected.sort();
+    assert_eq!(jobs, expected);
+}
+
+/// A socket leads to the database, without a password in its note.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_socket_names_its_database() {
+    let site = Site::new();
+    let url = site.server().unwrap().url().replacen("shiftboss@", "shiftboss:secret@", 1);
+    let mut command = site.program();
+    command.args(["serve", &url, "input", "socket"]);
+    let daemon = site.spawn(command).ready();
+    let shown = site.run(&["queue", "--json", "socket"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.contains(&format!("\"{}\"", PathBuf::from(site.server().unwrap().url()).display()))
+    );
+    let note = std::fs::read_to_string(site.path(".socket.shiftboss-daemon")).unwrap();
+    assert!(note.contains("shiftboss@") && !note.contains("secret"), "{note}");
+    let log = daemon.stop();
+    assert!(!log.contains("secret"), "{log}");
+}

@@ -1,0 +1,140 @@
+//! A database on a server that is not there, refuses, or is misspelt. Needs no server: what answers is a socket of the test.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Output};
+use std::thread::JoinHandle;
+
+use crate::common::Site;
+
+fn code_and_error(output: &Output) -> (i32, String) {
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// What is wrong with a URL is said, without its password, by each command that takes one.
+#[test]
+fn a_wrong_url_is_refused() {
+    let site = Site::bare();
+    for (url, why) in [
+        ("postgres://u:secret@h:port/d", "port"),
+        ("postgres://u:secret@h/d?sslmode=verify-ca", "verify-full"),
+        ("postgres://u:secret@h/d?leese=1", "leese"),
+        ("postgres://u:sec@ret@h/d", "%40"),
+        ("postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/nowhere.pem", "/nowhere.pem"),
+    ] {
+        for command in [&["status", url][..], &["migrate", url], &["serve", url, "input", "socket"]]
+        {
+            let (code, error) = code_and_error(&site.run(command));
+            assert!(code == 64 && error.contains(why), "{command:?}: {code} {error}");
+            assert!(!error.contains("secret") && !error.contains("ret@"), "{error}");
+        }
+    }
+    assert!(!site.path("socket").exists() && !site.path("input").exists());
+}
+
+/// What SQLite alone has is refused for a server, and what to use instead is said; and the other way round.
+#[test]
+fn what_does_not_fit_is_refused() {
+    let site = Site::bare();
+    let url = "postgres://u:secret@h/d";
+    for (arguments, code, why) in [
+        (&["backup", url, "copy"][..], 64, "pg_dump"),
+        (&["recover", url, "new.db"], 64, "pg_restore"),
+        (&["check", "--database", url], 64, "pg_amcheck"),
+        (&["serve", "--classic", url, "input", "socket"], 78, "classic"),
+        (&["serve", "--durability", "process", url, "input", "socket"], 78, "power cut"),
+        (&["serve", "--daemon-name", "a", "a.db", "input", "socket"], 78, "daemon_name"),
+        (&["serve", "--no-migrate", "a.db", "input", "socket"], 78, "no_migrate"),
+        (&["serve", "--daemon-name", "", url, "input", "socket"], 64, "daemon-name"),
+        (&["migrate", "a.db"], 64, "`serve` makes"),
+        (&["pause", url], 64, "the daemon's socket"),
+        (&["why", url], 64, "KEY is missing"),
+        (&["status", "one", url], 64, "unexpected argument"),
+    ] {
+        let (found, error) = code_and_error(&site.run(arguments));
+        assert!(found == code && error.contains(why), "{arguments:?}: {found} {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+    let help = site.program().env("SHIFTBOSS_DATABASE", url).args(["serve", "--help"]).output();
+    assert!(!String::from_utf8(help.unwrap().stdout).unwrap().contains("secret"));
+}
+
+/// A server that cannot be reached may come: a restart helps.
+#[test]
+fn a_server_that_is_away_is_unavailable() {
+    let site = Site::bare();
+    let url = format!("postgres://u:secret@{}/d", escaped(&site));
+    for command in [&["queue", &url][..], &["migrate", &url], &["serve", &url, "input", "socket"]] {
+        let (code, error) = code_and_error(&site.run(command));
+        assert!(code == 69 && error.contains("cannot connect to postgres://u@"), "{code} {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+    assert!(!site.path("socket").exists() && !site.path("input").exists());
+}
+
+/// The directory of a site as the host of a URL.
+fn escaped(site: &Site) -> String {
+    site.path("").to_str().unwrap().trim_end_matches('/').replace('/', "%2F")
+}
+
+/// A server that asks for a password, and refuses whatever it is; it returns what it was given.
+fn refusing(site: &Site) -> JoinHandle<String> {
+    let listener = UnixListener::bind(site.path(".s.PGSQL.5432")).unwrap();
+    std::thread::spawn(move || {
+        let (mut asked, _) = listener.accept().unwrap();
+        let _ = message(&mut asked, 0);
+        // AuthenticationCleartextPassword.
+        asked.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
+        let password = message(&mut asked, 1);
+        let fields = b"SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user \"u\"\0\0";
+        let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+        asked.write_all(&[b"E", &length[..], fields].concat()).unwrap();
+        String::from_utf8(password).unwrap().trim_end_matches('\0').to_owned()
+    })
+}
+
+/// The text of a message, behind `before` bytes and its length.
+fn message(stream: &mut UnixStream, before: usize) -> Vec<u8> {
+    let mut head = vec![0; before + 4];
+    stream.read_exact(&mut head).unwrap();
+    let length = u32::from_be_bytes(head[before..].try_into().unwrap());
+    let mut text = vec![0; length as usize - 4];
+    stream.read_exact(&mut text).unwrap();
+    text
+}
+
+/// A password comes from the URL, or PGPASSWORD, or the file of PGPASSFILE; where it is wrong, that is said, and it is not.
+#[test]
+fn a_wrong_password_is_refused() {
+    let file = "# comment\n*:*:e:u:other\nlocalhost:5432:d:u:from\\:file\n";
+    let by_url: fn(&mut Command) = |_| ();
+    let by_variable: fn(&mut Command) = |command| _ = command.env("PGPASSWORD", "from-env");
+    let by_file: fn(&mut Command) = |command| _ = command.env("PGPASSFILE", "passwords");
+    for (user, set, expected) in [
+        ("u:from%20url", by_url, "from url"),
+        ("u", by_variable, "from-env"),
+        ("u", by_file, "from:file"),
+    ] {
+        let site = Site::bare();
+        site.write_private("passwords", file);
+        let server = refusing(&site);
+        let mut command = site.program();
+        set(&mut command);
+        command.args(["migrate", &format!("postgres://{user}@{}/d", escaped(&site))]);
+        let (code, error) = code_and_error(&command.output().unwrap());
+        assert_eq!(server.join().unwrap(), expected);
+        assert!(code == 78 && error.contains("set PGPASSWORD"), "{code} {error}");
+        assert!(!error.contains(expected), "{error}");
+    }
+}
+
+/// A file of passwords that others may read is refused.
+#[test]
+fn others_may_not_read_the_passwords() {
+    let site = Site::bare();
+    std::fs::write(site.path("passwords"), "*:*:*:*:secret\n").unwrap();
+    let mut command = site.program();
+    command.env("PGPASSFILE", "passwords").args(["migrate", "postgres://u@h/d"]);
+    let (code, error) = code_and_error(&command.output().unwrap());
+    assert!(code == 64 && error.contains("chmod 600 passwords"), "{code} {error}");
+}
