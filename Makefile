@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint lines fuzz man docs bench bench-store bench-spool soak
+.PHONY: help setup run test test-postgres lint lines fuzz man docs bench bench-store bench-spool soak
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -21,6 +21,10 @@ test: ## Run all tests
 		set -x; cargo test --locked --workspace --lib --bins --tests; \
 	fi
 	cargo test --locked --workspace --doc
+
+# Installs Debian's PostgreSQL where it is missing, and starts a server of its own; SHIFTBOSS_TEST_POSTGRES names another.
+test-postgres: ## Run the tests on PostgreSQL
+	tests/postgres.sh
 
 # The documentation is for those who work on the source, so it may link to what is private.
 lint: ## Check format, lints and documentation; a warning is an error

@@ -63,8 +63,8 @@ impl Drop for Database {
 /// The URL of a database of the tests' server.
 pub fn url_of(database: &str) -> String {
     let url = std::env::var(VARIABLE).expect("a server for tests: make test-postgres");
-    let (server, parameters) = url.split_once('?').unwrap_or((&url, ""));
-    format!("{}/{database}?{parameters}", server.trim_end_matches('/'))
+    let (server, parameters) = url.split_at(url.find('?').unwrap_or(url.len()));
+    format!("{}/{database}{parameters}", server.trim_end_matches('/'))
 }
 
 /// Runs statements in the server's own database.

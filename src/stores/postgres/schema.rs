@@ -100,10 +100,17 @@ async fn migrate_locked(client: &Client) -> Result<(), StoreError> {
 /// The version of the schema that is there; 0: there is none.
 async fn version(client: &Client) -> Result<usize, StoreError> {
     let sql =
-        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'shiftboss'";
+        "SELECT obj_description(oid, 'pg_namespace'), has_schema_privilege(oid, 'USAGE'), nspowner::regrole::text
+        FROM pg_namespace WHERE nspname = 'shiftboss'";
     let Some(row) = client.query_opt(sql, &[]).await.map_err(classify)? else {
         return Ok(0);
     };
+    if !row.get::<_, bool>(1) {
+        let owner: String = row.get(2);
+        return Err(refused(&format!(
+            "this role may not use the schema shiftboss: connect as {owner}, who has it"
+        )));
+    }
     let comment: Option<String> = row.get(0);
     let version = comment.as_deref().and_then(|text| text.strip_prefix(COMMENT)?.parse().ok());
     match version {
