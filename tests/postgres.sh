@@ -77,5 +77,8 @@ daemon="kind(test) & package(shiftboss) & not ($sqlite | $other | test(/on_serve
 if ! cargo nextest --version >/dev/null 2>&1; then
     fail "cargo-nextest is not installed: cargo install --locked cargo-nextest"
 fi
-cargo nextest run --locked -p shiftboss --run-ignored only -E 'test(postgres::) | test(on_server::)' "$@"
-cargo nextest run --locked -p shiftboss -E "$daemon" "$@"
+# Both, whatever comes of the first.
+code=0
+cargo nextest run --locked -p shiftboss --run-ignored only -E 'test(postgres::) | test(on_server::)' "$@" || code=$?
+cargo nextest run --locked -p shiftboss -E "$daemon" "$@" || code=$?
+exit "$code"
