@@ -25,7 +25,8 @@ fn server_url() -> String {
 }
 
 pub fn server(url: &str) -> Server {
-    let stores::Database::Server(url) = stores::Database::from(std::path::PathBuf::from(url)) else {
+    let stores::Database::Server(url) = stores::Database::from(std::path::PathBuf::from(url))
+    else {
         panic!("SHIFTBOSS_TEST_POSTGRES is no URL of a server");
     };
     Server::new(&url).unwrap()
