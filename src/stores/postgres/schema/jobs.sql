@@ -1,4 +1,8 @@
 -- Dispatches and their ends. Many plain keys in a few statements; any other key by itself, by the rule.
+--
+-- A plan is made once a connection, when the tables may be empty, and must be right when they are not. So what is
+-- looked up for each row of a set is a LATERAL subquery that is not pulled up (OFFSET 0), or an array of keys: there
+-- is no other way for these than along the index.
 
 -- One step of a batch: what was asked, and its answer. Which columns count, the operation says (src/stores/postgres/batch.rs).
 CREATE TYPE outcome AS (
@@ -56,8 +60,9 @@ BEGIN
             SELECT c.*, row_number() OVER () AS n, nextval('attempt_numbers') AS attempt FROM c),
         taken AS (DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT ready FROM c))),
         x AS MATERIALIZED (
-            SELECT n.*, q.ctid AS row, q.fetcher, q.run_started, q.payload, q.served
-            FROM n JOIN queue q ON q.key_id = n.key_id WHERE n.plain),
+            SELECT n.*, q.* FROM n CROSS JOIN LATERAL (
+                SELECT ctid AS row, fetcher, run_started, payload, served FROM queue WHERE key_id = n.key_id OFFSET 0) AS q
+            WHERE n.plain),
         marked AS (UPDATE queue SET dispatched = true, served = x.attempt FROM x WHERE queue.ctid = x.row),
         logged AS (UPDATE log SET started = v_now, finished = NULL, exit_code = NULL, attempt = x.attempt, last = x.attempt
             FROM x WHERE log.ctid = x.log),
@@ -65,8 +70,8 @@ BEGIN
                 prev_started, prev_finished, prev_exit_code, prev_served, prev_last)
             SELECT x.attempt, x.key_id, x.fetcher, x.run_started, p_daemon, p_call, p_now_ms, p_workers[x.n], p_job_leases[x.n],
                 x.started, x.finished, x.exit_code, x.served, x.last FROM x)
-        SELECT p_ords[n.n], n.attempt, k.key, x.payload, n.plain, n.key_id
-        FROM n LEFT JOIN x USING (n) JOIN keys k ON k.key_id = n.key_id ORDER BY n.n
+        SELECT p_ords[n.n], n.attempt, k.key, x.payload, n.plain, n.key_id FROM n LEFT JOIN x USING (n)
+        CROSS JOIN LATERAL (SELECT key FROM keys WHERE key_id = n.key_id OFFSET 0) AS k ORDER BY n.n
     LOOP
         v_given := v_given + 1;
         IF v_plain THEN
@@ -187,6 +192,7 @@ RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
     v_from int4 := 1; v_to int4; v_now int8 := p_now_ms / 1000; v_dispatch int4;
     v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_plain bool[]; v_unknown int4[];
+    v_done_ords int4[]; v_done_keys int8[]; v_done_attempts int8[]; v_done_codes int8[];
 BEGIN
     WHILE v_from <= cardinality(p_kind) LOOP
         -- The ends, with their keys locked. attempt: the one that the key's log row is of; plain: that is the one meant, and
@@ -194,16 +200,17 @@ BEGIN
         SELECT array_agg(n ORDER BY n), array_agg(key_id ORDER BY n), array_agg(attempt ORDER BY n),
                 array_agg(code ORDER BY n), array_agg(plain AND nth = 1 ORDER BY n)
             INTO v_ords, v_keys, v_attempts, v_codes, v_plain
-            FROM (SELECT e.*, row_number() OVER (PARTITION BY e.key_id ORDER BY e.n) AS nth FROM (
-                SELECT e.n::int4, l.key_id, l.attempt, e.code, l.plain AND l.finished IS NULL AND l.attempt IS NOT NULL
-                    AND (e.kind = 'complete' OR l.attempt = e.attempt AND a.lease IS NOT NULL) AS plain
-                FROM unnest(p_kind, p_key, p_jitter, p_attempt, p_code)
-                    WITH ORDINALITY AS e (kind, key, jitter, attempt, code, n)
-                LEFT JOIN attempts a ON a.attempt = e.attempt
-                LEFT JOIN keys k ON k.jitter = e.jitter AND sha256(k.key) = sha256(e.key)
-                JOIN log l ON l.key_id = coalesce(a.key_id, k.key_id)
-                WHERE e.kind <> 'dispatch' AND e.n >= v_from
-                ORDER BY l.key_id FOR NO KEY UPDATE OF l) AS e) AS e;
+            FROM (SELECT e.n, l.key_id, l.attempt, e.code, e.nth, l.plain AND l.finished IS NULL AND l.attempt IS NOT NULL
+                    AND (e.kind = 'complete' OR l.attempt = e.attempt AND e.lease IS NOT NULL) AS plain
+                FROM (SELECT e.n::int4, e.kind, e.attempt, e.code, a.lease, coalesce(a.key_id, k.key_id) AS key_id,
+                        row_number() OVER (PARTITION BY coalesce(a.key_id, k.key_id) ORDER BY e.n) AS nth
+                    FROM unnest(p_kind, p_key, p_jitter, p_attempt, p_code)
+                        WITH ORDINALITY AS e (kind, key, jitter, attempt, code, n)
+                    LEFT JOIN LATERAL (SELECT key_id, lease FROM attempts WHERE attempt = e.attempt OFFSET 0) AS a ON true
+                    LEFT JOIN LATERAL (SELECT key_id FROM keys
+                        WHERE jitter = e.jitter AND sha256(key) = sha256(e.key) OFFSET 0) AS k ON true
+                    WHERE e.kind <> 'dispatch' AND e.n >= v_from ORDER BY 6, 1) AS e
+                CROSS JOIN LATERAL (SELECT * FROM log WHERE log.key_id = e.key_id FOR NO KEY UPDATE) AS l) AS e;
         v_dispatch := v_from - 1 + array_position(p_kind[v_from :], 'dispatch');
         -- Of attempts that are not known, or are made by this batch only.
         v_unknown := '{}';
@@ -215,14 +222,17 @@ BEGIN
         SELECT coalesce(min(n) - 1, cardinality(p_kind)) INTO v_to FROM (
             SELECT n FROM unnest(v_ords, v_plain) AS e (n, plain) WHERE NOT plain UNION ALL SELECT unnest(v_unknown)) AS e
             WHERE n > v_dispatch;
-        RETURN QUERY WITH e AS MATERIALIZED (
-            SELECT * FROM unnest(v_ords, v_keys, v_attempts, v_codes, v_plain) AS e (n, key_id, attempt, code, plain)
-            WHERE e.plain AND e.n <= v_to),
-        ended AS (UPDATE attempts SET finished = v_now, outcome = 'done', exit_code = e.code,
-                took_ms = greatest(p_now_ms - started_ms, 0)
-            FROM e WHERE attempts.attempt = e.attempt),
-        logged AS (UPDATE log SET finished = v_now, exit_code = e.code, attempt = NULL FROM e WHERE log.key_id = e.key_id)
-        SELECT p_first + e.n - 1, 'recorded'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb FROM e;
+        SELECT array_agg(n), array_agg(key_id), array_agg(attempt), array_agg(code)
+            INTO v_done_ords, v_done_keys, v_done_attempts, v_done_codes
+            FROM unnest(v_ords, v_keys, v_attempts, v_codes, v_plain) AS e (n, key_id, attempt, code, plain)
+            WHERE plain AND n <= v_to;
+        UPDATE attempts SET finished = v_now, outcome = 'done', took_ms = greatest(p_now_ms - started_ms, 0),
+                exit_code = v_done_codes[array_position(v_done_attempts, attempt)]
+            WHERE attempt = ANY (v_done_attempts);
+        UPDATE log SET finished = v_now, exit_code = v_done_codes[array_position(v_done_keys, key_id)], attempt = NULL
+            WHERE key_id = ANY (v_done_keys);
+        RETURN QUERY SELECT p_first + u - 1, 'recorded'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
+            FROM unnest(v_done_ords) AS u;
         FOR i IN 1 .. coalesce(cardinality(v_ords), 0) LOOP
             CONTINUE WHEN v_plain[i] OR v_ords[i] > v_to;
             IF p_kind[v_ords[i]] = 'complete' THEN

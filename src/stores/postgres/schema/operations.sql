@@ -89,27 +89,29 @@ BEGIN
     SELECT array_agg(key_id ORDER BY key_id), array_agg(payload ORDER BY key_id) INTO v_keys, v_payloads
         FROM (SELECT DISTINCT ON (k.key_id) k.key_id, u.payload
             FROM unnest(p_keys, p_jitters, p_payloads) WITH ORDINALITY AS u (key, jitter, payload, n)
-            JOIN keys k ON k.jitter = u.jitter AND sha256(k.key) = sha256(u.key) ORDER BY k.key_id, u.n DESC) AS last;
+            CROSS JOIN LATERAL (SELECT key_id FROM keys WHERE jitter = u.jitter AND sha256(key) = sha256(u.key) OFFSET 0) AS k
+            ORDER BY k.key_id, u.n DESC) AS last;
     PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
     IF p_run.listing THEN
         INSERT INTO listed SELECT p_run.run, unnest(v_keys) ON CONFLICT DO NOTHING;
     END IF;
-    UPDATE queue SET payload = u.payload FROM unnest(v_keys, v_payloads) AS u (key_id, payload)
-        WHERE queue.run = p_run.run AND queue.key_id = u.key_id AND queue.payload <> u.payload;
+    UPDATE queue SET payload = v_payloads[array_position(v_keys, key_id)]
+        WHERE run = p_run.run AND key_id = ANY (v_keys) AND payload <> v_payloads[array_position(v_keys, key_id)];
     SELECT array_agg(u.key_id), array_agg(u.payload), coalesce(array_agg(u.key_id) FILTER (WHERE u.free), '{}')
         INTO v_keys, v_payloads, v_free FROM (
             SELECT u.key_id, u.payload, l.attempt IS NULL AND (l.started IS NULL OR l.finished IS NOT NULL)
                     AND NOT EXISTS (SELECT FROM queue q WHERE q.key_id = u.key_id) AS free
-            FROM unnest(v_keys, v_payloads) WITH ORDINALITY AS u (key_id, payload, n) JOIN log l USING (key_id)
-            ORDER BY u.n) AS u;
+            FROM unnest(v_keys, v_payloads) WITH ORDINALITY AS u (key_id, payload, n)
+            CROSS JOIN LATERAL (SELECT * FROM log WHERE log.key_id = u.key_id OFFSET 0) AS l ORDER BY u.n) AS u;
     SELECT name INTO v_name FROM fetchers WHERE fetcher = p_run.fetcher;
     INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
         SELECT p_run.run, u.key_id, p_run.fetcher, p_run.run_started,
             (SELECT attempt FROM last_served s WHERE s.key_id = u.key_id AND s.name = v_name), u.payload
         FROM unnest(v_keys, v_payloads) AS u (key_id, payload) WHERE u.key_id = ANY (v_free);
     UPDATE log SET plain = true WHERE key_id = ANY (v_free) AND NOT plain;
-    INSERT INTO ready SELECT coalesce(l.started, -1), k.place, l.key_id
-        FROM log l JOIN keys k USING (key_id) WHERE l.key_id = ANY (v_free);
+    INSERT INTO ready SELECT coalesce(l.started, -1), k.place, u FROM unnest(v_free) AS u
+        CROSS JOIN LATERAL (SELECT started FROM log WHERE key_id = u OFFSET 0) AS l
+        CROSS JOIN LATERAL (SELECT place FROM keys WHERE key_id = u OFFSET 0) AS k;
     v_added := cardinality(v_free);
     FOR v_key, v_payload IN SELECT u.key_id, u.payload FROM unnest(v_keys, v_payloads) AS u (key_id, payload)
             WHERE u.key_id <> ALL (v_free) AND NOT EXISTS (SELECT FROM queue q WHERE q.run = p_run.run AND q.key_id = u.key_id) LOOP

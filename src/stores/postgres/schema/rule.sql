@@ -139,7 +139,8 @@ BEGIN
         INSERT INTO keys (key, jitter, place)
         SELECT n.key, n.jitter, (n.jitter::int8 + 2147483648) << 16
         FROM (SELECT DISTINCT jitter, key FROM unnest(p_keys, p_jitters) AS u (key, jitter)) n
-        WHERE NOT EXISTS (SELECT FROM keys k WHERE k.jitter = n.jitter AND sha256(k.key) = sha256(n.key))
+        LEFT JOIN LATERAL (SELECT key_id FROM keys k WHERE k.jitter = n.jitter AND sha256(k.key) = sha256(n.key) OFFSET 0)
+            AS known ON true WHERE known.key_id IS NULL
         ORDER BY n.jitter, n.key
         ON CONFLICT (jitter, sha256(key)) DO NOTHING
         RETURNING key_id, jitter),
