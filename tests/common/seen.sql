@@ -24,3 +24,8 @@ CREATE VIEW seen.shiftboss_runs AS
     SELECT fetcher AS fetcher_id, run_started, stale::int AS stale, (position ->> 'changed')::int8 AS changed
     FROM shiftboss.runs WHERE run <> 0;
 CREATE FUNCTION seen.ifnull(int4, int4) RETURNS int4 LANGUAGE sql AS 'SELECT coalesce($1, $2)';
+CREATE VIEW seen.shiftboss_state AS
+    SELECT 'directory_lost_since' AS name, lost_since AS value FROM shiftboss.daemons WHERE lost_since IS NOT NULL;
+CREATE VIEW seen.shiftboss_deliveries AS
+    SELECT a.attempt, convert_from(k.key, 'UTF8') AS attr_path
+    FROM shiftboss.attempts a JOIN shiftboss.keys k USING (key_id) WHERE a.finished IS NULL;

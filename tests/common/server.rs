@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the tests look at, as the tables of SQLite show it.
 const SEEN: &str = include_str!("seen.sql");
-const VARIABLE: &str = "SHIFTBOSS_TEST_POSTGRES";
+pub const VARIABLE: &str = "SHIFTBOSS_TEST_POSTGRES";
 
 /// Dropped with its database.
 pub struct Database {

@@ -101,7 +101,11 @@ impl Site {
         self.wait_sql("SELECT count(*) FROM queue", &[&count.to_string()]);
     }
 
+    /// What SQLite finds of its file and of references; a server looks after both.
     pub fn integrity(&self) -> Vec<String> {
+        if self.server().is_some() {
+            return vec!["ok".to_owned()];
+        }
         let mut found = self.sql("PRAGMA integrity_check");
         found.extend(self.sql("PRAGMA foreign_key_check"));
         found

@@ -82,7 +82,11 @@ fn refusing(site: &Site) -> JoinHandle<String> {
     let listener = UnixListener::bind(site.path(".s.PGSQL.5432")).unwrap();
     std::thread::spawn(move || {
         let (mut asked, _) = listener.accept().unwrap();
-        let _ = message(&mut asked, 0);
+        // A client may ask for TLS first.
+        if message(&mut asked, 0) == 80_877_103_u32.to_be_bytes() {
+            asked.write_all(b"N").unwrap();
+            message(&mut asked, 0);
+        }
         // AuthenticationCleartextPassword.
         asked.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
         let password = message(&mut asked, 1);

@@ -1,7 +1,7 @@
 //! Peers that behave badly: endless lines, silence, and answers that nobody reads. None of them
 //! takes memory or time from others (spec 3).
 
-use crate::common::{BOTH_POLICIES, Client, Daemon, Site};
+use crate::common::{Client, Daemon, Site, both_policies};
 
 /// A daemon with the jobs `alpha` and `bravo`.
 fn two_jobs(options: &[&str]) -> (Site, Daemon) {
@@ -15,7 +15,7 @@ fn two_jobs(options: &[&str]) -> (Site, Daemon) {
 /// A megabyte without a newline is cut off, not collected.
 #[test]
 fn an_endless_line_is_cut_off() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, daemon) = two_jobs(options);
         let before = daemon.memory_kib("VmRSS:");
         let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(&site)).collect();
@@ -35,7 +35,7 @@ fn an_endless_line_is_cut_off() {
 /// themselves when they go on.
 #[test]
 fn slow_and_silent_peers_hold_up_nobody() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         let mut slow: Vec<Client> = (0..100).map(|_| Client::connect(&site)).collect();
         for client in slow.iter_mut().step_by(2) {
@@ -54,7 +54,7 @@ fn slow_and_silent_peers_hold_up_nobody() {
 /// stays bounded and others are served.
 #[test]
 fn a_peer_that_never_reads_is_held_back() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, daemon) = two_jobs(options);
         let before = daemon.memory_kib("VmRSS:");
         let deaf: Vec<Client> = (0..3).map(|_| Client::connect(&site)).collect();

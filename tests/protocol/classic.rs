@@ -1,6 +1,6 @@
 //! The classic protocol, byte for byte (spec 3), under both policies.
 
-use crate::common::{BOTH_POLICIES, Client, Daemon, Site, wait_until};
+use crate::common::{Client, Daemon, Site, both_policies, wait_until};
 
 const DEQUEUED: &str = "SELECT count(*) FROM queue WHERE is_dequeued <> 0";
 
@@ -17,7 +17,7 @@ fn two_jobs(options: &[&str]) -> (Site, Daemon) {
 /// until the peer closes.
 #[test]
 fn lines_in_one_write_are_answered_in_order() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         let mut client = Client::connect(&site);
         client.write(b"READY\nDONE alpha 0\nREADY\n");
@@ -33,7 +33,7 @@ fn lines_in_one_write_are_answered_in_order() {
 /// Spec 3.1: a thousand lines sent at once get a thousand answers in the order of the lines.
 #[test]
 fn a_thousand_pipelined_lines() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let site = Site::new();
         let lines: Vec<String> = (0..1_000).map(|i| format!("key{i:04} 0 {i}\n")).collect();
         site.write("f.1.txt", lines.concat());
@@ -50,7 +50,7 @@ fn a_thousand_pipelined_lines() {
 /// Lines that arrive one byte at a time are answered like any other.
 #[test]
 fn byte_by_byte() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         let mut client = Client::connect(&site);
         for byte in b"READY\nDONE alpha 0\n" {
@@ -66,7 +66,7 @@ fn byte_by_byte() {
 /// Spec 3.2: a peer that closes its write side after full lines is still answered.
 #[test]
 fn half_closed_peers_are_answered() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         assert_eq!(site.send(b"READY\nREADY\nREADY\n"), "JOB alpha 0 1\nJOB bravo 0 2\nNOJOBS\n");
         assert_eq!(site.send(b""), "");
@@ -76,7 +76,7 @@ fn half_closed_peers_are_answered() {
 /// Spec 3.3: what the reference accepts beside the plain lines.
 #[test]
 fn accepted_forms_of_done() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         site.edit("INSERT INTO log VALUES ('a', 1000, NULL, NULL)");
         let forms: [(&[u8], i64); 8] = [
@@ -102,7 +102,7 @@ fn accepted_forms_of_done() {
 /// answered.
 #[test]
 fn done_for_an_unknown_key() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         assert_eq!(site.ask("DONE nobody 0"), "JOB alpha 0 1\n");
         let long = format!("DONE {} 0", "k".repeat(5_000));
@@ -144,7 +144,7 @@ fn refused_lines() -> Vec<(&'static str, Vec<u8>)> {
 /// same write are dropped.
 #[test]
 fn bad_lines_close_in_silence() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         for (name, line) in refused_lines() {
             assert_eq!(site.send(&[&line[..], b"READY\n"].concat()), "", "{name}");
@@ -157,7 +157,7 @@ fn bad_lines_close_in_silence() {
 /// Spec 3.4: good lines before a bad one in the same write are answered first.
 #[test]
 fn good_lines_before_a_bad_one_are_answered() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let site = Site::new();
         let _daemon = site.start_with(options);
         for (name, line) in refused_lines() {
@@ -174,7 +174,7 @@ fn good_lines_before_a_bad_one_are_answered() {
 /// Spec 3.4: READY without its newline, at the end of input, is not executed.
 #[test]
 fn an_unfinished_ready_is_not_executed() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         assert_eq!(site.send(b"READY"), "");
         assert_eq!(site.send(b"DONE a"), "");
@@ -186,7 +186,7 @@ fn an_unfinished_ready_is_not_executed() {
 /// Lines of up to 64 KiB are read: the rest of a DONE is ignored, not refused.
 #[test]
 fn a_line_of_nearly_64_kib_is_read() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         let line = format!("DONE a 0 {}", "x".repeat(65_535 - 9));
         assert_eq!(line.len() + 1, 64 * 1024);
@@ -197,7 +197,7 @@ fn a_line_of_nearly_64_kib_is_read() {
 /// Spec 3.4: the log names the peer and the fault.
 #[test]
 fn a_bad_line_is_a_warning_that_names_the_peer() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, daemon) = two_jobs(options);
         assert_eq!(site.ask("ready"), "");
         let pid = std::process::id().to_string();
@@ -209,7 +209,7 @@ fn a_bad_line_is_a_warning_that_names_the_peer() {
 /// nothing new, whatever it does wrong.
 #[test]
 fn only_classic_words_are_ever_sent() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         for words in ["HELP", "STATUS", "PING", "HELLO", "HELLO x", "TOUCH alpha", "FAIL alpha"] {
             let answer = site.ask(words);
@@ -224,7 +224,7 @@ fn only_classic_words_are_ever_sent() {
 /// A connection may stay open and silent; it is answered when it speaks.
 #[test]
 fn a_connection_stays_open_until_the_peer_closes() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let (site, _daemon) = two_jobs(options);
         let mut kept = Client::connect(&site);
         assert_eq!(kept.ask("READY"), "JOB alpha 0 1\n");
@@ -239,7 +239,7 @@ fn a_connection_stays_open_until_the_peer_closes() {
 /// ASCII.
 #[test]
 fn payloads_arrive_byte_for_byte() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let site = Site::new();
         site.write("f.1.txt", "é  8.06.16 https://x/?a=b&c\tname \u{1F600}\n");
         let _daemon = site.start_with(options);

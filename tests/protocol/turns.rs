@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::sql::LOG;
-use crate::common::{BOTH_POLICIES, Client, Daemon, Site, wait_until};
+use crate::common::{Client, Daemon, Site, both_policies, wait_until};
 
 /// A daemon with `alpha` and nothing else.
 fn one_job(options: &[&str]) -> (Site, Daemon) {
@@ -113,7 +113,7 @@ fn classic_serves_the_lower_id() {
 fn never_run_keys_in_their_order() {
     let keys =
         ["python3Packages.requests", "é", "alpha", "echo", "delta", "charlie", "bravo", "zulu"];
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let site = Site::new();
         let mut sorted = keys;
         sorted.sort();
@@ -129,7 +129,7 @@ fn never_run_keys_in_their_order() {
 /// own row too where there are leases, and not with `--classic`.
 #[test]
 fn twelve_hours_after_a_start() {
-    for options in BOTH_POLICIES {
+    for options in both_policies() {
         let site = Site::new();
         site.write("f.1.txt", "alpha f\n");
         site.write("g.1.txt", "alpha g\n");
