@@ -6,26 +6,27 @@
 
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use toml::Spanned;
 
 use super::{absolute, database, one_of};
-use crate::config::values::{self as values_of_file, TIME_IN_QUOTES, checked, parse_time};
+use crate::config::values as values_of_file;
 use crate::config::{Checked, DaemonFiles, Fault, FetcherTable, check_fetchers};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
 use crate::stores::{self, Database, Durability, Joining, Options, Policy};
-
-/// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
-const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
+use values::{
+    daemon_name_of_file, database_of_file, expired_leases_of_file, lease_of_file, mode_of_file,
+    parse_daemon_name, parse_lease, parse_mode,
+};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,8 +37,6 @@ const SINGLE_TASKS: u32 = 1_000_000;
 const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
 const MODE: u32 = 0o600;
 const CONNECTIONS: u32 = 16_384;
-/// The longest name of a daemon.
-const NAME_BYTES_MAX: usize = 255;
 
 /// What an answer outlives.
 const DURABILITIES: &[(&str, &str, Durability)] = &[
@@ -257,56 +256,6 @@ const SERVER_ONLY: &str =
     "daemon_name and no_migrate are for a database on a server: leave them out, or give its URL";
 const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";
-
-/// A lease in whole seconds, the unit it is counted in (spec 2).
-fn parse_lease(text: &str) -> Result<i64, String> {
-    let lease = parse_time(text)?;
-    match i64::try_from(lease.as_secs()) {
-        Ok(seconds @ 1..=LEASE_SECONDS_MAX) if lease.subsec_nanos() == 0 => Ok(seconds),
-        _ => Err("give whole seconds, from 1s to 10years".to_owned()),
-    }
-}
-
-fn lease_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<i64>, D::Error> {
-    checked(typed, TIME_IN_QUOTES, |text: String| parse_lease(&text).map(Some))
-}
-
-fn expired_leases_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
-    let wrong = "give a whole number from 1 to 1000, without quotes";
-    checked(typed, wrong, |count| match count {
-        1..=1000 => Ok(Some(count)),
-        _ => Err(wrong.to_owned()),
-    })
-}
-
-/// Permission bits.
-fn parse_mode(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("permission bits are octal, from 0 to 777; for example 0660".to_owned()),
-    }
-}
-
-fn mode_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
-    parse_mode(&String::deserialize(typed)?).map(Some).map_err(D::Error::custom)
-}
-
-fn database_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Database>, D::Error> {
-    Ok(values_of_file::path(typed)?.map(Database::from))
-}
-
-fn parse_daemon_name(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(char::is_control) {
-        return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"));
-    }
-    Ok(text.to_owned())
-}
-
-fn daemon_name_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<String>, D::Error> {
-    checked(typed, "write a name in quotes: \"builder-1\"", |text: String| {
-        parse_daemon_name(&text).map(Some)
-    })
-}
 
 /// What was said, or else its default, checked. The daemon sees nothing else.
 #[derive(Debug)]

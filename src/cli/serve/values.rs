@@ -1,0 +1,68 @@
+//! Values of `serve`'s settings, as they are typed and as they stand in a file.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::config::values::{TIME_IN_QUOTES, checked, parse_time, path};
+use crate::stores::Database;
+
+/// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
+const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
+/// The longest name of a daemon.
+const NAME_BYTES_MAX: usize = 255;
+
+/// A lease in whole seconds, the unit it is counted in (spec 2).
+pub(super) fn parse_lease(text: &str) -> Result<i64, String> {
+    let lease = parse_time(text)?;
+    match i64::try_from(lease.as_secs()) {
+        Ok(seconds @ 1..=LEASE_SECONDS_MAX) if lease.subsec_nanos() == 0 => Ok(seconds),
+        _ => Err("give whole seconds, from 1s to 10years".to_owned()),
+    }
+}
+
+pub(super) fn lease_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<i64>, D::Error> {
+    checked(typed, TIME_IN_QUOTES, |text: String| parse_lease(&text).map(Some))
+}
+
+pub(super) fn expired_leases_of_file<'de, D: Deserializer<'de>>(
+    typed: D,
+) -> Result<Option<u32>, D::Error> {
+    let wrong = "give a whole number from 1 to 1000, without quotes";
+    checked(typed, wrong, |count| match count {
+        1..=1000 => Ok(Some(count)),
+        _ => Err(wrong.to_owned()),
+    })
+}
+
+/// Permission bits.
+pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("permission bits are octal, from 0 to 777; for example 0660".to_owned()),
+    }
+}
+
+pub(super) fn mode_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
+    parse_mode(&String::deserialize(typed)?).map(Some).map_err(D::Error::custom)
+}
+
+pub(super) fn database_of_file<'de, D: Deserializer<'de>>(
+    typed: D,
+) -> Result<Option<Database>, D::Error> {
+    Ok(path(typed)?.map(Database::from))
+}
+
+pub(super) fn parse_daemon_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(char::is_control) {
+        return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn daemon_name_of_file<'de, D: Deserializer<'de>>(
+    typed: D,
+) -> Result<Option<String>, D::Error> {
+    checked(typed, "write a name in quotes: \"builder-1\"", |text: String| {
+        parse_daemon_name(&text).map(Some)
+    })
+}
