@@ -14,6 +14,7 @@ mod server;
 #[path = "no_server.rs"]
 mod server;
 mod sqlite;
+mod views;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -13,10 +13,12 @@ const VERSIONS: [&[&str]; 1] = [&[
     include_str!("schema/0001_tables.sql"),
     include_str!("schema/daemons.sql"),
     include_str!("schema/rule.sql"),
+    include_str!("schema/counts.sql"),
     include_str!("schema/tasks.sql"),
     include_str!("schema/jobs.sql"),
     include_str!("schema/operations.sql"),
     include_str!("schema/apply.sql"),
+    include_str!("schema/views.sql"),
 ]];
 /// What the comment of the schema begins with.
 const COMMENT: &str = "shiftboss, schema version ";
@@ -98,7 +100,7 @@ async fn migrate_locked(client: &Client) -> Result<(), StoreError> {
 }
 
 /// The version of the schema that is there; 0: there is none.
-async fn version(client: &Client) -> Result<usize, StoreError> {
+pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
     let sql =
         "SELECT obj_description(oid, 'pg_namespace'), has_schema_privilege(oid, 'USAGE'), nspowner::regrole::text
         FROM pg_namespace WHERE nspname = 'shiftboss'";

@@ -160,11 +160,12 @@ impl PostgresStore {
         let connection = self.server.connect().await?;
         let client = &connection.client;
         let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen, taken_by, beat
-            FROM join_queue($1, $2, $3, $4, $5, $6)";
+            FROM join_queue($1, $2, $3, $4, $5, $6, $7)";
         let (lease, pid) = (self.options.policy.lease(), i64::from(std::process::id()));
+        let max_tasks = i64::from(self.options.max_single_tasks);
         let Identity { name, owner } = &self.identity;
         let version = env!("CARGO_PKG_VERSION");
-        let asked = client.query_one(join, &[name, owner, &version, &lease, &pid, &beat]).await;
+        let asked = client.query_one(join, &[name, owner, &version, &lease, &max_tasks, &pid, &beat]).await;
         let row = asked.map_err(classify)?;
         if let Some(holder) = row.get(6) {
             return Ok(Named::Taken(holder, row.get(7)));

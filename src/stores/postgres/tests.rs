@@ -1,5 +1,6 @@
 //! The store against a real server (`make test-postgres` starts one): each test has a database of its own.
 
+mod both;
 mod concurrency;
 mod conformance;
 mod support;

@@ -11,7 +11,7 @@ use shiftboss_protocol::model::{Key, UnixSeconds};
 
 use super::query::{FromRow, Query};
 use super::{schema, snapshot};
-use crate::stores::outcome_words::of_code;
+use crate::stores::views::{LOG_MAX, outcome};
 
 pub(super) mod order;
 pub(super) mod queue;
@@ -60,15 +60,10 @@ impl Reader for SqliteReader {
     }
 }
 
-/// Attempts that can be asked for at once.
-const LOG_MAX: usize = 10_000;
-
 impl FromRow for Ended {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (started, finished): (i64, i64) = (row.get(5)?, row.get(6)?);
-        let (outcome, exit_code): (String, Option<i64>) = (row.get(7)?, row.get(8)?);
-        let is_done = outcome == "done";
-        let outcome = if is_done { of_code(exit_code.unwrap_or(0)).to_owned() } else { outcome };
+        let exit_code = row.get(8)?;
         Ok(Self {
             attempt: row.get(0)?,
             key: row.get(1)?,
@@ -79,7 +74,7 @@ impl FromRow for Ended {
             finished,
             duration_seconds: finished.saturating_sub(started).max(0),
             took_ms: row.get(9)?,
-            outcome,
+            outcome: outcome(row.get(7)?, exit_code),
             exit_code,
             output: None,
         })

@@ -30,6 +30,7 @@ CREATE TABLE daemons (
     beat_at         int8 NOT NULL DEFAULT 0,
     lost            bool NOT NULL DEFAULT false,
     policy_lease    int8 NOT NULL,
+    max_tasks       int8 NOT NULL,
     pid             int8,
     started         int8,
     input_directory text,
@@ -110,6 +111,9 @@ CREATE TABLE queue (
     PRIMARY KEY (run, key_id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX queue_by_key ON queue (key_id);
+-- The newest single task that has a row, and the dead letters: for those who look.
+CREATE INDEX queue_single_tasks ON queue (run_started) WHERE run = 0;
+CREATE INDEX queue_dead ON queue (fetcher, run_started) WHERE dead;
 
 -- queue.served of fetchers and keys that have no row any more.
 CREATE TABLE last_served (
@@ -161,6 +165,16 @@ CREATE TABLE overdue (
     key_id  int8 NOT NULL
 );
 CREATE INDEX overdue_by_key ON overdue (key_id);
+
+-- Keys whose log row has no end though none of their attempts is out, as after a dead letter of an overdue job.
+CREATE TABLE unended (
+    key_id int8 PRIMARY KEY
+);
+
+-- Keys whose job failed when no attempt of it was kept, or when it was forgotten since; the log tells whether it is so still.
+CREATE TABLE failures (
+    key_id int8 PRIMARY KEY
+);
 
 -- Single tasks: of each key one has its row in the queue. status: waiting (in flight, too), failed or dead_letter.
 CREATE TABLE single_tasks (

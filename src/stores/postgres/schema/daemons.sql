@@ -18,7 +18,8 @@ $$;
 
 -- A daemon joins, or joins anew: from now on nobody writes in its name with an earlier epoch. A name that another owner
 -- has is not taken, and taken_by says who has it, unless it is lost, was stopped, or has not gone on since p_beat.
-CREATE FUNCTION join_queue(p_name text, p_owner text, p_version text, p_lease int8, p_pid int8, p_beat int8,
+CREATE FUNCTION join_queue(p_name text, p_owner text, p_version text, p_lease int8, p_max_tasks int8, p_pid int8,
+    p_beat int8,
     OUT daemon int4, OUT epoch int8, OUT was_clean bool, OUT paused bool, OUT input_directory text, OUT seen int8,
     OUT taken_by text, OUT beat int8) LANGUAGE plpgsql AS $$
 DECLARE v_known daemons;
@@ -32,8 +33,9 @@ BEGIN
     PERFORM end_connections(p_name);
     SELECT * INTO v_known FROM daemons d WHERE d.name = p_name FOR UPDATE;
     was_clean := v_known.pid IS NULL;
-    INSERT INTO daemons AS d (name, owner, version, policy_lease) VALUES (p_name, p_owner, p_version, p_lease)
-        ON CONFLICT (name) DO UPDATE SET owner = p_owner, version = p_version, policy_lease = p_lease,
+    INSERT INTO daemons AS d (name, owner, version, policy_lease, max_tasks)
+        VALUES (p_name, p_owner, p_version, p_lease, p_max_tasks)
+        ON CONFLICT (name) DO UPDATE SET owner = p_owner, version = p_version, policy_lease = p_lease, max_tasks = p_max_tasks,
             epoch = d.epoch + 1, beat = d.beat + 1, lost = false
         RETURNING d.daemon, d.epoch, d.input_directory INTO daemon, epoch, input_directory;
     UPDATE daemons d SET pid = p_pid, started = now_ms() / 1000, beat_at = now_ms() / 1000
@@ -91,11 +93,17 @@ BEGIN
     END LOOP;
 END $$;
 
--- Deletes attempts that ended, but for the last ones.
+-- Deletes attempts that ended, but for the last ones; and puts counts together.
 CREATE FUNCTION forget_ended(p_daemon int4, p_epoch int8, p_keep int8, p_limit int8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_keys int8[];
 BEGIN
     PERFORM fence(p_daemon, p_epoch);
-    DELETE FROM attempts WHERE finished IS NOT NULL AND attempt IN (
+    PERFORM fold_counts();
+    WITH gone AS (DELETE FROM attempts WHERE finished IS NOT NULL AND attempt IN (
         SELECT attempt FROM attempts WHERE attempt < (SELECT last_value - p_keep FROM attempt_numbers)
-        ORDER BY attempt LIMIT p_limit);
+        ORDER BY attempt LIMIT p_limit) RETURNING key_id)
+        SELECT array_agg(DISTINCT key_id) INTO v_keys FROM gone;
+    DELETE FROM failures WHERE key_id = ANY (v_keys);
+    INSERT INTO failures SELECT key_id FROM log WHERE key_id = ANY (v_keys) AND exit_code <> 0 AND finished IS NOT NULL
+        ORDER BY key_id ON CONFLICT DO NOTHING;
 END $$;

@@ -28,6 +28,7 @@ BEGIN
     END LOOP;
     v_marked := ARRAY(SELECT run_started FROM queue
         WHERE key_id = p_key AND fetcher = v_row.fetcher AND NOT dispatched);
+    PERFORM count_rows(run, 0, -1) FROM queue WHERE key_id = p_key AND fetcher = v_row.fetcher AND NOT dispatched;
     SELECT * INTO STRICT v_log FROM log WHERE key_id = p_key;
     INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease,
             delivery_count, prev_started, prev_finished, prev_exit_code, prev_served, prev_last, marked)
@@ -61,9 +62,11 @@ BEGIN
         taken AS (DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT ready FROM c))),
         x AS MATERIALIZED (
             SELECT n.*, q.* FROM n CROSS JOIN LATERAL (
-                SELECT ctid AS row, fetcher, run_started, payload, served FROM queue WHERE key_id = n.key_id OFFSET 0) AS q
+                SELECT ctid AS row, run, fetcher, run_started, payload, served FROM queue WHERE key_id = n.key_id OFFSET 0) AS q
             WHERE n.plain),
         marked AS (UPDATE queue SET dispatched = true, served = x.attempt FROM x WHERE queue.ctid = x.row),
+        counted AS (INSERT INTO counts AS c SELECT x.run, pg_backend_pid(), v_now / 60, 0, -count(*) FROM x GROUP BY x.run
+            ON CONFLICT (run, backend, minute) DO UPDATE SET pending = c.pending + excluded.pending),
         logged AS (UPDATE log SET started = v_now, finished = NULL, exit_code = NULL, attempt = x.attempt, last = x.attempt
             FROM x WHERE log.ctid = x.log),
         kept AS (INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease,
@@ -124,6 +127,8 @@ BEGIN
     END IF;
     PERFORM unready(p_key);
     UPDATE log SET finished = p_now_ms / 1000, exit_code = p_code WHERE key_id = p_key;
+    PERFORM count_done(p_now_ms / 1000, p_code, 1);
+    PERFORM count_done(v_log.finished, coalesce(v_log.exit_code, 0), -1) WHERE v_log.finished IS NOT NULL;
     SELECT * INTO v_last FROM attempts WHERE attempt = v_log.attempt AND v_log.finished IS NULL;
     IF FOUND THEN
         UPDATE queue SET expired = 0, dead = false
@@ -133,6 +138,8 @@ BEGIN
             PERFORM end_expired(v_other, p_lease);
         END LOOP;
         PERFORM end_task(p_key, v_last.fetcher, v_last.run_started, p_code, p_now_ms, p_lease);
+    ELSE
+        INSERT INTO failures SELECT p_key WHERE p_code <> 0 ON CONFLICT DO NOTHING;
     END IF;
     PERFORM refresh(p_key, p_now_ms / 1000, p_lease);
 END $$;
@@ -166,11 +173,14 @@ END $$;
 
 -- A job ended after its lease: its row is dispatched again, to nobody, and ended.
 CREATE FUNCTION end_late(p_late attempts, p_code int8, p_now_ms int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_key int8 := p_late.key_id; v_other attempts;
+DECLARE v_key int8 := p_late.key_id; v_other attempts; v_run int4;
 BEGIN
     PERFORM unready(v_key);
-    UPDATE queue SET dispatched = true WHERE key_id = v_key AND fetcher = p_late.fetcher AND NOT dispatched
-        AND run_started <= p_late.run_started AND (fetcher <> 0 OR run_started = p_late.run_started);
+    FOR v_run IN UPDATE queue SET dispatched = true WHERE key_id = v_key AND fetcher = p_late.fetcher AND NOT dispatched
+            AND run_started <= p_late.run_started AND (fetcher <> 0 OR run_started = p_late.run_started) RETURNING run LOOP
+        PERFORM count_rows(v_run, 0, -1);
+    END LOOP;
+    PERFORM count_done(p_now_ms / 1000, p_code, 1);
     UPDATE queue SET served = p_late.attempt WHERE key_id = v_key AND fetcher = p_late.fetcher;
     PERFORM keep_served(v_key, p_late.fetcher, p_late.attempt);
     UPDATE queue SET expired = 0, dead = false
@@ -231,6 +241,7 @@ BEGIN
             WHERE attempt = ANY (v_done_attempts);
         UPDATE log SET finished = v_now, exit_code = v_done_codes[array_position(v_done_keys, key_id)], attempt = NULL
             WHERE key_id = ANY (v_done_keys);
+        PERFORM count_done(v_now, code, count(*)) FROM unnest(v_done_codes) AS code GROUP BY code;
         RETURN QUERY SELECT p_first + u - 1, 'recorded'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
             FROM unnest(v_done_ords) AS u;
         FOR i IN 1 .. coalesce(cardinality(v_ords), 0) LOOP

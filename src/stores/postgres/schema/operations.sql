@@ -15,7 +15,7 @@ END $$;
 
 CREATE FUNCTION retry(p_key int8, p_fetcher text, p_max_expired int4, p_now int8, p_lease int8) RETURNS int8
 LANGUAGE plpgsql AS $$
-DECLARE v_tasks int8 := 0; v_rows int8;
+DECLARE v_tasks int8 := 0; v_rows int8 := 0; v_run int4;
 BEGIN
     IF NOT EXISTS (SELECT FROM queue WHERE key_id = p_key) THEN
         RETURN NULL;
@@ -23,13 +23,16 @@ BEGIN
     IF coalesce(p_fetcher, '@tasks') = '@tasks' THEN
         v_tasks := retry_tasks(p_key, 10000, p_max_expired, p_lease);
     END IF;
-    WITH back AS (UPDATE queue q SET dispatched = false, expired = 0, dead = false
-        WHERE q.key_id = p_key AND q.dispatched
-            AND (p_fetcher IS NULL OR q.fetcher = (SELECT fetcher FROM fetchers WHERE name = p_fetcher))
-            AND NOT EXISTS (SELECT FROM deliveries(p_key) d WHERE d.fetcher = q.fetcher)
-            AND NOT EXISTS (SELECT FROM queue newer WHERE newer.key_id = p_key AND newer.fetcher = q.fetcher
-                AND newer.run_started > q.run_started)
-        RETURNING 1) SELECT count(*) INTO v_rows FROM back;
+    FOR v_run IN UPDATE queue q SET dispatched = false, expired = 0, dead = false
+            WHERE q.key_id = p_key AND q.dispatched
+                AND (p_fetcher IS NULL OR q.fetcher = (SELECT fetcher FROM fetchers WHERE name = p_fetcher))
+                AND NOT EXISTS (SELECT FROM deliveries(p_key) d WHERE d.fetcher = q.fetcher)
+                AND NOT EXISTS (SELECT FROM queue newer WHERE newer.key_id = p_key AND newer.fetcher = q.fetcher
+                    AND newer.run_started > q.run_started)
+            RETURNING q.run LOOP
+        PERFORM count_rows(v_run, 0, 1);
+        v_rows := v_rows + 1;
+    END LOOP;
     PERFORM refresh(p_key, p_now, p_lease);
     RETURN v_tasks + v_rows;
 END $$;
@@ -121,6 +124,7 @@ BEGIN
         v_added := v_added + 1;
     END LOOP;
     UPDATE runs SET rows = rows + v_added WHERE run = p_run.run AND v_added <> 0;
+    PERFORM count_rows(p_run.run, 0, v_added) WHERE v_added <> 0;
 END $$;
 
 -- Deletes rows of a run, p_limit at the most, and with its last row the run; NULL: there are more, else how many they were.
@@ -130,6 +134,8 @@ BEGIN
     UPDATE runs SET deleting = true WHERE run = p_run.run AND NOT deleting;
     v_keys := ARRAY(SELECT key_id FROM queue WHERE run = p_run.run ORDER BY key_id LIMIT p_limit);
     PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
+    PERFORM count_rows(run, 0, -count(*)) FROM queue WHERE run = p_run.run AND key_id = ANY (v_keys) AND NOT dispatched
+        GROUP BY run;
     FOREACH v_key IN ARRAY v_keys LOOP
         PERFORM remove_row(v_key, p_run.run, p_lease);
         PERFORM refresh(v_key, p_now, p_lease);
@@ -170,6 +176,8 @@ BEGIN
     END IF;
     v_keys := ARRAY(SELECT key_id FROM queue WHERE run = p_run.run AND key_id > p_run.pruned_to ORDER BY key_id LIMIT p_limit);
     PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
+    PERFORM count_rows(run, 0, -count(*)) FROM queue q WHERE run = p_run.run AND key_id = ANY (v_keys) AND NOT dispatched
+        AND NOT EXISTS (SELECT FROM listed l WHERE l.run = q.run AND l.key_id = q.key_id) GROUP BY run;
     FOR v_key IN SELECT u FROM unnest(v_keys) AS u
             WHERE NOT EXISTS (SELECT FROM listed WHERE run = p_run.run AND key_id = u) LOOP
         PERFORM remove_row(v_key, p_run.run, p_lease);

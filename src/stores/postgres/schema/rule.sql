@@ -52,6 +52,9 @@ BEGIN
         INSERT INTO ready SELECT coalesce(v_log.started, -1), place, p_key FROM keys WHERE key_id = p_key;
     END IF;
     SELECT * INTO v_open FROM attempts WHERE attempt = v_log.attempt;
+    DELETE FROM unended WHERE key_id = p_key;
+    INSERT INTO unended SELECT p_key
+        WHERE v_log.started IS NOT NULL AND v_log.finished IS NULL AND v_open.attempt IS NULL;
     SELECT count(*), coalesce(bool_and(expired = 0 AND NOT dead AND fetcher <> 0 AND run <> ALL (v_deleting)
             AND (v_open.attempt IS NULL
                 OR dispatched AND fetcher = v_open.fetcher AND run_started = v_open.run_started)), true)
@@ -97,11 +100,14 @@ END $$;
 -- Takes a dispatch back, whatever was done to its log row meanwhile. With p_rearm its rows wait again.
 CREATE FUNCTION take_back(p_attempt attempts, p_outcome text, p_rearm bool, p_now_ms int8, p_lease int8)
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_key int8 := p_attempt.key_id;
+DECLARE v_key int8 := p_attempt.key_id; v_run int4;
 BEGIN
     IF p_rearm THEN
-        UPDATE queue SET dispatched = false WHERE key_id = v_key AND fetcher = p_attempt.fetcher
-            AND dispatched AND run_started = ANY (coalesce(p_attempt.marked, ARRAY[p_attempt.run_started]));
+        FOR v_run IN UPDATE queue SET dispatched = false WHERE key_id = v_key AND fetcher = p_attempt.fetcher
+                AND dispatched AND run_started = ANY (coalesce(p_attempt.marked, ARRAY[p_attempt.run_started]))
+                RETURNING run LOOP
+            PERFORM count_rows(v_run, 0, 1);
+        END LOOP;
     END IF;
     UPDATE queue SET served = p_attempt.prev_served WHERE key_id = v_key AND served = p_attempt.attempt;
     UPDATE last_served SET attempt = p_attempt.prev_served

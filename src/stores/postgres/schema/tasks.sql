@@ -20,6 +20,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
+    PERFORM count_rows(0, -1, -(NOT v_row.dispatched)::int4) WHERE p_run = 0;
     PERFORM keep_served(p_key, v_row.fetcher, v_row.served);
     FOR v_other IN SELECT d.* FROM deliveries(p_key) d, log l
             WHERE l.key_id = p_key AND d.lease IS NULL AND d.fetcher = v_row.fetcher AND d.run_started = v_row.run_started
@@ -30,7 +31,7 @@ END $$;
 
 -- Sees to it that the key's row is the one that it has to be.
 CREATE FUNCTION derive_row(p_key int8, p_max_expired int4, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_current int8; v_status text; v_next single_tasks;
+DECLARE v_current int8; v_status text; v_next single_tasks; v_is_out bool;
 BEGIN
     SELECT q.run_started, s.status INTO v_current, v_status FROM queue q LEFT JOIN single_tasks s ON s.task = q.run_started
         WHERE q.run = 0 AND q.key_id = p_key;
@@ -45,9 +46,11 @@ BEGIN
     END IF;
     PERFORM remove_row(p_key, 0, p_lease);
     IF v_next.task IS NOT NULL THEN
-        INSERT INTO queue (run, key_id, fetcher, run_started, served, dispatched, expired, dead, payload)
+        INSERT INTO queue AS q (run, key_id, fetcher, run_started, served, dispatched, expired, dead, payload)
         VALUES (0, p_key, 0, v_next.task, served(p_key, 0), v_next.status <> 'waiting' OR is_out(p_key, v_next.task),
-            CASE v_next.status WHEN 'dead_letter' THEN p_max_expired ELSE 0 END, v_next.status = 'dead_letter', v_next.payload);
+            CASE v_next.status WHEN 'dead_letter' THEN p_max_expired ELSE 0 END, v_next.status = 'dead_letter', v_next.payload)
+        RETURNING q.dispatched INTO v_is_out;
+        PERFORM count_rows(0, 1, (NOT v_is_out)::int4);
     END IF;
 END $$;
 

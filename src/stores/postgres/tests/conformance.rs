@@ -1,16 +1,8 @@
 //! The contract of a store, kept by one daemon, and by several of one queue.
 
-use proptest::prelude::ProptestConfig;
 use shiftboss_actors::testing::conformance;
 
-use super::support::Site;
-
-/// So many random histories as the environment's PROPTEST_CASES says, or few.
-fn cases(few: u32) -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    let asked = asked.map(|text| text.parse().expect("PROPTEST_CASES is a number"));
-    ProptestConfig::with_cases(asked.unwrap_or(few))
-}
+use super::support::{Site, cases};
 
 #[test]
 #[ignore = "needs a server: make test-postgres"]

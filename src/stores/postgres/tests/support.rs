@@ -45,6 +45,13 @@ async fn connect(url: &str) -> Client {
     client
 }
 
+/// So many random cases as the environment's PROPTEST_CASES says, or few.
+pub fn cases(few: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    let asked = asked.map(|text| text.parse().expect("PROPTEST_CASES is a number"));
+    ProptestConfig::with_cases(asked.unwrap_or(few))
+}
+
 pub fn options(rules: Rules) -> Options {
     Options {
         policy: Policy::Fair { lease_seconds: rules.lease_seconds },

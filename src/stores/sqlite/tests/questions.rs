@@ -9,7 +9,7 @@ use shiftboss_protocol::model::Attempt;
 
 use super::support::{FAIR, Site, key, run};
 use crate::stores::sqlite::Policy;
-use crate::stores::sqlite::views::queue::QUEUE_MAX;
+use crate::stores::views::QUEUE_MAX;
 
 mod foretold;
 

@@ -14,9 +14,7 @@ use crate::stores::sqlite::options::Policy;
 use crate::stores::sqlite::partitions::Partitions;
 use crate::stores::sqlite::rows::RunId;
 use crate::stores::sqlite::snapshot::policy;
-
-/// Rows that a walk goes over at the most: a key has one for each fetcher that lists it.
-const ROWS_MAX: usize = 1_000_000;
+use crate::stores::views::WALK_MAX;
 
 /// Rows that record a dispatch whose lease is over since ?1, in order: a daemon sees to them when it looks for work.
 const RECORDED: &str =
@@ -46,7 +44,7 @@ impl Order {
         Rule { policy: self.policy, partitions: &self.partitions, expired: self.expired }
     }
 
-    /// Shows each key once, the next one first, as long as `show` wants more and until [`ROWS_MAX`] rows were gone over. Says
+    /// Shows each key once, the next one first, as long as `show` wants more and until [`WALK_MAX`] rows were gone over. Says
     /// whether those were all keys.
     pub(super) fn walk(
         &self,
@@ -56,7 +54,7 @@ impl Order {
         let mut statement = snapshot.prepare(&in_order(&self.partitions.open, self.expired))?;
         let mut rows = statement.query([])?;
         let mut last: Option<String> = None;
-        for _ in 0..ROWS_MAX {
+        for _ in 0..WALK_MAX {
             let Some(row) = rows.next()? else {
                 return Ok(true);
             };

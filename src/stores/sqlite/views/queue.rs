@@ -14,13 +14,7 @@ use super::order::Order;
 use crate::stores::sqlite::candidates::{Candidate, candidates};
 use crate::stores::sqlite::query::Query;
 use crate::stores::sqlite::records::is_paused;
-
-/// Keys that can be asked for at once.
-pub const QUEUE_MAX: usize = 10_000;
-/// Keys before a key that are counted; and other single tasks of the key.
-const COUNTED_MAX: u64 = 1_000;
-/// A listing ends once its payloads have so many bytes: it is held in memory.
-pub(super) const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
+use crate::stores::views::{COUNTED_MAX, PAYLOADS_MAX_BYTES, QUEUE_MAX, turn};
 
 /// The next `count` jobs in the order in which they would be handed out at the time `now`; one to
 /// [`QUEUE_MAX`] of them.
@@ -54,16 +48,11 @@ fn job(snapshot: &Connection, order: &Order, key: String) -> Result<Option<Next>
 /// The turns of single tasks of these keys at the time `now`, in their order.
 pub(super) fn turns(snapshot: &Connection, keys: &[Key], now: UnixSeconds) -> Result<Vec<Turn>> {
     let (places, is_all) = places(snapshot, keys, now)?;
-    let turn = |key: &Key| {
+    let turn_of = |key: &Key| {
         let found = places.get(key.as_str()).copied().flatten();
-        let is_further = found.is_none() && !is_all;
-        Ok(Turn {
-            keys_before: found.or(is_further.then_some(COUNTED_MAX)),
-            exact: found.is_some(),
-            tasks_before: tasks_of(snapshot, key)?.saturating_sub(1),
-        })
+        Ok(turn(found, is_all, tasks_of(snapshot, key)?))
     };
-    keys.iter().map(turn).collect()
+    keys.iter().map(turn_of).collect()
 }
 
 /// How many keys come before each of these, where that was counted; and whether there are no more keys.

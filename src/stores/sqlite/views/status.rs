@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use rusqlite::{Connection, Result};
-use shiftboss_actors::store::FetcherRecord;
 use shiftboss_actors::store::answers::{
     Done, FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, RejectedFile, Rows, Waiting,
 };
@@ -20,9 +19,8 @@ use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, state};
 use crate::stores::sqlite::schema;
 use crate::stores::sqlite::snapshot;
+use crate::stores::views::{HOUR_MINUTES, managed};
 
-/// Jobs that ended within this many minutes are counted.
-pub(super) const HOUR_MINUTES: i64 = 60;
 columns!(Rows { pending, dispatched, in_flight, redelivered });
 columns!(Holding { worker, key, attempt, since, lease_seconds });
 columns!(FetcherStatus { name, run, complete, lines, pending, skipped, older_runs, age_seconds });
@@ -58,7 +56,11 @@ pub(super) fn queue_status(
         max_single_tasks: number("max_single_tasks")?,
         holders: snapshot.rows(HOLDERS, (holders_max, policy.expired(now)))?,
         fetchers: snapshot.rows(FETCHERS, [now])?,
-        managed_fetchers: managed_fetchers(snapshot, directory_lost_since)?,
+        managed_fetchers: snapshot
+            .rows(MANAGED_FETCHERS, [])?
+            .into_iter()
+            .map(|fetcher| managed(fetcher, directory_lost_since))
+            .collect(),
         oldest_waiting: oldest_waiting(snapshot, now)?,
         done_last_hour: done_since(snapshot, now / 60 - HOUR_MINUTES)?,
         rejected_files: snapshot.rows(rejected, [])?,
@@ -115,25 +117,6 @@ const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
     JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
         AND ours.run_started = run.run_started
     WHERE deleting = 0 GROUP BY fetchers.fetcher_id ORDER BY name";
-
-/// One that was broken off and is still to be done is not on. One that was begun since the input directory is lost
-/// waits for it.
-fn managed_fetchers(
-    snapshot: &Connection,
-    lost_since: Option<UnixSeconds>,
-) -> Result<Vec<FetcherRecord>> {
-    let mut fetchers: Vec<FetcherRecord> = snapshot.rows(MANAGED_FETCHERS, [])?;
-    for fetcher in &mut fetchers {
-        let is_running = fetcher.state.starts_with("running");
-        let began = fetcher.run_started.take_if(|_| is_running);
-        let waits = began.zip(lost_since).is_some_and(|(began, lost)| began >= lost);
-        if waits {
-            fetcher.state = fetcher.state.replacen("running", "waiting", 1);
-        }
-        fetcher.run_started = began.filter(|_| !waits);
-    }
-    Ok(fetchers)
-}
 
 fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Waiting>> {
     let mut first = None;

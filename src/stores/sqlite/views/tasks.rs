@@ -6,13 +6,13 @@
 
 use rusqlite::{Connection, Result, Row};
 use shiftboss_actors::store::TasksWith;
-use shiftboss_actors::store::answers::{Next, Task, TaskStatus, Tasks};
+use shiftboss_actors::store::answers::{Task, TaskStatus, Tasks};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::queue::{QUEUE_MAX, queue};
-use crate::stores::outcome_words::{in_words, of_code};
+use super::queue::queue;
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::snapshot::policy;
+use crate::stores::views::{cut, failure, waiting, waiting_count};
 
 columns!(Task { key, fetcher, run, since, reason });
 
@@ -56,7 +56,7 @@ pub(in crate::stores::sqlite) const FAILED: &str = "WITH
         AND NOT EXISTS (SELECT 1 FROM queue AS newer
             WHERE newer.attr_path = own.attr_path AND +newer.fetcher_id = own.fetcher_id
                 AND +newer.fetcher_run_started > own.run_started)
-    ORDER BY finished DESC)
+    ORDER BY finished DESC, own.attr_path, name, run_started)
     UNION ALL SELECT single.attr_path, '@tasks', task, coalesce(own.finished, log.finished),
         coalesce(own.exit_code, log.exit_code)
     FROM shiftboss_single_tasks AS single
@@ -86,9 +86,9 @@ pub(super) fn tasks(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) 
     // One more tells that there are more.
     let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
     let since = asked.since.unwrap_or(i64::MIN);
-    let mut tasks = match asked.status {
+    let tasks = match asked.status {
         TaskStatus::Delayed => Vec::new(),
-        TaskStatus::Waiting => waiting(snapshot, asked, now)?,
+        TaskStatus::Waiting => waiting(queue(snapshot, waiting_count(asked), now)?, asked),
         TaskStatus::Failed => snapshot.map(FAILED, (limit, &asked.fetcher, since), failed)?,
         TaskStatus::DeadLetter => snapshot.rows(DEAD_LETTERS, (limit, &asked.fetcher))?,
         TaskStatus::InFlight => {
@@ -96,28 +96,10 @@ pub(super) fn tasks(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) 
             snapshot.rows(IN_FLIGHT, (limit, &asked.fetcher, since, expired))?
         }
     };
-    let truncated = tasks.len() > asked.count;
-    tasks.truncate(asked.count);
-    Ok(Tasks { status: asked.status, tasks, truncated })
+    Ok(cut(asked.status, tasks, asked.count))
 }
 
 fn failed(row: &Row<'_>) -> Result<Task> {
     let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-    let code: Option<i64> = row.get(4)?;
-    // Of a single task another one of its key may have run since.
-    let end = of_code(code.unwrap_or(0));
-    let reason = if end == "success" { "failure".to_owned() } else { in_words(end, code) };
-    Ok(Task { key, fetcher, run, since, reason })
-}
-
-/// The next [`QUEUE_MAX`] jobs at the most, those of one fetcher among them.
-fn waiting(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) -> Result<Vec<Task>> {
-    let count = if asked.fetcher.is_some() { QUEUE_MAX } else { asked.count + 1 };
-    let keys = queue(snapshot, count, now)?.keys.into_iter();
-    let is_wanted = |next: &Next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name);
-    let task = |Next { key, fetcher, run, last_started: since, again, .. }| {
-        let reason = if again { "its lease expired" } else { "its turn comes" }.to_owned();
-        Task { key, fetcher, run, since, reason }
-    };
-    Ok(keys.filter(is_wanted).map(task).collect())
+    Ok(Task { key, fetcher, run, since, reason: failure(row.get(4)?) })
 }

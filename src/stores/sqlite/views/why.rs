@@ -4,25 +4,18 @@
 //! the order is counted, up to a bound; all else costs the same however long the queue is.
 
 use rusqlite::{Connection, OptionalExtension, Result};
-use shiftboss_actors::store::answers::{
-    Delivery, KeyRow, KeyState, LastResult, Place, RowState, Why,
-};
+use shiftboss_actors::store::answers::{Delivery, KeyRow, LastResult, Place, RowState, Why};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
-use super::queue::PAYLOADS_MAX_BYTES;
-use super::status::{HOUR_MINUTES, done_since};
+use super::status::done_since;
 use crate::stores::sqlite::candidates::{Candidate, candidates};
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::is_paused;
 use crate::stores::sqlite::rows::RunId;
-
-/// Keys before a key that are counted; beyond, it is "more than".
-const KEYS_BEFORE_MAX: usize = 100_000;
-const FIRST_MAX: usize = 5;
-/// Fewer ends in the last hour tell nothing of how long turns take.
-const JOBS_MIN: i64 = 10;
-const ROWS_MAX: i64 = 1_000;
+use crate::stores::views::{
+    FIRST_MAX, HOUR_MINUTES, KEYS_BEFORE_MAX, ROWS_MAX, expected, key_state, that_fit,
+};
 
 columns!(Delivery { worker, attempt, since, lease_seconds, held_until, delivery_count });
 columns!(LastResult { started, finished, exit_code });
@@ -110,7 +103,7 @@ impl Asked<'_> {
             WHERE attr_path = ?1 AND status = 'failed'";
         Ok(Why {
             key: key.to_owned(),
-            state: state(&shown, is_held, is_free),
+            state: key_state(&shown, is_held, is_free),
             paused,
             expected_in_seconds: place
                 .as_ref()
@@ -147,7 +140,7 @@ impl Asked<'_> {
     /// The rows as they are shown, up to a bound.
     fn rows(&self, is_held: bool) -> Result<Vec<KeyRow>> {
         let mut newer = None;
-        let mut shown = self.snapshot.map(ROWS, (self.key, ROWS_MAX), |row| {
+        let shown = self.snapshot.map(ROWS, (self.key, ROWS_MAX), |row| {
             let run = RunId { fetcher_id: row.get(0)?, started: row.get(1)? };
             let is_hidden = newer.replace(run.fetcher_id) == Some(run.fetcher_id);
             let state = if !self.order.rule().partitions.allow(run) {
@@ -173,35 +166,6 @@ impl Asked<'_> {
                 payload: row.get(8)?,
             })
         })?;
-        let mut bytes = 0;
-        shown.retain(|row| {
-            let fits = bytes < PAYLOADS_MAX_BYTES;
-            bytes += row.payload.len();
-            fits
-        });
-        Ok(shown)
+        Ok(that_fit(shown))
     }
-}
-
-fn state(rows: &[KeyRow], is_held: bool, is_free: bool) -> KeyState {
-    let has = |state| rows.iter().any(|row| row.state == state);
-    match (is_held, is_free) {
-        (true, _) => KeyState::InFlight,
-        (_, true) => KeyState::Waiting,
-        _ if has(RowState::DeadLetter) => KeyState::DeadLetter,
-        _ if has(RowState::Dispatched) => KeyState::Dispatched,
-        _ if !rows.is_empty() => KeyState::Leaving,
-        _ => KeyState::Unlisted,
-    }
-}
-
-/// Seconds until a place's turn, at so many jobs an hour, if they are enough to tell; the next one's comes when
-/// a worker asks.
-fn expected(place: &Place, jobs_last_hour: i64) -> Option<i64> {
-    const HOUR_SECONDS: i64 = 3_600;
-    if !place.exact || place.keys_before == 0 || jobs_last_hour < JOBS_MIN {
-        return None;
-    }
-    let turns = i64::try_from(place.keys_before).ok()? + 1;
-    Some(turns.saturating_mul(HOUR_SECONDS) / jobs_last_hour)
 }

@@ -1,0 +1,107 @@
+//! What would be handed out next, in order: the question of `shiftboss queue`; and when single tasks are expected to
+//! be handed out: what `add` tells.
+//!
+//! The order is that of the table `ready`, without what a claim would leave alone.
+
+use std::collections::HashMap;
+
+use shiftboss_actors::store::answers::{Next, Queue, Turn};
+use shiftboss_protocol::model::Key;
+use tokio_postgres::{Error, Row};
+
+use super::{Snapshot, limit, text};
+use crate::stores::views::{COUNTED_MAX, PAYLOADS_MAX_BYTES, QUEUE_MAX, WALK_MAX, turn};
+
+/// The keys that can be handed out, in order: those before the place ($1, $2), at most $3 rows of them gone over. $4: runs
+/// under deletion; a key whose dispatch is older than $5 has no lease.
+pub(super) const WALK: &str = "SELECT r.started, r.place, r.key_id, l.started AS last_started
+    FROM (SELECT * FROM ready WHERE (started, place) < ($1::int8, $2::int8) ORDER BY started, place LIMIT $3::int8) r
+    JOIN log l USING (key_id)
+    WHERE (l.finished IS NOT NULL OR l.started IS NULL OR l.started < $5::int8)
+        AND ($4::int4[] = '{}' OR EXISTS (SELECT FROM choose(r.key_id, $4)))
+    ORDER BY r.started, r.place";
+/// Before all places that there are.
+pub(super) const END: (i64, i64) = (i64::MAX, i64::MAX);
+
+/// The first $6 jobs; without the payloads behind those that have $7 bytes.
+const NEXT: &str = "SELECT k.key, f.name, c.run_started, w.last_started, c.dispatched,
+        CASE WHEN sum(octet_length(c.payload)) OVER (ORDER BY w.started, w.place) - octet_length(c.payload) < $7::int8
+            THEN c.payload ELSE '' END
+    FROM (WALK LIMIT $6::int8) w CROSS JOIN LATERAL choose(w.key_id, $4) c
+    JOIN keys k ON k.key_id = w.key_id JOIN fetchers f USING (fetcher)
+    ORDER BY w.started, w.place";
+const IS_LONG: &str = "SELECT count(*) >= $1 FROM (SELECT FROM ready LIMIT $1::int8) AS first";
+
+/// The next `count` jobs in the order in which they would be handed out now; one to [`QUEUE_MAX`] of them.
+pub(super) async fn queue(snapshot: &Snapshot<'_>, count: usize) -> Result<Queue, Error> {
+    let count = count.clamp(1, QUEUE_MAX);
+    let sql = NEXT.replace("WALK", WALK);
+    let Snapshot { client, deleting, .. } = snapshot;
+    let (walked, first, bytes) = (limit(WALK_MAX), limit(count), limit(PAYLOADS_MAX_BYTES));
+    let expired = snapshot.expired();
+    let found = client
+        .query(&sql, &[&END.0, &END.1, &walked, deleting, &expired, &first, &bytes])
+        .await?;
+    let (mut keys, mut bytes) = (Vec::new(), 0);
+    let mut found = found.iter().map(next);
+    while let Some(next) = found.next().filter(|_| bytes < PAYLOADS_MAX_BYTES) {
+        bytes += next.payload.len();
+        keys.push(next);
+    }
+    let is_all = bytes < PAYLOADS_MAX_BYTES;
+    let truncated = keys.len() < count
+        && (!is_all || client.query_one(IS_LONG, &[&walked]).await?.get(0));
+    Ok(Queue { paused: snapshot.is_paused, keys, truncated })
+}
+
+fn next(row: &Row) -> Next {
+    Next {
+        key: text(row.get(0)),
+        fetcher: row.get(1),
+        run: row.get(2),
+        last_started: row.get(3),
+        again: row.get(4),
+        payload: text(row.get(5)),
+    }
+}
+
+/// The keys before a place, the first ones of them.
+pub(super) async fn keys_before(
+    snapshot: &Snapshot<'_>,
+    (started, place): (i64, i64),
+    count: usize,
+) -> Result<Vec<(String, Option<i64>)>, Error> {
+    let sql = format!(
+        "SELECT k.key, w.last_started FROM ({WALK} LIMIT $6::int8) w JOIN keys k USING (key_id)
+        ORDER BY w.started, w.place"
+    );
+    let (walked, count, expired) = (limit(WALK_MAX), limit(count), snapshot.expired());
+    snapshot
+        .rows(&sql, &[&started, &place, &walked, &snapshot.deleting, &expired, &count], |row| {
+            (text(row.get(0)), row.get(1))
+        })
+        .await
+}
+
+/// For each key how many of its single tasks wait or are in flight, up to $3.
+const TASKS_OF: &str = "SELECT (SELECT count(*) FROM (SELECT FROM keys k JOIN single_tasks s USING (key_id)
+        WHERE k.jitter = asked.jitter AND sha256(k.key) = sha256(asked.key) AND s.status = 'waiting' LIMIT $3::int8) AS first)
+    FROM unnest($1::bytea[], $2::int4[]) WITH ORDINALITY AS asked (key, jitter, n) ORDER BY asked.n";
+
+/// The turns of single tasks of these keys, in their order.
+pub(super) async fn turns(snapshot: &Snapshot<'_>, keys: &[Key]) -> Result<Vec<Turn>, Error> {
+    let counted = usize::try_from(COUNTED_MAX).unwrap_or(usize::MAX);
+    let first = keys_before(snapshot, END, counted + 1).await?;
+    let is_all = first.len() <= counted;
+    let places: HashMap<&str, u64> =
+        first.iter().map(|(key, _)| key.as_str()).zip(0_u64..).collect();
+    let bytes: Vec<&[u8]> = keys.iter().map(|key| key.as_str().as_bytes()).collect();
+    let jitters: Vec<i32> = keys.iter().map(Key::jitter).collect();
+    let tasks: Vec<i64> = snapshot
+        .rows(TASKS_OF, &[&bytes, &jitters, &COUNTED_MAX.cast_signed()], |row| row.get(0))
+        .await?;
+    let turn_of = |(key, tasks): (&Key, i64)| {
+        turn(places.get(key.as_str()).copied(), is_all, tasks.cast_unsigned())
+    };
+    Ok(keys.iter().zip(tasks).map(turn_of).collect())
+}

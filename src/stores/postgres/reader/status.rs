@@ -1,0 +1,155 @@
+//! How a queue stands: the question of `shiftboss status`, for all daemons together. Where one value is asked for, it is that
+//! of the daemon that joined last.
+//!
+//! No row of the queue is counted: what is gone through are runs, kept counts, attempts that are kept, jobs in flight and
+//! dead letters.
+
+use shiftboss_actors::store::FetcherRecord;
+use shiftboss_actors::store::answers::{
+    Done, FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, RejectedFile, Rows, Waiting,
+};
+use tokio_postgres::{Error, Row};
+
+use super::queue::{END, keys_before};
+use super::{Daemon, Snapshot, limit, text};
+use crate::stores::options::Durability;
+use crate::stores::views::{HOUR_MINUTES, managed};
+
+/// Rows, of those the pending ones, keys in flight, keys that were handed out again; dead letters; single tasks, of those the
+/// ones that ended.
+const COUNTS: &str = "WITH
+    listed AS (SELECT coalesce(sum(rows), 0)::int8 AS rows FROM runs WHERE NOT deleting),
+    counted AS (SELECT coalesce(sum(c.rows), 0)::int8 AS rows, coalesce(sum(pending), 0)::int8 AS pending
+        FROM counts c JOIN runs USING (run) WHERE NOT deleting),
+    open AS MATERIALIZED (SELECT key_id, max(delivery_count) AS times FROM attempts WHERE finished IS NULL GROUP BY key_id)
+    SELECT listed.rows + counted.rows, pending,
+        (SELECT count(*) FROM open JOIN log l USING (key_id) WHERE l.started IS NOT NULL AND l.finished IS NULL)
+            + (SELECT count(*) FROM unended),
+        (SELECT count(*) FROM open WHERE times > 1),
+        (SELECT count(*) FROM queue WHERE dead), single_tasks, single_tasks_ended
+    FROM listed, counted, state";
+
+/// The jobs that are held, from their hand-out until they end or their lease expires, the oldest $1 of them: leased ones;
+/// and keys in flight that were started since $2, for a classic job that was handed out before is held no longer. A leased
+/// job is found twice.
+const HOLDERS: &str = "WITH open AS MATERIALIZED (SELECT * FROM attempts WHERE finished IS NULL)
+    SELECT * FROM (
+        (SELECT worker, key, attempt, started_ms / 1000, lease::int8 FROM open JOIN keys USING (key_id)
+            WHERE lease IS NOT NULL ORDER BY attempt LIMIT $1::int8)
+        UNION (SELECT held.worker, key, held.attempt,
+                CASE WHEN held.lease IS NULL THEN l.started ELSE held.started_ms / 1000 END, held.lease::int8
+            FROM (SELECT key_id FROM open UNION SELECT key_id FROM unended) AS out JOIN log l USING (key_id)
+            JOIN keys USING (key_id) LEFT JOIN attempts held ON held.attempt = l.attempt
+            WHERE l.finished IS NULL AND l.started >= $2 ORDER BY l.started, key LIMIT $1)) AS holders
+    ORDER BY 4, 3 NULLS FIRST, 2 LIMIT $1";
+
+/// Each fetcher's newest run, and the single tasks as one. A run's number is usually the time of its start; one that cannot
+/// be, before 2000, has no age. $1: now.
+const FETCHERS: &str = "SELECT name, run, complete, rows, pending, skipped, older,
+        CASE WHEN run BETWEEN 946684800 AND $1::int8 THEN $1 - run END
+    FROM (SELECT f.name, r.run_started AS run, r.complete, r.rows, (SELECT coalesce(sum(pending), 0)::int8 FROM counts
+                WHERE counts.run = r.run) AS pending, r.skipped, (SELECT count(*) - 1 FROM runs older
+                WHERE older.fetcher = f.fetcher AND NOT older.deleting) AS older
+        FROM fetchers f CROSS JOIN LATERAL (SELECT * FROM runs newest
+            WHERE newest.fetcher = f.fetcher AND NOT deleting ORDER BY run_started DESC LIMIT 1) AS r
+        WHERE f.fetcher <> 0
+        UNION ALL SELECT '@tasks', last.run, true, sum(rows)::int8, sum(pending)::int8, 0, 0
+        FROM (SELECT max(run_started) AS run FROM queue WHERE run = 0) AS last, counts
+        WHERE counts.run = 0 AND last.run IS NOT NULL GROUP BY last.run) AS shown
+    ORDER BY name COLLATE \"C\"";
+
+const MANAGED: &str = "SELECT record, lost_since FROM managed_fetchers m JOIN daemons d USING (daemon)
+    ORDER BY m.name COLLATE \"C\", d.daemon";
+const REJECTED: &str =
+    "SELECT name, reason, since FROM rejected_files ORDER BY name COLLATE \"C\", daemon";
+/// Jobs by exit code, from the counts by minute.
+const DONE: &str = "SELECT exit_code, sum(jobs)::int8 FROM completions WHERE minute > $1
+    GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
+
+pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error> {
+    let Snapshot { client, now, .. } = snapshot;
+    let counts = client.query_one(COUNTS, &[]).await?;
+    let (all, pending): (i64, i64) = (counts.get(0), counts.get(1));
+    let rows = Rows {
+        pending,
+        dispatched: all - pending,
+        in_flight: counts.get(2),
+        redelivered: counts.get(3),
+    };
+    let daemon = snapshot.daemon.as_ref();
+    Ok(QueueStatus {
+        schema_version: i64::try_from(snapshot.version).unwrap_or(i64::MAX),
+        durability: daemon.map(|_| Durability::Power.name().to_owned()),
+        policy: daemon.map(|_| "fair".to_owned()),
+        lease_seconds: daemon.map(|daemon| daemon.lease),
+        paused: snapshot.is_paused,
+        rows,
+        dead_letters: counts.get(4),
+        single_tasks: counts.get(5),
+        single_tasks_ended: counts.get(6),
+        max_single_tasks: daemon.map(|daemon| daemon.max_tasks),
+        holders: snapshot
+            .rows(HOLDERS, &[&limit(HOLDERS_MAX), &snapshot.expired()], holding)
+            .await?,
+        fetchers: snapshot.rows(FETCHERS, &[now], fetcher).await?,
+        managed_fetchers: managed_fetchers(snapshot).await?,
+        oldest_waiting: oldest_waiting(snapshot).await?,
+        done_last_hour: done_last_hour(snapshot).await?,
+        rejected_files: snapshot.rows(REJECTED, &[], rejected).await?,
+        directory_lost_since: daemon.and_then(|daemon| daemon.lost_since),
+        directory_lost_reason: daemon.and_then(|daemon| daemon.lost_reason.clone()),
+        not_stopped: daemon.and_then(not_stopped),
+    })
+}
+
+fn not_stopped(daemon: &Daemon) -> Option<NotStopped> {
+    let (pid, started) = daemon.pid.zip(daemon.started)?;
+    Some(NotStopped { pid: u32::try_from(pid).unwrap_or_default(), started, last_write: None })
+}
+
+fn holding(row: &Row) -> Holding {
+    Holding {
+        worker: row.get(0),
+        key: text(row.get(1)),
+        attempt: row.get(2),
+        since: row.get(3),
+        lease_seconds: row.get(4),
+    }
+}
+
+fn fetcher(row: &Row) -> FetcherStatus {
+    FetcherStatus {
+        name: row.get(0),
+        run: row.get(1),
+        complete: row.get(2),
+        lines: row.get(3),
+        pending: row.get(4),
+        skipped: row.get(5),
+        older_runs: row.get(6),
+        age_seconds: row.get(7),
+    }
+}
+
+fn rejected(row: &Row) -> RejectedFile {
+    RejectedFile { name: row.get(0), reason: row.get(1), since: row.get(2) }
+}
+
+/// A record that is not understood, since somebody edited it, is left out.
+async fn managed_fetchers(snapshot: &Snapshot<'_>) -> Result<Vec<FetcherRecord>, Error> {
+    let read = |row: &Row| {
+        let record = serde_json::from_value(row.get(0)).ok()?;
+        Some(managed(record, row.get(1)))
+    };
+    Ok(snapshot.rows(MANAGED, &[], read).await?.into_iter().flatten().collect())
+}
+
+async fn oldest_waiting(snapshot: &Snapshot<'_>) -> Result<Option<Waiting>, Error> {
+    let first = keys_before(snapshot, END, 1).await?.pop();
+    Ok(first.map(|(key, last_started)| Waiting { key, last_started }))
+}
+
+pub(super) async fn done_last_hour(snapshot: &Snapshot<'_>) -> Result<Vec<Done>, Error> {
+    let since = snapshot.now / 60 - HOUR_MINUTES;
+    let done = |row: &Row| Done { exit_code: row.get(0), jobs: row.get(1) };
+    snapshot.rows(DONE, &[&since], done).await
+}

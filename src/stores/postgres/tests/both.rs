@@ -1,0 +1,196 @@
+//! Two stores, one history: what is asked of the reader of one store is answered alike by that of the other.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use shiftboss_actors::store::answers::{Log, QueueStatus, TaskStatus, Tasks};
+use shiftboss_actors::store::{
+    EndedAttempts, EndedRun, FetcherRecord, InputDirectory, NoteFetcher, NoteInput, Operation,
+    Probe, Reader, RejectFile, Request, Store, TasksWith,
+};
+use shiftboss_actors::testing::conformance::{FETCHERS, History, KEYS, Step, Subject, step};
+use shiftboss_actors::testing::model::Rules;
+use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_protocol::model::Key;
+use tempfile::TempDir;
+
+use super::support::{Site, cases, options};
+use crate::stores::sqlite::{SqliteReader, SqliteStore};
+
+/// Steps of a history for each comparison: each question is a connection.
+const STEPS_A_COMPARISON: usize = 6;
+const STATUSES: [TaskStatus; 5] = [
+    TaskStatus::Waiting,
+    TaskStatus::InFlight,
+    TaskStatus::Delayed,
+    TaskStatus::Failed,
+    TaskStatus::DeadLetter,
+];
+
+/// The same queue twice.
+struct Both {
+    sqlite: SqliteStore,
+    directory: TempDir,
+    postgres: Site,
+    now: i64,
+}
+
+impl Both {
+    fn new(rules: Rules, now: i64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sqlite = SqliteStore::open(&directory.path().join("state.db"), &options(rules));
+        Self { sqlite: sqlite.unwrap(), directory, postgres: Site::new(rules, 1), now }
+    }
+
+    fn stores(&mut self) -> [&mut dyn Store; 2] {
+        [&mut self.sqlite, self.postgres.store()]
+    }
+
+    fn readers(&mut self) -> [Arc<dyn Reader>; 2] {
+        let sqlite = SqliteReader(self.directory.path().join("state.db"));
+        [Arc::new(sqlite), self.postgres.reader()]
+    }
+
+    fn apply(&mut self, request: impl Request + Clone) {
+        let now = self.now;
+        for store in self.stores() {
+            store.ask(now, request.clone()).unwrap();
+        }
+    }
+
+    /// Both carry a batch out, with the same outcomes.
+    fn goes(&mut self, history: &mut History, batch: &[Operation]) -> Result<(), TestCaseError> {
+        let now = history.now;
+        let [sqlite, postgres] =
+            self.stores().map(|store| store.apply_at_once(now, batch.to_vec()).unwrap());
+        history.follow(batch, sqlite)?;
+        prop_assert_eq!(postgres.len(), batch.len());
+        Ok(())
+    }
+
+    /// Both answer alike.
+    fn agree<T: std::fmt::Debug + PartialEq>(
+        &mut self,
+        question: impl Fn(&dyn Reader) -> T,
+    ) -> Result<(), TestCaseError> {
+        let [sqlite, postgres] = self.readers().map(|reader| question(&*reader));
+        prop_assert_eq!(postgres, sqlite, "left: PostgreSQL, right: SQLite");
+        Ok(())
+    }
+
+    fn compare(&mut self) -> Result<(), TestCaseError> {
+        let now = self.now;
+        // Jobs whose lease is over are seen to, and the server's clock is set.
+        self.apply(Probe);
+        self.agree(|reader| alike(reader.status(now).unwrap()))?;
+        for key in KEYS.iter().chain(&["unknown"]) {
+            self.agree(|reader| reader.why(now, key).unwrap())?;
+        }
+        for count in [2, 8] {
+            self.agree(|reader| reader.next_jobs(now, count).unwrap())?;
+        }
+        let keys = KEYS.map(Key::stored);
+        self.agree(|reader| reader.turns(now, &keys).unwrap())?;
+        self.compare_logs(now)?;
+        self.compare_tasks(now)
+    }
+
+    fn compare_logs(&mut self, now: i64) -> Result<(), TestCaseError> {
+        let all = EndedAttempts { count: 100, ..EndedAttempts::default() };
+        let asked = [
+            EndedAttempts { failed: true, ..all.clone() },
+            EndedAttempts { since: Some(now - 50), count: 2, ..all.clone() },
+            EndedAttempts { key: Some(KEYS[2].to_owned()), ..all.clone() },
+            all,
+        ];
+        for asked in asked {
+            self.agree(|reader| untimed(reader.ended_attempts(&asked).unwrap()))?;
+        }
+        Ok(())
+    }
+
+    fn compare_tasks(&mut self, now: i64) -> Result<(), TestCaseError> {
+        for status in STATUSES {
+            let all = TasksWith { status, fetcher: None, since: None, count: 100 };
+            let of = |fetcher: &str| TasksWith { fetcher: Some(fetcher.to_owned()), ..all.clone() };
+            let recent = TasksWith { since: Some(now - 50), count: 1, ..all.clone() };
+            for asked in [of(FETCHERS[0]), of("@tasks"), recent, all.clone()] {
+                self.agree(|reader| -> Tasks { reader.tasks(now, &asked).unwrap() })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Without what is each store's own.
+fn alike(status: QueueStatus) -> QueueStatus {
+    QueueStatus { schema_version: 0, not_stopped: None, ..status }
+}
+
+/// One store measures how long jobs took, the other takes it from its clock.
+fn untimed(mut log: Log) -> Log {
+    log.attempts.iter_mut().for_each(|ended| ended.took_ms = None);
+    log
+}
+
+fn answers_alike(rules: Rules, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut history = History::new(rules);
+    let mut both = Both::new(rules, history.now);
+    for (at, step) in steps.iter().enumerate() {
+        match step {
+            Step::Clock { by } => history.move_clock(*by),
+            Step::Restart { .. } => {}
+            Step::Batch { words, .. } => {
+                let batch = history.batch(words);
+                both.goes(&mut history, &batch)?;
+            }
+        }
+        both.now = history.now;
+        if at % STEPS_A_COMPARISON == 0 || at + 1 == steps.len() {
+            both.compare()?;
+        }
+    }
+    Ok(())
+}
+
+/// Random histories.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn histories_are_answered_alike() {
+    let strategy = (2..4_i64, prop::collection::vec(step(), 1..60));
+    let mut runner = TestRunner::new(cases(20));
+    let outcome = runner.run(&strategy, |(max_expired_leases, steps)| {
+        answers_alike(Rules { max_expired_leases, ..Rules::default() }, &steps)
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+/// What a daemon notes of its input directory, its fetchers and files that it leaves out.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn notes_are_answered_alike() {
+    let mut both = Both::new(Rules::default(), 1_000_000);
+    both.apply(NoteInput(InputDirectory::Lost("no such directory".to_owned())));
+    both.now += 10;
+    both.apply(NoteInput(InputDirectory::Lost("not a directory".to_owned())));
+    both.apply(RejectFile { name: "b.1".to_owned(), reason: "is a pipe".to_owned() });
+    both.apply(RejectFile { name: "a.1".to_owned(), reason: "is empty".to_owned() });
+    for (name, state, began) in
+        [("g", "running, list", 1_000_005), ("f", "running", 5), ("é", "broken off", 5)]
+    {
+        let last_run = EndedRun { started: 1, ended: 2, exit_code: 7, message: "no".to_owned() };
+        both.apply(NoteFetcher(FetcherRecord {
+            name: name.into(),
+            state: state.to_owned(),
+            run_started: Some(began),
+            last_run: Some(last_run),
+            next_run: None,
+        }));
+    }
+    both.compare().unwrap();
+    let [status, _] = both.readers().map(|reader| reader.status(both.now).unwrap());
+    assert_eq!((status.managed_fetchers.len(), status.rejected_files.len()), (3, 2));
+}

@@ -1,0 +1,125 @@
+//! What the readers of all stores share: how much they show at the most, and what follows from what they read.
+//!
+//! Called by the views of each store. It knows no database.
+
+use shiftboss_actors::store::answers::{
+    KeyRow, KeyState, Next, Place, Queue, RowState, Task, TaskStatus, Tasks, Turn,
+};
+use shiftboss_actors::store::{FetcherRecord, TasksWith};
+use shiftboss_protocol::model::UnixSeconds;
+
+use super::outcome_words::{in_words, of_code};
+
+/// Keys that can be asked for at once.
+pub const QUEUE_MAX: usize = 10_000;
+/// Attempts that can be asked for at once.
+pub const LOG_MAX: usize = 10_000;
+/// Rows that a walk along the order goes over at the most: a key has one for each fetcher that lists it.
+pub const WALK_MAX: usize = 1_000_000;
+/// Keys before a single task's that are counted; and other single tasks of its key.
+pub const COUNTED_MAX: u64 = 1_000;
+/// Keys before a key that are counted when it is asked for by itself; beyond, it is "more than".
+pub const KEYS_BEFORE_MAX: usize = 100_000;
+/// Of those, so many are named.
+pub const FIRST_MAX: usize = 5;
+/// Rows of a key that are shown.
+pub const ROWS_MAX: i64 = 1_000;
+/// A listing ends once its payloads have so many bytes: it is held in memory.
+pub const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Jobs that ended within this many minutes are counted.
+pub const HOUR_MINUTES: i64 = 60;
+/// Fewer ends in the last hour tell nothing of how long turns take.
+const JOBS_MIN: i64 = 10;
+
+/// How an attempt ended, in words.
+pub fn outcome(kept: String, exit_code: Option<i64>) -> String {
+    if kept == "done" { of_code(exit_code.unwrap_or(0)).to_owned() } else { kept }
+}
+
+/// Why a task counts as failed. Of a single task another one of its key may have run since.
+pub fn failure(exit_code: Option<i64>) -> String {
+    match of_code(exit_code.unwrap_or(0)) {
+        "success" => "failure".to_owned(),
+        end => in_words(end, exit_code),
+    }
+}
+
+/// What is shown of a fetcher that a daemon runs: one that was broken off and is still to be done is not on; one that
+/// was begun since the input directory is lost waits for it.
+pub fn managed(mut fetcher: FetcherRecord, lost_since: Option<UnixSeconds>) -> FetcherRecord {
+    let is_running = fetcher.state.starts_with("running");
+    let began = fetcher.run_started.take_if(|_| is_running);
+    let waits = began.zip(lost_since).is_some_and(|(began, lost)| began >= lost);
+    if waits {
+        fetcher.state = fetcher.state.replacen("running", "waiting", 1);
+    }
+    fetcher.run_started = began.filter(|_| !waits);
+    fetcher
+}
+
+/// The first rows, as many as have their payloads in memory.
+pub fn that_fit(mut rows: Vec<KeyRow>) -> Vec<KeyRow> {
+    let mut bytes = 0;
+    rows.retain(|row| {
+        let fits = bytes < PAYLOADS_MAX_BYTES;
+        bytes += row.payload.len();
+        fits
+    });
+    rows
+}
+
+/// What stands between a key with these rows and its next dispatch.
+pub fn key_state(rows: &[KeyRow], is_held: bool, is_free: bool) -> KeyState {
+    let has = |state| rows.iter().any(|row| row.state == state);
+    match (is_held, is_free) {
+        (true, _) => KeyState::InFlight,
+        (_, true) => KeyState::Waiting,
+        _ if has(RowState::DeadLetter) => KeyState::DeadLetter,
+        _ if has(RowState::Dispatched) => KeyState::Dispatched,
+        _ if !rows.is_empty() => KeyState::Leaving,
+        _ => KeyState::Unlisted,
+    }
+}
+
+/// Seconds until a place's turn, at so many jobs an hour, if they are enough to tell; the next one's comes when
+/// a worker asks.
+pub fn expected(place: &Place, jobs_last_hour: i64) -> Option<i64> {
+    const HOUR_SECONDS: i64 = 3_600;
+    if !place.exact || place.keys_before == 0 || jobs_last_hour < JOBS_MIN {
+        return None;
+    }
+    let turns = i64::try_from(place.keys_before).ok()? + 1;
+    Some(turns.saturating_mul(HOUR_SECONDS) / jobs_last_hour)
+}
+
+/// The turn of a key before which so many keys were counted, if it was met; `is_all`: there are no more keys. It has so
+/// many single tasks that wait or are in flight.
+pub fn turn(keys_before: Option<u64>, is_all: bool, tasks: u64) -> Turn {
+    Turn {
+        keys_before: keys_before.or((!is_all).then_some(COUNTED_MAX)),
+        exact: keys_before.is_some(),
+        tasks_before: tasks.saturating_sub(1),
+    }
+}
+
+/// The next [`QUEUE_MAX`] jobs at the most are looked at, for those of one fetcher are among them.
+pub fn waiting_count(asked: &TasksWith) -> usize {
+    if asked.fetcher.is_some() { QUEUE_MAX } else { asked.count.saturating_add(1) }
+}
+
+/// Those of the next jobs that are wanted.
+pub fn waiting(next: Queue, asked: &TasksWith) -> Vec<Task> {
+    let is_wanted = |next: &Next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name);
+    let task = |Next { key, fetcher, run, last_started: since, again, .. }| {
+        let reason = if again { "its lease expired" } else { "its turn comes" }.to_owned();
+        Task { key, fetcher, run, since, reason }
+    };
+    next.keys.into_iter().filter(is_wanted).map(task).collect()
+}
+
+/// One task more than was asked for tells that there are more.
+pub fn cut(status: TaskStatus, mut tasks: Vec<Task>, count: usize) -> Tasks {
+    let truncated = tasks.len() > count;
+    tasks.truncate(count);
+    Tasks { status, tasks, truncated }
+}
