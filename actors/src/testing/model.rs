@@ -4,6 +4,7 @@ mod leases;
 mod outside;
 mod perform;
 mod tasks;
+mod views;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

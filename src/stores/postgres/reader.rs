@@ -93,7 +93,8 @@ impl PostgresReader {
 }
 
 const STATE: &str = "SELECT now_ms() / 1000, paused, deleting_runs() FROM state";
-const DAEMON: &str = "SELECT policy_lease, max_tasks, lost_since, lost_reason, pid, started FROM daemons
+const DAEMON: &str =
+    "SELECT policy_lease, max_tasks, lost_since, lost_reason, pid, started FROM daemons
     ORDER BY started DESC NULLS LAST, daemon DESC LIMIT 1";
 
 impl<'a> Snapshot<'a> {

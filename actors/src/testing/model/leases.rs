@@ -23,7 +23,7 @@ pub struct Leases {
     /// By (fetcher, run, key): expired leases of that row.
     pub expired: BTreeMap<(i64, i64, String), i64>,
     /// Leased attempts that ended.
-    ended: Vec<(Delivery, Outcome)>,
+    pub(super) ended: Vec<(Delivery, Outcome)>,
     /// All dispatches in order, as (key, attempt), but for those that were undone.
     dispatched: Vec<(String, i64)>,
 }

@@ -235,6 +235,12 @@ impl Model {
         keys.iter().for_each(|key| self.resolve_tasks(key));
     }
 
+    /// Those with a status, as (key, number), the oldest first.
+    pub(super) fn singles_with(&self, status: &str) -> Vec<(String, i64)> {
+        let with = self.singles.iter().filter(|single| single.status == status);
+        with.map(|single| (single.key.clone(), single.task)).collect()
+    }
+
     /// The single tasks, as lines.
     pub(super) fn single_lines(&self) -> Vec<String> {
         let line = |single: &Single| {

@@ -39,9 +39,8 @@ pub(super) async fn queue(snapshot: &Snapshot<'_>, count: usize) -> Result<Queue
     let Snapshot { client, deleting, .. } = snapshot;
     let (walked, first, bytes) = (limit(WALK_MAX), limit(count), limit(PAYLOADS_MAX_BYTES));
     let expired = snapshot.expired();
-    let found = client
-        .query(&sql, &[&END.0, &END.1, &walked, deleting, &expired, &first, &bytes])
-        .await?;
+    let found =
+        client.query(&sql, &[&END.0, &END.1, &walked, deleting, &expired, &first, &bytes]).await?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
     let mut found = found.iter().map(next);
     while let Some(next) = found.next().filter(|_| bytes < PAYLOADS_MAX_BYTES) {
@@ -49,8 +48,8 @@ pub(super) async fn queue(snapshot: &Snapshot<'_>, count: usize) -> Result<Queue
         keys.push(next);
     }
     let is_all = bytes < PAYLOADS_MAX_BYTES;
-    let truncated = keys.len() < count
-        && (!is_all || client.query_one(IS_LONG, &[&walked]).await?.get(0));
+    let truncated =
+        keys.len() < count && (!is_all || client.query_one(IS_LONG, &[&walked]).await?.get(0));
     Ok(Queue { paused: snapshot.is_paused, keys, truncated })
 }
 

@@ -58,7 +58,8 @@ const FETCHERS: &str = "SELECT name, run, complete, rows, pending, skipped, olde
         WHERE counts.run = 0 AND last.run IS NOT NULL GROUP BY last.run) AS shown
     ORDER BY name COLLATE \"C\"";
 
-const MANAGED: &str = "SELECT record, lost_since FROM managed_fetchers m JOIN daemons d USING (daemon)
+const MANAGED: &str =
+    "SELECT record, lost_since FROM managed_fetchers m JOIN daemons d USING (daemon)
     ORDER BY m.name COLLATE \"C\", d.daemon";
 const REJECTED: &str =
     "SELECT name, reason, since FROM rejected_files ORDER BY name COLLATE \"C\", daemon";

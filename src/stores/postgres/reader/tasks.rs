@@ -91,11 +91,5 @@ pub(super) async fn tasks(snapshot: &Snapshot<'_>, asked: &TasksWith) -> Result<
 }
 
 fn task(row: &Row, reason: String) -> Task {
-    Task {
-        key: text(row.get(0)),
-        fetcher: row.get(1),
-        run: row.get(2),
-        since: row.get(3),
-        reason,
-    }
+    Task { key: text(row.get(0)), fetcher: row.get(1), run: row.get(2), since: row.get(3), reason }
 }

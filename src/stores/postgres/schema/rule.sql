@@ -119,7 +119,8 @@ BEGIN
         WHERE key_id = v_key AND finished IS NULL AND started = p_attempt.started_ms / 1000;
     UPDATE log SET last = p_attempt.prev_last
         WHERE key_id = v_key AND last = p_attempt.attempt AND p_outcome = 'undone';
-    PERFORM end_delivery(p_attempt, p_outcome, NULL, p_now_ms / 1000,
+    PERFORM end_delivery(p_attempt, p_outcome, NULL,
+        CASE p_outcome WHEN 'undone' THEN p_attempt.started_ms ELSE p_now_ms END / 1000,
         CASE WHEN p_outcome <> 'undone' THEN greatest(p_now_ms - p_attempt.started_ms, 0) END);
     PERFORM refresh(v_key, p_now_ms / 1000, p_lease);
 END $$;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use proptest::prelude::ProptestConfig;
 use shiftboss_actors::store::{
     Changed, Checkpoint, Heartbeat, Operation, Outcome, Reader, Rejected, Store, StoreFuture,
     StoreResult,
