@@ -57,6 +57,8 @@ struct Daemon {
     lost_reason: Option<String>,
     pid: Option<i64>,
     started: Option<UnixSeconds>,
+    /// Its last sign of life.
+    beat_at: UnixSeconds,
 }
 
 impl PostgresReader {
@@ -94,7 +96,7 @@ impl PostgresReader {
 
 const STATE: &str = "SELECT now_ms() / 1000, paused, deleting_runs() FROM state";
 const DAEMON: &str =
-    "SELECT policy_lease, max_tasks, lost_since, lost_reason, pid, started FROM daemons
+    "SELECT policy_lease, max_tasks, lost_since, lost_reason, pid, started, beat_at FROM daemons
     ORDER BY started DESC NULLS LAST, daemon DESC LIMIT 1";
 
 impl<'a> Snapshot<'a> {
@@ -107,6 +109,7 @@ impl<'a> Snapshot<'a> {
             lost_reason: row.get(3),
             pid: row.get(4),
             started: row.get(5),
+            beat_at: row.get(6),
         });
         let (now, is_paused, deleting) = (state.get(0), state.get(1), state.get(2));
         Ok(Self { client, version, now, is_paused, daemon, deleting })

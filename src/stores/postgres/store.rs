@@ -165,7 +165,8 @@ impl PostgresStore {
         let max_tasks = i64::from(self.options.max_single_tasks);
         let Identity { name, owner } = &self.identity;
         let version = env!("CARGO_PKG_VERSION");
-        let asked = client.query_one(join, &[name, owner, &version, &lease, &max_tasks, &pid, &beat]).await;
+        let asked =
+            client.query_one(join, &[name, owner, &version, &lease, &max_tasks, &pid, &beat]).await;
         let row = asked.map_err(classify)?;
         if let Some(holder) = row.get(6) {
             return Ok(Named::Taken(holder, row.get(7)));

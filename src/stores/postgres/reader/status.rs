@@ -105,7 +105,8 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
 
 fn not_stopped(daemon: &Daemon) -> Option<NotStopped> {
     let (pid, started) = daemon.pid.zip(daemon.started)?;
-    Some(NotStopped { pid: u32::try_from(pid).unwrap_or_default(), started, last_write: None })
+    let (pid, last_write) = (u32::try_from(pid).unwrap_or_default(), Some(daemon.beat_at));
+    Some(NotStopped { pid, started, last_write })
 }
 
 fn holding(row: &Row) -> Holding {
