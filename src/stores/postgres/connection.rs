@@ -55,6 +55,11 @@ impl Server {
         Ok(Self { url: url.clone(), config, tls })
     }
 
+    /// As it is shown: without a password.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
     /// The same, under a name that the server shows.
     pub(super) fn named(mut self, name: &str) -> Self {
         self.config.application_name(format!("shiftboss {name}"));

@@ -76,7 +76,10 @@ impl PostgresReader {
             };
             timeout(QUESTION_MAX, answer).await.unwrap_or_else(|_| {
                 let seconds = QUESTION_MAX.as_secs();
-                Err(ReadError::Unavailable(format!("{} did not answer within {seconds} s", self.0)))
+                Err(ReadError::Unavailable(format!(
+                    "{} did not answer within {seconds} s",
+                    self.0.url()
+                )))
             })
         })
     }
@@ -87,7 +90,7 @@ impl PostgresReader {
         if version == 0 {
             return Err(ReadError::Unavailable(format!(
                 "there is no queue in {}: start `shiftboss serve` on it",
-                self.0
+                self.0.url()
             )));
         }
         Snapshot::load(client, version).await.map_err(read_error)
