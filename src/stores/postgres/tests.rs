@@ -3,4 +3,6 @@
 mod both;
 mod concurrency;
 mod conformance;
+mod daemons;
+mod proxy;
 mod support;

@@ -73,7 +73,7 @@ async fn work(
 }
 
 /// A run's rows, in batches as tails make them.
-async fn list(store: &mut PostgresStore, fetcher: &str, started: i64, keys: usize) {
+pub async fn list(store: &mut PostgresStore, fetcher: &str, started: i64, keys: usize) {
     let run = Run { fetcher: fetcher.into(), started };
     apply(store, RegisterRun(run.clone())).await;
     let rows: Vec<Row> = (0..keys)

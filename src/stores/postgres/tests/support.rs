@@ -101,7 +101,7 @@ const TEST_CLOCK: &str = "SET search_path = shiftboss;
 /// A new database.
 pub struct Database {
     pub server: Server,
-    url: String,
+    pub url: String,
 }
 
 impl Database {
@@ -144,10 +144,16 @@ impl Site {
     }
 }
 
+/// A daemon with that name, in an input directory of its own.
 pub async fn open(server: &Server, daemon: usize, options: Options) -> PostgresStore {
     let name = format!("daemon {daemon}");
-    let identity = Identity { owner: format!("the directory of {name}"), name };
-    PostgresStore::open(server.clone(), identity, options).await.unwrap()
+    let owner = format!("the directory of {name}");
+    PostgresStore::open(server.clone(), Identity { owner, name }, options).await.unwrap()
+}
+
+pub async fn try_open(server: &Server, name: &str, owner: &str) -> StoreResult<PostgresStore> {
+    let identity = Identity { name: name.to_owned(), owner: owner.to_owned() };
+    PostgresStore::open(server.clone(), identity, options(Rules::default())).await
 }
 
 impl Daemons {

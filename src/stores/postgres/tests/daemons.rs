@@ -1,0 +1,200 @@
+//! What becomes of a daemon that dies, stops, is cut off, or is mistaken for another one.
+
+use std::time::Duration;
+
+use shiftboss_actors::store::{
+    Ack, AddTask, Changed, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Heartbeat,
+    LeaseHolder, Leases, Request, Store, StoreError, StoreResult,
+};
+use shiftboss_actors::testing::one_by_one::wait_for;
+use shiftboss_protocol::model::{Attempt, Key, Row};
+use tokio::time::{Instant, sleep};
+
+use super::concurrency::list;
+use super::proxy::Proxy;
+use super::support::{self, Database, try_open};
+use crate::stores::postgres::{PostgresStore, Server};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn ask<R: Request>(store: &mut PostgresStore, request: R) -> StoreResult<R::Answer> {
+    let mut batch = Vec::new();
+    request.push(&mut batch);
+    R::answer(&mut store.apply(0, batch).await?.into_iter())
+}
+
+/// The next job of a worker that leases it.
+async fn lease(store: &mut PostgresStore) -> StoreResult<(Attempt, Key)> {
+    let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
+    match ask(store, Dispatch { holder: Some(holder) }).await? {
+        Dispatched::Job(attempt, job) => Ok((attempt, job.key)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Asks until the server is to be had again.
+async fn again<T>(mut asked: impl AsyncFnMut() -> StoreResult<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match asked().await {
+            Ok(answer) => return answer,
+            Err(StoreError::Busy(_)) if Instant::now() < end => {
+                sleep(Duration::from_millis(100)).await
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Waits until a daemon has these leases, and returns how long that took.
+async fn until_leased(store: &mut PostgresStore, wanted: &[Attempt]) -> Duration {
+    let began = Instant::now();
+    loop {
+        let leases = again(async || ask(store, Leases).await).await;
+        if leases.iter().map(|(attempt, _)| *attempt).eq(wanted.iter().copied()) {
+            return began.elapsed();
+        }
+        assert!(began.elapsed() < PATIENCE, "{leases:?}, not {wanted:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn daemon(server: &Server, number: usize) -> PostgresStore {
+    let mut store = support::open(server, number, support::options(Default::default())).await;
+    // From the first call on it lives for others to see.
+    ask(&mut store, CountInFlight).await.unwrap();
+    store
+}
+
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn what_a_dead_or_stopped_daemon_leased_is_adopted() {
+    let database = Database::new();
+    wait_for(async {
+        let mut survivor = daemon(&database.server, 0).await;
+        list(&mut survivor, "f", 1, 4).await;
+        let mut adopted = Vec::new();
+        for is_stopped in [true, false] {
+            let mut other = daemon(&database.server, 1).await;
+            adopted.push(lease(&mut other).await.unwrap().0);
+            if is_stopped {
+                other.close().await.unwrap();
+            }
+            drop(other);
+            let took = until_leased(&mut survivor, &adopted).await;
+            assert!(is_stopped || took > Duration::from_secs(4), "it was given no time: {took:?}");
+        }
+        for attempt in adopted {
+            let ended = ask(&mut survivor, CompleteAttempt { attempt, exit_code: 0 }).await;
+            assert_eq!(ended, Ok(Ack::Recorded));
+        }
+    });
+}
+
+/// A daemon that cannot reach the server is taken for dead. What it sent before and what it sends after under its old epoch is not
+/// carried out; it joins anew, and a worker that stayed with it has its job there again.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_daemon_that_was_cut_off_joins_anew() {
+    let database = Database::new();
+    wait_for(async {
+        let mut survivor = daemon(&database.server, 0).await;
+        list(&mut survivor, "f", 1, 3).await;
+        let proxy = Proxy::new(&database.url);
+        let mut cut_off = daemon(&support::server(&proxy.url), 1).await;
+        let (attempt, _) = lease(&mut cut_off).await.unwrap();
+        proxy.hold();
+        assert!(matches!(lease(&mut cut_off).await, Err(StoreError::Busy(_))));
+        until_leased(&mut survivor, &[attempt]).await;
+        proxy.release();
+        let (next, key) = again(async || lease(&mut cut_off).await).await;
+        assert_eq!(ask(&mut survivor, CountInFlight).await.unwrap(), 1);
+        assert_eq!(ask(&mut cut_off, Heartbeat(attempt)).await, Ok(Ack::Recorded));
+        until_leased(&mut cut_off, &[attempt, next]).await;
+        until_leased(&mut survivor, &[]).await;
+        assert_ne!(lease(&mut survivor).await.unwrap().1, key);
+    });
+}
+
+/// A claim that is held back on its way: whether it is carried out afterwards or not, nobody was told of it, so the next
+/// one gets the same key, and one attempt is all there is.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_claim_whose_result_is_not_known_is_undone() {
+    let database = Database::new();
+    wait_for(async {
+        let proxy = Proxy::new(&database.url);
+        let mut store = daemon(&support::server(&proxy.url), 0).await;
+        list(&mut store, "f", 1, 3).await;
+        let (first, key) = lease(&mut store).await.unwrap();
+        for holds_answers in [false, true] {
+            ask(&mut store, shiftboss_actors::store::Release(first)).await.unwrap_or(Ack::Stale);
+            if holds_answers {
+                proxy.hold_answers()
+            } else {
+                proxy.hold()
+            }
+            assert!(matches!(lease(&mut store).await, Err(StoreError::Busy(_))));
+            proxy.release();
+            let (attempt, again_key) = again(async || lease(&mut store).await).await;
+            assert_eq!(again_key, key);
+            assert_eq!(ask(&mut store, CountInFlight).await.unwrap(), 1);
+            ask(&mut store, shiftboss_actors::store::Release(attempt)).await.unwrap();
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_name_belongs_to_one_living_daemon() {
+    let database = Database::new();
+    wait_for(async {
+        let first = daemon(&database.server, 0).await;
+        let refused =
+            try_open(&database.server, "daemon 0", "another directory").await.err().unwrap();
+        assert!(
+            matches!(&refused, StoreError::Rejected(text) if text.contains("--daemon-name")),
+            "{refused}"
+        );
+        drop(first);
+        try_open(&database.server, "daemon 0", "another directory").await.unwrap();
+    });
+}
+
+/// A daemon started again in its directory has its name back at once, though nobody stopped it.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_restarted_daemon_has_its_name_back_at_once() {
+    let database = Database::new();
+    wait_for(async {
+        let mut killed = daemon(&database.server, 0).await;
+        list(&mut killed, "f", 1, 1).await;
+        let (attempt, _) = lease(&mut killed).await.unwrap();
+        drop(killed);
+        let began = Instant::now();
+        let mut restarted = daemon(&database.server, 0).await;
+        assert!(began.elapsed() < Duration::from_secs(4));
+        assert_eq!(ask(&mut restarted, Leases).await.unwrap(), [(attempt, 600)]);
+    });
+}
+
+/// One daemon hears at once that another one has work.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn daemons_tell_each_other_of_work() {
+    let database = Database::new();
+    wait_for(async {
+        let (mut one, mut other) =
+            (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
+        let changed = async |store: &mut PostgresStore| {
+            let changed = std::future::poll_fn(|task| store.poll_changed(task));
+            tokio::time::timeout(Duration::from_secs(2), changed).await.ok()
+        };
+        // What it is told when it joins, and when it listens.
+        while changed(&mut other).await.is_some() {}
+        let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
+        ask(&mut one, AddTask(task)).await.unwrap();
+        assert_eq!(changed(&mut other).await, Some(Changed::Queue));
+    });
+}
