@@ -3,8 +3,10 @@
 //! For tests and benchmarks of stores. The names are those of the operations.
 
 use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::store::{
     AcceptEntries, AcceptedEntries, Ack, AddRows, AddTask, Added, BeginDeletion, CancelTasks,
@@ -17,13 +19,21 @@ use crate::store::{
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 
-/// Awaits what a store answers, or what is done on another thread.
+/// Awaits what a store answers, or what is done on another thread. Inside a runtime only a store that answers at once
+/// can be asked so.
 ///
 /// # Panics
-/// When there can be no runtime for it.
+/// When it does not, and when there can be no runtime.
 pub fn wait_for<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    }
+    if Handle::try_current().is_ok() {
+        let answer = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+        return match answer {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => panic!("this store does not answer at once"),
+        };
     }
     RUNTIME.with(|runtime| runtime.block_on(future))
 }

@@ -14,16 +14,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
-use super::connection::{Connection, Server, limited};
+use super::connection::{Connection, RECONNECT, Server, limited};
 use super::error::FENCED;
 use super::peers::{Peer, Peers};
 
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
-/// Delays before a connection that failed is made again.
-pub(super) const RECONNECT: (Duration, Duration) =
-    (Duration::from_millis(50), Duration::from_secs(5));
 /// The channel of notices; each carries its sender's number.
 const CHANNEL: &str = "shiftboss";
 

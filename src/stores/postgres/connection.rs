@@ -6,8 +6,9 @@ use std::future::{Future, poll_fn};
 use std::time::Duration;
 
 use shiftboss_actors::store::StoreError;
+use shiftboss_protocol::backoff::Backoff;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::config::Config;
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -18,6 +19,9 @@ use crate::stores::Url;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
+/// Delays before a connection that failed is made again.
+pub(super) const RECONNECT: (Duration, Duration) =
+    (Duration::from_millis(50), Duration::from_secs(5));
 /// What each connection begins with. Plans must not depend on how full the tables were when they were made, so
 /// the planner is given one way for each statement: along the indexes.
 const SETTINGS: &str = "SET search_path = shiftboss; SET enable_hashjoin = off; SET enable_mergejoin = off;
@@ -119,4 +123,36 @@ async fn within_limit<T>(call: impl Future<Output = T>) -> Result<T, StoreError>
         let seconds = CALL_MAX.as_secs();
         StoreError::Busy(format!("the server did not answer within {seconds} s"))
     })
+}
+
+/// When a server that could not be reached is tried again; what is asked before is refused at once.
+pub(super) struct Reconnect {
+    backoff: Backoff,
+    refused: Option<(Instant, StoreError)>,
+}
+
+impl Default for Reconnect {
+    fn default() -> Self {
+        Self { backoff: Backoff::new(RECONNECT.0, RECONNECT.1), refused: None }
+    }
+}
+
+impl Reconnect {
+    /// # Errors
+    /// As the last try failed, while it is too early for another one.
+    pub(super) fn allowed(&self) -> Result<(), StoreError> {
+        match &self.refused {
+            Some((until, error)) if Instant::now() < *until => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn failed(&mut self, error: StoreError) -> StoreError {
+        self.refused = Some((Instant::now() + self.backoff.next_delay(), error.clone()));
+        error
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        *self = Self::default();
+    }
 }

@@ -12,17 +12,16 @@ use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
     Changed, Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
 };
-use shiftboss_protocol::backoff::Backoff;
 use shiftboss_protocol::model::UnixSeconds;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
 use super::answers::Answer;
 use super::batch::Batch;
-use super::companion::{Membership, RECONNECT, accompany, boot_time};
-use super::connection::{CALL_MAX, Connection, Server, limited};
+use super::companion::{Membership, accompany, boot_time};
+use super::connection::{CALL_MAX, Connection, Reconnect, Server, limited};
 use super::error::{FENCED, classify, is_undone};
 use super::schema;
 use crate::stores::options::Options;
@@ -91,12 +90,6 @@ enum Named {
     Taken(String, i64),
 }
 
-/// When a server that could not be reached is tried again; requests before are refused at once.
-struct Reconnect {
-    backoff: Backoff,
-    refused: Option<(Instant, StoreError)>,
-}
-
 type Outcomes = Vec<Result<Outcome, Rejected>>;
 
 impl PostgresStore {
@@ -119,7 +112,7 @@ impl PostgresStore {
             joined: None,
             membership: Arc::default(),
             companion: None,
-            reconnect: Reconnect { backoff: Backoff::new(RECONNECT.0, RECONNECT.1), refused: None },
+            reconnect: Reconnect::default(),
             lost_call: None,
             calls: 0,
             seen: 0,
@@ -165,9 +158,9 @@ impl PostgresStore {
         let max_tasks = i64::from(self.options.max_single_tasks);
         let Identity { name, owner } = &self.identity;
         let version = env!("CARGO_PKG_VERSION");
-        let asked =
-            client.query_one(join, &[name, owner, &version, &lease, &max_tasks, &pid, &beat]).await;
-        let row = asked.map_err(classify)?;
+        let asked: [&(dyn ToSql + Sync); 7] =
+            [name, owner, &version, &lease, &max_tasks, &pid, &beat];
+        let row = limited(client.query_one(join, &asked)).await?;
         if let Some(holder) = row.get(6) {
             return Ok(Named::Taken(holder, row.get(7)));
         }
@@ -204,7 +197,7 @@ impl PostgresStore {
             }
             Err(error) => return Err(self.reconnect.failed(error)),
         };
-        self.reconnect.backoff.reset();
+        self.reconnect.succeeded();
         // What it had leased may be others' by now.
         self.membership.tell_change(Changed::Leases);
         let companion =
@@ -371,20 +364,6 @@ impl PostgresStore {
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.stop_companion();
-    }
-}
-
-impl Reconnect {
-    fn allowed(&mut self) -> StoreResult<()> {
-        match &self.refused {
-            Some((until, error)) if Instant::now() < *until => Err(error.clone()),
-            _ => Ok(()),
-        }
-    }
-
-    fn failed(&mut self, error: StoreError) -> StoreError {
-        self.refused = Some((Instant::now() + self.backoff.next_delay(), error.clone()));
-        error
     }
 }
 
