@@ -270,7 +270,7 @@ BEGIN
 END $$;
 
 -- Classic jobs whose lease is over are ready again, those of the attempts behind p_after. Returns how far all were gone
--- through. Attempts are in the order of their starts, but for those up to p_disorder.
+-- through. Attempts are in the order of their starts, but that those up to p_disorder may have started after later ones.
 CREATE FUNCTION expire_classic(p_after int8, p_disorder int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts; v_to int8 := p_after; v_waits bool := false;
 BEGIN
@@ -278,6 +278,7 @@ BEGIN
         IF v_attempt.finished IS NULL AND v_attempt.lease IS NULL THEN
             IF v_attempt.started_ms / 1000 + p_lease >= p_now THEN
                 v_waits := true;
+                EXIT WHEN v_attempt.attempt > p_disorder;
             ELSE
                 PERFORM FROM log WHERE key_id = v_attempt.key_id FOR NO KEY UPDATE;
                 INSERT INTO overdue SELECT attempt, key_id FROM attempts
@@ -285,7 +286,6 @@ BEGIN
                 PERFORM refresh(v_attempt.key_id, p_now, p_lease);
             END IF;
         END IF;
-        EXIT WHEN v_waits AND v_attempt.attempt > p_disorder;
         IF NOT v_waits THEN
             v_to := v_attempt.attempt;
         END IF;
