@@ -8,6 +8,8 @@
 mod answers;
 mod statements;
 
+pub use answers::{QUESTIONS, Question};
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -246,6 +248,11 @@ pub trait Subject {
 
     /// Who reads it.
     fn reader(&mut self) -> Arc<dyn Reader>;
+
+    /// What the reader answers: all that can be asked, but of a mock.
+    fn questions(&self) -> &'static [Question] {
+        &QUESTIONS
+    }
 }
 
 /// Checks the statements, and compares stores that `open` makes with the model, over so many random histories.
@@ -295,13 +302,11 @@ fn goes_the_same_way(
         history.check(subject.store())?;
         if at % STEPS_A_QUESTION == 0 {
             let round = at / STEPS_A_QUESTION;
-            answers::QUESTIONS[round % answers::QUESTIONS.len()](
-                &history,
-                &*subject.reader(),
-                round,
-            )?;
+            let questions = subject.questions();
+            questions[round % questions.len()](&history, &*subject.reader(), round)?;
         }
     }
     // Another key and another status for each length.
-    answers::QUESTIONS.iter().try_for_each(|ask| ask(&history, &*subject.reader(), steps.len()))
+    let questions = subject.questions();
+    questions.iter().try_for_each(|ask| ask(&history, &*subject.reader(), steps.len()))
 }

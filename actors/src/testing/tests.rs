@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::ProptestConfig;
 
-use super::conformance::{Subject, passes};
+use super::conformance::{QUESTIONS, Question, Subject, passes};
 use super::one_by_one::OneByOne;
 use super::{MockStore, Trouble};
 use crate::store::{Operation, Reader, Store, StoreError};
@@ -23,6 +23,10 @@ impl Subject for MockStore {
 
     fn reader(&mut self) -> Arc<dyn Reader> {
         Arc::new(self.clone())
+    }
+
+    fn questions(&self) -> &'static [Question] {
+        &QUESTIONS[..1]
     }
 }
 

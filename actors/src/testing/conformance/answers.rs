@@ -8,10 +8,11 @@ use crate::store::answers::TaskStatus;
 use crate::store::{EndedAttempts, Reader, TasksWith};
 use shiftboss_protocol::model::Key;
 
-type Question = fn(&History, &dyn Reader, usize) -> Result<(), TestCaseError>;
+/// Asks a reader, and compares; the number chooses of several that could be asked.
+pub type Question = fn(&History, &dyn Reader, usize) -> Result<(), TestCaseError>;
 
-/// All of them.
-pub(super) const QUESTIONS: [Question; 6] = [next_jobs, status, why, ended_attempts, tasks, turns];
+/// All of them; the first one is what a mock answers.
+pub const QUESTIONS: [Question; 6] = [next_jobs, status, why, ended_attempts, tasks, turns];
 const STATUSES: [TaskStatus; 4] =
     [TaskStatus::Waiting, TaskStatus::InFlight, TaskStatus::Failed, TaskStatus::DeadLetter];
 const ALL: usize = 10_000;
