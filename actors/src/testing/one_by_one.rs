@@ -26,7 +26,9 @@ use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 /// When it does not, and when there can be no runtime.
 pub fn wait_for<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
-        static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        // A thread of its own goes on with what a store does beside its calls.
+        static RUNTIME: Runtime =
+            Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     }
     if Handle::try_current().is_ok() {
         let answer = pin!(future).poll(&mut Context::from_waker(Waker::noop()));

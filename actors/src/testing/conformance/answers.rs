@@ -70,8 +70,14 @@ fn tasks(it: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCase
     let fetcher = (status == TaskStatus::Failed).then(|| "@tasks".to_owned());
     let asked = TasksWith { status, fetcher, since: None, count: ALL - 1 };
     let tasks = reader.tasks(it.now, &asked).unwrap().tasks.into_iter();
-    let tasks: Vec<_> = tasks.map(|task| (task.key, task.run)).collect();
-    prop_assert_eq!(tasks, it.model.tasks_with(status, it.now), "{:?}", status);
+    let mut tasks: Vec<_> = tasks.map(|task| (task.key, task.run)).collect();
+    let mut expected = it.model.tasks_with(status, it.now);
+    if status == TaskStatus::Failed {
+        // They are in the order of their ends, which the model does not keep.
+        tasks.sort();
+        expected.sort();
+    }
+    prop_assert_eq!(tasks, expected, "{:?}", status);
     Ok(())
 }
 

@@ -159,7 +159,7 @@ fn answers_alike(rules: Rules, steps: &[Step]) -> Result<(), TestCaseError> {
 #[ignore = "needs a server: make test-postgres"]
 fn histories_are_answered_alike() {
     let strategy = (2..4_i64, prop::collection::vec(step(), 1..60));
-    let mut runner = TestRunner::new(cases(20));
+    let mut runner = TestRunner::new(cases(8));
     let outcome = runner.run(&strategy, |(max_expired_leases, steps)| {
         answers_alike(Rules { max_expired_leases, ..Rules::default() }, &steps)
     });
