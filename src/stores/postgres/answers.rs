@@ -62,6 +62,12 @@ impl Answer {
             Op::Requeue(_) => Out::Requeue(self.requeued()?),
             Op::SetPaused(_) => Out::SetPaused(self.count()),
             Op::RegisterRun(it) => {
+                if let Some(daemon) = &self.answer {
+                    let fetcher = &it.0.fetcher;
+                    return Ok(Err(Rejected(format!(
+                        "the fetcher {fetcher} is that of the daemon {daemon} in this queue"
+                    ))));
+                }
                 let stored: Registered = self.detail()?;
                 if stored.deleting {
                     return Ok(Err(Rejected(format!("run {} is being deleted", it.0))));

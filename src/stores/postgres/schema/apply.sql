@@ -45,8 +45,8 @@ BEGIN
 END $$;
 
 -- Notes how far a run's file was read, and what that means to its listing. NULL: the run is not to be added to.
-CREATE FUNCTION note_batch(p_fetcher text, p_started int8, p_batch jsonb) RETURNS runs LANGUAGE plpgsql AS $$
-DECLARE v_run runs := run_of(p_fetcher, p_started); v_reading text := p_batch ->> 'reading'; v_position jsonb := p_batch -> 'position';
+CREATE FUNCTION note_batch(p_daemon int4, p_fetcher text, p_started int8, p_batch jsonb) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE v_run runs := run_of(p_daemon, p_fetcher, p_started); v_reading text := p_batch ->> 'reading'; v_position jsonb := p_batch -> 'position';
 BEGIN
     IF v_run.run IS NULL OR v_run.deleting THEN
         RETURN NULL;
@@ -118,19 +118,20 @@ BEGIN
         v_answer.number := count_in_flight(v_now, p_lease);
     WHEN 'register_run' THEN
         v_run := register_run(p_daemon, p_name, p_number);
+        v_answer.answer := CASE WHEN v_run.run IS NULL THEN owner_of(p_name) END;
         v_answer.detail := stored_run(v_run);
     WHEN 'add_rows' THEN
-        v_run := note_batch(p_name, p_number, p_detail);
+        v_run := note_batch(p_daemon, p_name, p_number, p_detail);
         v_answer.answer := CASE WHEN v_run.run IS NULL THEN 'unknown' END;
         IF v_run.run IS NOT NULL AND p_row_key <> '{}' THEN
             PERFORM add_rows(v_run, p_row_key, p_row_jitter, p_row_payload, v_now, p_lease);
         END IF;
     WHEN 'prune' THEN
-        v_answer.answer := prune(run_of(p_name, p_number), p_limit, v_now, p_lease)::text;
+        v_answer.answer := prune(run_of(p_daemon, p_name, p_number), p_limit, v_now, p_lease)::text;
     WHEN 'begin_deletion' THEN
-        UPDATE runs SET deleting = true WHERE run = (run_of(p_name, p_number)).run;
+        UPDATE runs SET deleting = true WHERE run = (run_of(p_daemon, p_name, p_number)).run;
     WHEN 'delete_runs' THEN
-        v_answer.number := delete_runs(p_detail, p_limit, v_now, p_lease);
+        v_answer.number := delete_runs(p_daemon, p_detail, p_limit, v_now, p_lease);
     WHEN 'reject_file' THEN
         INSERT INTO rejected_files VALUES (p_daemon, p_name, p_detail ->> 0, v_now)
             ON CONFLICT (daemon, name) DO UPDATE SET reason = excluded.reason;

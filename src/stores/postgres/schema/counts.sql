@@ -22,17 +22,19 @@ CREATE TABLE completions (
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 -- A run has so many rows more, and so many more of them wait.
-CREATE FUNCTION count_rows(p_run int4, p_rows int8, p_pending int8) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION count_rows(p_run int4, p_rows int8, p_pending int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO counts AS c VALUES (p_run, pg_backend_pid(), now_ms() / 60000, p_rows, p_pending)
     ON CONFLICT (run, backend, minute)
-        DO UPDATE SET rows = c.rows + excluded.rows, pending = c.pending + excluded.pending
-$$;
+        DO UPDATE SET rows = c.rows + excluded.rows, pending = c.pending + excluded.pending;
+END $$;
 
 -- So many more jobs ended then with this code.
-CREATE FUNCTION count_done(p_finished int8, p_code int8, p_jobs int8) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION count_done(p_finished int8, p_code int8, p_jobs int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO completions AS c VALUES (p_finished / 60, p_code, pg_backend_pid(), p_jobs)
-    ON CONFLICT (minute, exit_code, backend) DO UPDATE SET jobs = c.jobs + excluded.jobs
-$$;
+    ON CONFLICT (minute, exit_code, backend) DO UPDATE SET jobs = c.jobs + excluded.jobs;
+END $$;
 
 -- Puts the counts of former minutes together, whosever they are, and drops those of runs that are gone and those that
 -- nobody asks for any more. What another connection has locked is left to it.

@@ -64,9 +64,10 @@ BEGIN
         jsonb_build_object('worker', v_attempt.worker, 'dead_letter', v_is_dead, 'single', v_attempt.fetcher = 0))::outcome;
 END $$;
 
--- The run of that number of a fetcher.
-CREATE FUNCTION run_of(p_fetcher text, p_started int8) RETURNS runs LANGUAGE sql STABLE AS $$
-    SELECT r.* FROM runs r JOIN fetchers f USING (fetcher) WHERE f.name = p_fetcher AND r.run_started = p_started
+-- The run of that number of a fetcher, if it is this daemon's.
+CREATE FUNCTION run_of(p_daemon int4, p_fetcher text, p_started int8) RETURNS runs LANGUAGE sql STABLE AS $$
+    SELECT r.* FROM runs r JOIN fetchers f USING (fetcher)
+    WHERE f.name = p_fetcher AND r.run_started = p_started AND r.daemon = p_daemon
 $$;
 
 CREATE FUNCTION stored_run(p_run runs) RETURNS jsonb LANGUAGE sql STABLE AS $$
@@ -75,13 +76,27 @@ CREATE FUNCTION stored_run(p_run runs) RETURNS jsonb LANGUAGE sql STABLE AS $$
     FROM fetchers f WHERE f.fetcher = p_run.fetcher
 $$;
 
+-- Makes a run known. A fetcher is one daemon's, as long as it has lists: a file of that name elsewhere is another list. The
+-- fetcher's row is locked, so that one of two daemons comes first. NULL: another daemon has the fetcher.
 CREATE FUNCTION register_run(p_daemon int4, p_fetcher text, p_started int8) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE v_fetcher int4;
 BEGIN
-    INSERT INTO fetchers (name) VALUES (p_fetcher) ON CONFLICT DO NOTHING;
-    INSERT INTO runs (fetcher, run_started, daemon) SELECT fetcher, p_started, p_daemon FROM fetchers WHERE name = p_fetcher
-        ON CONFLICT DO NOTHING;
-    RETURN run_of(p_fetcher, p_started);
+    -- Again, if somebody deleted it in between.
+    WHILE v_fetcher IS NULL LOOP
+        INSERT INTO fetchers (name) VALUES (p_fetcher) ON CONFLICT DO NOTHING;
+        SELECT fetcher INTO v_fetcher FROM fetchers WHERE name = p_fetcher FOR NO KEY UPDATE;
+    END LOOP;
+    IF EXISTS (SELECT FROM runs WHERE fetcher = v_fetcher AND daemon <> p_daemon) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO runs (fetcher, run_started, daemon) VALUES (v_fetcher, p_started, p_daemon) ON CONFLICT DO NOTHING;
+    RETURN run_of(p_daemon, p_fetcher, p_started);
 END $$;
+
+-- The name of the daemon that has a fetcher.
+CREATE FUNCTION owner_of(p_fetcher text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT d.name FROM runs r JOIN fetchers f USING (fetcher) JOIN daemons d USING (daemon) WHERE f.name = p_fetcher LIMIT 1
+$$;
 
 -- Adds rows of a run: in a few statements those of keys that nothing else lists and nobody has; the others one by one.
 CREATE FUNCTION add_rows(p_run runs, p_keys bytea[], p_jitters int4[], p_payloads bytea[], p_now int8, p_lease int8)
@@ -150,12 +165,12 @@ BEGIN
     RETURN cardinality(v_keys);
 END $$;
 
-CREATE FUNCTION delete_runs(p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE FUNCTION delete_runs(p_daemon int4, p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE v_gone int8 := 0; v_left int8 := p_limit; v_asked jsonb; v_run runs; v_rows int8;
 BEGIN
     FOR v_asked IN SELECT jsonb_array_elements(p_runs) LOOP
         EXIT WHEN v_left <= 0;
-        v_run := run_of(v_asked ->> 0, (v_asked ->> 1)::int8);
+        v_run := run_of(p_daemon, v_asked ->> 0, (v_asked ->> 1)::int8);
         v_rows := 0;
         IF v_run.run IS NOT NULL THEN
             v_rows := delete_part(v_run, v_left, p_now, p_lease);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use shiftboss_actors::store::{
-    Ack, AddTask, Changed, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Heartbeat,
-    LeaseHolder, Leases, Request, Store, StoreError, StoreResult,
+    Ack, AddTask, Changed, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch, Dispatched,
+    Heartbeat, LeaseHolder, Leases, RegisterRun, Request, Runs, Store, StoreError, StoreResult,
 };
 use shiftboss_actors::testing::one_by_one::wait_for;
-use shiftboss_protocol::model::{Attempt, Key, Row};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use tokio::time::{Instant, sleep};
 
 use super::concurrency::list;
@@ -196,5 +196,30 @@ fn daemons_tell_each_other_of_work() {
         let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
         ask(&mut one, AddTask(task)).await.unwrap();
         assert_eq!(changed(&mut other).await, Some(Changed::Queue));
+    });
+}
+
+/// Two daemons with lists of one name: the second one's is rejected, and does nothing to the first one's.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_fetcher_belongs_to_one_daemon() {
+    let database = Database::new();
+    wait_for(async {
+        let (mut one, mut other) =
+            (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
+        list(&mut one, "f", 1, 2).await;
+        let run = Run { fetcher: "f".into(), started: 1 };
+        let newer = Run { fetcher: "f".into(), started: 2 };
+        for run in [&run, &newer] {
+            let refused = ask(&mut other, RegisterRun(run.clone())).await;
+            assert!(
+                matches!(&refused, Err(StoreError::Rejected(text)) if text.contains("daemon 0"))
+            );
+        }
+        assert_eq!(ask(&mut other, DeleteRuns { runs: vec![run.clone()], limit: 10 }).await, Ok(1));
+        assert_eq!(ask(&mut other, Runs).await, Ok(Vec::new()));
+        assert_eq!(ask(&mut one, Runs).await.unwrap().len(), 1);
+        ask(&mut one, DeleteRuns { runs: vec![run], limit: 10 }).await.unwrap();
+        assert!(ask(&mut other, RegisterRun(newer)).await.is_ok());
     });
 }

@@ -191,7 +191,12 @@ impl Daemons {
         if let [question @ (Op::Leases(_) | Op::Runs(_) | Op::CountInFlight(_))] = &*batch {
             return Ok(vec![Ok(self.ask_all(question).await)]);
         }
-        let store = self.next();
+        // A fetcher is one daemon's.
+        let is_list = |operation: &Op| matches!(operation, Op::RegisterRun(_) | Op::DeleteRuns(_));
+        let store = match batch.iter().any(is_list) {
+            true => self.stores[0].as_mut().unwrap(),
+            false => self.next(),
+        };
         // A lease runs at the daemon where its worker was last.
         let beat = |operation: &Op| match operation {
             Op::Expire(it) => Some(Op::Heartbeat(Heartbeat(it.0))),
