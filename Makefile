@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-postgres lint lines fuzz man docs bench bench-store bench-spool soak
+.PHONY: help setup run run-postgres test test-postgres lint lines fuzz man docs bench bench-store bench-spool soak
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ setup: ## Fetch the dependencies and build, so that the rest works offline
 
 run: ## Run the example: checksums of all programs, two at a time
 	sh examples/audit-files/run.sh
+
+run-postgres: ## Run the example with two daemons of one queue, on a PostgreSQL server of its own
+	sh examples/audit-files/run-postgres.sh
 
 # With nextest where it is installed (faster, and a hanging test is named), without it else.
 test: ## Run all tests

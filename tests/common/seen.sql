@@ -29,3 +29,5 @@ CREATE VIEW seen.shiftboss_state AS
 CREATE VIEW seen.shiftboss_deliveries AS
     SELECT a.attempt, convert_from(k.key, 'UTF8') AS attr_path
     FROM shiftboss.attempts a JOIN shiftboss.keys k USING (key_id) WHERE a.finished IS NULL;
+CREATE VIEW seen.shiftboss_accepted AS
+    SELECT spool, name, inode, born, checksum FROM shiftboss.accepted;
