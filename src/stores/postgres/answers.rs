@@ -61,19 +61,10 @@ impl Answer {
             Op::Retry(_) => Out::Retry(self.number.map(i64::cast_unsigned)),
             Op::Requeue(_) => Out::Requeue(self.requeued()?),
             Op::SetPaused(_) => Out::SetPaused(self.count()),
-            Op::RegisterRun(it) => {
-                if let Some(daemon) = &self.answer {
-                    let fetcher = &it.0.fetcher;
-                    return Ok(Err(Rejected(format!(
-                        "the fetcher {fetcher} is that of the daemon {daemon} in this queue"
-                    ))));
-                }
-                let stored: Registered = self.detail()?;
-                if stored.deleting {
-                    return Ok(Err(Rejected(format!("run {} is being deleted", it.0))));
-                }
-                Out::RegisterRun(stored.into())
-            }
+            Op::RegisterRun(it) => match self.registered(&it.0)? {
+                Ok(stored) => Out::RegisterRun(stored),
+                Err(rejected) => return Ok(Err(rejected)),
+            },
             Op::AddRows(it) if self.is("unknown") => {
                 return Ok(Err(Rejected(format!("run {} is not known", it.0.run))));
             }
@@ -118,6 +109,19 @@ impl Answer {
             }
             Op::FetcherRecords(_) => Out::FetcherRecords(self.detail()?),
         }))
+    }
+
+    fn registered(self, run: &Run) -> Result<Result<StoredRun, Rejected>, Misunderstood> {
+        if let Some(daemon) = &self.answer {
+            let fetcher = &run.fetcher;
+            let why = format!("the fetcher {fetcher} is that of the daemon {daemon} in this queue");
+            return Ok(Err(Rejected(why)));
+        }
+        let stored: Registered = self.detail()?;
+        if stored.deleting {
+            return Ok(Err(Rejected(format!("run {run} is being deleted"))));
+        }
+        Ok(Ok(stored.into()))
     }
 
     fn is(&self, answer: &str) -> bool {
