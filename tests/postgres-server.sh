@@ -26,6 +26,7 @@ install() {
     mkdir -p /etc/postgresql-common
     [ -e /etc/postgresql-common/createcluster.conf ] ||
         echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
+    export DEBIAN_FRONTEND=noninteractive UCF_FORCE_CONFFOLD=1
     (apt-get install -y postgresql || { apt-get update && apt-get install -y postgresql; }) >&2
 }
 
