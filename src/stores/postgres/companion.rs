@@ -1,5 +1,5 @@
 //! What a daemon does on the server beside its batches, on a connection of its own: it raises its counter once a second,
-//! adopts what dead daemons had leased, tells the others of work, and hears of theirs.
+//! adopts what dead daemons had leased, tells the others of work, hears of theirs, and forgets attempts that ended long ago.
 //!
 //! Started by the store, which shares its [`Membership`]; ends with it.
 
@@ -15,12 +15,18 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
 use super::connection::{Connection, RECONNECT, Server, limited};
-use super::error::FENCED;
+use super::error::{FENCED, classify};
 use super::peers::{Peer, Peers};
 
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
+/// Attempts that ended and are kept.
+const ENDED_MAX: i64 = 100_000;
+/// Of those that are too many, so many are deleted at once...
+const ENDED_STEP: i64 = 1_000;
+/// ...one step after the other for so long, between two beats.
+const FORGET_FOR: Duration = Duration::from_millis(300);
 /// The channel of notices; each carries its sender's number.
 const CHANNEL: &str = "shiftboss";
 
@@ -129,7 +135,10 @@ async fn serve(
     let mut last_notice = Instant::now();
     loop {
         tokio::select! {
-            _ = beats.tick() => beat(&connection, membership, peers).await?,
+            _ = beats.tick() => {
+                beat(&connection, membership, peers).await?;
+                forget_ended(&connection, membership).await?;
+            }
             () = membership.work.notified() => {
                 sleep_until(last_notice + NOTICE_EVERY).await;
                 last_notice = Instant::now();
@@ -164,6 +173,23 @@ async fn beat(
     let found: Vec<Peer> = rows.iter().map(read).collect();
     for dead in peers.look(boot_time(), &found) {
         adopt(connection, membership, dead).await?;
+    }
+    Ok(())
+}
+
+/// Keeps the last attempts that ended.
+async fn forget_ended(connection: &Connection, membership: &Membership) -> Result<(), StoreError> {
+    let (began, sql) = (Instant::now(), "SELECT forget_ended($1, $2, $3, $4)");
+    while began.elapsed() < FORGET_FOR {
+        let (daemon, epoch) = membership.state().joined;
+        let asked =
+            connection.client.query_one(sql, &[&daemon, &epoch, &ENDED_MAX, &ENDED_STEP]).await;
+        match asked {
+            Ok(row) if row.get::<_, i64>(0) == ENDED_STEP => {}
+            // What fails because others write, or because this daemon is lost, is for the next beat.
+            Err(error) if connection.client.is_closed() => return Err(classify(error)),
+            Ok(_) | Err(_) => return Ok(()),
+        }
     }
     Ok(())
 }

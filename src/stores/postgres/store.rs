@@ -4,6 +4,7 @@
 //! after it failed: then the result of the last call may not be known, and what it handed out is undone, for nobody
 //! was told.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,11 +26,6 @@ use super::connection::{CALL_MAX, Connection, Reconnect, Server, limited};
 use super::error::{FENCED, classify, is_undone};
 use super::schema;
 use crate::stores::options::Options;
-
-/// Attempts that ended and are kept.
-const ENDED_MAX: i64 = 100_000;
-/// Of those that are too many, so many are deleted at once.
-const ENDED_STEP: i64 = 1_000;
 
 const APPLY: &str = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply($1, $2, $3, $4, $5, $6, $7, $8,
     $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
@@ -334,19 +330,6 @@ impl PostgresStore {
         connection.client.query(apply, &values).await
     }
 
-    /// Keeps the last attempts that ended.
-    async fn forget_ended(&mut self) -> StoreResult<Checkpoint> {
-        if let Some(Joined { connection, daemon, epoch, .. }) = &self.joined {
-            let forget = "SELECT forget_ended($1, $2, $3, $4)";
-            // What fails here fails the next batch, too.
-            _ = limited(
-                connection.client.query_one(forget, &[daemon, epoch, &ENDED_MAX, &ENDED_STEP]),
-            )
-            .await;
-        }
-        Ok(Checkpoint::Complete)
-    }
-
     fn stop_companion(&mut self) {
         if let Some(companion) = self.companion.take() {
             companion.abort();
@@ -384,7 +367,8 @@ impl Store for PostgresStore {
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
-        Box::pin(self.forget_ended())
+        // The companion sees to what there is.
+        Box::pin(ready(Ok(Checkpoint::Complete)))
     }
 
     fn close(&mut self) -> StoreFuture<'_, ()> {

@@ -223,3 +223,30 @@ fn a_fetcher_belongs_to_one_daemon() {
         assert!(ask(&mut other, RegisterRun(newer)).await.is_ok());
     });
 }
+
+/// Of the attempts that ended the last ones are kept, however many older ones have no end.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn attempts_that_ended_are_forgotten() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 10).await;
+        let mut given = Vec::new();
+        for _ in 0..10 {
+            given.push(lease(&mut store).await.unwrap().0);
+        }
+        for attempt in &given[5..] {
+            let end = CompleteAttempt { attempt: *attempt, exit_code: 1 };
+            ask(&mut store, end).await.unwrap();
+        }
+        let outside = database.server.connect().await.unwrap();
+        let sql = "SELECT forget_ended(daemon, epoch, 2, 2) FROM daemons";
+        let mut gone = Vec::new();
+        for _ in 0..3 {
+            gone.push(outside.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0));
+        }
+        assert_eq!(gone, [2, 1, 0]);
+        until_leased(&mut store, &given[..5]).await;
+    });
+}
