@@ -82,6 +82,10 @@ BEGIN
         ELSE
             v_job := hand_out(v_job.ord, v_key, v_job.attempt, p_daemon, p_call, p_now_ms, p_lease,
                 p_workers[v_given], p_job_leases[v_given]);
+            IF v_job.ord IS NULL THEN
+                -- Somebody has begun to delete its run in this moment.
+                v_job := (p_ords[v_given], 'later', NULL, NULL, NULL, NULL, NULL)::outcome;
+            END IF;
         END IF;
         RETURN NEXT v_job;
     END LOOP;
