@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-postgres test test-postgres lint lines fuzz man docs bench bench-store bench-spool soak
+.PHONY: help setup run run-postgres test test-postgres lint lines fuzz man docs bench bench-store bench-spool bench-postgres soak soak-postgres
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -76,6 +76,15 @@ bench-spool: ## Measure the spool beside bare loops, and write docs/benchmarks.m
 	cargo build --release --locked -p shiftboss-bench
 	target/release/shiftboss-bench spool $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
+# BENCH="--rows 1,2 --rounds 1" measures a part. The server is one of its own, with fsync, in TMPDIR, which must be on a disk;
+# SHIFTBOSS_TEST_POSTGRES names another.
+bench-postgres: ## Measure the queue on PostgreSQL beside graphile-worker, and write docs/benchmarks.md (15 minutes)
+	sh benches/graphile-worker/install.sh target/graphile-worker \
+		|| echo "graphile-worker is not installed and cannot be: measuring without it"
+	cargo build --release --locked -p shiftboss -p shiftboss-bench
+	SHIFTBOSS_SERVER_SETTINGS="-c shared_buffers=1GB -c max_wal_size=4GB" sh tests/postgres-server.sh \
+		target/release/shiftboss-bench postgres $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
+
 # SOAK="--minutes 0.5" CASES=300 is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
 # First 20,000 random histories of each kind against the store's model (TMPDIR in memory makes that quick), and ten power
 # cuts in each of 500 more.
@@ -85,3 +94,9 @@ soak: ## Run random histories, then the daemon at full load for ten minutes; che
 	PROPTEST_CASES=$(or $(CUTS),500) cargo test --release --locked --lib -- sqlite::tests::power_cuts
 	cargo build --release --locked -p shiftboss -p shiftboss-soak
 	target/release/shiftboss-soak $(SOAK)
+
+# SOAK="--minutes 1 --seed 7" is a trial. Root has a small disk mounted for it, which is filled.
+soak-postgres: ## Run four daemons of one queue under faults of all kinds for ten minutes; check what must hold
+	cargo build --release --locked -p shiftboss -p shiftboss-soak
+	$(if $(filter 0,$(shell id -u)),unshare -m) target/release/shiftboss-soak postgres \
+		$(if $(filter 0,$(shell id -u)),--fill-disk) $(SOAK)

@@ -25,7 +25,8 @@ use crate::stores::Database;
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
 pub use operators::{Add, DaemonArguments, FailedOnes, KeyArguments, Operate};
-pub use serve::{ServeArguments, ServeOptions, ServeSettings};
+use serve::parse_daemon_name;
+pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
 pub use spool::{
     InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
     SpoolVerb, TakeArguments,
@@ -118,6 +119,47 @@ Example:
         /// The URL of the database
         #[arg(env = "SHIFTBOSS_DATABASE", hide_env_values = true, value_parser = database())]
         database: Database,
+    },
+    /// Forget a daemon of a queue on a PostgreSQL server that is gone for good
+    ///
+    /// Its lists leave the queue, and its fetchers are free for other daemons at once. What it noted of rejected files,
+    /// managed fetchers and its spool goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
+    /// A daemon that was not stopped is watched for six seconds first. Exits with 75 if it lives, and with 65 if the queue
+    /// has no daemon of that name.
+    #[command(
+        after_help = "\
+Example:
+  shiftboss forget-daemon postgres://shiftboss@db.example/queue builder-2",
+        override_usage = "shiftboss forget-daemon [TARGET] <NAME>"
+    )]
+    ForgetDaemon {
+        /// The URL of the database, or the socket of another daemon of the queue
+        ///
+        /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
+        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
+        target: Option<PathBuf>,
+        /// The daemon's name, as `shiftboss status` shows it
+        name: Option<String>,
+    },
+    /// Move a queue from a file to a PostgreSQL server, or back
+    ///
+    /// All of it: lists with how far they were read, tasks, the log and the order, attempts, single tasks. No daemon may use
+    /// either end. The old queue is left as it is, and marked: no daemon starts on it any more. If a move is broken off, run
+    /// it again.
+    #[command(after_help = "\
+Examples:
+  shiftboss move /var/lib/shiftboss/state.db postgres://shiftboss@db.example/queue
+  shiftboss move postgres://shiftboss@db.example/queue /var/lib/shiftboss/state.db")]
+    Move {
+        /// The database that has the queue: a file, or a URL
+        #[arg(value_parser = database())]
+        from: Database,
+        /// Where it goes: the URL of a database without a queue, or a file that does not exist
+        #[arg(value_parser = database())]
+        to: Database,
+        /// To a server: the name of the daemon that will have the lists [default: the machine's host name]
+        #[arg(long, value_name = "NAME", env = "SHIFTBOSS_DAEMON_NAME", value_parser = parse_daemon_name)]
+        daemon_name: Option<String>,
     },
     /// Send lines to the daemon, and print its answers
     ///

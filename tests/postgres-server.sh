@@ -1,10 +1,13 @@
 #!/bin/sh
 # Runs a command with a PostgreSQL server of its own: started in a temporary directory, reached by a socket there only, and
-# stopped at the end. `make test-postgres` and `make run-postgres` use it.
+# stopped at the end. `make test-postgres`, `make run-postgres` and `make bench-postgres` use it.
 #
 # Environment: SHIFTBOSS_TEST_POSTGRES the URL of a server, without a database, whose role may make databases: where it is
-# set, that one is used; else the command has it.
+# set, that one is used; else the command has it. SHIFTBOSS_SERVER_SETTINGS the server's settings (-c NAME=VALUE ...) in place
+# of those for tests, which are quick and lose everything with the machine.
 set -eu
+
+for_tests='-c fsync=off -c full_page_writes=off -c shared_buffers=64MB -c max_wal_size=1GB'
 
 fail() {
     echo "postgres-server.sh: $*" >&2
@@ -53,7 +56,7 @@ start() {
     as_user "$bin/initdb" -D "$place/data" -U shiftboss -A trust -E UTF8 --locale=C.UTF-8 --no-sync >"$place/log" ||
         { cat "$place/log" >&2 && fail "initdb failed"; }
     as_user "$bin/pg_ctl" -D "$place/data" -l "$place/data/log" -w -s start -o "-k $place -c listen_addresses= \
-        -c fsync=off -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c max_wal_size=1GB" ||
+        -c max_connections=300 ${SHIFTBOSS_SERVER_SETTINGS:-$for_tests}" ||
         { cat "$place/data/log" >&2 && fail "the server does not start"; }
     SHIFTBOSS_TEST_POSTGRES="postgres://shiftboss@$(echo "$place" | sed 's,/,%2F,g')"
     export SHIFTBOSS_TEST_POSTGRES

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the tests of the store on PostgreSQL, and the daemon's tests on it: `make test-postgres` calls it. Arguments go to nextest.
+# Runs the tests of the store on PostgreSQL, the daemon's tests on it, and a short soak: `make test-postgres` calls it.
+# Arguments go to nextest; with any, there is no soak.
 #
 # Environment: SHIFTBOSS_TEST_POSTGRES as for postgres-server.sh, which starts a server where it is not set.
 set -eu
@@ -30,17 +31,38 @@ sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|pla
     | test(/^turns::(a_lease_holds|an_undone_turn|classic_serves|fetchers_take_turns|twelve_hours)/)
     | test(/^version2::(both::(a_classic|classic_)|client::a_worker_without|waiting::outside_edits)/)
     | test(/^views::(a_database_for_others|the_json_objects|why_in_words|with_the_daemon_down)$/)'
-# Those that do not pass on a server yet: thousands of lists, of one transaction each, are slower there than these wait.
-open='test(/^files::(bulk|names::(a_file_set_aside|good_names))/)'
 # Those of commands that use no queue.
 other='binary(project) | (binary(spool) & not test(/^serve/)) | test(/^(check|child|fetch|on_change|cli)::/)'
-daemon="kind(test) & package(shiftboss) & not ($sqlite | $open | $other | test(/on_server::/))"
+# Thousands of files: one after the other, for server and daemon share the machine's cores.
+many='test(/^files::bulk::/)'
+daemon="kind(test) & package(shiftboss) & not ($sqlite | $many | $other | test(/on_server::/))"
+
+# A minute of `make soak-postgres`, on a server of its own.
+soak() {
+    cargo build --locked -p shiftboss -p shiftboss-soak || return
+    if [ "$(id -u)" = 0 ]; then
+        set -- unshare -m target/debug/shiftboss-soak postgres --fill-disk
+    else
+        set -- target/debug/shiftboss-soak postgres
+    fi
+    "$@" --program target/debug/shiftboss --minutes 0.7
+}
+
+# Clocks that differ need Debian's faketime.
+clocks=''
+if ! command -v faketime >/dev/null && ! { [ "$(id -u)" = 0 ] && apt-get install -y faketime >&2; }; then
+    [ -z "${CI:-}" ] || fail "faketime is not installed"
+    echo "postgres.sh: NOT TESTED: clocks that differ, for faketime is not installed" >&2
+    clocks='- test(/clocks_that_differ/)'
+fi
 
 if ! cargo nextest --version >/dev/null 2>&1; then
     fail "cargo-nextest is not installed: cargo install --locked cargo-nextest"
 fi
-# Both, whatever comes of the first.
+# All, whatever comes of the first.
 code=0
-cargo nextest run --locked -p shiftboss --run-ignored only -E 'test(postgres::) | test(on_server::)' "$@" || code=$?
+cargo nextest run --locked -p shiftboss --run-ignored only -E "(test(postgres::) | test(on_server::)) $clocks" "$@" || code=$?
 cargo nextest run --locked -p shiftboss -E "$daemon" "$@" || code=$?
+cargo nextest run --locked -p shiftboss -E "$many" --test-threads 1 "$@" || code=$?
+[ "$#" != 0 ] || soak || code=$?
 exit "$code"

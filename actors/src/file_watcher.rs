@@ -7,6 +7,7 @@
 //! It knows no rows, and reads a file's bytes only to tell whether it is still the one that is stored.
 
 mod barrier;
+mod elsewhere;
 mod entry;
 mod faults;
 mod intake;
@@ -142,8 +143,10 @@ impl Actor for FileWatcherActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        self.watch_ownership(ctx);
         ctx.run_interval(RESCAN_EVERY, |watcher, ctx| {
             watcher.retry_rejected();
+            watcher.retry_elsewhere();
             watcher.rescan(ctx);
         });
         ctx.run_interval(TICK, Self::tick);

@@ -59,12 +59,21 @@ pub struct StorageActor {
     outages: Outages,
     leases: LeaseClock,
     waiting: WaitQueue,
+    runs_changed: RunsChange,
     /// An operator wants the daemon to stop when no job is in flight.
     drains: bool,
     /// Answered when the store is closed, once that is asked.
     closing: Option<Reply<StoreResult<()>>>,
     /// Gets the error that ends the process, or that a drain is over: no job is in flight any more. Once.
     end: Option<oneshot::Sender<StoreResult<()>>>,
+}
+
+/// That runs may be another daemon's by now, until the watcher knows.
+#[derive(Default)]
+struct RunsChange {
+    happened: bool,
+    /// Who asked, and is answered when it happens.
+    asked: Option<Reply<()>>,
 }
 
 /// When the main file is to be brought up to date.
@@ -93,6 +102,7 @@ impl StorageActor {
             outages: Outages::default(),
             leases: LeaseClock::default(),
             waiting: WaitQueue::default(),
+            runs_changed: RunsChange::default(),
             drains: false,
             closing: None,
             end: Some(end),
@@ -272,13 +282,27 @@ impl ActorFuture<StorageActor> for Changes {
         while let Some(Poll::Ready(changed)) =
             actor.store.as_mut().map(|store| store.poll_changed(task))
         {
-            if changed == Changed::Leases {
+            if changed >= Changed::Leases {
                 actor.leases.is_complete = false;
                 actor.begin_missing_leases(ctx);
+            }
+            if changed == Changed::Runs {
+                actor.runs_changed.happened = true;
+                actor.runs_changed.tell();
             }
             actor.look_around(ctx);
         }
         Poll::Pending
+    }
+}
+
+impl RunsChange {
+    /// Answers who asked, once for each time.
+    fn tell(&mut self) {
+        if let Some(asked) = self.asked.take_if(|_| self.happened) {
+            self.happened = false;
+            asked.send(());
+        }
     }
 }
 

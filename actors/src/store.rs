@@ -68,12 +68,14 @@ pub trait Store {
 /// What a store's call returns. It stays on the store's thread; a store that blocks does its work before.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = StoreResult<T>> + 'a>>;
 
-/// What somebody else changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What somebody else changed; each is more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Changed {
     Queue,
     /// The queue, and which attempts are this daemon's: it may have adopted those of a dead one.
     Leases,
+    /// Its runs, too, may be another daemon's by now: it was taken for dead, and joined its queue anew.
+    Runs,
 }
 
 /// Why an operation was rejected, while the store is sound.
@@ -86,7 +88,7 @@ pub struct Rejected(pub String);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// Somebody else held the database for longer than the busy timeout.
-    #[error("the database is locked by another process: {0}")]
+    #[error("the database cannot be used at present: {0}")]
     Busy(String),
     /// The disk is full (or a quota is).
     #[error("no space left for the database: {0}")]
@@ -135,6 +137,14 @@ pub struct StoredRun {
     pub deleting: bool,
     /// Its file was read anew since it changed: there may be rows that the file lists no longer.
     pub stale: bool,
+}
+
+/// What came of making a run known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Registered {
+    Run(StoredRun),
+    /// Another daemon has its fetcher: which one, and how this one gets it, for people.
+    Elsewhere(String),
 }
 
 /// How rows go on from what was read before.

@@ -6,6 +6,7 @@
 
 pub mod bare;
 pub mod load;
+pub mod postgres;
 pub mod protocol;
 pub mod report;
 pub mod rows;

@@ -3,8 +3,10 @@
 //! Called by the rows; the soak's workers use its exchange. It drives any server that speaks a [`Protocol`] over a Unix socket, and
 //! uses the same code for all, so that only the servers differ.
 
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,6 +14,7 @@ use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 
 use crate::protocol::{Outcome, Protocol};
+use crate::report::median;
 
 /// Longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -19,8 +22,8 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// What is asked of a server, and for how long.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The server's socket.
-    pub socket: PathBuf,
+    /// The servers' sockets: the connections are spread over them.
+    pub sockets: Vec<PathBuf>,
     /// Its language.
     pub protocol: Protocol,
     /// Connections at once.
@@ -29,6 +32,8 @@ pub struct Plan {
     pub one_request_each: bool,
     /// How long it is measured; less when the work runs out.
     pub time: Duration,
+    /// Requests after which it ends.
+    pub requests: usize,
     /// Go on asking when there is no work: NOJOBS is what is measured.
     pub without_work: bool,
 }
@@ -46,6 +51,21 @@ impl Load {
     fn new(mut trips: Vec<Duration>, elapsed: Duration) -> Self {
         trips.sort_unstable();
         Self { rate: trips.len() as f64 / elapsed.as_secs_f64(), trips }
+    }
+
+    /// Several measurements of the same as one: the rate in the middle, and all round trips.
+    #[must_use]
+    pub fn of_rounds(rounds: Vec<Self>) -> Self {
+        let rates: Vec<f64> = rounds.iter().map(|load| load.rate).collect();
+        let mut trips: Vec<Duration> = rounds.into_iter().flat_map(|load| load.trips).collect();
+        trips.sort_unstable();
+        Self { rate: median(&rates), trips }
+    }
+
+    /// Requests that were answered.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.trips.len()
     }
 
     /// The round trip that `share` of all did not exceed.
@@ -68,8 +88,13 @@ pub fn run(plan: &Plan) -> io::Result<Load> {
 async fn drive(plan: &Plan) -> io::Result<Load> {
     let begun = Instant::now();
     let until = begun + plan.time;
-    let workers: Vec<_> = (0..plan.connections)
-        .map(|_| tokio::task::spawn_local(worker(plan.clone(), until)))
+    let asked = Rc::new(Cell::new(0));
+    let sockets = plan.sockets.iter().cycle().take(plan.connections);
+    let workers: Vec<_> = sockets
+        .map(|socket| {
+            let worker = worker(plan.clone(), socket.clone(), until, Rc::clone(&asked));
+            tokio::task::spawn_local(worker)
+        })
         .collect();
     let mut trips = Vec::new();
     for worker in workers {
@@ -78,16 +103,22 @@ async fn drive(plan: &Plan) -> io::Result<Load> {
     Ok(Load::new(trips, begun.elapsed().min(plan.time)))
 }
 
-async fn worker(plan: Plan, until: Instant) -> io::Result<Vec<Duration>> {
+async fn worker(
+    plan: Plan,
+    socket: PathBuf,
+    until: Instant,
+    asked: Rc<Cell<usize>>,
+) -> io::Result<Vec<Duration>> {
     let mut trips = Vec::new();
     let mut request = plan.protocol.ask();
     let mut answer = Vec::new();
     let mut connection = None;
-    while Instant::now() < until {
+    while Instant::now() < until && asked.get() < plan.requests {
+        asked.set(asked.get() + 1);
         let begun = Instant::now();
         let mut stream = match connection.take() {
             Some(stream) => stream,
-            None => connect(&plan.socket).await?,
+            None => connect(&socket).await?,
         };
         answer.clear();
         exchange(&mut stream, plan.protocol, plan.one_request_each, &request, &mut answer).await?;

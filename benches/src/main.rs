@@ -1,5 +1,6 @@
 //! `make bench`: measures shiftboss beside what a user would otherwise run, in one run on one
-//! machine, prints a table, and writes it to docs/benchmarks.md. `make bench-spool`: [`spool`].
+//! machine, prints a table, and writes it to docs/benchmarks.md. `make bench-spool`: [`spool`]. `make bench-postgres`:
+//! [`postgres`].
 //!
 //! It drives the built binary from outside; only rows 2 and 14 call the store itself.
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use shiftboss_bench::bare::Kind;
 use shiftboss_bench::load::{self, Plan};
+use shiftboss_bench::postgres;
 use shiftboss_bench::protocol::Protocol;
 use shiftboss_bench::report::{self, Figure};
 use shiftboss_bench::rows::{self, GROUPS, Setting};
@@ -70,6 +72,8 @@ enum Task {
         #[arg(long)]
         directory: Option<PathBuf>,
     },
+    /// Measure the queue on a PostgreSQL server beside graphile-worker
+    Postgres(postgres::Setting),
 }
 
 fn main() -> io::Result<()> {
@@ -83,7 +87,13 @@ fn main() -> io::Result<()> {
             let figures = spool::rows(&spool::Setting { rounds, longest, directory })?;
             print!("{}", report::table(&figures));
             if let Some(document) = &arguments.write {
-                report::write(document, report::BENCH_SPOOL, &figures)?;
+                report::write(document, report::BENCH_SPOOL, &report::machine(), &figures)?;
+            }
+        }
+        Some(Task::Postgres(setting)) => {
+            let (machine, figures) = postgres::rows(&arguments.program.canonicalize()?, &setting)?;
+            if let Some(document) = &arguments.write {
+                report::write(document, report::BENCH_POSTGRES, &machine, &figures)?;
             }
         }
         None => table(&arguments)?,
@@ -101,18 +111,19 @@ fn table(arguments: &Arguments) -> io::Result<()> {
     };
     let figures = measure(&setting, &arguments.rows)?;
     match &arguments.write {
-        Some(document) => report::write(document, report::BENCH, &figures),
+        Some(document) => report::write(document, report::BENCH, &report::machine(), &figures),
         None => Ok(()),
     }
 }
 
 fn drive(socket: PathBuf, connections: usize, time: Duration) -> io::Result<()> {
     let load = load::run(&Plan {
-        socket,
+        sockets: vec![socket],
         protocol: Protocol::Classic,
         connections,
         one_request_each: false,
         time,
+        requests: usize::MAX,
         without_work: false,
     })?;
     println!("{}", report::measured(&load));

@@ -15,6 +15,8 @@ use crate::load::Load;
 pub const BENCH: &str = "<!-- figures: written by `make bench` -->";
 /// The same for the spool's figures.
 pub const BENCH_SPOOL: &str = "<!-- figures: written by `make bench-spool` -->";
+/// The same for those of the queue on a PostgreSQL server.
+pub const BENCH_POSTGRES: &str = "<!-- figures: written by `make bench-postgres` -->";
 const END: &str = "<!-- end of figures -->";
 
 /// One line of the table.
@@ -62,11 +64,11 @@ pub fn table(figures: &[Figure]) -> String {
     head.to_owned() + &figures.iter().map(Figure::line).collect::<String>()
 }
 
-/// Writes the table and what it was measured on into a document, behind the line `begin`.
+/// Writes the table, and in one line what it was measured on, into a document, behind the line `begin`.
 ///
 /// # Errors
 /// When the document cannot be written, or has no place for it.
-pub fn write(document: &Path, begin: &str, figures: &[Figure]) -> io::Result<()> {
+pub fn write(document: &Path, begin: &str, machine: &str, figures: &[Figure]) -> io::Result<()> {
     let text = fs::read_to_string(document)?;
     let place = text
         .split_once(begin)
@@ -75,13 +77,20 @@ pub fn write(document: &Path, begin: &str, figures: &[Figure]) -> io::Result<()>
         let text = format!("{} has no line {begin:?} with {END:?} after it", document.display());
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     };
-    let figures = format!("{}\n\n{}", machine(), table(figures));
+    let figures = format!("{machine}\n\n{}", table(figures));
     fs::write(document, format!("{before}{begin}\n\n{figures}\n{END}{after}"))
 }
 
 /// The machine and the versions, in one line.
 #[must_use]
 pub fn machine() -> String {
+    let beanstalkd = beanstalkd_version().unwrap_or_else(|| "beanstalkd missing".to_owned());
+    format!("{}, SQLite {}, {beanstalkd}.", hardware(), rusqlite::version())
+}
+
+/// The machine, and the version of what is measured.
+#[must_use]
+pub fn hardware() -> String {
     let first = |path: &str, field: &str| {
         let text = fs::read_to_string(path).unwrap_or_default();
         let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
@@ -90,13 +99,11 @@ pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!(
-        "{cores} cores of {}, {} of memory, Linux {}; shiftboss {}, SQLite {}, {}.",
+        "{cores} cores of {}, {} of memory, Linux {}; shiftboss {}",
         first("/proc/cpuinfo", "model name"),
         first("/proc/meminfo", "MemTotal"),
         kernel.trim(),
         env!("CARGO_PKG_VERSION"),
-        rusqlite::version(),
-        beanstalkd_version().unwrap_or_else(|| "beanstalkd missing".to_owned()),
     )
 }
 
@@ -105,6 +112,14 @@ pub fn machine() -> String {
 pub fn beanstalkd_version() -> Option<String> {
     let told = Command::new("beanstalkd").arg("-v").output().ok()?;
     Some(String::from_utf8_lossy(&told.stdout).trim().to_owned())
+}
+
+/// The one in the middle; zero of none.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// A duration as people read it.
@@ -116,6 +131,24 @@ pub fn ms(time: Duration) -> String {
 /// A rate as people read it.
 #[must_use]
 pub fn per_second(rate: f64) -> String {
-    let rate = rate.round() as u64;
-    if rate < 1000 { format!("{rate}/s") } else { format!("{},{:03}/s", rate / 1000, rate % 1000) }
+    let digits = (rate.round() as u64).to_string();
+    let mut shown = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown + "/s"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::per_second;
+
+    #[test]
+    fn rates_have_a_comma_at_each_thousand() {
+        let shown = [7.0, 999.6, 23_045.0, 1_877_049.2].map(per_second);
+        assert_eq!(shown, ["7/s", "1,000/s", "23,045/s", "1,877,049/s"]);
+    }
 }

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// measured.
 const GLANCE: Duration = Duration::from_millis(5);
 const GLANCE_MAX: Duration = Duration::from_millis(300);
+/// The daemon's queue in its home, if it is a file.
+const FILE: &str = "state.db";
 /// Jobs that are put into beanstalkd in one write.
 const PUT_AT_ONCE: usize = 1000;
 
@@ -32,6 +34,8 @@ pub struct Server {
     pub socket: PathBuf,
     /// The directory of everything that is its own.
     home: PathBuf,
+    /// Where its queue is: a file in that directory, or a URL.
+    database: String,
     /// The program that was started.
     program: PathBuf,
 }
@@ -42,9 +46,27 @@ impl Server {
     /// # Errors
     /// When it does not come up.
     pub fn shiftboss(program: &Path, home: &Path, flags: &[&str]) -> io::Result<Self> {
+        Self::serve(program, home, FILE, flags, Protocol::Classic)
+    }
+
+    /// The same with a queue on a PostgreSQL server, under a name of its own. It is spoken to as `shiftboss work` does.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn on_postgres(program: &Path, home: &Path, url: &str, name: &str) -> io::Result<Self> {
+        Self::serve(program, home, url, &["--daemon-name", name], Protocol::Leased)
+    }
+
+    fn serve(
+        program: &Path,
+        home: &Path,
+        database: &str,
+        flags: &[&str],
+        protocol: Protocol,
+    ) -> io::Result<Self> {
         let mut command = Command::new(program);
-        command.args(["serve", "state.db", "input", "socket"]).args(flags);
-        Self::start(command, program, Protocol::Classic, home)
+        command.args(["serve", database, "input", "socket"]).args(flags);
+        Self::start(command, program, protocol, home, database)
     }
 
     /// Starts beanstalkd in `home` with the given flags; `-b .` keeps its log there.
@@ -56,7 +78,7 @@ impl Server {
         let mut command = Command::new(program);
         command.arg("-l").arg(format!("unix:{}", home.join("socket").display()));
         command.args(flags);
-        Self::start(command, program, Protocol::Beanstalkd, home)
+        Self::start(command, program, Protocol::Beanstalkd, home, "")
     }
 
     fn start(
@@ -64,11 +86,13 @@ impl Server {
         program: &Path,
         protocol: Protocol,
         home: &Path,
+        database: &str,
     ) -> io::Result<Self> {
         let log = File::create(home.join("server.log"))?;
         let child = command.current_dir(home).stdout(Stdio::null()).stderr(log).spawn()?;
         let (socket, home) = (home.join("socket"), home.to_owned());
-        let mut server = Self { child, protocol, socket, home, program: program.to_owned() };
+        let (program, database) = (program.to_owned(), database.to_owned());
+        let mut server = Self { child, protocol, socket, home, database, program };
         server.wait(|server| Ok(UnixStream::connect(&server.socket).is_ok()))?;
         Ok(server)
     }
@@ -139,9 +163,9 @@ impl Server {
     /// # Errors
     /// When it cannot be run.
     pub fn status(&self) -> io::Result<serde_json::Value> {
-        let database = self.home.join("state.db");
-        let told =
-            Command::new(&self.program).arg("status").arg(database).arg("--json").output()?;
+        let mut status = Command::new(&self.program);
+        status.current_dir(&self.home).args(["status", &self.database, "--json"]);
+        let told = status.output()?;
         serde_json::from_slice(&told.stdout).map_err(io::Error::other)
     }
 

@@ -86,13 +86,6 @@ pub fn rate(count: usize, mut call: impl FnMut(usize) -> io::Result<()>) -> io::
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The one in the middle; zero of none.
-pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
-}
-
 pub fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }

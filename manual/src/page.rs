@@ -45,7 +45,7 @@ pub fn name(command: &Command) -> String {
     let name = command.get_display_name().unwrap_or_default().replace('-', " ");
     let name = name.strip_prefix("shiftboss").unwrap_or_default().trim();
     // Some commands have a hyphen in their name.
-    let hyphened = ["on change", "run fetcher", "accept input"];
+    let hyphened = ["on change", "run fetcher", "accept input", "forget daemon"];
     if hyphened.contains(&name) { name.replace(' ', "-") } else { name.to_owned() }
 }
 

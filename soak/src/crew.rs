@@ -10,13 +10,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use shiftboss_spool::{FsckOptions, Spool};
 
 use crate::Soak;
 use crate::hand::{self, Role};
+use crate::random::Random;
 
 /// Who is there at any time.
 const ROLES: [Role; 6] =
@@ -33,7 +34,7 @@ struct Crew {
     hands: Vec<(Role, u32, Child)>,
     next: u32,
     killed: HashSet<u32>,
-    random: u64,
+    random: Random,
 }
 
 /// Plays the part until the load ends, works off what is left, and judges.
@@ -46,8 +47,8 @@ pub fn run(soak: &Soak) -> io::Result<()> {
     let spool = hand::spool(&base)?;
     let mut crew = Crew::new(base);
     ROLES.iter().try_for_each(|role| crew.start(*role))?;
-    while soak.goes_on(Duration::from_millis(crew.below(LIFE_MAX))) {
-        let index = crew.below(ROLES.len() as u64) as usize;
+    while soak.goes_on(Duration::from_millis(crew.random.below(LIFE_MAX))) {
+        let index = crew.random.below(ROLES.len() as u64) as usize;
         let role = crew.kill(soak, index)?;
         crew.start(role)?;
     }
@@ -58,16 +59,8 @@ pub fn run(soak: &Soak) -> io::Result<()> {
 
 impl Crew {
     fn new(base: PathBuf) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let random = now.as_nanos() as u64;
+        let random = Random::new(Random::seed());
         Self { base, hands: Vec::new(), next: 0, killed: HashSet::new(), random }
-    }
-
-    /// A random number from 0 to less than `limit`.
-    fn below(&mut self, limit: u64) -> u64 {
-        let (factor, step) = (6_364_136_223_846_793_005, 1_442_695_040_888_963_407);
-        self.random = self.random.wrapping_mul(factor).wrapping_add(step);
-        (self.random >> 33) % limit
     }
 
     fn start(&mut self, role: Role) -> io::Result<()> {

@@ -6,11 +6,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::Soak;
-use crate::ledger::{RunId, line};
+use crate::ledger::{Ledger, RunId, line};
 
 /// Pause between two looks at all fetchers.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -23,7 +24,7 @@ const PATIENCE_JOBS: u64 = 300_000;
 
 /// How a fetcher writes its lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+pub enum Manner {
     /// At once; the next when all was handed out.
     Whole,
     /// The same, but the next one comes when half was handed out.
@@ -46,7 +47,8 @@ const FETCHERS: [(Manner, &str, usize); 7] = [
     (Manner::Failing, "failing", 10_000),
 ];
 
-struct Fetcher {
+/// One fetcher, step by step.
+pub struct Fetcher {
     input: PathBuf,
     id: RunId,
     manner: Manner,
@@ -55,8 +57,6 @@ struct Fetcher {
     /// The list that is being written, and how many lines it has.
     open: Option<File>,
     written: usize,
-    /// The jobs of all fetchers when lines were handed out last, and how many were left then.
-    moved: (u64, usize),
 }
 
 /// Plays all fetchers until the load ends.
@@ -64,70 +64,82 @@ struct Fetcher {
 /// # Errors
 /// When a file cannot be written.
 pub fn run(soak: &Soak) -> io::Result<()> {
-    let fetcher = |(number, (manner, keys, lines))| Fetcher {
-        input: soak.home.join("input"),
-        id: (number, 0),
-        manner,
-        keys,
-        lines,
-        open: None,
-        written: 0,
-        moved: (0, 0),
+    let input = soak.home.join("input");
+    let fetcher = |(number, (manner, keys, lines))| {
+        (Fetcher::new(&input, number, manner, keys, lines), (0, 0))
     };
     let mut fetchers: Vec<_> = FETCHERS.into_iter().enumerate().map(fetcher).collect();
     while soak.goes_on(PAUSE) {
-        for fetcher in &mut fetchers {
-            fetcher.step(soak)?;
+        for (fetcher, moved) in &mut fetchers {
+            look_at_waiting(soak, fetcher, moved);
+            fetcher.step(&soak.ledger)?;
         }
     }
     Ok(())
 }
 
+/// `moved`: the jobs of all fetchers when lines were handed out last, and how many were left then.
+fn look_at_waiting(soak: &Soak, fetcher: &Fetcher, moved: &mut (u64, usize)) {
+    let (jobs, left) = (soak.ledger().all_jobs(), soak.ledger().left(fetcher.id));
+    if left == 0 || left != moved.1 {
+        *moved = (jobs, left);
+    } else if jobs - moved.0 > PATIENCE_JOBS {
+        let (run, keys) = (fetcher.id, fetcher.keys);
+        soak.fault(format!(
+            "{left} lines of {keys} wait in run {run:?} while {PATIENCE_JOBS} jobs were handed out"
+        ));
+        moved.0 = jobs;
+    }
+}
+
 impl Fetcher {
-    fn step(&mut self, soak: &Soak) -> io::Result<()> {
-        let left = soak.ledger().left(self.id);
-        self.look_at_waiting(soak, left);
+    /// The fetcher with this number, which writes lists of so many lines into a directory.
+    #[must_use]
+    pub fn new(
+        input: &Path,
+        number: usize,
+        manner: Manner,
+        keys: &'static str,
+        lines: usize,
+    ) -> Self {
+        let input = input.to_owned();
+        Self { input, id: (number, 0), manner, keys, lines, open: None, written: 0 }
+    }
+
+    /// Writes what its manner wants written now.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn step(&mut self, ledger: &Mutex<Ledger>) -> io::Result<()> {
+        let left = lock(ledger).left(self.id);
         match self.open.take() {
-            Some(list) if left < GROWTH_BELOW => self.grow(soak, list),
+            Some(list) if left < GROWTH_BELOW => self.grow(ledger, list),
             Some(list) => {
                 self.open = Some(list);
                 Ok(())
             }
             None if left == 0 || self.manner == Manner::Hasty && left < self.lines / 2 => {
-                self.begin(soak)
+                self.begin(ledger)
             }
             None => Ok(()),
         }
     }
 
-    fn look_at_waiting(&mut self, soak: &Soak, left: usize) {
-        let jobs = soak.ledger().all_jobs();
-        if left == 0 || left != self.moved.1 {
-            self.moved = (jobs, left);
-        } else if jobs - self.moved.0 > PATIENCE_JOBS {
-            let (run, keys) = (self.id, self.keys);
-            soak.fault(format!(
-                "{left} lines of {keys} wait in run {run:?} while {PATIENCE_JOBS} jobs were handed out"
-            ));
-            self.moved.0 = jobs;
-        }
-    }
-
     /// A new list. One of an earlier run that was left unfinished goes first, as fetchers do it.
-    fn begin(&mut self, soak: &Soak) -> io::Result<()> {
-        soak.ledger().give_up(self.id);
+    fn begin(&mut self, ledger: &Mutex<Ledger>) -> io::Result<()> {
+        lock(ledger).give_up(self.id);
         remove(self.path(".txt.part"))?;
         self.id.1 += 1;
         self.written = 0;
         let list = File::create(self.path(".txt.part"))?;
-        self.grow(soak, list)
+        self.grow(ledger, list)
     }
 
-    fn grow(&mut self, soak: &Soak, mut list: File) -> io::Result<()> {
+    fn grow(&mut self, ledger: &Mutex<Ledger>, mut list: File) -> io::Result<()> {
         let whole = matches!(self.manner, Manner::Whole | Manner::Hasty);
-        let more = if whole { self.lines } else { GROWTH };
+        let more = if whole { self.lines } else { GROWTH.min(self.lines - self.written) };
         let lines = self.written..self.written + more;
-        soak.ledger().write(self.id, more);
+        lock(ledger).write(self.id, more);
         list.write_all(
             lines.map(|index| line(self.keys, index, self.id)).collect::<String>().as_bytes(),
         )?;
@@ -154,6 +166,10 @@ impl Fetcher {
     fn path(&self, ending: &str) -> PathBuf {
         self.input.join(format!("{}{}.{}{ending}", self.keys, self.id.0, self.id.1))
     }
+}
+
+fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn remove(path: PathBuf) -> io::Result<()> {

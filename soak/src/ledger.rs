@@ -8,13 +8,22 @@ use std::collections::BTreeMap;
 /// A fetcher by its number, and its run.
 pub type RunId = (usize, u64);
 
+/// A line of a run, by its number.
+pub type Line = (RunId, usize);
+
 /// What a payload of the fetcher that is edited by hand begins with.
 pub const BY_HAND: &str = "hand";
 
 /// The line `index` of a run as it stands in its file, with its end.
 #[must_use]
 pub fn line(keys: &str, index: usize, run: RunId) -> String {
-    format!("{keys}/{index:06} {}.{}\n", run.0, run.1)
+    format!("{} {}.{}\n", key(keys, index), run.0, run.1)
+}
+
+/// Its key.
+#[must_use]
+pub fn key(keys: &str, index: usize) -> String {
+    format!("{keys}/{index:06}")
 }
 
 /// The lines of one run.
@@ -69,17 +78,37 @@ impl Ledger {
             return Ok(());
         }
         self.jobs += 1;
-        let place = job.and_then(|(key, payload)| parsed(key, payload));
-        let lines = place.and_then(|(run, index)| Some((self.runs.get_mut(&run)?, index)));
-        match lines.and_then(|(lines, index)| Some((lines.handed.get_mut(index)?, &mut lines.left)))
-        {
+        match job.and_then(|(key, payload)| self.find(key, payload)) {
             None => Err(format!("a job that nobody wrote: {answer:?}")),
-            Some((handed, _)) if *handed => Err(format!("handed out twice in a run: {answer:?}")),
-            Some((handed, left)) => {
-                *handed = true;
-                *left -= 1;
+            Some(line) if self.is_noted(line) => {
+                Err(format!("handed out twice in a run: {answer:?}"))
+            }
+            Some(line) => {
+                self.note(line);
                 Ok(())
             }
+        }
+    }
+
+    /// The line that a job is of; `None`: nobody wrote it.
+    #[must_use]
+    pub fn find(&self, key: &str, payload: &str) -> Option<Line> {
+        let (run, index) = parsed(key, payload)?;
+        (index < self.runs.get(&run)?.handed.len()).then_some((run, index))
+    }
+
+    /// Whether a line was noted before.
+    #[must_use]
+    pub fn is_noted(&self, (run, index): Line) -> bool {
+        self.runs.get(&run).is_some_and(|lines| lines.handed[index])
+    }
+
+    /// A line that was written is not left any more.
+    pub fn note(&mut self, (run, index): Line) {
+        if let Some(lines) = self.runs.get_mut(&run)
+            && !std::mem::replace(&mut lines.handed[index], true)
+        {
+            lines.left -= 1;
         }
     }
 
@@ -88,6 +117,17 @@ impl Ledger {
     pub fn missing(&self) -> Vec<(RunId, usize)> {
         let missing = self.runs.iter().filter(|(_, lines)| lines.left > 0 && !lines.given_up);
         missing.map(|(run, lines)| (*run, lines.left)).collect()
+    }
+
+    /// The lines of those.
+    #[must_use]
+    pub fn missing_lines(&self) -> Vec<Line> {
+        let lines = |run: RunId| {
+            let handed = self.runs.get(&run).into_iter().flat_map(|lines| lines.handed.iter());
+            let left = handed.enumerate().filter(|(_, handed)| !**handed);
+            left.map(move |(index, _)| (run, index)).collect::<Vec<_>>()
+        };
+        self.missing().into_iter().flat_map(|(run, _)| lines(run)).collect()
     }
 
     /// All jobs that were handed out.
@@ -103,7 +143,7 @@ impl Ledger {
     }
 }
 
-fn parsed(key: &str, payload: &str) -> Option<(RunId, usize)> {
+fn parsed(key: &str, payload: &str) -> Option<Line> {
     let (fetcher, run) = payload.split_once('.')?;
     let (_, index) = key.rsplit_once('/')?;
     Some(((fetcher.parse().ok()?, run.parse().ok()?), index.parse().ok()?))

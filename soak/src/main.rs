@@ -10,11 +10,14 @@
 // It waits for other processes.
 #![allow(clippy::disallowed_methods)]
 
+mod chaos;
 mod crew;
 mod fetchers;
 mod hand;
 mod ledger;
 mod outsiders;
+mod random;
+mod report;
 mod tasks;
 mod verdict;
 mod watch;
@@ -23,20 +26,19 @@ mod workers;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use ledger::Ledger;
+use report::Report;
 use shiftboss_bench::servers::{Server, new_home};
 use watch::Figures;
 
 /// Between two looks of a pause at whether the load goes on.
 const GLANCE: Duration = Duration::from_millis(100);
-/// Faults that are printed; further ones are counted.
-const FAULTS_SHOWN: usize = 20;
 
 /// A part of the load: a thread.
 type Part = fn(&Arc<Soak>) -> io::Result<()>;
@@ -54,14 +56,13 @@ const OTHERS: [(&str, Part); 5] = [
 struct Soak {
     /// The daemon's directory.
     home: PathBuf,
-    /// How long the load lasts, and since when it does.
+    /// How long the load lasts.
     time: Duration,
-    begun: Instant,
+    report: Report,
     /// The load has ended: what is there is worked off.
     draining: AtomicBool,
     ledger: Mutex<Ledger>,
     figures: Mutex<Figures>,
-    faults: AtomicUsize,
 }
 
 #[derive(Debug, Parser)]
@@ -70,7 +71,7 @@ struct Soak {
 )]
 struct Arguments {
     #[command(subcommand)]
-    hand: Option<Process>,
+    part: Option<Process>,
     /// The daemon's binary
     #[arg(long, default_value = "target/release/shiftboss")]
     program: PathBuf,
@@ -84,6 +85,8 @@ enum Process {
     /// A process of the crew
     #[command(hide = true)]
     Hand(hand::Hand),
+    /// Several daemons on PostgreSQL, under faults
+    Postgres(chaos::Arguments),
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -93,11 +96,11 @@ fn minutes(text: &str) -> Result<Duration, String> {
 
 fn main() -> io::Result<ExitCode> {
     let arguments = Arguments::parse();
-    if let Some(Process::Hand(hand)) = arguments.hand {
-        hand::run(&hand)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let is_sound = run(&arguments.program.canonicalize()?, arguments.minutes)?;
+    let is_sound = match arguments.part {
+        Some(Process::Hand(hand)) => hand::run(&hand).map(|()| true)?,
+        Some(Process::Postgres(arguments)) => chaos::run(&arguments)?,
+        None => run(&arguments.program.canonicalize()?, arguments.minutes)?,
+    };
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -110,7 +113,7 @@ fn run(program: &Path, time: Duration) -> io::Result<bool> {
     let mut soak = Soak::new(home.path(), time);
     tasks::put(&soak)?;
     let mut server = Server::shiftboss(program, home.path(), &tasks::FLAGS)?;
-    soak.begun = Instant::now();
+    soak.report.begun = Instant::now();
     let soak = Arc::new(soak);
     println!("soak: {time:?} at full load");
     let workers = soak.start("the workers", workers::run);
@@ -123,12 +126,7 @@ fn run(program: &Path, time: Duration) -> io::Result<bool> {
     println!("worked off in {:?}", drained.elapsed());
     verdict::after(&soak, server, program)?;
     soak.figures().print(&soak);
-    let faults = soak.faults.load(Ordering::Relaxed);
-    match faults {
-        0 => println!("soak: all held"),
-        _ => eprintln!("soak: FAILED, {faults} faults; see above"),
-    }
-    Ok(faults == 0)
+    Ok(soak.report.conclude())
 }
 
 impl Soak {
@@ -136,11 +134,10 @@ impl Soak {
         Self {
             home: home.to_owned(),
             time,
-            begun: Instant::now(),
+            report: Report::new(),
             draining: AtomicBool::new(false),
             ledger: Mutex::default(),
             figures: Mutex::default(),
-            faults: AtomicUsize::new(0),
         }
     }
 
@@ -159,7 +156,7 @@ impl Soak {
     /// Pauses. Returns whether the load goes on; it ends a pause.
     fn goes_on(&self, pause: Duration) -> bool {
         let since = Instant::now();
-        while self.begun.elapsed() < self.time {
+        while self.report.begun.elapsed() < self.time {
             match pause.checked_sub(since.elapsed()) {
                 Some(rest) if !rest.is_zero() => thread::sleep(rest.min(GLANCE)),
                 _ => return true,
@@ -174,13 +171,7 @@ impl Soak {
 
     /// Says that something is not as it must be.
     fn fault(&self, text: String) {
-        match self.faults.fetch_add(1, Ordering::Relaxed) {
-            before if before < FAULTS_SHOWN => {
-                eprintln!("FAULT after {:.1} s: {text}", self.begun.elapsed().as_secs_f64());
-            }
-            FAULTS_SHOWN => eprintln!("FAULT: further ones are not shown"),
-            _ => {}
-        }
+        self.report.fault(&text);
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -83,7 +83,7 @@ pub fn until_end(soak: &Soak, server: &mut Server) -> io::Result<()> {
 
 impl Soak {
     fn look_at_memory(&self, server: &Server) -> io::Result<()> {
-        let elapsed = self.begun.elapsed();
+        let elapsed = self.report.begun.elapsed();
         if elapsed > WARM_UP_MAX.min(self.time / WARM_UP_SHARE) {
             let half = usize::from(elapsed > self.time / 2);
             let memory = server.memory()?.0;
@@ -153,7 +153,7 @@ impl Soak {
         let (memory, log) = (server.memory()?.0, self.log_bytes()? >> 20);
         println!(
             "{:4.0} s: {jobs} jobs, worst wait {}, memory {memory:.1} MB, log {log} MiB",
-            self.begun.elapsed().as_secs_f64(),
+            self.report.begun.elapsed().as_secs_f64(),
             ms(wait)
         );
         Ok(())

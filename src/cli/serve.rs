@@ -23,9 +23,10 @@ use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
 use crate::stores::{self, Database, Durability, Joining, Options, Policy};
+pub(super) use values::parse_daemon_name;
 use values::{
     daemon_name_of_file, database_of_file, expired_leases_of_file, lease_of_file, mode_of_file,
-    parse_daemon_name, parse_lease, parse_mode,
+    parse_lease, parse_mode,
 };
 
 /// How long a request waits for another process's write to the database.
@@ -35,6 +36,7 @@ const LEASE_SECONDS: i64 = 12 * 3600;
 const EXPIRED_LEASES: u32 = 5;
 const SINGLE_TASKS: u32 = 1_000_000;
 const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
+const TAKEOVER: Duration = Duration::from_secs(10 * 60);
 const MODE: u32 = 0o600;
 const CONNECTIONS: u32 = 16_384;
 
@@ -108,6 +110,10 @@ pub struct ServeOptions {
     #[arg(long, value_name = "NAME", env = "SHIFTBOSS_DAEMON_NAME", value_parser = parse_daemon_name)]
     #[serde(default, deserialize_with = "daemon_name_of_file")]
     pub daemon_name: Option<String>,
+    /// On a server: take over a fetcher of another daemon that has been gone, or without it, for so long [default: 10m]
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_TAKEOVER", value_parser = values_of_file::parse_interval)]
+    #[serde(default, deserialize_with = "values_of_file::interval")]
+    pub takeover: Option<Duration>,
     /// On a server: do not make the schema or bring it up to date; refuse one that is not
     #[arg(
         long,
@@ -181,7 +187,7 @@ impl ServeOptions {
         }
         fall_back!(database input_dir socket max_expired_leases max_single_tasks durability spool);
         fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
-        fall_back!(max_connections log_format log_level daemon_name no_migrate);
+        fall_back!(max_connections log_format log_level daemon_name takeover no_migrate);
         Self { fetcher: others.fetcher, ..self }
     }
 
@@ -216,11 +222,13 @@ impl ServeOptions {
                 wrong(PROCESS_SERVER)
             }
             Some(Database::Server(url)) => stores::check(url).err(),
-            Some(Database::File(_)) if self.daemon_name.is_some() || self.no_migrate.is_some() => {
-                wrong(SERVER_ONLY)
-            }
+            Some(Database::File(_)) if self.is_for_a_server() => wrong(SERVER_ONLY),
             _ => None,
         }
+    }
+
+    fn is_for_a_server(&self) -> bool {
+        self.daemon_name.is_some() || self.takeover.is_some() || self.no_migrate.is_some()
     }
 
     /// The same with its paths, and its fetchers', below `directory`, unless they are absolute.
@@ -252,8 +260,7 @@ const CLASSIC_SERVER: &str = "the classic rules are those of a supervisor on SQL
     give a database in a file";
 const PROCESS_SERVER: &str =
     "with a database on a server, an answer always outlives a power cut: leave out durability";
-const SERVER_ONLY: &str =
-    "daemon_name and no_migrate are for a database on a server: leave them out, or give its URL";
+const SERVER_ONLY: &str = "daemon_name, takeover and no_migrate are for a database on a server: leave them out, or give its URL";
 const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";
 
@@ -297,6 +304,7 @@ impl ServeSettings {
                 name: said.daemon_name.unwrap_or_else(host_name),
                 input: input.clone(),
                 migrate: said.no_migrate != Some(true),
+                takeover: said.takeover.unwrap_or(TAKEOVER),
             },
             input,
             socket: SocketSettings {
@@ -344,6 +352,7 @@ impl ServeSettings {
             ("max_expired_leases", a.store.max_expired_leases != b.store.max_expired_leases),
             ("max_single_tasks", a.store.max_single_tasks != b.store.max_single_tasks),
             ("daemon_name", a.joining.name != b.joining.name),
+            ("takeover", a.joining.takeover != b.joining.takeover),
             ("no_migrate", a.joining.migrate != b.joining.migrate),
             ("durability", a.store.durability != b.store.durability),
             ("spool", a.spool != b.spool),
@@ -378,6 +387,7 @@ fn missing(what: &str) -> Failure {
     ))
 }
 
-fn host_name() -> String {
+/// The machine's.
+pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -6,6 +6,7 @@ pub mod check;
 pub mod completions;
 pub mod fetch;
 mod input;
+mod moving;
 pub mod on_change;
 pub mod operators;
 mod output;
@@ -47,6 +48,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
             recover::run(database.require_file("recover", instead)?, &new)
         }
         Command::Migrate { database } => migrate(&database),
+        Command::ForgetDaemon { target, name } => forget_daemon(target, name),
+        Command::Move { from, to, daemon_name } => moving::run(from, to, daemon_name),
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
         Command::View(asked) => views::run(asked),
@@ -115,12 +118,30 @@ fn migrate(database: &Database) -> Result<(), Failure> {
     output::print(format!("{url} is up to date\n"))
 }
 
+fn forget_daemon(target: Option<PathBuf>, name: Option<String>) -> Result<(), Failure> {
+    let (target, [name]) = move_up(target, [name], ["NAME"])?;
+    let database = Target::find(target, None)?.database;
+    let Database::Server(url) = &database else {
+        let text = format!(
+            "`forget-daemon` is for a database on a server; {database} is a file, which has one daemon"
+        );
+        return Err(Failure::usage(text));
+    };
+    stores::forget_daemon(url, &name)?;
+    output::print(format!("Forgotten: {}.\n", text::shown(&name)))
+}
+
 /// Keeps daemons from a database as long as the lock is held.
 fn locked(database: &Path) -> Result<LockFile, Failure> {
     if !database.is_file() {
         let text = format!("there is no database {}", database.display());
         return Err(Failure::new(ExitCode::Unavailable, text));
     }
+    lock(database)
+}
+
+/// The same where there may be nothing yet.
+fn lock(database: &Path) -> Result<LockFile, Failure> {
     let holder = lock::this_process(database, Path::new(""), Path::new(""));
     lock::take(database, &holder).map_err(|error| match error {
         LockError::Io { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => {

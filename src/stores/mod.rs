@@ -4,6 +4,7 @@
 //! actor, no socket and no command line.
 
 mod database;
+mod mark;
 mod options;
 pub mod outcome_words;
 #[cfg(feature = "postgres")]
@@ -14,6 +15,8 @@ mod server;
 #[path = "no_server.rs"]
 mod server;
 mod sqlite;
+#[cfg(feature = "postgres")]
+mod transfer;
 mod views;
 
 use std::path::Path;
@@ -25,8 +28,9 @@ use shiftboss_actors::store::{ReadError, Reader, Store};
 
 use crate::exit::{ExitCode, Failure};
 pub use database::{Database, Url, without_passwords};
+pub(crate) use mark::Moved;
 pub use options::{Durability, Joining, Options, Policy};
-pub(crate) use server::{check, migrate};
+pub(crate) use server::{check, forget_daemon, migrate, move_in, move_out};
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};
 use sqlite::{SqliteReader, open_to_read};

@@ -1,9 +1,11 @@
 //! In a build without the feature `postgres`: each URL of a server is refused. In place of `server.rs`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use shiftboss_actors::store::Reader;
 
+use super::mark::Moved;
 use super::{Joining, Opened, Options, Url};
 use crate::exit::{ExitCode, Failure};
 
@@ -23,10 +25,22 @@ pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
     refused(url)
 }
 
+pub(crate) fn forget_daemon(url: &Url, _: &str) -> Result<(), Failure> {
+    refused(url)
+}
+
 pub(super) fn open(url: &Url, _: &Options, _: &Joining) -> Result<Opened, Failure> {
     refused(url)
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
     refused(url)
+}
+
+pub(crate) fn move_in(_: &Path, to: &Url, _: &str) -> Result<Vec<Moved>, Failure> {
+    refused(to)
+}
+
+pub(crate) fn move_out(from: &Url, _: &Path) -> Result<Vec<Moved>, Failure> {
+    refused(from)
 }

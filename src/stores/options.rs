@@ -71,6 +71,8 @@ pub struct Joining {
     pub input: PathBuf,
     /// The schema is made, or brought up to date.
     pub migrate: bool,
+    /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
+    pub takeover: Duration,
 }
 
 /// How to open a store.

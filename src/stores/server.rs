@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 
 use shiftboss_actors::store::{Reader, StoreError, StoreResult};
 use tokio::runtime::Builder;
 
-use super::postgres::{self, Identity, PostgresReader, PostgresStore, Server};
+use super::mark::Moved;
+use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server};
+use super::sqlite::transfer as file;
+use super::transfer;
 use super::{Joining, Opened, Options, Url};
 use crate::exit::{ExitCode, Failure};
 
@@ -22,9 +26,28 @@ pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
     wait_for(async { postgres::migrate(&server.connect().await?.client).await })
 }
 
+/// Forgets a daemon that is gone for good, and what it left.
+pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<(), Failure> {
+    let server = server(url)?;
+    match wait_for(async { postgres::forget(&server, name).await })? {
+        Forgotten::Gone => Ok(()),
+        Forgotten::Unknown => Err(Failure::new(
+            ExitCode::BadData,
+            format!(
+                "the queue has no daemon {name}: `shiftboss status {url}` shows those that it has"
+            ),
+        )),
+        Forgotten::Lives(who) => Err(Failure::new(
+            ExitCode::AlreadyRunning,
+            format!("the daemon {name} lives ({who}): stop it first"),
+        )),
+    }
+}
+
 pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
     let server = server(url)?;
-    let identity = Identity { name: joining.name.clone(), owner: owner(joining) };
+    let identity =
+        Identity { name: joining.name.clone(), owner: owner(joining), takeover: joining.takeover };
     let store = wait_for(async {
         if !joining.migrate {
             postgres::require_current(&server.connect().await?.client).await?;
@@ -42,6 +65,23 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
     Ok(Arc::new(PostgresReader(server(url)?)))
+}
+
+/// Moves a queue from a file to a server; `daemon` has its lists there. The caller has the file's lock.
+pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
+    let server = server(to)?;
+    let mut source = file::leaving::Leaving::open(from)?;
+    transfer::carry(
+        &mut source,
+        &mut postgres::transfer::arriving::Arriving::open(&server, daemon)?,
+    )
+}
+
+/// Moves a queue from a server to a new file, whose lock the caller has.
+pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
+    let server = server(from)?;
+    let mut target = file::arriving::Arriving::open(to)?;
+    transfer::carry(&mut postgres::transfer::leaving::Leaving::open(&server)?, &mut target)
 }
 
 fn server(url: &Url) -> Result<Server, Failure> {
@@ -64,7 +104,7 @@ fn owner(joining: &Joining) -> String {
 }
 
 /// Why a queue cannot be used from the start: what a restart may help with, and what needs somebody.
-fn failure(error: StoreError) -> Failure {
+pub(super) fn failure(error: StoreError) -> Failure {
     match error {
         StoreError::Busy(text) => Failure::new(ExitCode::Unavailable, text),
         StoreError::Full(text) => Failure::new(ExitCode::StoreIo, text),

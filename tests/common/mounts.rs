@@ -1,6 +1,7 @@
 //! Real mounts that only this test's thread, and the processes it starts, can see. They need root:
 //! where a mount cannot be made the test fails.
 
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +20,19 @@ pub struct FileSystem {
 impl FileSystem {
     /// Gives this thread a mount namespace of its own, and in it an empty file system, mounted at `home`.
     pub fn new(home: &Path) -> Self {
+        Self::mounted(home, None)
+    }
+
+    /// The same, with so many MiB of room.
+    pub fn of_size(home: &Path, mib: u32) -> Self {
+        let size = CString::new(format!("size={mib}m")).unwrap();
+        Self::mounted(home, Some(&size))
+    }
+
+    fn mounted(home: &Path, options: Option<&CStr>) -> Self {
         enter_namespace();
         fs::create_dir(home).unwrap();
-        mount("none", home, "tmpfs", MountFlags::empty(), None).expect("mounting takes root");
+        mount("none", home, "tmpfs", MountFlags::empty(), options).expect("mounting takes root");
         Self { home: home.to_owned(), places: Vec::new() }
     }
 

@@ -31,3 +31,5 @@ CREATE VIEW seen.shiftboss_deliveries AS
     FROM shiftboss.attempts a JOIN shiftboss.keys k USING (key_id) WHERE a.finished IS NULL;
 CREATE VIEW seen.shiftboss_accepted AS
     SELECT spool, name, inode, born, checksum FROM shiftboss.accepted;
+CREATE VIEW seen.shiftboss_rejected_files AS
+    SELECT name FROM shiftboss.rejected_files;

@@ -40,13 +40,26 @@ impl Database {
         if !shown.status.success() {
             return Err(String::from_utf8_lossy(&shown.stderr).into_owned());
         }
-        Ok(String::from_utf8(shown.stdout).unwrap().lines().map(str::to_owned).collect())
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        Ok(shown.split_terminator('\0').map(str::to_owned).collect())
+    }
+
+    /// What the tables themselves say, as [`rows`](Self::rows) shows it, in lines.
+    pub fn ask(&self, question: &str) -> String {
+        let asked = self.psql("shiftboss", question);
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        String::from_utf8(asked.stdout).unwrap().trim_end_matches('\0').replace('\0', "\n")
     }
 
     /// Runs statements as an administrator does.
     pub fn edit(&self, statements: &str) {
         let output = self.psql("shiftboss", statements);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Whether a query on the tables themselves says so.
+    pub fn holds(&self, query: &str) -> bool {
+        self.psql("shiftboss", query).stdout == b"t\0"
     }
 
     fn psql(&self, schema: &str, text: &str) -> Output {
@@ -73,9 +86,10 @@ pub fn admin(statements: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Rows end with a NUL, which no text has.
 fn psql(url: &str, schema: &str, text: &str) -> Output {
     let mut command = Command::new("psql");
     command.env("PGOPTIONS", format!("-c search_path={schema} -c client_min_messages=warning"));
-    command.args(["-XqAt", "-F", "|", "-P", "null=-", "-v", "ON_ERROR_STOP=1", "-c", text, url]);
+    command.args(["-XqAt0", "-F", "|", "-P", "null=-", "-v", "ON_ERROR_STOP=1", "-c", text, url]);
     command.output().expect("psql is installed with the server")
 }

@@ -1,5 +1,10 @@
 //! Databases on a server that are not fit, and what is kept there. `make test-postgres` runs these, on its server.
 
+mod apart;
+mod lacking;
+mod moving;
+mod several;
+
 use std::path::PathBuf;
 use std::process::Output;
 

@@ -121,6 +121,7 @@ fn the_json_object() {
         "not_stopped": {
             "pid": daemon.pid().as_raw_nonzero().get(), "started": null, "last_write": null,
         },
+        "daemons": [],
         "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "spool": null},
     });
     assert_eq!(found, expected);

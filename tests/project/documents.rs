@@ -33,9 +33,17 @@ fn named(text: &str) -> Vec<&str> {
 fn the_tests_that_are_named_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut functions = HashSet::new();
-    for directory in
-        ["src", "actors", "protocol", "spool/src", "tests", "benches/src", "soak/src", "manual"]
-    {
+    for directory in [
+        "src",
+        "actors",
+        "protocol",
+        "spool/src",
+        "tests",
+        "benches/src",
+        "soak/src",
+        "testbed/src",
+        "manual",
+    ] {
         collect(&root.join(directory), &mut functions);
     }
     let text = fs::read_to_string(root.join("docs/reliability.md")).unwrap();

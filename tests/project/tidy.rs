@@ -172,6 +172,18 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ),
     ("src/stores/sqlite/snapshot.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/stores/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
+    (
+        "src/stores/sqlite/transfer/leaving.rs",
+        "Connection::open_with_flags",
+        1,
+        "an existing file, without CREATE",
+    ),
+    (
+        "src/stores/sqlite/transfer/arriving.rs",
+        "Connection::open_with_flags",
+        1,
+        "a file that a move made, without CREATE",
+    ),
     ("src/stores/sqlite/maintenance.rs", "Connection::open_with_flags", 1, "to read"),
 ];
 

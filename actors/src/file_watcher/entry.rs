@@ -46,6 +46,12 @@ impl Entry {
         self.names.are_there() && matches!(self.phase, Phase::New | Phase::Deleting)
     }
 
+    /// The store has it, as far as is known.
+    pub(super) fn is_stored(&self) -> bool {
+        use Phase::{Complete, Idle, Queued, Stored, Tailing};
+        matches!(self.phase, Stored(_) | Queued(_) | Tailing(_) | Complete(_) | Idle(_))
+    }
+
     /// Takes an event in, in the order in which they happened.
     pub(super) fn note(&mut self, growing: bool, happened: Happened) {
         self.names.note(growing, happened);

@@ -28,6 +28,8 @@ enum Cause {
     Name,
     /// Its tails keep failing.
     Tails,
+    /// Another daemon has its fetcher.
+    Elsewhere,
 }
 
 /// What is so now, and what the store may not know of it.
@@ -64,6 +66,28 @@ impl Faults {
             |name: &OsString, (known, _): &mut (Cause, String)| *known == cause && is_over(name);
         let over = self.rejected.extract_if(.., over);
         self.unsent.extend(over.map(|(name, _)| Some(name)));
+    }
+
+    /// A run's file is rejected under the name that it has now; whether that, or the reason, is new.
+    fn reject_file(&mut self, run: &Run, growing: bool, cause: Cause, reason: &str) -> bool {
+        self.accept(run.file_name(!growing).as_ref(), cause);
+        self.reject(run.file_name(growing).as_ref(), cause, reason)
+    }
+
+    /// Another daemon has a run's fetcher; whether that, or the reason, is new.
+    pub(super) fn reject_elsewhere(&mut self, run: &Run, growing: bool, reason: &str) -> bool {
+        self.reject_file(run, growing, Cause::Elsewhere, reason)
+    }
+
+    /// A run's fetcher is this daemon's.
+    pub(super) fn accept_here(&mut self, run: &Run) {
+        self.accept_file(run, Cause::Elsewhere);
+    }
+
+    fn accept_file(&mut self, run: &Run, cause: Cause) {
+        for growing in [true, false] {
+            self.accept(run.file_name(growing).as_ref(), cause);
+        }
     }
 
     /// Returns whether that is new.
@@ -120,8 +144,7 @@ impl FileWatcherActor {
             return;
         };
         let growing = entry.names.target().growing_name;
-        self.faults.accept(run.file_name(!growing).as_ref(), Cause::Tails);
-        if self.faults.reject(run.file_name(growing).as_ref(), Cause::Tails, reason) {
+        if self.faults.reject_file(run, growing, Cause::Tails, reason) {
             error!(%run, reason, "The run's file keeps failing and is rejected.");
         } else {
             debug!(%run, reason, "The run's file fails as before and stays rejected.");
@@ -130,9 +153,8 @@ impl FileWatcherActor {
 
     /// A run's file is gone: it is not rejected any longer.
     pub(super) fn take_back(&mut self, run: &Run) {
-        for growing in [true, false] {
-            self.faults.accept(run.file_name(growing).as_ref(), Cause::Tails);
-        }
+        self.faults.accept_file(run, Cause::Tails);
+        self.faults.accept_file(run, Cause::Elsewhere);
     }
 
     /// Takes back the notes about files that were tried again, and read.

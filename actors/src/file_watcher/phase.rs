@@ -26,13 +26,15 @@ pub(super) enum Phase {
     Idle(Option<FileState>),
     /// It failed too often; tried again when its file is no longer so.
     Rejected(Option<FileState>),
+    /// Another daemon has its fetcher; tried again after a while.
+    Elsewhere,
     /// Its rows are being deleted.
     Deleting,
 }
 
 /// What may follow what, and why. Besides, a run that the store knows is `Deleting` once its file is gone, and
 /// then it is a new run or none.
-const TABLE: [(&str, &str, &str); 20] = [
+const TABLE: [(&str, &str, &str); 24] = [
     ("New", "Registering", "its file is there"),
     ("Complete", "Registering", "its file changed, or rests"),
     ("Idle", "Registering", "there is more"),
@@ -41,17 +43,21 @@ const TABLE: [(&str, &str, &str); 20] = [
     ("Registering", "Tailing", "registered"),
     ("Registering", "Queued", "too many tails"),
     ("Registering", "Complete", "read before"),
+    ("Registering", "Elsewhere", "another daemon has its fetcher"),
+    ("Elsewhere", "New", "a minute is over, or another run of its fetcher is there"),
     ("Stored", "Tailing", "its file is there"),
     ("Stored", "Queued", "too many tails"),
     ("Stored", "Complete", "read before"),
-    ("Stored", "New", "the directory is lost"),
+    ("Stored", "New", "the directory is lost, or its fetcher"),
     ("Queued", "Tailing", "a tail ended"),
-    ("Queued", "New", "the directory is lost"),
+    ("Queued", "New", "the directory is lost, or its fetcher"),
     ("Tailing", "Complete", "read to the end"),
     ("Tailing", "Idle", "others wait"),
     ("Tailing", "Delayed", "it failed"),
     ("Tailing", "Rejected", "it failed too often"),
-    ("Tailing", "New", "the directory is lost"),
+    ("Tailing", "New", "the directory is lost, or its fetcher"),
+    ("Complete", "New", "its fetcher is lost"),
+    ("Idle", "New", "its fetcher is lost"),
     ("Delayed", "New", "the delay is over"),
 ];
 

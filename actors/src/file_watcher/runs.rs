@@ -12,10 +12,12 @@ use super::entry::Entry;
 use super::phase::Phase;
 use crate::storage::messages::{STORE_RETRY, ask};
 use crate::store::{
-    BeginDeletion, DeleteRuns, Each, RegisterRun, STEP_ROWS, StoreResult, StoredRun,
+    BeginDeletion, DeleteRuns, Each, RegisterRun, Registered, STEP_ROWS, StoreResult, StoredRun,
 };
 use shiftboss_protocol::model::Run;
 
+/// Runs that are registered with one transaction, which has an end in time however many files there are.
+const REGISTERED_AT_ONCE: usize = 250;
 /// Pause between two steps of deletions, so that others get at the database.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
 /// Pause after a step that failed: a full disk stays full for a while.
@@ -35,10 +37,11 @@ impl FileWatcherActor {
     }
 
     /// Makes runs known to the store and starts their tails. Nothing else is handled meanwhile.
-    pub(super) fn register(&mut self, runs: Vec<Run>, ctx: &mut Context<Self>) {
+    pub(super) fn register(&mut self, mut runs: Vec<Run>, ctx: &mut Context<Self>) {
         if runs.is_empty() {
             return;
         }
+        let rest = split_off_rest(&mut runs);
         for run in &runs {
             if let Some(entry) = self.runs.get_mut(run) {
                 entry.phase.enter(Phase::Registering);
@@ -59,6 +62,7 @@ impl FileWatcherActor {
             if !later.is_empty() {
                 ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.refresh(later, ctx));
             }
+            watcher.register(rest, ctx);
         }));
     }
 
@@ -66,13 +70,18 @@ impl FileWatcherActor {
     fn registered(
         &mut self,
         run: Run,
-        answer: StoreResult<StoredRun>,
+        answer: StoreResult<Registered>,
         ctx: &mut Context<Self>,
     ) -> Result<(), Run> {
         match answer {
-            Ok(stored) => {
+            Ok(Registered::Run(stored)) => {
                 debug!(%run, complete = stored.complete, "Registered.");
+                self.faults.accept_here(&run);
                 self.begin(&run, stored, ctx);
+                Ok(())
+            }
+            Ok(Registered::Elsewhere(reason)) => {
+                self.reject_elsewhere(&run, &reason);
                 Ok(())
             }
             Err(error) => {
@@ -141,5 +150,40 @@ impl FileWatcherActor {
         // Its file may have been made anew meanwhile.
         self.runs.insert(run.clone(), Entry::default());
         self.refresh(BTreeSet::from([run.clone()]), ctx);
+    }
+}
+
+/// Leaves as many runs as one transaction takes. Those of a fetcher stay together: whose it is, all of them decide.
+fn split_off_rest(runs: &mut Vec<Run>) -> Vec<Run> {
+    let is_boundary = |at: &usize| runs[*at].fetcher != runs[*at - 1].fetcher;
+    let end = (REGISTERED_AT_ONCE..runs.len()).find(is_boundary).unwrap_or(runs.len());
+    runs.split_off(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths of the parts in which so many fetchers with so many runs each are registered.
+    fn parts(fetchers: usize, runs: i64) -> Vec<usize> {
+        let of = |fetcher| {
+            (0..runs).map(move |started| Run { fetcher: format!("f{fetcher}").into(), started })
+        };
+        let mut left: Vec<Run> = (0..fetchers).flat_map(of).collect();
+        let mut lengths = Vec::new();
+        while !left.is_empty() {
+            let rest = split_off_rest(&mut left);
+            lengths.push(left.len());
+            left = rest;
+        }
+        lengths
+    }
+
+    #[test]
+    fn many_runs_are_registered_in_parts() {
+        assert_eq!(parts(3, 1), [3]);
+        assert_eq!(parts(600, 1), [250, 250, 100]);
+        assert_eq!(parts(3, 200), [400, 200]);
+        assert_eq!(parts(1, 900), [900]);
     }
 }

@@ -1,6 +1,7 @@
 //! The FileWatcherActor and its tails over a mock store and a real directory.
 
 mod deletions;
+mod elsewhere;
 mod failures;
 mod lost;
 

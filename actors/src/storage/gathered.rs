@@ -12,14 +12,17 @@ use crate::store::{Operation, Outcome, Outcomes, Rejected, StoreResult};
 /// Operations that may share one transaction: so many that a commit costs each of them little, so few
 /// that the last one does not wait long for it.
 pub(super) const BATCH_OPERATIONS_MAX: usize = 256;
+/// Rows of bulk requests that share one transaction: small lists do, so that thousands of them do not take a
+/// commit each.
+const ROWS_TOGETHER_MAX: usize = 64;
 
 /// Gets what came of a request.
 pub(super) type Reply =
     Box<dyn FnOnce(&mut StorageActor, &mut Context<StorageActor>, StoreResult<Outcomes>)>;
 
 /// Requests in the order in which they came. Those that change many rows have a queue of their own, so that a
-/// worker's request waits for one of them only, however many tails there are: who needs the answer to one request
-/// before the next one waits for it.
+/// worker's request waits for one large or a few small ones of them only, however many tails there are: who needs the
+/// answer to one request before the next one waits for it.
 #[derive(Default)]
 pub(super) struct Gathered {
     bulk: VecDeque<Asked>,
@@ -31,6 +34,8 @@ struct Asked {
     /// Tells which one came first.
     number: u64,
     operations: Vec<Operation>,
+    /// How many rows it changes at the most, if that may be many.
+    bulk_rows: usize,
     reply: Reply,
 }
 
@@ -51,35 +56,45 @@ impl Gathered {
     }
 
     pub(super) fn push(&mut self, operations: Vec<Operation>, reply: Reply) {
-        let is_bulk = operations.iter().any(Operation::is_bulk);
-        let queue = if is_bulk { &mut self.bulk } else { &mut self.others };
+        let bulk_rows = operations.iter().map(Operation::bulk_rows).sum();
+        let queue = if bulk_rows > 0 { &mut self.bulk } else { &mut self.others };
         self.last += 1;
-        queue.push_back(Asked { number: self.last, operations, reply });
+        queue.push_back(Asked { number: self.last, operations, bulk_rows, reply });
     }
 
-    /// Takes the next batch out. One message's operations stay together, and a bulk operation
-    /// begins a batch: there it costs least.
+    /// Takes the next batch out. One message's operations stay together, and bulk ones that came before all others
+    /// begin a batch: there they cost least.
     pub(super) fn take(&mut self) -> (Vec<Operation>, Replies) {
-        let (mut batch, mut asked) = (Vec::new(), Vec::new());
+        let (mut batch, mut asked, mut rows) = (Vec::new(), Vec::new(), 0);
         let first_other = self.others.front().map_or(u64::MAX, |first| first.number);
-        let bulk = self.bulk.pop_front_if(|first| first.number < first_other);
-        let mut next = bulk.or_else(|| self.others.pop_front());
-        while let Some(Asked { operations, reply, .. }) = next {
+        while let Some(Asked { operations, bulk_rows, reply, .. }) =
+            self.next(first_other, batch.len(), rows)
+        {
             asked.push((operations.len(), reply));
             batch.extend(operations);
-            let room = BATCH_OPERATIONS_MAX.saturating_sub(batch.len());
-            next = self.others.pop_front_if(|asked| asked.operations.len() <= room);
+            rows += bulk_rows;
         }
         let writes = |operation: &Operation| {
             !(operation.only_reads() || matches!(operation, Operation::Probe(_)))
         };
-        let makes_work = |operation: &Operation| {
-            writes(operation) && !matches!(operation, Operation::Dispatch(_))
-        };
-        let (makes_work, writes) = (batch.iter().any(makes_work), batch.iter().any(writes));
+        let makes_work = batch.iter().any(Operation::may_bring_work);
+        let writes = batch.iter().any(writes);
         let ends = batch.iter().enumerate().filter(|(_, operation)| may_end_lease(operation));
         let ends = ends.map(|(at, operation)| (at, operation.clone())).collect();
         (batch, Replies { asked, ends, makes_work, writes })
+    }
+
+    /// The next request of a batch that has so many operations, which change so many rows. The first one always fits.
+    fn next(&mut self, first_other: u64, operations: usize, rows: usize) -> Option<Asked> {
+        let fits = |asked: &mut Asked| {
+            operations == 0 || operations + asked.operations.len() <= BATCH_OPERATIONS_MAX
+        };
+        let may_join = |asked: &mut Asked| {
+            asked.number < first_other
+                && (rows == 0 || rows + asked.bulk_rows <= ROWS_TOGETHER_MAX)
+                && fits(asked)
+        };
+        self.bulk.pop_front_if(may_join).or_else(|| self.others.pop_front_if(fits))
     }
 }
 

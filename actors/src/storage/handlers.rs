@@ -8,7 +8,7 @@ use tracing::{debug, info};
 
 use super::StorageActor;
 use super::messages::{
-    HandOut, HowAreYou, Pause, Perform, Ping, Shutdown, TakeJob, UndoHandOut, Work,
+    HandOut, HowAreYou, Pause, Perform, Ping, RunsChanged, Shutdown, TakeJob, UndoHandOut, Work,
 };
 use super::reply::{Deferred, deferred};
 use crate::live::Health;
@@ -126,6 +126,18 @@ impl Handler<HowAreYou> for StorageActor {
             let outage = actor.outages.outage(actor.clock.now());
             Ok(Health { in_flight: in_flight?, draining: actor.drains, outage })
         })
+    }
+}
+
+impl Handler<RunsChanged> for StorageActor {
+    type Result = Deferred<()>;
+
+    /// Answered once the result is in place.
+    fn handle(&mut self, _: RunsChanged, ctx: &mut Self::Context) -> Self::Result {
+        let (result, reply) = deferred();
+        self.runs_changed.asked = Some(reply);
+        ctx.spawn(fut::ready(()).map(|(), actor: &mut Self, _| actor.runs_changed.tell()));
+        result
     }
 }
 

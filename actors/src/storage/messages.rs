@@ -1,8 +1,8 @@
 //! What can be asked of the StorageActor, and the guard around a job that is handed out.
 //!
 //! Most is an operation of the store, sent as [`Perform`]. The other messages need more of the StorageActor than
-//! the store's answer: those of connections ([`TakeJob`], [`Wait`], [`UndoHandOut`], [`Pause`], [`HowAreYou`]), and of
-//! the tree ([`Ping`], [`Shutdown`]).
+//! the store's answer: those of connections ([`TakeJob`], [`Wait`], [`UndoHandOut`], [`Pause`], [`HowAreYou`]), of the
+//! watcher ([`RunsChanged`]), and of the tree ([`Ping`], [`Shutdown`]).
 
 use std::time::Duration;
 
@@ -55,6 +55,11 @@ pub struct Wait {
     /// To whom it will be leased.
     pub holder: LeaseHolder,
 }
+
+/// Answered when this daemon [may have lost runs](crate::store::Changed::Runs) since this was last answered.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunsChanged;
 
 /// Reads the database, and tells how storage is.
 #[derive(Debug, Message)]

@@ -156,16 +156,15 @@ async fn rows_come_first_in_their_transaction() {
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 1", "commit"]);
 }
 
-/// A worker's request waits for one batch of rows, not for those of all tails.
-#[actix::test]
-async fn a_request_waits_for_one_batch_of_rows() {
+/// The calls of three tails that each add so many rows, and of a worker that asks after them: those of the first transaction.
+async fn first_transaction(rows: usize) -> Vec<String> {
     let mock = MockStore::with_jobs(&["a"]);
     mock.add_run(&run(1), 0);
     let (storage, _end) = start(&mock);
-    let rows = || vec![Row { key: Key::stored("b"), payload: "1".to_owned() }];
+    let row = Row { key: Key::stored("b"), payload: "1".to_owned() };
     let batch = || RowBatch {
         run: run(1),
-        rows: rows(),
+        rows: vec![row.clone(); rows],
         skipped: 0,
         position: position(),
         complete: true,
@@ -175,11 +174,26 @@ async fn a_request_waits_for_one_batch_of_rows() {
     let before = mock.calls().len();
     let tails: Vec<_> = (0..3).map(|_| storage.send(Perform(AddRows(batch())))).collect();
     job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
-    let first = &mock.calls()[before..before + 4];
-    assert_eq!(first, ["begin", "add f.1 1", "dispatch", "commit"]);
     for stored in join_all(tails).await {
         stored.unwrap().unwrap();
     }
+    let calls = mock.calls().split_off(before);
+    calls.into_iter().take_while(|call| call != "commit").collect()
+}
+
+/// A worker's request waits for one batch of rows, not for those of all tails.
+#[actix::test]
+async fn a_request_waits_for_one_batch_of_rows() {
+    assert_eq!(first_transaction(40).await, ["begin", "add f.1 40", "dispatch"]);
+}
+
+/// Small ones share a transaction.
+#[actix::test]
+async fn small_batches_of_rows_share_a_transaction() {
+    assert_eq!(
+        first_transaction(1).await,
+        ["begin", "add f.1 1", "add f.1 1", "add f.1 1", "dispatch"]
+    );
 }
 
 /// An error that only a new process can mend is told to the parent, once, and to the asker.

@@ -40,6 +40,32 @@ pub struct QueueStatus {
     pub directory_lost_reason: Option<String>,
     /// A daemon that was started and not stopped cleanly: the one that runs, or one that died.
     pub not_stopped: Option<NotStopped>,
+    /// The daemons that share a queue on a server, by name; none of a queue in a file, which has one.
+    pub daemons: Vec<DaemonStatus>,
+}
+
+/// One of several daemons, as the queue knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DaemonStatus {
+    pub name: String,
+    pub state: DaemonState,
+    pub since: UnixSeconds,
+    pub version: String,
+    /// Whose lists it has, by name.
+    pub fetchers: Vec<String>,
+    /// Jobs that it handed out, or adopted.
+    pub in_flight: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DaemonState {
+    /// Since its start.
+    Running,
+    /// It was stopped then.
+    Stopped,
+    /// It was not stopped, and was last heard of then.
+    Silent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

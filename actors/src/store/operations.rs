@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::{
     Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, FetcherRecord, InputDirectory,
-    LeaseHolder, Rejected, Requeued, RowBatch, SpoolEntry, StoreError, StoreResult, StoredRun,
+    LeaseHolder, Registered, Rejected, Requeued, RowBatch, SpoolEntry, StoreError, StoreResult,
+    StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run};
 
@@ -125,8 +126,9 @@ operations! {
     SetPaused(bool) => u64,
 
     /// Makes a run known, empty and growing; a known one is left as it is. Says how it stands. One under
-    /// deletion is rejected.
-    RegisterRun(Run) => StoredRun,
+    /// deletion is rejected. Of a fetcher that is another daemon's and may be taken over, all runs that this one has
+    /// are registered in one batch: the others leave the queue.
+    RegisterRun(Run) => Registered,
 
     /// Adds rows, position and completion of a registered run. A row that is there keeps its state and takes
     /// the new payload. Rejected for an unknown run, or one under deletion.
@@ -226,12 +228,33 @@ impl Operation {
         )
     }
 
-    /// It changes many rows: it costs least as the first of a transaction.
-    pub fn is_bulk(&self) -> bool {
+    /// A job may be there because of it that was not there before. Of an end that is so where its key has more than this job.
+    pub fn may_bring_work(&self) -> bool {
+        matches!(
+            self,
+            Self::Complete(_)
+                | Self::CompleteAttempt(_)
+                | Self::Release(_)
+                | Self::Expire(_)
+                | Self::Undo(_)
+                | Self::Retry(_)
+                | Self::Requeue(_)
+                | Self::SetPaused(_)
+                | Self::AddRows(_)
+                | Self::Prune(_)
+                | Self::DeleteRuns(_)
+                | Self::AddTask(_)
+                | Self::CancelTasks(_)
+                | Self::AcceptEntries(_)
+        )
+    }
+
+    /// Rows that it changes at the most, if it may be many: such a one costs least as the first of a transaction.
+    pub fn bulk_rows(&self) -> usize {
         match self {
-            Self::AddRows(AddRows(batch)) => !batch.rows.is_empty(),
-            Self::Prune(_) | Self::DeleteRuns(_) => true,
-            _ => false,
+            Self::AddRows(AddRows(batch)) => batch.rows.len(),
+            Self::Prune(Prune { limit, .. }) | Self::DeleteRuns(DeleteRuns { limit, .. }) => *limit,
+            _ => 0,
         }
     }
 }

@@ -13,9 +13,9 @@ use crate::store::{
     Cancelled, Checkpoint, Complete, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch,
     Dispatched, EntryId, Expire, ExpiredLease, FetcherRecord, FetcherRecords, ForgetAccepted,
     ForgetFetcher, ForgetRejected, HasWork, Heartbeat, InputDirectory, LeaseHolder, Leases,
-    NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun, RejectFile, Rejected, Release,
-    Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store, StoreResult,
-    StoredRun, Undo, WhyIdle,
+    NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun, Registered, RejectFile,
+    Rejected, Release, Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry,
+    Store, StoreError, StoreResult, StoredRun, Undo, WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 
@@ -118,7 +118,10 @@ pub trait OneByOne: Store {
     }
 
     fn register_run(&mut self, run: &Run) -> StoreResult<StoredRun> {
-        self.ask(0, RegisterRun(run.clone()))
+        match self.ask(0, RegisterRun(run.clone()))? {
+            Registered::Run(stored) => Ok(stored),
+            Registered::Elsewhere(why) => Err(StoreError::Rejected(why)),
+        }
     }
 
     fn add_rows(&mut self, rows: &RowBatch) -> StoreResult<()> {

@@ -13,8 +13,8 @@ use crate::file_identity::Position;
 use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
 use crate::store::{
     Added, Changed, Checkpoint, Dispatched, EndedAttempts, EntryId, FetcherRecord, Operation,
-    Outcome, ReadError, ReadResult, Reader, Rejected, RowBatch, SpoolEntry, Store, StoreError,
-    StoreFuture, StoreResult, StoredRun, TasksWith,
+    Outcome, ReadError, ReadResult, Reader, Registered, Rejected, RowBatch, SpoolEntry, Store,
+    StoreError, StoreFuture, StoreResult, StoredRun, TasksWith,
 };
 use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 
@@ -50,6 +50,8 @@ pub struct Kept {
     pub fetchers: BTreeMap<String, FetcherRecord>,
     /// Rejected files.
     pub rejected: Vec<String>,
+    /// Fetchers of other daemons, and why this one has them not.
+    pub elsewhere: BTreeMap<String, String>,
 }
 
 /// The store's inside.
@@ -61,8 +63,15 @@ pub struct Inside {
     /// The tables.
     pub kept: Kept,
     /// Somebody else changed them, and it was not told yet; and who is to be woken then.
-    changed: bool,
+    changed: Option<Changed>,
     waker: Option<Waker>,
+}
+
+impl Inside {
+    fn change(&mut self, changed: Changed) {
+        self.changed = Some(changed);
+        self.waker.take().into_iter().for_each(Waker::wake);
+    }
 }
 
 /// A store that can be looked at while an actor owns it; clones share it.
@@ -79,18 +88,9 @@ impl Default for MockStore {
 impl MockStore {
     /// An empty queue with these rules.
     pub fn new(rules: Rules) -> Self {
-        let kept = Kept {
-            model: Model::new(rules),
-            runs: BTreeMap::new(),
-            rows: Vec::new(),
-            undone: Vec::new(),
-            leases: BTreeMap::new(),
-            accepted: Vec::new(),
-            fetchers: BTreeMap::new(),
-            rejected: Vec::new(),
-        };
-        let (calls, troubles) = (Vec::new(), BTreeMap::new());
-        let inside = Inside { calls, troubles, kept, changed: false, waker: None };
+        let kept = Kept::new(Model::new(rules));
+        let (calls, troubles, changed, waker) = Default::default();
+        let inside = Inside { calls, troubles, kept, changed, waker };
         Self(Arc::new(Mutex::new(inside)))
     }
 
@@ -107,8 +107,15 @@ impl MockStore {
         let model = &mut inside.kept.model;
         model.register("mock", 1);
         model.add("mock", 1, &[(key.to_owned(), payload.to_owned())], false);
-        inside.changed = true;
-        inside.waker.take().into_iter().for_each(Waker::wake);
+        inside.change(Changed::Queue);
+    }
+
+    /// Another daemon takes a fetcher over, with all its runs, from this one, which is taken for dead and joins anew.
+    pub fn lose_fetcher(&self, fetcher: &str, why: &str) {
+        let mut inside = self.inside();
+        inside.kept.elsewhere.insert(fetcher.to_owned(), why.to_owned());
+        inside.kept.runs.retain(|run, _| &*run.fetcher != fetcher);
+        inside.change(Changed::Runs);
     }
 
     /// A run that an earlier daemon registered, with rows that were handed out.
@@ -190,10 +197,16 @@ impl MockStore {
 }
 
 impl Kept {
+    fn new(model: Model) -> Self {
+        let (runs, leases, fetchers, elsewhere) = Default::default();
+        let (rows, undone, accepted, rejected) = Default::default();
+        Self { model, runs, rows, undone, leases, accepted, fetchers, rejected, elsewhere }
+    }
+
     fn perform(&mut self, now: UnixSeconds, operation: &Operation) -> Result<Outcome, Rejected> {
         use {Operation as Op, Outcome as Out};
         Ok(match operation {
-            Op::RegisterRun(it) => Out::RegisterRun(self.register(&it.0)?),
+            Op::RegisterRun(it) => Out::RegisterRun(self.register_here(&it.0)?),
             Op::AddRows(it) => Out::AddRows(self.add(&it.0)?),
             Op::Prune(_) => Out::Prune(false),
             Op::BeginDeletion(it) => Out::BeginDeletion(self.begin_deletion(&it.0)),
@@ -247,6 +260,11 @@ impl Kept {
             _ => {}
         }
         outcome
+    }
+
+    fn register_here(&mut self, run: &Run) -> Result<Registered, Rejected> {
+        let elsewhere = self.elsewhere.get(&*run.fetcher).cloned().map(Registered::Elsewhere);
+        elsewhere.map_or_else(|| self.register(run).map(Registered::Run), Ok)
     }
 
     fn register(&mut self, run: &Run) -> Result<StoredRun, Rejected> {
@@ -359,8 +377,8 @@ impl Store for MockStore {
 
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
         let mut inside = self.inside();
-        if std::mem::take(&mut inside.changed) {
-            return Poll::Ready(Changed::Queue);
+        if let Some(changed) = inside.changed.take() {
+            return Poll::Ready(changed);
         }
         inside.waker = Some(task.waker().clone());
         Poll::Pending

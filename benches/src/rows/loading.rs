@@ -66,13 +66,15 @@ fn is_gone(database: &Path) -> io::Result<bool> {
 }
 
 /// Shell workers: a connection for each request, and a job that takes no time.
-struct Workers {
+pub struct Workers {
     stopping: Arc<AtomicBool>,
     threads: Vec<JoinHandle<io::Result<Vec<Duration>>>>,
 }
 
 impl Workers {
-    fn start(socket: &Path) -> Self {
+    /// Starts them.
+    #[must_use]
+    pub fn start(socket: &Path) -> Self {
         let stopping = Arc::new(AtomicBool::new(false));
         let threads = (0..WORKERS).map(|_| {
             let (socket, stopping) = (socket.to_owned(), Arc::clone(&stopping));
@@ -82,7 +84,10 @@ impl Workers {
     }
 
     /// Every wait of all workers, sorted.
-    fn stop(self) -> io::Result<Vec<Duration>> {
+    ///
+    /// # Errors
+    /// When one of them was not answered.
+    pub fn stop(self) -> io::Result<Vec<Duration>> {
         self.stopping.store(true, Ordering::Relaxed);
         let mut waits = Vec::new();
         for thread in self.threads {

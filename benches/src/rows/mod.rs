@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use crate::report::Figure;
 pub use latency::ask;
+pub use loading::Workers;
 pub use work::cycles;
 
 /// What every row needs to know.

@@ -105,11 +105,12 @@ fn rates(setting: &Setting, shape: Shape, size: usize) -> io::Result<(f64, f64)>
 
 fn drive(server: &Server, without_work: bool) -> io::Result<f64> {
     let load = load::run(&Plan {
-        socket: server.socket.clone(),
+        sockets: vec![server.socket.clone()],
         protocol: server.protocol,
         connections: 8,
         one_request_each: false,
         time: TIME,
+        requests: usize::MAX,
         without_work,
     })?;
     Ok(load.rate)

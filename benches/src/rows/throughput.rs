@@ -119,11 +119,12 @@ fn measure(
     one_request_each: bool,
 ) -> io::Result<Load> {
     load::run(&Plan {
-        socket: server.socket.clone(),
+        sockets: vec![server.socket.clone()],
         protocol: server.protocol,
         connections,
         one_request_each,
         time: Duration::from_secs(setting.seconds),
+        requests: usize::MAX,
         without_work: false,
     })
 }

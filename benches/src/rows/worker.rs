@@ -52,11 +52,12 @@ fn drive(setting: &Setting, protocol: Protocol) -> io::Result<Load> {
     let mut server = Server::shiftboss(&setting.program, home.path(), &[])?;
     server.fill(JOBS)?;
     load::run(&Plan {
-        socket: server.socket.clone(),
+        sockets: vec![server.socket.clone()],
         protocol,
         connections: SLOTS,
         one_request_each: false,
         time: Duration::from_secs(setting.seconds),
+        requests: usize::MAX,
         without_work: false,
     })
 }

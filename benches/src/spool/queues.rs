@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use shiftboss_spool::{Durability, Limits, Order};
 
-use super::{Place, REFERENCE, Setting, failed, fill, median, micros, queue, rate, row};
-use crate::report::Figure;
+use super::{Place, REFERENCE, Setting, failed, fill, micros, queue, rate, row};
+use crate::report::{Figure, median};
 
 /// Takes from each queue; the first, which lists the queue, is shown apart.
 const TAKES: usize = 90;

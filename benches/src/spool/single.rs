@@ -5,8 +5,8 @@ use std::io;
 use shiftboss_spool::{Durability, EntryName, Item, QueueName, Spool, time_ordered};
 
 use super::bare::Bare;
-use super::{Place, REFERENCE, Setting, both, data_only, failed, fill, median, queue, rate, row};
-use crate::report::Figure;
+use super::{Place, REFERENCE, Setting, both, data_only, failed, fill, queue, rate, row};
+use crate::report::{Figure, median};
 
 /// Operations of one kind in a round; and entries of a batch.
 const OPERATIONS: usize = 100;

@@ -52,7 +52,7 @@ pub(super) fn database_of_file<'de, D: Deserializer<'de>>(
     Ok(path(typed)?.map(Database::from))
 }
 
-pub(super) fn parse_daemon_name(text: &str) -> Result<String, String> {
+pub(in crate::cli) fn parse_daemon_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(char::is_control) {
         return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"));
     }

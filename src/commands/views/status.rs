@@ -1,6 +1,7 @@
 //! `shiftboss status`: how the daemon and its queue are, as a table or as JSON; or what is wrong alone. What only the
 //! memory of the daemon knows is asked over its socket.
 
+mod daemons;
 mod managed_fetchers;
 mod table;
 mod trouble;
@@ -74,6 +75,13 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
         (LockState::Free, _) => {
             let text = format!("the daemon is {}", table::daemon(&target, &status.queue, now));
             Err(Failure::new(ExitCode::Unavailable, text))
+        }
+        (LockState::Unknown(_), _) if table::is_on_server(&target) => {
+            if daemons::running(&status.queue.daemons) == 0 {
+                let text = format!("no daemon runs on {}", target.database);
+                return Err(Failure::new(ExitCode::Unavailable, text));
+            }
+            if is_well { Ok(()) } else { Err(Failure::silent(code)) }
         }
         (LockState::Unknown(why), _) => not_known("a daemon runs", (*why).to_owned()),
         (_, Some(Unknown::Closed(why))) => not_known("the daemon answers", why),

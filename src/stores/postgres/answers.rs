@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shiftboss_actors::file_identity::{FileTimes, Position};
 use shiftboss_actors::store::{
-    Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, Operation, Outcome, Rejected,
-    Requeued, StoredRun,
+    Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, Operation, Outcome, Registered,
+    Rejected, Requeued, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, Row as Task, Run};
 use tokio_postgres::Row;
@@ -88,7 +88,7 @@ impl Answer {
             Op::ForgetFetcher(_) => Out::ForgetFetcher(()),
             Op::Probe(_) => Out::Probe(()),
             Op::Runs(_) => {
-                let runs: Vec<Registered> = self.detail()?;
+                let runs: Vec<RunRow> = self.detail()?;
                 Out::Runs(runs.into_iter().map(Into::into).collect())
             }
             Op::Leases(_) => {
@@ -111,17 +111,15 @@ impl Answer {
         }))
     }
 
-    fn registered(self, run: &Run) -> Result<Result<StoredRun, Rejected>, Misunderstood> {
-        if let Some(daemon) = &self.answer {
-            let fetcher = &run.fetcher;
-            let why = format!("the fetcher {fetcher} is that of the daemon {daemon} in this queue");
-            return Ok(Err(Rejected(why)));
+    fn registered(self, run: &Run) -> Result<Result<Registered, Rejected>, Misunderstood> {
+        if let Some(why) = self.answer {
+            return Ok(Ok(Registered::Elsewhere(why)));
         }
-        let stored: Registered = self.detail()?;
+        let stored: RunRow = self.detail()?;
         if stored.deleting {
             return Ok(Err(Rejected(format!("run {run} is being deleted"))));
         }
-        Ok(Ok(stored.into()))
+        Ok(Ok(Registered::Run(stored.into())))
     }
 
     fn is(&self, answer: &str) -> bool {
@@ -213,7 +211,7 @@ struct Expired {
 
 /// A run, as the SQL function `stored_run` puts it.
 #[derive(Deserialize)]
-struct Registered {
+struct RunRow {
     fetcher: Arc<str>,
     started: i64,
     complete: bool,
@@ -236,9 +234,9 @@ struct Read {
     changed: Option<i64>,
 }
 
-impl From<Registered> for StoredRun {
-    fn from(stored: Registered) -> Self {
-        let Registered { fetcher, started, complete, deleting, stale, rows, position } = stored;
+impl From<RunRow> for StoredRun {
+    fn from(stored: RunRow) -> Self {
+        let RunRow { fetcher, started, complete, deleting, stale, rows, position } = stored;
         let run = Run { fetcher, started };
         Self { run, complete, position: position.map(Into::into), rows, deleting, stale }
     }

@@ -3,10 +3,13 @@
 //! Made by the store. Which columns an operation uses, and for what, stands here, and in the functions that read
 //! them (`schema/apply.sql`).
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{EntryId, InputDirectory, Operation, Reading, RowBatch};
 use shiftboss_protocol::model::{IDLE_COUNT_MAX, Key, Row, Run};
+use tokio_postgres::types::ToSql;
 
 /// Single tasks that one call deletes.
 pub(super) const CANCELLED_AT_ONCE: usize = 10_000;
@@ -32,28 +35,55 @@ struct Step<'a> {
 #[derive(Default)]
 pub(super) struct Batch<'a> {
     /// Where each step ends, from 1 on.
-    pub(super) until: Vec<i32>,
-    pub(super) kind: Vec<&'static str>,
-    pub(super) key: Vec<Option<&'a [u8]>>,
-    pub(super) jitter: Vec<Option<i32>>,
-    pub(super) number: Vec<Option<i64>>,
-    pub(super) code: Vec<Option<i64>>,
-    pub(super) name: Vec<Option<&'a str>>,
-    pub(super) lease_seconds: Vec<Option<i32>>,
-    pub(super) payload: Vec<Option<&'a [u8]>>,
-    pub(super) detail: Vec<Option<Value>>,
+    until: Vec<i32>,
+    kind: Vec<&'static str>,
+    key: Vec<Option<&'a [u8]>>,
+    jitter: Vec<Option<i32>>,
+    number: Vec<Option<i64>>,
+    code: Vec<Option<i64>>,
+    name: Vec<Option<&'a str>>,
+    lease_seconds: Vec<Option<i32>>,
+    payload: Vec<Option<&'a [u8]>>,
+    detail: Vec<Option<Value>>,
     /// Where the rows of each operation end.
-    pub(super) rows: Vec<i32>,
-    pub(super) row_key: Vec<&'a [u8]>,
-    pub(super) row_jitter: Vec<i32>,
-    pub(super) row_payload: Vec<&'a [u8]>,
+    rows: Vec<i32>,
+    row_key: Vec<&'a [u8]>,
+    row_jitter: Vec<i32>,
+    row_payload: Vec<&'a [u8]>,
 }
 
 impl<'a> Batch<'a> {
     pub(super) fn of(operations: &'a [Operation]) -> Self {
         let mut batch = Self::default();
-        operations.iter().for_each(|operation| batch.push(step(operation)));
+        let mut own = runs_by_fetcher(operations);
+        for operation in operations {
+            let mut step = step(operation);
+            if let Operation::RegisterRun(it) = operation {
+                step.detail = own.remove(&*it.0.fetcher).map(Value::from);
+            }
+            batch.push(step);
+        }
         batch
+    }
+
+    /// In the order of the parameters of `apply`.
+    pub(super) fn columns(&self) -> [&(dyn ToSql + Sync); 14] {
+        [
+            &self.until,
+            &self.kind,
+            &self.key,
+            &self.jitter,
+            &self.number,
+            &self.code,
+            &self.name,
+            &self.lease_seconds,
+            &self.payload,
+            &self.detail,
+            &self.rows,
+            &self.row_key,
+            &self.row_jitter,
+            &self.row_payload,
+        ]
     }
 
     fn push(&mut self, step: Step<'a>) {
@@ -77,6 +107,17 @@ impl<'a> Batch<'a> {
         self.row_payload.extend(step.rows.iter().map(|row| row.payload.as_bytes()));
         self.rows.push(count(self.row_key.len()));
     }
+}
+
+/// All runs that are registered: the first one of each fetcher names them, for the fetcher may be taken over.
+fn runs_by_fetcher(operations: &[Operation]) -> HashMap<&str, Vec<i64>> {
+    let mut runs: HashMap<&str, Vec<i64>> = HashMap::new();
+    for operation in operations {
+        if let Operation::RegisterRun(it) = operation {
+            runs.entry(&*it.0.fetcher).or_default().push(it.0.started);
+        }
+    }
+    runs
 }
 
 /// Lengths of arrays are far below the largest one.

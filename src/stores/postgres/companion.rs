@@ -1,5 +1,6 @@
 //! What a daemon does on the server beside its batches, on a connection of its own: it raises its counter once a second,
-//! adopts what dead daemons had leased, tells the others of work, hears of theirs, and forgets attempts that ended long ago.
+//! adopts what dead daemons had leased, tells the others of work, hears of theirs, forgets attempts that ended long ago, and
+//! deletes lists that nobody has any more.
 //!
 //! Started by the store, which shares its [`Membership`]; ends with it.
 
@@ -11,10 +12,11 @@ use rustix::time::{ClockId, clock_gettime};
 use shiftboss_actors::store::{Changed, StoreError};
 use shiftboss_protocol::backoff::Backoff;
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_postgres::types::ToSql;
 use tracing::{info, warn};
 
-use super::connection::{Connection, RECONNECT, Server, limited};
+use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
 use super::error::{FENCED, classify};
 use super::peers::{Peer, Peers};
 
@@ -23,10 +25,13 @@ const BEAT_EVERY: Duration = Duration::from_secs(1);
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
 /// Attempts that ended and are kept.
 const ENDED_MAX: i64 = 100_000;
-/// Of those that are too many, so many are deleted at once...
+/// Of those that are too many, so many are deleted at once.
 const ENDED_STEP: i64 = 1_000;
-/// ...one step after the other for so long, between two beats.
-const FORGET_FOR: Duration = Duration::from_millis(300);
+/// Rows of a list that are deleted at once: claims pass over what is locked.
+pub(super) const ROWS_STEP: i64 = 250;
+const TIDY_FETCHERS: &str = "SELECT tidy_fetchers($1, $2, $3)";
+/// What is done in steps is done for so long between two beats.
+const STEPS_FOR: Duration = Duration::from_millis(300);
 /// The channel of notices; each carries its sender's number.
 const CHANNEL: &str = "shiftboss";
 
@@ -44,6 +49,8 @@ struct State {
     joined: (i32, i64),
     /// It was taken for dead.
     is_lost: bool,
+    /// How often it adopted another one's leases.
+    adoptions: i64,
     changed: Option<Changed>,
     waker: Option<Waker>,
 }
@@ -71,9 +78,7 @@ impl Membership {
     /// The store's leases, or its queue, are not what the StorageActor knows.
     pub(super) fn tell_change(&self, change: Changed) {
         let mut state = self.state();
-        if state.changed != Some(Changed::Leases) {
-            state.changed = Some(change);
-        }
+        state.changed = state.changed.max(Some(change));
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -86,6 +91,13 @@ impl Membership {
         }
         state.waker = Some(task.waker().clone());
         Poll::Pending
+    }
+
+    /// The answer to an adoption may be lost; the number of them is not.
+    fn note_adoptions(&self, adoptions: i64) {
+        if std::mem::replace(&mut self.state().adoptions, adoptions) != adoptions {
+            self.tell_change(Changed::Leases);
+        }
     }
 
     fn lose(&self, epoch: i64) {
@@ -103,8 +115,11 @@ impl Membership {
 pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
     let (mut peers, mut backoff) = (Peers::default(), Backoff::new(RECONNECT.0, RECONNECT.1));
     loop {
-        let connected = Instant::now();
-        if let Err(error) = serve(&server, &membership, &mut peers).await {
+        let (connected, joined) = (Instant::now(), membership.state().joined);
+        // The store that joins anew ends this connection, too.
+        if let Err(error) = serve(&server, &membership, &mut peers).await
+            && joined == membership.state().joined
+        {
             warn!(%error, "The server does not hear that this daemon lives.");
         }
         if connected.elapsed() > RECONNECT.1 {
@@ -127,7 +142,9 @@ async fn serve(
         }
     };
     let connection = server.connect_listening(heard).await?;
-    limited(connection.client.batch_execute(&format!("LISTEN {CHANNEL}"))).await?;
+    // A beat does not wait for what somebody locked: it would be late.
+    let begin = format!("SET lock_timeout = '1s'; LISTEN {CHANNEL}");
+    limited(connection.client.batch_execute(&begin)).await?;
     // What came before is found by a look.
     membership.tell_change(Changed::Queue);
     let mut beats = interval(BEAT_EVERY);
@@ -138,6 +155,7 @@ async fn serve(
             _ = beats.tick() => {
                 beat(&connection, membership, peers).await?;
                 forget_ended(&connection, membership).await?;
+                tidy_fetchers(&connection, membership).await?;
             }
             () = membership.work.notified() => {
                 sleep_until(last_notice + NOTICE_EVERY).await;
@@ -156,7 +174,7 @@ async fn beat(
     peers: &mut Peers,
 ) -> Result<(), StoreError> {
     let (daemon, epoch) = membership.state().joined;
-    let sql = "SELECT daemon, epoch, beat, is_stopped FROM beat($1, $2)";
+    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions FROM beat($1, $2)";
     let rows = match limited(connection.client.query(sql, &[&daemon, &epoch])).await {
         Err(StoreError::Rejected(text)) if text == FENCED => {
             membership.lose(epoch);
@@ -170,7 +188,10 @@ async fn beat(
         beat: row.get(2),
         is_stopped: row.get(3),
     };
-    let found: Vec<Peer> = rows.iter().map(read).collect();
+    let (own, others): (Vec<_>, Vec<_>) =
+        rows.iter().partition(|row| row.get::<_, i32>(0) == daemon);
+    own.iter().for_each(|row| membership.note_adoptions(row.get(4)));
+    let found: Vec<Peer> = others.into_iter().map(read).collect();
     for dead in peers.look(boot_time(), &found) {
         adopt(connection, membership, dead).await?;
     }
@@ -179,13 +200,28 @@ async fn beat(
 
 /// Keeps the last attempts that ended.
 async fn forget_ended(connection: &Connection, membership: &Membership) -> Result<(), StoreError> {
-    let (began, sql) = (Instant::now(), "SELECT forget_ended($1, $2, $3, $4)");
-    while began.elapsed() < FORGET_FOR {
-        let (daemon, epoch) = membership.state().joined;
-        let asked =
-            connection.client.query_one(sql, &[&daemon, &epoch, &ENDED_MAX, &ENDED_STEP]).await;
-        match asked {
-            Ok(row) if row.get::<_, i64>(0) == ENDED_STEP => {}
+    let (daemon, epoch) = membership.state().joined;
+    let sql = "SELECT forget_ended($1, $2, $3, $4) = $4";
+    in_steps(connection, sql, &[&daemon, &epoch, &ENDED_MAX, &ENDED_STEP]).await
+}
+
+/// Deletes the lists of which nobody has the files any more.
+async fn tidy_fetchers(connection: &Connection, membership: &Membership) -> Result<(), StoreError> {
+    let (daemon, epoch) = membership.state().joined;
+    in_steps(connection, TIDY_FETCHERS, &[&daemon, &epoch, &ROWS_STEP]).await
+}
+
+/// Has a step done after the other while there is more, as far as the time goes between two beats.
+async fn in_steps(
+    connection: &Connection,
+    step: &str,
+    values: &[&(dyn ToSql + Sync)],
+) -> Result<(), StoreError> {
+    let began = Instant::now();
+    while began.elapsed() < STEPS_FOR {
+        let asked = timeout(CALL_MAX, connection.client.query_one(step, values)).await;
+        match asked.map_err(|_| unanswered())? {
+            Ok(row) if row.get(0) => {}
             // What fails because others write, or because this daemon is lost, is for the next beat.
             Err(error) if connection.client.is_closed() => return Err(classify(error)),
             Ok(_) | Err(_) => return Ok(()),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use shiftboss_actors::store::StoreError;
 use shiftboss_protocol::backoff::Backoff;
+use shiftboss_protocol::model::jitter;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::config::Config;
@@ -19,12 +20,19 @@ use crate::stores::Url;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
+/// Bytes that the server keeps of a connection's name.
+const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
 pub(super) const RECONNECT: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_secs(5));
-/// What each connection begins with. Plans must not depend on how full the tables were when they were made, so
-/// the planner is given one way for each statement: along the indexes.
-const SETTINGS: &str = "SET search_path = shiftboss; SET enable_hashjoin = off; SET enable_mergejoin = off;
+/// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next
+/// statement must see what was written, and a call's time is limited here. Plans must not depend on how full the tables were
+/// when they were made, so the planner is given one way for each statement: along the indexes.
+const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
+    SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, lock_timeout, idle_session_timeout,
+        idle_in_transaction_session_timeout, transaction_timeout}'::text[]) AS name
+    WHERE current_setting(name, true) IS NOT NULL;
+    SET search_path = shiftboss; SET enable_hashjoin = off; SET enable_mergejoin = off;
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_material = off; SET jit = off;
     SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on; SET client_min_messages = warning";
 
@@ -64,9 +72,9 @@ impl Server {
         &self.url
     }
 
-    /// The same, under a name that the server shows.
-    pub(super) fn named(mut self, name: &str) -> Self {
-        self.config.application_name(format!("shiftboss {name}"));
+    /// The same, under a name that the server shows, and that no other daemon's connections have.
+    pub(super) fn named(mut self, daemon: &str) -> Self {
+        self.config.application_name(application_name(daemon));
         self
     }
 
@@ -96,6 +104,17 @@ impl Server {
     }
 }
 
+/// The server cuts names of connections, and alters what is not ASCII: what would not stay as it is gets a digest.
+fn application_name(daemon: &str) -> String {
+    let name = format!("shiftboss {daemon}");
+    if name.len() <= NAME_MAX && name.is_ascii() {
+        return name;
+    }
+    let digest = format!(" {:08x}", jitter(daemon));
+    let shown = name.chars().filter(char::is_ascii).take(NAME_MAX - digest.len());
+    shown.chain(digest.chars()).collect()
+}
+
 /// Closed when it is dropped.
 pub(crate) struct Connection {
     pub(crate) client: Client,
@@ -119,10 +138,12 @@ pub(super) async fn limited<T>(
 }
 
 async fn within_limit<T>(call: impl Future<Output = T>) -> Result<T, StoreError> {
-    timeout(CALL_MAX, call).await.map_err(|_| {
-        let seconds = CALL_MAX.as_secs();
-        StoreError::Busy(format!("the server did not answer within {seconds} s"))
-    })
+    timeout(CALL_MAX, call).await.map_err(|_| unanswered())
+}
+
+pub(super) fn unanswered() -> StoreError {
+    let seconds = CALL_MAX.as_secs();
+    StoreError::Busy(format!("the server did not answer within {seconds} s"))
 }
 
 /// When a server that could not be reached is tried again; what is asked before is refused at once.
@@ -154,5 +175,25 @@ impl Reconnect {
 
     pub(super) fn succeeded(&mut self) {
         *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names that the server would cut or alter stay different.
+    #[test]
+    fn each_daemon_has_its_own_name_for_connections() {
+        assert_eq!(application_name("host"), "shiftboss host");
+        let host = "ip-172-31-255-255.eu-central-1.compute.internal.example.com";
+        let names: Vec<_> = ["größe", "gröse", &format!("{host}1"), &format!("{host}2")]
+            .map(application_name)
+            .into();
+        assert!(names.iter().all(|name| name.len() <= NAME_MAX && name.is_ascii()), "{names:?}");
+        assert!(
+            names.iter().enumerate().all(|(at, name)| !names[..at].contains(name)),
+            "{names:?}"
+        );
     }
 }

@@ -5,17 +5,23 @@ use std::error::Error as _;
 use crate::stores::Url;
 use shiftboss_actors::store::StoreError;
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 /// Raised by the function `fence`: this daemon was taken for dead, or another one joined under its name. Classified as
 /// `Rejected` with this text.
 pub(super) const FENCED: &str = "SB001";
+
+/// Raised by the function `require_here`, with what to do.
+const ELSEWHERE: &str = "SB002";
 
 /// What to do where no password was right.
 const PASSWORD: &str = ": set PGPASSWORD, or put it into the file that PGPASSFILE names (~/.pgpass), which nobody else may read";
 
 /// Classifies an error: one batch's, or the end of the store.
 pub(super) fn classify(error: Error) -> StoreError {
+    if let Some(answer) = error.as_db_error().filter(|answer| answer.code().code() == ELSEWHERE) {
+        return StoreError::Fatal(answer.message().to_owned());
+    }
     let text = in_words(&error);
     // Without a code it is the connection's, not the server's answer.
     error
@@ -31,9 +37,10 @@ fn answered(state: &SqlState, text: String) -> StoreError {
         // Others use all connections that the server allows.
         "53300" => StoreError::Busy(text),
         code if *state == SqlState::DISK_FULL || code.starts_with("53") => StoreError::Full(text),
-        // A connection's fault, a deadlock, a lock that was not to be had, a server that stops or starts.
-        code if ["08", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => {
-            StoreError::Busy(text)
+        // A connection's fault, a server that only reads, a deadlock, a lock that was not to be had, a server that stops or
+        // starts.
+        code if ["08", "25", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => {
+            StoreError::Busy(text + remedy(code))
         }
         code => StoreError::Fatal(text + remedy(code)),
     }
@@ -52,6 +59,9 @@ pub(super) fn unconnected(url: &Url, error: &Error) -> StoreError {
 /// What somebody can do about an answer with this code.
 fn remedy(code: &str) -> &'static str {
     match code {
+        "25006" => {
+            ": the server is a standby, or was made read-only; of several hosts the right one is found with target_session_attrs=read-write"
+        }
         "28P01" => PASSWORD,
         "28000" => ": see the server's pg_hba.conf, and whether the role exists",
         "3D000" => ": make it first, with encoding UTF8 (CREATE DATABASE)",
@@ -66,11 +76,10 @@ fn remedy(code: &str) -> &'static str {
     }
 }
 
-/// Whether nothing of a call has happened; else that is not known. Of a backend that was ended it is not.
+/// Whether nothing of a call has happened; else that is not known. Of a backend that ended it is not: a server that cannot
+/// write its log in the middle of a commit panics, and may find that commit when it recovers.
 pub(super) fn is_undone(error: &Error) -> bool {
-    error
-        .code()
-        .is_some_and(|state| !state.code().starts_with("57") && !state.code().starts_with("08"))
+    error.as_db_error().is_some_and(|answer| answer.parsed_severity() == Some(Severity::Error))
 }
 
 /// With its causes, which the library's own text leaves out.

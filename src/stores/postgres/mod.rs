@@ -10,6 +10,7 @@ mod batch;
 mod companion;
 mod connection;
 mod error;
+mod forget;
 mod password;
 mod peers;
 mod reader;
@@ -18,8 +19,10 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod tls;
+pub(super) mod transfer;
 
 pub(crate) use connection::Server;
+pub(crate) use forget::{Forgotten, forget};
 pub(crate) use reader::PostgresReader;
 pub(crate) use schema::{migrate, require_current};
 pub(crate) use store::{Identity, PostgresStore};

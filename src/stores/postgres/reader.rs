@@ -5,6 +5,7 @@
 //! For commands that look, and for operators' connections. It blocks, and has a runtime for each question. Time is the
 //! server's. Jobs of classic workers whose lease is over are in the order once a daemon has seen to them, each second.
 
+mod daemons;
 mod log;
 mod queue;
 mod status;

@@ -3,9 +3,13 @@
 //! Called when a daemon opens the store, and by `shiftboss migrate`. The version is the comment of the schema, where an
 //! administrator sees it, too.
 
+use std::time::Duration;
+
 use shiftboss_actors::store::StoreError;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 
+use super::connection::unanswered;
 use super::error::classify;
 
 /// What each version adds, from the first one on.
@@ -17,6 +21,8 @@ const VERSIONS: [&[&str]; 1] = [&[
     include_str!("schema/tasks.sql"),
     include_str!("schema/jobs.sql"),
     include_str!("schema/operations.sql"),
+    include_str!("schema/takeover.sql"),
+    include_str!("schema/forget.sql"),
     include_str!("schema/apply.sql"),
     include_str!("schema/views.sql"),
 ]];
@@ -24,6 +30,12 @@ const VERSIONS: [&[&str]; 1] = [&[
 const COMMENT: &str = "shiftboss, schema version ";
 /// Whoever makes the schema holds this lock of the database: "shiftbos" as a number.
 const LOCK: i64 = 0x7368_6966_7462_6f73;
+
+/// How long another one that makes the schema is waited for, and how often it is looked.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+const LOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long all of it may take.
+const MIGRATION_MAX: Duration = Duration::from_secs(60);
 
 /// The oldest server that the functions are tested on.
 const SERVER_MIN: i32 = 140_000;
@@ -33,13 +45,30 @@ const SERVER_MIN: i32 = 140_000;
 /// # Errors
 /// When the schema is somebody else's or newer, and when the server refuses something or is not fit.
 pub(crate) async fn migrate(client: &Client) -> Result<(), StoreError> {
-    check_server(client).await?;
-    let locked = format!("SELECT pg_advisory_lock({LOCK})");
-    client.batch_execute(&locked).await.map_err(classify)?;
-    let migrated = migrate_locked(client).await;
-    let unlocked = format!("SELECT pg_advisory_unlock({LOCK})");
-    client.batch_execute(&unlocked).await.map_err(classify)?;
-    migrated
+    let migrated = async {
+        check_server(client).await?;
+        lock(client).await?;
+        let migrated = migrate_locked(client).await;
+        let unlocked = format!("SELECT pg_advisory_unlock({LOCK})");
+        client.batch_execute(&unlocked).await.map_err(classify)?;
+        migrated
+    };
+    timeout(MIGRATION_MAX, migrated).await.unwrap_or_else(|_| Err(unanswered()))
+}
+
+async fn lock(client: &Client) -> Result<(), StoreError> {
+    let sql = format!("SELECT pg_try_advisory_lock({LOCK})");
+    let deadline = Instant::now() + LOCK_WAIT_MAX;
+    while !client.query_one(&sql, &[]).await.map_err(classify)?.get::<_, bool>(0) {
+        if Instant::now() > deadline {
+            let seconds = LOCK_WAIT_MAX.as_secs();
+            return Err(StoreError::Busy(format!(
+                "another process has been making the schema for {seconds} s: wait for it, or end it"
+            )));
+        }
+        sleep(LOCK_LOOK_EVERY).await;
+    }
+    Ok(())
 }
 
 /// Makes nothing.

@@ -17,12 +17,13 @@ use shiftboss_protocol::model::UnixSeconds;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Statement;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::answers::Answer;
 use super::batch::Batch;
 use super::companion::{Membership, accompany, boot_time};
-use super::connection::{CALL_MAX, Connection, Reconnect, Server, limited};
+use super::connection::{CALL_MAX, Connection, Reconnect, Server, limited, unanswered};
 use super::error::{FENCED, classify, is_undone};
 use super::schema;
 use crate::stores::options::Options;
@@ -41,6 +42,8 @@ pub(crate) struct Identity {
     /// Its machine and its input directory, which no two living daemons share: whoever has the same is this daemon, started
     /// again.
     pub(crate) owner: String,
+    /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
+    pub(crate) takeover: Duration,
 }
 
 /// The queue in a PostgreSQL database, as one daemon has it.
@@ -77,6 +80,14 @@ struct Joined {
     apply: Statement,
     daemon: i32,
     epoch: i64,
+}
+
+impl Joined {
+    /// What an earlier process rejected may not be there any more.
+    async fn begin(&self) -> StoreResult<()> {
+        let forget = "DELETE FROM rejected_files WHERE daemon = $1";
+        limited(self.connection.client.execute(forget, &[&self.daemon])).await.map(|_| ())
+    }
 }
 
 /// What came of asking for a name.
@@ -130,7 +141,7 @@ impl PostgresStore {
         loop {
             let known = last.filter(|_| stood_still >= NAME_LOOKS);
             let (holder, beat) = match self.ask_for_name(known).await? {
-                Named::Joined(_) => return Ok(()),
+                Named::Joined(joined) => return joined.begin().await,
                 Named::Taken(holder, beat) => (holder, beat),
             };
             if last.is_some_and(|last| last != beat) {
@@ -149,13 +160,14 @@ impl PostgresStore {
         let connection = self.server.connect().await?;
         let client = &connection.client;
         let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen, taken_by, beat
-            FROM join_queue($1, $2, $3, $4, $5, $6, $7)";
+            FROM join_queue($1, $2, $3, $4, $5, $6, $7, $8)";
         let (lease, pid) = (self.options.policy.lease(), i64::from(std::process::id()));
         let max_tasks = i64::from(self.options.max_single_tasks);
-        let Identity { name, owner } = &self.identity;
+        let Identity { name, owner, takeover } = &self.identity;
+        let takeover = i64::try_from(takeover.as_secs()).unwrap_or(i64::MAX);
         let version = env!("CARGO_PKG_VERSION");
-        let asked: [&(dyn ToSql + Sync); 7] =
-            [name, owner, &version, &lease, &max_tasks, &pid, &beat];
+        let asked: [&(dyn ToSql + Sync); 8] =
+            [name, owner, &version, &lease, &max_tasks, &takeover, &pid, &beat];
         let row = limited(client.query_one(join, &asked)).await?;
         if let Some(holder) = row.get(6) {
             return Ok(Named::Taken(holder, row.get(7)));
@@ -171,7 +183,7 @@ impl PostgresStore {
         let input_directory = input.as_deref().and_then(DirectoryIdentity::parse);
         self.found = Found { was_clean: row.get(2), is_paused: row.get(3), input_directory };
         self.seen = self.seen.max(row.get::<_, Option<i64>>(5).unwrap_or_default());
-        // A call's number is its own among all that this daemon ever made.
+        // A call's number is its own among all that daemons ever made.
         self.calls = epoch << 32;
         self.membership.join(daemon, epoch);
         Ok(Named::Joined(Joined { connection, apply, daemon, epoch }))
@@ -194,8 +206,8 @@ impl PostgresStore {
             Err(error) => return Err(self.reconnect.failed(error)),
         };
         self.reconnect.succeeded();
-        // What it had leased may be others' by now.
-        self.membership.tell_change(Changed::Leases);
+        // What it had may be others' by now.
+        self.membership.tell_change(Changed::Runs);
         let companion =
             || tokio::spawn(accompany(self.server.clone(), Arc::clone(&self.membership)));
         self.companion.get_or_insert_with(companion);
@@ -203,6 +215,10 @@ impl PostgresStore {
     }
 
     async fn apply_now(&mut self, operations: &[Operation]) -> StoreResult<Outcomes> {
+        // It may have adopted jobs of a dead daemon, classic ones among them that only that one has seen.
+        if operations.iter().any(|operation| matches!(operation, Operation::Leases(_))) {
+            self.expired_to = 0;
+        }
         let answers = self.call(&Batch::of(operations)).await?;
         let mut outcomes: Vec<Option<Result<Outcome, Rejected>>> = Vec::new();
         outcomes.resize_with(operations.len(), || None);
@@ -239,8 +255,7 @@ impl PostgresStore {
             }
             // A key that has more than this job.
             Op::Complete(_) | Op::CompleteAttempt(_) => answer.number == Some(1),
-            Op::Dispatch(_) | Op::Probe(_) => false,
-            operation => !operation.only_reads(),
+            operation => operation.may_bring_work(),
         }
     }
 
@@ -274,10 +289,7 @@ impl PostgresStore {
                 });
             }
             Ok(Err(error)) => classify(error),
-            Ok(Ok(_)) | Err(_) => StoreError::Busy(format!(
-                "the server did not answer within {} s",
-                CALL_MAX.as_secs()
-            )),
+            Ok(Ok(_)) | Err(_) => unanswered(),
         };
         self.lost_call = Some(self.calls);
         Err(error)
@@ -291,19 +303,7 @@ impl PostgresStore {
         let options = &self.options;
         let (lease, max_tasks) = (options.policy.lease(), i64::from(options.max_single_tasks));
         let max_expired = i32::try_from(options.max_expired_leases).unwrap_or(i32::MAX);
-        let Batch { until, kind, key, jitter, number, code, .. } = batch;
-        let Batch {
-            name,
-            lease_seconds,
-            payload,
-            detail,
-            rows,
-            row_key,
-            row_jitter,
-            row_payload,
-            ..
-        } = batch;
-        let values: [&(dyn ToSql + Sync); 22] = [
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![
             daemon,
             epoch,
             &self.calls,
@@ -312,22 +312,15 @@ impl PostgresStore {
             &lease,
             &max_expired,
             &max_tasks,
-            until,
-            kind,
-            key,
-            jitter,
-            number,
-            code,
-            name,
-            lease_seconds,
-            payload,
-            detail,
-            rows,
-            row_key,
-            row_jitter,
-            row_payload,
         ];
-        connection.client.query(apply, &values).await
+        values.extend(batch.columns());
+        loop {
+            match connection.client.query(apply, &values).await {
+                // Two daemons waited for each other.
+                Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {}
+                answered => return answered,
+            }
+        }
     }
 
     fn stop_companion(&mut self) {

@@ -1,8 +1,13 @@
 //! The store against a real server (`make test-postgres` starts one): each test has a database of its own.
 
 mod both;
+mod claims;
 mod concurrency;
 mod conformance;
 mod daemons;
-mod proxy;
+mod faults;
+mod forget;
+mod moves;
+mod outside;
 mod support;
+mod takeover;

@@ -34,6 +34,10 @@ pub(super) fn take_trust(url: &str) -> Result<(String, Trust), String> {
     let Some((place, parameters)) = url.split_once('?') else {
         return Ok((url.to_owned(), Trust::Anybody));
     };
+    // The library would take the last one.
+    if parameters.split('&').filter(|parameter| parameter.starts_with("sslmode=")).count() > 1 {
+        return Err("there is more than one sslmode".to_owned());
+    }
     let (mut kept, mut verifies, mut file) = (Vec::new(), false, None);
     for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
         match parameter.split_once('=') {
@@ -160,6 +164,7 @@ mod tests {
         assert_eq!(taken(file), ok(plain, "HostBy(\"/a b.pem\")"));
         for (wrong, why) in [
             ("postgres://h/d?sslmode=verify-ca", "verify-full"),
+            ("postgres://h/d?sslmode=verify-full&sslmode=disable", "more than one"),
             ("postgres://h/d?sslrootcert=a", "verify-full"),
             ("postgres://h/d?sslmode=verify-full&sslrootcert=%2", "hexadecimal"),
             ("postgres://u:p@ss@h/d", "%40"),

@@ -9,7 +9,7 @@
 //! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what the
 //! daemon notes of itself in [`records`]; what triggers do for others in [`derived_state`]; the log under load in
 //! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
-//! and the end in [`maintenance`]; copies in [`mod@backup`]. Readers have [`snapshot`] and [`views`].
+//! and the end in [`maintenance`]; copies in [`mod@backup`], moves in `transfer`. Readers have [`snapshot`] and [`views`].
 
 mod adopt;
 mod attempts;
@@ -44,6 +44,7 @@ mod task_rows;
 mod tasks;
 #[cfg(test)]
 mod tests;
+pub(super) mod transfer;
 mod views;
 mod write_behind;
 

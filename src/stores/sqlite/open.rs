@@ -27,7 +27,7 @@ use super::schema::TASKS_ID;
 use super::session::{Queue, Session};
 use super::store::SqliteStore;
 use super::write_behind::WriteBehindCounters;
-use super::{damage, file, listings, schema};
+use super::{damage, file, listings, schema, transfer};
 use crate::exit::{ExitCode, Failure};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
@@ -214,5 +214,5 @@ fn fault_inside(connection: &Connection, path: &Path) -> Result<Option<Failure>>
             )));
         }
     }
-    Ok(None)
+    transfer::fault(connection, path)
 }

@@ -109,10 +109,11 @@ pub(crate) fn recover(old: &Path, new: &Path) -> Result<Vec<Saved>, String> {
         .map_err(|error| format!("its page size is unknown: {error}"))?;
     let rowids = leaves::rowids(old, page_size as usize).map_err(|error| error.to_string())?;
     let mut saved = Vec::new();
-    file::make_new(new, |target| {
+    file::make_new(new, |target| -> Result<()> {
         file::make_schema(target)?;
         saved = copy_all(&source, target, &rowids)?;
-        rebuild(target)
+        rebuild(target)?;
+        target.execute(STALE, []).map(drop)
     })
     .map_err(|error| error.to_string())?;
     Ok(saved)
@@ -153,10 +154,9 @@ fn copy_all(source: &Connection, target: &mut Connection, rowids: &[i64]) -> Res
 }
 
 /// Makes everything anew that is derived.
-fn rebuild(target: &mut Connection) -> Result<()> {
+pub(super) fn rebuild(target: &mut Connection) -> Result<()> {
     target.pragma_update(None, "user_version", REFERENCE_VERSION)?;
-    schema::migrate(target)?;
-    target.execute(STALE, []).map(drop)
+    schema::migrate(target)
 }
 
 /// One table on its way.

@@ -356,9 +356,14 @@ impl RowidAllocator {
 
     fn next(&mut self, jitter: i32) -> i64 {
         self.sequence = self.sequence.wrapping_add(1);
-        let in_order = i64::from(jitter) - i64::from(i32::MIN);
-        (in_order << SEQUENCE_BITS) | (self.sequence & ((1 << SEQUENCE_BITS) - 1))
+        rowid(jitter, self.sequence)
     }
+}
+
+/// The place of a row in the file, by its key's jitter and the number of rows so far.
+pub(super) fn rowid(jitter: i32, sequence: i64) -> i64 {
+    let in_order = i64::from(jitter) - i64::from(i32::MIN);
+    (in_order << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1))
 }
 
 fn is_taken(error: &rusqlite::Error) -> bool {

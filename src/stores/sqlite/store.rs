@@ -11,7 +11,8 @@ use std::task::{Context, Poll};
 use rusqlite::{Connection, Result};
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Changed, Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
+    Changed, Checkpoint, Operation, Outcome, Registered, Rejected, Store, StoreError, StoreFuture,
+    StoreResult,
 };
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -238,7 +239,7 @@ impl Session<'_> {
             Op::Retry(it) => Out::Retry(self.rearm_key(&it.key, it.fetcher.as_deref())?),
             Op::Requeue(it) => Out::Requeue(self.requeue_key(&it.0, now)?),
             Op::SetPaused(it) => Out::SetPaused(self.pause(it.0, now)?),
-            Op::RegisterRun(it) => Out::RegisterRun(self.register(&it.0)?),
+            Op::RegisterRun(it) => Out::RegisterRun(Registered::Run(self.register(&it.0)?)),
             Op::AddRows(it) => Out::AddRows(self.add(&it.0)?),
             Op::Prune(it) => Out::Prune(self.prune_step(&it.run, it.limit)?),
             Op::BeginDeletion(it) => {

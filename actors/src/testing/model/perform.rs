@@ -2,7 +2,7 @@
 
 use crate::store::answers::{Next, Queue};
 use crate::store::{
-    Ack, AddRows, Dispatched, ExpiredLease, Operation, Outcome, RegisterRun, StoredRun,
+    Ack, AddRows, Dispatched, ExpiredLease, Operation, Outcome, RegisterRun, Registered, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, Row};
 
@@ -56,7 +56,8 @@ impl Model {
                 let (position, rows) = (None, self.rows_of(&run.fetcher, run.started));
                 let (complete, deleting, stale) = (false, false, false);
                 let run = run.clone();
-                Out::RegisterRun(StoredRun { run, complete, position, rows, deleting, stale })
+                let stored = StoredRun { run, complete, position, rows, deleting, stale };
+                Out::RegisterRun(Registered::Run(stored))
             }
             Op::AddRows(AddRows(batch)) => {
                 let rows = batch.rows.iter().map(|row| (row.key.to_string(), row.payload.clone()));

@@ -6,8 +6,9 @@ use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, Holding, QueueStatus};
 
 use super::trouble::{self, PAUSED};
-use super::{Unknown, managed_fetchers};
+use super::{Unknown, daemons, managed_fetchers};
 use crate::lock::LockState;
+use crate::stores::Database;
 use crate::target::Target;
 use crate::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span};
 
@@ -49,6 +50,7 @@ pub(super) fn render(
     ];
     let mut out: String =
         lines.into_iter().filter_map(|(name, value)| Some(line(name, &value?))).collect();
+    out += &daemons::render(&queue.daemons, now);
     out += &fetchers(&queue.fetchers);
     let runs = target.daemon != LockState::Free;
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
@@ -70,6 +72,11 @@ fn failed(queue: &QueueStatus) -> Option<String> {
     Some(format!("{} failed or {are}", counted(queue.single_tasks_ended, "single task")))
 }
 
+/// Its daemons are known without a lock of theirs.
+pub(super) fn is_on_server(target: &Target) -> bool {
+    matches!(target.database, Database::Server(_))
+}
+
 pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
     match &target.daemon {
         LockState::By(holder) => {
@@ -81,6 +88,7 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
                 ago(now - started)
             )
         }
+        LockState::Unknown(_) if is_on_server(target) => daemons::summary(&queue.daemons),
         LockState::Unknown(why) => format!("whether one runs is not known: {why}"),
         LockState::Free => queue.not_stopped.map_or("not running".to_owned(), |died| {
             let wrote = |last| format!(", last wrote {}", ago(now - last));
@@ -207,7 +215,6 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::Database;
     use shiftboss_actors::live::{ConnectedWorker, Health, Outage, SpoolLive};
     use shiftboss_actors::store::answers::{Done, NotStopped, RejectedFile, Rows, Waiting};
     use shiftboss_actors::store::{EndedRun, FetcherRecord};
@@ -278,6 +285,7 @@ mod tests {
                 started: 1_000_000_100,
                 last_write: Some(1_000_003_400),
             }),
+            daemons: Vec::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::QueueStatus;
 use shiftboss_spool::DEAD_LETTER;
 
-use super::Unknown;
+use super::{Unknown, daemons};
 use crate::text::{ago, counted, quoted, shown};
 
 /// Of a queue that is paused, behind a word that says so.
@@ -71,6 +71,7 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
         ("spool", live.and_then(dead_entries)),
     ];
     let found = found.into_iter().filter_map(|(of, what)| Some(format!("{of}: {}", what?)));
+    let silent = daemons::silent(&queue.daemons, now).map(|what| format!("daemon: {what}"));
     let fetchers = queue.managed_fetchers.iter().filter_map(|fetcher| {
         let run = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0)?;
         let (name, message) = (shown(&fetcher.name), shown(&run.message));
@@ -80,5 +81,5 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
         let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
         format!("input: {name} is left out: {reason}")
     });
-    found.chain(fetchers).chain(rejected).collect()
+    found.chain(silent).chain(fetchers).chain(rejected).collect()
 }

@@ -10,6 +10,7 @@ use shiftboss_actors::store::answers::{
 };
 use tokio_postgres::{Error, Row};
 
+use super::daemons::daemons;
 use super::queue::{END, keys_before};
 use super::{Daemon, Snapshot, limit, text};
 use crate::stores::options::Durability;
@@ -100,6 +101,7 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
         directory_lost_since: daemon.and_then(|daemon| daemon.lost_since),
         directory_lost_reason: daemon.and_then(|daemon| daemon.lost_reason.clone()),
         not_stopped: daemon.and_then(not_stopped),
+        daemons: daemons(snapshot).await?,
     })
 }
 

@@ -117,8 +117,8 @@ BEGIN
         UPDATE state SET paused = p_kind = 'pause';
         v_answer.number := count_in_flight(v_now, p_lease);
     WHEN 'register_run' THEN
-        v_run := register_run(p_daemon, p_name, p_number);
-        v_answer.answer := CASE WHEN v_run.run IS NULL THEN owner_of(p_name) END;
+        v_run := register_run(p_daemon, p_name, p_number, p_detail);
+        v_answer.answer := why_elsewhere(p_daemon, p_name, v_run);
         v_answer.detail := stored_run(v_run);
     WHEN 'add_rows' THEN
         v_run := note_batch(p_daemon, p_name, p_number, p_detail);
@@ -188,10 +188,12 @@ CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_a
     p_name text[], p_seconds int4[], p_payload bytea[], p_detail jsonb[], p_rows int4[], p_row_key bytea[],
     p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
-    v_now_ms int8; v_now int8; v_after int8 := p_after; v_paused bool; v_disorder int8; v_from int4 := 1; v_to int4;
-    v_row int4 := 0; v_answer outcome;
+    v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool; v_disorder int8;
+    v_from int4 := 1; v_to int4; v_row int4 := 0; v_answer outcome;
 BEGIN
     IF 'pause' = ANY (p_kind) OR 'resume' = ANY (p_kind) THEN
+        -- Nobody joins meanwhile.
+        LOCK TABLE daemons IN SHARE ROW EXCLUSIVE MODE;
         PERFORM FROM daemons ORDER BY daemon FOR UPDATE;
     END IF;
     PERFORM fence(p_daemon, p_epoch);
@@ -203,9 +205,10 @@ BEGIN
     END IF;
     SELECT paused, disorder INTO v_paused, v_disorder FROM state;
     IF v_now <> p_seen THEN
-        v_after := expire_classic(v_after, v_disorder, v_now, p_lease);
+        SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_disorder, v_now, p_lease);
     END IF;
-    RETURN NEXT (0, 'clock', v_after, NULL, NULL, v_now, NULL)::outcome;
+    -- As if it were a second earlier, the next call goes on with what is left.
+    RETURN NEXT (0, 'clock', v_after, NULL, NULL, v_now - v_more::int4, NULL)::outcome;
     FOREACH v_to IN ARRAY p_until LOOP
         IF p_kind[v_from] IN ('dispatch', 'complete', 'complete_attempt') THEN
             RETURN QUERY SELECT * FROM turn(p_daemon, p_call, v_now_ms, p_lease, v_paused, v_from, p_kind[v_from : v_to],
@@ -223,4 +226,5 @@ BEGIN
         v_row := p_rows[v_to];
         v_from := v_to + 1;
     END LOOP;
+    PERFORM tell_ready();
 END $$;

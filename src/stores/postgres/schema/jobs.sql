@@ -42,39 +42,91 @@ BEGIN
     RETURN (p_ord, 'job', p_attempt, (SELECT key FROM keys WHERE key_id = p_key), v_row.payload, NULL, NULL)::outcome;
 END $$;
 
--- Hands the first keys in order out to those that ask: plain keys in this one statement, any other one by the rule.
+-- Where the claims of this connection go on: the second of their last look from the front, and the key that they took last,
+-- [second, started, place]. What stands before it was taken: under a snapshot that stays open its dead rows would be gone over
+-- at each claim. It holds until anybody makes a key ready (`floor`), and for ten seconds after that look, for a transaction
+-- that fails makes ready what it had locked, and tells nobody. While the clock is set back, keys are passed over whose
+-- lease was over already.
+CREATE FUNCTION place_to_go_on(p_floor floor, p_now int8) RETURNS int8[] LANGUAGE plpgsql STABLE AS $$
+DECLARE v_kept int8[] := string_to_array(nullif(current_setting('shiftboss.place', true), ''), ' ')::int8[];
+BEGIN
+    IF v_kept[1] = p_floor.version AND p_floor.raised <= v_kept[2] AND p_now - v_kept[2] BETWEEN 0 AND 10
+            AND current_setting('shiftboss.made_ready', true) IS DISTINCT FROM 'yes' THEN
+        RETURN v_kept[2 : 4];
+    END IF;
+    RETURN ARRAY[p_now, -1, 0];
+END $$;
+
+-- Hands the first keys in order out to those that ask. There is 'nothing' when a look from the front finds no key that
+-- could be handed out; 'later': somebody has locked what there is. p_ended: jobs that ended just before, and are not counted
+-- yet: most batches end as many as they hand out.
 CREATE FUNCTION claim(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_ords int4[], p_workers text[],
-    p_job_leases int4[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
-DECLARE v_now int8 := p_now_ms / 1000; v_given int4 := 0; v_job outcome; v_plain bool; v_key int8;
+    p_job_leases int4[], p_ended int8) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+DECLARE v_given int4; v_more int4; v_floor floor; v_from int8[];
 BEGIN
     IF EXISTS (SELECT FROM runs WHERE deleting) THEN
+        PERFORM count_out(-p_ended);
         RETURN QUERY SELECT * FROM claim_beside_deletion(p_daemon, p_call, p_now_ms, p_lease, p_ords, p_workers, p_job_leases);
         RETURN;
     END IF;
-    FOR v_job.ord, v_job.attempt, v_job.key, v_job.payload, v_plain, v_key IN
+    SELECT * INTO v_floor FROM floor;
+    v_from := place_to_go_on(v_floor, p_now_ms / 1000);
+    RETURN QUERY SELECT * FROM claim_from(v_floor.version, v_from[1], v_from[2 : 3], p_daemon, p_call, p_now_ms, p_lease, p_ords, p_workers, p_job_leases);
+    GET DIAGNOSTICS v_given = ROW_COUNT;
+    IF v_given < cardinality(p_ords) AND v_from[2 : 3] <> '{-1, 0}' THEN
+        RETURN QUERY SELECT * FROM claim_from(v_floor.version, p_now_ms / 1000, '{-1, 0}', p_daemon, p_call, p_now_ms, p_lease, p_ords[v_given + 1 :],
+            p_workers[v_given + 1 :], p_job_leases[v_given + 1 :]);
+        GET DIAGNOSTICS v_more = ROW_COUNT;
+        v_given := v_given + v_more;
+    END IF;
+    PERFORM count_out(v_given - p_ended);
+    IF v_given < cardinality(p_ords) THEN
+        RETURN QUERY SELECT * FROM unclaimed(p_ords[v_given + 1 :], p_now_ms / 1000, p_lease);
+    END IF;
+END $$;
+
+-- The answers to those who got nothing.
+CREATE FUNCTION unclaimed(p_ords int4[], p_now int8, p_lease int8) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+DECLARE v_answer text := CASE count_ready(1, p_now, p_lease) WHEN 0 THEN 'nothing' ELSE 'later' END;
+BEGIN
+    RETURN QUERY SELECT ord, v_answer, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb FROM unnest(p_ords) AS ord;
+END $$;
+
+-- From a place in the order on: plain keys in this one statement, any other one by the rule. The row of `ready` that is
+-- locked is the proof that nothing of its key changed since this statement's snapshot but a payload: whatever else changes
+-- puts another row of `ready` in its place. So the key's row in `log` may be found by its ctid, and its row in `queue` not.
+CREATE FUNCTION claim_from(p_version int8, p_looked int8, p_from int8[], p_daemon int4, p_call int8, p_now_ms int8, p_lease int8,
+    p_ords int4[], p_workers text[], p_job_leases int4[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+DECLARE
+    v_now int8 := p_now_ms / 1000; v_given int4 := 0; v_job outcome; v_plain bool; v_key int8; v_started int8; v_place int8;
+BEGIN
+    FOR v_job.ord, v_job.attempt, v_job.key, v_job.payload, v_plain, v_key, v_started, v_place IN
         WITH c AS MATERIALIZED (
-            SELECT r.ctid AS ready, l.ctid AS log, r.key_id, l.plain, l.started, l.finished, l.exit_code, l.last
+            SELECT r.ctid AS ready, l.ctid AS log, r.key_id, r.place, l.plain, l.started, l.finished, l.exit_code, l.last
             FROM ready r JOIN log l USING (key_id)
-            WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < v_now
+            WHERE (r.started, r.place) >= (p_from[1], p_from[2])
+                AND (l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < v_now)
             ORDER BY r.started, r.place LIMIT cardinality(p_ords) FOR NO KEY UPDATE OF r, l SKIP LOCKED),
         n AS MATERIALIZED (
             SELECT c.*, row_number() OVER () AS n, nextval('attempt_numbers') AS attempt FROM c),
         taken AS (DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT ready FROM c))),
         x AS MATERIALIZED (
-            SELECT n.*, q.* FROM n CROSS JOIN LATERAL (
-                SELECT ctid AS row, run, fetcher, run_started, payload, served FROM queue WHERE key_id = n.key_id OFFSET 0) AS q
-            WHERE n.plain),
-        marked AS (UPDATE queue SET dispatched = true, served = x.attempt FROM x WHERE queue.ctid = x.row),
-        counted AS (INSERT INTO counts AS c SELECT x.run, pg_backend_pid(), v_now / 60, 0, -count(*) FROM x GROUP BY x.run
+            SELECT n.*, q.*, k.key FROM n LEFT JOIN LATERAL (
+                SELECT run, fetcher, run_started, payload, served FROM queue
+                WHERE n.plain AND key_id = n.key_id OFFSET 0) AS q ON true
+            CROSS JOIN LATERAL (SELECT key FROM keys WHERE key_id = n.key_id OFFSET 0) AS k),
+        marked AS (UPDATE queue SET dispatched = true, served = (ARRAY(SELECT attempt FROM x WHERE plain))
+                [array_position(ARRAY(SELECT key_id FROM x WHERE plain), key_id)]
+            WHERE key_id = ANY (ARRAY(SELECT key_id FROM x WHERE plain))),
+        counted AS (INSERT INTO counts AS c SELECT run, pg_backend_pid(), v_now / 60, 0, -count(*) FROM x WHERE plain GROUP BY run
             ON CONFLICT (run, backend, minute) DO UPDATE SET pending = c.pending + excluded.pending),
         logged AS (UPDATE log SET started = v_now, finished = NULL, exit_code = NULL, attempt = x.attempt, last = x.attempt
-            FROM x WHERE log.ctid = x.log),
+            FROM x WHERE log.ctid = x.log AND x.plain),
         kept AS (INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease,
                 prev_started, prev_finished, prev_exit_code, prev_served, prev_last)
-            SELECT x.attempt, x.key_id, x.fetcher, x.run_started, p_daemon, p_call, p_now_ms, p_workers[x.n], p_job_leases[x.n],
-                x.started, x.finished, x.exit_code, x.served, x.last FROM x)
-        SELECT p_ords[n.n], n.attempt, k.key, x.payload, n.plain, n.key_id FROM n LEFT JOIN x USING (n)
-        CROSS JOIN LATERAL (SELECT key FROM keys WHERE key_id = n.key_id OFFSET 0) AS k ORDER BY n.n
+            SELECT attempt, key_id, fetcher, run_started, p_daemon, p_call, p_now_ms, p_workers[n], p_job_leases[n],
+                started, finished, exit_code, served, last FROM x WHERE plain)
+        SELECT p_ords[n], attempt, key, payload, plain, key_id, coalesce(started, -1), place FROM x ORDER BY n
     LOOP
         v_given := v_given + 1;
         IF v_plain THEN
@@ -84,28 +136,28 @@ BEGIN
                 p_workers[v_given], p_job_leases[v_given]);
             IF v_job.ord IS NULL THEN
                 -- Somebody has begun to delete its run in this moment.
+                PERFORM count_out(-1);
                 v_job := (p_ords[v_given], 'later', NULL, NULL, NULL, NULL, NULL)::outcome;
             END IF;
         END IF;
         RETURN NEXT v_job;
     END LOOP;
-    RETURN QUERY SELECT ord, 'nothing'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
-        FROM unnest(p_ords[v_given + 1 :]) AS ord;
+    PERFORM set_config('shiftboss.place', format('%s %s %s %s', p_version, p_looked, v_started, v_place), false)
+        WHERE v_given > 0;
 END $$;
 
 -- The same while a run is being deleted, which has left its keys in the order: those that have nothing else are taken out.
 CREATE FUNCTION claim_beside_deletion(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_ords int4[],
     p_workers text[], p_job_leases int4[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
-    v_now int8 := p_now_ms / 1000; v_given int4 := 0; v_looks int4 := 0; v_is_empty bool; v_key int8; v_job outcome;
+    v_now int8 := p_now_ms / 1000; v_given int4 := 0; v_looks int4 := 0; v_key int8; v_job outcome;
 BEGIN
     -- A bound: the next step of the deletion takes out more.
     WHILE v_given < cardinality(p_ords) AND v_looks < cardinality(p_ords) + 250 LOOP
         SELECT key_id INTO v_key FROM ready r JOIN log l USING (key_id)
             WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < v_now
             ORDER BY r.started, r.place LIMIT 1 FOR NO KEY UPDATE OF r, l SKIP LOCKED;
-        v_is_empty := NOT FOUND;
-        EXIT WHEN v_is_empty;
+        EXIT WHEN NOT FOUND;
         v_looks := v_looks + 1;
         v_job := hand_out(p_ords[v_given + 1], v_key, nextval('attempt_numbers'), p_daemon, p_call, p_now_ms, p_lease,
             p_workers[v_given + 1], p_job_leases[v_given + 1]);
@@ -116,9 +168,8 @@ BEGIN
             v_given := v_given + 1;
         END IF;
     END LOOP;
-    RETURN QUERY SELECT ord, CASE WHEN v_is_empty THEN 'nothing' ELSE 'later' END,
-            NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
-        FROM unnest(p_ords[v_given + 1 :]) AS ord;
+    PERFORM count_out(v_given);
+    RETURN QUERY SELECT * FROM unclaimed(p_ords[v_given + 1 :], v_now, p_lease);
 END $$;
 
 -- Records the end of a key's job, by key alone.
@@ -198,6 +249,20 @@ BEGIN
     PERFORM refresh(v_key, p_now_ms / 1000, p_lease);
 END $$;
 
+-- Records the ends of plain keys' jobs, which are locked.
+CREATE FUNCTION end_plain_jobs(p_keys int8[], p_attempts int8[], p_codes int8[], p_now_ms int8) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE v_now int8 := p_now_ms / 1000;
+BEGIN
+    WITH ended AS (UPDATE attempts SET finished = v_now, outcome = 'done', took_ms = greatest(p_now_ms - started_ms, 0),
+                exit_code = p_codes[array_position(p_attempts, attempt)]
+            WHERE attempt = ANY (p_attempts)),
+        logged AS (UPDATE log SET finished = v_now, exit_code = p_codes[array_position(p_keys, key_id)], attempt = NULL
+            WHERE key_id = ANY (p_keys))
+    INSERT INTO completions AS c SELECT v_now / 60, code, pg_backend_pid(), count(*) FROM unnest(p_codes) AS code GROUP BY code
+        ON CONFLICT (minute, exit_code, backend) DO UPDATE SET jobs = c.jobs + excluded.jobs;
+END $$;
+
 -- Dispatches and ends in their order. Ends of plain keys make nothing ready, so they may be recorded before dispatches
 -- that were asked for earlier; another end after a dispatch begins a part of its own.
 CREATE FUNCTION turn(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_paused bool, p_first int4, p_kind text[],
@@ -206,7 +271,9 @@ RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
     v_from int4 := 1; v_to int4; v_now int8 := p_now_ms / 1000; v_dispatch int4;
     v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_plain bool[]; v_unknown int4[];
-    v_done_ords int4[]; v_done_keys int8[]; v_done_attempts int8[]; v_done_codes int8[];
+    v_done_ords int4[]; v_done_keys int8[]; v_done_attempts int8[]; v_done_codes int8[]; v_ended int8;
+    v_asked int4[]; v_workers text[]; v_leases int4[];
+    v_answer outcome := (NULL, 'recorded', NULL, NULL, NULL, NULL, NULL)::outcome;
 BEGIN
     WHILE v_from <= cardinality(p_kind) LOOP
         -- The ends, with their keys locked. attempt: the one that the key's log row is of; plain: that is the one meant, and
@@ -233,21 +300,30 @@ BEGIN
             v_unknown := ARRAY(SELECT n FROM unnest(p_kind) WITH ORDINALITY AS e (kind, n)
                 WHERE kind <> 'dispatch' AND n >= v_from AND n <> ALL (coalesce(v_ords, '{}')));
         END IF;
-        SELECT coalesce(min(n) - 1, cardinality(p_kind)) INTO v_to FROM (
-            SELECT n FROM unnest(v_ords, v_plain) AS e (n, plain) WHERE NOT plain UNION ALL SELECT unnest(v_unknown)) AS e
-            WHERE n > v_dispatch;
-        SELECT array_agg(n), array_agg(key_id), array_agg(attempt), array_agg(code)
-            INTO v_done_ords, v_done_keys, v_done_attempts, v_done_codes
-            FROM unnest(v_ords, v_keys, v_attempts, v_codes, v_plain) AS e (n, key_id, attempt, code, plain)
-            WHERE plain AND n <= v_to;
-        UPDATE attempts SET finished = v_now, outcome = 'done', took_ms = greatest(p_now_ms - started_ms, 0),
-                exit_code = v_done_codes[array_position(v_done_attempts, attempt)]
-            WHERE attempt = ANY (v_done_attempts);
-        UPDATE log SET finished = v_now, exit_code = v_done_codes[array_position(v_done_keys, key_id)], attempt = NULL
-            WHERE key_id = ANY (v_done_keys);
-        PERFORM count_done(v_now, code, count(*)) FROM unnest(v_done_codes) AS code GROUP BY code;
-        RETURN QUERY SELECT p_first + u - 1, 'recorded'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
-            FROM unnest(v_done_ords) AS u;
+        IF v_unknown = '{}' AND array_position(v_plain, false) IS NULL THEN
+            -- Nearly always.
+            v_to := cardinality(p_kind);
+            v_done_ords := v_ords;
+            v_done_keys := v_keys;
+            v_done_attempts := v_attempts;
+            v_done_codes := v_codes;
+        ELSE
+            SELECT coalesce(min(n) - 1, cardinality(p_kind)) INTO v_to FROM (
+                SELECT n FROM unnest(v_ords, v_plain) AS e (n, plain) WHERE NOT plain UNION ALL SELECT unnest(v_unknown)) AS e
+                WHERE n > v_dispatch;
+            SELECT array_agg(n), array_agg(key_id), array_agg(attempt), array_agg(code)
+                INTO v_done_ords, v_done_keys, v_done_attempts, v_done_codes
+                FROM unnest(v_ords, v_keys, v_attempts, v_codes, v_plain) AS e (n, key_id, attempt, code, plain)
+                WHERE plain AND n <= v_to;
+        END IF;
+        v_ended := coalesce(cardinality(v_done_keys), 0);
+        IF v_ended > 0 THEN
+            PERFORM end_plain_jobs(v_done_keys, v_done_attempts, v_done_codes, p_now_ms);
+            FOREACH v_answer.ord IN ARRAY v_done_ords LOOP
+                v_answer.ord := p_first + v_answer.ord - 1;
+                RETURN NEXT v_answer;
+            END LOOP;
+        END IF;
         FOR i IN 1 .. coalesce(cardinality(v_ords), 0) LOOP
             CONTINUE WHEN v_plain[i] OR v_ords[i] > v_to;
             IF p_kind[v_ords[i]] = 'complete' THEN
@@ -257,42 +333,62 @@ BEGIN
                     ELSE end_attempt(p_attempt[v_ords[i]], p_code[v_ords[i]], p_now_ms, p_lease) END,
                 NULL::int8, NULL::bytea, NULL::bytea, 1::int8, NULL::jsonb;
         END LOOP;
-        RETURN QUERY SELECT p_first + u - 1, CASE p_kind[u] WHEN 'complete' THEN 'recorded' ELSE 'unknown' END,
-            NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb FROM unnest(v_unknown) AS u WHERE u <= v_to;
+        IF v_unknown <> '{}' THEN
+            RETURN QUERY SELECT p_first + u - 1, CASE p_kind[u] WHEN 'complete' THEN 'recorded' ELSE 'unknown' END,
+                NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb FROM unnest(v_unknown) AS u WHERE u <= v_to;
+        END IF;
         IF v_dispatch <= v_to THEN
-            RETURN QUERY SELECT c.* FROM (SELECT array_agg((p_first + n - 1)::int4 ORDER BY n) AS ords,
-                    array_agg(who ORDER BY n) AS workers, array_agg(lease ORDER BY n) AS leases
+            SELECT array_agg((p_first + n - 1)::int4 ORDER BY n), array_agg(who ORDER BY n), array_agg(lease ORDER BY n)
+                INTO v_asked, v_workers, v_leases
                 FROM unnest(p_kind, p_who, p_job_lease) WITH ORDINALITY AS d (kind, who, lease, n)
-                WHERE kind = 'dispatch' AND n BETWEEN v_from AND v_to) AS asked,
-                claim(p_daemon, p_call, p_now_ms, p_lease, ords, workers, leases) AS c WHERE NOT p_paused
-            UNION ALL SELECT (p_first + n - 1)::int4, 'nothing', NULL, NULL, NULL, NULL, NULL
-                FROM unnest(p_kind) WITH ORDINALITY AS d (kind, n)
-                WHERE p_paused AND kind = 'dispatch' AND n BETWEEN v_from AND v_to;
+                WHERE kind = 'dispatch' AND n BETWEEN v_from AND v_to;
+        END IF;
+        IF v_dispatch <= v_to AND NOT p_paused THEN
+            RETURN QUERY SELECT * FROM claim(p_daemon, p_call, p_now_ms, p_lease, v_asked, v_workers, v_leases, v_ended);
+        ELSE
+            PERFORM count_out(-v_ended);
+        END IF;
+        IF v_dispatch <= v_to AND p_paused THEN
+            RETURN QUERY SELECT ord, 'nothing'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
+                FROM unnest(v_asked) AS ord;
         END IF;
         v_from := v_to + 1;
     END LOOP;
 END $$;
 
--- Classic jobs whose lease is over are ready again, those of the attempts behind p_after. Returns how far all were gone
--- through. Attempts are in the order of their starts, but that those up to p_disorder may have started after later ones.
-CREATE FUNCTION expire_classic(p_after int8, p_disorder int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
-DECLARE v_attempt attempts; v_to int8 := p_after; v_waits bool := false;
+-- Classic jobs whose lease is over are ready again, those of the attempts behind p_after: more at once than a batch asks
+-- for jobs, and few enough for one call. gone_to: how far all were gone through; more: there may be more to do now.
+-- Attempts are in the order of their starts, but that those up to p_disorder may have started after later ones; and they
+-- are not seen in the order of their numbers, which are given before commits, but by their own daemon: whoever adopts its
+-- jobs begins at the first one.
+CREATE FUNCTION expire_classic(p_after int8, p_disorder int8, p_now int8, p_lease int8, OUT gone_to int8, OUT more bool)
+LANGUAGE plpgsql AS $$
+DECLARE v_attempt attempts; v_due int8[] := '{}'; v_keys int8[] := '{}'; v_waits bool := false; v_new int8; v_key int8;
 BEGIN
+    gone_to := p_after;
     FOR v_attempt IN SELECT * FROM attempts WHERE attempt > p_after ORDER BY attempt LOOP
         IF v_attempt.finished IS NULL AND v_attempt.lease IS NULL THEN
             IF v_attempt.started_ms / 1000 + p_lease >= p_now THEN
                 v_waits := true;
                 EXIT WHEN v_attempt.attempt > p_disorder;
-            ELSE
-                PERFORM FROM log WHERE key_id = v_attempt.key_id FOR NO KEY UPDATE;
-                INSERT INTO overdue SELECT attempt, key_id FROM attempts
-                    WHERE attempt = v_attempt.attempt AND finished IS NULL ON CONFLICT DO NOTHING;
-                PERFORM refresh(v_attempt.key_id, p_now, p_lease);
+            -- One that is overdue already may have left the order while the clock was set back.
+            ELSIF NOT (EXISTS (SELECT FROM overdue WHERE attempt = v_attempt.attempt) AND is_in_order(v_attempt.key_id)) THEN
+                v_due := v_due || v_attempt.attempt;
+                v_keys := v_keys || v_attempt.key_id;
             END IF;
         END IF;
         IF NOT v_waits THEN
-            v_to := v_attempt.attempt;
+            gone_to := v_attempt.attempt;
         END IF;
+        EXIT WHEN cardinality(v_due) >= 300;
     END LOOP;
-    RETURN v_to;
+    more := cardinality(v_due) >= 300;
+    PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
+    WITH new AS (INSERT INTO overdue SELECT attempt, key_id FROM attempts WHERE attempt = ANY (v_due) AND finished IS NULL
+            ON CONFLICT DO NOTHING RETURNING 1)
+        SELECT count(*) INTO v_new FROM new;
+    PERFORM count_out(-v_new);
+    FOR v_key IN SELECT DISTINCT u FROM unnest(v_keys) AS u LOOP
+        PERFORM refresh(v_key, p_now, p_lease);
+    END LOOP;
 END $$;

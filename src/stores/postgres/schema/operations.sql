@@ -64,38 +64,10 @@ BEGIN
         jsonb_build_object('worker', v_attempt.worker, 'dead_letter', v_is_dead, 'single', v_attempt.fetcher = 0))::outcome;
 END $$;
 
--- The run of that number of a fetcher, if it is this daemon's.
-CREATE FUNCTION run_of(p_daemon int4, p_fetcher text, p_started int8) RETURNS runs LANGUAGE sql STABLE AS $$
-    SELECT r.* FROM runs r JOIN fetchers f USING (fetcher)
-    WHERE f.name = p_fetcher AND r.run_started = p_started AND r.daemon = p_daemon
-$$;
-
 CREATE FUNCTION stored_run(p_run runs) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('fetcher', f.name, 'started', p_run.run_started, 'complete', p_run.complete,
         'position', p_run.position, 'rows', p_run.rows, 'deleting', p_run.deleting, 'stale', p_run.stale)
     FROM fetchers f WHERE f.fetcher = p_run.fetcher
-$$;
-
--- Makes a run known. A fetcher is one daemon's, as long as it has lists: a file of that name elsewhere is another list. The
--- fetcher's row is locked, so that one of two daemons comes first. NULL: another daemon has the fetcher.
-CREATE FUNCTION register_run(p_daemon int4, p_fetcher text, p_started int8) RETURNS runs LANGUAGE plpgsql AS $$
-DECLARE v_fetcher int4;
-BEGIN
-    -- Again, if somebody deleted it in between.
-    WHILE v_fetcher IS NULL LOOP
-        INSERT INTO fetchers (name) VALUES (p_fetcher) ON CONFLICT DO NOTHING;
-        SELECT fetcher INTO v_fetcher FROM fetchers WHERE name = p_fetcher FOR NO KEY UPDATE;
-    END LOOP;
-    IF EXISTS (SELECT FROM runs WHERE fetcher = v_fetcher AND daemon <> p_daemon) THEN
-        RETURN NULL;
-    END IF;
-    INSERT INTO runs (fetcher, run_started, daemon) VALUES (v_fetcher, p_started, p_daemon) ON CONFLICT DO NOTHING;
-    RETURN run_of(p_daemon, p_fetcher, p_started);
-END $$;
-
--- The name of the daemon that has a fetcher.
-CREATE FUNCTION owner_of(p_fetcher text) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT d.name FROM runs r JOIN fetchers f USING (fetcher) JOIN daemons d USING (daemon) WHERE f.name = p_fetcher LIMIT 1
 $$;
 
 -- Adds rows of a run: in a few statements those of keys that nothing else lists and nobody has; the others one by one.
@@ -103,6 +75,8 @@ CREATE FUNCTION add_rows(p_run runs, p_keys bytea[], p_jitters int4[], p_payload
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_keys int8[]; v_payloads bytea[]; v_free int8[]; v_added int8; v_key int8; v_payload bytea; v_name text;
 BEGIN
+    -- Claims pass over what is locked here.
+    PERFORM note_ready();
     PERFORM make_keys(p_keys, p_jitters);
     SELECT array_agg(key_id ORDER BY key_id), array_agg(payload ORDER BY key_id) INTO v_keys, v_payloads
         FROM (SELECT DISTINCT ON (k.key_id) k.key_id, u.payload
@@ -146,6 +120,8 @@ END $$;
 CREATE FUNCTION delete_part(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE v_keys int8[]; v_key int8;
 BEGIN
+    -- Whoever registers a run of this fetcher comes before or after.
+    PERFORM FROM fetcher_owners WHERE name = (SELECT name FROM fetchers WHERE fetcher = p_run.fetcher) FOR NO KEY UPDATE;
     UPDATE runs SET deleting = true WHERE run = p_run.run AND NOT deleting;
     v_keys := ARRAY(SELECT key_id FROM queue WHERE run = p_run.run ORDER BY key_id LIMIT p_limit);
     PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
@@ -161,7 +137,7 @@ BEGIN
     END IF;
     DELETE FROM listed WHERE run = p_run.run;
     DELETE FROM runs WHERE run = p_run.run;
-    DELETE FROM fetchers f WHERE f.fetcher = p_run.fetcher AND NOT EXISTS (SELECT FROM runs WHERE fetcher = f.fetcher);
+    PERFORM leave_fetcher(p_run.fetcher);
     RETURN cardinality(v_keys);
 END $$;
 
@@ -189,6 +165,8 @@ BEGIN
     IF NOT coalesce(p_run.listing, false) THEN
         RETURN false;
     END IF;
+    -- Claims pass over what is locked here.
+    PERFORM note_ready();
     v_keys := ARRAY(SELECT key_id FROM queue WHERE run = p_run.run AND key_id > p_run.pruned_to ORDER BY key_id LIMIT p_limit);
     PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
     PERFORM count_rows(run, 0, -count(*)) FROM queue q WHERE run = p_run.run AND key_id = ANY (v_keys) AND NOT dispatched
@@ -208,14 +186,21 @@ BEGIN
     RETURN false;
 END $$;
 
+-- Jobs in flight. Those that are overdue are so again while the clock is set back.
 CREATE FUNCTION count_in_flight(p_now int8, p_lease int8) RETURNS int8 LANGUAGE sql STABLE AS $$
-    SELECT count(*) FROM attempts WHERE finished IS NULL AND (lease IS NOT NULL OR started_ms / 1000 >= p_now - p_lease)
+    SELECT coalesce((SELECT sum(in_flight) FROM counts WHERE run = 0), 0)::int8 + (SELECT count(*) FROM overdue o
+        CROSS JOIN LATERAL (SELECT started_ms FROM attempts WHERE attempt = o.attempt OFFSET 0) AS a
+        WHERE started_ms / 1000 >= p_now - p_lease)
 $$;
 
--- So many keys that could be handed out now, at the most.
-CREATE FUNCTION count_ready(p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE sql STABLE AS $$
-    SELECT count(*) FROM (SELECT FROM ready r JOIN log l USING (key_id)
-        WHERE (l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < p_now)
-            AND (NOT EXISTS (SELECT FROM runs WHERE deleting) OR EXISTS (SELECT FROM choose(r.key_id, deleting_runs())))
-        LIMIT p_limit) AS found
-$$;
+-- So many keys that could be handed out now, at the most. While runs are being deleted, as many keys are looked at as take a
+-- third of a second; if none of them has anything else, there may be one behind them.
+CREATE FUNCTION count_ready(p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql STABLE AS $$
+DECLARE v_deleting int4[] := deleting_runs(); v_seen int8; v_found int8;
+BEGIN
+    SELECT count(*), count(*) FILTER (WHERE v_deleting = '{}' OR EXISTS (SELECT FROM choose(found.key_id, v_deleting)))
+        INTO v_seen, v_found FROM (SELECT r.key_id FROM ready r JOIN log l USING (key_id)
+            WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < p_now
+            LIMIT p_limit + CASE v_deleting WHEN '{}' THEN 0 ELSE 50000 END) AS found;
+    RETURN CASE WHEN v_found = 0 AND v_seen > p_limit + 49999 THEN 1 ELSE least(v_found, p_limit) END;
+END $$;

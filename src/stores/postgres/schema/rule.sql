@@ -30,12 +30,33 @@ CREATE FUNCTION choose(p_key int8, p_deleting int4[]) RETURNS SETOF queue LANGUA
     ORDER BY q.dispatched, q.served NULLS FIRST, q.fetcher LIMIT 1
 $$;
 
+-- This transaction made keys ready: claims that go on behind them are to begin anew.
+CREATE FUNCTION note_ready() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('shiftboss.made_ready', 'yes', true);
+END $$;
+
+-- The last word of a transaction that may have made keys ready.
+CREATE FUNCTION tell_ready() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('shiftboss.made_ready', true) = 'yes' THEN
+        UPDATE floor SET version = version + 1, raised = greatest(raised, now_ms() / 1000);
+    END IF;
+END $$;
+
 -- The key has no place in the order for now.
 CREATE FUNCTION unready(p_key int8) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM ready USING log l, keys k
     WHERE l.key_id = p_key AND k.key_id = p_key AND ready.key_id = p_key
         AND ready.started = coalesce(l.started, -1) AND ready.place = k.place;
+END $$;
+
+-- Whether the key has a place in the order.
+CREATE FUNCTION is_in_order(p_key int8) RETURNS bool LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM log l, keys k, ready r WHERE l.key_id = p_key AND k.key_id = p_key AND r.key_id = p_key
+        AND r.started = coalesce(l.started, -1) AND r.place = k.place);
 END $$;
 
 -- Derives a key's place in the order, and whether it is plain, from all that is known of it.
@@ -50,6 +71,7 @@ BEGIN
         AND EXISTS (SELECT FROM choose(p_key, v_deleting));
     IF v_is_ready THEN
         INSERT INTO ready SELECT coalesce(v_log.started, -1), place, p_key FROM keys WHERE key_id = p_key;
+        PERFORM note_ready();
     END IF;
     SELECT * INTO v_open FROM attempts WHERE attempt = v_log.attempt;
     DELETE FROM unended WHERE key_id = p_key;
@@ -72,6 +94,7 @@ BEGIN
     UPDATE attempts SET finished = p_finished, outcome = p_outcome, exit_code = p_code, took_ms = p_took
         WHERE attempt = p_attempt.attempt;
     DELETE FROM overdue WHERE attempt = p_attempt.attempt;
+    PERFORM count_out(-1) WHERE NOT FOUND;
     UPDATE log SET attempt = (SELECT max(attempt) FROM overdue WHERE key_id = p_attempt.key_id)
         WHERE key_id = p_attempt.key_id AND attempt = p_attempt.attempt;
 END $$;
@@ -168,12 +191,12 @@ BEGIN
     FOR v_key, v_place IN
         SELECT key_id, ((jitter::int8 + 2147483648) << 16) + least(row_number() OVER (ORDER BY key) - 1, 65535)
         FROM keys WHERE jitter = p_jitter LOOP
-        SELECT EXISTS (SELECT FROM ready JOIN keys USING (key_id, place) JOIN log l USING (key_id)
-            WHERE key_id = v_key AND ready.started = coalesce(l.started, -1)) INTO v_is_ready;
+        v_is_ready := is_in_order(v_key);
         PERFORM unready(v_key);
         UPDATE keys SET place = v_place WHERE key_id = v_key AND place <> v_place;
         IF v_is_ready THEN
             INSERT INTO ready SELECT coalesce(started, -1), v_place, v_key FROM log WHERE key_id = v_key;
+            PERFORM note_ready();
         END IF;
     END LOOP;
 END $$;

@@ -5,7 +5,7 @@ COMMENT ON SCHEMA shiftboss_public IS 'the queue of shiftboss, to look at: nothi
 
 -- A key or a payload as text; one with a NUL, which text cannot hold, with its bytes escaped.
 CREATE FUNCTION as_text(p_bytes bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE position('\x00'::bytea IN p_bytes) WHEN 0 THEN convert_from(p_bytes, 'UTF8') ELSE encode(p_bytes, 'escape') END
+    SELECT CASE position(decode('00', 'hex') IN p_bytes) WHEN 0 THEN convert_from(p_bytes, 'UTF8') ELSE encode(p_bytes, 'escape') END
 $$;
 
 CREATE VIEW shiftboss_public.fetcher_runs AS

@@ -69,20 +69,32 @@ impl Both {
         Ok(())
     }
 
+    fn compare(&mut self) -> Result<(), TestCaseError> {
+        // Jobs whose lease is over are seen to, and the server's clock is set.
+        self.apply(Probe);
+        Pair { readers: self.readers(), now: self.now }.compare()
+    }
+}
+
+/// Readers of the same queue, SQLite's first.
+pub struct Pair {
+    pub readers: [Arc<dyn Reader>; 2],
+    pub now: i64,
+}
+
+impl Pair {
     /// Both answer alike.
     fn agree<T: std::fmt::Debug + PartialEq>(
-        &mut self,
+        &self,
         question: impl Fn(&dyn Reader) -> T,
     ) -> Result<(), TestCaseError> {
-        let [sqlite, postgres] = self.readers().map(|reader| question(&*reader));
+        let [sqlite, postgres] = self.readers.each_ref().map(|reader| question(&**reader));
         prop_assert_eq!(postgres, sqlite, "left: PostgreSQL, right: SQLite");
         Ok(())
     }
 
-    fn compare(&mut self) -> Result<(), TestCaseError> {
+    pub fn compare(&self) -> Result<(), TestCaseError> {
         let now = self.now;
-        // Jobs whose lease is over are seen to, and the server's clock is set.
-        self.apply(Probe);
         self.agree(|reader| alike(reader.status(now).unwrap()))?;
         for key in KEYS.iter().chain(&["unknown"]) {
             self.agree(|reader| reader.why(now, key).unwrap())?;
@@ -96,7 +108,7 @@ impl Both {
         self.compare_tasks(now)
     }
 
-    fn compare_logs(&mut self, now: i64) -> Result<(), TestCaseError> {
+    fn compare_logs(&self, now: i64) -> Result<(), TestCaseError> {
         let all = EndedAttempts { count: 100, ..EndedAttempts::default() };
         let asked = [
             EndedAttempts { failed: true, ..all.clone() },
@@ -110,7 +122,7 @@ impl Both {
         Ok(())
     }
 
-    fn compare_tasks(&mut self, now: i64) -> Result<(), TestCaseError> {
+    fn compare_tasks(&self, now: i64) -> Result<(), TestCaseError> {
         for status in STATUSES {
             let all = TasksWith { status, fetcher: None, since: None, count: 100 };
             let of = |fetcher: &str| TasksWith { fetcher: Some(fetcher.to_owned()), ..all.clone() };
@@ -125,7 +137,7 @@ impl Both {
 
 /// Without what is each store's own.
 fn alike(status: QueueStatus) -> QueueStatus {
-    QueueStatus { schema_version: 0, not_stopped: None, ..status }
+    QueueStatus { schema_version: 0, not_stopped: None, daemons: Vec::new(), ..status }
 }
 
 /// One store measures how long jobs took, the other takes it from its clock.

@@ -102,7 +102,7 @@ async fn apply(store: &mut PostgresStore, request: impl Request) {
 }
 
 /// Has so many daemons do all there is, and returns how often each key ran.
-fn work_all(database: &Database, daemons: usize, workers: usize) -> Vec<u32> {
+pub fn work_all(database: &Database, daemons: usize, workers: usize) -> Vec<u32> {
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     let began = std::time::Instant::now();
     thread::scope(|scope| {

@@ -19,28 +19,34 @@ use crate::stores;
 use crate::stores::options::{Durability, Options, Policy};
 use crate::stores::postgres::{Identity, PostgresReader, PostgresStore, Server};
 
+/// When daemons take over fetchers of others.
+pub const TAKEOVER: Duration = Duration::from_secs(600);
+
 /// The server that `make test-postgres` started.
 fn server_url() -> String {
     std::env::var("SHIFTBOSS_TEST_POSTGRES")
         .expect("SHIFTBOSS_TEST_POSTGRES names a server: run `make test-postgres`")
 }
 
-pub fn server(url: &str) -> Server {
-    let stores::Database::Server(url) = stores::Database::from(std::path::PathBuf::from(url))
-    else {
-        panic!("SHIFTBOSS_TEST_POSTGRES is no URL of a server");
-    };
-    Server::new(&url).unwrap()
+fn url(text: &str) -> stores::Url {
+    match stores::Database::from(std::path::PathBuf::from(text)) {
+        stores::Database::Server(url) => url,
+        stores::Database::File(_) => panic!("SHIFTBOSS_TEST_POSTGRES is no URL of a server"),
+    }
+}
+
+pub fn server(text: &str) -> Server {
+    Server::new(&url(text)).unwrap()
 }
 
 /// The URL of a database on it.
-fn url_of(database: &str) -> String {
+pub fn url_of(database: &str) -> String {
     let url = server_url();
     let (server, parameters) = url.split_once('?').unwrap_or((&url, ""));
     format!("{}/{database}?{parameters}", server.trim_end_matches('/'))
 }
 
-async fn connect(url: &str) -> Client {
+pub async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
@@ -116,6 +122,18 @@ impl Database {
         Self { server: server(&url), url }
     }
 
+    /// A connection of somebody else.
+    pub async fn outside(&self) -> Client {
+        let outside = connect(&self.url).await;
+        outside.batch_execute("SET search_path = shiftboss").await.unwrap();
+        outside
+    }
+
+    /// As `shiftboss move` takes it.
+    pub fn url(&self) -> stores::Url {
+        url(&self.url)
+    }
+
     /// Has a daemon do something.
     pub fn with_store<T>(&self, work: impl AsyncFnOnce(&mut PostgresStore) -> T) -> T {
         wait_for(async {
@@ -130,16 +148,25 @@ impl Database {
 impl Site {
     /// With so many daemons.
     pub fn new(rules: Rules, daemons: usize) -> Self {
-        let Database { server, url } = Database::new();
+        Self::on(&Database::new(), rules, daemons)
+    }
+
+    /// The same in a database that may have a queue.
+    pub fn on(Database { server, url }: &Database, rules: Rules, daemons: usize) -> Self {
         let options = options(rules);
         wait_for(async {
             let mut stores = Vec::new();
             for daemon in 0..daemons {
-                stores.push(Some(open(&server, daemon, options).await));
+                stores.push(Some(open(server, daemon, options).await));
             }
-            let (outside, clock) = (connect(&url).await, connect(&url).await);
+            let (outside, clock) = (connect(url).await, connect(url).await);
             outside.batch_execute(TEST_CLOCK).await.unwrap();
-            Self { server, outside, daemons: Daemons { stores, calls: 0, clock }, options }
+            Self {
+                server: server.clone(),
+                outside,
+                daemons: Daemons { stores, calls: 0, clock },
+                options,
+            }
         })
     }
 }
@@ -148,11 +175,13 @@ impl Site {
 pub async fn open(server: &Server, daemon: usize, options: Options) -> PostgresStore {
     let name = format!("daemon {daemon}");
     let owner = format!("the directory of {name}");
-    PostgresStore::open(server.clone(), Identity { owner, name }, options).await.unwrap()
+    let takeover = TAKEOVER;
+    PostgresStore::open(server.clone(), Identity { owner, name, takeover }, options).await.unwrap()
 }
 
 pub async fn try_open(server: &Server, name: &str, owner: &str) -> StoreResult<PostgresStore> {
-    let identity = Identity { name: name.to_owned(), owner: owner.to_owned() };
+    let (name, owner) = (name.to_owned(), owner.to_owned());
+    let identity = Identity { name, owner, takeover: TAKEOVER };
     PostgresStore::open(server.clone(), identity, options(Rules::default())).await
 }
 

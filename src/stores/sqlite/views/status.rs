@@ -66,6 +66,7 @@ pub(super) fn queue_status(
         rejected_files: snapshot.rows(rejected, [])?,
         directory_lost_since,
         directory_lost_reason: state(snapshot, "directory_lost_reason")?,
+        daemons: Vec::new(),
         not_stopped: number("pid")?.zip(number("started")?).map(|(pid, started)| NotStopped {
             pid: u32::try_from(pid).unwrap_or_default(),
             started,

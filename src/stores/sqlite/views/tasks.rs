@@ -57,7 +57,8 @@ pub(in crate::stores::sqlite) const FAILED: &str = "WITH
             WHERE newer.attr_path = own.attr_path AND +newer.fetcher_id = own.fetcher_id
                 AND +newer.fetcher_run_started > own.run_started)
     ORDER BY finished DESC, own.attr_path, name, run_started)
-    UNION ALL SELECT single.attr_path, '@tasks', task, coalesce(own.finished, log.finished),
+    UNION ALL SELECT * FROM (
+    SELECT single.attr_path, '@tasks', task, coalesce(own.finished, log.finished),
         coalesce(own.exit_code, log.exit_code)
     FROM shiftboss_single_tasks AS single
     LEFT JOIN ended AS own
@@ -65,6 +66,7 @@ pub(in crate::stores::sqlite) const FAILED: &str = "WITH
     LEFT JOIN log ON log.attr_path = single.attr_path
     WHERE single.status = 'failed' AND coalesce(own.finished, log.finished, 0) >= ?3
         AND (?2 IS NULL OR ?2 = '@tasks')
+    ORDER BY task)
     LIMIT ?1";
 const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL,
         lost.expired_leases || ' leases expired'

@@ -1,0 +1,95 @@
+//! Runs whose fetcher is another daemon's: their files are rejected, visibly, and tried again, for a fetcher may be
+//! taken over. And the other side of that: runs of ours that another daemon took over meanwhile.
+//!
+//! Who has a fetcher is the store's to say, when a run is registered ([`runs`](super::runs)). With one daemon nothing of this
+//! happens.
+
+use std::collections::BTreeSet;
+
+use actix::prelude::*;
+use tracing::{debug, warn};
+
+use super::FileWatcherActor;
+use super::entry::Entry;
+use super::phase::Phase;
+use crate::storage::messages::{RunsChanged, STORE_RETRY, ask};
+use crate::store::Runs;
+use shiftboss_protocol::model::Run;
+
+impl FileWatcherActor {
+    /// The store has not taken a run: another daemon has its fetcher.
+    pub(super) fn reject_elsewhere(&mut self, run: &Run, reason: &str) {
+        let Some(entry) = self.runs.get_mut(run) else {
+            return;
+        };
+        entry.phase.enter(Phase::Elsewhere);
+        entry.known = false;
+        let growing = entry.names.target().growing_name;
+        if self.faults.reject_elsewhere(run, growing, reason) {
+            warn!(%run, reason, "The run's file is rejected.");
+        }
+    }
+
+    /// Gives each of them another try, at the next look.
+    pub(super) fn retry_elsewhere(&mut self) {
+        self.runs.iter_mut().filter_map(wake).for_each(drop);
+    }
+
+    /// Of the fetchers of `runs` all runs are tried together: whichever is missing when a fetcher is taken over leaves
+    /// the queue.
+    pub(super) fn add_elsewhere(&mut self, runs: &mut BTreeSet<Run>) {
+        let fetchers: BTreeSet<_> = runs.iter().map(|run| run.fetcher.clone()).collect();
+        for fetcher in fetchers {
+            let [first, last] =
+                [i64::MIN, i64::MAX].map(|started| Run { fetcher: fetcher.clone(), started });
+            runs.extend(self.runs.range_mut(first..=last).filter_map(wake));
+        }
+    }
+
+    /// Waits until other daemons may have taken runs of ours, and looks; for the actor's whole life.
+    pub(super) fn watch_ownership(&mut self, ctx: &mut Context<Self>) {
+        let changed = self.storage.send(RunsChanged).into_actor(self);
+        ctx.spawn(changed.map(|changed, watcher, ctx| {
+            if changed.is_ok() {
+                watcher.compare_ownership(ctx);
+            }
+        }));
+    }
+
+    /// Runs that the store does not know as ours any longer are registered again: so they are rejected, or read anew.
+    fn compare_ownership(&mut self, ctx: &mut Context<Self>) {
+        let known = ask(&self.storage, Runs).into_actor(self);
+        ctx.wait(known.map(|known, watcher, ctx| match known {
+            Ok(known) => {
+                let known: BTreeSet<&Run> = known.iter().map(|stored| &stored.run).collect();
+                watcher.give_up_all_but(&known, ctx);
+                watcher.watch_ownership(ctx);
+            }
+            Err(error) => {
+                debug!(%error, "Which runs are ours cannot be told yet; trying again.");
+                ctx.run_later(STORE_RETRY, Self::compare_ownership);
+            }
+        }));
+    }
+
+    fn give_up_all_but(&mut self, known: &BTreeSet<&Run>, ctx: &mut Context<Self>) {
+        let mut lost = BTreeSet::new();
+        for (run, entry) in &mut self.runs {
+            if entry.is_stored() && !known.contains(run) {
+                entry.phase.stop_tail();
+                entry.phase.enter(Phase::New);
+                entry.known = false;
+                lost.insert(run.clone());
+            }
+        }
+        self.refresh(lost, ctx);
+    }
+}
+
+/// Has a run tried again, if it is another daemon's.
+fn wake((run, entry): (&Run, &mut Entry)) -> Option<Run> {
+    matches!(entry.phase, Phase::Elsewhere).then(|| {
+        entry.phase.enter(Phase::New);
+        run.clone()
+    })
+}

@@ -1,0 +1,83 @@
+//! Fetchers that are another daemon's.
+
+use std::fs;
+
+use super::{Site, real};
+use crate::testing::{MockStore, until};
+
+const WHY: &str = "the fetcher f belongs to the daemon alpha";
+
+/// Another daemon has the fetcher f.
+fn elsewhere() -> MockStore {
+    let mock = MockStore::default();
+    mock.inside().kept.elsewhere.insert("f".to_owned(), WHY.to_owned());
+    mock
+}
+
+fn rejected(site: &Site) -> Vec<String> {
+    site.mock.inside().kept.rejected.clone()
+}
+
+/// Its files are rejected, once, under the name that they have; nobody waits for them; and what is not read leaves nothing
+/// behind when it goes.
+#[actix::test]
+async fn a_fetcher_of_another_daemon_is_rejected() {
+    tokio::time::pause();
+    let site = Site::started(elsewhere(), real()).await;
+    site.write("f.1.txt.part", "alpha 1\n");
+    site.write("g.1.txt", "bravo 2\n");
+    until("the other one is read", || site.keys() == ["bravo"]).await;
+    until("it is rejected", || rejected(&site) == [format!("f.1.txt.part: {WHY}")]).await;
+    fs::rename(site.path.join("f.1.txt.part"), site.path.join("f.1.txt")).unwrap();
+    until("it has its new name", || rejected(&site) == [format!("f.1.txt: {WHY}")]).await;
+    let looked = site.watcher.send(super::CatchUpBarrier).await.unwrap();
+    assert_eq!(looked, super::super::CaughtUp::All);
+    fs::remove_file(site.path.join("f.1.txt")).unwrap();
+    until("it is not rejected any longer", || rejected(&site).is_empty()).await;
+    assert_eq!((site.calls("reject"), site.calls("delete")), (2, 0));
+}
+
+/// It is tried again by itself; then all files of the fetcher are registered together, as they are when a new one comes.
+#[actix::test]
+async fn a_fetcher_is_had_when_it_is_free() {
+    tokio::time::pause();
+    let site = Site::new(elsewhere(), real());
+    site.write("f.1.txt", "alpha 1\n");
+    site.write("f.2.txt", "bravo 2\n");
+    site.watcher.send(super::Start).await.unwrap().unwrap();
+    until("they are rejected", || rejected(&site).len() == 2).await;
+    site.write("f.3.txt", "charlie 3\n");
+    until("a third one, too", || rejected(&site).len() == 3).await;
+    let calls: Vec<_> =
+        site.mock.calls().into_iter().filter(|call| call.starts_with("register")).collect();
+    let registered =
+        |runs: &[&str]| -> Vec<_> { runs.iter().map(|run| format!("register {run}")).collect() };
+    assert_eq!(calls[..5], registered(&["f.1", "f.2", "f.1", "f.2", "f.3"]));
+    site.mock.inside().kept.elsewhere.clear();
+    until("they are read", || site.keys().len() == 3).await;
+    until("they are not rejected any longer", || rejected(&site).is_empty()).await;
+}
+
+/// A daemon that was taken for dead finds its fetcher another one's: it rejects its files, whatever it had read of them, and
+/// writes nothing.
+#[actix::test]
+async fn a_fetcher_that_was_taken_over_is_given_up() {
+    tokio::time::pause();
+    let site = Site::started(MockStore::default(), real()).await;
+    site.write("f.1.txt", "alpha 1\n");
+    site.write("f.2.txt.part", "bravo 2\n");
+    site.write("g.1.txt", "charlie 3\n");
+    until("all are read", || site.keys().len() == 3 && site.is_complete("g")).await;
+    until("the first one is complete", || site.is_complete("f")).await;
+    site.mock.lose_fetcher("f", WHY);
+    until("it is given up", || rejected(&site).len() == 2).await;
+    site.write("f.2.txt.part", "bravo 2\ndelta 4\n");
+    site.write("g.2.txt", "echo 5\n");
+    until("the others go on", || site.keys().contains(&"echo".to_owned())).await;
+    assert!(!site.keys().contains(&"delta".to_owned()));
+    assert_eq!(site.calls("delete"), 0);
+    // Once more it is lost, and comes back.
+    site.mock.inside().kept.elsewhere.clear();
+    until("it is read anew", || site.keys().contains(&"delta".to_owned())).await;
+    until("it is not rejected any longer", || rejected(&site).is_empty()).await;
+}

@@ -1,0 +1,158 @@
+//! One of the daemons: a process that is killed, frozen, stopped and started again under its name.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use shiftboss_testbed::clock;
+use shiftboss_testbed::processes::send;
+use shiftboss_testbed::proxy::Proxy;
+
+use super::workers::CLASSIC_LEASE;
+
+/// Last lines of a log that are shown.
+const LINES_SHOWN: usize = 15;
+/// The exit code of one that cannot reach its server when it starts, and when it is started again.
+const UNAVAILABLE: i32 = 69;
+const START_EVERY: Duration = Duration::from_millis(500);
+
+/// With its directory and its proxy.
+pub struct Daemon {
+    pub name: String,
+    pub proxy: Proxy,
+    home: PathBuf,
+    program: PathBuf,
+    /// How far its clock is off.
+    clock: Option<&'static str>,
+    child: Option<Child>,
+    /// When it was started, until it accepts workers.
+    starting: Option<Instant>,
+}
+
+impl Daemon {
+    /// Makes its directory and starts it; its server is that of `url`, by way of a proxy.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn new(
+        name: String,
+        program: &Path,
+        home: &Path,
+        url: &str,
+        clock: Option<&'static str>,
+    ) -> io::Result<Self> {
+        let (home, program) = (home.join(&name), program.to_owned());
+        fs::create_dir_all(home.join("input"))?;
+        let mut daemon = Self {
+            name,
+            proxy: Proxy::new(url)?,
+            home,
+            program,
+            clock,
+            child: None,
+            starting: None,
+        };
+        daemon.run()?;
+        Ok(daemon)
+    }
+
+    /// Starts it, if it does not run.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run(&mut self) -> io::Result<()> {
+        if self.child.is_some() {
+            return Ok(());
+        }
+        let log = File::options().append(true).create(true).open(self.home.join("log"))?;
+        let mut command = Command::new(&self.program);
+        if let Some(offset) = self.clock {
+            clock::set(&mut command, offset)?;
+        }
+        command.args(["serve", &self.proxy.url, "input", "socket", "--daemon-name", &self.name]);
+        // Leases are lost on purpose here.
+        command.args(["--max-expired-leases", "1000", "--lease"]);
+        command.arg(format!("{}s", CLASSIC_LEASE.as_secs())).current_dir(&self.home);
+        self.child = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?);
+        self.starting = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Does what an init system does: one that could not reach its server when it started is started again.
+    ///
+    /// # Errors
+    /// When it ended otherwise, with its log's end; then it is started again, too.
+    pub fn watch(&mut self) -> io::Result<()> {
+        if self.starting.is_some() && UnixStream::connect(self.socket()).is_ok() {
+            self.starting = None;
+        }
+        let Some(child) = &mut self.child else { return Ok(()) };
+        let Some(status) = child.try_wait()? else { return Ok(()) };
+        if self.starting.is_some() && status.code() == Some(UNAVAILABLE) {
+            if self.starting.is_some_and(|since| since.elapsed() > START_EVERY) {
+                self.child = None;
+                self.run()?;
+            }
+            return Ok(());
+        }
+        self.child = None;
+        self.run()?;
+        Err(io::Error::other(format!("{} ended with {status}:\n{}", self.name, self.log_end())))
+    }
+
+    /// Whether it accepts workers.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.starting.is_none()
+    }
+
+    /// # Errors
+    /// When it cannot be sent.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        self.child.as_ref().map_or(Ok(()), |child| send(Pid::from_child(child), signal))
+    }
+
+    /// Ends it by a signal, and waits for that.
+    ///
+    /// # Errors
+    /// When it is told to stop and ends otherwise than with one of these exit codes.
+    pub fn end(&mut self, signal: Signal, codes: &[i32]) -> io::Result<()> {
+        self.signal(signal)?;
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let status = child.wait()?;
+        if signal == Signal::KILL || status.code().is_some_and(|code| codes.contains(&code)) {
+            return Ok(());
+        }
+        let text = format!("{} was told to stop: {status}\n{}", self.name, self.log_end());
+        Err(io::Error::other(text))
+    }
+
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.home.join("socket")
+    }
+
+    #[must_use]
+    pub fn input(&self) -> PathBuf {
+        self.home.join("input")
+    }
+
+    /// The last lines of its log.
+    #[must_use]
+    pub fn log_end(&self) -> String {
+        let log = fs::read_to_string(self.home.join("log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.end(Signal::KILL, &[]);
+    }
+}

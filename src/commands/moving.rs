@@ -1,0 +1,41 @@
+//! `shiftboss move`: brings a queue from a file to a server, or back.
+
+use super::output::print;
+use crate::cli::host_name;
+use crate::exit::Failure;
+use crate::stores::{Database, Moved, move_in, move_out};
+
+pub fn run(from: Database, to: Database, daemon_name: Option<String>) -> Result<(), Failure> {
+    let moved = match (&from, &to) {
+        (Database::File(file), Database::Server(url)) => {
+            let _lock = super::locked(file)?;
+            move_in(file, url, &daemon_name.unwrap_or_else(host_name))?
+        }
+        (Database::Server(url), Database::File(file)) => {
+            let _lock = super::lock(file)?;
+            move_out(url, file)?
+        }
+        (Database::File(_), Database::File(_)) => {
+            return Err(Failure::usage(format!(
+                "{from} and {to} are both files: `backup` copies one; `move` is for a file and a server's URL"
+            )));
+        }
+        (Database::Server(_), Database::Server(_)) => {
+            return Err(Failure::usage(format!(
+                "{from} and {to} are both on a server: `pg_dump` copies one; `move` is for a file and a server's URL"
+            )));
+        }
+    };
+    print(report(&moved, &from, &to))
+}
+
+fn report(moved: &[Moved], from: &Database, to: &Database) -> String {
+    if moved.is_empty() {
+        return format!("The queue is in {to}: the move that was broken off has ended.\n");
+    }
+    let mut out = String::new();
+    for Moved { table, rows } in moved {
+        out += &format!("{table:<14} {rows:>10}\n");
+    }
+    out + &format!("The queue is in {to}. No daemon starts on {from} any more.\n")
+}

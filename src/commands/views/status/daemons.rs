@@ -1,0 +1,87 @@
+//! The daemons that share a queue on a server, as lines for people. Pure; called by [`super::table`] and [`super::trouble`].
+
+use shiftboss_actors::store::answers::{DaemonState, DaemonStatus};
+
+use crate::text::{ago, columns, shown, span};
+
+/// One line a daemon, or nothing if there are none.
+pub(super) fn render(daemons: &[DaemonStatus], now: i64) -> String {
+    if daemons.is_empty() {
+        return String::new();
+    }
+    let row = |daemon: &DaemonStatus| {
+        let fetchers = shown(&daemon.fetchers.join(", "));
+        [
+            shown(&daemon.name),
+            state(daemon, now),
+            shown(&daemon.version),
+            daemon.in_flight.to_string(),
+            if fetchers.is_empty() { "-".to_owned() } else { fetchers },
+        ]
+    };
+    columns(["Daemon", "state", "version", "jobs", "fetchers"], daemons.iter().map(row))
+}
+
+fn state(daemon: &DaemonStatus, now: i64) -> String {
+    let seconds = now.saturating_sub(daemon.since);
+    match daemon.state {
+        DaemonState::Running => format!("running for {}", span(seconds)),
+        DaemonState::Stopped => format!("stopped {}", ago(seconds)),
+        DaemonState::Silent => format!("SILENT for {}", span(seconds)),
+    }
+}
+
+/// How many of them run.
+pub(super) fn summary(daemons: &[DaemonStatus]) -> String {
+    format!("{} of {} running", running(daemons), daemons.len())
+}
+
+pub(super) fn running(daemons: &[DaemonStatus]) -> usize {
+    daemons.iter().filter(|daemon| daemon.state == DaemonState::Running).count()
+}
+
+/// Those that were not stopped and are not heard of.
+pub(super) fn silent(daemons: &[DaemonStatus], now: i64) -> impl Iterator<Item = String> {
+    let silent = daemons.iter().filter(|daemon| daemon.state == DaemonState::Silent);
+    silent.map(move |daemon| {
+        format!(
+            "{} has not been heard of for {}, and was not stopped",
+            shown(&daemon.name),
+            span(now.saturating_sub(daemon.since))
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn the_lines_are_as_documented() {
+        let daemon = |name: &str, state, since: i64, fetchers: &[&str], in_flight| DaemonStatus {
+            name: name.to_owned(),
+            state,
+            since: 1_000_000 - since,
+            version: "0.1.0".to_owned(),
+            fetchers: fetchers.iter().map(|name| (*name).to_owned()).collect(),
+            in_flight,
+        };
+        let daemons = [
+            daemon("alpha", DaemonState::Running, 7_200, &["links", "notes"], 16),
+            daemon("bravo", DaemonState::Silent, 300, &["repology"], 0),
+            daemon("charlie\u{1b}", DaemonState::Stopped, 60, &[], 0),
+        ];
+        let expected = "\
+Daemon         state           version  jobs  fetchers
+alpha          running for 2h  0.1.0    16    links, notes
+bravo          SILENT for 5m   0.1.0    0     repology
+charlie\\u{1b}  stopped 1m ago  0.1.0    0     -
+";
+        assert_eq!(render(&daemons, 1_000_000), expected);
+        assert_eq!(render(&[], 1_000_000), "");
+        assert_eq!(summary(&daemons), "1 of 3 running");
+        let trouble: Vec<_> = silent(&daemons, 1_000_000).collect();
+        assert_eq!(trouble, ["bravo has not been heard of for 5m, and was not stopped"]);
+    }
+}

@@ -1,0 +1,74 @@
+//! Forgets a daemon that is gone for good, in bounded steps: its lists leave the queue, its leased jobs are adopted by those that
+//! live, or wait again. Called by `shiftboss forget-daemon`, beside the daemons; knows none of them.
+//!
+//! What was begun and failed is ended by the next try.
+
+use std::time::Duration;
+
+use shiftboss_actors::store::StoreResult;
+use tokio::time::{Instant, sleep};
+use tokio_postgres::Client;
+
+use super::companion::ROWS_STEP;
+use super::connection::{Server, limited};
+use super::schema;
+
+/// Looks, one a second, over which a daemon that was not stopped must have stood still.
+const LOOKS: u32 = 6;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Others adopt its leased jobs within this time, or those wait again.
+const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
+const ADOPTION_LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What came of it.
+pub(crate) enum Forgotten {
+    Gone,
+    /// The queue has no daemon of that name.
+    Unknown,
+    /// It lives: who it is.
+    Lives(String),
+}
+
+pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Forgotten> {
+    let connection = server.connect().await?;
+    let client = &connection.client;
+    schema::require_current(client).await?;
+    let daemon = match retire(client, name).await? {
+        Ok(daemon) => daemon,
+        Err(refused) => return Ok(refused),
+    };
+    let began = Instant::now();
+    loop {
+        let gives_back = began.elapsed() > ADOPTED_WITHIN;
+        let forget = "SELECT forget_part($1, $2, $3)";
+        let row = limited(client.query_one(forget, &[&daemon, &ROWS_STEP, &gives_back])).await?;
+        match row.get(0) {
+            "gone" => return Ok(Forgotten::Gone),
+            "lives" => return Ok(Forgotten::Lives("it was started again".to_owned())),
+            "adopting" => sleep(ADOPTION_LOOK_EVERY).await,
+            _ => {}
+        }
+    }
+}
+
+/// Has a daemon do nothing from now on, unless it lives; its number.
+async fn retire(client: &Client, name: &str) -> StoreResult<Result<i32, Forgotten>> {
+    let (mut stood_still, mut last): (_, Option<i64>) = (0, None);
+    loop {
+        let known = last.filter(|_| stood_still >= LOOKS);
+        let retire = "SELECT daemon, taken_by, beat FROM retire($1, $2)";
+        let row = limited(client.query_one(retire, &[&name, &known])).await?;
+        let (daemon, holder, beat): (Option<i32>, Option<String>, _) =
+            (row.get(0), row.get(1), row.get(2));
+        match (daemon, holder) {
+            (None, _) => return Ok(Err(Forgotten::Unknown)),
+            (Some(daemon), None) => return Ok(Ok(daemon)),
+            (_, Some(holder)) if last.is_some() && last != beat => {
+                return Ok(Err(Forgotten::Lives(holder)));
+            }
+            _ => {}
+        }
+        (stood_still, last) = (stood_still + 1, beat);
+        sleep(LOOK_EVERY).await;
+    }
+}

@@ -1,0 +1,153 @@
+//! What others do between a claim's snapshot and its locks, and what a claim does not find because others hold it.
+
+use std::time::Duration;
+
+use shiftboss_actors::store::{Dispatch, Dispatched, Each, LeaseHolder, Release};
+use shiftboss_actors::testing::one_by_one::wait_for;
+use tokio::time::{Instant, sleep};
+use tokio_postgres::Client;
+
+use super::concurrency::list;
+use super::daemons::{PATIENCE, ask, daemon, lease};
+use super::support::Database;
+
+fn dispatch() -> Dispatch {
+    Dispatch { holder: Some(LeaseHolder { worker: "worker".into(), lease_seconds: 600 }) }
+}
+
+/// Waits until a call of the function `apply` waits for a lock.
+pub async fn until_apply_waits(outside: &Client) {
+    let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+        AND query LIKE '%FROM apply(%' AND datname = current_database()";
+    let began = Instant::now();
+    while outside.query(waits, &[]).await.unwrap().is_empty() {
+        assert!(began.elapsed() < PATIENCE, "nobody waits");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A list is read anew, with other payloads, while a claim is under way that began before: their rows are dispatched.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_row_that_changes_under_its_claim_is_dispatched() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 2).await;
+        let outside = database.server.connect().await.unwrap();
+        // The first key is locked by then, and the claim gets no number for it.
+        outside
+            .client
+            .batch_execute("BEGIN; ALTER SEQUENCE attempt_numbers OWNED BY NONE")
+            .await
+            .unwrap();
+        let both = Each(vec![dispatch(), dispatch()]);
+        let change = async {
+            until_apply_waits(&outside.client).await;
+            let other = database.server.connect().await.unwrap();
+            let sql = "UPDATE queue SET payload = 'new'";
+            other.client.batch_execute(sql).await.unwrap();
+            outside.client.batch_execute("COMMIT").await.unwrap();
+        };
+        let (jobs, ()) = tokio::join!(ask(&mut store, both), change);
+        assert!(jobs.unwrap().iter().all(|job| matches!(job, Ok(Dispatched::Job(..)))));
+        let waiting = "SELECT count(*) FROM queue WHERE NOT dispatched";
+        let row = outside.client.query_one(waiting, &[]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0), 0, "a row whose job was handed out waits still");
+    });
+}
+
+/// Somebody has locked all there is, and may give it back: that is not nothing. A claim that went on behind it finds it then.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn what_is_locked_is_not_nothing() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 2).await;
+        let outside = database.server.connect().await.unwrap();
+        let first = "BEGIN; SELECT FROM log WHERE key_id =
+            (SELECT key_id FROM ready ORDER BY started, place LIMIT 1) FOR UPDATE";
+        outside.client.batch_execute(first).await.unwrap();
+        assert!(matches!(ask(&mut store, dispatch()).await, Ok(Dispatched::Job(..))));
+        assert_eq!(ask(&mut store, dispatch()).await, Ok(Dispatched::Later));
+        outside.client.batch_execute("ROLLBACK").await.unwrap();
+        assert!(matches!(ask(&mut store, dispatch()).await, Ok(Dispatched::Job(..))));
+        assert_eq!(ask(&mut store, dispatch()).await, Ok(Dispatched::Nothing));
+    });
+}
+
+/// One daemon's claims go on where they were, until another one makes a key ready that comes before: it is next.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_key_that_another_daemon_makes_ready_is_next() {
+    let database = Database::new();
+    wait_for(async {
+        let (mut one, mut other) =
+            (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
+        list(&mut one, "f", 1, 20).await;
+        let (first, key) = lease(&mut other).await.unwrap();
+        for _ in 0..5 {
+            lease(&mut one).await.unwrap();
+        }
+        ask(&mut other, Release(first)).await.unwrap();
+        assert_eq!(lease(&mut one).await.unwrap().1, key);
+    });
+}
+
+/// All at once, as after an outage of half a day: no call takes on all, and none is forgotten.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn many_classic_leases_that_are_over_come_back() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 700).await;
+        let mut take_all = async || {
+            let mut taken = 0;
+            while let Dispatched::Job(..) =
+                ask(&mut store, Dispatch { holder: None }).await.unwrap()
+            {
+                taken += 1;
+            }
+            taken
+        };
+        assert_eq!(take_all().await, 700);
+        let outside = database.server.connect().await.unwrap();
+        let half_a_day_ago = "UPDATE attempts SET started_ms = started_ms - 43300000;
+            UPDATE log SET started = started - 43300";
+        outside.client.batch_execute(half_a_day_ago).await.unwrap();
+        let began = Instant::now();
+        let mut taken = 0;
+        while taken < 700 {
+            taken += take_all().await;
+            assert!(began.elapsed() < PATIENCE, "{taken} came back");
+        }
+        assert_eq!(taken, 700);
+    });
+}
+
+/// What was passed over because it was locked is found by a look from the front, though claims keep coming.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_key_that_was_passed_over_is_found_again() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 300).await;
+        let outside = database.outside().await;
+        let row = "SELECT key_id FROM ready ORDER BY started, place LIMIT 1";
+        let first: i64 = outside.query_one(row, &[]).await.unwrap().get(0);
+        let lock = format!("BEGIN; SELECT FROM log WHERE key_id = {first} FOR UPDATE");
+        outside.batch_execute(&lock).await.unwrap();
+        lease(&mut store).await.unwrap();
+        outside.batch_execute("ROLLBACK").await.unwrap();
+        let waits = format!("SELECT FROM ready WHERE key_id = {first}");
+        let began = Instant::now();
+        while !outside.query(&waits, &[]).await.unwrap().is_empty() {
+            assert!(began.elapsed() < PATIENCE, "it was not found");
+            lease(&mut store).await.unwrap();
+            sleep(Duration::from_millis(100)).await;
+        }
+    });
+}

@@ -1,0 +1,115 @@
+//! What is left of a daemon that is forgotten: nothing but the jobs that it had out.
+
+use shiftboss_actors::store::{
+    AcceptEntries, AddTask, Added, CountInFlight, EntryId, FetcherRecord, Leases, NoteFetcher,
+    RejectFile, Runs, SpoolEntry, Store,
+};
+use shiftboss_actors::testing::one_by_one::wait_for;
+use shiftboss_protocol::model::{Key, Row};
+use tokio_postgres::Client;
+
+use super::concurrency::list;
+use super::daemons::{again, ask, daemon, lease};
+use super::support::Database;
+use crate::stores::postgres::{Forgotten, forget};
+
+fn task(key: &str) -> Row {
+    Row { key: Key::new(key).unwrap(), payload: String::new() }
+}
+
+/// What is left of daemons but the one with that name.
+async fn left(outside: &Client, but: &str) -> Vec<i64> {
+    let mut counts = Vec::new();
+    for table in
+        ["accepted", "rejected_files", "managed_fetchers", "runs", "fetcher_owners", "daemons"]
+    {
+        let of_others = "daemon IN (SELECT daemon FROM daemons WHERE name = $1) IS NOT TRUE";
+        let table =
+            if table == "runs" { "runs WHERE run <> 0" } else { &format!("{table} WHERE true") };
+        let sql = format!("SELECT count(*) FROM {table} AND {of_others}");
+        counts.push(outside.query_one(&sql, &[&but]).await.unwrap().get(0));
+    }
+    counts
+}
+
+/// Its lists go, however long they are, and what it noted; its leased jobs go to those that live; and its fetchers are free.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_stopped_daemon_is_forgotten() {
+    let database = Database::new();
+    wait_for(async {
+        let outside = database.outside().await;
+        let mut stopped = daemon(&database.server, 1).await;
+        list(&mut stopped, "f", 1, 600).await;
+        let (attempt, _) = lease(&mut stopped).await.unwrap();
+        let id =
+            EntryId { spool: "spool".into(), name: "entry".into(), inode: 1, born: 2, checksum: 3 };
+        let entry = SpoolEntry { id, task: task("single") };
+        assert_eq!(ask(&mut stopped, AcceptEntries(vec![entry])).await, Ok(vec![Added::Added]));
+        let rejected = RejectFile { name: "a.b.txt".to_owned(), reason: "no number".to_owned() };
+        ask(&mut stopped, rejected).await.unwrap();
+        let record = FetcherRecord {
+            name: "f".into(),
+            state: "idle".to_owned(),
+            run_started: None,
+            last_run: None,
+            next_run: None,
+        };
+        ask(&mut stopped, NoteFetcher(record)).await.unwrap();
+        let mut other = daemon(&database.server, 0).await;
+        list(&mut other, "g", 1, 3).await;
+        stopped.close().await.unwrap();
+
+        let forgotten = forget(&database.server, "daemon 1").await.unwrap();
+        assert!(matches!(forgotten, Forgotten::Gone));
+        assert_eq!(left(&outside, "daemon 0").await, [0; 6]);
+        assert_eq!(ask(&mut other, Leases).await, Ok(vec![(attempt, 600)]));
+        let rows = outside.query_one("SELECT count(*) FROM queue", &[]).await.unwrap();
+        assert_eq!(rows.get::<_, i64>(0), 4, "the other one's, and the task");
+        list(&mut other, "f", 1, 3).await;
+        let forgotten = forget(&database.server, "daemon 1").await.unwrap();
+        assert!(matches!(forgotten, Forgotten::Unknown));
+    });
+}
+
+/// A daemon that died when no other one lived: what it had leased waits again.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn the_last_daemon_is_forgotten() {
+    let database = Database::new();
+    wait_for(async {
+        let mut dead = daemon(&database.server, 0).await;
+        ask(&mut dead, AddTask(task("a"))).await.unwrap();
+        lease(&mut dead).await.unwrap();
+        drop(dead);
+        let forgotten = forget(&database.server, "daemon 0").await.unwrap();
+        assert!(matches!(forgotten, Forgotten::Gone));
+        assert_eq!(left(&database.outside().await, "").await, [0; 6]);
+        let mut new = daemon(&database.server, 0).await;
+        assert_eq!(ask(&mut new, CountInFlight).await, Ok(0));
+        assert_eq!(lease(&mut new).await.unwrap().1, task("a").key);
+    });
+}
+
+/// One that lives is not forgotten; one that was mistaken for dead joins as a new one, and begins with nothing.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_daemon_that_lives_is_not_forgotten() {
+    let database = Database::new();
+    wait_for(async {
+        let outside = database.outside().await;
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 3).await;
+        match forget(&database.server, "daemon 0").await.unwrap() {
+            Forgotten::Lives(who) => assert!(who.starts_with("process "), "{who}"),
+            _ => panic!("it was forgotten"),
+        }
+        assert_eq!(ask(&mut store, Runs).await.unwrap().len(), 1);
+        outside.batch_execute("UPDATE daemons SET lost = true, gone_at = 0").await.unwrap();
+        let forgotten = forget(&database.server, "daemon 0").await.unwrap();
+        assert!(matches!(forgotten, Forgotten::Gone));
+        assert_eq!(again(async || ask(&mut store, Runs).await).await, []);
+        list(&mut store, "f", 1, 3).await;
+        assert_eq!(ask(&mut store, Runs).await.unwrap().len(), 1);
+    });
+}

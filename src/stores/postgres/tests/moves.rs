@@ -1,0 +1,156 @@
+//! Queues that are moved from a file to the server and back: afterwards all is answered as before, and goes on as the model
+//! does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use rusqlite::Connection;
+use shiftboss_actors::store::{Probe, Reader, Store};
+use shiftboss_actors::testing::conformance::{History, Step, Subject, step};
+use shiftboss_actors::testing::model::Rules;
+use shiftboss_actors::testing::one_by_one::OneByOne;
+
+use super::both::Pair;
+use super::support::{Database, Site, cases, options};
+use crate::stores::sqlite::{SqliteReader, SqliteStore};
+use crate::stores::{move_in, move_out};
+
+/// What may stand in a file, but for the marks, what a daemon notes of itself, places in the file, and what is derived.
+const KEPT: [&str; 12] = [
+    "SELECT * FROM fetchers",
+    "SELECT * FROM fetcher_runs",
+    "SELECT fetcher_id, fetcher_run_started, attr_path, payload, is_dequeued, last_started, order_jitter,
+        last_served FROM queue",
+    "SELECT * FROM log",
+    "SELECT fetcher_id, run_started, rows, pending, skipped, deleting, offset, lines, device, inode, checksum,
+        content, modified, changed, stale FROM shiftboss_runs",
+    "SELECT * FROM shiftboss_in_flight",
+    "SELECT * FROM shiftboss_attempts",
+    "SELECT * FROM shiftboss_last_served WHERE NOT EXISTS (SELECT 1 FROM queue JOIN fetchers USING (fetcher_id)
+        WHERE queue.attr_path = shiftboss_last_served.attr_path AND fetchers.name = shiftboss_last_served.name)",
+    "SELECT * FROM shiftboss_expired_leases",
+    "SELECT task, attr_path, checksum, added, status, payload FROM shiftboss_single_tasks",
+    "SELECT * FROM shiftboss_completions WHERE jobs > 0",
+    "SELECT * FROM shiftboss_counters WHERE name <> 'row'
+        UNION ALL SELECT name, value FROM shiftboss_state WHERE name IN ('paused', 'input_directory') AND value <> '0'",
+];
+
+/// Each row as a text, sorted.
+fn kept(file: &Path) -> Vec<String> {
+    let connection = Connection::open(file).unwrap();
+    let mut rows = Vec::new();
+    for (number, sql) in KEPT.iter().enumerate() {
+        let mut statement = connection.prepare(sql).unwrap();
+        let columns = statement.column_count();
+        let read = |row: &rusqlite::Row<'_>| {
+            let values: Vec<rusqlite::types::Value> =
+                (0..columns).map(|at| row.get(at).unwrap()).collect();
+            Ok(format!("{number} {values:?}"))
+        };
+        rows.extend(statement.query_map([], read).unwrap().map(Result::unwrap));
+    }
+    rows.sort();
+    rows
+}
+
+/// A queue in a file.
+struct InFile {
+    file: PathBuf,
+    store: SqliteStore,
+}
+
+impl InFile {
+    fn open(file: PathBuf, rules: Rules) -> Self {
+        let store = SqliteStore::open(&file, &options(rules)).unwrap();
+        Self { file, store }
+    }
+
+    fn close(mut self) -> PathBuf {
+        self.store.close_at_once().unwrap();
+        self.file
+    }
+}
+
+fn read(file: &Path) -> Arc<dyn Reader> {
+    Arc::new(SqliteReader(file.to_owned()))
+}
+
+/// A store goes on with a history.
+fn live(store: &mut dyn Store, history: &mut History, steps: &[Step]) -> Result<(), TestCaseError> {
+    for step in steps {
+        match step {
+            Step::Clock { by } => history.move_clock(*by),
+            Step::Restart { .. } => {}
+            Step::Batch { words, .. } => {
+                let batch = history.batch(words);
+                let outcomes = store.apply_at_once(history.now, batch.clone()).unwrap();
+                history.follow(&batch, outcomes)?;
+            }
+        }
+    }
+    history.check(store)
+}
+
+fn goes_on(rules: Rules, [first, second, third]: &[Vec<Step>; 3]) -> Result<(), TestCaseError> {
+    let directory = tempfile::tempdir().unwrap();
+    let (database, mut history) = (Database::new(), History::new(rules));
+    let mut file = InFile::open(directory.path().join("state.db"), rules);
+    live(&mut file.store, &mut history, first)?;
+    let old = file.close();
+    move_in(&old, &database.url(), "daemon 0").unwrap();
+
+    let mut site = Site::on(&database, rules, 1);
+    site.store().ask(history.now, Probe).unwrap();
+    Pair { readers: [read(&old), site.reader()], now: history.now }.compare()?;
+    live(site.store(), &mut history, second)?;
+    site.store().ask(history.now, Probe).unwrap();
+    site.store().close_at_once().unwrap();
+    let new = directory.path().join("new.db");
+    move_out(&database.url(), &new).unwrap();
+
+    Pair { readers: [read(&new), site.reader()], now: history.now }.compare()?;
+    let mut file = InFile::open(new, rules);
+    live(&mut file.store, &mut history, third)
+}
+
+fn comes_back(rules: Rules, steps: &[Step]) -> Result<(), TestCaseError> {
+    let directory = tempfile::tempdir().unwrap();
+    let (database, mut history) = (Database::new(), History::new(rules));
+    let mut file = InFile::open(directory.path().join("state.db"), rules);
+    live(&mut file.store, &mut history, steps)?;
+    let (old, new) = (file.close(), directory.path().join("new.db"));
+    move_in(&old, &database.url(), "daemon 0").unwrap();
+    move_out(&database.url(), &new).unwrap();
+    prop_assert_eq!(kept(&new), kept(&old));
+    Ok(())
+}
+
+fn check<T: std::fmt::Debug>(
+    few: u32,
+    strategy: impl Strategy<Value = T>,
+    holds: impl Fn(Rules, T) -> Result<(), TestCaseError>,
+) {
+    let outcome = TestRunner::new(cases(few)).run(&(2..4_i64, strategy), |(max, input)| {
+        holds(Rules { max_expired_leases: max, ..Rules::default() }, input)
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+/// Random histories, moved to the server after a third of them, and back after another one.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn histories_go_on() {
+    let steps = || prop::collection::vec(step(), 1..30);
+    check(4, [steps(), steps(), steps()], |rules, steps| goes_on(rules, &steps));
+}
+
+/// A file that was moved to the server and back has the rows that it had.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_round_trip_changes_nothing() {
+    check(8, prop::collection::vec(step(), 1..60), |rules, steps| comes_back(rules, &steps));
+}

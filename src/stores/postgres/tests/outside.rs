@@ -1,0 +1,219 @@
+//! What a server, its settings and its administrators do to a daemon.
+
+use shiftboss_actors::store::{
+    Changed, CountInFlight, Each, Leases, Requeue, Requeued, Store, StoreError,
+};
+use shiftboss_actors::testing::one_by_one::wait_for;
+use tokio::time::{Duration, Instant, sleep};
+use tokio_postgres::Client;
+
+use super::claims::until_apply_waits;
+use super::concurrency::{list, work_all};
+use super::daemons::{PATIENCE, again, ask, daemon, lease};
+use super::support::{self, Database, try_open};
+use crate::stores::postgres::PostgresStore;
+
+/// Gives the database a setting, which counts for connections that are made from now on, and ends the others.
+async fn set(outside: &Client, setting: &str) {
+    let sql = format!(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I {setting}', current_database()); END $$;
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    );
+    outside.batch_execute(&sql).await.unwrap();
+}
+
+/// After a failover the server may be a standby for a moment: the daemon waits, and so does one that starts.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_server_that_only_reads_is_waited_for() {
+    let database = Database::new();
+    wait_for(async {
+        let outside = support::connect(&database.url).await;
+        let mut store = daemon(&database.server, 0).await;
+        set(&outside, "SET default_transaction_read_only = on").await;
+        let end = Instant::now() + PATIENCE;
+        while !matches!(ask(&mut store, CountInFlight).await,
+            Err(StoreError::Busy(text)) if text.contains("target_session_attrs=read-write"))
+        {
+            assert!(Instant::now() < end);
+            sleep(Duration::from_millis(10)).await;
+        }
+        let started = try_open(&database.server, "another", "its directory").await.err().unwrap();
+        assert!(matches!(started, StoreError::Busy(_)), "{started}");
+        outside.batch_execute("SET default_transaction_read_only = off").await.unwrap();
+        set(&outside, "RESET default_transaction_read_only").await;
+        again(async || ask(&mut store, CountInFlight).await).await;
+    });
+}
+
+/// Settings that others need do nothing to a daemon.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn settings_of_the_database_do_not_matter() {
+    let database = Database::new();
+    wait_for(async {
+        let outside = support::connect(&database.url).await;
+        for setting in [
+            "default_transaction_isolation = 'serializable'",
+            "standard_conforming_strings = off",
+            "statement_timeout = 250",
+            "lock_timeout = 250",
+            "idle_session_timeout = 20000",
+            "search_path = public",
+            "bytea_output = escape",
+            "\"TimeZone\" = 'Asia/Kathmandu'",
+            "\"DateStyle\" = 'German'",
+        ] {
+            set(&outside, &format!("SET {setting}").replace('\'', "''")).await;
+        }
+        let connection = database.server.connect().await.unwrap();
+        let idle = connection.client.query_one("SHOW idle_session_timeout", &[]).await.unwrap();
+        assert_eq!(idle.get::<_, &str>(0), "0", "it is ended while nobody asks");
+    });
+    database.with_store(async |store| {
+        list(store, "f", 1, 1_000).await;
+        list(store, "g", 1, 1_000).await;
+    });
+    assert_eq!(work_all(&database, 3, 16), vec![2; 1_000]);
+}
+
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn what_anybody_may_read_does_not_depend_on_settings() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 1).await;
+        let reader = support::connect(&database.url).await;
+        reader.batch_execute("SET standard_conforming_strings = off").await.unwrap();
+        let shown = reader.query_one("SELECT attr_path FROM shiftboss_public.queue", &[]).await;
+        assert_eq!(shown.unwrap().get::<_, &str>(0), "package-0");
+    });
+}
+
+/// Somebody has locked what is tidied up between two beats: the daemon lives on for the others to see.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_locked_table_does_not_hold_up_the_beats() {
+    let database = Database::new();
+    wait_for(async {
+        let _store = daemon(&database.server, 0).await;
+        let outside = database.outside().await;
+        outside.batch_execute("BEGIN; CREATE INDEX ON completions (jobs)").await.unwrap();
+        let beats = async || -> i64 {
+            outside.query_one("SELECT beat FROM daemons", &[]).await.unwrap().get(0)
+        };
+        let (first, began) = (beats().await, Instant::now());
+        while beats().await < first + 3 {
+            assert!(began.elapsed() < Duration::from_secs(10), "it does not beat");
+            sleep(Duration::from_millis(100)).await;
+        }
+    });
+}
+
+/// An adoption takes longer than its daemon waits for the answer: the daemon is told of its leases all the same.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_late_adoption_is_noticed() {
+    let database = Database::new();
+    wait_for(async {
+        let mut survivor = daemon(&database.server, 0).await;
+        list(&mut survivor, "f", 1, 1).await;
+        let mut dead = daemon(&database.server, 1).await;
+        let (attempt, _) = lease(&mut dead).await.unwrap();
+        let changed = async |store: &mut PostgresStore, patience| {
+            let changed = std::future::poll_fn(|task| store.poll_changed(task));
+            tokio::time::timeout(patience, changed).await.ok()
+        };
+        while changed(&mut survivor, Duration::from_secs(2)).await.is_some() {}
+        let outside = database.outside().await;
+        let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN PERFORM pg_sleep(6); RETURN NEW; END';
+            CREATE TRIGGER slow BEFORE UPDATE OF daemon ON attempts FOR EACH ROW EXECUTE FUNCTION slow()";
+        outside.batch_execute(slow).await.unwrap();
+        drop(dead);
+        let end = Instant::now() + PATIENCE;
+        while changed(&mut survivor, Duration::from_secs(1)).await != Some(Changed::Leases) {
+            assert!(Instant::now() < end, "it was not told");
+        }
+        assert_eq!(ask(&mut survivor, Leases).await.unwrap(), [(attempt, 600)]);
+    });
+}
+
+/// Two daemons wait for each other, and the server ends the wait of one: it asks again.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_deadlock_fails_nobody() {
+    let database = Database::new();
+    wait_for(async {
+        let watch = support::connect(&database.url).await;
+        // It is the store's wait that is ended, and not before the others wait, too.
+        set(&watch, "SET deadlock_timeout = 2000").await;
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 2).await;
+        let (first, second) =
+            (lease(&mut store).await.unwrap().1, lease(&mut store).await.unwrap().1);
+        let mut outside = database.outside().await;
+        outside.batch_execute("SET deadlock_timeout = '1min'").await.unwrap();
+        let other = outside.transaction().await.unwrap();
+        let lock = "SELECT FROM log JOIN keys USING (key_id) WHERE key = $1 FOR UPDATE OF log";
+        other.query_one(lock, &[&second.as_str().as_bytes()]).await.unwrap();
+        let both = Each(vec![Requeue(first.clone()), Requeue(second)]);
+        let cross = async {
+            until_apply_waits(&watch).await;
+            other.query_one(lock, &[&first.as_str().as_bytes()]).await.unwrap();
+            other.rollback().await.unwrap();
+        };
+        let (requeued, ()) = tokio::join!(ask(&mut store, both), cross);
+        assert!(requeued.unwrap().iter().all(|one| matches!(one, Ok(Requeued::Back(_)))));
+    });
+}
+
+/// A migration that somebody else does not get done is not waited for without end.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_migration_that_hangs_is_named() {
+    let database = Database::new();
+    wait_for(async {
+        let outside = support::connect(&database.url).await;
+        outside.batch_execute("SELECT pg_advisory_lock(x'7368696674626f73'::int8)").await.unwrap();
+        let refused = try_open(&database.server, "daemon 0", "a directory").await.err().unwrap();
+        assert!(
+            matches!(&refused, StoreError::Busy(text) if text.contains("making the schema")),
+            "{refused}"
+        );
+    });
+}
+
+/// Daemons may log in as others than the owner of the schema, whose role they take.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_login_of_its_own_may_join_anew() {
+    let database = Database::new();
+    wait_for(async {
+        let outside = support::connect(&database.url).await;
+        let (name, login): (String, String) = {
+            let sql = "SELECT current_database()::text, 'login_' || current_database()";
+            let row = outside.query_one(sql, &[]).await.unwrap();
+            (row.get(0), row.get(1))
+        };
+        let roles = format!(
+            "CREATE ROLE owner_{name}; CREATE ROLE {login} LOGIN IN ROLE owner_{name};
+            ALTER ROLE {login} SET role = owner_{name}; ALTER DATABASE {name} OWNER TO owner_{name}"
+        );
+        outside.batch_execute(&roles).await.unwrap();
+        let (_, place) = database.url.split_once('@').unwrap();
+        let server = support::server(&format!("postgres://{login}@{place}"));
+        let mut store = daemon(&server, 0).await;
+        let anew = "UPDATE shiftboss.daemons SET epoch = nextval('shiftboss.epochs')";
+        outside.batch_execute(anew).await.unwrap();
+        again(async || ask(&mut store, CountInFlight).await).await;
+        drop(store);
+        let gone = format!("DROP DATABASE {name} WITH (FORCE); DROP ROLE {login}, owner_{name}");
+        let other = support::connect(&support::url_of("postgres")).await;
+        for statement in gone.split("; ") {
+            other.batch_execute(statement).await.unwrap();
+        }
+    });
+}

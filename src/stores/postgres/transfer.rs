@@ -1,0 +1,120 @@
+//! A queue on a server that is moved: into it ([`arriving`]), or out of it ([`leaving`]). Here is what both begin with: one
+//! connection, a lock that keeps daemons from joining as long as it lasts, and a look whether one lives.
+//!
+//! For `shiftboss move`, which has no runtime: each call waits for its answer.
+
+pub(in crate::stores) mod arriving;
+pub(in crate::stores) mod leaving;
+
+use std::future::Future;
+use std::time::Duration;
+
+use shiftboss_actors::store::{StoreError, StoreResult};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::sleep;
+use tokio_postgres::{Client, Error};
+
+use super::connection::{Connection, Server};
+use super::error::classify;
+use super::schema;
+use crate::exit::{ExitCode, Failure};
+use crate::stores::mark::Mark;
+use crate::stores::server::failure;
+
+/// Whoever moves a queue holds this lock of the database, and a daemon that joins shares it (schema/daemons.sql).
+const LOCK: &str = "SELECT pg_try_advisory_lock(move_lock())";
+/// Looks, one a second, over which a daemon that was not stopped must have stood still to be taken for dead.
+const LOOKS: u32 = 6;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LIVING: &str =
+    "SELECT name, beat FROM daemons WHERE pid IS NOT NULL AND NOT lost ORDER BY name";
+/// Those that are taken for dead write no more, should they wake up.
+const FENCE: &str = "SELECT end_connections(connections, 'infinity') FROM daemons WHERE pid IS NOT NULL AND NOT lost;
+    UPDATE daemons SET epoch = nextval('epochs'), lost = true, gone_at = now_ms() / 1000 WHERE pid IS NOT NULL AND NOT lost";
+/// What is joined here is as large as the queue; the other settings are for finding one key among millions.
+const SETTINGS: &str = "SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_seqscan = on;
+    SET enable_bitmapscan = on; SET enable_material = on; SET plan_cache_mode = auto; SET work_mem = '64MB';
+    SET cursor_tuple_fraction = 1; SET lock_timeout = '10s'";
+
+/// A queue that no daemon uses as long as this lasts.
+struct Held {
+    runtime: Runtime,
+    connection: Connection,
+    name: String,
+}
+
+impl Held {
+    /// Makes the schema if that is wanted, else needs it.
+    fn take(server: &Server, make: bool) -> Result<Self, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
+        let connection = runtime.block_on(async {
+            let connection = server.clone().named("move").connect().await?;
+            if make {
+                schema::migrate(&connection.client).await?;
+            }
+            schema::require_current(&connection.client).await?;
+            lock(&connection.client).await?;
+            Ok(connection)
+        });
+        let connection = connection.map_err(failure)?;
+        Ok(Self { runtime, connection, name: server.url().to_string() })
+    }
+
+    fn migrate(&self) -> Result<(), Failure> {
+        self.runtime.block_on(schema::migrate(self.client())).map_err(failure)
+    }
+
+    fn client(&self) -> &Client {
+        &self.connection.client
+    }
+
+    /// Waits for an answer.
+    fn wait<T>(&self, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        self.runtime.block_on(asked).map_err(|error| match classify(error) {
+            StoreError::Busy(text) => {
+                let name = &self.name;
+                let text = format!("the move was broken off by {name}: {text}. Run it again");
+                Failure::new(ExitCode::Unavailable, text)
+            }
+            error => failure(error),
+        })
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), Failure> {
+        self.wait(self.client().batch_execute(sql))
+    }
+
+    /// A mark that the queue has.
+    fn mark(&self, column: &str) -> Result<Option<Mark>, Failure> {
+        let sql = format!("SELECT {column} FROM state");
+        let row = self.wait(self.client().query_one(&sql, &[]))?;
+        Ok(row.get::<_, Option<String>>(0).map(|text| Mark::parse(&text)))
+    }
+}
+
+/// Keeps daemons from joining, and refuses if one lives.
+async fn lock(client: &Client) -> StoreResult<()> {
+    client.batch_execute(SETTINGS).await.map_err(classify)?;
+    let is_ours: bool = client.query_one(LOCK, &[]).await.map_err(classify)?.get(0);
+    if !is_ours {
+        return Err(StoreError::Rejected("another `shiftboss move` is at work on it".to_owned()));
+    }
+    let first = living(client).await?;
+    let mut looks = if first.is_empty() { 0 } else { LOOKS };
+    while looks > 0 {
+        sleep(LOOK_EVERY).await;
+        looks -= 1;
+        let found = living(client).await?;
+        if let Some((name, _)) = found.iter().find(|daemon| !first.contains(daemon)) {
+            return Err(StoreError::Rejected(format!("the daemon {name} uses it: stop it first")));
+        }
+    }
+    client.batch_execute(FENCE).await.map_err(classify)
+}
+
+/// Daemons that were not stopped, with their counters.
+async fn living(client: &Client) -> StoreResult<Vec<(String, i64)>> {
+    let rows = client.query(LIVING, &[]).await.map_err(classify)?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}

@@ -1,0 +1,107 @@
+-- Puts a queue that was copied to the tables moved_* where it belongs, and derives what rule.sql derives for one key, for
+-- all of them. Nobody else is here. The setting shiftboss.daemon is the daemon whose lists these are.
+
+ANALYZE moved_runs; ANALYZE moved_queue; ANALYZE moved_log; ANALYZE moved_last_served; ANALYZE moved_attempts;
+ANALYZE moved_single_tasks;
+
+-- Ids in the order of jitter; keys of one jitter in the order of their bytes, as number_ties has them.
+INSERT INTO keys (key, jitter, place)
+    SELECT key, jitter, ((jitter + 2147483648) << 16) + least(row_number() OVER (PARTITION BY jitter ORDER BY key) - 1, 65535)
+    FROM (SELECT key, jitter FROM moved_queue UNION SELECT key, jitter FROM moved_log
+        UNION SELECT key, jitter FROM moved_last_served UNION SELECT key, jitter FROM moved_attempts
+        UNION SELECT key, jitter FROM moved_single_tasks) AS named
+    ORDER BY jitter, key;
+ANALYZE keys;
+
+INSERT INTO fetchers SELECT fetcher, name FROM moved_fetchers;
+SELECT setval('fetchers_fetcher_seq', last_fetcher) FROM moved_state WHERE last_fetcher > 0;
+INSERT INTO runs (fetcher, run_started, daemon, complete, deleting, stale, rows, skipped, position)
+    SELECT fetcher, run_started, current_setting('shiftboss.daemon')::int4, complete <> 0, deleting <> 0, stale <> 0,
+        (SELECT count(*) FROM moved_queue q WHERE q.fetcher = r.fetcher AND q.run_started = r.run_started), skipped,
+        CASE WHEN read_to IS NOT NULL THEN jsonb_build_object('offset', read_to, 'lines', lines, 'device', device,
+            'inode', inode, 'checksum', checksum, 'content', content, 'modified', modified, 'changed', changed) END
+    FROM moved_runs r ORDER BY fetcher, run_started;
+INSERT INTO fetcher_owners (name, daemon)
+    SELECT name, current_setting('shiftboss.daemon')::int4 FROM fetchers f
+    WHERE EXISTS (SELECT FROM runs r WHERE r.fetcher = f.fetcher AND r.run <> 0)
+    ON CONFLICT (name) DO UPDATE SET daemon = excluded.daemon, left_at = NULL;
+INSERT INTO queue (run, key_id, fetcher, run_started, served, expired, dispatched, dead, payload)
+    SELECT r.run, k.key_id, q.fetcher, q.run_started, q.served, q.expired, q.dispatched <> 0, q.dead <> 0, q.payload
+    FROM moved_queue q JOIN keys k USING (jitter, key)
+    JOIN runs r ON r.fetcher = q.fetcher AND (r.run_started = q.run_started OR r.run = 0)
+    ORDER BY r.run, k.key_id;
+INSERT INTO last_served
+    SELECT k.key_id, s.name, s.attempt FROM moved_last_served s JOIN keys k USING (jitter, key) ORDER BY k.key_id;
+INSERT INTO single_tasks (task, key_id, added, status, payload)
+    SELECT s.task, k.key_id, s.added, s.status, s.payload FROM moved_single_tasks s JOIN keys k USING (jitter, key)
+    ORDER BY s.task;
+INSERT INTO accepted SELECT a.*, current_setting('shiftboss.daemon')::int4 FROM moved_accepted a;
+
+-- That an attempt which ended was leased tells its worker's name.
+INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease, delivery_count,
+        prev_started, prev_finished, prev_exit_code, prev_served, marked, finished, outcome, exit_code, took_ms)
+    SELECT a.attempt, k.key_id, a.fetcher, a.run_started, current_setting('shiftboss.daemon')::int4, 0, a.started * 1000,
+        a.worker, coalesce(a.lease, CASE WHEN a.worker IS NOT NULL THEN 0 END), a.delivery_count, a.prev_started,
+        a.prev_finished, a.prev_exit_code, a.prev_served,
+        CASE WHEN a.marked IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(a.marked::jsonb)::int8) END,
+        a.finished, a.outcome, a.exit_code, a.took_ms
+    FROM moved_attempts a JOIN keys k USING (jitter, key) ORDER BY a.attempt
+    ON CONFLICT DO NOTHING;
+SELECT setval('attempt_numbers', last_attempt) FROM moved_state WHERE last_attempt > 0;
+
+-- Of several attempts of a key without an end the last one is out, and the leases of the others expired.
+CREATE TEMP TABLE moved_open ON COMMIT DROP AS
+    SELECT *, attempt = max(attempt) OVER (PARTITION BY key_id) AS is_last FROM attempts WHERE finished IS NULL;
+INSERT INTO overdue SELECT attempt, key_id FROM moved_open WHERE NOT is_last;
+-- Whatever was handed out, and not undone.
+CREATE TEMP TABLE moved_handed_out ON COMMIT DROP AS
+    SELECT key_id, served AS attempt FROM queue WHERE served IS NOT NULL
+    UNION SELECT key_id, attempt FROM last_served
+    UNION SELECT key_id, attempt FROM attempts WHERE outcome IS DISTINCT FROM 'undone'
+    UNION SELECT key_id, prev_served FROM moved_open WHERE prev_served IS NOT NULL;
+UPDATE attempts a SET prev_last = last.attempt
+    FROM (SELECT o.attempt AS of, max(h.attempt) AS attempt FROM moved_open o JOIN moved_handed_out h USING (key_id)
+        WHERE h.attempt < o.attempt GROUP BY o.attempt) AS last WHERE a.attempt = last.of;
+
+INSERT INTO log (key_id, started, finished, exit_code, attempt, last, plain)
+    SELECT k.key_id, l.started, l.finished, l.exit_code, o.attempt, h.attempt,
+        CASE WHEN o.attempt IS NULL
+            THEN coalesce(q.rows, 0) <= 1 AND coalesce(q.simple, true) AND (l.started IS NULL OR l.finished IS NOT NULL)
+            ELSE coalesce(q.rows, 0) = 1 AND q.simple AND q.dispatched AND q.fetcher = o.fetcher
+                AND q.run_started = o.run_started AND o.key_id NOT IN (SELECT key_id FROM overdue) END
+    FROM keys k LEFT JOIN moved_log l USING (jitter, key)
+    LEFT JOIN moved_open o ON o.key_id = k.key_id AND o.is_last
+    LEFT JOIN (SELECT key_id, max(attempt) AS attempt FROM moved_handed_out GROUP BY key_id) AS h ON h.key_id = k.key_id
+    LEFT JOIN (SELECT key_id, count(*) AS rows, min(fetcher) AS fetcher, min(run_started) AS run_started,
+            bool_and(dispatched) AS dispatched,
+            bool_and(expired = 0 AND NOT dead AND fetcher <> 0 AND run <> ALL (ARRAY(SELECT run FROM runs WHERE deleting)))
+                AS simple
+        FROM queue GROUP BY key_id) AS q ON q.key_id = k.key_id
+    ORDER BY k.key_id;
+ANALYZE log; ANALYZE queue; ANALYZE attempts; ANALYZE overdue;
+
+INSERT INTO unended SELECT key_id FROM log WHERE started IS NOT NULL AND finished IS NULL AND attempt IS NULL;
+INSERT INTO failures
+    SELECT key_id FROM log l WHERE exit_code <> 0 AND finished IS NOT NULL AND NOT EXISTS (SELECT FROM attempts a
+        WHERE a.key_id = l.key_id AND a.outcome = 'done' AND a.started_ms / 1000 = l.started);
+-- A classic job is in the order from when its lease is over; the next daemon sees to that.
+INSERT INTO ready
+    SELECT coalesce(l.started, -1), k.place, k.key_id FROM log l JOIN keys k USING (key_id),
+        (SELECT deleting_runs() AS deleting OFFSET 0) AS d
+    WHERE (l.started IS NULL OR l.finished IS NOT NULL OR l.attempt IS NULL)
+        AND NOT EXISTS (SELECT FROM moved_open o WHERE o.key_id = l.key_id AND o.lease IS NOT NULL)
+        AND EXISTS (SELECT FROM choose(l.key_id, d.deleting))
+    ORDER BY 1, 2;
+
+INSERT INTO counts (run, backend, minute, rows, pending)
+    SELECT run, pg_backend_pid(), now_ms() / 60000, CASE run WHEN 0 THEN count(*) ELSE 0 END,
+        count(*) FILTER (WHERE NOT dispatched) FROM queue GROUP BY run;
+SELECT count_out(count(*)) FROM moved_open WHERE is_last;
+INSERT INTO completions (minute, exit_code, backend, jobs) SELECT minute, exit_code, pg_backend_pid(), jobs FROM moved_completions;
+-- Attempts up to the last classic one that began after a later one are not in the order of their starts.
+UPDATE state SET paused = m.paused <> 0, last_task = m.last_task,
+    single_tasks = (SELECT count(*) FROM single_tasks),
+    single_tasks_ended = (SELECT count(*) FROM single_tasks WHERE status <> 'waiting'),
+    disorder = (SELECT coalesce(max(attempt), 0) FROM (SELECT attempt, started_ms > min(started_ms) OVER (ORDER BY attempt
+        ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS is_before FROM moved_open WHERE lease IS NULL) AS o WHERE is_before)
+    FROM moved_state m;

@@ -1,0 +1,192 @@
+//! Daemons of one queue that come at once, whose clocks differ, or that are cut off from their server.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use shiftboss_testbed::clock;
+use shiftboss_testbed::proxy::Proxy;
+
+use crate::common::wait::pause;
+use crate::common::{Client, Daemon, Site, wait_until};
+
+/// A lease that ends within a test.
+const LEASE: Duration = Duration::from_secs(5);
+/// A claim's answer is too late after this.
+const LATE: Duration = Duration::from_secs(5);
+const BEAT_EVERY: Duration = Duration::from_millis(300);
+
+/// Another daemon of a site's queue, with a directory of its own.
+struct Beside {
+    site: Site,
+    daemon: Daemon,
+}
+
+fn command(site: &Site, program: Command, url: &str, name: &str) -> Command {
+    let mut command = program;
+    command.args(["serve", url, "input", "socket", "--daemon-name", name]);
+    command.current_dir(site.path(""));
+    command
+}
+
+impl Beside {
+    /// By this URL, under this name.
+    fn start(url: &str, name: &str) -> Self {
+        let site = Site::new();
+        let daemon = site.spawn(command(&site, site.program(), url, name)).ready();
+        Self { site, daemon }
+    }
+}
+
+/// A worker of protocol 2, with a short lease.
+fn worker(site: &Site) -> Client {
+    let mut client = Client::connect(site);
+    assert!(client.ask(&format!("HELLO 2 worker {}", LEASE.as_secs())).starts_with("HELLO 2 "));
+    client
+}
+
+fn attempt_of(answer: &str) -> i64 {
+    let attempt = answer.strip_prefix("JOB ").and_then(|rest| rest.split(' ').next());
+    attempt.and_then(|attempt| attempt.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+}
+
+/// One number that the database has.
+fn number(queue: &Site, question: &str) -> i64 {
+    queue.server().unwrap().ask(question).parse().unwrap()
+}
+
+fn wait_owner(queue: &Site, attempt: i64, name: &str) {
+    wait_until(&format!("the job is {name}'s"), || {
+        let owner = format!(
+            "SELECT name FROM attempts JOIN daemons USING (daemon) WHERE attempt = {attempt}"
+        );
+        queue.server().unwrap().ask(&owner) == name
+    });
+}
+
+/// All three find an empty database at once.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn three_daemons_make_one_schema() {
+    let queue = Site::bare();
+    let url = queue.server().unwrap().url();
+    let sites = [Site::new(), Site::new(), Site::new()];
+    let start = |(number, site): (usize, &Site)| {
+        site.spawn(command(site, site.program(), &url, &format!("daemon{number}")))
+    };
+    let started: Vec<_> = sites.iter().enumerate().map(start).collect();
+    let _daemons: Vec<_> = started.into_iter().map(Daemon::ready).collect();
+    sites[0].write("f.1.txt", "alpha 1\nbravo 1\ncharlie 1\n");
+    wait_until("all is listed", || number(&queue, "SELECT count(*) FROM queue") == 3);
+    let mut jobs: Vec<_> = sites.iter().map(|site| site.ask("READY")).collect();
+    jobs.sort();
+    assert_eq!(jobs, ["JOB alpha 1\n", "JOB bravo 1\n", "JOB charlie 1\n"]);
+}
+
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_name_that_another_daemon_has_is_refused() {
+    let queue = Site::bare();
+    let url = queue.server().unwrap().url();
+    let mut first = Beside::start(&url, "twin");
+    let second = Site::new();
+    let (code, error) = second.refused(command(&second, second.program(), &url, "twin"));
+    assert!(code == 75 && error.contains("--daemon-name"), "{code} {error}");
+    assert!(first.daemon.is_running());
+    assert_eq!(first.site.ask("READY"), "NOJOBS\n");
+}
+
+/// One daemon's clock is a day ahead, another one's a day behind: leases last as long as the server says, nobody is
+/// taken for dead, and what is stored is the server's time.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn clocks_that_differ_by_days_change_nothing() {
+    let queue = Site::bare();
+    let url = queue.server().unwrap().url();
+    let start = |offset: &str, name: &str| {
+        let site = Site::new();
+        let mut faked = site.program();
+        clock::set(&mut faked, offset).expect("faketime is installed");
+        let daemon = site.spawn(command(&site, faked, &url, name)).ready();
+        Beside { site, daemon }
+    };
+    let (ahead, behind) = (start("+1d", "ahead"), start("-1d", "behind"));
+    ahead.site.write("f.1.txt", "alpha 1\nbravo 1\n");
+    wait_until("all is listed", || number(&queue, "SELECT count(*) FROM queue") == 2);
+    let (mut leased, mut other) = (worker(&ahead.site), worker(&behind.site));
+    let attempt = attempt_of(&leased.ask("READY"));
+    assert!(behind.site.ask("READY").starts_with("JOB "), "a classic job, for 12 hours");
+    let beats = number(&queue, "SELECT max(beat) FROM daemons");
+    wait_until("everybody had time to be taken for dead", || {
+        assert_eq!(leased.ask(&format!("BEAT {attempt}")), "OK\n");
+        pause(BEAT_EVERY);
+        number(&queue, "SELECT min(beat) FROM daemons") > beats + 7
+    });
+    wait_owner(&queue, attempt, "ahead");
+    assert_eq!(other.ask("READY"), "NOJOBS busy 2\n");
+    let began = Instant::now();
+    assert!(attempt_of(&other.ask("READY 15")) > attempt);
+    assert!(began.elapsed() > LEASE - BEAT_EVERY * 3, "{:?}", began.elapsed());
+    let off = "SELECT max(abs(started - extract(epoch FROM now()))) < 60 FROM log";
+    assert_eq!(queue.server().unwrap().ask(off), "t");
+}
+
+/// A daemon is cut off from the server, not from its worker, which goes on to beat: from then on no OK, and another daemon has
+/// the job when the lease that it gave is over.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_daemon_that_is_cut_off_extends_no_lease() {
+    let queue = Site::bare();
+    let url = queue.server().unwrap().url();
+    let proxy = Proxy::new(&url).unwrap();
+    let (cut, other) = (Beside::start(&proxy.url, "cut"), Beside::start(&url, "other"));
+    other.site.write("f.1.txt", "alpha 1\n");
+    wait_until("it is listed", || number(&queue, "SELECT count(*) FROM queue") == 1);
+    let attempt = attempt_of(&worker(&cut.site).ask("READY"));
+    let beat = || {
+        let mut client = Client::connect(&cut.site);
+        client.write(format!("HELLO 2 worker 5\nBEAT {attempt}\n").as_bytes());
+        client.line();
+        client.line()
+    };
+    assert_eq!(beat(), "OK\n");
+    proxy.hold();
+    let mut waiting = worker(&other.site);
+    waiting.write(b"READY 25\n");
+    let again = loop {
+        assert_ne!(beat(), "OK\n", "a daemon that is cut off cannot promise anything");
+        pause(BEAT_EVERY);
+        if let Some(answer) = waiting.take_line() {
+            break attempt_of(&answer);
+        }
+    };
+    assert!(again > attempt);
+    proxy.release();
+    wait_until("the job is lost", || beat() == "LOST\n");
+}
+
+/// A claim was carried out, and its answer reaches a daemon that was frozen meanwhile, and taken for dead: no worker is told.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_claim_whose_answer_is_late_is_told_to_nobody() {
+    let queue = Site::bare();
+    let url = queue.server().unwrap().url();
+    let proxy = Proxy::new(&url).unwrap();
+    let (frozen, other) = (Beside::start(&proxy.url, "frozen"), Beside::start(&url, "other"));
+    other.site.write("f.1.txt", "alpha 1\n");
+    wait_until("it is listed", || number(&queue, "SELECT count(*) FROM queue") == 1);
+    let mut untold = worker(&frozen.site);
+    proxy.hold_answers();
+    let claimed = Instant::now();
+    untold.write(b"READY\n");
+    wait_until("it is claimed", || number(&queue, "SELECT count(*) FROM attempts") == 1);
+    let attempt = number(&queue, "SELECT attempt FROM attempts");
+    frozen.daemon.freeze();
+    proxy.release();
+    wait_owner(&queue, attempt, "other");
+    pause(LATE.saturating_sub(claimed.elapsed()));
+    frozen.daemon.thaw();
+    let told = untold.line();
+    assert!(!told.starts_with("JOB "), "{told:?} after {:?}", claimed.elapsed());
+    // The lease that the other one gave is over before somebody else has the job.
+    assert!(attempt_of(&worker(&other.site).ask("READY 15")) > attempt);
+}

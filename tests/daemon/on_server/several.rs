@@ -1,0 +1,137 @@
+//! Two daemons of one queue.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::common::{Daemon, Site, wait_until};
+
+/// Starts a second daemon, with the files of a site of its own, on the queue of another site.
+fn join(site: &Site, queue: &Site, name: &str) -> Daemon {
+    let mut command = site.program();
+    command.arg("serve").args([queue.target(), site.input(), site.socket()]);
+    command.args(["--daemon-name", name, "--takeover", "1s"]);
+    site.spawn(command).ready()
+}
+
+fn status(queue: &Site) -> String {
+    String::from_utf8(queue.run(&["status", "state.db"]).stdout).unwrap()
+}
+
+fn is_rejected(queue: &Site, file: &str, owner: &str) -> bool {
+    let why = format!("Rejected        {file}: the fetcher f belongs to the daemon {owner};");
+    status(queue).contains(&why)
+}
+
+/// The fetcher of a daemon that froze is another one's, without a restart: what only the frozen one lists is gone, and
+/// the other one's files are read, complete ones too. Thawed, the first one rejects its files, says so once, and writes nothing.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_fetcher_is_taken_over() {
+    let (one, two) = (Site::new(), Site::new());
+    let first = join(&one, &one, "first");
+    one.write("f.1.txt", "alpha 1\nbravo 2\n");
+    one.write("f.2.txt.part", "bravo 3\n");
+    one.write("g.1.txt", "golf 4\n");
+    one.wait_count(4);
+    two.write("f.1.txt", "alpha 5\ncharlie 6\n");
+    let second = join(&two, &one, "second");
+    wait_until("the second one's is rejected", || is_rejected(&one, "f.1.txt", "first"));
+    first.freeze();
+    wait_until("the first one is gone for a second", || {
+        let server = one.server().unwrap();
+        server.holds("SELECT bool_or(gone_at < now_ms() / 1000 - 1) FROM daemons")
+    });
+    two.write("f.7.txt", "delta 7\n");
+    one.wait_queue(&["f|1|alpha|5|0", "f|1|charlie|6|0", "f|7|delta|7|0", "g|1|golf|4|0"]);
+    wait_until("nothing is rejected", || !status(&one).contains("Rejected"));
+    first.thaw();
+    wait_until("the first one's are rejected", || {
+        is_rejected(&one, "f.1.txt", "second") && is_rejected(&one, "f.2.txt.part", "second")
+    });
+    one.append("f.2.txt.part", "echo 8\n");
+    one.write("h.1.txt", "hotel 9\n");
+    let listed = ["f|1|alpha|5|0", "f|1|charlie|6|0", "f|7|delta|7|0", "g|1|golf|4|0"];
+    one.wait_queue(&[&listed[..], &["h|1|hotel|9|0"]].concat());
+    assert_eq!(first.warnings(&["The run's file is rejected"]).len(), 2, "{}", first.log());
+    assert_eq!(first.warnings(&["A storage request failed"]).len(), 0, "{}", first.log());
+    second.stop();
+    first.stop();
+}
+
+/// What `status` says of the daemons, with the database: a name, its state and its jobs, each.
+fn daemons(queue: &Site) -> Vec<String> {
+    let found = queue.run(&["status", "--json", "state.db"]).stdout;
+    let found: Value = serde_json::from_slice(&found).unwrap();
+    let shown = |daemon: &Value| {
+        assert!(daemon["since"].is_i64() && daemon["version"].is_string());
+        let text = |member: &str| daemon[member].to_string().replace('"', "");
+        [text("name"), text("state"), text("in_flight"), text("fetchers")].join(" ")
+    };
+    found["daemons"].as_array().unwrap().iter().map(shown).collect()
+}
+
+fn check(queue: &Site) -> (i32, String) {
+    let checked = queue.run(&["status", "--check", "state.db"]);
+    let said = [checked.stdout, checked.stderr].concat();
+    (checked.status.code().unwrap(), String::from_utf8(said).unwrap())
+}
+
+/// The database tells which daemons run, what each has, and since when one does not, and why that is.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn the_daemons_are_shown() {
+    let (one, two) = (Site::new(), Site::new());
+    let first = join(&one, &one, "first");
+    let mut second = join(&two, &one, "second");
+    one.write("f.1.txt", "alpha 1\n");
+    two.write("g.1.txt", "golf 2\n");
+    one.wait_count(2);
+    assert!(two.ask("READY").starts_with("JOB "));
+    wait_until("both run", || daemons(&one) == ["first running 0 [f]", "second running 1 [g]"]);
+    let text = status(&one);
+    assert!(text.contains("\nDaemon          2 of 2 running\n"), "{text}");
+    assert!(text.contains("\nsecond  running for ") && text.contains(" 1     g\n"), "{text}");
+    assert_eq!(check(&one), (0, String::new()));
+    second.freeze();
+    wait_until("it is silent", || daemons(&one)[1] == "second silent 1 [g]");
+    let (code, said) = check(&one);
+    assert!(code == 1 && said.contains("daemon: second has not been heard of for "), "{said}");
+    second.thaw();
+    wait_until("it is back", || daemons(&one)[1] == "second running 1 [g]");
+    second.signal(Signal::TERM);
+    second.exit();
+    assert_eq!(daemons(&one)[1], "second stopped 1 [g]");
+    first.stop();
+    let (code, said) = check(&one);
+    assert!(code == 69 && said.contains("no daemon runs on postgres://"), "{code} {said}");
+}
+
+/// A daemon that is gone for good is forgotten with its lists; one that lives is not.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_daemon_is_forgotten() {
+    let (one, two) = (Site::new(), Site::new());
+    let _first = join(&one, &one, "first");
+    let second = join(&two, &one, "second");
+    one.write("f.1.txt", "alpha 1\n");
+    two.write("g.1.txt", "golf 2\n");
+    one.wait_count(2);
+    let forget = |name: &str| {
+        let forgotten = one.run(&["forget-daemon", "state.db", name]);
+        let said = [forgotten.stdout, forgotten.stderr].concat();
+        (forgotten.status.code().unwrap(), String::from_utf8(said).unwrap())
+    };
+    let (code, said) = forget("second");
+    assert!(code == 75 && said.contains("the daemon second lives (process "), "{code} {said}");
+    let (code, said) = forget("third");
+    assert!(
+        code == 65 && said.contains("no daemon third: `shiftboss status postgres://"),
+        "{said}"
+    );
+    second.kill();
+    assert_eq!(forget("second"), (0, "Forgotten: second.\n".to_owned()));
+    one.wait_queue(&["f|1|alpha|1|0"]);
+    assert_eq!(daemons(&one), ["first running 0 [f]"]);
+    one.write("g.2.txt", "golf 3\n");
+    one.wait_queue(&["f|1|alpha|1|0", "g|2|golf|3|0"]);
+}
