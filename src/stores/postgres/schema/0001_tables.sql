@@ -143,11 +143,14 @@ CREATE TABLE last_served (
     PRIMARY KEY (key_id, name)
 );
 
--- The order of dispatch: a row for each key that can be handed out, deleted by the claim. started: log.started, or -1.
+-- The order of dispatch: a row for each key that can be handed out, deleted by the claim; whatever changes anything of the
+-- key but a payload puts another row in its place. started: log.started, or -1. run: that of the key's only row in the queue;
+-- NULL: it has several. The rows of a run that is being deleted stay until the deletion or a claim comes to them.
 CREATE TABLE ready (
     started int8 NOT NULL,
     place   int8 NOT NULL,
-    key_id  int8 NOT NULL
+    key_id  int8 NOT NULL,
+    run     int4
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_vacuum_insert_threshold = -1);
 CREATE INDEX ready_in_order ON ready (started, place);

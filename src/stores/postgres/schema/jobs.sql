@@ -9,10 +9,14 @@ CREATE TYPE outcome AS (
     ord int4, answer text, attempt int8, key bytea, payload bytea, number int8, detail jsonb
 );
 
+-- Dispatches that are asked for together: whose places in the batch these are, and what is kept of each attempt.
+CREATE TYPE asked AS (
+    ords int4[], workers text[], job_leases int4[], daemon int4, call int8, now_ms int8, lease int8
+);
+
 -- Hands a key's row out, under this attempt; NULL: it has none to be handed out.
-CREATE FUNCTION hand_out(p_ord int4, p_key int8, p_attempt int8, p_daemon int4, p_call int8, p_now_ms int8, p_lease int8,
-    p_worker text, p_job_lease int4) RETURNS outcome LANGUAGE plpgsql AS $$
-DECLARE v_row queue; v_log log; v_count int4; v_marked int8[]; v_other attempts;
+CREATE FUNCTION hand_out(p_asked asked, p_at int4, p_key int8, p_attempt int8) RETURNS outcome LANGUAGE plpgsql AS $$
+DECLARE v_row queue; v_log log; v_count int4; v_marked int8[]; v_other attempts; v_now int8 := p_asked.now_ms / 1000;
 BEGIN
     SELECT * INTO v_row FROM choose(p_key, deleting_runs());
     IF NOT FOUND THEN
@@ -24,7 +28,7 @@ BEGIN
         WHERE key_id = p_key AND fetcher = v_row.fetcher AND run <> v_row.run AND expired <> 0;
     FOR v_other IN SELECT * FROM deliveries(p_key) d WHERE NOT EXISTS (SELECT FROM queue q
             WHERE q.key_id = p_key AND q.fetcher = d.fetcher AND q.run_started = d.run_started) LOOP
-        PERFORM end_expired(v_other, p_lease);
+        PERFORM end_expired(v_other, p_asked.lease);
     END LOOP;
     v_marked := ARRAY(SELECT run_started FROM queue
         WHERE key_id = p_key AND fetcher = v_row.fetcher AND NOT dispatched);
@@ -32,14 +36,14 @@ BEGIN
     SELECT * INTO STRICT v_log FROM log WHERE key_id = p_key;
     INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease,
             delivery_count, prev_started, prev_finished, prev_exit_code, prev_served, prev_last, marked)
-        VALUES (p_attempt, p_key, v_row.fetcher, v_row.run_started, p_daemon, p_call, p_now_ms, p_worker, p_job_lease,
-            v_count, v_log.started, v_log.finished, v_log.exit_code, served(p_key, v_row.fetcher), v_log.last, v_marked);
+        VALUES (p_attempt, p_key, v_row.fetcher, v_row.run_started, p_asked.daemon, p_asked.call, p_asked.now_ms,
+            p_asked.workers[p_at], p_asked.job_leases[p_at], v_count, v_log.started, v_log.finished, v_log.exit_code, served(p_key, v_row.fetcher), v_log.last, v_marked);
     UPDATE queue SET dispatched = true, served = p_attempt WHERE key_id = p_key AND fetcher = v_row.fetcher;
     PERFORM unready(p_key);
-    UPDATE log SET started = p_now_ms / 1000, finished = NULL, exit_code = NULL, attempt = p_attempt, last = p_attempt
+    UPDATE log SET started = v_now, finished = NULL, exit_code = NULL, attempt = p_attempt, last = p_attempt
         WHERE key_id = p_key;
-    PERFORM refresh(p_key, p_now_ms / 1000, p_lease);
-    RETURN (p_ord, 'job', p_attempt, (SELECT key FROM keys WHERE key_id = p_key), v_row.payload, NULL, NULL)::outcome;
+    PERFORM refresh(p_key, v_now, p_asked.lease);
+    RETURN (p_asked.ords[p_at], 'job', p_attempt, (SELECT key FROM keys WHERE key_id = p_key), v_row.payload, NULL, NULL)::outcome;
 END $$;
 
 -- Where the claims of this connection go on: the second of their last look from the front, and the key that they took last,
@@ -57,56 +61,69 @@ BEGIN
     RETURN ARRAY[p_now, -1, 0];
 END $$;
 
+-- Those that got nothing from the first ones' turn.
+CREATE FUNCTION without_first(p_asked asked, p_count int4) RETURNS asked LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_asked.ords[p_count + 1 :], p_asked.workers[p_count + 1 :], p_asked.job_leases[p_count + 1 :], p_asked.daemon,
+        p_asked.call, p_asked.now_ms, p_asked.lease
+$$;
+
 -- Hands the first keys in order out to those that ask. There is 'nothing' when a look from the front finds no key that
 -- could be handed out; 'later': somebody has locked what there is. p_ended: jobs that ended just before, and are not counted
 -- yet: most batches end as many as they hand out.
-CREATE FUNCTION claim(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_ords int4[], p_workers text[],
-    p_job_leases int4[], p_ended int8) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
-DECLARE v_given int4; v_more int4; v_floor floor; v_from int8[];
+CREATE FUNCTION claim(p_asked asked, p_ended int8) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+DECLARE v_floor floor; v_from int8[]; v_given int4; v_more int4; v_rest asked;
 BEGIN
     IF EXISTS (SELECT FROM runs WHERE deleting) THEN
         PERFORM count_out(-p_ended);
-        RETURN QUERY SELECT * FROM claim_beside_deletion(p_daemon, p_call, p_now_ms, p_lease, p_ords, p_workers, p_job_leases);
+        RETURN QUERY SELECT * FROM claim_beside_deletion(p_asked);
         RETURN;
     END IF;
     SELECT * INTO v_floor FROM floor;
-    v_from := place_to_go_on(v_floor, p_now_ms / 1000);
-    RETURN QUERY SELECT * FROM claim_from(v_floor.version, v_from[1], v_from[2 : 3], p_daemon, p_call, p_now_ms, p_lease, p_ords, p_workers, p_job_leases);
+    v_from := place_to_go_on(v_floor, p_asked.now_ms / 1000);
+    RETURN QUERY SELECT * FROM claim_from(p_asked, v_floor.version, v_from, order_end(), '{}');
     GET DIAGNOSTICS v_given = ROW_COUNT;
-    IF v_given < cardinality(p_ords) AND v_from[2 : 3] <> '{-1, 0}' THEN
-        RETURN QUERY SELECT * FROM claim_from(v_floor.version, p_now_ms / 1000, '{-1, 0}', p_daemon, p_call, p_now_ms, p_lease, p_ords[v_given + 1 :],
-            p_workers[v_given + 1 :], p_job_leases[v_given + 1 :]);
+    IF v_given < cardinality(p_asked.ords) AND v_from[2 : 3] <> '{-1, 0}' THEN
+        v_rest := without_first(p_asked, v_given);
+        v_from := ARRAY[p_asked.now_ms / 1000, -1, 0];
+        RETURN QUERY SELECT * FROM claim_from(v_rest, v_floor.version, v_from, order_end(), '{}');
         GET DIAGNOSTICS v_more = ROW_COUNT;
         v_given := v_given + v_more;
     END IF;
     PERFORM count_out(v_given - p_ended);
-    IF v_given < cardinality(p_ords) THEN
-        RETURN QUERY SELECT * FROM unclaimed(p_ords[v_given + 1 :], p_now_ms / 1000, p_lease);
+    IF v_given < cardinality(p_asked.ords) THEN
+        RETURN QUERY SELECT * FROM unclaimed(without_first(p_asked, v_given), true);
     END IF;
 END $$;
 
--- The answers to those who got nothing.
-CREATE FUNCTION unclaimed(p_ords int4[], p_now int8, p_lease int8) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
-DECLARE v_answer text := CASE count_ready(1, p_now, p_lease) WHEN 0 THEN 'nothing' ELSE 'later' END;
+-- The answers to those who got nothing, when all of the order was looked at, or not.
+CREATE FUNCTION unclaimed(p_asked asked, p_is_all bool) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+DECLARE v_is_empty bool := p_is_all AND count_ready(1, p_asked.now_ms / 1000, p_asked.lease) = 0;
 BEGIN
-    RETURN QUERY SELECT ord, v_answer, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb FROM unnest(p_ords) AS ord;
+    RETURN QUERY SELECT ord, CASE WHEN v_is_empty THEN 'nothing' ELSE 'later' END, NULL::int8, NULL::bytea, NULL::bytea,
+        NULL::int8, NULL::jsonb FROM unnest(p_asked.ords) AS ord;
 END $$;
 
--- From a place in the order on: plain keys in this one statement, any other one by the rule. The row of `ready` that is
--- locked is the proof that nothing of its key changed since this statement's snapshot but a payload: whatever else changes
--- puts another row of `ready` in its place. So the key's row in `log` may be found by its ctid, and its row in `queue` not.
-CREATE FUNCTION claim_from(p_version int8, p_looked int8, p_from int8[], p_daemon int4, p_call int8, p_now_ms int8, p_lease int8,
-    p_ords int4[], p_workers text[], p_job_leases int4[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+-- Behind every place in the order.
+CREATE FUNCTION order_end() RETURNS int8[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT '{9223372036854775807, 9223372036854775807}'::int8[]
+$$;
+
+-- Between two places in the order, p_from with the second of its look before it: plain keys in this one statement, any other
+-- one by the rule. The row of `ready` that is locked is the proof that nothing of its key changed since this statement's
+-- snapshot but a payload. So the key's row in `log` may be found by its ctid, and its row in `queue` not.
+CREATE FUNCTION claim_from(p_asked asked, p_version int8, p_from int8[], p_until int8[], p_deleting int4[])
+RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
-    v_now int8 := p_now_ms / 1000; v_given int4 := 0; v_job outcome; v_plain bool; v_key int8; v_started int8; v_place int8;
+    v_now int8 := p_asked.now_ms / 1000; v_given int4 := 0; v_job outcome; v_plain bool; v_key int8; v_started int8; v_place int8;
 BEGIN
     FOR v_job.ord, v_job.attempt, v_job.key, v_job.payload, v_plain, v_key, v_started, v_place IN
         WITH c AS MATERIALIZED (
             SELECT r.ctid AS ready, l.ctid AS log, r.key_id, r.place, l.plain, l.started, l.finished, l.exit_code, l.last
             FROM ready r JOIN log l USING (key_id)
-            WHERE (r.started, r.place) >= (p_from[1], p_from[2])
-                AND (l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < v_now)
-            ORDER BY r.started, r.place LIMIT cardinality(p_ords) FOR NO KEY UPDATE OF r, l SKIP LOCKED),
+            WHERE (r.started, r.place) >= (p_from[2], p_from[3]) AND (r.started, r.place) <= (p_until[1], p_until[2])
+                AND (r.run IS NULL OR r.run <> ALL (p_deleting))
+                AND (l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_asked.lease < v_now)
+            ORDER BY r.started, r.place LIMIT cardinality(p_asked.ords) FOR NO KEY UPDATE OF r, l SKIP LOCKED),
         n AS MATERIALIZED (
             SELECT c.*, row_number() OVER () AS n, nextval('attempt_numbers') AS attempt FROM c),
         taken AS (DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT ready FROM c))),
@@ -124,52 +141,58 @@ BEGIN
             FROM x WHERE log.ctid = x.log AND x.plain),
         kept AS (INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease,
                 prev_started, prev_finished, prev_exit_code, prev_served, prev_last)
-            SELECT attempt, key_id, fetcher, run_started, p_daemon, p_call, p_now_ms, p_workers[n], p_job_leases[n],
-                started, finished, exit_code, served, last FROM x WHERE plain)
-        SELECT p_ords[n], attempt, key, payload, plain, key_id, coalesce(started, -1), place FROM x ORDER BY n
+            SELECT attempt, key_id, fetcher, run_started, p_asked.daemon, p_asked.call, p_asked.now_ms, p_asked.workers[n],
+                p_asked.job_leases[n], started, finished, exit_code, served, last FROM x WHERE plain)
+        SELECT p_asked.ords[n], attempt, key, payload, plain, key_id, coalesce(started, -1), place FROM x ORDER BY n
     LOOP
         v_given := v_given + 1;
         IF v_plain THEN
             v_job.answer := 'job';
         ELSE
-            v_job := hand_out(v_job.ord, v_key, v_job.attempt, p_daemon, p_call, p_now_ms, p_lease,
-                p_workers[v_given], p_job_leases[v_given]);
+            v_job := hand_out(p_asked, v_given, v_key, v_job.attempt);
             IF v_job.ord IS NULL THEN
-                -- Somebody has begun to delete its run in this moment.
+                -- Its runs are being deleted.
                 PERFORM count_out(-1);
-                v_job := (p_ords[v_given], 'later', NULL, NULL, NULL, NULL, NULL)::outcome;
+                v_job := (p_asked.ords[v_given], 'later', NULL, NULL, NULL, NULL, NULL)::outcome;
             END IF;
         END IF;
         RETURN NEXT v_job;
     END LOOP;
-    PERFORM set_config('shiftboss.place', format('%s %s %s %s', p_version, p_looked, v_started, v_place), false)
-        WHERE v_given > 0;
+    PERFORM set_config('shiftboss.place', format('%s %s %s %s', p_version, p_from[1], v_started, v_place), false)
+        WHERE v_given > 0 AND p_version IS NOT NULL;
 END $$;
 
--- The same while a run is being deleted, which has left its keys in the order: those that have nothing else are taken out.
-CREATE FUNCTION claim_beside_deletion(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_ords int4[],
-    p_workers text[], p_job_leases int4[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
-DECLARE
-    v_now int8 := p_now_ms / 1000; v_given int4 := 0; v_looks int4 := 0; v_key int8; v_job outcome;
+-- The same while runs are being deleted, which have left their keys in the order: at the front these are taken out first, of as
+-- many keys as nearly always is enough, and then of as many as a twelfth of a second is enough for.
+CREATE FUNCTION claim_beside_deletion(p_asked asked) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+DECLARE v_deleting int4[] := deleting_runs(); v_rest asked := p_asked; v_limit int4; v_until int8[]; v_given int4;
 BEGIN
-    -- A bound: the next step of the deletion takes out more.
-    WHILE v_given < cardinality(p_ords) AND v_looks < cardinality(p_ords) + 250 LOOP
-        SELECT key_id INTO v_key FROM ready r JOIN log l USING (key_id)
-            WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < v_now
-            ORDER BY r.started, r.place LIMIT 1 FOR NO KEY UPDATE OF r, l SKIP LOCKED;
-        EXIT WHEN NOT FOUND;
-        v_looks := v_looks + 1;
-        v_job := hand_out(p_ords[v_given + 1], v_key, nextval('attempt_numbers'), p_daemon, p_call, p_now_ms, p_lease,
-            p_workers[v_given + 1], p_job_leases[v_given + 1]);
-        IF v_job.answer IS NULL THEN
-            PERFORM unready(v_key);
-        ELSE
-            RETURN NEXT v_job;
-            v_given := v_given + 1;
-        END IF;
+    FOREACH v_limit IN ARRAY '{1000, 20000}'::int4[] LOOP
+        v_until := sweep(v_deleting, v_limit);
+        RETURN QUERY SELECT * FROM claim_from(v_rest, NULL, '{NULL, -1, 0}', coalesce(v_until, order_end()), v_deleting);
+        GET DIAGNOSTICS v_given = ROW_COUNT;
+        PERFORM count_out(v_given);
+        v_rest := without_first(v_rest, v_given);
+        EXIT WHEN v_rest.ords = '{}' OR v_until IS NULL;
     END LOOP;
-    PERFORM count_out(v_given);
-    RETURN QUERY SELECT * FROM unclaimed(p_ords[v_given + 1 :], v_now, p_lease);
+    IF v_rest.ords <> '{}' THEN
+        RETURN QUERY SELECT * FROM unclaimed(v_rest, v_until IS NULL);
+    END IF;
+END $$;
+
+-- Takes keys that have nothing but rows of these runs out of the order, among the first so many; where that look ended, NULL:
+-- at the end of the order. The key itself need not be locked: who changes it puts another row into the order.
+CREATE FUNCTION sweep(p_deleting int4[], p_limit int4) RETURNS int8[] LANGUAGE plpgsql AS $$
+DECLARE v_until int8[];
+BEGIN
+    WITH looked AS MATERIALIZED (SELECT ctid, started, place, CASE WHEN run IS NULL
+                THEN NOT EXISTS (SELECT FROM choose(key_id, p_deleting)) ELSE run = ANY (p_deleting) END AS is_dead
+            FROM (SELECT ctid, * FROM ready ORDER BY started, place LIMIT p_limit) AS first),
+        free AS MATERIALIZED (SELECT ctid FROM ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM looked WHERE is_dead))
+            FOR UPDATE SKIP LOCKED),
+        gone AS (DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM free)))
+    SELECT ARRAY[started, place] INTO v_until FROM looked OFFSET p_limit - 1;
+    RETURN v_until;
 END $$;
 
 -- Records the end of a key's job, by key alone.
@@ -272,7 +295,7 @@ DECLARE
     v_from int4 := 1; v_to int4; v_now int8 := p_now_ms / 1000; v_dispatch int4;
     v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_plain bool[]; v_unknown int4[];
     v_done_ords int4[]; v_done_keys int8[]; v_done_attempts int8[]; v_done_codes int8[]; v_ended int8;
-    v_asked int4[]; v_workers text[]; v_leases int4[];
+    v_asked asked;
     v_answer outcome := (NULL, 'recorded', NULL, NULL, NULL, NULL, NULL)::outcome;
 BEGIN
     WHILE v_from <= cardinality(p_kind) LOOP
@@ -338,19 +361,19 @@ BEGIN
                 NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb FROM unnest(v_unknown) AS u WHERE u <= v_to;
         END IF;
         IF v_dispatch <= v_to THEN
-            SELECT array_agg((p_first + n - 1)::int4 ORDER BY n), array_agg(who ORDER BY n), array_agg(lease ORDER BY n)
-                INTO v_asked, v_workers, v_leases
+            SELECT array_agg((p_first + n - 1)::int4 ORDER BY n), array_agg(who ORDER BY n), array_agg(lease ORDER BY n),
+                    p_daemon, p_call, p_now_ms, p_lease INTO v_asked
                 FROM unnest(p_kind, p_who, p_job_lease) WITH ORDINALITY AS d (kind, who, lease, n)
                 WHERE kind = 'dispatch' AND n BETWEEN v_from AND v_to;
         END IF;
         IF v_dispatch <= v_to AND NOT p_paused THEN
-            RETURN QUERY SELECT * FROM claim(p_daemon, p_call, p_now_ms, p_lease, v_asked, v_workers, v_leases, v_ended);
+            RETURN QUERY SELECT * FROM claim(v_asked, v_ended);
         ELSE
             PERFORM count_out(-v_ended);
         END IF;
         IF v_dispatch <= v_to AND p_paused THEN
             RETURN QUERY SELECT ord, 'nothing'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
-                FROM unnest(v_asked) AS ord;
+                FROM unnest(v_asked.ords) AS ord;
         END IF;
         v_from := v_to + 1;
     END LOOP;

@@ -101,7 +101,7 @@ BEGIN
             (SELECT attempt FROM last_served s WHERE s.key_id = u.key_id AND s.name = v_name), u.payload
         FROM unnest(v_keys, v_payloads) AS u (key_id, payload) WHERE u.key_id = ANY (v_free);
     UPDATE log SET plain = true WHERE key_id = ANY (v_free) AND NOT plain;
-    INSERT INTO ready SELECT coalesce(l.started, -1), k.place, u FROM unnest(v_free) AS u
+    INSERT INTO ready SELECT coalesce(l.started, -1), k.place, u, p_run.run FROM unnest(v_free) AS u
         CROSS JOIN LATERAL (SELECT started FROM log WHERE key_id = u OFFSET 0) AS l
         CROSS JOIN LATERAL (SELECT place FROM keys WHERE key_id = u OFFSET 0) AS k;
     v_added := cardinality(v_free);
@@ -116,9 +116,25 @@ BEGIN
     PERFORM count_rows(p_run.run, 0, v_added) WHERE v_added <> 0;
 END $$;
 
+-- Removes a run's rows of these keys: in a few statements those of keys that have nothing else and are not out; the others one
+-- by one.
+CREATE FUNCTION remove_rows(p_keys int8[], p_run int4, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_plain int8[]; v_key int8;
+BEGIN
+    v_plain := ARRAY(SELECT key_id FROM log WHERE key_id = ANY (p_keys) AND plain AND attempt IS NULL);
+    PERFORM unready_all(v_plain);
+    WITH gone AS (DELETE FROM queue WHERE run = p_run AND key_id = ANY (v_plain) RETURNING key_id, fetcher, served)
+    INSERT INTO last_served SELECT key_id, name, served FROM gone JOIN fetchers USING (fetcher) WHERE served IS NOT NULL
+        ON CONFLICT (key_id, name) DO UPDATE SET attempt = excluded.attempt;
+    FOR v_key IN SELECT u FROM unnest(p_keys) AS u WHERE u <> ALL (v_plain) LOOP
+        PERFORM remove_row(v_key, p_run, p_lease);
+        PERFORM refresh(v_key, p_now, p_lease);
+    END LOOP;
+END $$;
+
 -- Deletes rows of a run, p_limit at the most, and with its last row the run; NULL: there are more, else how many they were.
 CREATE FUNCTION delete_part(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
-DECLARE v_keys int8[]; v_key int8;
+DECLARE v_keys int8[];
 BEGIN
     -- Whoever registers a run of this fetcher comes before or after.
     PERFORM FROM fetcher_owners WHERE name = (SELECT name FROM fetchers WHERE fetcher = p_run.fetcher) FOR NO KEY UPDATE;
@@ -127,10 +143,7 @@ BEGIN
     PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
     PERFORM count_rows(run, 0, -count(*)) FROM queue WHERE run = p_run.run AND key_id = ANY (v_keys) AND NOT dispatched
         GROUP BY run;
-    FOREACH v_key IN ARRAY v_keys LOOP
-        PERFORM remove_row(v_key, p_run.run, p_lease);
-        PERFORM refresh(v_key, p_now, p_lease);
-    END LOOP;
+    PERFORM remove_rows(v_keys, p_run.run, p_now, p_lease);
     UPDATE runs SET rows = rows - cardinality(v_keys) WHERE run = p_run.run;
     IF cardinality(v_keys) >= p_limit THEN
         RETURN NULL;
@@ -160,7 +173,7 @@ END $$;
 
 -- Looks at rows of a run, p_limit at the most, and deletes those that its listing lacks; whether there are more.
 CREATE FUNCTION prune(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
-DECLARE v_keys int8[]; v_key int8; v_gone int8 := 0;
+DECLARE v_keys int8[]; v_gone int8[];
 BEGIN
     IF NOT coalesce(p_run.listing, false) THEN
         RETURN false;
@@ -171,13 +184,9 @@ BEGIN
     PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
     PERFORM count_rows(run, 0, -count(*)) FROM queue q WHERE run = p_run.run AND key_id = ANY (v_keys) AND NOT dispatched
         AND NOT EXISTS (SELECT FROM listed l WHERE l.run = q.run AND l.key_id = q.key_id) GROUP BY run;
-    FOR v_key IN SELECT u FROM unnest(v_keys) AS u
-            WHERE NOT EXISTS (SELECT FROM listed WHERE run = p_run.run AND key_id = u) LOOP
-        PERFORM remove_row(v_key, p_run.run, p_lease);
-        PERFORM refresh(v_key, p_now, p_lease);
-        v_gone := v_gone + 1;
-    END LOOP;
-    UPDATE runs SET rows = rows - v_gone, pruned_to = v_keys[cardinality(v_keys)] WHERE run = p_run.run AND v_keys <> '{}';
+    v_gone := ARRAY(SELECT u FROM unnest(v_keys) AS u WHERE NOT EXISTS (SELECT FROM listed WHERE run = p_run.run AND key_id = u));
+    PERFORM remove_rows(v_gone, p_run.run, p_now, p_lease);
+    UPDATE runs SET rows = rows - cardinality(v_gone), pruned_to = v_keys[cardinality(v_keys)] WHERE run = p_run.run AND v_keys <> '{}';
     IF cardinality(v_keys) >= p_limit THEN
         RETURN true;
     END IF;
@@ -198,8 +207,9 @@ $$;
 CREATE FUNCTION count_ready(p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql STABLE AS $$
 DECLARE v_deleting int4[] := deleting_runs(); v_seen int8; v_found int8;
 BEGIN
-    SELECT count(*), count(*) FILTER (WHERE v_deleting = '{}' OR EXISTS (SELECT FROM choose(found.key_id, v_deleting)))
-        INTO v_seen, v_found FROM (SELECT r.key_id FROM ready r JOIN log l USING (key_id)
+    SELECT count(*), count(*) FILTER (WHERE CASE WHEN run IS NULL THEN v_deleting = '{}'
+            OR EXISTS (SELECT FROM choose(found.key_id, v_deleting)) ELSE run <> ALL (v_deleting) END)
+        INTO v_seen, v_found FROM (SELECT r.key_id, r.run FROM ready r JOIN log l USING (key_id)
             WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_lease < p_now
             LIMIT p_limit + CASE v_deleting WHEN '{}' THEN 0 ELSE 50000 END) AS found;
     RETURN CASE WHEN v_found = 0 AND v_seen > p_limit + 49999 THEN 1 ELSE least(v_found, p_limit) END;

@@ -52,11 +52,27 @@ BEGIN
         AND ready.started = coalesce(l.started, -1) AND ready.place = k.place;
 END $$;
 
+-- The same of many keys.
+CREATE FUNCTION unready_all(p_keys int8[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM unnest(p_keys) AS u
+        CROSS JOIN LATERAL (SELECT started FROM log WHERE key_id = u OFFSET 0) AS l
+        CROSS JOIN LATERAL (SELECT place FROM keys WHERE key_id = u OFFSET 0) AS k
+        CROSS JOIN LATERAL (SELECT ctid FROM ready
+            WHERE started = coalesce(l.started, -1) AND place = k.place AND key_id = u OFFSET 0) AS r));
+END $$;
+
 -- Whether the key has a place in the order.
 CREATE FUNCTION is_in_order(p_key int8) RETURNS bool LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM log l, keys k, ready r WHERE l.key_id = p_key AND k.key_id = p_key AND r.key_id = p_key
         AND r.started = coalesce(l.started, -1) AND r.place = k.place);
+END $$;
+
+-- The run of the key's only row; NULL: it has several.
+CREATE FUNCTION only_run(p_key int8) RETURNS int4 LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT CASE count(*) WHEN 1 THEN min(run) END FROM queue WHERE key_id = p_key);
 END $$;
 
 -- Derives a key's place in the order, and whether it is plain, from all that is known of it.
@@ -70,7 +86,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM deliveries(p_key) WHERE lease IS NOT NULL)
         AND EXISTS (SELECT FROM choose(p_key, v_deleting));
     IF v_is_ready THEN
-        INSERT INTO ready SELECT coalesce(v_log.started, -1), place, p_key FROM keys WHERE key_id = p_key;
+        INSERT INTO ready SELECT coalesce(v_log.started, -1), place, p_key, only_run(p_key) FROM keys WHERE key_id = p_key;
         PERFORM note_ready();
     END IF;
     SELECT * INTO v_open FROM attempts WHERE attempt = v_log.attempt;
@@ -195,7 +211,7 @@ BEGIN
         PERFORM unready(v_key);
         UPDATE keys SET place = v_place WHERE key_id = v_key AND place <> v_place;
         IF v_is_ready THEN
-            INSERT INTO ready SELECT coalesce(started, -1), v_place, v_key FROM log WHERE key_id = v_key;
+            INSERT INTO ready SELECT coalesce(started, -1), v_place, v_key, only_run(v_key) FROM log WHERE key_id = v_key;
             PERFORM note_ready();
         END IF;
     END LOOP;

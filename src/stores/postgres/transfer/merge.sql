@@ -86,7 +86,7 @@ INSERT INTO failures
         WHERE a.key_id = l.key_id AND a.outcome = 'done' AND a.started_ms / 1000 = l.started);
 -- A classic job is in the order from when its lease is over; the next daemon sees to that.
 INSERT INTO ready
-    SELECT coalesce(l.started, -1), k.place, k.key_id FROM log l JOIN keys k USING (key_id),
+    SELECT coalesce(l.started, -1), k.place, k.key_id, only_run(k.key_id) FROM log l JOIN keys k USING (key_id),
         (SELECT deleting_runs() AS deleting OFFSET 0) AS d
     WHERE (l.started IS NULL OR l.finished IS NOT NULL OR l.attempt IS NULL)
         AND NOT EXISTS (SELECT FROM moved_open o WHERE o.key_id = l.key_id AND o.lease IS NOT NULL)
