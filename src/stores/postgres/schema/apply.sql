@@ -189,7 +189,7 @@ CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_a
     p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
     v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool; v_disorder int8;
-    v_from int4 := 1; v_to int4; v_row int4 := 0; v_answer outcome;
+    v_from int4 := 1; v_to int4; v_row int4 := 0; v_answer outcome; v_answers outcome[];
 BEGIN
     IF 'pause' = ANY (p_kind) OR 'resume' = ANY (p_kind) THEN
         -- Nobody joins meanwhile.
@@ -211,9 +211,12 @@ BEGIN
     RETURN NEXT (0, 'clock', v_after, NULL, NULL, v_now - v_more::int4, NULL)::outcome;
     FOREACH v_to IN ARRAY p_until LOOP
         IF p_kind[v_from] IN ('dispatch', 'complete', 'complete_attempt') THEN
-            RETURN QUERY SELECT * FROM turn(p_daemon, p_call, v_now_ms, p_lease, v_paused, v_from, p_kind[v_from : v_to],
+            v_answers := turn(p_daemon, p_call, v_now_ms, p_lease, v_paused, v_from, p_kind[v_from : v_to],
                 p_key[v_from : v_to], p_jitter[v_from : v_to], p_number[v_from : v_to], p_code[v_from : v_to],
                 p_name[v_from : v_to], p_seconds[v_from : v_to]);
+            FOREACH v_answer IN ARRAY v_answers LOOP
+                RETURN NEXT v_answer;
+            END LOOP;
         ELSE
             v_answer := perform_one(p_daemon, v_now_ms, p_lease, p_max_expired, p_max_tasks, v_paused, p_kind[v_from],
                 p_key[v_from], p_jitter[v_from], p_number[v_from], p_code[v_from], p_name[v_from], p_payload[v_from],

@@ -51,10 +51,10 @@ END $$;
 -- at each claim. It holds until anybody makes a key ready (`floor`), and for ten seconds after that look, for a transaction
 -- that fails makes ready what it had locked, and tells nobody. While the clock is set back, keys are passed over whose
 -- lease was over already.
-CREATE FUNCTION place_to_go_on(p_floor floor, p_now int8) RETURNS int8[] LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION place_to_go_on(p_version int8, p_raised int8, p_now int8) RETURNS int8[] LANGUAGE plpgsql STABLE AS $$
 DECLARE v_kept int8[] := string_to_array(nullif(current_setting('shiftboss.place', true), ''), ' ')::int8[];
 BEGIN
-    IF v_kept[1] = p_floor.version AND p_floor.raised <= v_kept[2] AND p_now - v_kept[2] BETWEEN 0 AND 10
+    IF v_kept[1] = p_version AND p_raised <= v_kept[2] AND p_now - v_kept[2] BETWEEN 0 AND 10
             AND current_setting('shiftboss.made_ready', true) IS DISTINCT FROM 'yes' THEN
         RETURN v_kept[2 : 4];
     END IF;
@@ -70,37 +70,35 @@ $$;
 -- Hands the first keys in order out to those that ask. There is 'nothing' when a look from the front finds no key that
 -- could be handed out; 'later': somebody has locked what there is. p_ended: jobs that ended just before, and are not counted
 -- yet: most batches end as many as they hand out.
-CREATE FUNCTION claim(p_asked asked, p_ended int8) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
-DECLARE v_floor floor; v_from int8[]; v_given int4; v_more int4; v_rest asked;
+CREATE FUNCTION claim(p_asked asked, p_ended int8) RETURNS outcome[] LANGUAGE plpgsql AS $$
+DECLARE v_version int8; v_raised int8; v_deleting int4[]; v_from int8[]; v_given outcome[]; v_is_all bool := true;
 BEGIN
-    IF EXISTS (SELECT FROM runs WHERE deleting) THEN
-        PERFORM count_out(-p_ended);
-        RETURN QUERY SELECT * FROM claim_beside_deletion(p_asked);
-        RETURN;
+    SELECT version, raised, ARRAY(SELECT run FROM runs WHERE deleting) INTO v_version, v_raised, v_deleting FROM floor;
+    IF v_deleting = '{}' THEN
+        v_from := place_to_go_on(v_version, v_raised, p_asked.now_ms / 1000);
+        v_given := claim_from(p_asked, v_version, v_from, order_end(), v_deleting);
+        IF cardinality(v_given) < cardinality(p_asked.ords) AND v_from[2 : 3] <> '{-1, 0}' THEN
+            v_from := ARRAY[p_asked.now_ms / 1000, -1, 0];
+            v_given := v_given || claim_from(without_first(p_asked, cardinality(v_given)), v_version, v_from, order_end(), v_deleting);
+        END IF;
+    ELSE
+        SELECT given, is_all INTO v_given, v_is_all FROM claim_beside_deletion(p_asked, v_deleting);
     END IF;
-    SELECT * INTO v_floor FROM floor;
-    v_from := place_to_go_on(v_floor, p_asked.now_ms / 1000);
-    RETURN QUERY SELECT * FROM claim_from(p_asked, v_floor.version, v_from, order_end(), '{}');
-    GET DIAGNOSTICS v_given = ROW_COUNT;
-    IF v_given < cardinality(p_asked.ords) AND v_from[2 : 3] <> '{-1, 0}' THEN
-        v_rest := without_first(p_asked, v_given);
-        v_from := ARRAY[p_asked.now_ms / 1000, -1, 0];
-        RETURN QUERY SELECT * FROM claim_from(v_rest, v_floor.version, v_from, order_end(), '{}');
-        GET DIAGNOSTICS v_more = ROW_COUNT;
-        v_given := v_given + v_more;
+    IF cardinality(v_given) <> p_ended THEN
+        PERFORM count_out(cardinality(v_given) - p_ended);
     END IF;
-    PERFORM count_out(v_given - p_ended);
-    IF v_given < cardinality(p_asked.ords) THEN
-        RETURN QUERY SELECT * FROM unclaimed(without_first(p_asked, v_given), true);
+    IF cardinality(v_given) < cardinality(p_asked.ords) THEN
+        RETURN v_given || unclaimed(without_first(p_asked, cardinality(v_given)), v_is_all);
     END IF;
+    RETURN v_given;
 END $$;
 
 -- The answers to those who got nothing, when all of the order was looked at, or not.
-CREATE FUNCTION unclaimed(p_asked asked, p_is_all bool) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+CREATE FUNCTION unclaimed(p_asked asked, p_is_all bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE v_is_empty bool := p_is_all AND count_ready(1, p_asked.now_ms / 1000, p_asked.lease) = 0;
 BEGIN
-    RETURN QUERY SELECT ord, CASE WHEN v_is_empty THEN 'nothing' ELSE 'later' END, NULL::int8, NULL::bytea, NULL::bytea,
-        NULL::int8, NULL::jsonb FROM unnest(p_asked.ords) AS ord;
+    RETURN ARRAY(SELECT (ord, CASE WHEN v_is_empty THEN 'nothing' ELSE 'later' END, NULL, NULL, NULL, NULL, NULL)::outcome
+        FROM unnest(p_asked.ords) AS ord);
 END $$;
 
 -- Behind every place in the order.
@@ -112,9 +110,9 @@ $$;
 -- one by the rule. The row of `ready` that is locked is the proof that nothing of its key changed since this statement's
 -- snapshot but a payload. So the key's row in `log` may be found by its ctid, and its row in `queue` not.
 CREATE FUNCTION claim_from(p_asked asked, p_version int8, p_from int8[], p_until int8[], p_deleting int4[])
-RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE
-    v_now int8 := p_asked.now_ms / 1000; v_given int4 := 0; v_job outcome; v_plain bool; v_key int8; v_started int8; v_place int8;
+    v_now int8 := p_asked.now_ms / 1000; v_at int4 := 0; v_given outcome[] := '{}'; v_job outcome; v_plain bool; v_key int8; v_started int8; v_place int8;
 BEGIN
     FOR v_job.ord, v_job.attempt, v_job.key, v_job.payload, v_plain, v_key, v_started, v_place IN
         WITH c AS MATERIALIZED (
@@ -145,39 +143,37 @@ BEGIN
                 p_asked.job_leases[n], started, finished, exit_code, served, last FROM x WHERE plain)
         SELECT p_asked.ords[n], attempt, key, payload, plain, key_id, coalesce(started, -1), place FROM x ORDER BY n
     LOOP
-        v_given := v_given + 1;
+        v_at := v_at + 1;
         IF v_plain THEN
             v_job.answer := 'job';
         ELSE
-            v_job := hand_out(p_asked, v_given, v_key, v_job.attempt);
+            v_job := hand_out(p_asked, v_at, v_key, v_job.attempt);
             IF v_job.ord IS NULL THEN
                 -- Its runs are being deleted.
                 PERFORM count_out(-1);
-                v_job := (p_asked.ords[v_given], 'later', NULL, NULL, NULL, NULL, NULL)::outcome;
+                v_job := (p_asked.ords[v_at], 'later', NULL, NULL, NULL, NULL, NULL)::outcome;
             END IF;
         END IF;
-        RETURN NEXT v_job;
+        v_given := v_given || v_job;
     END LOOP;
-    PERFORM set_config('shiftboss.place', format('%s %s %s %s', p_version, p_from[1], v_started, v_place), false)
-        WHERE v_given > 0 AND p_version IS NOT NULL;
+    IF v_at > 0 AND p_version IS NOT NULL THEN
+        PERFORM set_config('shiftboss.place', format('%s %s %s %s', p_version, p_from[1], v_started, v_place), false);
+    END IF;
+    RETURN v_given;
 END $$;
 
 -- The same while runs are being deleted, which have left their keys in the order: at the front these are taken out first, of as
 -- many keys as nearly always is enough, and then of as many as a twelfth of a second is enough for.
-CREATE FUNCTION claim_beside_deletion(p_asked asked) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
-DECLARE v_deleting int4[] := deleting_runs(); v_rest asked := p_asked; v_limit int4; v_until int8[]; v_given int4;
+CREATE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], OUT given outcome[], OUT is_all bool) LANGUAGE plpgsql AS $$
+DECLARE v_limit int4; v_until int8[];
 BEGIN
+    given := '{}';
     FOREACH v_limit IN ARRAY '{1000, 20000}'::int4[] LOOP
-        v_until := sweep(v_deleting, v_limit);
-        RETURN QUERY SELECT * FROM claim_from(v_rest, NULL, '{NULL, -1, 0}', coalesce(v_until, order_end()), v_deleting);
-        GET DIAGNOSTICS v_given = ROW_COUNT;
-        PERFORM count_out(v_given);
-        v_rest := without_first(v_rest, v_given);
-        EXIT WHEN v_rest.ords = '{}' OR v_until IS NULL;
+        v_until := sweep(p_deleting, v_limit);
+        is_all := v_until IS NULL;
+        given := given || claim_from(without_first(p_asked, cardinality(given)), NULL, '{NULL, -1, 0}', coalesce(v_until, order_end()), p_deleting);
+        EXIT WHEN is_all OR cardinality(given) = cardinality(p_asked.ords);
     END LOOP;
-    IF v_rest.ords <> '{}' THEN
-        RETURN QUERY SELECT * FROM unclaimed(v_rest, v_until IS NULL);
-    END IF;
 END $$;
 
 -- Takes keys that have nothing but rows of these runs out of the order, among the first so many; where that look ended, NULL:
@@ -290,9 +286,9 @@ END $$;
 -- that were asked for earlier; another end after a dispatch begins a part of its own.
 CREATE FUNCTION turn(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_paused bool, p_first int4, p_kind text[],
     p_key bytea[], p_jitter int4[], p_attempt int8[], p_code int8[], p_who text[], p_job_lease int4[])
-RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
+RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE
-    v_from int4 := 1; v_to int4; v_now int8 := p_now_ms / 1000; v_dispatch int4;
+    v_from int4 := 1; v_to int4; v_dispatch int4; v_answers outcome[] := '{}';
     v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_plain bool[]; v_unknown int4[];
     v_done_ords int4[]; v_done_keys int8[]; v_done_attempts int8[]; v_done_codes int8[]; v_ended int8;
     v_asked asked;
@@ -301,8 +297,7 @@ BEGIN
     WHILE v_from <= cardinality(p_kind) LOOP
         -- The ends, with their keys locked. attempt: the one that the key's log row is of; plain: that is the one meant, and
         -- the key is plain.
-        SELECT array_agg(n ORDER BY n), array_agg(key_id ORDER BY n), array_agg(attempt ORDER BY n),
-                array_agg(code ORDER BY n), array_agg(plain AND nth = 1 ORDER BY n)
+        SELECT array_agg(n), array_agg(key_id), array_agg(attempt), array_agg(code), array_agg(plain AND nth = 1)
             INTO v_ords, v_keys, v_attempts, v_codes, v_plain
             FROM (SELECT e.n, l.key_id, l.attempt, e.code, e.nth, l.plain AND l.finished IS NULL AND l.attempt IS NOT NULL
                     AND (e.kind = 'complete' OR l.attempt = e.attempt AND e.lease IS NOT NULL) AS plain
@@ -344,7 +339,7 @@ BEGIN
             PERFORM end_plain_jobs(v_done_keys, v_done_attempts, v_done_codes, p_now_ms);
             FOREACH v_answer.ord IN ARRAY v_done_ords LOOP
                 v_answer.ord := p_first + v_answer.ord - 1;
-                RETURN NEXT v_answer;
+                v_answers := v_answers || v_answer;
             END LOOP;
         END IF;
         FOR i IN 1 .. coalesce(cardinality(v_ords), 0) LOOP
@@ -352,31 +347,32 @@ BEGIN
             IF p_kind[v_ords[i]] = 'complete' THEN
                 PERFORM end_job(v_keys[i], p_code[v_ords[i]], p_now_ms, p_lease);
             END IF;
-            RETURN QUERY SELECT p_first + v_ords[i] - 1, CASE p_kind[v_ords[i]] WHEN 'complete' THEN 'recorded'
+            v_answers := v_answers || (p_first + v_ords[i] - 1, CASE p_kind[v_ords[i]] WHEN 'complete' THEN 'recorded'
                     ELSE end_attempt(p_attempt[v_ords[i]], p_code[v_ords[i]], p_now_ms, p_lease) END,
-                NULL::int8, NULL::bytea, NULL::bytea, 1::int8, NULL::jsonb;
+                NULL, NULL, NULL, 1, NULL)::outcome;
         END LOOP;
         IF v_unknown <> '{}' THEN
-            RETURN QUERY SELECT p_first + u - 1, CASE p_kind[u] WHEN 'complete' THEN 'recorded' ELSE 'unknown' END,
-                NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb FROM unnest(v_unknown) AS u WHERE u <= v_to;
+            v_answers := v_answers || ARRAY(SELECT (p_first + u - 1, CASE p_kind[u] WHEN 'complete' THEN 'recorded' ELSE 'unknown' END,
+                NULL, NULL, NULL, NULL, NULL)::outcome FROM unnest(v_unknown) AS u WHERE u <= v_to);
         END IF;
         IF v_dispatch <= v_to THEN
-            SELECT array_agg((p_first + n - 1)::int4 ORDER BY n), array_agg(who ORDER BY n), array_agg(lease ORDER BY n),
+            SELECT array_agg((p_first + n - 1)::int4), array_agg(who), array_agg(lease),
                     p_daemon, p_call, p_now_ms, p_lease INTO v_asked
                 FROM unnest(p_kind, p_who, p_job_lease) WITH ORDINALITY AS d (kind, who, lease, n)
                 WHERE kind = 'dispatch' AND n BETWEEN v_from AND v_to;
         END IF;
         IF v_dispatch <= v_to AND NOT p_paused THEN
-            RETURN QUERY SELECT * FROM claim(v_asked, v_ended);
+            v_answers := v_answers || claim(v_asked, v_ended);
         ELSE
             PERFORM count_out(-v_ended);
         END IF;
         IF v_dispatch <= v_to AND p_paused THEN
-            RETURN QUERY SELECT ord, 'nothing'::text, NULL::int8, NULL::bytea, NULL::bytea, NULL::int8, NULL::jsonb
-                FROM unnest(v_asked.ords) AS ord;
+            v_answers := v_answers || ARRAY(SELECT (ord, 'nothing', NULL, NULL, NULL, NULL, NULL)::outcome
+                FROM unnest(v_asked.ords) AS ord);
         END IF;
         v_from := v_to + 1;
     END LOOP;
+    RETURN v_answers;
 END $$;
 
 -- Classic jobs whose lease is over are ready again, those of the attempts behind p_after: more at once than a batch asks
