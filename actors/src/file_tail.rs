@@ -1,7 +1,7 @@
 //! FileTailActor: one fetcher run, from its first byte to complete or deleted.
 //!
 //! The FileWatcherActor starts it, tells it through a [`TailLink`] when its file changed, and restarts it when it
-//! fails. It stores one batch at a time and reads on only when that one is on disk. A store that is busy
+//! fails. It reads a portion, stores that batch by batch, and reads on only when it is on disk. A store that is busy
 //! or full is waited for; a file that cannot be read is a failure, reported to the parent. What the
 //! bytes mean is `run_reader`'s and `fetcher_file`'s business. When the reader has listed a file anew, the
 //! tail has the store delete, step by step, what that list lacks.
@@ -12,17 +12,24 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use tokio::sync::{Notify, oneshot};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use tracing::debug;
 
 use crate::directory::FileState;
-use crate::run_reader::{RunReader, Target};
+use crate::run_reader::{BATCH_ROWS_MAX, Portion, RunReader, Target};
 use crate::storage::StorageActor;
 use crate::storage::messages::{STORE_RETRY, ask};
-use crate::store::{AddRows, Prune, Request, RowBatch, STEP_ROWS, StoreError};
+use crate::store::{AddRows, Prune, Request, STEP_ROWS, StoreError};
 
 /// Delay before a line that fills a batch and does not end is read on; others have their turn.
 const NEXT_PIECE: Duration = Duration::from_millis(1);
+
+/// Memory for what one tail gathers before it stores it, and all tails together: a list of 25,000 packages, and a few of
+/// them. With less, or when somebody waits, rows are stored in smaller portions. To put one in order takes a few milliseconds,
+/// for which all that is on this thread waits.
+const PORTION_BYTES_MAX: usize = 2 * 1024 * 1024;
+const GATHERED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How a tail ended, for its parent. None at all is a panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,15 +107,52 @@ impl TailLink {
     }
 }
 
+/// What all tails share.
+#[derive(Default)]
+pub struct Shared {
+    /// Others wait for a place: a tail is to end when it has nothing to read.
+    pub(crate) crowded: Cell<bool>,
+    /// Bytes in memory that were read and are not stored yet.
+    gathered: Cell<usize>,
+}
+
+/// A part of [`Shared::gathered`].
+struct Room {
+    shared: Rc<Shared>,
+    bytes: usize,
+}
+
+impl Room {
+    fn of(shared: &Rc<Shared>) -> Self {
+        Self { shared: Rc::clone(shared), bytes: 0 }
+    }
+
+    fn grow(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.shared.gathered.set(self.shared.gathered.get() + bytes);
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= PORTION_BYTES_MAX || self.shared.gathered.get() >= GATHERED_BYTES_MAX
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.shared.gathered.set(self.shared.gathered.get() - self.bytes);
+    }
+}
+
 /// One run that is read. Made by the watcher; a [`FileTailActor`] follows it.
 pub struct Tail {
     /// The run's file and the place in it.
     pub(crate) reader: RunReader,
     storage: Addr<StorageActor>,
-    /// Others wait for its place: it is to end when it has nothing to read.
-    crowded: Rc<Cell<bool>>,
+    shared: Rc<Shared>,
     link: Rc<TailLink>,
-    /// The last batch of a complete file was sent: a notification from now on comes after its reading.
+    /// Read, and not stored yet.
+    gathered: Option<(Portion, Room)>,
+    /// The last batch of a complete file was read: a notification from now on comes after its reading.
     completed: bool,
     /// A batch was stored since the start.
     progress: bool,
@@ -132,11 +176,11 @@ impl Tail {
     pub fn new(
         reader: RunReader,
         storage: Addr<StorageActor>,
-        crowded: Rc<Cell<bool>>,
+        shared: Rc<Shared>,
         link: Rc<TailLink>,
     ) -> Self {
-        let (completed, progress, waiting) = (false, false, Vec::new());
-        Self { reader, storage, crowded, link, completed, progress, waiting }
+        let (gathered, completed, progress, waiting) = (None, false, false, Vec::new());
+        Self { reader, storage, shared, link, gathered, completed, progress, waiting }
     }
 
     async fn follow(mut self) {
@@ -153,11 +197,19 @@ impl Tail {
             self.waiting.append(&mut link.waiting.borrow_mut());
             link.unheard.set(link.unheard.get() && self.completed);
             let target = link.target.get();
-            let reader = &mut self.reader;
-            if let Some(batch) = reader.next_batch(target)? {
-                self.store(batch).await?;
-                continue;
+            match self.reader.read_on(target) {
+                Ok(Some(portion)) => {
+                    self.gather(portion).await?;
+                    continue;
+                }
+                Ok(None) if self.gathered.is_none() => {}
+                read => {
+                    self.store().await?;
+                    read?;
+                    continue;
+                }
             }
+            let reader = &self.reader;
             link.sound.set(true);
             answer_all(&mut self.waiting, reader.has_unread());
             if reader.is_interrupted() {
@@ -166,7 +218,7 @@ impl Tail {
                 link.wake.notified().await;
             } else if target.complete && reader.is_listed() {
                 self.prune().await?;
-            } else if target.complete || self.crowded.get() {
+            } else if target.complete || self.shared.crowded.get() {
                 let (complete, state) = (target.complete, reader.read_state());
                 return Ok(TailEnd::Read { complete, state });
             } else {
@@ -175,13 +227,46 @@ impl Tail {
         }
     }
 
-    async fn store(&mut self, batch: RowBatch) -> Result<(), String> {
-        self.completed |= batch.complete;
-        self.ask_until_done(AddRows(batch.clone())).await?;
-        self.progress = true;
-        self.link.sound.set(true);
-        self.reader.batch_stored(&batch);
-        answer_all(&mut self.waiting, self.reader.has_unread());
+    /// Takes what was read, and stores it unless there is more, and room for that, and nobody waits.
+    async fn gather(&mut self, read: Portion) -> Result<(), String> {
+        self.completed |= read.behind().complete;
+        self.reader.taken(&read);
+        if self.gathered.as_ref().is_some_and(|(portion, _)| !portion.goes_on_with(&read)) {
+            self.store().await?;
+        }
+        let bytes = read.bytes();
+        let (_, room) = match &mut self.gathered {
+            Some(gathered) => {
+                gathered.0.append(read);
+                gathered
+            }
+            none => none.insert((read, Room::of(&self.shared))),
+        };
+        room.grow(bytes);
+        let is_awaited = !self.waiting.is_empty() || !self.link.waiting.borrow().is_empty();
+        if is_awaited || room.is_full() || !self.reader.is_interrupted() {
+            return self.store().await;
+        }
+        yield_now().await;
+        Ok(())
+    }
+
+    /// Stores what was gathered, batch by batch. Whoever waits is answered after the first one.
+    async fn store(&mut self) -> Result<(), String> {
+        let Some((portion, _room)) = self.gathered.take() else {
+            return Ok(());
+        };
+        let mut steps = portion.into_steps(BATCH_ROWS_MAX).peekable();
+        while let Some(batch) = steps.next() {
+            self.ask_until_done(AddRows(batch)).await?;
+            self.progress = true;
+            self.link.sound.set(true);
+            let more = steps.peek().is_some();
+            if more {
+                self.waiting.append(&mut self.link.waiting.borrow_mut());
+            }
+            answer_all(&mut self.waiting, more || self.reader.has_unread());
+        }
         Ok(())
     }
 

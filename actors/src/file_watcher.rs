@@ -19,7 +19,6 @@ mod tails;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -31,6 +30,7 @@ use tokio::task::yield_now;
 use crate::directory::Directory;
 use crate::exit_notifier::ExitNotifier;
 use crate::file_identity::DirectoryIdentity;
+use crate::file_tail::Shared;
 use crate::storage::StorageActor;
 use crate::storage::messages::ask;
 use crate::store::Runs;
@@ -103,8 +103,8 @@ pub struct FileWatcherActor {
     /// Events said that the directory is gone, or that others were dropped.
     lost: bool,
     overflow: bool,
-    /// Runs wait for a tail: tails that have nothing to read give up their place.
-    crowded: Rc<Cell<bool>>,
+    /// Crowded: runs wait for a tail, and tails that have nothing to read give up their place.
+    shared: Rc<Shared>,
     /// Files that cannot be looked at.
     warnings: Throttle,
     /// Dropped with the actor: a panic here ends the process.
@@ -132,7 +132,7 @@ impl FileWatcherActor {
             barriers: barrier::Barriers::default(),
             lost: false,
             overflow: false,
-            crowded: Rc::default(),
+            shared: Rc::default(),
             warnings: Throttle::new(1, WARNINGS_SECONDS),
             _exit_notifier: exit_notifier,
         }

@@ -1,12 +1,13 @@
 //! Reads one fetcher run's file in batches, from wherever the queue stands. Plain and synchronous.
 //!
 //! The FileTailActor calls it. It opens, follows and re-reads the file (spec 4, "Life") and
-//! turns bytes into [`RowBatch`]es; it stores nothing and decides nothing about restarts.
+//! turns bytes into [`Portion`]s; it stores nothing and decides nothing about restarts.
 //!
 //! A complete file that has rested is compared with what was read from it. If it differs, it is read as a
 //! *listing*: from start to end without a change meanwhile. What a listing lacks can leave the queue.
 
 mod open_file;
+mod portion;
 
 use std::io;
 use std::rc::Rc;
@@ -18,12 +19,13 @@ use crate::file_identity::Position;
 use crate::store::{Reading, RowBatch, StoredRun};
 use open_file::OpenFile;
 pub(crate) use open_file::still_holds;
+pub use portion::Portion;
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Run;
 
-/// Rows of one batch, at the most (and those of the last chunk read). A worker's request waits for
+/// Rows of one batch, at the most (and, of what was read alone, those of the last chunk). A worker's request waits for
 /// one batch; four times as many rows load no faster.
-const BATCH_ROWS_MAX: usize = 250;
+pub(crate) const BATCH_ROWS_MAX: usize = 250;
 /// Bytes read for one batch at the most, so that a file of faulty lines also lets others in.
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Faulty lines of one batch that are logged one by one; the others are counted.
@@ -111,15 +113,15 @@ impl RunReader {
 
     /// The next rows, or `None` when there is nothing to store. `target` says what to read. An error says what could
     /// not be done, to which file, and why.
-    pub fn next_batch(&mut self, target: Target) -> Result<Option<RowBatch>, String> {
+    pub fn read_on(&mut self, target: Target) -> Result<Option<Portion>, String> {
         self.interrupted = false;
         let name = self.stored.run.file_name(target.growing_name);
         let failed = |doing| {
             let name = name.clone();
             move |error: io::Error| format!("cannot {doing} {name}: {error}")
         };
-        if let Some(batch) = self.compare(target).map_err(failed("compare"))? {
-            return Ok(Some(batch));
+        if let Some(seen) = self.compare(target).map_err(failed("compare"))? {
+            return Ok(Some(Portion::new(seen.clone(), seen)));
         }
         if self.interrupted || !self.follow(target).map_err(failed("open"))? {
             return Ok(None);
@@ -161,10 +163,10 @@ impl RunReader {
         Ok(Some(RowBatch { run, rows: Vec::new(), skipped: 0, position, complete: true, reading }))
     }
 
-    /// Tells the reader that its last batch is in the store.
-    pub fn batch_stored(&mut self, batch: &RowBatch) {
-        self.stored.position = Some(batch.position);
-        self.stored.complete = batch.complete;
+    /// Tells the reader that what it read last is stored, or is to be before anything else of this file.
+    pub fn taken(&mut self, portion: &Portion) {
+        self.stored.position = Some(portion.behind().position);
+        self.stored.complete = portion.behind().complete;
     }
 
     /// Opens the file, or opens it again from the start when the name leads to another one, or the
@@ -212,7 +214,7 @@ impl RunReader {
         Ok(true)
     }
 
-    fn read_rows(&mut self, target: Target) -> io::Result<Option<RowBatch>> {
+    fn read_rows(&mut self, target: Target) -> io::Result<Option<Portion>> {
         let Some(open) = &mut self.open else {
             return Ok(None);
         };
@@ -220,6 +222,7 @@ impl RunReader {
             // Taken over from a database without positions: a known complete run is not read again.
             open.skip_to_end();
         }
+        let before = open.position(self.stored.position)?;
         let mut lines = Vec::new();
         let at_end = open.read_lines(&mut lines)?;
         self.interrupted = !at_end;
@@ -231,7 +234,8 @@ impl RunReader {
         let rows = open.sort_out(lines, &name);
         let position = open.position(self.stored.position)?;
         // A complete run that is appended to stays complete: its rows so far are all there.
-        let complete = complete || (self.stored.complete && !target.growing_name);
+        let was_complete = self.stored.complete && !target.growing_name;
+        let complete = complete || was_complete;
         let same = self.stored.position == Some(position) && self.stored.complete == complete;
         if same && !self.anew {
             return Ok(None);
@@ -243,7 +247,9 @@ impl RunReader {
             (true, Task::List) => Reading::Listing,
             (true, _) => Reading::Anew,
         };
-        Ok(Some(RowBatch { run, rows, skipped, position, complete, reading }))
+        let behind = RowBatch { run, rows, skipped, position, complete, reading };
+        let before = RowBatch { position: before, complete: was_complete, ..behind.without_rows() };
+        Ok(Some(Portion::new(before, behind)))
     }
 
     /// The file that was read, with the length up to which it was; `None` when none was opened.
@@ -251,7 +257,7 @@ impl RunReader {
         self.open.as_ref().map(|open| FileState { length: open.next, ..open.state })
     }
 
-    /// Whether the last call of [`next_batch`](Self::next_batch) ended before the file did: in the
+    /// Whether the last call of [`read_on`](Self::read_on) ended before the file did: in the
     /// middle of a very long line there is nothing to store, and yet more to be read.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted

@@ -174,6 +174,13 @@ pub struct RowBatch {
     pub reading: Reading,
 }
 
+impl RowBatch {
+    /// The same of no rows, and of no faulty lines.
+    pub fn without_rows(&self) -> Self {
+        Self { rows: Vec::new(), skipped: 0, run: self.run.clone(), ..*self }
+    }
+}
+
 /// The answer to a request for work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dispatched {

@@ -79,8 +79,8 @@ impl FileWatcherActor {
             reader.reconcile();
         }
         let link = Rc::clone(&entry.tail);
-        let (storage, crowded) = (self.storage.clone(), Rc::clone(&self.crowded));
-        let tail = (self.start_tail)(Tail::new(reader, storage, crowded, Rc::clone(&link)));
+        let (storage, shared) = (self.storage.clone(), Rc::clone(&self.shared));
+        let tail = (self.start_tail)(Tail::new(reader, storage, shared, Rc::clone(&link)));
         entry.phase.enter(Phase::Tailing(tail.abort_handle()));
         let run = run.clone();
         ctx.spawn(tail.into_actor(self).map(move |_, watcher, ctx| {
@@ -92,7 +92,7 @@ impl FileWatcherActor {
 
     /// Asks the tails that have nothing to read for their places.
     fn crowd(&mut self) {
-        if self.crowded.replace(true) {
+        if self.shared.crowded.replace(true) {
             return;
         }
         self.runs.values_mut().for_each(Entry::notify_tail);
@@ -106,7 +106,7 @@ impl FileWatcherActor {
                 return self.start_tail(&run, stored, ctx);
             }
         }
-        self.crowded.set(false);
+        self.shared.crowded.set(false);
     }
 
     fn tail_ended(&mut self, run: &Run, tail: &Rc<TailLink>, ctx: &mut Context<Self>) {

@@ -18,8 +18,10 @@ use tracing::debug;
 use super::query::Query;
 
 const LOG_BYTES: i64 = 32 * 1024 * 1024;
-/// Rows that came or went since the last checkpoint at which the next one is made.
+/// Rows that came or went since the last checkpoint at which the next one is made, if they have so many pages in the log:
+/// those of a list that was put in order share theirs, and scattered ones have two or three each.
 const ROWS_MAX: i64 = 250;
+const ROWS_PAGES: i64 = 750;
 /// While a reader keeps the log from beginning anew, the next try is so much later.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
@@ -61,7 +63,8 @@ impl Checkpoints {
     }
 
     pub(super) fn after_commit(&mut self, connection: &Connection) {
-        let is_much = self.rows >= ROWS_MAX || self.pages.load(Ordering::Relaxed) >= self.pages_max;
+        let pages = self.pages.load(Ordering::Relaxed);
+        let is_much = pages >= self.pages_max || self.rows >= ROWS_MAX && pages >= ROWS_PAGES;
         if !is_much || self.kept.is_some_and(|tried| tried.elapsed() < TRY_AGAIN) {
             return;
         }
