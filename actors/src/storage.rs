@@ -7,6 +7,7 @@
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
+mod company;
 mod gathered;
 mod handlers;
 mod leases;
@@ -31,7 +32,10 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::clock::Clock;
-use crate::store::{Changed, Checkpoint, Outcome, Rejected, Request, Store, StoreResult};
+use crate::store::{
+    Changed, Checkpoint, Dispatched, Outcome, Rejected, Request, Store, StoreResult,
+};
+use company::Company;
 use gathered::{Gathered, Replies};
 use leases::LeaseClock;
 use outages::Outages;
@@ -53,8 +57,11 @@ pub struct StorageActor {
     store: Option<Box<dyn Store>>,
     clock: Box<dyn Clock>,
     gathered: Gathered,
+    company: Company,
     /// A [`flush`](Self::flush) is to come.
     flushing: bool,
+    /// One is to come after a wait.
+    lingering: bool,
     housekeeping: Housekeeping,
     outages: Outages,
     leases: LeaseClock,
@@ -97,7 +104,9 @@ impl StorageActor {
             store: Some(store),
             clock,
             gathered: Gathered::default(),
+            company: Company::default(),
             flushing: false,
+            lingering: false,
             housekeeping: Housekeeping { dirty: true, last_commit: now, last_maintained: now },
             outages: Outages::default(),
             leases: LeaseClock::default(),
@@ -171,6 +180,9 @@ impl StorageActor {
         if self.gathered.is_empty() {
             return self.close(ctx);
         }
+        if self.waits_for_company(ctx) {
+            return;
+        }
         let now = self.clock.now();
         let (batch, replies) = self.gathered.take();
         self.call(
@@ -178,6 +190,30 @@ impl StorageActor {
             async move |store| store.apply(now, batch).await,
             |actor, ctx, outcomes| actor.applied(ctx, replies, outcomes),
         );
+    }
+
+    fn expect_company(&mut self, outcomes: &StoreResult<Vec<Result<Outcome, Rejected>>>) {
+        if self.store.as_ref().is_some_and(|store| store.is_remote()) {
+            let is_job = |outcome: &&Result<Outcome, Rejected>| {
+                matches!(outcome, Ok(Outcome::Dispatch(Dispatched::Job(..))))
+            };
+            let jobs = outcomes.iter().flatten().filter(is_job).count();
+            let gathered = self.gathered.requests().unwrap_or_default();
+            self.company.answered(jobs, gathered, Instant::now());
+        }
+    }
+
+    /// Whether the next batch is to be larger; each request, and the end of the wait, calls [`flush`](Self::flush) again.
+    fn waits_for_company(&mut self, ctx: &mut Context<Self>) -> bool {
+        let is_small = self.gathered.requests().filter(|_| self.closing.is_none());
+        let wait = is_small.and_then(|requests| self.company.wait(requests, Instant::now()));
+        if let Some(wait) = wait.filter(|_| !std::mem::replace(&mut self.lingering, true)) {
+            ctx.run_later(wait, |actor, ctx| {
+                actor.lingering = false;
+                actor.flush(ctx);
+            });
+        }
+        wait.is_some()
     }
 
     /// Has the store do something. Nothing else is asked of it before `then`.
@@ -233,6 +269,7 @@ impl StorageActor {
             self.outages.succeeded();
         }
         let makes_work = replies.makes_work && outcomes.is_ok();
+        self.expect_company(&outcomes);
         replies.send(self, ctx, outcomes);
         self.waiting.awake |= makes_work;
         self.serve_waiting(ctx);

@@ -51,6 +51,11 @@ pub trait Store {
     /// a classic lease does, is no change. Polled by the StorageActor while no call is under way.
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed>;
 
+    /// Whether a call is a trip to a server, which costs as much as many operations.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the
     /// store's files or server are still those that were opened.
     ///

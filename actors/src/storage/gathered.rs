@@ -55,6 +55,11 @@ impl Gathered {
         self.bulk.is_empty() && self.others.is_empty()
     }
 
+    /// How many requests there are; `None`: bulk ones are among them.
+    pub(super) fn requests(&self) -> Option<usize> {
+        self.bulk.is_empty().then_some(self.others.len())
+    }
+
     pub(super) fn push(&mut self, operations: Vec<Operation>, reply: Reply) {
         let bulk_rows = operations.iter().map(Operation::bulk_rows).sum();
         let queue = if bulk_rows > 0 { &mut self.bulk } else { &mut self.others };

@@ -55,6 +55,30 @@ async fn one_commit_answers_all() {
     }
 }
 
+/// Of a store that is far away: who was answered and asks again shares the next commit with who asked first, unless he
+/// does not come.
+#[actix::test]
+async fn a_batch_waits_for_company() {
+    let mock = MockStore::with_jobs(&["a", "b", "c", "d", "e"]);
+    mock.inside().is_remote = true;
+    let (storage, _end) = start(&mock);
+    let both = || join_all([storage.send(CLASSIC), storage.send(CLASSIC)]);
+    let settled = |works: Vec<Result<StoreResult<_>, _>>| {
+        works.into_iter().for_each(|work| job(work.unwrap().unwrap()).settle());
+    };
+    settled(both().await);
+    tokio::time::pause();
+    let first = storage.send(CLASSIC);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(mock.calls(), ["begin", "dispatch", "dispatch", "commit"], "it waits");
+    let second = storage.send(CLASSIC);
+    settled(vec![first.await, second.await]);
+    assert_eq!(mock.calls()[4..], ["begin", "dispatch", "dispatch", "commit"]);
+    settled(vec![storage.send(CLASSIC).await]);
+}
+
 /// A message that fails is answered with its error and spoils no neighbour.
 #[actix::test]
 async fn a_failure_is_its_own() {

@@ -62,6 +62,8 @@ pub struct Inside {
     pub troubles: BTreeMap<&'static str, VecDeque<Trouble>>,
     /// The tables.
     pub kept: Kept,
+    /// A call is a trip to a server.
+    pub is_remote: bool,
     /// Somebody else changed them, and it was not told yet; and who is to be woken then.
     changed: Option<Changed>,
     waker: Option<Waker>,
@@ -90,7 +92,7 @@ impl MockStore {
     pub fn new(rules: Rules) -> Self {
         let kept = Kept::new(Model::new(rules));
         let (calls, troubles, changed, waker) = Default::default();
-        let inside = Inside { calls, troubles, kept, changed, waker };
+        let inside = Inside { calls, troubles, kept, is_remote: false, changed, waker };
         Self(Arc::new(Mutex::new(inside)))
     }
 
@@ -382,6 +384,10 @@ impl Store for MockStore {
         }
         inside.waker = Some(task.waker().clone());
         Poll::Pending
+    }
+
+    fn is_remote(&self) -> bool {
+        self.inside().is_remote
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

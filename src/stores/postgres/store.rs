@@ -359,6 +359,10 @@ impl Store for PostgresStore {
         self.membership.poll_changed(task)
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
         // The companion sees to what there is.
         Box::pin(ready(Ok(Checkpoint::Complete)))

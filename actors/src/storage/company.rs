@@ -1,0 +1,87 @@
+//! Whether a batch waits for company: for those who were just answered, and are about to ask again.
+//!
+//! A call to a server costs as much as dozens of the operations in it. Without this, workers whose jobs are short fall into
+//! two groups, one of which is answered while the other asks: twice as many calls as need be. Used by the StorageActor, of a
+//! store that is [remote](crate::store::Store::is_remote). It knows no store, and carries nothing out.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a batch waits at the most.
+pub(super) const WAIT_MAX: Duration = Duration::from_millis(2);
+/// Batches that do not wait after one that waited in vain, for jobs take longer than that.
+const IMPATIENT: u32 = 100;
+
+#[derive(Default)]
+pub(super) struct Company {
+    /// Requests that the next batch is to have, and until when it waits for them.
+    expected: Option<(usize, Instant)>,
+    /// Batches that will not wait.
+    impatient: u32,
+}
+
+impl Company {
+    /// A batch was answered, in which so many workers got a job, while so many requests had come already.
+    pub(super) fn answered(&mut self, jobs: usize, gathered: usize, now: Instant) {
+        self.impatient = self.impatient.saturating_sub(1);
+        self.expected = (self.impatient == 0 && jobs > 0 && jobs + gathered > 1)
+            .then(|| (jobs + gathered, now + WAIT_MAX));
+    }
+
+    /// How long the next batch, of so many requests now, is still to wait.
+    pub(super) fn wait(&mut self, gathered: usize, now: Instant) -> Option<Duration> {
+        let (expected, until) = self.expected?;
+        // A few may be late.
+        if gathered + expected / 8 >= expected {
+            self.expected = None;
+        } else if now >= until {
+            self.expected = None;
+            self.impatient = IMPATIENT;
+        }
+        self.expected.map(|_| until - now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: Duration = Duration::from_millis(3);
+
+    /// The next batch goes when nearly all are back that were answered, and those who asked meanwhile.
+    #[test]
+    fn who_was_answered_is_waited_for() {
+        let (mut company, now) = (Company::default(), Instant::now());
+        company.answered(8, 8, now);
+        assert_eq!(company.wait(8, now), Some(WAIT_MAX));
+        assert!(company.wait(13, now + WAIT_MAX / 2).is_some());
+        assert_eq!(company.wait(14, now + WAIT_MAX / 2), None);
+        assert_eq!(company.wait(1, now + WAIT_MAX / 2), None, "that was for one batch");
+    }
+
+    /// Jobs that take longer cost one wait in a hundred batches.
+    #[test]
+    fn a_wait_in_vain_is_not_repeated_soon() {
+        let (mut company, now) = (Company::default(), Instant::now());
+        company.answered(2, 1, now);
+        assert!(company.wait(1, now).is_some());
+        assert_eq!(company.wait(2, now + LATER), None);
+        for _ in 1..IMPATIENT {
+            company.answered(2, 1, now);
+            assert_eq!(company.wait(1, now), None);
+        }
+        company.answered(2, 1, now);
+        assert!(company.wait(1, now).is_some());
+    }
+
+    /// A worker alone has nobody to wait for, and one that got nothing does not come back at once.
+    #[test]
+    fn nobody_waits_for_himself() {
+        let (mut company, now) = (Company::default(), Instant::now());
+        company.answered(1, 0, now);
+        assert_eq!(company.wait(1, now), None);
+        company.answered(0, 5, now);
+        assert_eq!(company.wait(5, now), None);
+    }
+}
