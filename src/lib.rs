@@ -22,6 +22,7 @@ mod intake;
 mod limits;
 pub mod lock;
 mod logging;
+mod machine;
 mod near;
 mod runner;
 mod safe_file;

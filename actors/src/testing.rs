@@ -13,7 +13,7 @@ mod store;
 mod until;
 
 pub use clock::ManualClock;
-pub use store::{Inside, Kept, MockStore, Trouble, position};
+pub use store::{Inside, Kept, MockStore, Trouble};
 pub use until::until;
 
 #[cfg(test)]

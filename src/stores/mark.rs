@@ -9,6 +9,8 @@ use crate::exit::{ExitCode, Failure};
 /// Which move it was, and the place at its other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark {
+    /// No other move has it. After the last `@` it names the queue that was moved, for a place may be called the same on
+    /// two machines.
     pub(super) number: String,
     pub(super) place: String,
 }
@@ -18,6 +20,11 @@ impl Mark {
     pub(super) fn parse(text: &str) -> Self {
         let (number, place) = text.split_once(' ').unwrap_or((text, ""));
         Self { number: number.to_owned(), place: place.to_owned() }
+    }
+
+    /// Whether the queue of this [identity](super::transfer::Source::identity) was moved.
+    pub(super) fn is_of(&self, identity: &str) -> bool {
+        self.number.rsplit_once('@').is_some_and(|(_, moved)| moved == identity)
     }
 }
 
@@ -43,7 +50,7 @@ pub(super) fn gone(name: &str, left: &Mark) -> Failure {
 /// Why nobody uses a queue whose move was broken off.
 pub(super) fn unfinished(name: &str, begun: &Mark) -> Failure {
     let text = format!(
-        "a move into {name} was broken off: run `shiftboss move {} {name}` again, which ends it or begins anew",
+        "a move into {name} was broken off: run `shiftboss move {} {name}` again where that queue is, which ends it or begins anew",
         begun.place
     );
     Failure::new(ExitCode::Configuration, text)

@@ -169,9 +169,10 @@ impl Table {
 
 impl Mark {
     /// Of a new move; none has the same number.
-    fn new(place: String) -> Self {
+    fn new(source: &mut dyn Source) -> Result<Self, Failure> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { number: format!("{}-{}", now.as_nanos(), std::process::id()), place }
+        let number = format!("{}-{}@{}", now.as_nanos(), std::process::id(), source.identity()?);
+        Ok(Self { number, place: source.name() })
     }
 }
 
@@ -182,6 +183,9 @@ pub(super) type Each<'a> = &'a mut dyn FnMut(&[Value]) -> Result<(), Failure>;
 pub(super) trait Source {
     /// As users name it.
     fn name(&self) -> String;
+
+    /// One word that no other queue has, on any machine.
+    fn identity(&mut self) -> Result<String, Failure>;
 
     /// The move that it is marked with.
     fn mark(&mut self) -> Result<Option<Mark>, Failure>;
@@ -222,11 +226,11 @@ pub(super) fn carry(
             return Ok(Vec::new());
         }
         (Some(left), _) => return Err(gone(&source.name(), &left)),
-        (None, Some(begun)) if begun.place == source.name() => target.discard()?,
+        (None, Some(begun)) if begun.is_of(&source.identity()?) => target.discard()?,
         (None, Some(begun)) => return Err(unfinished(&target.name(), &begun)),
         (None, None) => {}
     }
-    let mut mark = Mark::new(source.name());
+    let mut mark = Mark::new(source)?;
     let moved = target.fill(&mark, source)?;
     mark.place = target.name();
     source.leave(&mark)?;

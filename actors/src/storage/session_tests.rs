@@ -6,13 +6,14 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, advance, pause, timeout};
 
+use crate::file_identity::Position;
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
 use crate::store::{
     Ack, AddRows, CompleteAttempt, Heartbeat, LeaseHolder, Reading, Release, Request, RowBatch,
     StoreError, StoreResult,
 };
-use crate::testing::{ManualClock, MockStore, Trouble, position};
+use crate::testing::{ManualClock, MockStore, Trouble};
 use shiftboss_protocol::model::{Attempt, Key, Run};
 
 const DRAIN: Pause = Pause { paused: true, drains: true };
@@ -160,7 +161,7 @@ async fn those_who_wait_are_served_in_order() {
         run,
         rows,
         skipped: 0,
-        position: position(),
+        position: Position::default(),
         complete: false,
         reading: Reading::Onward,
     };

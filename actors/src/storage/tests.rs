@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::*;
+use crate::file_identity::Position;
 use crate::store::{AddRows, Complete, HasWork, Reading, RowBatch, StoreError, StoreResult};
-use crate::testing::{ManualClock, MockStore, Trouble, position, until};
+use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 /// A classic worker's request.
@@ -171,7 +172,7 @@ async fn rows_come_first_in_their_transaction() {
         run: run(1),
         rows: vec![Row { key: Key::stored("b"), payload: "1".to_owned() }],
         skipped: 0,
-        position: position(),
+        position: Position::default(),
         complete: true,
         reading: Reading::Onward,
     };
@@ -190,7 +191,7 @@ async fn first_transaction(rows: usize) -> Vec<String> {
         run: run(1),
         rows: vec![row.clone(); rows],
         skipped: 0,
-        position: position(),
+        position: Position::default(),
         complete: true,
         reading: Reading::Onward,
     };

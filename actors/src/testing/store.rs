@@ -9,7 +9,6 @@ use std::task::{Context, Poll, Waker};
 
 use super::describe::describe;
 use super::model::{Model, Rules};
-use crate::file_identity::Position;
 use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
 use crate::store::{
     Added, Changed, Checkpoint, Dispatched, EndedAttempts, EntryId, FetcherRecord, Operation,
@@ -397,9 +396,4 @@ impl Store for MockStore {
     fn close(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(async { self.called("close", "") })
     }
-}
-
-/// A position at the start of nothing.
-pub fn position() -> Position {
-    Position::default()
 }

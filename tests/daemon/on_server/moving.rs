@@ -257,6 +257,11 @@ fn a_move_that_was_broken_off_is_ended() {
     drop(file);
     fs::copy(&place, site.path("other.db")).unwrap();
     refused(&site, &["move", "other.db", "state.db"], 78, "a move into postgres://");
+    // As on another machine, where something else is called the same.
+    fs::rename(&place, site.path("kept.db")).unwrap();
+    fs::rename(site.path("other.db"), &place).unwrap();
+    refused(&site, &["move", "file.db", "state.db"], 78, "a move into postgres://");
+    fs::rename(site.path("kept.db"), &place).unwrap();
     start_on(&site, "file.db").stop();
     moves(&site, "file.db", "state.db");
     assert_eq!(next_keys(&site, "state.db").len(), LISTED.len());
@@ -281,7 +286,13 @@ fn a_way_back_that_was_broken_off_is_ended() {
     refused(&site, &["serve", "new.db", "input", "socket"], 78, "was broken off");
     assert!(moves(&site, "state.db", "new.db").contains("has ended"));
     start_on(&site, "new.db").stop();
-    mark("another");
+    let (_, queue) = number.rsplit_once('@').unwrap();
+    mark("another@elsewhere");
+    server(&site).edit("UPDATE state SET moved = NULL");
+    refused(&site, &["move", "state.db", "new.db"], 78, "a move into /");
+    fs::remove_file(site.path("new.db")).unwrap();
+    moves(&site, "state.db", "new.db");
+    mark(&format!("another@{queue}"));
     server(&site).edit("UPDATE state SET moved = NULL");
     moves(&site, "state.db", "new.db");
     assert_eq!(next_keys(&site, "new.db").len(), LISTED.len());

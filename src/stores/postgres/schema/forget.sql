@@ -5,6 +5,7 @@
 CREATE FUNCTION retire(p_name text, p_beat int8, OUT daemon int4, OUT taken_by text, OUT beat int8) LANGUAGE plpgsql AS $$
 DECLARE v_known daemons;
 BEGIN
+    PERFORM require_here();
     SELECT * INTO v_known FROM daemons d WHERE d.name = p_name;
     IF FOUND AND (v_known.lost OR v_known.pid IS NULL OR v_known.beat = p_beat) THEN
         PERFORM end_connections(v_known.connections, to_timestamp(v_known.beat_at + 1));
@@ -26,6 +27,7 @@ END $$;
 CREATE FUNCTION forget_part(p_daemon int4, p_limit int8, p_give_back bool) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE v_known daemons; v_now int8 := now_ms() / 1000;
 BEGIN
+    PERFORM require_here();
     SELECT * INTO v_known FROM daemons WHERE daemon = p_daemon FOR UPDATE;
     IF NOT FOUND THEN
         RETURN 'gone';

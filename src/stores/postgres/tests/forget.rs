@@ -72,6 +72,23 @@ fn a_stopped_daemon_is_forgotten() {
     });
 }
 
+/// What is being moved is left as it is.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_queue_that_is_being_moved_is_left_alone() {
+    let database = Database::new();
+    wait_for(async {
+        let mut stopped = daemon(&database.server, 1).await;
+        stopped.close().await.unwrap();
+        let outside = database.outside().await;
+        outside.batch_execute("SELECT pg_advisory_lock(move_lock())").await.unwrap();
+        let refused = forget(&database.server, "daemon 1").await.map(drop).unwrap_err();
+        assert!(refused.to_string().contains("the queue is being moved"), "{refused}");
+        outside.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+        assert!(matches!(forget(&database.server, "daemon 1").await, Ok(Forgotten::Gone)));
+    });
+}
+
 /// A daemon that died when no other one lived: what it had leased waits again.
 #[test]
 #[ignore = "needs a server: make test-postgres"]

@@ -82,6 +82,13 @@ impl Source for Leaving {
         self.0.name.clone()
     }
 
+    fn identity(&mut self) -> Result<String, Failure> {
+        let identity =
+            "SELECT system_identifier || ':' || d.oid FROM pg_control_system(), pg_database d
+            WHERE d.datname = current_database()";
+        Ok(self.0.wait(self.0.client().query_one(identity, &[]))?.get(0))
+    }
+
     fn mark(&mut self) -> Result<Option<Mark>, Failure> {
         self.0.mark("moved")
     }

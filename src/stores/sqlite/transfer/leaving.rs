@@ -1,6 +1,8 @@
 //! A queue in a file, from which it is moved: one transaction, in which nobody else writes, reads all of it, and ends with
 //! the mark that it was moved.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use super::LEFT;
 use crate::exit::Failure;
+use crate::machine;
 use crate::stores::mark::Mark;
 use crate::stores::sqlite::file::{self, failed, not_ours};
 use crate::stores::sqlite::query::Query;
@@ -133,6 +136,13 @@ fn value(row: &Row<'_>, at: usize, kind: Kind) -> rusqlite::Result<Value> {
 impl Source for Leaving {
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn identity(&mut self) -> Result<String, Failure> {
+        let file = fs::metadata(&self.path);
+        let file = file.map_err(|error| file::access("look at", &self.path, error))?;
+        let machine = machine::name().replace(' ', "/");
+        Ok(format!("{machine}:{}:{}", file.dev(), file.ino()))
     }
 
     fn mark(&mut self) -> Result<Option<Mark>, Failure> {
