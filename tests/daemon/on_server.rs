@@ -71,6 +71,27 @@ fn a_foreign_schema_is_refused() {
     server.edit("SELECT mine FROM shiftboss.queue");
 }
 
+/// A daemon goes on beside a newer one, on the newer one's schema, if that is for it, too: it need not be stopped for the
+/// update. What reads all tables must know them.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_daemon_works_beside_a_newer_one() {
+    let site = Site::new();
+    let server = site.server().unwrap();
+    let daemon = site.start();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    site.wait_count(2);
+    server.edit("COMMENT ON SCHEMA shiftboss IS 'shiftboss, schema version 2, also for 1'");
+    assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
+    daemon.stop();
+    let _daemon = site.start();
+    assert_eq!(site.next_key("READY").as_deref(), Some("bravo"));
+    assert_eq!(site.run(&["status", "state.db"]).status.code(), Some(0));
+    let moved = site.run(&["move", "state.db", "new.db"]);
+    let (code, error) = code_and_error(&moved);
+    assert!(code == 78 && error.contains("newer shiftboss"), "{code} {error}");
+}
+
 /// Without --no-migrate a daemon makes the schema; with it, it needs one.
 #[test]
 #[ignore = "needs a server: make test-postgres"]

@@ -12,10 +12,8 @@ use tokio_postgres::Client;
 use super::companion::ROWS_STEP;
 use super::connection::{Server, limited};
 use super::schema;
+use super::standstill::{Asked, wait_out};
 
-/// Looks, one a second, over which a daemon that was not stopped must have stood still.
-const LOOKS: u32 = 6;
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Others adopt its leased jobs within this time, or those wait again.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 const ADOPTION_LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -53,22 +51,16 @@ pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Forgotten
 
 /// Has a daemon do nothing from now on, unless it lives; its number.
 async fn retire(client: &Client, name: &str) -> StoreResult<Result<i32, Forgotten>> {
-    let (mut stood_still, mut last): (_, Option<i64>) = (0, None);
-    loop {
-        let known = last.filter(|_| stood_still >= LOOKS);
+    let asked = wait_out(async |known| {
         let retire = "SELECT daemon, taken_by, beat FROM retire($1, $2)";
         let row = limited(client.query_one(retire, &[&name, &known])).await?;
-        let (daemon, holder, beat): (Option<i32>, Option<String>, _) =
-            (row.get(0), row.get(1), row.get(2));
-        match (daemon, holder) {
-            (None, _) => return Ok(Err(Forgotten::Unknown)),
-            (Some(daemon), None) => return Ok(Ok(daemon)),
-            (_, Some(holder)) if last.is_some() && last != beat => {
-                return Ok(Err(Forgotten::Lives(holder)));
-            }
-            _ => {}
-        }
-        (stood_still, last) = (stood_still + 1, beat);
-        sleep(LOOK_EVERY).await;
-    }
+        Ok(match row.get(1) {
+            Some(holder) => Asked::Taken(holder, row.get(2)),
+            None => Asked::Had(row.get::<_, Option<i32>>(0)),
+        })
+    });
+    Ok(match asked.await? {
+        Ok(daemon) => daemon.ok_or(Forgotten::Unknown),
+        Err(holder) => Err(Forgotten::Lives(holder)),
+    })
 }

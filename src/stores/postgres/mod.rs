@@ -15,6 +15,7 @@ mod password;
 mod peers;
 mod reader;
 mod schema;
+mod standstill;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -26,8 +26,12 @@ const VERSIONS: [&[&str]; 1] = [&[
     include_str!("schema/apply.sql"),
     include_str!("schema/views.sql"),
 ]];
-/// What the comment of the schema begins with.
+/// The oldest version whose daemons work on the newest one beside newer daemons: functions that they call have stayed, and do
+/// what they did. So daemons of these versions need not be stopped for an update.
+const OLDEST: usize = 1;
+/// What the comment of the schema begins with, and what it has between its version and the oldest one.
 const COMMENT: &str = "shiftboss, schema version ";
+const ALSO_FOR: &str = ", also for ";
 /// Whoever makes the schema holds this lock of the database: "shiftbos" as a number.
 const LOCK: i64 = 0x7368_6966_7462_6f73;
 
@@ -78,13 +82,23 @@ async fn lock(client: &Client) -> Result<(), StoreError> {
 pub(crate) async fn require_current(client: &Client) -> Result<(), StoreError> {
     check_server(client).await?;
     match version(client).await? {
-        version if version == VERSIONS.len() => Ok(()),
         0 => Err(refused("there is no queue in this database: make it with `shiftboss migrate`")),
-        version => Err(refused(&format!(
+        version if version < VERSIONS.len() => Err(refused(&format!(
             "the queue has schema version {version}, and this shiftboss needs {}: run `shiftboss migrate`",
             VERSIONS.len()
         ))),
+        _ => Ok(()),
     }
+}
+
+/// For who reads the tables themselves, which a newer version may have changed.
+///
+/// # Errors
+/// When the schema is not exactly that of this version.
+pub(super) async fn require_same(client: &Client) -> Result<(), StoreError> {
+    require_current(client).await?;
+    let found = version(client).await?;
+    if found > VERSIONS.len() { Err(newer(found)) } else { Ok(()) }
 }
 
 async fn check_server(client: &Client) -> Result<(), StoreError> {
@@ -119,7 +133,8 @@ async fn migrate_locked(client: &Client) -> Result<(), StoreError> {
             script += "CREATE SCHEMA shiftboss;";
         }
         script += &files.concat();
-        script += &format!("COMMENT ON SCHEMA shiftboss IS '{COMMENT}{made}'; COMMIT");
+        script +=
+            &format!("COMMENT ON SCHEMA shiftboss IS '{COMMENT}{made}{ALSO_FOR}{OLDEST}'; COMMIT");
         if let Err(error) = client.batch_execute(&script).await {
             client.batch_execute("ROLLBACK").await.map_err(classify)?;
             return Err(classify(error));
@@ -128,7 +143,7 @@ async fn migrate_locked(client: &Client) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The version of the schema that is there; 0: there is none.
+/// The version of the schema that is there, which may be newer if it is for this one, too; 0: there is none.
 pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
     let sql =
         "SELECT obj_description(oid, 'pg_namespace'), has_schema_privilege(oid, 'USAGE'), nspowner::regrole::text
@@ -143,22 +158,40 @@ pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
         )));
     }
     let comment: Option<String> = row.get(0);
-    let version = comment.as_deref().and_then(|text| text.strip_prefix(COMMENT)?.parse().ok());
-    match version {
-        Some(version) if version <= VERSIONS.len() => Ok(version),
-        Some(version) => Err(StoreError::Fatal(format!(
-            "the queue has schema version {version}, made by a newer shiftboss; this one knows {}: update it",
-            VERSIONS.len()
-        ))),
+    match comment.as_deref().and_then(parse) {
+        Some((version, oldest)) if version.min(oldest) <= VERSIONS.len() => Ok(version),
+        Some((version, _)) => Err(newer(version)),
         None => Err(StoreError::Fatal(
             "the database has a schema named shiftboss that shiftboss did not make: use another database".to_owned(),
         )),
     }
 }
 
+/// The version that a comment names, and the oldest one that it is for, too.
+fn parse(comment: &str) -> Option<(usize, usize)> {
+    let versions = comment.strip_prefix(COMMENT)?;
+    let (version, oldest) = versions.split_once(ALSO_FOR).unwrap_or((versions, versions));
+    Some((version.parse().ok()?, oldest.parse().ok()?))
+}
+
+fn newer(version: usize) -> StoreError {
+    StoreError::Fatal(format!(
+        "the queue has schema version {version}, made by a newer shiftboss; this one knows {}: update it",
+        VERSIONS.len()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_comment_names_versions() {
+        assert_eq!(parse("shiftboss, schema version 3, also for 2"), Some((3, 2)));
+        assert_eq!(parse("shiftboss, schema version 99"), Some((99, 99)));
+        assert_eq!(parse("shiftboss, schema version 3, also for 2 "), None);
+        assert_eq!(parse("their shiftboss"), None);
+    }
 
     /// A server that is too old, and a database in which not every name can be written, are refused.
     #[test]

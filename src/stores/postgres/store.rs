@@ -15,7 +15,7 @@ use shiftboss_actors::store::{
 };
 use shiftboss_protocol::model::UnixSeconds;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::Statement;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -26,14 +26,11 @@ use super::companion::{Membership, accompany, boot_time};
 use super::connection::{CALL_MAX, Connection, Reconnect, Server, limited, unanswered};
 use super::error::{FENCED, classify, is_undone};
 use super::schema;
+use super::standstill::{Asked, wait_out};
 use crate::stores::options::Options;
 
 const APPLY: &str = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply($1, $2, $3, $4, $5, $6, $7, $8,
     $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
-
-/// Looks, one a second, over which a daemon that has our name must have stood still before it is taken over.
-const NAME_LOOKS: u32 = 6;
-const NAME_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Who a daemon is to the others.
 #[derive(Debug, Clone)]
@@ -90,13 +87,6 @@ impl Joined {
     }
 }
 
-/// What came of asking for a name.
-enum Named {
-    Joined(Joined),
-    /// Another daemon has it: who, and its counter.
-    Taken(String, i64),
-}
-
 type Outcomes = Vec<Result<Outcome, Rejected>>;
 
 impl PostgresStore {
@@ -137,26 +127,17 @@ impl PostgresStore {
 
     /// Joins for the first time; from a daemon that has the name and stands still, it is taken.
     async fn take_name(&mut self) -> StoreResult<()> {
-        let (mut stood_still, mut last) = (0, None);
-        loop {
-            let known = last.filter(|_| stood_still >= NAME_LOOKS);
-            let (holder, beat) = match self.ask_for_name(known).await? {
-                Named::Joined(joined) => return joined.begin().await,
-                Named::Taken(holder, beat) => (holder, beat),
-            };
-            if last.is_some_and(|last| last != beat) {
-                return Err(StoreError::Rejected(format!(
-                    "another daemon of this queue has the name {} ({holder}): give this one another with --daemon-name",
-                    self.identity.name
-                )));
-            }
-            (stood_still, last) = (stood_still + 1, Some(beat));
-            sleep(NAME_LOOK_EVERY).await;
+        match wait_out(async |known| self.ask_for_name(known).await).await? {
+            Ok(joined) => joined.begin().await,
+            Err(holder) => Err(StoreError::Rejected(format!(
+                "another daemon of this queue has the name {} ({holder}): give this one another with --daemon-name",
+                self.identity.name
+            ))),
         }
     }
 
     /// Connects, and joins the queue: from then on nothing that was sent before under this name is carried out.
-    async fn ask_for_name(&mut self, beat: Option<i64>) -> StoreResult<Named> {
+    async fn ask_for_name(&mut self, beat: Option<i64>) -> StoreResult<Asked<Joined>> {
         let connection = self.server.connect().await?;
         let client = &connection.client;
         let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen, taken_by, beat
@@ -170,7 +151,7 @@ impl PostgresStore {
             [name, owner, &version, &lease, &max_tasks, &takeover, &pid, &beat];
         let row = limited(client.query_one(join, &asked)).await?;
         if let Some(holder) = row.get(6) {
-            return Ok(Named::Taken(holder, row.get(7)));
+            return Ok(Asked::Taken(holder, row.get(7)));
         }
         let (daemon, epoch, input): (i32, i64, Option<String>) =
             (row.get(0), row.get(1), row.get(4));
@@ -186,7 +167,7 @@ impl PostgresStore {
         // A call's number is its own among all that daemons ever made.
         self.calls = epoch << 32;
         self.membership.join(daemon, epoch);
-        Ok(Named::Joined(Joined { connection, apply, daemon, epoch }))
+        Ok(Asked::Had(Joined { connection, apply, daemon, epoch }))
     }
 
     /// Joins if it has not, or was taken for dead since.
@@ -196,8 +177,8 @@ impl PostgresStore {
         }
         self.reconnect.allowed()?;
         let joined = match self.ask_for_name(None).await {
-            Ok(Named::Joined(joined)) => joined,
-            Ok(Named::Taken(holder, _)) => {
+            Ok(Asked::Had(joined)) => joined,
+            Ok(Asked::Taken(holder, _)) => {
                 let name = &self.identity.name;
                 return Err(StoreError::Fatal(format!(
                     "another daemon took the name {name} ({holder}) meanwhile"

@@ -53,7 +53,7 @@ impl Held {
             if make {
                 schema::migrate(&connection.client).await?;
             }
-            schema::require_current(&connection.client).await?;
+            schema::require_same(&connection.client).await?;
             lock(&connection.client).await?;
             Ok(connection)
         });

@@ -46,7 +46,9 @@ END $$;
 
 -- Notes how far a run's file was read, and what that means to its listing. NULL: the run is not to be added to.
 CREATE FUNCTION note_batch(p_daemon int4, p_fetcher text, p_started int8, p_batch jsonb) RETURNS runs LANGUAGE plpgsql AS $$
-DECLARE v_run runs := run_of(p_daemon, p_fetcher, p_started); v_reading text := p_batch ->> 'reading'; v_position jsonb := p_batch -> 'position';
+DECLARE
+    v_run runs := run_of(p_daemon, p_fetcher, p_started); v_reading text := p_batch ->> 'reading';
+    v_position jsonb := p_batch -> 'position';
 BEGIN
     IF v_run.run IS NULL OR v_run.deleting THEN
         RETURN NULL;
@@ -92,6 +94,36 @@ CREATE FUNCTION forget_accepted(p_id jsonb) RETURNS void LANGUAGE sql AS $$
     DELETE FROM accepted WHERE spool = p_id ->> 0 AND name = p_id ->> 1 AND inode = (p_id ->> 2)::int8
         AND born = (p_id ->> 3)::int8 AND checksum = (p_id ->> 4)::int8
 $$;
+
+-- An operation that only looks.
+CREATE FUNCTION look(p_daemon int4, p_now int8, p_lease int8, p_paused bool, p_kind text, p_limit int8) RETURNS outcome
+LANGUAGE plpgsql STABLE AS $$
+DECLARE v_answer outcome;
+BEGIN
+    CASE p_kind
+    WHEN 'runs' THEN
+        v_answer.detail := (SELECT coalesce(jsonb_agg(stored_run(r)), '[]') FROM runs r WHERE daemon = p_daemon AND run <> 0);
+    WHEN 'leases' THEN
+        v_answer.detail := (SELECT coalesce(jsonb_agg(jsonb_build_array(attempt, lease) ORDER BY attempt), '[]')
+            FROM attempts WHERE daemon = p_daemon AND finished IS NULL AND lease IS NOT NULL);
+    WHEN 'has_work' THEN
+        v_answer.answer := (NOT p_paused AND count_ready(1, p_now, p_lease) > 0)::text;
+    WHEN 'count_in_flight' THEN
+        v_answer.number := (SELECT count(*) FROM attempts WHERE daemon = p_daemon AND finished IS NULL
+            AND (lease IS NOT NULL OR started_ms / 1000 >= p_now - p_lease));
+    WHEN 'why_idle' THEN
+        v_answer.answer := CASE WHEN p_paused THEN 'paused' ELSE 'busy' END;
+        v_answer.number := CASE WHEN p_paused THEN count_ready(p_limit, p_now, p_lease)
+            ELSE count_in_flight(p_now, p_lease) END;
+    WHEN 'accepted_entries' THEN
+        v_answer.detail := (SELECT coalesce(jsonb_agg(jsonb_build_array(spool, name, inode, born, checksum)
+            ORDER BY spool COLLATE "C", name COLLATE "C", inode, born, checksum), '[]') FROM accepted WHERE daemon = p_daemon);
+    WHEN 'fetcher_records' THEN
+        v_answer.detail := (SELECT coalesce(jsonb_agg(record ORDER BY name COLLATE "C"), '[]')
+            FROM managed_fetchers WHERE daemon = p_daemon);
+    END CASE;
+    RETURN v_answer;
+END $$;
 
 -- An operation that is neither a dispatch nor an end.
 CREATE FUNCTION perform_one(p_daemon int4, p_now_ms int8, p_lease int8, p_max_expired int4, p_max_tasks int8, p_paused bool,
@@ -156,26 +188,8 @@ BEGIN
         DELETE FROM managed_fetchers WHERE daemon = p_daemon AND name = p_name;
     WHEN 'probe' THEN
         NULL;
-    WHEN 'runs' THEN
-        v_answer.detail := (SELECT coalesce(jsonb_agg(stored_run(r)), '[]') FROM runs r WHERE daemon = p_daemon AND run <> 0);
-    WHEN 'leases' THEN
-        v_answer.detail := (SELECT coalesce(jsonb_agg(jsonb_build_array(attempt, lease) ORDER BY attempt), '[]')
-            FROM attempts WHERE daemon = p_daemon AND finished IS NULL AND lease IS NOT NULL);
-    WHEN 'has_work' THEN
-        v_answer.answer := (NOT p_paused AND count_ready(1, v_now, p_lease) > 0)::text;
-    WHEN 'count_in_flight' THEN
-        v_answer.number := (SELECT count(*) FROM attempts WHERE daemon = p_daemon AND finished IS NULL
-            AND (lease IS NOT NULL OR started_ms / 1000 >= v_now - p_lease));
-    WHEN 'why_idle' THEN
-        v_answer.answer := CASE WHEN p_paused THEN 'paused' ELSE 'busy' END;
-        v_answer.number := CASE WHEN p_paused THEN count_ready(p_limit, v_now, p_lease)
-            ELSE count_in_flight(v_now, p_lease) END;
-    WHEN 'accepted_entries' THEN
-        v_answer.detail := (SELECT coalesce(jsonb_agg(jsonb_build_array(spool, name, inode, born, checksum)
-            ORDER BY spool COLLATE "C", name COLLATE "C", inode, born, checksum), '[]') FROM accepted WHERE daemon = p_daemon);
-    WHEN 'fetcher_records' THEN
-        v_answer.detail := (SELECT coalesce(jsonb_agg(record ORDER BY name COLLATE "C"), '[]')
-            FROM managed_fetchers WHERE daemon = p_daemon);
+    ELSE
+        v_answer := look(p_daemon, v_now, p_lease, p_paused, p_kind, p_limit);
     END CASE;
     RETURN v_answer;
 END $$;
@@ -211,9 +225,8 @@ BEGIN
     RETURN NEXT (0, 'clock', v_after, NULL, NULL, v_now - v_more::int4, NULL)::outcome;
     FOREACH v_to IN ARRAY p_until LOOP
         IF p_kind[v_from] IN ('dispatch', 'complete', 'complete_attempt') THEN
-            v_answers := turn(p_daemon, p_call, v_now_ms, p_lease, v_paused, v_from, p_kind[v_from : v_to],
-                p_key[v_from : v_to], p_jitter[v_from : v_to], p_number[v_from : v_to], p_code[v_from : v_to],
-                p_name[v_from : v_to], p_seconds[v_from : v_to]);
+            v_answers := turn((NULL, NULL, NULL, p_daemon, p_call, v_now_ms, p_lease)::asked, v_paused, v_from, v_to,
+                p_kind, p_key, p_jitter, p_number, p_code, p_name, p_seconds);
             FOREACH v_answer IN ARRAY v_answers LOOP
                 RETURN NEXT v_answer;
             END LOOP;

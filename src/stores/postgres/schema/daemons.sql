@@ -32,7 +32,7 @@ BEGIN
         RAISE EXCEPTION 'the queue was moved to %: use that', substr(v_state.moved, strpos(v_state.moved, ' ') + 1)
             USING errcode = 'SB002';
     ELSIF v_state.move IS NOT NULL THEN
-        RAISE EXCEPTION 'a move of the queue in % to here was broken off: run the same `shiftboss move` again, which ends it or begins anew',
+        RAISE EXCEPTION 'a move of the queue in % to here was broken off: run the same `shiftboss move` again',
             substr(v_state.move, strpos(v_state.move, ' ') + 1) USING errcode = 'SB002';
     END IF;
 END $$;
@@ -110,7 +110,8 @@ BEGIN
     END IF;
     PERFORM fence(p_daemon, p_epoch);
     UPDATE daemons SET adoptions = adoptions + 1 WHERE daemon = p_daemon;
-    UPDATE daemons SET epoch = nextval('epochs'), lost = true, gone_at = coalesce(gone_at, now_ms() / 1000) WHERE daemon = p_other;
+    UPDATE daemons SET epoch = nextval('epochs'), lost = true, gone_at = coalesce(gone_at, now_ms() / 1000)
+        WHERE daemon = p_other;
     UPDATE attempts SET daemon = p_daemon WHERE daemon = p_other AND finished IS NULL AND lease IS NOT NULL;
     GET DIAGNOSTICS v_adopted = ROW_COUNT;
     RETURN v_adopted;

@@ -11,7 +11,8 @@ BEGIN
         PERFORM end_connections(v_known.connections, to_timestamp(v_known.beat_at + 1));
         PERFORM FROM daemons d WHERE d.daemon = v_known.daemon AND d.beat = v_known.beat FOR UPDATE;
         IF FOUND THEN
-            UPDATE daemons d SET epoch = nextval('epochs'), pid = NULL, started = NULL, gone_at = coalesce(gone_at, now_ms() / 1000)
+            UPDATE daemons d SET epoch = nextval('epochs'), pid = NULL, started = NULL,
+                gone_at = coalesce(gone_at, now_ms() / 1000)
                 WHERE d.daemon = v_known.daemon;
             v_known.pid := NULL;
         END IF;

@@ -9,6 +9,16 @@ CREATE TYPE outcome AS (
     ord int4, answer text, attempt int8, key bytea, payload bytea, number int8, detail jsonb
 );
 
+-- The same answer to several steps.
+CREATE FUNCTION answered(p_ords int4[], p_answer text) RETURNS outcome[] LANGUAGE plpgsql AS $$
+DECLARE v_answers outcome[] := '{}'; v_answer outcome := (NULL, p_answer, NULL, NULL, NULL, NULL, NULL)::outcome;
+BEGIN
+    FOREACH v_answer.ord IN ARRAY p_ords LOOP
+        v_answers := v_answers || v_answer;
+    END LOOP;
+    RETURN v_answers;
+END $$;
+
 -- Dispatches that are asked for together: whose places in the batch these are, and what is kept of each attempt.
 CREATE TYPE asked AS (
     ords int4[], workers text[], job_leases int4[], daemon int4, call int8, now_ms int8, lease int8
@@ -37,13 +47,15 @@ BEGIN
     INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease,
             delivery_count, prev_started, prev_finished, prev_exit_code, prev_served, prev_last, marked)
         VALUES (p_attempt, p_key, v_row.fetcher, v_row.run_started, p_asked.daemon, p_asked.call, p_asked.now_ms,
-            p_asked.workers[p_at], p_asked.job_leases[p_at], v_count, v_log.started, v_log.finished, v_log.exit_code, served(p_key, v_row.fetcher), v_log.last, v_marked);
+            p_asked.workers[p_at], p_asked.job_leases[p_at], v_count, v_log.started, v_log.finished, v_log.exit_code,
+            served(p_key, v_row.fetcher), v_log.last, v_marked);
     UPDATE queue SET dispatched = true, served = p_attempt WHERE key_id = p_key AND fetcher = v_row.fetcher;
     PERFORM unready(p_key);
     UPDATE log SET started = v_now, finished = NULL, exit_code = NULL, attempt = p_attempt, last = p_attempt
         WHERE key_id = p_key;
     PERFORM refresh(p_key, v_now, p_asked.lease);
-    RETURN (p_asked.ords[p_at], 'job', p_attempt, (SELECT key FROM keys WHERE key_id = p_key), v_row.payload, NULL, NULL)::outcome;
+    RETURN (p_asked.ords[p_at], 'job', p_attempt, (SELECT key FROM keys WHERE key_id = p_key), v_row.payload, NULL,
+        NULL)::outcome;
 END $$;
 
 -- Where the claims of this connection go on: the second of their last look from the front, and the key that they took last,
@@ -70,16 +82,21 @@ $$;
 -- Hands the first keys in order out to those that ask. There is 'nothing' when a look from the front finds no key that
 -- could be handed out; 'later': somebody has locked what there is. p_ended: jobs that ended just before, and are not counted
 -- yet: most batches end as many as they hand out.
-CREATE FUNCTION claim(p_asked asked, p_ended int8) RETURNS outcome[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION claim(p_asked asked, p_paused bool, p_ended int8) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE v_version int8; v_raised int8; v_deleting int4[]; v_from int8[]; v_given outcome[]; v_is_all bool := true;
 BEGIN
+    IF p_paused OR p_asked.ords = '{}' THEN
+        PERFORM count_out(-p_ended);
+        RETURN answered(p_asked.ords, 'nothing');
+    END IF;
     SELECT version, raised, ARRAY(SELECT run FROM runs WHERE deleting) INTO v_version, v_raised, v_deleting FROM floor;
     IF v_deleting = '{}' THEN
         v_from := place_to_go_on(v_version, v_raised, p_asked.now_ms / 1000);
         v_given := claim_from(p_asked, v_version, v_from, order_end(), v_deleting);
         IF cardinality(v_given) < cardinality(p_asked.ords) AND v_from[2 : 3] <> '{-1, 0}' THEN
             v_from := ARRAY[p_asked.now_ms / 1000, -1, 0];
-            v_given := v_given || claim_from(without_first(p_asked, cardinality(v_given)), v_version, v_from, order_end(), v_deleting);
+            v_given := v_given
+                || claim_from(without_first(p_asked, cardinality(v_given)), v_version, v_from, order_end(), v_deleting);
         END IF;
     ELSE
         SELECT given, is_all INTO v_given, v_is_all FROM claim_beside_deletion(p_asked, v_deleting);
@@ -97,8 +114,7 @@ END $$;
 CREATE FUNCTION unclaimed(p_asked asked, p_is_all bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE v_is_empty bool := p_is_all AND count_ready(1, p_asked.now_ms / 1000, p_asked.lease) = 0;
 BEGIN
-    RETURN ARRAY(SELECT (ord, CASE WHEN v_is_empty THEN 'nothing' ELSE 'later' END, NULL, NULL, NULL, NULL, NULL)::outcome
-        FROM unnest(p_asked.ords) AS ord);
+    RETURN answered(p_asked.ords, CASE WHEN v_is_empty THEN 'nothing' ELSE 'later' END);
 END $$;
 
 -- Behind every place in the order.
@@ -112,7 +128,8 @@ $$;
 CREATE FUNCTION claim_from(p_asked asked, p_version int8, p_from int8[], p_until int8[], p_deleting int4[])
 RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE
-    v_now int8 := p_asked.now_ms / 1000; v_at int4 := 0; v_given outcome[] := '{}'; v_job outcome; v_plain bool; v_key int8; v_started int8; v_place int8;
+    v_now int8 := p_asked.now_ms / 1000; v_at int4 := 0; v_given outcome[] := '{}'; v_job outcome;
+    v_plain bool; v_key int8; v_started int8; v_place int8;
 BEGIN
     FOR v_job.ord, v_job.attempt, v_job.key, v_job.payload, v_plain, v_key, v_started, v_place IN
         WITH c AS MATERIALIZED (
@@ -164,14 +181,16 @@ END $$;
 
 -- The same while runs are being deleted, which have left their keys in the order: at the front these are taken out first, of as
 -- many keys as nearly always is enough, and then of as many as a twelfth of a second is enough for.
-CREATE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], OUT given outcome[], OUT is_all bool) LANGUAGE plpgsql AS $$
+CREATE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], OUT given outcome[], OUT is_all bool)
+LANGUAGE plpgsql AS $$
 DECLARE v_limit int4; v_until int8[];
 BEGIN
     given := '{}';
     FOREACH v_limit IN ARRAY '{1000, 20000}'::int4[] LOOP
         v_until := sweep(p_deleting, v_limit);
         is_all := v_until IS NULL;
-        given := given || claim_from(without_first(p_asked, cardinality(given)), NULL, '{NULL, -1, 0}', coalesce(v_until, order_end()), p_deleting);
+        given := given || claim_from(without_first(p_asked, cardinality(given)), NULL, '{NULL, -1, 0}',
+            coalesce(v_until, order_end()), p_deleting);
         EXIT WHEN is_all OR cardinality(given) = cardinality(p_asked.ords);
     END LOOP;
 END $$;
@@ -268,111 +287,92 @@ BEGIN
     PERFORM refresh(v_key, p_now_ms / 1000, p_lease);
 END $$;
 
--- Records the ends of plain keys' jobs, which are locked.
-CREATE FUNCTION end_plain_jobs(p_keys int8[], p_attempts int8[], p_codes int8[], p_now_ms int8) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE v_now int8 := p_now_ms / 1000;
+-- Records the ends of plain keys' jobs among the steps of a batch; which ones these were. The keys of all ends are locked then.
+CREATE FUNCTION end_plain_jobs(p_from int4, p_to int4, p_kind text[], p_key bytea[], p_jitter int4[], p_attempt int8[],
+    p_code int8[], p_now_ms int8) RETURNS int4[] LANGUAGE plpgsql AS $$
+DECLARE v_now int8 := p_now_ms / 1000; v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[];
 BEGIN
+    -- attempt: the one that the key's log row is of. Of two ends of a key only the first one is plain.
+    SELECT array_agg(n) FILTER (WHERE is_plain), array_agg(key_id) FILTER (WHERE is_plain),
+            array_agg(attempt) FILTER (WHERE is_plain), array_agg(code) FILTER (WHERE is_plain)
+        INTO v_ords, v_keys, v_attempts, v_codes
+        FROM (SELECT e.n, l.key_id, l.attempt, e.code, e.nth = 1 AND l.plain AND l.finished IS NULL
+                AND l.attempt IS NOT NULL AND (e.kind = 'complete' OR l.attempt = e.attempt AND e.lease IS NOT NULL) AS is_plain
+            FROM (SELECT e.n::int4, e.kind, e.attempt, e.code, a.lease, coalesce(a.key_id, k.key_id) AS key_id,
+                    row_number() OVER (PARTITION BY coalesce(a.key_id, k.key_id) ORDER BY e.n) AS nth
+                FROM unnest(p_kind, p_key, p_jitter, p_attempt, p_code)
+                    WITH ORDINALITY AS e (kind, key, jitter, attempt, code, n)
+                LEFT JOIN LATERAL (SELECT key_id, lease FROM attempts WHERE attempt = e.attempt OFFSET 0) AS a ON true
+                LEFT JOIN LATERAL (SELECT key_id FROM keys
+                    WHERE jitter = e.jitter AND sha256(key) = sha256(e.key) OFFSET 0) AS k ON true
+                WHERE e.kind IN ('complete', 'complete_attempt') AND e.n BETWEEN p_from AND p_to ORDER BY 6, 1) AS e
+            CROSS JOIN LATERAL (SELECT * FROM log WHERE log.key_id = e.key_id FOR NO KEY UPDATE) AS l) AS e;
+    IF v_ords IS NULL THEN
+        RETURN '{}';
+    END IF;
     WITH ended AS (UPDATE attempts SET finished = v_now, outcome = 'done', took_ms = greatest(p_now_ms - started_ms, 0),
-                exit_code = p_codes[array_position(p_attempts, attempt)]
-            WHERE attempt = ANY (p_attempts)),
-        logged AS (UPDATE log SET finished = v_now, exit_code = p_codes[array_position(p_keys, key_id)], attempt = NULL
-            WHERE key_id = ANY (p_keys))
-    INSERT INTO completions AS c SELECT v_now / 60, code, pg_backend_pid(), count(*) FROM unnest(p_codes) AS code GROUP BY code
+                exit_code = v_codes[array_position(v_attempts, attempt)]
+            WHERE attempt = ANY (v_attempts)),
+        logged AS (UPDATE log SET finished = v_now, exit_code = v_codes[array_position(v_keys, key_id)], attempt = NULL
+            WHERE key_id = ANY (v_keys))
+    INSERT INTO completions AS c SELECT v_now / 60, code, pg_backend_pid(), count(*) FROM unnest(v_codes) AS code GROUP BY code
         ON CONFLICT (minute, exit_code, backend) DO UPDATE SET jobs = c.jobs + excluded.jobs;
+    RETURN v_ords;
 END $$;
 
--- Dispatches and ends in their order. Ends of plain keys make nothing ready, so they may be recorded before dispatches
--- that were asked for earlier; another end after a dispatch begins a part of its own.
-CREATE FUNCTION turn(p_daemon int4, p_call int8, p_now_ms int8, p_lease int8, p_paused bool, p_first int4, p_kind text[],
-    p_key bytea[], p_jitter int4[], p_attempt int8[], p_code int8[], p_who text[], p_job_lease int4[])
-RETURNS outcome[] LANGUAGE plpgsql AS $$
-DECLARE
-    v_from int4 := 1; v_to int4; v_dispatch int4; v_answers outcome[] := '{}';
-    v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_plain bool[]; v_unknown int4[];
-    v_done_ords int4[]; v_done_keys int8[]; v_done_attempts int8[]; v_done_codes int8[]; v_ended int8;
-    v_asked asked;
-    v_answer outcome := (NULL, 'recorded', NULL, NULL, NULL, NULL, NULL)::outcome;
+-- Any other end.
+CREATE FUNCTION end_one(p_ord int4, p_kind text, p_key bytea, p_jitter int4, p_attempt int8, p_code int8, p_now_ms int8,
+    p_lease int8) RETURNS outcome LANGUAGE plpgsql AS $$
+DECLARE v_answer outcome := (p_ord, 'recorded', NULL, NULL, NULL, 1, NULL)::outcome; v_key int8;
 BEGIN
-    WHILE v_from <= cardinality(p_kind) LOOP
-        -- The ends, with their keys locked. attempt: the one that the key's log row is of; plain: that is the one meant, and
-        -- the key is plain.
-        SELECT array_agg(n), array_agg(key_id), array_agg(attempt), array_agg(code), array_agg(plain AND nth = 1)
-            INTO v_ords, v_keys, v_attempts, v_codes, v_plain
-            FROM (SELECT e.n, l.key_id, l.attempt, e.code, e.nth, l.plain AND l.finished IS NULL AND l.attempt IS NOT NULL
-                    AND (e.kind = 'complete' OR l.attempt = e.attempt AND e.lease IS NOT NULL) AS plain
-                FROM (SELECT e.n::int4, e.kind, e.attempt, e.code, a.lease, coalesce(a.key_id, k.key_id) AS key_id,
-                        row_number() OVER (PARTITION BY coalesce(a.key_id, k.key_id) ORDER BY e.n) AS nth
-                    FROM unnest(p_kind, p_key, p_jitter, p_attempt, p_code)
-                        WITH ORDINALITY AS e (kind, key, jitter, attempt, code, n)
-                    LEFT JOIN LATERAL (SELECT key_id, lease FROM attempts WHERE attempt = e.attempt OFFSET 0) AS a ON true
-                    LEFT JOIN LATERAL (SELECT key_id FROM keys
-                        WHERE jitter = e.jitter AND sha256(key) = sha256(e.key) OFFSET 0) AS k ON true
-                    WHERE e.kind <> 'dispatch' AND e.n >= v_from ORDER BY 6, 1) AS e
-                CROSS JOIN LATERAL (SELECT * FROM log WHERE log.key_id = e.key_id FOR NO KEY UPDATE) AS l) AS e;
-        v_dispatch := v_from - 1 + array_position(p_kind[v_from :], 'dispatch');
-        -- Of attempts that are not known, or are made by this batch only.
-        v_unknown := '{}';
-        IF coalesce(cardinality(v_ords), 0) + cardinality(array_positions(p_kind[v_from :], 'dispatch'))
-                < cardinality(p_kind[v_from :]) THEN
-            v_unknown := ARRAY(SELECT n FROM unnest(p_kind) WITH ORDINALITY AS e (kind, n)
-                WHERE kind <> 'dispatch' AND n >= v_from AND n <> ALL (coalesce(v_ords, '{}')));
-        END IF;
-        IF v_unknown = '{}' AND array_position(v_plain, false) IS NULL THEN
-            -- Nearly always.
-            v_to := cardinality(p_kind);
-            v_done_ords := v_ords;
-            v_done_keys := v_keys;
-            v_done_attempts := v_attempts;
-            v_done_codes := v_codes;
-        ELSE
-            SELECT coalesce(min(n) - 1, cardinality(p_kind)) INTO v_to FROM (
-                SELECT n FROM unnest(v_ords, v_plain) AS e (n, plain) WHERE NOT plain UNION ALL SELECT unnest(v_unknown)) AS e
-                WHERE n > v_dispatch;
-            SELECT array_agg(n), array_agg(key_id), array_agg(attempt), array_agg(code)
-                INTO v_done_ords, v_done_keys, v_done_attempts, v_done_codes
-                FROM unnest(v_ords, v_keys, v_attempts, v_codes, v_plain) AS e (n, key_id, attempt, code, plain)
-                WHERE plain AND n <= v_to;
-        END IF;
-        v_ended := coalesce(cardinality(v_done_keys), 0);
-        IF v_ended > 0 THEN
-            PERFORM end_plain_jobs(v_done_keys, v_done_attempts, v_done_codes, p_now_ms);
-            FOREACH v_answer.ord IN ARRAY v_done_ords LOOP
-                v_answer.ord := p_first + v_answer.ord - 1;
-                v_answers := v_answers || v_answer;
-            END LOOP;
-        END IF;
-        FOR i IN 1 .. coalesce(cardinality(v_ords), 0) LOOP
-            CONTINUE WHEN v_plain[i] OR v_ords[i] > v_to;
-            IF p_kind[v_ords[i]] = 'complete' THEN
-                PERFORM end_job(v_keys[i], p_code[v_ords[i]], p_now_ms, p_lease);
-            END IF;
-            v_answers := v_answers || (p_first + v_ords[i] - 1, CASE p_kind[v_ords[i]] WHEN 'complete' THEN 'recorded'
-                    ELSE end_attempt(p_attempt[v_ords[i]], p_code[v_ords[i]], p_now_ms, p_lease) END,
-                NULL, NULL, NULL, 1, NULL)::outcome;
-        END LOOP;
-        IF v_unknown <> '{}' THEN
-            v_answers := v_answers || ARRAY(SELECT (p_first + u - 1, CASE p_kind[u] WHEN 'complete' THEN 'recorded' ELSE 'unknown' END,
-                NULL, NULL, NULL, NULL, NULL)::outcome FROM unnest(v_unknown) AS u WHERE u <= v_to);
-        END IF;
-        IF v_dispatch <= v_to THEN
-            SELECT array_agg((p_first + n - 1)::int4), array_agg(who), array_agg(lease),
-                    p_daemon, p_call, p_now_ms, p_lease INTO v_asked
-                FROM unnest(p_kind, p_who, p_job_lease) WITH ORDINALITY AS d (kind, who, lease, n)
-                WHERE kind = 'dispatch' AND n BETWEEN v_from AND v_to;
-        END IF;
-        IF v_dispatch <= v_to AND NOT p_paused THEN
-            v_answers := v_answers || claim(v_asked, v_ended);
-        ELSE
-            PERFORM count_out(-v_ended);
-        END IF;
-        IF v_dispatch <= v_to AND p_paused THEN
-            v_answers := v_answers || ARRAY(SELECT (ord, 'nothing', NULL, NULL, NULL, NULL, NULL)::outcome
-                FROM unnest(v_asked.ords) AS ord);
-        END IF;
-        v_from := v_to + 1;
+    IF p_kind = 'complete' THEN
+        v_key := lock_key(p_key, p_jitter, false);
+        PERFORM end_job(v_key, p_code, p_now_ms, p_lease) WHERE v_key IS NOT NULL;
+    ELSE
+        v_answer.answer := end_attempt(p_attempt, p_code, p_now_ms, p_lease);
+    END IF;
+    RETURN v_answer;
+END $$;
+
+-- Dispatches and ends in their order. But ends of plain keys' jobs make nothing ready, and so are recorded first. p_asked: who
+-- asks, and no dispatch yet.
+CREATE FUNCTION turn(p_asked asked, p_paused bool, p_from int4, p_to int4, p_kind text[], p_key bytea[], p_jitter int4[],
+    p_attempt int8[], p_code int8[], p_who text[], p_job_lease int4[]) RETURNS outcome[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_asked asked := p_asked; v_ords int4[] := '{}'; v_workers text[] := '{}'; v_leases int4[] := '{}'; v_done int4[] := '{}';
+    v_is_done bool[]; v_ended int8; v_answers outcome[]; v_kind text; v_ord int4;
+BEGIN
+    IF 'complete' = ANY (p_kind) OR 'complete_attempt' = ANY (p_kind) THEN
+        v_done := end_plain_jobs(p_from, p_to, p_kind, p_key, p_jitter, p_attempt, p_code, p_asked.now_ms);
+    END IF;
+    v_ended := cardinality(v_done);
+    v_answers := answered(v_done, 'recorded');
+    FOREACH v_ord IN ARRAY v_done LOOP
+        v_is_done[v_ord] := true;
     END LOOP;
-    RETURN v_answers;
+    FOR v_ord IN p_from .. p_to LOOP
+        v_kind := p_kind[v_ord];
+        IF v_kind = 'dispatch' THEN
+            v_ords := v_ords || v_ord;
+            v_workers := v_workers || p_who[v_ord];
+            v_leases := v_leases || p_job_lease[v_ord];
+        ELSIF v_is_done[v_ord] IS NULL THEN
+            -- Who asked before is served before.
+            v_asked.ords := v_ords;
+            v_asked.workers := v_workers;
+            v_asked.job_leases := v_leases;
+            v_answers := v_answers || claim(v_asked, p_paused, v_ended) || end_one(v_ord, v_kind, p_key[v_ord], p_jitter[v_ord],
+                p_attempt[v_ord], p_code[v_ord], p_asked.now_ms, p_asked.lease);
+            v_ords := '{}';
+            v_workers := '{}';
+            v_leases := '{}';
+            v_ended := 0;
+        END IF;
+    END LOOP;
+    v_asked.ords := v_ords;
+    v_asked.workers := v_workers;
+    v_asked.job_leases := v_leases;
+    RETURN v_answers || claim(v_asked, p_paused, v_ended);
 END $$;
 
 -- Classic jobs whose lease is over are ready again, those of the attempts behind p_after: more at once than a batch asks

@@ -106,7 +106,8 @@ BEGIN
         CROSS JOIN LATERAL (SELECT place FROM keys WHERE key_id = u OFFSET 0) AS k;
     v_added := cardinality(v_free);
     FOR v_key, v_payload IN SELECT u.key_id, u.payload FROM unnest(v_keys, v_payloads) AS u (key_id, payload)
-            WHERE u.key_id <> ALL (v_free) AND NOT EXISTS (SELECT FROM queue q WHERE q.run = p_run.run AND q.key_id = u.key_id) LOOP
+            WHERE u.key_id <> ALL (v_free)
+                AND NOT EXISTS (SELECT FROM queue q WHERE q.run = p_run.run AND q.key_id = u.key_id) LOOP
         INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
             VALUES (p_run.run, v_key, p_run.fetcher, p_run.run_started, served(v_key, p_run.fetcher), v_payload);
         PERFORM refresh(v_key, p_now, p_lease);
@@ -154,7 +155,8 @@ BEGIN
     RETURN cardinality(v_keys);
 END $$;
 
-CREATE FUNCTION delete_runs(p_daemon int4, p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE FUNCTION delete_runs(p_daemon int4, p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8
+LANGUAGE plpgsql AS $$
 DECLARE v_gone int8 := 0; v_left int8 := p_limit; v_asked jsonb; v_run runs; v_rows int8;
 BEGIN
     FOR v_asked IN SELECT jsonb_array_elements(p_runs) LOOP
@@ -184,9 +186,11 @@ BEGIN
     PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
     PERFORM count_rows(run, 0, -count(*)) FROM queue q WHERE run = p_run.run AND key_id = ANY (v_keys) AND NOT dispatched
         AND NOT EXISTS (SELECT FROM listed l WHERE l.run = q.run AND l.key_id = q.key_id) GROUP BY run;
-    v_gone := ARRAY(SELECT u FROM unnest(v_keys) AS u WHERE NOT EXISTS (SELECT FROM listed WHERE run = p_run.run AND key_id = u));
+    v_gone := ARRAY(SELECT u FROM unnest(v_keys) AS u
+        WHERE NOT EXISTS (SELECT FROM listed WHERE run = p_run.run AND key_id = u));
     PERFORM remove_rows(v_gone, p_run.run, p_now, p_lease);
-    UPDATE runs SET rows = rows - cardinality(v_gone), pruned_to = v_keys[cardinality(v_keys)] WHERE run = p_run.run AND v_keys <> '{}';
+    UPDATE runs SET rows = rows - cardinality(v_gone), pruned_to = v_keys[cardinality(v_keys)]
+        WHERE run = p_run.run AND v_keys <> '{}';
     IF cardinality(v_keys) >= p_limit THEN
         RETURN true;
     END IF;
