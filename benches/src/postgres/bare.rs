@@ -85,12 +85,14 @@ fn work(client: &Client, batch: i64, time: Duration) -> io::Result<f64> {
     runtime.block_on(looped).map_err(|error| failed(&error))
 }
 
-/// Lines a second of COPY into a table without an index.
+/// Lines a second of COPY into a table of keys and payloads, in which no key comes twice.
 pub fn copy_rate(cluster: &Cluster, list: &Path, lines: usize) -> io::Result<f64> {
     let database = cluster.database("bare", None)?;
-    database.connect()?.run("CREATE TABLE line (line text)")?;
+    database
+        .connect()?
+        .run("CREATE TABLE line (key text PRIMARY KEY, old text, arrow text, new text)")?;
     let begun = Instant::now();
-    let copy = format!("\\copy line FROM '{}'", list.display());
+    let copy = format!("\\copy line FROM '{}' WITH (DELIMITER ' ')", list.display());
     let copied = Command::new("psql").args(["-Xq", "-c", &copy, &database.url]).output()?;
     let took = begun.elapsed();
     if !copied.status.success() {

@@ -73,43 +73,48 @@ $$;
 -- Adds rows of a run: in a few statements those of keys that nothing else lists and nobody has; the others one by one.
 CREATE FUNCTION add_rows(p_run runs, p_keys bytea[], p_jitters int4[], p_payloads bytea[], p_now int8, p_lease int8)
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_keys int8[]; v_payloads bytea[]; v_free int8[]; v_added int8; v_key int8; v_payload bytea; v_name text;
+DECLARE
+    v_keys int8[]; v_payloads bytea[]; v_started int8[]; v_is_idle bool[]; v_not_plain int8[]; v_own int8[]; v_others int8[];
+    v_added int8; v_name text; v_key int8;
 BEGIN
     -- Claims pass over what is locked here.
     PERFORM note_ready();
     PERFORM make_keys(p_keys, p_jitters);
-    SELECT array_agg(key_id ORDER BY key_id), array_agg(payload ORDER BY key_id) INTO v_keys, v_payloads
+    SELECT array_agg(key_id), array_agg(payload) INTO v_keys, v_payloads
         FROM (SELECT DISTINCT ON (k.key_id) k.key_id, u.payload
             FROM unnest(p_keys, p_jitters, p_payloads) WITH ORDINALITY AS u (key, jitter, payload, n)
             CROSS JOIN LATERAL (SELECT key_id FROM keys WHERE jitter = u.jitter AND sha256(key) = sha256(u.key) OFFSET 0) AS k
             ORDER BY k.key_id, u.n DESC) AS last;
-    PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
+    -- In the same order.
+    SELECT array_agg(started), array_agg(attempt IS NULL AND (started IS NULL OR finished IS NOT NULL)),
+            array_agg(key_id) FILTER (WHERE NOT plain)
+        INTO v_started, v_is_idle, v_not_plain
+        FROM (SELECT * FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE) AS locked;
     IF p_run.listing THEN
         INSERT INTO listed SELECT p_run.run, unnest(v_keys) ON CONFLICT DO NOTHING;
     END IF;
-    UPDATE queue SET payload = v_payloads[array_position(v_keys, key_id)]
-        WHERE run = p_run.run AND key_id = ANY (v_keys) AND payload <> v_payloads[array_position(v_keys, key_id)];
-    SELECT array_agg(u.key_id), array_agg(u.payload), coalesce(array_agg(u.key_id) FILTER (WHERE u.free), '{}')
-        INTO v_keys, v_payloads, v_free FROM (
-            SELECT u.key_id, u.payload, l.attempt IS NULL AND (l.started IS NULL OR l.finished IS NOT NULL)
-                    AND NOT EXISTS (SELECT FROM queue q WHERE q.key_id = u.key_id) AS free
-            FROM unnest(v_keys, v_payloads) WITH ORDINALITY AS u (key_id, payload, n)
-            CROSS JOIN LATERAL (SELECT * FROM log WHERE log.key_id = u.key_id OFFSET 0) AS l ORDER BY u.n) AS u;
     SELECT name INTO v_name FROM fetchers WHERE fetcher = p_run.fetcher;
-    INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
-        SELECT p_run.run, u.key_id, p_run.fetcher, p_run.run_started,
-            (SELECT attempt FROM last_served s WHERE s.key_id = u.key_id AND s.name = v_name), u.payload
-        FROM unnest(v_keys, v_payloads) AS u (key_id, payload) WHERE u.key_id = ANY (v_free);
-    UPDATE log SET plain = true WHERE key_id = ANY (v_free) AND NOT plain;
-    INSERT INTO ready SELECT coalesce(l.started, -1), k.place, u, p_run.run FROM unnest(v_free) AS u
-        CROSS JOIN LATERAL (SELECT started FROM log WHERE key_id = u OFFSET 0) AS l
-        CROSS JOIN LATERAL (SELECT place FROM keys WHERE key_id = u OFFSET 0) AS k;
-    v_added := cardinality(v_free);
-    FOR v_key, v_payload IN SELECT u.key_id, u.payload FROM unnest(v_keys, v_payloads) AS u (key_id, payload)
-            WHERE u.key_id <> ALL (v_free)
-                AND NOT EXISTS (SELECT FROM queue q WHERE q.run = p_run.run AND q.key_id = u.key_id) LOOP
+    WITH known AS MATERIALIZED (
+            SELECT u.*, q.is_own, q.is_own IS NULL AND u.is_idle AS is_free
+            FROM unnest(v_keys, v_payloads, v_started, v_is_idle) AS u (key_id, payload, started, is_idle)
+            CROSS JOIN LATERAL (SELECT bool_or(run = p_run.run) AS is_own FROM queue WHERE key_id = u.key_id OFFSET 0) AS q),
+        queued AS (INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
+            SELECT p_run.run, key_id, p_run.fetcher, p_run.run_started,
+                (SELECT attempt FROM last_served s WHERE s.key_id = known.key_id AND s.name = v_name), payload
+            FROM known WHERE is_free),
+        readied AS (INSERT INTO ready SELECT coalesce(started, -1), k.place, key_id, p_run.run FROM known
+            CROSS JOIN LATERAL (SELECT place FROM keys WHERE key_id = known.key_id OFFSET 0) AS k WHERE is_free)
+    SELECT count(*) FILTER (WHERE is_free), array_agg(key_id) FILTER (WHERE is_own),
+            array_agg(key_id) FILTER (WHERE NOT is_free AND is_own IS NOT TRUE)
+        INTO v_added, v_own, v_others FROM known;
+    UPDATE log SET plain = true WHERE key_id = ANY (v_not_plain)
+        AND key_id <> ALL (coalesce(v_own, '{}') || coalesce(v_others, '{}'));
+    UPDATE queue SET payload = v_payloads[array_position(v_keys, key_id)]
+        WHERE run = p_run.run AND key_id = ANY (v_own) AND payload <> v_payloads[array_position(v_keys, key_id)];
+    FOREACH v_key IN ARRAY coalesce(v_others, '{}') LOOP
         INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)
-            VALUES (p_run.run, v_key, p_run.fetcher, p_run.run_started, served(v_key, p_run.fetcher), v_payload);
+            VALUES (p_run.run, v_key, p_run.fetcher, p_run.run_started, served(v_key, p_run.fetcher),
+                v_payloads[array_position(v_keys, v_key)]);
         PERFORM refresh(v_key, p_now, p_lease);
         v_added := v_added + 1;
     END LOOP;

@@ -179,7 +179,7 @@ END $$;
 
 -- Makes keys that are not known.
 CREATE FUNCTION make_keys(p_keys bytea[], p_jitters int4[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_new int8[]; v_jitter int4;
+DECLARE v_jitters int4[]; v_jitter int4;
 BEGIN
     WITH made AS (
         INSERT INTO keys (key, jitter, place)
@@ -191,9 +191,8 @@ BEGIN
         ON CONFLICT (jitter, sha256(key)) DO NOTHING
         RETURNING key_id, jitter),
     logged AS (INSERT INTO log (key_id) SELECT key_id FROM made ORDER BY key_id)
-    SELECT array_agg(key_id) INTO v_new FROM made;
-    FOR v_jitter IN SELECT k.jitter FROM keys k WHERE k.jitter IN (SELECT jitter FROM keys WHERE key_id = ANY (v_new))
-            GROUP BY k.jitter HAVING count(*) > 1 LOOP
+    SELECT array_agg(jitter) INTO v_jitters FROM made;
+    FOR v_jitter IN SELECT jitter FROM keys WHERE jitter = ANY (v_jitters) GROUP BY jitter HAVING count(*) > 1 LOOP
         PERFORM number_ties(v_jitter);
     END LOOP;
 END $$;
