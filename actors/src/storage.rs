@@ -55,6 +55,8 @@ const MAINTAIN_EVERY: Duration = Duration::from_secs(2);
 pub struct StorageActor {
     /// `None`: it is at work.
     store: Option<Box<dyn Store>>,
+    /// It is on a server, where other daemons have the same queue.
+    is_remote: bool,
     clock: Box<dyn Clock>,
     gathered: Gathered,
     company: Company,
@@ -67,7 +69,7 @@ pub struct StorageActor {
     leases: LeaseClock,
     waiting: WaitQueue,
     runs_changed: RunsChange,
-    /// An operator wants the daemon to stop when no job is in flight.
+    /// An operator wants the daemon to stop when no job of it is in flight; till then it hands nothing out.
     drains: bool,
     /// Answered when the store is closed, once that is asked.
     closing: Option<Reply<StoreResult<()>>>,
@@ -101,6 +103,7 @@ impl StorageActor {
     ) -> Self {
         let now = Instant::now();
         Self {
+            is_remote: store.is_remote(),
             store: Some(store),
             clock,
             gathered: Gathered::default(),
@@ -193,7 +196,7 @@ impl StorageActor {
     }
 
     fn expect_company(&mut self, outcomes: &StoreResult<Vec<Result<Outcome, Rejected>>>) {
-        if self.store.as_ref().is_some_and(|store| store.is_remote()) {
+        if self.is_remote {
             let is_job = |outcome: &&Result<Outcome, Rejected>| {
                 matches!(outcome, Ok(Outcome::Dispatch(Dispatched::Job(..))))
             };

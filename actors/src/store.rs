@@ -51,7 +51,7 @@ pub trait Store {
     /// a classic lease does, is no change. Polled by the StorageActor while no call is under way.
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed>;
 
-    /// Whether a call is a trip to a server, which costs as much as many operations.
+    /// Whether a call is a trip to a server, which costs as much as many operations, and where other daemons have the same queue.
     fn is_remote(&self) -> bool {
         false
     }

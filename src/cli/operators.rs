@@ -29,8 +29,9 @@ Example:
     Resume(DaemonArguments),
     /// Hand nothing out, and stop the daemon as soon as no job is in flight
     ///
-    /// Waits until the daemon has gone. The queue stays paused: `resume` the next daemon. Exits
-    /// with 69 if jobs are still in flight when the time is over; the daemon goes on draining.
+    /// Waits until the daemon has gone. The queue stays paused: `resume` the next daemon. On a server it is not paused:
+    /// the other daemons go on, and this one's jobs alone are waited for. Exits with 69 if jobs are still in flight when
+    /// the time is over; the daemon goes on draining.
     #[command(
         after_help = "\
 Examples:

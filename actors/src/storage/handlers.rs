@@ -48,6 +48,11 @@ impl StorageActor {
         }
     }
 
+    /// Whether this daemon hands nothing out, while others of the same queue do.
+    pub(super) fn drains_alone(&self) -> bool {
+        self.drains && self.is_remote
+    }
+
     /// Whether the last job has ended, if the daemon is to stop then.
     pub(super) fn look_whether_drained(&mut self, ctx: &mut Context<Self>) {
         if self.drains {
@@ -70,6 +75,9 @@ impl<R: Request> Handler<TakeJob<R>> for StorageActor {
 
     fn handle(&mut self, message: TakeJob<R>, ctx: &mut Self::Context) -> Self::Result {
         let TakeJob { ended, holder } = message;
+        if self.drains_alone() {
+            return self.ask(ctx, ended, |_, _, ended| Ok((ended?, Work::Nothing)));
+        }
         let request = (ended, Dispatch { holder: holder.clone() });
         self.ask(ctx, request, move |actor, ctx, answers| {
             let (ended, dispatched) = answers?;
@@ -98,16 +106,21 @@ impl Handler<UndoHandOut> for StorageActor {
 impl Handler<Pause> for StorageActor {
     type Result = Deferred<StoreResult<u64>>;
 
-    /// To resume ends a drain, too.
+    /// To resume ends a drain, too. A drain pauses the queue, so that the next daemon hands nothing out; but where others have
+    /// the same queue it is this daemon's alone.
     fn handle(&mut self, message: Pause, ctx: &mut Self::Context) -> Self::Result {
         let Pause { paused, drains } = message;
-        info!(paused, drains = drains || (paused && self.drains), "An operator's order.");
-        self.ask(ctx, SetPaused(paused), move |actor, _, set| {
-            let in_flight = set?;
+        let obeyed = move |actor: &mut Self, _: &mut Context<Self>, in_flight: StoreResult<u64>| {
+            let in_flight = in_flight?;
             actor.drains = drains || (paused && actor.drains);
+            info!(paused, drains = actor.drains, "An operator's order.");
             actor.note_in_flight(in_flight);
             Ok(in_flight)
-        })
+        };
+        match drains && self.is_remote {
+            true => self.ask(ctx, CountInFlight, obeyed),
+            false => self.ask(ctx, SetPaused(paused), obeyed),
+        }
     }
 }
 

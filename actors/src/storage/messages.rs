@@ -74,7 +74,7 @@ pub struct HowAreYou {
 #[rtype(result = "StoreResult<u64>")]
 pub struct Pause {
     pub paused: bool,
-    /// The daemon is to stop when no job is in flight.
+    /// The daemon is to stop when no job of it is in flight.
     pub drains: bool,
 }
 

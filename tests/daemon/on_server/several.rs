@@ -106,6 +106,31 @@ fn the_daemons_are_shown() {
     assert!(code == 69 && said.contains("no daemon runs on postgres://"), "{code} {said}");
 }
 
+/// A daemon that drains hands nothing out, waits for its own jobs and ends; the others go on.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_drain_is_one_daemons() {
+    let (one, two) = (Site::new(), Site::new());
+    let first = join(&one, &one, "first");
+    let mut second = join(&two, &one, "second");
+    one.write("f.1.txt", "alpha 1\nbravo 2\ncharlie 3\n");
+    one.wait_count(3);
+    assert_eq!(two.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(one.ask("READY"), "JOB charlie 3\n");
+    let drained = two.run(&["drain", "--timeout", "1s", "socket"]);
+    let said = String::from_utf8([drained.stdout, drained.stderr].concat()).unwrap();
+    assert!(drained.status.code() == Some(69) && said.contains("1 job"), "{said}");
+    assert_eq!(two.ask("READY"), "NOJOBS\n");
+    assert_eq!(one.ask("READY"), "JOB bravo 2\n");
+    assert!(!status(&one).contains("Paused"), "{}", status(&one));
+    assert_eq!(two.ask("DONE alpha 0"), "NOJOBS\n");
+    second.exit();
+    one.write("g.1.txt", "golf 4\n");
+    one.wait_count(4);
+    assert_eq!(one.ask("READY"), "JOB golf 4\n");
+    first.stop();
+}
+
 /// A daemon that is gone for good is forgotten with its lists; one that lives is not.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
