@@ -22,7 +22,6 @@ mod intake;
 mod limits;
 pub mod lock;
 mod logging;
-mod machine;
 mod near;
 mod runner;
 mod safe_file;

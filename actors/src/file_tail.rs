@@ -204,7 +204,7 @@ impl Tail {
                 }
                 Ok(None) if self.gathered.is_none() => {}
                 read => {
-                    self.store().await?;
+                    self.store(false).await?;
                     read?;
                     continue;
                 }
@@ -232,7 +232,7 @@ impl Tail {
         self.completed |= read.behind().complete;
         self.reader.taken(&read);
         if self.gathered.as_ref().is_some_and(|(portion, _)| !portion.goes_on_with(&read)) {
-            self.store().await?;
+            self.store(true).await?;
         }
         let bytes = read.bytes();
         let (_, room) = match &mut self.gathered {
@@ -245,23 +245,23 @@ impl Tail {
         room.grow(bytes);
         let is_awaited = !self.waiting.is_empty() || !self.link.waiting.borrow().is_empty();
         if is_awaited || room.is_full() || !self.reader.is_interrupted() {
-            return self.store().await;
+            return self.store(false).await;
         }
         yield_now().await;
         Ok(())
     }
 
-    /// Stores what was gathered, batch by batch. Whoever waits is answered after the first one.
-    async fn store(&mut self) -> Result<(), String> {
+    /// Stores what was gathered, batch by batch. Whoever waits is answered after the first one. `has_more`: more was read than that.
+    async fn store(&mut self, has_more: bool) -> Result<(), String> {
         let Some((portion, _room)) = self.gathered.take() else {
             return Ok(());
         };
         let mut steps = portion.into_steps(BATCH_ROWS_MAX).peekable();
         while let Some(batch) = steps.next() {
-            self.ask_until_done(AddRows(batch)).await?;
+            self.ask_until_done(AddRows(batch), true).await?;
             self.progress = true;
             self.link.sound.set(true);
-            let more = steps.peek().is_some();
+            let more = steps.peek().is_some() || has_more;
             if more {
                 self.waiting.append(&mut self.link.waiting.borrow_mut());
             }
@@ -273,17 +273,18 @@ impl Tail {
     /// One step: what is not in a whole list leaves the queue.
     async fn prune(&mut self) -> Result<(), String> {
         let run = self.reader.run().clone();
-        if !self.ask_until_done(Prune { run, limit: STEP_ROWS }).await? {
+        if !self.ask_until_done(Prune { run, limit: STEP_ROWS }, false).await? {
             self.reader.pruned();
         }
         sleep(NEXT_PIECE).await;
         Ok(())
     }
 
-    /// Has storage do something, however long that takes.
+    /// Has storage do something, however long that takes. `brings_rows`: those who look are told of more until it is done.
     async fn ask_until_done<R: Request + Clone>(
         &mut self,
         request: R,
+        brings_rows: bool,
     ) -> Result<R::Answer, String> {
         loop {
             match ask(&self.storage, request.clone()).await {
@@ -296,7 +297,7 @@ impl Tail {
                     // Storage has warned of it already, and not too often.
                     let run = self.reader.run();
                     debug!(%run, %error, "Rows could not be stored yet; trying again.");
-                    self.stall();
+                    self.stall(brings_rows);
                     sleep(STORE_RETRY).await;
                 }
             }
@@ -304,8 +305,8 @@ impl Tail {
     }
 
     /// Nobody may wait for a store that is full: their request fails, and comes back.
-    fn stall(&mut self) {
-        let more = self.reader.has_unread();
+    fn stall(&mut self, brings_rows: bool) {
+        let more = brings_rows || self.reader.has_unread();
         self.link.stalled.set(Some(more));
         self.waiting.append(&mut self.link.waiting.borrow_mut());
         answer_all(&mut self.waiting, more);

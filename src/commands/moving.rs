@@ -6,10 +6,11 @@ use crate::exit::Failure;
 use crate::stores::{Database, Moved, move_in, move_out};
 
 pub fn run(from: Database, to: Database, daemon_name: Option<String>) -> Result<(), Failure> {
+    let owner = daemon_name.unwrap_or_else(host_name);
     let moved = match (&from, &to) {
         (Database::File(file), Database::Server(url)) => {
             let _lock = super::locked(file)?;
-            move_in(file, url, &daemon_name.unwrap_or_else(host_name))?
+            move_in(file, url, &owner)?
         }
         (Database::Server(url), Database::File(file)) => {
             let _lock = super::lock(file)?;
@@ -26,7 +27,14 @@ pub fn run(from: Database, to: Database, daemon_name: Option<String>) -> Result<
             )));
         }
     };
-    print(report(&moved, &from, &to))
+    let owner = to.file().is_none().then_some(owner);
+    print(report(&moved, &from, &to) + &owner.map_or_else(String::new, whose))
+}
+
+fn whose(daemon: String) -> String {
+    format!(
+        "The lists are the daemon {daemon}'s: start it with --daemon-name {daemon} and the input directory that it had.\n"
+    )
 }
 
 fn report(moved: &[Moved], from: &Database, to: &Database) -> String {

@@ -22,9 +22,11 @@ impl Mark {
         Self { number: number.to_owned(), place: place.to_owned() }
     }
 
-    /// Whether the queue of this [identity](super::transfer::Source::identity) was moved.
-    pub(super) fn is_of(&self, identity: &str) -> bool {
-        self.number.rsplit_once('@').is_some_and(|(_, moved)| moved == identity)
+    /// Whether the queue of this [identity](super::transfer::Source::identity) was moved from this place. A copy of it elsewhere
+    /// is another one.
+    pub(super) fn is_of(&self, identity: &str, place: &str) -> bool {
+        self.place == place
+            && self.number.rsplit_once('@').is_some_and(|(_, moved)| moved == identity)
     }
 }
 

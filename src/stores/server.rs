@@ -1,5 +1,6 @@
 //! A queue on a PostgreSQL server, for callers that have no runtime yet: `serve` before its actors start, and commands.
 
+use std::fs;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use super::sqlite::transfer as file;
 use super::transfer;
 use super::{Joining, Opened, Options, Url};
 use crate::exit::{ExitCode, Failure};
-use crate::machine;
 
 /// Whether a URL can be used; asks no server.
 pub(crate) fn check(url: &Url) -> Result<(), Failure> {
@@ -94,9 +94,13 @@ fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure
     runtime.block_on(asked).map_err(failure)
 }
 
-/// The machine and the input directory, which no two living daemons share.
+/// The machine and the input directory, which no two living daemons share. Containers of one machine differ by their host
+/// names, and machines of one name by their ids.
 fn owner(joining: &Joining) -> String {
-    format!("{} {}", machine::name(), joining.input.display())
+    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    format!("{} {host} {}", id.trim(), joining.input.display())
 }
 
 /// Why a queue cannot be used from the start: what a restart may help with, and what needs somebody.

@@ -226,7 +226,9 @@ pub(super) fn carry(
             return Ok(Vec::new());
         }
         (Some(left), _) => return Err(gone(&source.name(), &left)),
-        (None, Some(begun)) if begun.is_of(&source.identity()?) => target.discard()?,
+        (None, Some(begun)) if begun.is_of(&source.identity()?, &source.name()) => {
+            target.discard()?;
+        }
         (None, Some(begun)) => return Err(unfinished(&target.name(), &begun)),
         (None, None) => {}
     }

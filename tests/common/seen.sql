@@ -21,7 +21,7 @@ CREATE VIEW seen.shiftboss_single_tasks AS
         convert_from(t.payload, 'UTF8') AS payload
     FROM shiftboss.single_tasks t JOIN shiftboss.keys k USING (key_id);
 CREATE VIEW seen.shiftboss_runs AS
-    SELECT fetcher AS fetcher_id, run_started, stale::int AS stale, (position ->> 'changed')::int8 AS changed
+    SELECT fetcher AS fetcher_id, run_started, skipped, stale::int AS stale, (position ->> 'changed')::int8 AS changed
     FROM shiftboss.runs WHERE run <> 0;
 CREATE FUNCTION seen.ifnull(int4, int4) RETURNS int4 LANGUAGE sql AS 'SELECT coalesce($1, $2)';
 CREATE VIEW seen.shiftboss_state AS

@@ -103,6 +103,8 @@ fn a_schema_is_made_or_needed() {
     assert_eq!(made.status.code(), Some(0), "{made:?}");
     assert!(String::from_utf8(made.stdout).unwrap().ends_with(" is up to date\n"));
     assert_eq!(site.run(&["migrate", "state.db"]).status.code(), Some(0), "twice");
+    let status = String::from_utf8(site.run(&["status", "state.db"]).stdout).unwrap();
+    assert!(status.contains("\nRules           no daemon has used it yet: "), "{status}");
     site.start_with(&["--no-migrate"]).stop();
 }
 

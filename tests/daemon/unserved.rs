@@ -20,6 +20,7 @@ fn a_wrong_url_is_refused() {
         ("postgres://u:secret@h/d?sslmode=verify-ca", "verify-full"),
         ("postgres://u:secret@h/d?leese=1", "leese"),
         ("postgres://u:sec@ret@h/d", "%40"),
+        ("postgres://u:secret@/tmp/server:5432/d", "%2F"),
         ("postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/nowhere.pem", "/nowhere.pem"),
     ] {
         for command in [&["status", url][..], &["migrate", url], &["serve", url, "input", "socket"]]

@@ -19,7 +19,7 @@ pub struct Portion {
     before: RowBatch,
     /// What is noted with the last step. Without rows.
     behind: RowBatch,
-    /// Of the rows, in memory.
+    /// As long as the lines, faulty ones too, and what their rows take in memory beside.
     bytes: usize,
     is_mixed: bool,
 }
@@ -29,7 +29,9 @@ impl Portion {
     pub(super) fn new(before: RowBatch, mut behind: RowBatch) -> Self {
         let rows = std::mem::take(&mut behind.rows).into_iter();
         let rows: Vec<_> = rows.map(|row| (row.key.jitter(), row)).collect();
-        let bytes = rows.iter().map(bytes_of).sum();
+        let read = behind.position.offset.saturating_sub(before.position.offset);
+        let bytes =
+            usize::try_from(read).unwrap_or(usize::MAX) + rows.len() * size_of::<(i32, Row)>();
         Self { rows, before, behind, bytes, is_mixed: false }
     }
 
@@ -85,10 +87,6 @@ fn in_order(mut rows: Vec<(i32, Row)>) -> Vec<(i32, Row)> {
         is_same
     });
     rows
-}
-
-fn bytes_of((_, row): &(i32, Row)) -> usize {
-    size_of::<(i32, Row)>() + row.key.as_str().len() + row.payload.len()
 }
 
 #[cfg(test)]

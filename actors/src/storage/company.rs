@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::gathered::BATCH_OPERATIONS_MAX;
+
 /// How long a batch waits at the most.
 pub(super) const WAIT_MAX: Duration = Duration::from_millis(2);
+/// More do not fit: most are an end and a dispatch.
+const REQUESTS_MAX: usize = BATCH_OPERATIONS_MAX / 2;
 /// Batches that do not wait after one that waited in vain, for jobs take longer than that.
 const IMPATIENT: u32 = 100;
 
@@ -25,8 +29,9 @@ impl Company {
     /// A batch was answered, in which so many workers got a job, while so many requests had come already.
     pub(super) fn answered(&mut self, jobs: usize, gathered: usize, now: Instant) {
         self.impatient = self.impatient.saturating_sub(1);
-        self.expected = (self.impatient == 0 && jobs > 0 && jobs + gathered > 1)
-            .then(|| (jobs + gathered, now + WAIT_MAX));
+        let expected = (jobs + gathered).min(REQUESTS_MAX);
+        self.expected =
+            (self.impatient == 0 && jobs > 0 && expected > 1).then(|| (expected, now + WAIT_MAX));
     }
 
     /// How long the next batch, of so many requests now, is still to wait.

@@ -236,7 +236,7 @@ async fn adopt(
     dead: Peer,
 ) -> Result<(), StoreError> {
     let (daemon, epoch) = membership.state().joined;
-    let sql = "SELECT adopt($1, $2, $3, $4, $5)";
+    let sql = "SELECT adopt($1, $2, $3, $4, $5), (SELECT name FROM daemons WHERE daemon = $3)";
     let row = match limited(
         connection.client.query_one(sql, &[&daemon, &epoch, &dead.daemon, &dead.epoch, &dead.beat]),
     )
@@ -250,7 +250,7 @@ async fn adopt(
     };
     if let Some(jobs) = row.get::<_, Option<i64>>(0) {
         info!(
-            daemon = dead.daemon,
+            daemon = row.get::<_, Option<&str>>(1),
             jobs, "Another daemon is dead or was stopped: its leased jobs are this one's."
         );
         membership.tell_change(Changed::Leases);

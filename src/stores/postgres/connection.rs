@@ -59,6 +59,10 @@ impl Server {
         {
             config.password(found);
         }
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            let how = "it names no host; for a server on this machine that is the directory of its socket, with %2F for each /";
+            return Err(wrong(how.to_owned()));
+        }
         // The others are tried before the time for a connection is over.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
         let share = CALL_MAX / u32::try_from(hosts).unwrap_or(u32::MAX);

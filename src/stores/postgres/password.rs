@@ -1,6 +1,7 @@
 //! The password for a server whose URL has none: from `PGPASSWORD`, or the file that `PGPASSFILE` names (`~/.pgpass`),
 //! as PostgreSQL's own programs take it. Used where a connection is prepared.
 
+use std::borrow::Cow;
 use std::env;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -11,7 +12,7 @@ use tokio_postgres::config::{Config, Host};
 
 /// Others may not read a file of passwords.
 const OTHERS: u32 = 0o077;
-/// How a socket's directory is named in the file.
+/// How a socket's directory may be named in the file, beside its path.
 const LOCAL: &str = "localhost";
 
 /// `None`: there is none, and the server may not want any.
@@ -58,8 +59,8 @@ fn password_in(text: &str, config: &Config) -> Option<String> {
     let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
         let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432).to_string();
         match host {
-            Host::Tcp(name) => (name.as_str(), port),
-            Host::Unix(_) => (LOCAL, port),
+            Host::Tcp(name) => (Cow::Borrowed(name.as_str()), None, port),
+            Host::Unix(directory) => (directory.to_string_lossy(), Some(LOCAL), port),
         }
     });
     let hosts: Vec<_> = hosts.collect();
@@ -67,7 +68,9 @@ fn password_in(text: &str, config: &Config) -> Option<String> {
         let fields: [String; 5] = fields(line).try_into().ok()?;
         let [host, port, of_database, of_user, password] = fields;
         let fits = |field: &str, value: &str| field == "*" || field == value;
-        let is_host = hosts.iter().any(|(a, b)| fits(&host, a) && fits(&port, b));
+        let is_host = hosts.iter().any(|(name, other, of_port)| {
+            (fits(&host, name) || *other == Some(&host)) && fits(&port, of_port)
+        });
         (is_host && fits(&of_database, database) && fits(&of_user, &user)).then_some(password)
     })
 }
@@ -108,6 +111,10 @@ mod tests {
             "# h:1:d:u:no\nh:1:d:u:a\\:b\\\\c\n*:*:*:v:any:thing\nlocalhost:*:d:w:local\nshort:1\n";
         assert_eq!(found(text, "postgres://u@h:1/d").unwrap(), "a:b\\c");
         assert_eq!(found(text, "postgres://u@g:2,h:1/d").unwrap(), "a:b\\c");
+        let local = "postgres://w@%2Frun%2Fserver/d";
+        assert_eq!(found(text, local).unwrap(), "local");
+        assert_eq!(found("/run/server:5432:d:w:mine", local).unwrap(), "mine");
+        assert_eq!(found("/run/other:5432:d:w:theirs", local), None);
         assert_eq!(found(text, "postgres://v@x/y").unwrap(), "any:thing");
         assert_eq!(found(text, "postgres://w@%2Frun/d").unwrap(), "local");
         assert_eq!(found(text, "postgres://u@h:2/d"), None);

@@ -26,8 +26,8 @@ const VERSIONS: [&[&str]; 1] = [&[
     include_str!("schema/apply.sql"),
     include_str!("schema/views.sql"),
 ]];
-/// The oldest version whose daemons work on the newest one beside newer daemons: functions that they call have stayed, and do
-/// what they did. So daemons of these versions need not be stopped for an update.
+/// The oldest version that works on the newest one's schema: functions that its daemons call, and what its `status` and other
+/// questions read, have stayed, and mean what they meant. So daemons of these versions need not be stopped for an update.
 const OLDEST: usize = 1;
 /// What the comment of the schema begins with, and what it has between its version and the oldest one.
 const COMMENT: &str = "shiftboss, schema version ";
@@ -91,7 +91,7 @@ pub(crate) async fn require_current(client: &Client) -> Result<(), StoreError> {
     }
 }
 
-/// For who reads the tables themselves, which a newer version may have changed.
+/// For who must know all tables.
 ///
 /// # Errors
 /// When the schema is not exactly that of this version.

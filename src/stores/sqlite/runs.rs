@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, Row};
 use shiftboss_actors::file_identity::{FileTimes, Position};
-use shiftboss_actors::store::{RowBatch, StoredRun};
+use shiftboss_actors::store::{Reading, RowBatch, StoredRun};
 use shiftboss_protocol::model::{Row as Line, Run};
 
 use super::error::rejected;
@@ -180,7 +180,7 @@ impl Session<'_> {
         let (fetcher_id, run) = run.pair();
         // A file that is read from the start again has its faulty lines counted again.
         let position = "UPDATE shiftboss_runs
-            SET skipped = ?3 + iif(coalesce(offset, 0) <= ?4, skipped, 0),
+            SET skipped = ?3 + iif(?12 AND coalesce(offset, 0) <= ?4, skipped, 0),
                 offset = ?4, lines = ?5, device = ?6, inode = ?7, checksum = ?8,
                 content = ?9, modified = ?10, changed = ?11
             WHERE fetcher_id = ?1 AND run_started = ?2";
@@ -196,6 +196,7 @@ impl Session<'_> {
             content.map(u64::cast_signed),
             verified.map(|times| times.modified),
             verified.map(|times| times.changed),
+            batch.reading == Reading::Onward,
         );
         if self.change(position, values)? == 0 {
             return Err(rejected(format!("run {} is not known", batch.run)));

@@ -104,7 +104,10 @@ fn a_queue_goes_there_and_back() {
     assert!(order.len() > 2 && counted.len() == 3, "{order:?} {counted:?}");
 
     let said = moves(&site, "file.db", "state.db");
-    assert!(said.contains("No daemon starts on file.db any more."), "{said}");
+    assert!(
+        said.contains("No daemon starts on file.db any more.\nThe lists are the daemon here's: "),
+        "{said}"
+    );
     assert_eq!((next_keys(&site, "state.db"), counts(&site, "state.db")), (order, counted));
     refused(&site, &["serve", "file.db", "input", "socket"], 78, "was moved to postgres://");
     let daemon = start_on(&site, "state.db");
@@ -257,9 +260,10 @@ fn a_move_that_was_broken_off_is_ended() {
     drop(file);
     fs::copy(&place, site.path("other.db")).unwrap();
     refused(&site, &["move", "other.db", "state.db"], 78, "a move into postgres://");
-    // As on another machine, where something else is called the same.
+    // As on another machine, where something else is called the same, or when that was made anew in its place.
+    start_on(&site, "fresh.db").stop();
     fs::rename(&place, site.path("kept.db")).unwrap();
-    fs::rename(site.path("other.db"), &place).unwrap();
+    fs::rename(site.path("fresh.db"), &place).unwrap();
     refused(&site, &["move", "file.db", "state.db"], 78, "a move into postgres://");
     fs::rename(site.path("kept.db"), &place).unwrap();
     start_on(&site, "file.db").stop();

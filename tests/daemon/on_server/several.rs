@@ -154,6 +154,9 @@ fn a_daemon_is_forgotten() {
         "{said}"
     );
     second.kill();
+    let shown = two.run(&["status", "socket"]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("\nDaemon          none at this socket; "), "{shown}");
     assert_eq!(forget("second"), (0, "Forgotten: second.\n".to_owned()));
     one.wait_queue(&["f|1|alpha|1|0"]);
     assert_eq!(daemons(&one), ["first running 0 [f]"]);

@@ -33,6 +33,19 @@ fn overwritten_with_the_same_length() {
     site.wait_sql(RUNS, &["f|1|1"]);
 }
 
+/// Faulty lines of a file that is read anew are counted anew, as often as that is.
+#[test]
+fn faulty_lines_are_counted_once() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let skipped = "SELECT skipped FROM shiftboss_runs";
+    site.write("f.1.txt", "faulty\nalpha 0 1\nfaulty\n");
+    site.wait_sql(skipped, &["2"]);
+    site.write("f.1.txt", "faulty\nbravo 0 1\nfaulty\ncharlie 0 1\nfaulty\n");
+    site.wait_queue(&["f|1|bravo|0 1|0", "f|1|charlie|0 1|0"]);
+    site.wait_sql(skipped, &["3"]);
+}
+
 /// The next request sees what a complete file was overwritten with, like any other line.
 #[test]
 fn overwritten_before_a_request() {

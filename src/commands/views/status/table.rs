@@ -30,7 +30,7 @@ pub(super) fn render(
     let lines = [
         ("Database", Some(shown(&database))),
         ("Daemon", Some(daemon(target, queue, now))),
-        ("Rules", Some(rules(queue))),
+        ("Rules", Some(rules(target, queue))),
         ("Rows", Some(rows(queue))),
         ("Longest waiting", Some(oldest(queue, now))),
         ("Last hour", Some(last_hour(queue))),
@@ -90,6 +90,9 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
         }
         LockState::Unknown(_) if is_on_server(target) => daemons::summary(&queue.daemons),
         LockState::Unknown(why) => format!("whether one runs is not known: {why}"),
+        LockState::Free if is_on_server(target) => {
+            format!("none at this socket; {}", daemons::summary(&queue.daemons))
+        }
         LockState::Free => queue.not_stopped.map_or("not running".to_owned(), |died| {
             let wrote = |last| format!(", last wrote {}", ago(now - last));
             let wrote = died.last_write.map_or(String::new(), wrote);
@@ -102,9 +105,12 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
     }
 }
 
-fn rules(queue: &QueueStatus) -> String {
+fn rules(target: &Target, queue: &QueueStatus) -> String {
     let (Some(policy), Some(durability)) = (&queue.policy, &queue.durability) else {
         let version = queue.schema_version;
+        if is_on_server(target) {
+            return "no daemon has used it yet: start `shiftboss serve` on it".to_owned();
+        }
         return format!(
             "database of version {version}, not yet taken over: start `shiftboss serve` on it"
         );

@@ -59,8 +59,8 @@ BEGIN
     END IF;
     -- A file that is read from the start again has its faulty lines counted again.
     UPDATE runs SET position = v_position, complete = (p_batch ->> 'complete')::bool,
-            skipped = (p_batch ->> 'skipped')::int8 + CASE WHEN coalesce((position ->> 'offset')::int8, 0)
-                <= (v_position ->> 'offset')::int8 THEN skipped ELSE 0 END
+            skipped = (p_batch ->> 'skipped')::int8 + CASE WHEN v_reading = 'onward'
+                AND coalesce((position ->> 'offset')::int8, 0) <= (v_position ->> 'offset')::int8 THEN skipped ELSE 0 END
         WHERE run = v_run.run RETURNING * INTO v_run;
     RETURN v_run;
 END $$;

@@ -81,8 +81,8 @@ $$;
 
 -- Hands the first keys in order out to those that ask. There is 'nothing' when a look from the front finds no key that
 -- could be handed out; 'later': somebody has locked what there is. p_ended: jobs that ended just before, and are not counted
--- yet: most batches end as many as they hand out.
-CREATE FUNCTION claim(p_asked asked, p_paused bool, p_ended int8) RETURNS outcome[] LANGUAGE plpgsql AS $$
+-- yet: most batches end as many as they hand out. p_is_last: nothing else of the batch comes after it.
+CREATE FUNCTION claim(p_asked asked, p_paused bool, p_ended int8, p_is_last bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE v_version int8; v_raised int8; v_deleting int4[]; v_from int8[]; v_given outcome[]; v_is_all bool := true;
 BEGIN
     IF p_paused OR p_asked.ords = '{}' THEN
@@ -99,7 +99,7 @@ BEGIN
                 || claim_from(without_first(p_asked, cardinality(v_given)), v_version, v_from, order_end(), v_deleting);
         END IF;
     ELSE
-        SELECT given, is_all INTO v_given, v_is_all FROM claim_beside_deletion(p_asked, v_deleting);
+        SELECT given, is_all INTO v_given, v_is_all FROM claim_beside_deletion(p_asked, v_deleting, p_is_last);
     END IF;
     IF cardinality(v_given) <> p_ended THEN
         PERFORM count_out(cardinality(v_given) - p_ended);
@@ -181,13 +181,13 @@ END $$;
 
 -- The same while runs are being deleted, which have left their keys in the order: at the front these are taken out first, of as
 -- many keys as nearly always is enough, and then of as many as a twelfth of a second is enough for.
-CREATE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], OUT given outcome[], OUT is_all bool)
+CREATE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], p_is_last bool, OUT given outcome[], OUT is_all bool)
 LANGUAGE plpgsql AS $$
 DECLARE v_limit int4; v_until int8[];
 BEGIN
     given := '{}';
-    FOREACH v_limit IN ARRAY '{1000, 20000}'::int4[] LOOP
-        v_until := sweep(p_deleting, v_limit);
+    FOREACH v_limit IN ARRAY ARRAY[2 * cardinality(p_asked.ords), 1000, 20000] LOOP
+        v_until := sweep(p_deleting, v_limit, p_is_last);
         is_all := v_until IS NULL;
         given := given || claim_from(without_first(p_asked, cardinality(given)), NULL, '{NULL, -1, 0}',
             coalesce(v_until, order_end()), p_deleting);
@@ -196,11 +196,12 @@ BEGIN
 END $$;
 
 -- Takes keys that have nothing but rows of these runs out of the order, among the first so many; where that look ended, NULL:
--- at the end of the order. The key itself need not be locked: who changes it puts another row into the order.
-CREATE FUNCTION sweep(p_deleting int4[], p_limit int4) RETURNS int8[] LANGUAGE plpgsql AS $$
+-- at the end of the order. The key itself need not be locked: who changes it puts another row into the order. But he waits for
+-- this transaction then, so it must not wait for him: p_removes is false where more is to be locked.
+CREATE FUNCTION sweep(p_deleting int4[], p_limit int4, p_removes bool) RETURNS int8[] LANGUAGE plpgsql AS $$
 DECLARE v_until int8[];
 BEGIN
-    WITH looked AS MATERIALIZED (SELECT ctid, started, place, CASE WHEN run IS NULL
+    WITH looked AS MATERIALIZED (SELECT ctid, started, place, p_removes AND CASE WHEN run IS NULL
                 THEN NOT EXISTS (SELECT FROM choose(key_id, p_deleting)) ELSE run = ANY (p_deleting) END AS is_dead
             FROM (SELECT ctid, * FROM ready ORDER BY started, place LIMIT p_limit) AS first),
         free AS MATERIALIZED (SELECT ctid FROM ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM looked WHERE is_dead))
@@ -323,7 +324,7 @@ END $$;
 -- Any other end.
 CREATE FUNCTION end_one(p_ord int4, p_kind text, p_key bytea, p_jitter int4, p_attempt int8, p_code int8, p_now_ms int8,
     p_lease int8) RETURNS outcome LANGUAGE plpgsql AS $$
-DECLARE v_answer outcome := (p_ord, 'recorded', NULL, NULL, NULL, 1, NULL)::outcome; v_key int8;
+DECLARE v_answer outcome := (p_ord, 'recorded', NULL, NULL, NULL, NULL, NULL)::outcome; v_key int8;
 BEGIN
     IF p_kind = 'complete' THEN
         v_key := lock_key(p_key, p_jitter, false);
@@ -331,6 +332,8 @@ BEGIN
     ELSE
         v_answer.answer := end_attempt(p_attempt, p_code, p_now_ms, p_lease);
     END IF;
+    -- The key may have more than this job.
+    v_answer.number := 1 WHERE v_answer.answer = 'recorded' AND (v_key IS NOT NULL OR p_kind <> 'complete');
     RETURN v_answer;
 END $$;
 
@@ -361,7 +364,7 @@ BEGIN
             v_asked.ords := v_ords;
             v_asked.workers := v_workers;
             v_asked.job_leases := v_leases;
-            v_answers := v_answers || claim(v_asked, p_paused, v_ended) || end_one(v_ord, v_kind, p_key[v_ord], p_jitter[v_ord],
+            v_answers := v_answers || claim(v_asked, p_paused, v_ended, false) || end_one(v_ord, v_kind, p_key[v_ord], p_jitter[v_ord],
                 p_attempt[v_ord], p_code[v_ord], p_asked.now_ms, p_asked.lease);
             v_ords := '{}';
             v_workers := '{}';
@@ -372,7 +375,7 @@ BEGIN
     v_asked.ords := v_ords;
     v_asked.workers := v_workers;
     v_asked.job_leases := v_leases;
-    RETURN v_answers || claim(v_asked, p_paused, v_ended);
+    RETURN v_answers || claim(v_asked, p_paused, v_ended, p_to = cardinality(p_kind));
 END $$;
 
 -- Classic jobs whose lease is over are ready again, those of the attempts behind p_after: more at once than a batch asks

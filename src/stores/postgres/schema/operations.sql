@@ -123,7 +123,7 @@ BEGIN
 END $$;
 
 -- Removes a run's rows of these keys: in a few statements those of keys that have nothing else and are not out; the others one
--- by one.
+-- by one. One daemon at a time removes rows of a run: whose it is, or, of a run that is nobody's, who has locked its fetcher.
 CREATE FUNCTION remove_rows(p_keys int8[], p_run int4, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_plain int8[]; v_key int8;
 BEGIN

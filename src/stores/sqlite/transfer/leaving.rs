@@ -1,8 +1,6 @@
 //! A queue in a file, from which it is moved: one transaction, in which nobody else writes, reads all of it, and ends with
 //! the mark that it was moved.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +8,6 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use super::LEFT;
 use crate::exit::Failure;
-use crate::machine;
 use crate::stores::mark::Mark;
 use crate::stores::sqlite::file::{self, failed, not_ours};
 use crate::stores::sqlite::query::Query;
@@ -20,6 +17,12 @@ use crate::stores::transfer::{Each, Kind, Source, Table, Value};
 
 /// How long somebody else who writes is waited for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the file's name among all queues stands under in `shiftboss_state`: nothing of a file system is one, for numbers of
+/// files are used again.
+const IDENTITY: &str = "identity";
+const NAME_IT: &str = "INSERT INTO shiftboss_state (name, value)
+    SELECT ?1, lower(hex(randomblob(16))) WHERE NOT EXISTS (SELECT 1 FROM shiftboss_state WHERE name = ?1)";
 
 /// The columns of a table. Who edits by hand may leave rows that hang on nothing; they stay behind.
 fn select(table: Table) -> &'static str {
@@ -93,10 +96,15 @@ impl Leaving {
             .and_then(|()| connection.execute_batch("BEGIN IMMEDIATE"))
             .map_err(failed("write to", &path))?;
         let leaving = Self { connection, path };
-        match leaving.unfit().map_err(failed("read", &leaving.path))? {
-            Some(why) => Err(why),
-            None => Ok(leaving),
+        if let Some(why) = leaving.unfit().map_err(failed("read", &leaving.path))? {
+            return Err(why);
         }
+        // Before anything is moved: the target has it from the beginning on.
+        let named = leaving.connection.execute(NAME_IT, [IDENTITY]);
+        named
+            .and_then(|_| leaving.connection.execute_batch("COMMIT; BEGIN IMMEDIATE"))
+            .map_err(failed("write to", &leaving.path))?;
+        Ok(leaving)
     }
 
     fn unfit(&self) -> rusqlite::Result<Option<Failure>> {
@@ -139,10 +147,8 @@ impl Source for Leaving {
     }
 
     fn identity(&mut self) -> Result<String, Failure> {
-        let file = fs::metadata(&self.path);
-        let file = file.map_err(|error| file::access("look at", &self.path, error))?;
-        let machine = machine::name().replace(' ', "/");
-        Ok(format!("{machine}:{}:{}", file.dev(), file.ino()))
+        let named = state(&self.connection, IDENTITY).map_err(failed("read", &self.path))?;
+        Ok(named.unwrap_or_default())
     }
 
     fn mark(&mut self) -> Result<Option<Mark>, Failure> {
