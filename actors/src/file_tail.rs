@@ -251,7 +251,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Stores what was gathered, batch by batch. Whoever waits is answered after the first one. `has_more`: more was read than that.
+    /// Stores what was gathered, batch by batch. Whoever waits is answered after the first one. `has_more`: more was read than
+    /// that.
     async fn store(&mut self, has_more: bool) -> Result<(), String> {
         let Some((portion, _room)) = self.gathered.take() else {
             return Ok(());
@@ -280,7 +281,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Has storage do something, however long that takes. `brings_rows`: those who look are told of more until it is done.
+    /// Has storage do something, however long that takes. `brings_rows`: until it is done there is more
+    /// than the reader knows, and who looks hears so.
     async fn ask_until_done<R: Request + Clone>(
         &mut self,
         request: R,
