@@ -69,7 +69,7 @@ pub struct StorageActor {
     leases: LeaseClock,
     waiting: WaitQueue,
     runs_changed: RunsChange,
-    /// An operator wants the daemon to stop when no job of it is in flight; till then it hands nothing out.
+    /// An operator wants the daemon to stop when no job of it is in flight.
     drains: bool,
     /// Answered when the store is closed, once that is asked.
     closing: Option<Reply<StoreResult<()>>>,

@@ -13,8 +13,8 @@ use super::messages::{
 use super::reply::{Deferred, deferred};
 use crate::live::Health;
 use crate::store::{
-    CountInFlight, Dispatch, Dispatched, Each, LeaseHolder, Probe, Request, SetPaused, StoreResult,
-    Undo,
+    CountInFlight, Dispatch, Dispatched, Drain, Each, LeaseHolder, Probe, Request, SetPaused,
+    StoreResult, Undo,
 };
 
 /// Delay before an undo that could not be written is tried again.
@@ -48,11 +48,6 @@ impl StorageActor {
         }
     }
 
-    /// Whether this daemon hands nothing out, while others of the same queue do.
-    pub(super) fn drains_alone(&self) -> bool {
-        self.drains && self.is_remote
-    }
-
     /// Whether the last job has ended, if the daemon is to stop then.
     pub(super) fn look_whether_drained(&mut self, ctx: &mut Context<Self>) {
         if self.drains {
@@ -75,9 +70,6 @@ impl<R: Request> Handler<TakeJob<R>> for StorageActor {
 
     fn handle(&mut self, message: TakeJob<R>, ctx: &mut Self::Context) -> Self::Result {
         let TakeJob { ended, holder } = message;
-        if self.drains_alone() {
-            return self.ask(ctx, ended, |_, _, ended| Ok((ended?, Work::Nothing)));
-        }
         let request = (ended, Dispatch { holder: holder.clone() });
         self.ask(ctx, request, move |actor, ctx, answers| {
             let (ended, dispatched) = answers?;
@@ -106,8 +98,7 @@ impl Handler<UndoHandOut> for StorageActor {
 impl Handler<Pause> for StorageActor {
     type Result = Deferred<StoreResult<u64>>;
 
-    /// To resume ends a drain, too. A drain pauses the queue, so that the next daemon hands nothing out; but where others have
-    /// the same queue it is this daemon's alone.
+    /// To resume ends a drain, too.
     fn handle(&mut self, message: Pause, ctx: &mut Self::Context) -> Self::Result {
         let Pause { paused, drains } = message;
         let obeyed = move |actor: &mut Self, _: &mut Context<Self>, in_flight: StoreResult<u64>| {
@@ -117,8 +108,8 @@ impl Handler<Pause> for StorageActor {
             actor.note_in_flight(in_flight);
             Ok(in_flight)
         };
-        match drains && self.is_remote {
-            true => self.ask(ctx, CountInFlight, obeyed),
+        match drains {
+            true => self.ask(ctx, Drain, obeyed),
             false => self.ask(ctx, SetPaused(paused), obeyed),
         }
     }

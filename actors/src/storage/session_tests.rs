@@ -227,7 +227,7 @@ async fn a_refused_drain_does_not_drain() {
     pause();
     let mock = MockStore::default();
     let (storage, mut drained) = start(&mock);
-    for call in ["pause", "commit"] {
+    for call in ["drain", "commit"] {
         mock.trouble(call, Trouble::Error(StoreError::Busy("locked".to_owned())));
         assert!(storage.send(DRAIN).await.unwrap().is_err());
         pass(2, &storage).await;
@@ -275,22 +275,5 @@ async fn a_drain_waits_for_the_last_job() {
     assert_eq!(tell(&storage, done(attempts[1], 0)).await, Ok(Ack::Recorded));
     pass(1, &storage).await;
     assert_eq!(drained.try_recv(), Ok(Ok(())));
-    assert_eq!((count(&mock, "pause yes"), count(&mock, "pause no")), (2, 1));
-}
-
-/// Where others have the same queue, a drain does not pause it: this daemon alone hands nothing out.
-#[actix::test]
-async fn a_drain_is_this_daemons_alone() {
-    pause();
-    let mock = MockStore::with_jobs(&["a", "b"]);
-    mock.inside().is_remote = true;
-    let (storage, mut drained) = start(&mock);
-    let attempt = take(&storage).await;
-    assert_eq!(storage.send(DRAIN).await.unwrap(), Ok(1));
-    let asked = TakeJob { ended: (), holder: None };
-    assert!(matches!(storage.send(asked).await.unwrap(), Ok(((), Work::Nothing))));
-    assert_eq!(tell(&storage, done(attempt, 0)).await, Ok(Ack::Recorded));
-    pass(1, &storage).await;
-    assert_eq!(drained.try_recv(), Ok(Ok(())));
-    assert_eq!(count(&mock, "pause yes"), 0);
+    assert_eq!((count(&mock, "drain"), count(&mock, "pause no")), (2, 1));
 }

@@ -78,9 +78,6 @@ impl WaitQueue {
 impl StorageActor {
     /// Gives those who wait what there is, the longest waiting first.
     pub(super) fn serve_waiting(&mut self, ctx: &mut Context<Self>) {
-        if self.drains_alone() {
-            return;
-        }
         for (number, waiter) in self.waiting.take() {
             let request = Dispatch { holder: Some(waiter.holder.clone()) };
             self.submit(ctx, request, move |actor, ctx, dispatched| {

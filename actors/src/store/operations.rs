@@ -125,6 +125,11 @@ operations! {
     /// delivery.
     SetPaused(bool) => u64,
 
+    /// From now on, and until a pause is ended, nothing is handed out through this store. A queue with one daemon is paused,
+    /// so that the next one hands nothing out either; of several the others go on. Says how many jobs of this daemon are in
+    /// flight.
+    Drain => u64,
+
     /// Makes a run known, empty and growing; a known one is left as it is. Says how it stands. One under
     /// deletion is rejected. Of a fetcher that is another daemon's and may be taken over, all runs that this one has
     /// are registered in one batch: the others leave the queue.

@@ -19,6 +19,7 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::Undo(it) => ("undo", it.attempt.0.to_string()),
         Op::Retry(it) => ("retry", it.key.to_string()),
         Op::Requeue(it) => ("requeue", it.0.to_string()),
+        Op::Drain(_) => ("drain", String::new()),
         Op::SetPaused(it) => ("pause", if it.0 { "yes" } else { "no" }.to_owned()),
         Op::RegisterRun(it) => ("register", it.0.to_string()),
         Op::AddRows(it) => ("add", format!("{} {}", it.0.run, it.0.rows.len())),

@@ -60,6 +60,7 @@ impl Answer {
             Op::Undo(_) => Out::Undo(self.is("true")),
             Op::Retry(_) => Out::Retry(self.number.map(i64::cast_unsigned)),
             Op::Requeue(_) => Out::Requeue(self.requeued()?),
+            Op::Drain(_) => Out::Drain(self.count()),
             Op::SetPaused(_) => Out::SetPaused(self.count()),
             Op::RegisterRun(it) => match self.registered(&it.0)? {
                 Ok(stored) => Out::RegisterRun(stored),

@@ -148,6 +148,7 @@ fn step(operation: &Operation) -> Step<'_> {
         Op::Undo(it) => Step { number: Some(it.attempt.0), ..of_key("undo", &it.key) },
         Op::Retry(it) => Step { name: it.fetcher.as_deref(), ..of_key("retry", &it.key) },
         Op::Requeue(it) => of_key("requeue", &it.0),
+        Op::Drain(_) => named("drain"),
         Op::SetPaused(it) => named(if it.0 { "pause" } else { "resume" }),
         Op::RegisterRun(it) => of_run("register_run", &it.0),
         Op::AddRows(it) => added(&it.0),

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Changed, Checkpoint, Operation, Outcome, Rejected, Store, StoreError, StoreFuture, StoreResult,
+    Changed, Checkpoint, Operation, Outcome, Rejected, SetPaused, Store, StoreError, StoreFuture,
+    StoreResult,
 };
 use shiftboss_protocol::model::UnixSeconds;
 use tokio::task::JoinHandle;
@@ -30,7 +31,7 @@ use super::standstill::{Asked, wait_out};
 use crate::stores::options::Options;
 
 const APPLY: &str = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply($1, $2, $3, $4, $5, $6, $7, $8,
-    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
+    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)";
 
 /// Who a daemon is to the others.
 #[derive(Debug, Clone)]
@@ -56,6 +57,8 @@ pub(crate) struct PostgresStore {
     /// The last call, if its result is not known.
     lost_call: Option<i64>,
     calls: i64,
+    /// This daemon hands nothing out.
+    drains: bool,
     /// The second of the last call.
     seen: UnixSeconds,
     /// How far attempts were gone through for classic leases that are over.
@@ -112,6 +115,7 @@ impl PostgresStore {
             reconnect: Reconnect::default(),
             lost_call: None,
             calls: 0,
+            drains: false,
             seen: 0,
             expired_to: 0,
             found: Found::default(),
@@ -201,6 +205,7 @@ impl PostgresStore {
             self.expired_to = 0;
         }
         let answers = self.call(&Batch::of(operations)).await?;
+        self.note_drain(operations);
         let mut outcomes: Vec<Option<Result<Outcome, Rejected>>> = Vec::new();
         outcomes.resize_with(operations.len(), || None);
         let mut makes_work = false;
@@ -223,6 +228,16 @@ impl PostgresStore {
             .into_iter()
             .collect::<Option<_>>()
             .ok_or_else(|| misunderstood("it did not answer all"))
+    }
+
+    fn note_drain(&mut self, operations: &[Operation]) {
+        for operation in operations {
+            match operation {
+                Operation::Drain(_) => self.drains = true,
+                Operation::SetPaused(SetPaused(false)) => self.drains = false,
+                _ => {}
+            }
+        }
     }
 
     /// Whether others may have work by an operation.
@@ -293,6 +308,7 @@ impl PostgresStore {
             &lease,
             &max_expired,
             &max_tasks,
+            &self.drains,
         ];
         values.extend(batch.columns());
         loop {

@@ -238,6 +238,7 @@ impl Session<'_> {
             Op::Undo(it) => Out::Undo(self.undo_dispatch(&it.key, it.attempt)?),
             Op::Retry(it) => Out::Retry(self.rearm_key(&it.key, it.fetcher.as_deref())?),
             Op::Requeue(it) => Out::Requeue(self.requeue_key(&it.0, now)?),
+            Op::Drain(_) => Out::Drain(self.pause(true, now)?),
             Op::SetPaused(it) => Out::SetPaused(self.pause(it.0, now)?),
             Op::RegisterRun(it) => Out::RegisterRun(Registered::Run(self.register(&it.0)?)),
             Op::AddRows(it) => Out::AddRows(self.add(&it.0)?),

@@ -51,6 +51,10 @@ impl Model {
                 self.pause(it.0);
                 Out::SetPaused(self.in_flight(now))
             }
+            Op::Drain(_) => {
+                self.pause(true);
+                Out::Drain(self.in_flight(now))
+            }
             Op::RegisterRun(RegisterRun(run)) => {
                 self.register(&run.fetcher, run.started);
                 let (position, rows) = (None, self.rows_of(&run.fetcher, run.started));

@@ -148,6 +148,8 @@ BEGIN
     WHEN 'pause', 'resume' THEN
         UPDATE state SET paused = p_kind = 'pause';
         v_answer.number := count_in_flight(v_now, p_lease);
+    WHEN 'drain' THEN
+        v_answer := look(p_daemon, v_now, p_lease, true, 'count_in_flight', NULL);
     WHEN 'register_run' THEN
         v_run := register_run(p_daemon, p_name, p_number, p_detail);
         v_answer.answer := why_elsewhere(p_daemon, p_name, v_run);
@@ -195,10 +197,10 @@ BEGIN
 END $$;
 
 -- Carries a batch out, in the name of a daemon. p_seen: the second of its last call; p_after: how far classic leases were
--- gone through then; the answer at place 0 has both anew. p_until: where each step ends; dispatches and ends that stand
+-- gone through then; the answer at place 0 has both anew. p_drains: it hands nothing out. p_until: where each step ends; dispatches and ends that stand
 -- together are one step. p_rows: where the rows of each operation end.
 CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_after int8, p_lease int8, p_max_expired int4,
-    p_max_tasks int8, p_until int4[], p_kind text[], p_key bytea[], p_jitter int4[], p_number int8[], p_code int8[],
+    p_max_tasks int8, p_drains bool, p_until int4[], p_kind text[], p_key bytea[], p_jitter int4[], p_number int8[], p_code int8[],
     p_name text[], p_seconds int4[], p_payload bytea[], p_detail jsonb[], p_rows int4[], p_row_key bytea[],
     p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
@@ -217,7 +219,7 @@ BEGIN
         UPDATE state SET disorder = (SELECT last_value FROM attempt_numbers);
         v_after := 0;
     END IF;
-    SELECT paused, disorder INTO v_paused, v_disorder FROM state;
+    SELECT paused OR p_drains, disorder INTO v_paused, v_disorder FROM state;
     IF v_now <> p_seen THEN
         SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_disorder, v_now, p_lease);
     END IF;
@@ -237,7 +239,7 @@ BEGIN
                 p_row_payload[v_row + 1 : p_rows[v_from]]);
             v_answer.ord := v_from;
             RETURN NEXT v_answer;
-            v_paused := CASE p_kind[v_from] WHEN 'pause' THEN true WHEN 'resume' THEN false ELSE v_paused END;
+            v_paused := CASE WHEN p_kind[v_from] IN ('pause', 'drain') THEN true ELSE v_paused AND p_kind[v_from] <> 'resume' END;
         END IF;
         v_row := p_rows[v_to];
         v_from := v_to + 1;
