@@ -8,6 +8,7 @@ mod bare;
 mod database;
 mod graphile;
 mod growth;
+mod moving;
 mod peers;
 mod queue;
 mod throughput;
@@ -63,6 +64,7 @@ const GROUPS: &[(&[u32], Group)] = &[
     (&[1, 2, 3, 4, 5, 6], throughput::rows),
     (&[7, 8, 9], growth::rows),
     (&[10, 11], peers::rows),
+    (&[12], moving::rows),
 ];
 
 /// What was measured on, and all rows that are wanted; each group is printed as soon as it is known.
