@@ -66,6 +66,10 @@ impl Membership {
         (state.joined, state.is_lost) = ((daemon, epoch), false);
     }
 
+    pub(super) fn has_joined(&self) -> bool {
+        self.state().joined != (0, 0)
+    }
+
     pub(super) fn is_lost(&self) -> bool {
         self.state().is_lost
     }

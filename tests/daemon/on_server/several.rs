@@ -64,6 +64,7 @@ fn daemons(queue: &Site) -> Vec<String> {
     let found: Value = serde_json::from_slice(&found).unwrap();
     let shown = |daemon: &Value| {
         assert!(daemon["since"].is_i64() && daemon["version"].is_string());
+        assert!(daemon["host"].is_string() && daemon["input_dir"].is_string());
         let text = |member: &str| daemon[member].to_string().replace('"', "");
         [text("name"), text("state"), text("in_flight"), text("fetchers")].join(" ")
     };
@@ -90,14 +91,23 @@ fn the_daemons_are_shown() {
     wait_until("both run", || daemons(&one) == ["first running 0 [f]", "second running 1 [g]"]);
     let text = status(&one);
     assert!(text.contains("\nDaemon          2 of 2 running\n"), "{text}");
-    assert!(text.contains("\nsecond  running for ") && text.contains(" 1     g\n"), "{text}");
+    assert!(text.contains("\nsecond  running for ") && text.contains(" 1     g "), "{text}");
+    let place = format!("pid {} on ", second.pid().as_raw_nonzero());
+    assert!(text.contains(&place) && text.contains(&two.input().display().to_string()), "{text}");
+    assert!(text.contains("\n(classic) at second  1 "), "{text}");
     assert_eq!(check(&one), (0, String::new()));
+    let started = || one.server().unwrap().ask("SELECT started FROM daemons WHERE name = 'second'");
+    let start = started();
     second.freeze();
     wait_until("it is silent", || daemons(&one)[1] == "second silent 1 [g]");
     let (code, said) = check(&one);
     assert!(code == 1 && said.contains("daemon: second has not been heard of for "), "{said}");
+    wait_until("it was taken for dead", || {
+        one.server().unwrap().holds("SELECT bool_or(lost) FROM daemons")
+    });
     second.thaw();
     wait_until("it is back", || daemons(&one)[1] == "second running 1 [g]");
+    assert_eq!(started(), start, "the same process");
     second.signal(Signal::TERM);
     second.exit();
     assert_eq!(daemons(&one)[1], "second stopped 1 [g]");
