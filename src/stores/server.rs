@@ -12,7 +12,7 @@ use super::mark::Moved;
 use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server};
 use super::sqlite::transfer as file;
 use super::transfer;
-use super::{Joining, Opened, Options, Url};
+use super::{Joining, Left, Opened, Options, Url};
 use crate::exit::{ExitCode, Failure};
 
 /// Whether a URL can be used; asks no server.
@@ -27,10 +27,10 @@ pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
 }
 
 /// Forgets a daemon that is gone for good, and what it left.
-pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<(), Failure> {
+pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<Left, Failure> {
     let server = Server::new(url)?;
     match wait_for(async { postgres::forget(&server, name).await })? {
-        Forgotten::Gone => Ok(()),
+        Forgotten::Gone(left) => Ok(left),
         Forgotten::Unknown => Err(Failure::new(
             ExitCode::BadData,
             format!(

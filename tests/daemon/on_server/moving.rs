@@ -112,9 +112,12 @@ fn a_queue_goes_there_and_back() {
 
     let said = moves(&site, "file.db", "state.db");
     assert!(
-        said.contains("No daemon starts on file.db any more.\nThe lists are the daemon here's: "),
+        said.contains(
+            "No daemon starts on file.db any more.\nThe lists belong to the daemon here: "
+        ),
         "{said}"
     );
+    assert!(said.starts_with("Moved: 2 lists, 7 tasks, 2 single tasks, "), "{said}");
     assert_eq!((next_keys(&site, "state.db"), counts(&site, "state.db")), (order, counted));
     refused(&site, &["serve", "file.db", "input", "socket"], 78, "was moved to postgres://");
     assert!(moved_to(&site, "file.db").starts_with("postgres://"));
