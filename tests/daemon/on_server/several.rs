@@ -19,7 +19,10 @@ fn status(queue: &Site) -> String {
 
 fn is_rejected(queue: &Site, file: &str, owner: &str) -> bool {
     let why = format!("Rejected        {file}: the fetcher f belongs to the daemon {owner};");
-    status(queue).contains(&why)
+    let shown = status(queue);
+    shown
+        .lines()
+        .any(|line| line.starts_with(&why) && line.contains("without a list of it, for 1s"))
 }
 
 /// The fetcher of a daemon that froze is another one's, without a restart: what only the frozen one lists is gone, and
@@ -44,6 +47,8 @@ fn a_fetcher_is_taken_over() {
     two.write("f.7.txt", "delta 7\n");
     one.wait_queue(&["f|1|alpha|5|0", "f|1|charlie|6|0", "f|7|delta|7|0", "g|1|golf|4|0"]);
     wait_until("nothing is rejected", || !status(&one).contains("Rejected"));
+    let said = "This daemon takes over the fetcher f of the daemon first.";
+    assert_eq!(second.log().matches(said).count(), 1, "{}", second.log());
     first.thaw();
     wait_until("the first one's are rejected", || {
         is_rejected(&one, "f.1.txt", "second") && is_rejected(&one, "f.2.txt.part", "second")
@@ -139,6 +144,22 @@ fn a_drain_is_one_daemons() {
     one.wait_count(4);
     assert_eq!(one.ask("READY"), "JOB golf 4\n");
     first.stop();
+}
+
+/// An operator's order to one daemon is noticed by the others, which say so once.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_pause_is_noticed_by_all() {
+    let (one, two) = (Site::new(), Site::new());
+    let first = join(&one, &one, "first");
+    let _second = join(&two, &one, "second");
+    for (order, said) in
+        [("pause", "The queue is paused: "), ("resume", "The queue is not paused any more.")]
+    {
+        assert!(two.run(&[order, "socket"]).status.success());
+        wait_until("it is noticed", || first.log().contains(said));
+    }
+    assert_eq!(first.log().matches("The queue is").count(), 2, "{}", first.log());
 }
 
 /// A daemon that is gone for good is forgotten with its lists; one that lives is not.
