@@ -101,7 +101,9 @@ fn row(argument: &Arg) -> String {
     if let Some(variable) = argument.get_env() {
         let _ = write!(meaning, " (`{}`)", variable.to_string_lossy());
     }
-    format!("| `{}` | {default} | {meaning} |\n", term(argument))
+    // A bar would end the cell, also in code.
+    let term = term(argument).replace('|', "\\|");
+    format!("| `{term}` | {default} | {meaning} |\n")
 }
 
 fn is_shown(argument: &Arg) -> bool {

@@ -75,6 +75,12 @@ impl End {
     }
 }
 
+/// One word with blanks in it is a whole command, most likely.
+fn quotes(program: &OsStr) -> &'static str {
+    let has_blank = program.as_encoded_bytes().contains(&b' ');
+    if has_blank { "; write the command without quotes around it, each word by itself" } else { "" }
+}
+
 fn advice(source: &io::Error) -> &'static str {
     if is_unfit(source) {
         "; what has a zero byte, or 128 KiB and more, cannot be passed to a command"
@@ -101,7 +107,7 @@ pub enum Blame {
 
 #[derive(Debug, Error)]
 pub enum StartError {
-    #[error("cannot run {}: there is no such program, or its interpreter is missing", .0.display())]
+    #[error("cannot run {}: there is no such program, or its interpreter is missing{}", .0.display(), quotes(.0))]
     NotFound(OsString),
     #[error("cannot run {}: {source}{}", program.display(), advice(source))]
     NotExecutable { program: OsString, source: io::Error },

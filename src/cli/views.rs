@@ -63,7 +63,7 @@ Examples:
         #[command(flatten)]
         arguments: ViewArguments,
         /// Their status
-        #[arg(long, value_parser = one_of(STATUSES))]
+        #[arg(long, value_name = "waiting|in_flight|delayed|failed|dead_letter", value_parser = one_of(STATUSES))]
         status: TaskStatus,
         /// Only those of this fetcher; @tasks: single tasks
         #[arg(long)]

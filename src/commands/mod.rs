@@ -127,8 +127,14 @@ fn forget_daemon(target: Option<PathBuf>, name: Option<String>) -> Result<(), Fa
         );
         return Err(Failure::usage(text));
     };
-    stores::forget_daemon(url, &name)?;
-    output::print(format!("Forgotten: {}.\n", text::shown(&name)))
+    let left = stores::forget_daemon(url, &name)?;
+    output::print(format!(
+        "Forgotten: {}. Lists that leave the queue: {}. Fetchers that are free: {}. Leased jobs that wait again: {}.\n",
+        text::shown(&name),
+        left.lists,
+        left.fetchers,
+        left.jobs
+    ))
 }
 
 /// Keeps daemons from a database as long as the lock is held.

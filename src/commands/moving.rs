@@ -4,6 +4,16 @@ use super::output::print;
 use crate::cli::host_name;
 use crate::exit::Failure;
 use crate::stores::{Database, Moved, move_in, move_out};
+use crate::text::counted;
+
+/// What people count, of what was moved: tables, and what a row is.
+const SHOWN: [(&str, &str); 5] = [
+    ("runs", "list"),
+    ("queue", "task"),
+    ("single_tasks", "single task"),
+    ("log", "logged key"),
+    ("attempts", "attempt"),
+];
 
 pub fn run(from: Database, to: Database, daemon_name: Option<String>) -> Result<(), Failure> {
     let owner = daemon_name.unwrap_or_else(host_name);
@@ -33,7 +43,7 @@ pub fn run(from: Database, to: Database, daemon_name: Option<String>) -> Result<
 
 fn whose(daemon: String) -> String {
     format!(
-        "The lists are the daemon {daemon}'s: start it with --daemon-name {daemon} and the input directory that it had.\n"
+        "The lists belong to the daemon {daemon}: start it with --daemon-name {daemon} and the input directory that it had.\n"
     )
 }
 
@@ -41,9 +51,12 @@ fn report(moved: &[Moved], from: &Database, to: &Database) -> String {
     if moved.is_empty() {
         return format!("The queue is in {to}: the move that was broken off has ended.\n");
     }
-    let mut out = String::new();
-    for Moved { table, rows } in moved {
-        out += &format!("{table:<14} {rows:>10}\n");
-    }
-    out + &format!("The queue is in {to}. No daemon starts on {from} any more.\n")
+    let count = |(name, noun)| {
+        let rows = moved.iter().find(|moved| moved.table == name).map_or(0, |moved| moved.rows);
+        counted(rows, noun)
+    };
+    format!(
+        "Moved: {}.\nThe queue is in {to}. No daemon starts on {from} any more.\n",
+        SHOWN.map(count).join(", ")
+    )
 }

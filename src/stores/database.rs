@@ -71,6 +71,18 @@ impl Database {
 }
 
 impl Url {
+    /// Whether it is one of a PostgreSQL server's.
+    pub(super) fn is_supported(&self) -> bool {
+        SCHEMES.iter().any(|scheme| self.0.starts_with(scheme))
+    }
+
+    /// `word:/`, whatever the word.
+    fn has_scheme(&self) -> bool {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+        let scheme = self.0.split_once(":/").map_or("", |(scheme, _)| scheme);
+        !scheme.is_empty() && scheme.chars().all(is_part)
+    }
+
     /// With its password.
     #[cfg(feature = "postgres")]
     pub(super) fn as_typed(&self) -> &str {
@@ -79,13 +91,12 @@ impl Url {
 }
 
 impl From<PathBuf> for Database {
-    /// What begins as a URL of a server is one.
+    /// What begins as a URL of a server is one; so is one of another kind, which is refused when it is used, unless there is
+    /// a file of that name.
     fn from(typed: PathBuf) -> Self {
-        let is_url = |text: &&str| SCHEMES.iter().any(|scheme| text.starts_with(scheme));
-        match typed.to_string_lossy().as_ref() {
-            text if is_url(&text) => Self::Server(Url(text.to_owned())),
-            _ => Self::File(typed),
-        }
+        let url = Url(typed.to_string_lossy().into_owned());
+        let is_url = url.is_supported() || (url.has_scheme() && !typed.exists());
+        if is_url { Self::Server(url) } else { Self::File(typed) }
     }
 }
 
@@ -114,8 +125,8 @@ impl fmt::Debug for Database {
 /// or whose name is written in escapes.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once("//").unwrap_or_default();
-        write!(f, "{scheme}//")?;
+        let (scheme, rest) = self.0.split_once(":/").unwrap_or_default();
+        write!(f, "{scheme}:/")?;
         let place = match rest.rsplit_once('@') {
             Some((user, place)) => {
                 write!(f, "{}@", user.split(':').next().unwrap_or_default())?;
@@ -165,6 +176,8 @@ mod tests {
             ("postgres://h/db?password=secret&sslmode=disable", "postgres://h/db?sslmode=disable"),
             ("postgres://h/db?p%61ssword=secret", "postgres://h/db"),
             ("/var/a:secret@b.db", "/var/a:secret@b.db"),
+            ("mysql://u:secret@h/db", "mysql://u@h/db"),
+            ("postgres:/u:secret@h/db", "postgres:/u@h/db"),
         ] {
             assert_eq!(shown(typed), expected);
             let debug = format!("{:?}", Database::from(PathBuf::from(typed)));

@@ -45,6 +45,17 @@ pub struct Opened {
     pub input_directory: Option<DirectoryIdentity>,
 }
 
+/// What a daemon that was forgotten left.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Lists that leave the queue.
+    pub(crate) lists: i64,
+    /// Fetchers that another daemon may have.
+    pub(crate) fetchers: i64,
+    /// Leased jobs that wait again, for no other daemon lived.
+    pub(crate) jobs: i64,
+}
+
 /// Opens the queue for a daemon; a file, or a server's schema, is made if there is none.
 pub fn open(database: &Database, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
     match database {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shiftboss_actors::store::Reader;
 
 use super::mark::Moved;
-use super::{Joining, Opened, Options, Url};
+use super::{Joining, Left, Opened, Options, Url};
 use crate::exit::{ExitCode, Failure};
 
 fn refused<T>(url: &Url) -> Result<T, Failure> {
@@ -25,7 +25,7 @@ pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
     refused(url)
 }
 
-pub(crate) fn forget_daemon(url: &Url, _: &str) -> Result<(), Failure> {
+pub(crate) fn forget_daemon(url: &Url, _: &str) -> Result<Left, Failure> {
     refused(url)
 }
 

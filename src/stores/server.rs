@@ -12,25 +12,25 @@ use super::mark::Moved;
 use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server};
 use super::sqlite::transfer as file;
 use super::transfer;
-use super::{Joining, Opened, Options, Url};
+use super::{Joining, Left, Opened, Options, Url};
 use crate::exit::{ExitCode, Failure};
 
 /// Whether a URL can be used; asks no server.
 pub(crate) fn check(url: &Url) -> Result<(), Failure> {
-    Server::new(url).map(|_| ()).map_err(Failure::usage)
+    Server::new(url).map(|_| ())
 }
 
 /// Makes the schema, or brings it up to date.
 pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
-    let server = server(url)?;
+    let server = Server::new(url)?;
     wait_for(async { postgres::migrate(&server.connect().await?.client).await })
 }
 
 /// Forgets a daemon that is gone for good, and what it left.
-pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<(), Failure> {
-    let server = server(url)?;
+pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<Left, Failure> {
+    let server = Server::new(url)?;
     match wait_for(async { postgres::forget(&server, name).await })? {
-        Forgotten::Gone => Ok(()),
+        Forgotten::Gone(left) => Ok(left),
         Forgotten::Unknown => Err(Failure::new(
             ExitCode::BadData,
             format!(
@@ -45,7 +45,7 @@ pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<(), Failure> {
 }
 
 pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
-    let server = server(url)?;
+    let server = Server::new(url)?;
     let identity =
         Identity { name: joining.name.clone(), owner: owner(joining), takeover: joining.takeover };
     let store = wait_for(async {
@@ -64,12 +64,12 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
-    Ok(Arc::new(PostgresReader(server(url)?)))
+    Ok(Arc::new(PostgresReader(Server::new(url)?)))
 }
 
 /// Moves a queue from a file to a server; `daemon` has its lists there. The caller has the file's lock.
 pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
-    let server = server(to)?;
+    let server = Server::new(to)?;
     let mut source = file::leaving::Leaving::open(from)?;
     transfer::carry(
         &mut source,
@@ -79,13 +79,9 @@ pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>,
 
 /// Moves a queue from a server to a new file, whose lock the caller has.
 pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
-    let server = server(from)?;
+    let server = Server::new(from)?;
     let mut target = file::arriving::Arriving::open(to)?;
     transfer::carry(&mut postgres::transfer::leaving::Leaving::open(&server)?, &mut target)
-}
-
-fn server(url: &Url) -> Result<Server, Failure> {
-    Server::new(url).map_err(Failure::usage)
 }
 
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {

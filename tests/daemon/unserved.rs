@@ -71,6 +71,7 @@ fn a_server_that_is_away_is_unavailable() {
     for command in [&["queue", &url][..], &["migrate", &url], &["serve", &url, "input", "socket"]] {
         let (code, error) = code_and_error(&site.run(command));
         assert!(code == 69 && error.contains("cannot connect to postgres://u@"), "{code} {error}");
+        assert!(error.contains("/.s.PGSQL.5432): No such file or directory"), "{error}");
         assert!(!error.contains("secret"), "{error}");
     }
     assert!(!site.path("socket").exists() && !site.path("input").exists());
@@ -131,9 +132,43 @@ fn a_wrong_password_is_refused() {
         command.args(["migrate", &format!("postgres://{user}@{}/d", escaped(&site))]);
         let (code, error) = code_and_error(&command.output().unwrap());
         assert_eq!(server.join().unwrap(), expected);
-        assert!(code == 78 && error.contains("set PGPASSWORD"), "{code} {error}");
+        assert!(code == 78 && error.contains("the password is wrong: "), "{code} {error}");
         assert!(!error.contains(expected), "{error}");
     }
+}
+
+/// A server that wants a password and is not given any is told apart from one that does not take it.
+#[test]
+fn a_missing_password_is_named() {
+    let site = Site::bare();
+    let server = refusing(&site);
+    let url = format!("postgres://u@{}/d", escaped(&site));
+    let (code, error) = code_and_error(&site.run(&["migrate", &url]));
+    assert!(code == 78 && error.contains("wants a password, and none was found; "), "{error}");
+    assert!(error.contains("PGPASSFILE"), "{error}");
+    assert!(server.join().is_err(), "it was given none");
+}
+
+/// What is no database of ours is not taken for a file's path, unless there is one.
+#[test]
+fn other_schemes_are_refused() {
+    let site = Site::bare();
+    for url in ["mysql://u:secret@h/d", "postgres:/u:secret@h/d", "sqlite:/tmp/d"] {
+        for command in [&["status", url][..], &["migrate", url], &["serve", url, "input", "socket"]]
+        {
+            let (code, error) = code_and_error(&site.run(command));
+            assert!(
+                code == 64 && error.contains("written postgres://USER@HOST/DATABASE"),
+                "{error}"
+            );
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+    assert!(!site.path("input").exists());
+    std::fs::create_dir(site.path("file:")).unwrap();
+    std::fs::write(site.path("file:/d"), "").unwrap();
+    let (code, error) = code_and_error(&site.run(&["status", "file:/d"]));
+    assert!(code != 64, "{code} {error}");
 }
 
 /// A file of passwords that others may read is refused.
@@ -144,5 +179,5 @@ fn others_may_not_read_the_passwords() {
     let mut command = site.program();
     command.env("PGPASSFILE", "passwords").args(["migrate", "postgres://u@h/d"]);
     let (code, error) = code_and_error(&command.output().unwrap());
-    assert!(code == 64 && error.contains("chmod 600 passwords"), "{code} {error}");
+    assert!(code == 78 && error.contains("chmod 600 passwords"), "{code} {error}");
 }

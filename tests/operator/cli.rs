@@ -63,6 +63,14 @@ fn completions() {
     assert_eq!(shiftboss(&["completions", "csh"]).2, Some(64));
 }
 
+/// Where a status must be given, the statuses are named.
+#[test]
+fn a_missing_status_is_listed() {
+    let (_, stderr, code) = shiftboss(&["tasks", "state.db"]);
+    assert_eq!(code, Some(64));
+    assert!(stderr.contains("--status <waiting|in_flight|delayed|failed|dead_letter>"), "{stderr}");
+}
+
 /// A wrong command line ends with 64, and says what is wrong on standard error.
 #[test]
 fn usage_errors() {

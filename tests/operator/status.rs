@@ -100,12 +100,14 @@ fn the_json_object() {
         "policy": "fair",
         "lease_seconds": 43_200,
         "paused": false,
+        "moved_to": null,
         "dead_letters": 0,
         "single_tasks": 0,
         "single_tasks_ended": 0,
         "max_single_tasks": 1_000_000,
         "holders": [{
             "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
+            "daemon": null,
         }],
         "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "redelivered": 0},
         "fetchers": [{

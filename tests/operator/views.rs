@@ -227,7 +227,7 @@ fn why_in_words() {
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     assert!(why("alpha").contains("a classic worker"), "{}", why("alpha"));
     assert_eq!(site.ask("DONE alpha 0"), "JOB bravo 0 2\n");
-    assert!(why("alpha").contains("f        1    complete  dispatched"), "{}", why("alpha"));
+    assert!(why("alpha").contains("f        1    complete  done "), "{}", why("alpha"));
     assert!(why("alpha").contains("exit code 0"), "{}", why("alpha"));
     site.edit("INSERT INTO log VALUES ('old', 1, 1, 0)");
     assert!(why("old").contains("no fetcher lists it"), "{}", why("old"));

@@ -20,6 +20,8 @@ pub struct QueueStatus {
     pub policy: Option<String>,
     pub lease_seconds: Option<i64>,
     pub paused: bool,
+    /// Where the queue was moved to; no daemon uses what is left here.
+    pub moved_to: Option<String>,
     pub rows: Rows,
     pub dead_letters: i64,
     pub single_tasks: i64,
@@ -51,6 +53,11 @@ pub struct DaemonStatus {
     pub state: DaemonState,
     pub since: UnixSeconds,
     pub version: String,
+    /// Its machine; `None`: no daemon of that name has run since the queue was moved here.
+    pub host: Option<String>,
+    /// `None`: it was stopped.
+    pub pid: Option<i64>,
+    pub input_dir: Option<String>,
     /// Whose lists it has, by name.
     pub fetchers: Vec<String>,
     /// Jobs that it handed out, or adopted.
@@ -97,6 +104,8 @@ pub struct Holding {
     pub since: UnixSeconds,
     /// `None`: classic jobs have the daemon's lease.
     pub lease_seconds: Option<i64>,
+    /// The name of the daemon that handed it out, or adopted it; `None`: the queue is in a file.
+    pub daemon: Option<String>,
 }
 
 /// A fetcher and its newest run.

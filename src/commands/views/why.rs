@@ -150,7 +150,11 @@ fn row(row: &KeyRow) -> [String; 5] {
     let state = match row.state {
         RowState::Waiting => "waiting",
         RowState::InFlight => "in flight",
-        RowState::Dispatched => "dispatched",
+        RowState::Dispatched => match row.exit_code {
+            Some(0) => "done",
+            Some(_) => "failed",
+            None => "ended",
+        },
         RowState::DeadLetter => "dead-lettered",
         RowState::Hidden => "hidden by a newer run",
         RowState::Leaving => "leaving",

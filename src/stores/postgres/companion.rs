@@ -51,6 +51,8 @@ struct State {
     is_lost: bool,
     /// How often it adopted another one's leases.
     adoptions: i64,
+    /// Whether the queue was paused when it was last looked.
+    is_paused: Option<bool>,
     changed: Option<Changed>,
     waker: Option<Waker>,
 }
@@ -64,6 +66,10 @@ impl Membership {
     pub(super) fn join(&self, daemon: i32, epoch: i64) {
         let mut state = self.state();
         (state.joined, state.is_lost) = ((daemon, epoch), false);
+    }
+
+    pub(super) fn has_joined(&self) -> bool {
+        self.state().joined != (0, 0)
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -97,6 +103,15 @@ impl Membership {
     fn note_adoptions(&self, adoptions: i64) {
         if std::mem::replace(&mut self.state().adoptions, adoptions) != adoptions {
             self.tell_change(Changed::Leases);
+        }
+    }
+
+    /// Operators give their order to any daemon; all say that they noticed.
+    fn note_pause(&self, is_paused: bool) {
+        match (self.state().is_paused.replace(is_paused), is_paused) {
+            (Some(false), true) => info!("The queue is paused: nothing is handed out."),
+            (Some(true), false) => info!("The queue is not paused any more."),
+            _ => {}
         }
     }
 
@@ -174,7 +189,7 @@ async fn beat(
     peers: &mut Peers,
 ) -> Result<(), StoreError> {
     let (daemon, epoch) = membership.state().joined;
-    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions FROM beat($1, $2)";
+    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions, paused FROM beat($1, $2)";
     let rows = match limited(connection.client.query(sql, &[&daemon, &epoch])).await {
         Err(StoreError::Rejected(text)) if text == FENCED => {
             membership.lose(epoch);
@@ -190,7 +205,10 @@ async fn beat(
     };
     let (own, others): (Vec<_>, Vec<_>) =
         rows.iter().partition(|row| row.get::<_, i32>(0) == daemon);
-    own.iter().for_each(|row| membership.note_adoptions(row.get(4)));
+    for row in own {
+        membership.note_adoptions(row.get(4));
+        membership.note_pause(row.get(5));
+    }
     let found: Vec<Peer> = others.into_iter().map(read).collect();
     for dead in peers.look(boot_time(), &found) {
         adopt(connection, membership, dead).await?;

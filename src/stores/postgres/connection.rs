@@ -10,12 +10,15 @@ use shiftboss_protocol::backoff::Backoff;
 use shiftboss_protocol::model::jitter;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
-use tokio_postgres::config::Config;
+use tokio_postgres::config::{Config, Host};
+use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use tracing::info;
 
 use super::error::{classify, in_words, unconnected};
 use super::{password, tls};
+use crate::exit::{ExitCode, Failure};
 use crate::stores::Url;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
@@ -40,6 +43,8 @@ const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SE
 #[derive(Clone)]
 pub(crate) struct Server {
     url: Url,
+    /// As messages name it: its URL, and where that leads to.
+    shown: String,
     config: Config,
     tls: MakeRustlsConnect,
 }
@@ -49,13 +54,19 @@ impl Server {
     ///
     /// # Errors
     /// What is wrong with the URL, with its root certificates or with the file of passwords.
-    pub(crate) fn new(url: &Url) -> Result<Self, String> {
-        let wrong = |why: String| format!("{url} cannot be used: {why}");
+    pub(crate) fn new(url: &Url) -> Result<Self, Failure> {
+        let refused = |code, why| Failure::new(code, format!("{url} cannot be used: {why}"));
+        let wrong = |why: String| refused(ExitCode::Usage, why);
+        if !url.is_supported() {
+            let how = "a database on a server is written postgres://USER@HOST/DATABASE, and one in a file as its path";
+            return Err(wrong(how.to_owned()));
+        }
         let (plain, trust) = tls::take_trust(url.as_typed()).map_err(wrong)?;
         let mut config: Config =
             plain.parse().map_err(|error: tokio_postgres::Error| wrong(in_words(&error)))?;
         if config.get_password().is_none()
-            && let Some(found) = password::find(&config).map_err(wrong)?
+            && let Some(found) =
+                password::find(&config).map_err(|why| refused(ExitCode::Configuration, why))?
         {
             config.password(found);
         }
@@ -68,7 +79,8 @@ impl Server {
         let share = CALL_MAX / u32::try_from(hosts).unwrap_or(u32::MAX);
         config.application_name("shiftboss").connect_timeout(share);
         let tls = tls::connector(trust).map_err(wrong)?;
-        Ok(Self { url: url.clone(), config, tls })
+        let shown = format!("{url} ({})", places(&config));
+        Ok(Self { url: url.clone(), shown, config, tls })
     }
 
     /// As it is shown: without a password.
@@ -93,12 +105,21 @@ impl Server {
         &self,
         heard: impl Fn(&str) + Send + 'static,
     ) -> Result<Connection, StoreError> {
-        let connected = within_limit(self.config.connect(self.tls.clone())).await?;
-        let (client, mut connection) = connected.map_err(|error| unconnected(&self.url, &error))?;
+        let connected = timeout(CALL_MAX, self.config.connect(self.tls.clone())).await;
+        let connected = connected.map_err(|_| too_late(&format!("{} did", self.shown)))?;
+        let (client, mut connection) =
+            connected.map_err(|error| unconnected(&self.shown, &error))?;
         let task = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
-                if let AsyncMessage::Notification(notice) = message {
-                    heard(notice.payload());
+                match message {
+                    AsyncMessage::Notification(notice) => heard(notice.payload()),
+                    // What a function of the schema has to say to people.
+                    AsyncMessage::Notice(said)
+                        if said.parsed_severity() == Some(Severity::Info) =>
+                    {
+                        info!("{}", said.message());
+                    }
+                    _ => {}
                 }
             }
         });
@@ -106,6 +127,23 @@ impl Server {
         limited(connection.client.batch_execute(SETTINGS)).await?;
         Ok(connection)
     }
+}
+
+/// Where servers are looked for, in this order: HOST:PORT, or the file of a socket.
+fn places(config: &Config) -> String {
+    let names = config.get_hosts().iter().enumerate().map(|(at, host)| match host {
+        Host::Tcp(name) => format!("{name}:{}", port(config, at)),
+        Host::Unix(directory) => format!("{}/.s.PGSQL.{}", directory.display(), port(config, at)),
+    });
+    let addresses = config.get_hostaddrs().iter().enumerate();
+    let addresses = addresses.map(|(at, address)| format!("{address}:{}", port(config, at)));
+    names.chain(addresses).collect::<Vec<_>>().join(", ")
+}
+
+/// The port of the host at this place in the URL.
+pub(super) fn port(config: &Config, at: usize) -> u16 {
+    let ports = config.get_ports();
+    ports.get(at).or(ports.first()).copied().unwrap_or(5432)
 }
 
 /// The server cuts names of connections, and alters what is not ASCII: what would not stay as it is gets a digest.
@@ -146,8 +184,11 @@ async fn within_limit<T>(call: impl Future<Output = T>) -> Result<T, StoreError>
 }
 
 pub(super) fn unanswered() -> StoreError {
-    let seconds = CALL_MAX.as_secs();
-    StoreError::Busy(format!("the server did not answer within {seconds} s"))
+    too_late("the server did")
+}
+
+fn too_late(who_did: &str) -> StoreError {
+    StoreError::Busy(format!("{who_did} not answer within {} s", CALL_MAX.as_secs()))
 }
 
 /// When a server that could not be reached is tried again; what is asked before is refused at once.

@@ -1,8 +1,8 @@
 //! What PostgreSQL says, classified by consequence. Used by all that asks the server.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 
-use crate::stores::Url;
 use shiftboss_actors::store::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
@@ -14,8 +14,8 @@ pub(super) const FENCED: &str = "SB001";
 /// Raised by the function `require_here`, with what to do.
 const ELSEWHERE: &str = "SB002";
 
-/// What to do where no password was right.
-const PASSWORD: &str = ": set PGPASSWORD, or put it into the file that PGPASSFILE names (~/.pgpass), which nobody else may read";
+/// Where the password comes from.
+const PASSWORD: &str = "it is taken from the URL, else from PGPASSWORD, else from the file that PGPASSFILE names (~/.pgpass), which nobody else may read";
 
 /// Classifies an error: one batch's, or the end of the store.
 pub(super) fn classify(error: Error) -> StoreError {
@@ -40,29 +40,33 @@ fn answered(state: &SqlState, text: String) -> StoreError {
         // A connection's fault, a server that only reads, a deadlock, a lock that was not to be had, a server that stops or
         // starts.
         code if ["08", "25", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => {
-            StoreError::Busy(text + remedy(code))
+            StoreError::Busy(text + &remedy(code))
         }
-        code => StoreError::Fatal(text + remedy(code)),
+        code => StoreError::Fatal(text + &remedy(code)),
     }
 }
 
 /// Why there is no connection, and what to do. A server that is not there now may come.
-pub(super) fn unconnected(url: &Url, error: &Error) -> StoreError {
-    let text = format!("cannot connect to {url}: {}", in_words(error));
+pub(super) fn unconnected(server: &str, error: &Error) -> StoreError {
+    let why = in_words(error);
+    let why = why.strip_prefix("error connecting to server: ").unwrap_or(&why);
+    let text = format!("cannot connect to {server}: {why}");
     match error.code() {
-        None if text.contains("password missing") => StoreError::Fatal(text + PASSWORD),
+        None if why.contains("password missing") => StoreError::Fatal(format!(
+            "cannot connect to {server}: the server wants a password, and none was found; {PASSWORD}"
+        )),
         None => StoreError::Busy(text),
         Some(state) => answered(state, text),
     }
 }
 
 /// What somebody can do about an answer with this code.
-fn remedy(code: &str) -> &'static str {
-    match code {
+fn remedy(code: &str) -> Cow<'static, str> {
+    let remedy = match code {
         "25006" => {
             ": the server is a standby, or was made read-only; of several hosts the right one is found with target_session_attrs=read-write"
         }
-        "28P01" => PASSWORD,
+        "28P01" => return format!("; the password is wrong: {PASSWORD}").into(),
         "28000" => ": see the server's pg_hba.conf, and whether the role exists",
         "3D000" => ": make it first, with encoding UTF8 (CREATE DATABASE)",
         "42501" => {
@@ -73,7 +77,8 @@ fn remedy(code: &str) -> &'static str {
             ": the schema shiftboss was altered: undo that, or restore a backup of it"
         }
         _ => "",
-    }
+    };
+    remedy.into()
 }
 
 /// Whether nothing of a call has happened; else that is not known. Of a backend that ended it is not: a server that cannot

@@ -13,6 +13,7 @@ use super::companion::ROWS_STEP;
 use super::connection::{Server, limited};
 use super::schema;
 use super::standstill::{Asked, wait_out};
+use crate::stores::Left;
 
 /// Others adopt its leased jobs within this time, or those wait again.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
@@ -20,7 +21,7 @@ const ADOPTION_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What came of it.
 pub(crate) enum Forgotten {
-    Gone,
+    Gone(Left),
     /// The queue has no daemon of that name.
     Unknown,
     /// It lives: who it is.
@@ -35,13 +36,16 @@ pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Forgotten
         Ok(daemon) => daemon,
         Err(refused) => return Ok(refused),
     };
-    let began = Instant::now();
+    let (began, mut left) = (Instant::now(), Left::default());
     loop {
         let gives_back = began.elapsed() > ADOPTED_WITHIN;
-        let forget = "SELECT forget_part($1, $2, $3)";
+        let forget = "SELECT came_to, lists, fetchers, jobs FROM forget_part($1, $2, $3)";
         let row = limited(client.query_one(forget, &[&daemon, &ROWS_STEP, &gives_back])).await?;
+        left.lists += row.get::<_, i64>(1);
+        left.fetchers += row.get::<_, i64>(2);
+        left.jobs += row.get::<_, i64>(3);
         match row.get(0) {
-            "gone" => return Ok(Forgotten::Gone),
+            "gone" => return Ok(Forgotten::Gone(left)),
             "lives" => return Ok(Forgotten::Lives("it was started again".to_owned())),
             "adopting" => sleep(ADOPTION_LOOK_EVERY).await,
             _ => {}

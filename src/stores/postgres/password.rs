@@ -10,6 +10,8 @@ use std::path::Path;
 
 use tokio_postgres::config::{Config, Host};
 
+use super::connection::port;
+
 /// Others may not read a file of passwords.
 const OTHERS: u32 = 0o077;
 /// How a socket's directory may be named in the file, beside its path.
@@ -55,9 +57,8 @@ fn read(path: &Path) -> Result<Option<String>, String> {
 fn password_in(text: &str, config: &Config) -> Option<String> {
     let user = config.get_user().map_or_else(user_name, str::to_owned);
     let database = config.get_dbname().unwrap_or(&user);
-    let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
-        let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432).to_string();
+        let port = port(config, at).to_string();
         match host {
             Host::Tcp(name) => (Cow::Borrowed(name.as_str()), None, port),
             Host::Unix(directory) => (directory.to_string_lossy(), Some(LOCAL), port),

@@ -28,6 +28,7 @@ use tokio_postgres::{Client, Error, Row};
 use super::connection::Server;
 use super::error::classify;
 use super::schema;
+use crate::stores::mark::Mark;
 
 /// A transaction for looking. An administrator who locks a table, or a migration, is not waited for.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
@@ -44,6 +45,7 @@ struct Snapshot<'a> {
     version: usize,
     now: UnixSeconds,
     is_paused: bool,
+    moved_to: Option<String>,
     /// The daemon that joined last, if there ever was one.
     daemon: Option<Daemon>,
     /// Runs that are being deleted: their rows count as gone.
@@ -98,7 +100,7 @@ impl PostgresReader {
     }
 }
 
-const STATE: &str = "SELECT now_ms() / 1000, paused, deleting_runs() FROM state";
+const STATE: &str = "SELECT now_ms() / 1000, paused, deleting_runs(), moved FROM state";
 const DAEMON: &str =
     "SELECT policy_lease, max_tasks, lost_since, lost_reason, pid, started, beat_at FROM daemons
     ORDER BY started DESC NULLS LAST, daemon DESC LIMIT 1";
@@ -116,7 +118,8 @@ impl<'a> Snapshot<'a> {
             beat_at: row.get(6),
         });
         let (now, is_paused, deleting) = (state.get(0), state.get(1), state.get(2));
-        Ok(Self { client, version, now, is_paused, daemon, deleting })
+        let moved_to = state.get::<_, Option<&str>>(3).map(|mark| Mark::parse(mark).place);
+        Ok(Self { client, version, now, is_paused, moved_to, daemon, deleting })
     }
 
     /// How long a classic job may be out, in seconds.

@@ -26,6 +26,11 @@ fn mark(connection: &Connection, name: &str) -> Result<Option<Mark>> {
     Ok(state(connection, name)?.map(|text| Mark::parse(&text)))
 }
 
+/// Where a queue was moved to.
+pub(super) fn moved_to(connection: &Connection) -> Result<Option<String>> {
+    Ok(mark(connection, LEFT)?.map(|left| left.place))
+}
+
 /// Why a daemon does not use a database, if that was moved, or a move into it was broken off.
 pub(super) fn fault(connection: &Connection, path: &Path) -> Result<Option<Failure>> {
     let path = path.display().to_string();

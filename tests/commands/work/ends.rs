@@ -63,6 +63,9 @@ fn a_typing_error_costs_no_job() {
         assert!(told.contains(&format!("cannot run {program}")), "{told}");
         assert!(told.contains("no job was taken") && told.lines().count() == 1, "{told}");
     }
+    let told = work(&site, &[], &["echo {key}"]).output().unwrap().stderr;
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains("write the command without quotes around it"), "{told}");
     assert_eq!(site.number("SELECT count(*) FROM log"), 0);
 }
 

@@ -51,6 +51,13 @@ fn counts(site: &Site, database: &str) -> Vec<String> {
     text.lines().filter(is_count).map(str::to_owned).collect()
 }
 
+/// Where `status` says that a queue is now.
+fn moved_to(site: &Site, database: &str) -> String {
+    let text = String::from_utf8(site.run(&["status", database]).stdout).unwrap();
+    let (_, moved) = text.split_once("\nMoved           the queue is in ").expect("it was moved");
+    moved.split(" now: ").next().unwrap().to_owned()
+}
+
 fn moves(site: &Site, from: &str, to: &str) -> String {
     let output = site.run(&["move", "--daemon-name", "here", from, to]);
     assert!(output.status.success(), "{output:?}");
@@ -105,11 +112,15 @@ fn a_queue_goes_there_and_back() {
 
     let said = moves(&site, "file.db", "state.db");
     assert!(
-        said.contains("No daemon starts on file.db any more.\nThe lists are the daemon here's: "),
+        said.contains(
+            "No daemon starts on file.db any more.\nThe lists belong to the daemon here: "
+        ),
         "{said}"
     );
+    assert!(said.starts_with("Moved: 2 lists, 7 tasks, 2 single tasks, "), "{said}");
     assert_eq!((next_keys(&site, "state.db"), counts(&site, "state.db")), (order, counted));
     refused(&site, &["serve", "file.db", "input", "socket"], 78, "was moved to postgres://");
+    assert!(moved_to(&site, "file.db").starts_with("postgres://"));
     let daemon = start_on(&site, "state.db");
     let mut builder = Client::connect(&site);
     assert!(builder.ask("HELLO 2 builder").starts_with("HELLO"));
@@ -123,6 +134,7 @@ fn a_queue_goes_there_and_back() {
 
     moves(&site, "state.db", "back.db");
     assert_eq!((next_keys(&site, "back.db"), counts(&site, "back.db")), (order.clone(), counted));
+    assert_eq!(moved_to(&site, "state.db"), site.path("back.db").display().to_string());
     let (code, error) = site.refused(site.serve(&[]));
     assert!(code == 78 && error.contains("was moved to /") && error.contains("back.db"), "{error}");
     let _daemon = start_on(&site, "back.db");

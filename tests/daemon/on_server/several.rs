@@ -19,7 +19,10 @@ fn status(queue: &Site) -> String {
 
 fn is_rejected(queue: &Site, file: &str, owner: &str) -> bool {
     let why = format!("Rejected        {file}: the fetcher f belongs to the daemon {owner};");
-    status(queue).contains(&why)
+    let shown = status(queue);
+    shown
+        .lines()
+        .any(|line| line.starts_with(&why) && line.contains("without a list of it, for 1s"))
 }
 
 /// The fetcher of a daemon that froze is another one's, without a restart: what only the frozen one lists is gone, and
@@ -44,6 +47,8 @@ fn a_fetcher_is_taken_over() {
     two.write("f.7.txt", "delta 7\n");
     one.wait_queue(&["f|1|alpha|5|0", "f|1|charlie|6|0", "f|7|delta|7|0", "g|1|golf|4|0"]);
     wait_until("nothing is rejected", || !status(&one).contains("Rejected"));
+    let said = "This daemon takes over the fetcher f of the daemon first.";
+    assert_eq!(second.log().matches(said).count(), 1, "{}", second.log());
     first.thaw();
     wait_until("the first one's are rejected", || {
         is_rejected(&one, "f.1.txt", "second") && is_rejected(&one, "f.2.txt.part", "second")
@@ -64,6 +69,7 @@ fn daemons(queue: &Site) -> Vec<String> {
     let found: Value = serde_json::from_slice(&found).unwrap();
     let shown = |daemon: &Value| {
         assert!(daemon["since"].is_i64() && daemon["version"].is_string());
+        assert!(daemon["host"].is_string() && daemon["input_dir"].is_string());
         let text = |member: &str| daemon[member].to_string().replace('"', "");
         [text("name"), text("state"), text("in_flight"), text("fetchers")].join(" ")
     };
@@ -90,14 +96,23 @@ fn the_daemons_are_shown() {
     wait_until("both run", || daemons(&one) == ["first running 0 [f]", "second running 1 [g]"]);
     let text = status(&one);
     assert!(text.contains("\nDaemon          2 of 2 running\n"), "{text}");
-    assert!(text.contains("\nsecond  running for ") && text.contains(" 1     g\n"), "{text}");
+    assert!(text.contains("\nsecond  running for ") && text.contains(" 1     g "), "{text}");
+    let place = format!("pid {} on ", second.pid().as_raw_nonzero());
+    assert!(text.contains(&place) && text.contains(&two.input().display().to_string()), "{text}");
+    assert!(text.contains("\n(classic) at second  1 "), "{text}");
     assert_eq!(check(&one), (0, String::new()));
+    let started = || one.server().unwrap().ask("SELECT started FROM daemons WHERE name = 'second'");
+    let start = started();
     second.freeze();
     wait_until("it is silent", || daemons(&one)[1] == "second silent 1 [g]");
     let (code, said) = check(&one);
     assert!(code == 1 && said.contains("daemon: second has not been heard of for "), "{said}");
+    wait_until("it was taken for dead", || {
+        one.server().unwrap().holds("SELECT bool_or(lost) FROM daemons")
+    });
     second.thaw();
     wait_until("it is back", || daemons(&one)[1] == "second running 1 [g]");
+    assert_eq!(started(), start, "the same process");
     second.signal(Signal::TERM);
     second.exit();
     assert_eq!(daemons(&one)[1], "second stopped 1 [g]");
@@ -131,6 +146,22 @@ fn a_drain_is_one_daemons() {
     first.stop();
 }
 
+/// An operator's order to one daemon is noticed by the others, which say so once.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_pause_is_noticed_by_all() {
+    let (one, two) = (Site::new(), Site::new());
+    let first = join(&one, &one, "first");
+    let _second = join(&two, &one, "second");
+    for (order, said) in
+        [("pause", "The queue is paused: "), ("resume", "The queue is not paused any more.")]
+    {
+        assert!(two.run(&[order, "socket"]).status.success());
+        wait_until("it is noticed", || first.log().contains(said));
+    }
+    assert_eq!(first.log().matches("The queue is").count(), 2, "{}", first.log());
+}
+
 /// A daemon that is gone for good is forgotten with its lists; one that lives is not.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
@@ -157,7 +188,8 @@ fn a_daemon_is_forgotten() {
     let shown = two.run(&["status", "socket"]).stdout;
     let shown = String::from_utf8(shown).unwrap();
     assert!(shown.contains("\nDaemon          none at this socket; "), "{shown}");
-    assert_eq!(forget("second"), (0, "Forgotten: second.\n".to_owned()));
+    let said = "Forgotten: second. Lists that leave the queue: 1. Fetchers that are free: 1. Leased jobs that wait again: 0.\n";
+    assert_eq!(forget("second"), (0, said.to_owned()));
     one.wait_queue(&["f|1|alpha|1|0"]);
     assert_eq!(daemons(&one), ["first running 0 [f]"]);
     one.write("g.2.txt", "golf 3\n");

@@ -17,9 +17,20 @@ pub(super) fn render(daemons: &[DaemonStatus], now: i64) -> String {
             shown(&daemon.version),
             daemon.in_flight.to_string(),
             if fetchers.is_empty() { "-".to_owned() } else { fetchers },
+            place(daemon),
         ]
     };
-    columns(["Daemon", "state", "version", "jobs", "fetchers"], daemons.iter().map(row))
+    columns(["Daemon", "state", "version", "jobs", "fetchers", "where"], daemons.iter().map(row))
+}
+
+/// Its process, its machine and its input directory, as far as they are known.
+fn place(daemon: &DaemonStatus) -> String {
+    let pid = daemon.pid.map(|pid| format!("pid {pid} on "));
+    let place = match (&daemon.host, &daemon.input_dir) {
+        (Some(host), Some(directory)) => format!("{}:{}", shown(host), shown(directory)),
+        _ => "-".to_owned(),
+    };
+    pid.unwrap_or_default() + &place
 }
 
 fn state(daemon: &DaemonStatus, now: i64) -> String {
@@ -64,6 +75,9 @@ mod tests {
             state,
             since: 1_000_000 - since,
             version: "0.1.0".to_owned(),
+            host: (state != DaemonState::Stopped).then(|| "mill".to_owned()),
+            pid: (state == DaemonState::Running).then_some(711),
+            input_dir: Some("/srv/in".to_owned()),
             fetchers: fetchers.iter().map(|name| (*name).to_owned()).collect(),
             in_flight,
         };
@@ -73,10 +87,10 @@ mod tests {
             daemon("charlie\u{1b}", DaemonState::Stopped, 60, &[], 0),
         ];
         let expected = "\
-Daemon         state           version  jobs  fetchers
-alpha          running for 2h  0.1.0    16    links, notes
-bravo          SILENT for 5m   0.1.0    0     repology
-charlie\\u{1b}  stopped 1m ago  0.1.0    0     -
+Daemon         state           version  jobs  fetchers      where
+alpha          running for 2h  0.1.0    16    links, notes  pid 711 on mill:/srv/in
+bravo          SILENT for 5m   0.1.0    0     repology      mill:/srv/in
+charlie\\u{1b}  stopped 1m ago  0.1.0    0     -             -
 ";
         assert_eq!(render(&daemons, 1_000_000), expected);
         assert_eq!(render(&[], 1_000_000), "");

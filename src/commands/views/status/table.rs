@@ -1,9 +1,9 @@
 //! The status as text for people. Pure: from what was found to lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_actors::live::{Live, LiveStatus};
-use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, Holding, QueueStatus};
+use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus};
 
 use super::trouble::{self, PAUSED};
 use super::{Unknown, daemons, managed_fetchers};
@@ -30,6 +30,7 @@ pub(super) fn render(
     let lines = [
         ("Database", Some(shown(&database))),
         ("Daemon", Some(daemon(target, queue, now))),
+        ("Moved", trouble::moved(queue)),
         ("Rules", Some(rules(target, queue))),
         ("Rows", Some(rows(queue))),
         ("Longest waiting", Some(oldest(queue, now))),
@@ -54,7 +55,7 @@ pub(super) fn render(
     out += &fetchers(&queue.fetchers);
     let runs = target.daemon != LockState::Free;
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
-    out += &workers(&queue.holders, live.as_ref(), now);
+    out += &workers(queue, live.as_ref(), now);
     for rejected in &queue.rejected_files {
         let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
         out += &line("Rejected", &format!("{name}: {reason} ({})", ago(now - rejected.since)));
@@ -178,19 +179,26 @@ fn fetchers(fetchers: &[FetcherStatus]) -> String {
 }
 
 #[derive(Default)]
-struct Worker {
+struct Worker<'a> {
     jobs: i64,
     oldest: Option<i64>,
     connected: Option<(u64, u64)>,
+    /// Whose jobs it has.
+    daemons: BTreeSet<&'a str>,
 }
 
 /// One line a worker that holds jobs, or is connected; those of one name are one.
-fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
-    let mut by_name: BTreeMap<Option<&str>, Worker> = BTreeMap::new();
+fn workers(
+    QueueStatus { holders, daemons, .. }: &QueueStatus,
+    live: Option<&Live>,
+    now: i64,
+) -> String {
+    let mut by_name: BTreeMap<Option<&str>, Worker<'_>> = BTreeMap::new();
     for held in holders {
         let worker = by_name.entry(held.worker.as_deref()).or_default();
         worker.jobs += 1;
         worker.oldest = Some(worker.oldest.map_or(held.since, |oldest| oldest.min(held.since)));
+        worker.daemons.extend(held.daemon.as_deref().filter(|_| daemons.len() > 1));
     }
     for connected in live.iter().flat_map(|live| &live.workers) {
         let worker = by_name.entry(Some(&connected.name)).or_default();
@@ -199,11 +207,13 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
     if by_name.is_empty() {
         return String::new();
     }
-    let row = |(name, worker): (Option<&str>, Worker)| {
+    let row = |(name, worker): (Option<&str>, Worker<'_>)| {
         let or_none = |text: Option<String>| text.unwrap_or("-".to_owned());
+        let at: Vec<String> = worker.daemons.iter().map(|daemon| shown(daemon)).collect();
+        let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
         let (connections, seen) = worker.connected.unzip();
         [
-            name.map_or("(classic)".to_owned(), shown),
+            name.map_or("(classic)".to_owned(), shown) + &at,
             worker.jobs.to_string(),
             or_none(worker.oldest.map(|oldest| ago(now - oldest))),
             or_none(connections.map(|count| count.to_string())),
@@ -222,7 +232,9 @@ fn workers(holders: &[Holding], live: Option<&Live>, now: i64) -> String {
 mod tests {
     use super::*;
     use shiftboss_actors::live::{ConnectedWorker, Health, Outage, SpoolLive};
-    use shiftboss_actors::store::answers::{Done, NotStopped, RejectedFile, Rows, Waiting};
+    use shiftboss_actors::store::answers::{
+        Done, Holding, NotStopped, RejectedFile, Rows, Waiting,
+    };
     use shiftboss_actors::store::{EndedRun, FetcherRecord};
 
     fn connected(name: &str, connections: u64, silent_seconds: u64) -> ConnectedWorker {
@@ -231,7 +243,8 @@ mod tests {
 
     fn held(worker: Option<&str>, since: i64) -> Holding {
         let worker = worker.map(str::to_owned);
-        Holding { worker, key: "x".to_owned(), attempt: None, since, lease_seconds: None }
+        let (attempt, lease_seconds, daemon) = (None, None, None);
+        Holding { worker, key: "x".to_owned(), attempt, since, lease_seconds, daemon }
     }
 
     /// A queue in all sorts of trouble.
@@ -242,6 +255,7 @@ mod tests {
             policy: Some("fair".to_owned()),
             lease_seconds: Some(43_200),
             paused: true,
+            moved_to: Some("postgres://u@h/db".to_owned()),
             dead_letters: 1,
             single_tasks: 5,
             single_tasks_ended: 3,
@@ -315,6 +329,7 @@ mod tests {
         let expected = "\
 Database        /var/state.db
 Daemon          not running: pid 711 ended without a clean stop, last wrote 5m ago, started 1h ago
+Moved           the queue is in postgres://u@h/db now: use that; no daemon starts on what is left here
 Rules           fair, lease 12h, durability power
 Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 dead-lettered
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
@@ -343,6 +358,7 @@ Rejected        a.b.txt: no number (1s ago)
         assert_eq!(
             trouble,
             [
+                "moved: the queue is in postgres://u@h/db now: use that; no daemon starts on what is left here",
                 "storage: nothing can be written since 2m ago: no space left",
                 "input: the directory is lost since 10s ago: another directory is at its path",
                 "paused: nothing is handed out until `shiftboss resume`",

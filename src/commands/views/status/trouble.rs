@@ -10,6 +10,12 @@ use crate::text::{ago, counted, quoted, shown};
 /// Of a queue that is paused, behind a word that says so.
 pub(super) const PAUSED: &str = "nothing is handed out until `shiftboss resume`";
 
+/// That the queue is elsewhere now.
+pub(super) fn moved(queue: &QueueStatus) -> Option<String> {
+    let to = shown(queue.moved_to.as_ref()?);
+    Some(format!("the queue is in {to} now: use that; no daemon starts on what is left here"))
+}
+
 /// That as many single tasks are kept as may be: `add` is refused, and a spool is stuck.
 pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
     let max = queue.max_single_tasks.filter(|max| queue.single_tasks >= *max)?;
@@ -62,6 +68,7 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
         .then(|| format!("{} lost too many leases", counted(queue.dead_letters, "task")));
     let found = [
         ("daemon", silent.map(ToString::to_string)),
+        ("moved", moved(queue)),
         ("storage", outage(live, "nothing can be written", now)),
         ("input", lost_directory(queue, "the directory is lost", now)),
         ("paused", queue.paused.then(|| PAUSED.to_owned())),

@@ -14,7 +14,7 @@ const DAEMONS: &str = "WITH out AS MATERIALIZED (SELECT daemon, count(*) AS jobs
         WHERE finished IS NULL AND (lease IS NOT NULL OR started_ms / 1000 >= $1::int8) GROUP BY daemon)
     SELECT d.name, d.version, d.pid, d.started, d.gone_at, d.beat_at, d.lost,
         ARRAY(SELECT o.name FROM fetcher_owners o WHERE o.daemon = d.daemon AND left_at IS NULL ORDER BY o.name COLLATE \"C\"),
-        coalesce(out.jobs, 0)
+        coalesce(out.jobs, 0), nullif(split_part(owner, ' ', 2), ''), substring(owner FROM '^\\S* \\S* (.*)')
     FROM daemons d LEFT JOIN out USING (daemon) ORDER BY d.name COLLATE \"C\"";
 
 pub(super) async fn daemons(snapshot: &Snapshot<'_>) -> Result<Vec<DaemonStatus>, Error> {
@@ -35,6 +35,9 @@ fn daemon(row: &Row, now: UnixSeconds) -> DaemonStatus {
         state,
         since,
         version: row.get(1),
+        host: row.get(9),
+        pid,
+        input_dir: row.get(10),
         fetchers: row.get(7),
         in_flight: row.get(8),
     }

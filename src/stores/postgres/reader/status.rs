@@ -34,14 +34,14 @@ const COUNTS: &str = "WITH
 /// and keys in flight that were started since $2, for a classic job that was handed out before is held no longer. A leased
 /// job is found twice.
 const HOLDERS: &str = "WITH open AS MATERIALIZED (SELECT * FROM attempts WHERE finished IS NULL)
-    SELECT * FROM (
-        (SELECT worker, key, attempt, started_ms / 1000, lease::int8 FROM open JOIN keys USING (key_id)
+    SELECT holders.*, d.name FROM (
+        (SELECT worker, key, attempt, started_ms / 1000, lease::int8, daemon FROM open JOIN keys USING (key_id)
             WHERE lease IS NOT NULL ORDER BY attempt LIMIT $1::int8)
         UNION (SELECT held.worker, key, held.attempt,
-                CASE WHEN held.lease IS NULL THEN l.started ELSE held.started_ms / 1000 END, held.lease::int8
+                CASE WHEN held.lease IS NULL THEN l.started ELSE held.started_ms / 1000 END, held.lease::int8, held.daemon
             FROM (SELECT key_id FROM open UNION SELECT key_id FROM unended) AS out JOIN log l USING (key_id)
             JOIN keys USING (key_id) LEFT JOIN attempts held ON held.attempt = l.attempt
-            WHERE l.finished IS NULL AND l.started >= $2 ORDER BY l.started, key LIMIT $1)) AS holders
+            WHERE l.finished IS NULL AND l.started >= $2 ORDER BY l.started, key LIMIT $1)) AS holders LEFT JOIN daemons d USING (daemon)
     ORDER BY 4, 3 NULLS FIRST, 2 LIMIT $1";
 
 /// Each fetcher's newest run, and the single tasks as one. A run's number is usually the time of its start; one that cannot
@@ -85,6 +85,7 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
         policy: daemon.map(|_| "fair".to_owned()),
         lease_seconds: daemon.map(|daemon| daemon.lease),
         paused: snapshot.is_paused,
+        moved_to: snapshot.moved_to.clone(),
         rows,
         dead_letters: counts.get(4),
         single_tasks: counts.get(5),
@@ -118,6 +119,7 @@ fn holding(row: &Row) -> Holding {
         attempt: row.get(2),
         since: row.get(3),
         lease_seconds: row.get(4),
+        daemon: row.get(6),
     }
 }
 

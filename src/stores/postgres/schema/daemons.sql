@@ -39,8 +39,9 @@ END $$;
 
 -- A daemon joins, or joins anew: from now on nobody writes in its name with an earlier epoch. A name that another owner
 -- has is not taken, and taken_by says who has it, unless it is lost, was stopped, or has not gone on since p_beat.
+-- p_again: by the same process, which has been running since it joined first.
 CREATE FUNCTION join_queue(p_name text, p_owner text, p_version text, p_lease int8, p_max_tasks int8, p_takeover int8,
-    p_pid int8, p_beat int8,
+    p_pid int8, p_beat int8, p_again bool,
     OUT daemon int4, OUT epoch int8, OUT was_clean bool, OUT paused bool, OUT input_directory text, OUT seen int8,
     OUT taken_by text, OUT beat int8) LANGUAGE plpgsql AS $$
 DECLARE v_known daemons;
@@ -64,7 +65,7 @@ BEGIN
     was_clean := v_known.pid IS NULL;
     UPDATE daemons d SET owner = p_owner, version = p_version, policy_lease = p_lease, max_tasks = p_max_tasks,
             takeover = p_takeover, epoch = nextval('epochs'), connections = current_setting('application_name'), pid = p_pid,
-            started = now_ms() / 1000, beat = d.beat + 1, beat_at = now_ms() / 1000, lost = false, gone_at = NULL
+            started = CASE WHEN p_again AND d.started IS NOT NULL THEN d.started ELSE now_ms() / 1000 END, beat = d.beat + 1, beat_at = now_ms() / 1000, lost = false, gone_at = NULL
         WHERE d.name = p_name
         RETURNING d.daemon, d.epoch, d.input_directory INTO daemon, epoch, input_directory;
     SELECT s.paused INTO paused FROM state s;
@@ -83,16 +84,17 @@ BEGIN
     UPDATE daemons SET pid = NULL, started = NULL, gone_at = now_ms() / 1000 WHERE daemon = p_daemon;
 END $$;
 
--- A daemon lives. Returns those that are not lost, itself among them.
+-- A daemon lives. Returns those that are not lost, itself among them, and whether the queue is paused.
 CREATE FUNCTION beat(p_daemon int4, p_epoch int8)
-RETURNS TABLE (daemon int4, epoch int8, beat int8, is_stopped bool, adoptions int8)
+RETURNS TABLE (daemon int4, epoch int8, beat int8, is_stopped bool, adoptions int8, paused bool)
 LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE daemons d SET beat = d.beat + 1, beat_at = now_ms() / 1000 WHERE d.daemon = p_daemon AND d.epoch = p_epoch;
     IF NOT FOUND THEN
         PERFORM fence(p_daemon, p_epoch);
     END IF;
-    RETURN QUERY SELECT d.daemon, d.epoch, d.beat, d.pid IS NULL, d.adoptions FROM daemons d WHERE NOT d.lost;
+    RETURN QUERY SELECT d.daemon, d.epoch, d.beat, d.pid IS NULL, d.adoptions, s.paused FROM daemons d CROSS JOIN state s
+        WHERE NOT d.lost;
 END $$;
 
 -- Takes another daemon for dead, if it has not gone on since: it writes no more, and what it had leased is this one's.

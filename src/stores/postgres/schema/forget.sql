@@ -24,43 +24,52 @@ END $$;
 
 -- Forgets a part of what a daemon left, p_limit of each kind at the most; in the end the daemon itself: 'gone', or 'more'.
 -- 'adopting': others live, and have not adopted what it had leased yet; with p_give_back it goes back to the queue instead.
--- 'lives': it joined again meanwhile.
-CREATE FUNCTION forget_part(p_daemon int4, p_limit int8, p_give_back bool) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE v_known daemons; v_now int8 := now_ms() / 1000;
+-- 'lives': it joined again meanwhile. And how many lists left the queue, fetchers are free, and leased jobs wait again.
+CREATE FUNCTION forget_part(p_daemon int4, p_limit int8, p_give_back bool,
+    OUT came_to text, OUT lists int8, OUT fetchers int8, OUT jobs int8) LANGUAGE plpgsql AS $$
+DECLARE v_known daemons; v_now int8 := now_ms() / 1000; v_more bool;
 BEGIN
+    lists := 0; fetchers := 0; jobs := 0;
     PERFORM require_here();
     SELECT * INTO v_known FROM daemons WHERE daemon = p_daemon FOR UPDATE;
     IF NOT FOUND THEN
-        RETURN 'gone';
+        came_to := 'gone';
+        RETURN;
     ELSIF v_known.gone_at IS NULL THEN
-        RETURN 'lives';
+        came_to := 'lives';
+        RETURN;
     ELSIF NOT v_known.lost AND NOT p_give_back AND EXISTS (SELECT FROM daemons
             WHERE daemon <> p_daemon AND pid IS NOT NULL AND NOT lost AND beat_at > v_now - 5) THEN
-        RETURN 'adopting';
-    ELSIF give_back(p_daemon, p_limit, v_known.policy_lease) OR forget_notes(p_daemon, p_limit)
-            OR tidy_fetchers(p_daemon, v_known.epoch, p_limit) THEN
-        RETURN 'more';
+        came_to := 'adopting';
+        RETURN;
+    END IF;
+    jobs := give_back(p_daemon, p_limit, v_known.policy_lease);
+    SELECT n.more, n.lists, n.fetchers INTO v_more, lists, fetchers FROM forget_notes(p_daemon, p_limit) n;
+    IF jobs > 0 OR v_more OR tidy_fetchers(p_daemon, v_known.epoch, p_limit) THEN
+        came_to := 'more';
+        RETURN;
     END IF;
     DELETE FROM daemons WHERE daemon = p_daemon;
-    RETURN 'gone';
+    came_to := 'gone';
 END $$;
 
--- Leased jobs of a daemon wait again; whether there may be more.
-CREATE FUNCTION give_back(p_daemon int4, p_limit int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
-DECLARE v_attempt int8; v_now_ms int8 := now_ms(); v_any bool := false;
+-- Leased jobs of a daemon wait again; how many.
+CREATE FUNCTION give_back(p_daemon int4, p_limit int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE v_attempt int8; v_now_ms int8 := now_ms(); v_jobs int8 := 0;
 BEGIN
     FOR v_attempt IN SELECT attempt FROM attempts WHERE daemon = p_daemon AND finished IS NULL AND lease IS NOT NULL
             ORDER BY key_id LIMIT p_limit LOOP
         PERFORM release(v_attempt, v_now_ms, p_lease);
-        v_any := true;
+        v_jobs := v_jobs + 1;
     END LOOP;
     PERFORM tell_ready();
-    RETURN v_any;
+    RETURN v_jobs;
 END $$;
 
--- What a daemon noted, and whose lists it has; whether there may be more. A fetcher that somebody takes over just now is left
--- to him.
-CREATE FUNCTION forget_notes(p_daemon int4, p_limit int8) RETURNS bool LANGUAGE plpgsql AS $$
+-- What a daemon noted, and whose lists it has: whether there is more, how many lists leave, and how many fetchers it has no
+-- longer. A fetcher that somebody takes over just now is left to him.
+CREATE FUNCTION forget_notes(p_daemon int4, p_limit int8, OUT more bool, OUT lists int8, OUT fetchers int8)
+LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM accepted WHERE ctid = ANY (ARRAY(SELECT ctid FROM accepted WHERE daemon = p_daemon LIMIT p_limit));
     DELETE FROM rejected_files WHERE ctid = ANY (ARRAY(SELECT ctid FROM rejected_files WHERE daemon = p_daemon LIMIT p_limit));
@@ -68,9 +77,11 @@ BEGIN
         WHERE ctid = ANY (ARRAY(SELECT ctid FROM managed_fetchers WHERE daemon = p_daemon LIMIT p_limit));
     UPDATE runs SET daemon = NULL, deleting = true
         WHERE run = ANY (ARRAY(SELECT run FROM runs WHERE daemon = p_daemon LIMIT p_limit));
+    GET DIAGNOSTICS lists = ROW_COUNT;
     UPDATE fetcher_owners SET daemon = NULL, left_at = coalesce(left_at, now_ms() / 1000) WHERE name = ANY (ARRAY(
         SELECT name FROM fetcher_owners WHERE daemon = p_daemon LIMIT p_limit FOR UPDATE SKIP LOCKED));
-    RETURN EXISTS (SELECT FROM accepted WHERE daemon = p_daemon) OR EXISTS (SELECT FROM rejected_files WHERE daemon = p_daemon)
+    GET DIAGNOSTICS fetchers = ROW_COUNT;
+    more := EXISTS (SELECT FROM accepted WHERE daemon = p_daemon) OR EXISTS (SELECT FROM rejected_files WHERE daemon = p_daemon)
         OR EXISTS (SELECT FROM managed_fetchers WHERE daemon = p_daemon) OR EXISTS (SELECT FROM runs WHERE daemon = p_daemon)
         OR EXISTS (SELECT FROM fetcher_owners WHERE daemon = p_daemon);
 END $$;

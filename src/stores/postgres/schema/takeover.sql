@@ -51,8 +51,15 @@ END $$;
 -- A fetcher is this daemon's from now on. Of its runs those that this one has too are read anew, and what their files do not
 -- list leaves the queue then; the others are being deleted.
 CREATE FUNCTION take_over(p_daemon int4, p_fetcher text, p_own jsonb) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_fetcher int4; v_own int8[] := ARRAY(SELECT jsonb_array_elements_text(p_own)::int8);
+DECLARE
+    v_fetcher int4;
+    v_own int8[] := ARRAY(SELECT jsonb_array_elements_text(p_own)::int8);
+    v_from text := (SELECT d.name FROM fetcher_owners o JOIN daemons d USING (daemon) WHERE o.name = p_fetcher);
 BEGIN
+    -- The daemon logs it.
+    IF v_from IS NOT NULL THEN
+        RAISE INFO 'This daemon takes over the fetcher % of the daemon %.', p_fetcher, v_from;
+    END IF;
     SELECT fetcher INTO v_fetcher FROM fetchers WHERE name = p_fetcher;
     UPDATE fetcher_owners SET daemon = p_daemon, left_at = NULL WHERE name = p_fetcher;
     UPDATE runs SET daemon = NULL, deleting = true
@@ -61,12 +68,18 @@ BEGIN
         WHERE fetcher = v_fetcher AND daemon IS NOT NULL;
 END $$;
 
+-- A time for people: 1h 30m.
+CREATE FUNCTION span(p_seconds int8) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT concat_ws(' ', nullif(p_seconds / 3600, 0) || 'h', nullif(p_seconds % 3600 / 60, 0) || 'm',
+        nullif(p_seconds % 60, 0) || 's')
+$$;
+
 -- Why a daemon has not got a run that it registered, for people; NULL: it has.
 CREATE FUNCTION why_elsewhere(p_daemon int4, p_fetcher text, p_run runs) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     IF p_run.run IS NULL THEN
         RETURN (SELECT format('the fetcher %s belongs to the daemon %s; it is taken over (--takeover) when that one has been '
-                'gone, or without a list of it, for %s s', o.name, owner.name, own.takeover)
+                'gone, or without a list of it, for %s', o.name, owner.name, span(own.takeover))
             FROM fetcher_owners o JOIN daemons owner USING (daemon) CROSS JOIN daemons own
             WHERE o.name = p_fetcher AND own.daemon = p_daemon);
     END IF;

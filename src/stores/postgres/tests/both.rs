@@ -136,7 +136,8 @@ impl Pair {
 }
 
 /// Without what is each store's own.
-fn alike(status: QueueStatus) -> QueueStatus {
+fn alike(mut status: QueueStatus) -> QueueStatus {
+    status.holders.iter_mut().for_each(|held| held.daemon = None);
     QueueStatus { schema_version: 0, not_stopped: None, daemons: Vec::new(), ..status }
 }
 

@@ -11,6 +11,7 @@ use tokio_postgres::Client;
 use super::concurrency::list;
 use super::daemons::{again, ask, daemon, lease};
 use super::support::Database;
+use crate::stores::Left;
 use crate::stores::postgres::{Forgotten, forget};
 
 fn task(key: &str) -> Row {
@@ -61,7 +62,8 @@ fn a_stopped_daemon_is_forgotten() {
         stopped.close().await.unwrap();
 
         let forgotten = forget(&database.server, "daemon 1").await.unwrap();
-        assert!(matches!(forgotten, Forgotten::Gone));
+        let expected = Left { lists: 1, fetchers: 1, jobs: 0 };
+        assert!(matches!(forgotten, Forgotten::Gone(left) if left == expected));
         assert_eq!(left(&outside, "daemon 0").await, [0; 6]);
         assert_eq!(ask(&mut other, Leases).await, Ok(vec![(attempt, 600)]));
         let rows = outside.query_one("SELECT count(*) FROM queue", &[]).await.unwrap();
@@ -85,7 +87,7 @@ fn a_queue_that_is_being_moved_is_left_alone() {
         let refused = forget(&database.server, "daemon 1").await.map(drop).unwrap_err();
         assert!(refused.to_string().contains("the queue is being moved"), "{refused}");
         outside.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
-        assert!(matches!(forget(&database.server, "daemon 1").await, Ok(Forgotten::Gone)));
+        assert!(matches!(forget(&database.server, "daemon 1").await, Ok(Forgotten::Gone(_))));
     });
 }
 
@@ -100,7 +102,8 @@ fn the_last_daemon_is_forgotten() {
         lease(&mut dead).await.unwrap();
         drop(dead);
         let forgotten = forget(&database.server, "daemon 0").await.unwrap();
-        assert!(matches!(forgotten, Forgotten::Gone));
+        let expected = Left { lists: 0, fetchers: 0, jobs: 1 };
+        assert!(matches!(forgotten, Forgotten::Gone(left) if left == expected));
         assert_eq!(left(&database.outside().await, "").await, [0; 6]);
         let mut new = daemon(&database.server, 0).await;
         assert_eq!(ask(&mut new, CountInFlight).await, Ok(0));
@@ -124,7 +127,7 @@ fn a_daemon_that_lives_is_not_forgotten() {
         assert_eq!(ask(&mut store, Runs).await.unwrap().len(), 1);
         outside.batch_execute("UPDATE daemons SET lost = true, gone_at = 0").await.unwrap();
         let forgotten = forget(&database.server, "daemon 0").await.unwrap();
-        assert!(matches!(forgotten, Forgotten::Gone));
+        assert!(matches!(forgotten, Forgotten::Gone(_)));
         assert_eq!(again(async || ask(&mut store, Runs).await).await, []);
         list(&mut store, "f", 1, 3).await;
         assert_eq!(ask(&mut store, Runs).await.unwrap().len(), 1);

@@ -98,7 +98,7 @@ fn a_fetcher_belongs_to_one_daemon() {
             (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
         list(&mut one, 1, &["a", "b"]).await;
         let why = elsewhere(register(&mut other, &[1, 2]).await);
-        assert!(why.contains("the daemon daemon 0;") && why.contains("600 s"), "{why}");
+        assert!(why.contains("the daemon daemon 0;") && why.contains("10m"), "{why}");
         assert_eq!(ask(&mut other, DeleteRuns { runs: vec![run(1)], limit: 10 }).await, Ok(1));
         assert_eq!(ask(&mut other, Runs).await, Ok(Vec::new()));
         assert_eq!(ask(&mut one, Runs).await.unwrap().len(), 1);

@@ -235,6 +235,7 @@ fn who_holds_what() {
         attempt,
         since,
         lease_seconds,
+        daemon: None,
     };
     let old = leased(&mut site, "w", 60, 100).0;
     assert!(site.next(110).is_some());

@@ -19,10 +19,11 @@ use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, state};
 use crate::stores::sqlite::schema;
 use crate::stores::sqlite::snapshot;
+use crate::stores::sqlite::transfer::moved_to;
 use crate::stores::views::{HOUR_MINUTES, managed};
 
 columns!(Rows { pending, dispatched, in_flight, redelivered });
-columns!(Holding { worker, key, attempt, since, lease_seconds });
+columns!(Holding { worker, key, attempt, since, lease_seconds; daemon: None });
 columns!(FetcherStatus { name, run, complete, lines, pending, skipped, older_runs, age_seconds });
 columns!(Done { exit_code, jobs });
 columns!(RejectedFile { name, reason, since });
@@ -49,6 +50,7 @@ pub(super) fn queue_status(
         policy: state(snapshot, "policy")?,
         lease_seconds: number("lease")?,
         paused: is_paused(snapshot)?,
+        moved_to: moved_to(snapshot)?,
         rows: snapshot.row(ROWS, [])?,
         dead_letters: snapshot.value(DEAD_LETTERS, [])?,
         single_tasks: snapshot.value(SINGLE_TASKS, ["single_tasks"])?,
