@@ -55,9 +55,23 @@ pub(super) fn unconnected(server: &str, error: &Error) -> StoreError {
         None if why.contains("password missing") => StoreError::Fatal(format!(
             "cannot connect to {server}: the server wants a password, and none was found; {PASSWORD}"
         )),
-        None => StoreError::Busy(text),
+        None => match untrusted(why) {
+            Some(remedy) => StoreError::Fatal(text + remedy),
+            None => StoreError::Busy(text),
+        },
         Some(state) => answered(state, text),
     }
+}
+
+/// What to do where the server is not one to talk to as the URL wants.
+fn untrusted(why: &str) -> Option<&'static str> {
+    if why.contains("server does not support TLS") {
+        return Some(": sslmode wants it, so set ssl = on at the server, with a certificate");
+    }
+    why.contains("invalid peer certificate").then_some(
+        ": with sslmode=verify-full the host in the URL is one that the server's certificate names, and who signed that \
+         is one of this machine's root certificates, or in the file that sslrootcert names",
+    )
 }
 
 /// What somebody can do about an answer with this code.

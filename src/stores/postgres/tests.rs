@@ -11,3 +11,4 @@ mod moves;
 mod outside;
 mod support;
 mod takeover;
+mod tls;
