@@ -47,7 +47,7 @@ pub use work::WorkArguments;
 Exit codes:
    0  done; the daemon: stopped cleanly     64  wrong command line
    1  spool fsck, monitor, status --check: something is or was wrong; spool run --once, work --fail: a job failed
-  65  input or database is faulty           69  nobody answered; nothing fetched or taken
+  65  input or database is faulty           69  no daemon or server answered; nothing fetched or taken
   70  a bug in shiftboss                    73  a file or socket cannot be made
   74  an I/O error                          75  already running; in flight, no room
   77  for operators only                    78  something needed is missing or unusable"

@@ -55,6 +55,8 @@ impl Counts {
 pub enum State {
     /// The daemon does not answer.
     Silent,
+    /// It does, and refuses: until a request is answered.
+    Busy,
     /// The daemon is a classic one.
     Classic,
     /// The queue is paused.
@@ -76,7 +78,7 @@ pub struct Pool {
     /// Why no job can be started: the worker leaves for it.
     pub no_room: Option<String>,
     /// Whether each [`State`] was logged.
-    logged: [bool; 3],
+    logged: [bool; 4],
     /// Somebody was answered whether there is a job.
     knows: bool,
     /// What was left undone by others when this worker had nothing more to do.
@@ -103,14 +105,18 @@ impl Pool {
         match self.held_until.filter(|until| *until > now) {
             Some(until) => Permit::Later(Some(until)),
             // What another slot asks for at once may be the last job: who finds none then must not leave.
-            None if self.once && self.counts.out == 0 && self.asking > 0 && !self.is_silent() => {
+            None if self.once
+                && self.counts.out == 0
+                && self.asking > 0
+                && !self.is(State::Silent) =>
+            {
                 Permit::Later(None)
             }
             None if self.once && self.counts.out == u64::from(reports) => {
                 Permit::Ask(Duration::ZERO)
             }
-            // Whether the queue is paused is not said before a wait is over.
-            None if !self.knows => Permit::Ask(Duration::ZERO),
+            // Whether the queue is paused, or the daemon can serve again, is not said before a wait is over.
+            None if !self.knows || self.is(State::Busy) => Permit::Ask(Duration::ZERO),
             None => Permit::Ask(LONG_WAIT),
         }
     }
@@ -193,8 +199,8 @@ impl Pool {
         since.checked_add(patience)
     }
 
-    fn is_silent(&self) -> bool {
-        self.logged[State::Silent as usize]
+    pub fn is(&self, state: State) -> bool {
+        self.logged[state as usize]
     }
 
     /// Notes whether something is so. True: that is news.

@@ -37,8 +37,10 @@ impl Reply {
         reply
     }
 
+    /// That the daemon can do nothing at present is no fault of the worker's.
     pub(super) fn refused(refused: Refused) -> Self {
-        Self { errors: 1, ..Self::line(&refused.into()) }
+        let errors = u32::from(refused.code != ErrorCode::Busy);
+        Self { errors, ..Self::line(&refused.into()) }
     }
 
     pub(super) fn json(line: impl Display) -> Self {

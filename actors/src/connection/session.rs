@@ -237,7 +237,13 @@ impl Asker {
 
     async fn status(&self) -> Answered {
         let live = self.live().await;
-        self.look(|reader, now| Ok(LiveStatus { queue: reader.status(now)?, live })).await
+        let known = live.clone().filter(|live| live.health.outage.is_some());
+        let found = self.look(|reader, now| Ok(LiveStatus { queue: reader.status(now)?, live }));
+        match (found.await, known) {
+            // A server that is away tells nothing of the queue.
+            (Err(_), Some(live)) => Ok(Reply::json(json!({"live": live}))),
+            (found, _) => found,
+        }
     }
 
     async fn why(&self, key: Key) -> Answered {

@@ -123,12 +123,17 @@ impl Handler<HowAreYou> for StorageActor {
         let probes = if lock && !self.outages.is_fresh() { vec![Probe] } else { vec![] };
         let tried = !probes.is_empty();
         self.ask(ctx, (CountInFlight, Each(probes)), move |actor, _, answers| {
-            let (in_flight, _) = answers?;
-            if tried {
+            if tried && answers.is_ok() {
                 actor.outages.unlocked();
             }
             let outage = actor.outages.outage(actor.clock.now());
-            Ok(Health { in_flight: in_flight?, draining: actor.drains, outage })
+            let in_flight = match answers {
+                Ok((in_flight, _)) => in_flight?,
+                // The store cannot be asked; these are known without it.
+                Err(_) if outage.is_some() => actor.leases.count(),
+                Err(error) => return Err(error),
+            };
+            Ok(Health { in_flight, draining: actor.drains, outage })
         })
     }
 }

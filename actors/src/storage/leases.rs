@@ -42,6 +42,11 @@ impl Lease {
 }
 
 impl LeaseClock {
+    /// Jobs whose leases run.
+    pub(super) fn count(&self) -> u64 {
+        self.running.len() as u64
+    }
+
     /// A lease begins anew, if it runs.
     fn extend(&mut self, attempt: Attempt, now: Instant) {
         if let Some(lease) = self.running.get_mut(&attempt) {

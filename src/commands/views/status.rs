@@ -21,9 +21,12 @@ use crate::commands::output::print;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::target::{self, Target};
+use crate::text::ago;
 
 /// How long the daemon may take. All the rest of the status is there without it.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The same where it has to find out first that its server does not answer.
+const OUTAGE_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Why it is not known what only the daemon knows.
 #[derive(Debug)]
@@ -50,8 +53,9 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     let ViewArguments { target, config, json } = arguments;
     let target = Target::find(target, config.as_deref())?;
     let now = SystemClock.now();
-    let queue = target::ask(&target.database, |reader, now| reader.status(now))?;
-    let (live, unknown) = match ask_daemon(&target, &queue) {
+    let queue = target::ask(&target.database, |reader, now| reader.status(now))
+        .map_err(|failure| with_outage(&target, failure, now))?;
+    let (live, unknown) = match ask_daemon(&target, &queue, PATIENCE) {
         Ok(live) => (live, None),
         Err(unknown) => (None, Some(unknown)),
     };
@@ -90,8 +94,25 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     }
 }
 
+/// Why nothing is known of the queue, and what its daemon says of that.
+fn with_outage(target: &Target, failure: Failure, now: i64) -> Failure {
+    let live = ask_daemon(target, &QueueStatus::default(), OUTAGE_PATIENCE).ok().flatten();
+    let LockState::By(daemon) = &target.daemon else { return failure };
+    let Some(outage) = live.and_then(|live| live.health.outage) else { return failure };
+    let since = ago(now.saturating_sub(outage.since));
+    let text = format!(
+        "{failure}; the daemon runs (pid {}), and has not reached it since {since}",
+        daemon.pid
+    );
+    Failure::new(failure.code(), text)
+}
+
 /// Asks the daemon of the database, if one runs.
-fn ask_daemon(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unknown> {
+fn ask_daemon(
+    target: &Target,
+    queue: &QueueStatus,
+    patience: Duration,
+) -> Result<Option<Live>, Unknown> {
     let LockState::By(daemon) = &target.daemon else {
         return Ok(None);
     };
@@ -100,7 +121,7 @@ fn ask_daemon(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unkn
         return Err(Unknown::Withheld("the daemon runs with --classic".to_owned()));
     }
     let mut session =
-        Session::begin(&daemon.socket, "status", "STATUS\n", PATIENCE).map_err(unreached)?;
+        Session::begin(&daemon.socket, "status", "STATUS\n", patience).map_err(unreached)?;
     let answer = session.answer().map_err(|failure| match failure.code() {
         ExitCode::Denied => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
         _ => Unknown::Silent(failure.to_string()),

@@ -32,6 +32,8 @@ pub(super) const ROWS_STEP: i64 = 250;
 const TIDY_FETCHERS: &str = "SELECT tidy_fetchers($1, $2, $3)";
 /// What is done in steps is done for so long between two beats.
 const STEPS_FOR: Duration = Duration::from_millis(300);
+/// So many connections that fail one after the other are told of, unless it is the server that is away.
+const WARN_AT: u32 = 3;
 /// The channel of notices; each carries its sender's number.
 const CHANNEL: &str = "shiftboss";
 
@@ -49,6 +51,8 @@ struct State {
     joined: (i32, i64),
     /// It was taken for dead.
     is_lost: bool,
+    /// The store's last call failed, too.
+    is_away: bool,
     /// How often it adopted another one's leases.
     adoptions: i64,
     /// Whether the queue was paused when it was last looked.
@@ -74,6 +78,15 @@ impl Membership {
 
     pub(super) fn is_lost(&self) -> bool {
         self.state().is_lost
+    }
+
+    /// Whether the store's last call reached the server.
+    pub(super) fn note_away(&self, is_away: bool) {
+        self.state().is_away = is_away;
+    }
+
+    fn is_away(&self) -> bool {
+        self.state().is_away
     }
 
     /// This daemon made work.
@@ -129,16 +142,24 @@ impl Membership {
 /// See the module's documentation. Never ends by itself.
 pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
     let (mut peers, mut backoff) = (Peers::default(), Backoff::new(RECONNECT.0, RECONNECT.1));
+    let mut failed = 0;
     loop {
         let (connected, joined) = (Instant::now(), membership.state().joined);
+        let served = serve(&server, &membership, &mut peers).await;
+        if connected.elapsed() > RECONNECT.1 + CALL_MAX {
+            backoff.reset();
+            failed = 0;
+        }
         // The store that joins anew ends this connection, too.
-        if let Err(error) = serve(&server, &membership, &mut peers).await
+        if let Err(error) = served
             && joined == membership.state().joined
         {
-            warn!(%error, "The server does not hear that this daemon lives.");
-        }
-        if connected.elapsed() > RECONNECT.1 {
-            backoff.reset();
+            failed += 1;
+            if failed == WARN_AT && !membership.is_away() {
+                warn!(%error, "The server cannot be told that this daemon is alive: other daemons will take its jobs.");
+            }
+            // The StorageActor asks for its leases, and says so if the server is away.
+            membership.tell_change(Changed::Leases);
         }
         sleep_until(Instant::now() + backoff.next_delay()).await;
     }

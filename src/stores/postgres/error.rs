@@ -24,9 +24,10 @@ pub(super) fn classify(error: Error) -> StoreError {
     }
     let text = in_words(&error);
     // Without a code it is the connection's, not the server's answer.
-    error
-        .code()
-        .map_or_else(|| StoreError::Busy(text.clone()), |state| answered(state, text.clone()))
+    match error.code() {
+        None => StoreError::Busy(format!("the connection to the server failed: {text}")),
+        Some(state) => answered(state, text),
+    }
 }
 
 fn answered(state: &SqlState, text: String) -> StoreError {

@@ -259,6 +259,12 @@ impl PostgresStore {
     /// Makes the call of a batch. When it fails so that it may have been carried out all the same, what it handed out is
     /// undone at the next one.
     async fn call(&mut self, batch: &Batch<'_>) -> StoreResult<Vec<Answer>> {
+        let answered = self.try_call(batch).await;
+        self.membership.note_away(matches!(answered, Err(StoreError::Busy(_))));
+        answered
+    }
+
+    async fn try_call(&mut self, batch: &Batch<'_>) -> StoreResult<Vec<Answer>> {
         let joined = self.joined().await?;
         self.calls += 1;
         let sent = boot_time();

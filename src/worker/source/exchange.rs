@@ -83,7 +83,8 @@ impl Slot {
             is_greeted = self.client.greet() => is_greeted?,
             () = outdated(), if end.is_none() => return Ok((None, None)),
         };
-        if is_greeted {
+        // A greeting is no answer of one that refuses all else.
+        if is_greeted && !self.pool.borrow().is(State::Busy) {
             self.is_answered();
         }
         let busy = match (&end, wait) {
@@ -169,8 +170,18 @@ impl Slot {
     /// How long to wait before the next try; logs the first time that there has to be one.
     pub(super) fn delay(&self, error: &ClientError, trouble: &mut Trouble) -> Duration {
         debug!(%error, "A request was not answered.");
-        if self.is_news(State::Silent, true) {
-            warn!(%error, "The daemon does not answer; trying again until it does.");
+        let is_refused = matches!(error, ClientError::Refused { .. });
+        if is_refused {
+            self.is_news(State::Busy, true);
+        }
+        match (self.is_news(State::Silent, true), is_refused) {
+            (true, true) => {
+                warn!(%error, "The daemon cannot serve now; trying again until it can.")
+            }
+            (true, false) => {
+                warn!(%error, "The daemon does not answer; trying again until it does.")
+            }
+            (false, _) => {}
         }
         // Shortened by up to a half: a daemon that was restarted does not meet all workers at once.
         trouble.backoff.next_delay().mul_f64(0.5 + random_share() / 2.0)
@@ -178,6 +189,7 @@ impl Slot {
 
     /// The daemon has said something.
     pub(super) fn is_answered(&self) {
+        self.is_news(State::Busy, false);
         if self.is_news(State::Silent, false) {
             info!("The daemon answers again.");
         }

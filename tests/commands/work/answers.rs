@@ -95,13 +95,13 @@ fn a_busy_daemon_is_told_again() {
     let mut connection = fake.waiting();
     assert_eq!(connection.line(), "READY 30\n");
     connection.write(b"ERROR busy the disk is full\n");
-    assert_eq!(connection.line(), "READY 30\n");
+    assert_eq!(connection.line(), "READY\n");
     connection.write(b"JOB 1 a p\n");
     assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30\n");
     connection.write(b"ERROR busy the disk is full\nJOB 2 b p\n");
     assert_eq!(connection.line(), "RELEASE 2\n");
     connection.write(b"OK\n");
-    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30\n");
+    assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY\n");
     connection.write(b"OK\n");
     worker.signal(Signal::TERM);
     assert_eq!(connection.line(), "QUIT\n");
@@ -119,11 +119,17 @@ fn a_busy_daemon_is_told_of_once() {
     let fake = Fake::new(&site);
     let worker = worker(&site, "exit 0");
     let mut connection = fake.waiting();
-    for _ in 0..4 {
-        assert_eq!(connection.line(), "READY 30\n");
-        connection.write(b"ERROR busy the disk is full\n");
-    }
     assert_eq!(connection.line(), "READY 30\n");
+    for _ in 0..4 {
+        connection.write(b"ERROR busy the disk is full\n");
+        assert_eq!(connection.line(), "READY\n");
+    }
+    // Nor does it answer because it greets.
+    drop(connection);
+    let mut connection = fake.greeted();
+    assert_eq!(connection.line(), "READY\n");
+    connection.write(b"ERROR busy the disk is full\n");
+    assert_eq!(connection.line(), "READY\n");
     connection.write(b"JOB 1 a p\n");
     assert_eq!(connection.line() + &connection.line(), "DONE 1 0\nREADY 30\n");
     connection.write(b"OK\n");
@@ -131,7 +137,8 @@ fn a_busy_daemon_is_told_of_once() {
     assert_eq!(connection.line(), "QUIT\n");
     connection.write(b"NOJOBS\nOK\n");
     let log = exits_well(worker);
-    assert_eq!(log.matches("The daemon does not answer").count(), 1, "{log}");
+    assert_eq!(log.matches("The daemon cannot serve now").count(), 1, "{log}");
+    assert!(!log.contains("The daemon does not answer"), "{log}");
     assert_eq!(log.matches("The daemon answers again").count(), 1, "{log}");
 }
 

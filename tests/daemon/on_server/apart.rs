@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use shiftboss_testbed::clock;
 use shiftboss_testbed::proxy::Proxy;
 
+use super::code_and_error;
 use crate::common::wait::pause;
 use crate::common::{Client, Daemon, Site, wait_until};
 
@@ -189,4 +190,31 @@ fn a_claim_whose_answer_is_late_is_told_to_nobody() {
     assert!(!told.starts_with("JOB "), "{told:?} after {:?}", claimed.elapsed());
     // The lease that the other one gave is over before somebody else has the job.
     assert!(attempt_of(&worker(&other.site).ask("READY 15")) > attempt);
+}
+
+/// A server that is away is told of once, by the daemon and by a worker, and so is its end; `status` says since when it is away.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn an_outage_is_told_once() {
+    let queue = Site::bare();
+    let proxy = Proxy::new(&queue.server().unwrap().url()).unwrap();
+    let Beside { site, daemon } = Beside::start(&proxy.url, "only");
+    let mut working = site.program();
+    working.args(["work", "socket", "--", "touch", "ran"]).current_dir(site.path(""));
+    let worker = site.spawn(working);
+    site.write("f.1.txt", "alpha 1\n");
+    wait_until("it works", || site.path("ran").exists());
+    proxy.refuse();
+    wait_until("the outage lasts", || {
+        let (code, error) = code_and_error(&site.run(&["status", "socket"]));
+        code == 69 && error.contains("and has not reached it since 3s ago")
+    });
+    proxy.release();
+    wait_until("it is over", || daemon.log().contains("Everything can be written again."));
+    wait_until("the worker knows", || worker.log().contains("The daemon answers again."));
+    assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
+    assert_eq!(worker.log().matches("WARN").count(), 1, "{}", worker.log());
+    assert_eq!(worker.log().matches("answers again").count(), 1, "{}", worker.log());
+    worker.stop();
+    daemon.stop();
 }
