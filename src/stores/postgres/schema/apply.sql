@@ -202,7 +202,7 @@ CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_a
     p_name text[], p_seconds int4[], p_payload bytea[], p_detail jsonb[], p_rows int4[], p_row_key bytea[],
     p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
-    v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool; v_disorder int8;
+    v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool;
     v_from int4 := 1; v_to int4; v_row int4 := 0; v_answer outcome; v_answers outcome[];
 BEGIN
     IF 'pause' = ANY (p_kind) OR 'resume' = ANY (p_kind) THEN
@@ -214,12 +214,11 @@ BEGIN
     v_now_ms := now_ms();
     v_now := v_now_ms / 1000;
     IF v_now < p_seen THEN
-        UPDATE state SET disorder = (SELECT last_value FROM attempt_numbers);
-        v_after := 0;
+        PERFORM note_disorder();
     END IF;
-    SELECT paused, disorder INTO v_paused, v_disorder FROM state;
+    SELECT paused INTO v_paused FROM state;
     IF v_now <> p_seen THEN
-        SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_disorder, v_now, p_lease);
+        SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_now, p_lease);
     END IF;
     -- As if it were a second earlier, the next call goes on with what is left.
     RETURN NEXT (0, 'clock', v_after, NULL, NULL, v_now - v_more::int4, NULL)::outcome;
